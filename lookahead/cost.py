@@ -1,0 +1,146 @@
+"""What this machine can do: which dtype, what a pass costs, and whether rows are exact.
+
+Measured at load, never assumed. `pick_dtype` times bfloat16 against float32 on this processor;
+`probe` runs a model over the same tokens one by one, in chunks and as trees, and compares bits;
+`measure` times passes of 1, 2, 3, 5, ... rows. The measuring passes double as warm-up.
+
+Knows CachedLM and clocks. It does not know strategies or text.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+
+import torch
+
+from .lm import CachedLM
+from .theory import interpolate
+from .tree import ancestors, children
+
+ROWS = (1, 2, 3, 5, 9, 17, 33)
+REPEATS = 7
+BIT_EXACT, TIE_AWARE = "bit-exact", "tie-aware"
+
+
+@dataclass(frozen=True, slots=True)
+class CostCurve:
+    """Seconds for a pass of so many rows, measured on this machine."""
+
+    rows: tuple[int, ...]
+    seconds: tuple[float, ...]
+
+    def pass_s(self, rows: int) -> float:
+        """Seconds for one pass, between the measured points and past them by straight lines."""
+        return interpolate(self.rows, self.seconds, rows)
+
+    def ratio(self, rows: int) -> float:
+        """The same in units of a one-row pass."""
+        return self.pass_s(rows) / self.seconds[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Exactness:
+    """What the probe saw: rows compared with one-row passes, and how many had other bits."""
+
+    chain_rows: int
+    chain_differ: int
+    tree_rows: int
+    tree_differ: int
+    worst: float
+
+    @property
+    def kind(self) -> str:
+        """ "bit-exact" if every row was identical, else "tie-aware"."""
+        return BIT_EXACT if self.chain_differ + self.tree_differ == 0 else TIE_AWARE
+
+
+def pick_dtype(device: torch.device) -> torch.dtype:
+    """bfloat16 where small passes (1, 4 and 8 rows) take no longer in it than in float32, else float32."""
+    if device.type == "cuda":
+        return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float32
+    seconds = {}
+    with torch.inference_mode():
+        for dtype in (torch.bfloat16, torch.float32):
+            # Weights that no cache holds, as in a model: reading them is what a pass pays for.
+            weights = [torch.randn(1024, 512).to(dtype) for _ in range(24)]
+            inputs = [torch.randn(rows, 512).to(dtype) for rows in (1, 4, 8)]
+            work = [lambda x=x, ws=weights: [torch.nn.functional.linear(x, w) for w in ws] for x in inputs]
+            seconds[dtype] = sum(min(_times(w, 9)) for w in work)
+    return torch.bfloat16 if seconds[torch.bfloat16] <= seconds[torch.float32] else torch.float32
+
+
+def _times(work: Callable[[], object], repeats: int) -> list[float]:
+    """Seconds of each of `repeats` runs, after one that does not count."""
+    work()
+    times = []
+    for _ in range(repeats):
+        start = perf_counter()
+        work()
+        times.append(perf_counter() - start)
+    return times
+
+
+def measure(lm: CachedLM, rows: Sequence[int] = ROWS, repeats: int = REPEATS) -> CostCurve:
+    """Median seconds of a pass of each row count behind a short cached text. Leaves `lm` empty."""
+    draws = random.Random(0)
+    tokens = [draws.randrange(lm.vocab) for _ in range(64 + max(rows))]
+    rows = [n for n in rows if 64 + n <= lm.context_length] or [1]
+    lm.reset()
+    lm.extend(tokens[: min(64, lm.context_length - max(rows))])
+
+    def work(n: int) -> None:
+        lm.forward(tokens[64 : 64 + n])
+        lm.synchronize()
+
+    seconds = [statistics.median(_times(lambda n=n: work(n), repeats)) for n in rows]
+    lm.reset()
+    return CostCurve(tuple(rows), tuple(seconds))
+
+
+def probe(lm: CachedLM, tokens: int = 48) -> Exactness:
+    """Compare chunked and tree-shaped passes with one-row passes, bit by bit. Leaves `lm` empty."""
+    draws = random.Random(1)
+    tokens = min(tokens, lm.context_length - 1)
+    text = [draws.randrange(lm.vocab) for _ in range(tokens)]
+    lm.reset()
+    alone = [lm.extend([token])[0].clone() for token in text]
+
+    lm.reset()
+    chained = []
+    while len(lm) < tokens:
+        chunk = text[len(lm) : len(lm) + draws.randint(2, 9)]
+        chained += list(lm.forward(chunk))
+        lm.keep(range(len(chunk)))
+
+    lm.reset()
+    lm.extend(text[:1])
+    treed: list[tuple[int, torch.Tensor]] = []
+    while len(lm) < tokens - 4:
+        start = len(lm)
+        path, guesses, parents = _random_tree(draws, text[start : start + 4], lm.vocab)
+        logits = lm.forward(guesses, parents)
+        treed += [(start + i, logits[row]) for i, row in enumerate(path)]
+        lm.keep(path)
+    pairs = [(alone[i], row) for i, row in enumerate(chained)], [(alone[i], row) for i, row in treed]
+    lm.reset()
+    differ = [sum(not torch.equal(a, b) for a, b in part) for part in pairs]
+    worst = max((float((a.float() - b.float()).abs().max()) for part in pairs for a, b in part), default=0.0)
+    return Exactness(len(pairs[0]), differ[0], len(pairs[1]), differ[1], worst)
+
+
+def _random_tree(draws: random.Random, true: Sequence[int], vocab: int) -> tuple[list[int], list[int], list[int]]:
+    """A random tree of 10 rows below one root row, with part of the true text hidden on one path."""
+    parents = [-1, *(draws.randrange(i) for i in range(1, 10))]
+    rows = [draws.randrange(vocab) for _ in parents]
+    below = children(parents)
+    node = 0
+    while below[node + 1] and len(ancestors(parents, node)) < len(true):
+        node = draws.choice(below[node + 1])
+    path = ancestors(parents, node)
+    for row, token in zip(path, true, strict=False):
+        rows[row] = token
+    return path, rows, parents

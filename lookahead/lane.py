@@ -1,0 +1,78 @@
+"""One lane: a method, its models and its settings, checked and ready to run.
+
+This is where a caller's words (a prompt, a method's name, options) become the loop's: ids, a
+proposer, a pace, a rule and an end. `decode` runs one lane; a race runs several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from typing import Any
+
+from . import proposers
+from .accept import rule_for
+from .decode import Ends
+from .decode import decode as loop
+from .events import Settings, SettingsError, Step
+from .lm import CachedLM
+from .models import Models
+from .pace import Auto, Fixed
+from .text import StopStrings, encode_prompt
+
+MOST_AUTO = 16
+
+
+def split_options(options: Mapping[str, Any]) -> tuple[Settings, dict[str, Any]]:
+    """Options as given -> (settings of the run, options of the method)."""
+    known = Settings.names()
+    settings = Settings(**{name: value for name, value in options.items() if name in known})
+    return settings, {name: value for name, value in options.items() if name not in known}
+
+
+class Lane:
+    """A run that has not started. Raises `LookaheadError` for whatever is wrong with it."""
+
+    def __init__(self, models: Models, prompt: Any, method: str, settings: Settings, options: Mapping[str, Any] | None = None):
+        options = dict(options or {})
+        self.models, self.method, self.settings, self.options = models, method, settings, options
+        needs_draft = proposers.proposer_class(method).needs_draft
+        draft_name = options.pop("draft", "draft") if needs_draft else None
+        self.draft = models.draft(draft_name) if needs_draft else None
+        rule = rule_for(settings)
+        self._rule = rule
+        self._proposer = proposers.build(method, rule, self.draft, options)
+        if needs_draft:
+            self.options = {"draft": draft_name, **options}
+        context_length = min(lm.context_length for lm in (models.target, self.draft) if lm is not None)
+        self.prompt = encode_prompt(
+            models.tokenizer, prompt, chat=settings.chat, vocab=models.target.vocab, room=context_length
+        )
+        if settings.max_new_tokens > context_length:
+            mend = f"the model's context holds {context_length:,} tokens; with this prompt ask for {context_length - len(self.prompt):,} at most."
+            raise SettingsError("max_new_tokens", settings.max_new_tokens, mend)
+        stopped = StopStrings(models.tokenizer, settings.stop) if settings.stop else None
+        self._ends = Ends(models.eos, settings.max_new_tokens, context_length, stopped)
+
+    @staticmethod
+    def option_names(method: str) -> set[str]:
+        """The options of a method that are not settings of the run."""
+        cls = proposers.proposer_class(method)
+        return {f.name for f in fields(cls.Options)} | ({"draft"} if cls.needs_draft else set())
+
+    def steps(self) -> Iterator[Step]:
+        """Run it. The generator may be closed at any step."""
+        target = CachedLM(self.models.target.model, self.models.target.vocab)
+        k = self.settings.k
+        pace = Auto(self.models.costs.pass_s, MOST_AUTO) if k == "auto" else Fixed(k)
+        return loop(target, self._proposer, pace, self._rule, self.prompt, self._ends, details=self.settings.details)
+
+
+def decode(models: Models, prompt: Any, method: str = "draft", **options: Any) -> Iterator[Step]:
+    """Continue `prompt` (text or ids) with one method; yields a `Step` a pass.
+
+    Options are those of `Settings` plus the method's own (`draft="draft"` names the draft model).
+    Bad input raises a `LookaheadError` at once, before the first step is asked for.
+    """
+    settings, method_options = split_options(options)
+    return Lane(models, prompt, method, settings, method_options).steps()

@@ -1,0 +1,134 @@
+"""CachedLM: a transformers causal LM, its key-value cache, and the way back.
+
+Three moves: `forward` runs rows (a chain or a tree) behind what is cached, `keep` makes one path
+of them permanent and drops the rest, `sync` rewinds to whatever the cache and a context have in
+common. Every lane owns a CachedLM; lanes may share the model's weights. An interrupted pass
+leaves nothing behind: the next move rewinds to the last kept token.
+
+Knows token ids. It does not know which strategy is running, nor what a good draft is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from transformers import PreTrainedModel
+
+from . import attention
+from .cache import new_cache
+from .tree import ancestor_mask, depths, is_chain
+
+PREFILL_ROWS = 512
+
+
+class CachedLM:
+    """One model with one cache. `tokens` is what the cache holds; `vocab` cuts padded logits."""
+
+    def __init__(self, model: PreTrainedModel, vocab: int | None = None):
+        config = model.config.get_text_config()
+        self.model = model
+        self.vocab = vocab or config.vocab_size
+        self.context_length = getattr(config, "max_position_embeddings", None) or 1 << 20
+        self.device = model.device
+        self.by_branch = model.config._attn_implementation == attention.BY_BRANCH
+        self.tokens: list[int] = []
+        self._rows: list[int] = []  # tokens of the pass that no keep() has settled yet
+        self.cache = new_cache(model, self.by_branch)
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def reset(self) -> None:
+        """Forget everything."""
+        self.tokens, self._rows = [], []
+        self.cache = new_cache(self.model, self.by_branch)
+
+    def synchronize(self) -> None:
+        """Wait for the device, so that a clock read next measures finished work."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+    @torch.inference_mode()
+    def forward(self, tokens: Sequence[int], parents: Sequence[int] | None = None, logits: int = 0) -> torch.Tensor:
+        """Run rows behind the cache; returns logits [rows, vocab] (the last `logits` rows, if given).
+
+        `parents[i]` is the row that row i continues, -1 the last cached token; None is a chain.
+        The rows stay pending until `keep` says which of them were worth it.
+        """
+        self._rewind(len(self.tokens))
+        base = len(self.tokens)
+        chain = parents is None or is_chain(parents)
+        if chain:
+            positions = torch.arange(base, base + len(tokens), device=self.device)
+        else:
+            positions = torch.tensor(depths(parents), device=self.device) + (base - 1)
+        extra = {}
+        if self.by_branch:
+            extra["rows"] = attention.layout(len(tokens), None if chain else parents, base, self.device)
+        elif not chain:
+            extra["attention_mask"] = self._mask(parents, base)
+        self._rows = list(tokens)
+        out = self.model(
+            input_ids=torch.tensor([self._rows], device=self.device),
+            position_ids=positions[None],
+            past_key_values=self.cache,
+            use_cache=True,
+            logits_to_keep=logits,
+            **extra,
+        )
+        return out.logits[0, :, : self.vocab]
+
+    def _mask(self, parents: Sequence[int], base: int) -> torch.Tensor:
+        """Additive mask [1, 1, rows, base + rows]: the whole cache, then only ancestors."""
+        dtype = self.model.dtype
+        seen = torch.tensor(ancestor_mask(parents), device=self.device)
+        mask = torch.zeros(len(parents), base + len(parents), dtype=dtype, device=self.device)
+        mask[:, base:].masked_fill_(~seen, torch.finfo(dtype).min)
+        return mask[None, None]
+
+    @torch.inference_mode()
+    def keep(self, path: Sequence[int]) -> None:
+        """Make the rows in `path` (in order) part of the cache; drop the other rows of the pass."""
+        base = len(self.tokens)
+        if any(row != i for i, row in enumerate(path)):
+            rows = torch.tensor(path, device=self.device) + base
+            for layer in self.cache.layers:
+                layer.gather(base, rows)
+        self.tokens += [self._rows[row] for row in path]
+        self._rewind(len(self.tokens))
+
+    def extend(self, tokens: Sequence[int]) -> torch.Tensor:
+        """Append a chain for good; returns the logits [1, vocab] behind its last token."""
+        for start in range(0, len(tokens), PREFILL_ROWS):
+            chunk = tokens[start : start + PREFILL_ROWS]
+            logits = self.forward(chunk, logits=1)
+            self.keep(range(len(chunk)))
+        return logits
+
+    def sync(self, context: Sequence[int]) -> list[int]:
+        """Rewind to the longest prefix shared with `context`; returns what is still to be fed.
+
+        At least the last token is left to feed, so that its logits can be had.
+        """
+        shared, limit = 0, min(len(self.tokens), len(context) - 1)
+        if self.tokens[:limit] == list(context[:limit]):
+            shared = limit
+        else:
+            while self.tokens[shared] == context[shared]:
+                shared += 1
+        del self.tokens[shared:]
+        self._rewind(shared)
+        return list(context[shared:])
+
+    def _rewind(self, length: int) -> None:
+        """Cut every layer back to `length` tokens, also after a pass that broke off half way."""
+        self._rows = []
+        for layer in self.cache.layers:
+            layer.length = min(layer.length, length)
+
+    def cached(self) -> int:
+        """How many tokens the cache itself says it holds, every layer alike."""
+        lengths = {layer.length for layer in self.cache.layers}
+        assert len(lengths) == 1, "all layers hold the same tokens"
+        return lengths.pop()

@@ -1,0 +1,198 @@
+"""Models by name: the bundled family, pairs from the hub, and local folders, all loaded one way.
+
+A spec is "pocket" (bundled, offline) or "target+draft", each a hub name or a folder. A pair must
+share its vocabulary, token by token, and both models must have a cache that can be rolled back;
+anything else is refused with an error that says what to do. No remote code, safetensors only.
+
+Knows transformers' loaders. It does not know strategies.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+
+from . import cost
+from .attention import BY_BRANCH
+from .events import ModelError
+from .cache import new_cache
+from .lm import CachedLM
+
+BUNDLED = Path(__file__).parent.parent / "assets" / "models"
+Progress = Callable[[str, float], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Models:
+    """A target, its drafts by name, their tokenizer, and what was measured of them at load."""
+
+    spec: str
+    names: dict[str, str]
+    tokenizer: PreTrainedTokenizerBase
+    target: CachedLM
+    drafts: dict[str, CachedLM]
+    probe: cost.Exactness
+    costs: cost.CostCurve
+    eos: frozenset[int] = field(default=frozenset())
+
+    @property
+    def exactness(self) -> str:
+        """ "bit-exact" or "tie-aware", as probed on this machine."""
+        return self.probe.kind
+
+    @property
+    def dtype(self) -> str:
+        """The weights' type, such as "bfloat16"."""
+        return str(self.target.model.dtype).removeprefix("torch.")
+
+    def draft(self, name: str) -> CachedLM:
+        """A fresh cache over the draft of that name, or a `ModelError` that lists them."""
+        if name not in self.drafts:
+            have = f"choose one of {', '.join(self.drafts)}" if self.drafts else f'load "{self.spec}+DRAFT" to have one'
+            raise ModelError("draft", name, f"{self.spec} has no such draft model; {have}.")
+        return CachedLM(self.drafts[name].model, self.target.vocab)
+
+
+def load(spec: str = "pocket", progress: Progress = lambda text, share: None) -> Models:
+    """Load a family and measure it. `progress(text, share)` is called as work proceeds.
+
+    Raises `ModelError` when a model cannot be found, cannot be rolled back, or does not fit.
+    """
+    places = _places(spec)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    progress("Choosing the number format", 0.05)
+    dtype = cost.pick_dtype(device)
+    loaded: dict[str, PreTrainedModel] = {}
+    for i, (role, place) in enumerate(places.items()):
+        progress(f"Loading {_shown(place)}", 0.1 + 0.6 * i / len(places))
+        loaded[role] = _load_model(place, dtype, device)
+    tokenizer = _load_tokenizer(places["target"])
+    for role, place in places.items():
+        if role != "target":
+            _same_vocabulary(tokenizer, _load_tokenizer(place), places["target"], place)
+    vocab = min(model.config.get_text_config().vocab_size for model in loaded.values())
+    progress("Probing exactness", 0.75)
+    probe = _most_exact(loaded, vocab)
+    target = CachedLM(loaded["target"], vocab)
+    progress("Measuring what a pass costs", 0.85)
+    costs = cost.measure(target)
+    drafts = {role: CachedLM(model, vocab) for role, model in loaded.items() if role != "target"}
+    for draft in drafts.values():
+        cost.measure(draft, rows=(1, 2, 3), repeats=3)  # warm-up, so that the first race is a fair one
+    progress("Ready", 1.0)
+    names = {role: _shown(place) for role, place in places.items()}
+    return Models(spec, names, tokenizer, target, drafts, probe, costs, _eos(loaded["target"], tokenizer))
+
+
+def _places(spec: str) -> dict[str, str]:
+    """Role -> folder or hub name."""
+    if not isinstance(spec, str) or not spec.strip():
+        raise ModelError("models", spec, 'give "pocket", or "target+draft" as hub names or folders.')
+    bundled = BUNDLED / spec
+    if "/" not in spec and (bundled / "target" / "config.json").is_file():
+        found = sorted(p.parent.name for p in bundled.glob("*/config.json"))
+        order = ["target", *sorted(set(found) - {"target"})]
+        return {role: str(bundled / role) for role in order}
+    parts = [part.strip() for part in spec.split("+")]
+    if not all(parts):
+        raise ModelError("models", spec, 'a name is missing around "+"; give "target+draft".')
+    if len(parts) == 1 and "/" not in spec and not Path(spec).is_dir():
+        have = ", ".join(sorted(p.name for p in BUNDLED.iterdir() if p.is_dir())) if BUNDLED.is_dir() else "none"
+        raise ModelError("models", spec, f'no such bundled family (there is: {have}); or give "org/target+org/draft".')
+    return {"target" if i == 0 else "draft" if i == 1 else f"draft{i}": part for i, part in enumerate(parts)}
+
+
+def _shown(place: str) -> str:
+    """A name for people: the family's own, the last parts of a folder, or the hub name."""
+    path = Path(place)
+    if path.is_relative_to(BUNDLED):  # trained partly on Llama 3.1 output, whose licence asks for the name
+        return f"Llama-{path.parent.name} {path.name}"
+    return f"{path.parent.name}/{path.name}" if path.is_dir() else place
+
+
+def _explained(place: str, error: Exception) -> ModelError:
+    first = " ".join(str(error).split())[:200]
+    mend = f"it could not be loaded ({type(error).__name__}: {first}); check the name, the network, or give a local folder."
+    return ModelError("model", _shown(place), mend)
+
+
+def _load_tokenizer(place: str) -> PreTrainedTokenizerBase:
+    try:
+        return AutoTokenizer.from_pretrained(place, trust_remote_code=False)
+    except Exception as error:  # transformers raises a dozen kinds here
+        raise _explained(place, error) from error
+
+
+def _load_model(place: str, dtype: torch.dtype, device: torch.device) -> PreTrainedModel:
+    """The model in evaluation mode, with attention that treats every row alike where it can."""
+    options = {"trust_remote_code": False}
+    try:
+        config = AutoConfig.from_pretrained(place, **options)
+        try:
+            model = AutoModelForCausalLM.from_pretrained(
+                place, config=config, dtype=dtype, attn_implementation=BY_BRANCH, use_safetensors=True, **options
+            )
+        except (ValueError, KeyError):  # an architecture with attention of its own
+            model = AutoModelForCausalLM.from_pretrained(place, dtype=dtype, attn_implementation="eager", use_safetensors=True, **options)
+    except Exception as error:  # as above
+        raise _explained(place, error) from error
+    new_cache(model, in_blocks=True)  # refuses what cannot be rolled back
+    return model.to(device).eval()
+
+
+def _same_vocabulary(target: PreTrainedTokenizerBase, draft: PreTrainedTokenizerBase, target_place: str, draft_place: str) -> None:
+    """Same token for every id, or a `ModelError` that shows a difference."""
+    ours, theirs = target.get_vocab(), draft.get_vocab()
+    if ours == theirs:
+        return
+    odd = sorted(token for token in ours.keys() | theirs.keys() if ours.get(token) != theirs.get(token))
+    example = f"{odd[0]!r} is {ours.get(odd[0], 'absent')} in the target and {theirs.get(odd[0], 'absent')} in the draft"
+    mend = (
+        f"its vocabulary differs from {_shown(target_place)}'s in {len(odd):,} tokens ({example}); "
+        "choose a draft that was trained with the target's tokenizer."
+    )
+    raise ModelError("draft", _shown(draft_place), mend)
+
+
+def _most_exact(loaded: dict[str, PreTrainedModel], vocab: int) -> cost.Exactness:
+    """Probe the target; where rows are not exact anyway, use the device's own fast attention."""
+    target = loaded["target"]
+    found = cost.probe(CachedLM(target, vocab))
+    if found.kind == cost.BIT_EXACT or target.device.type == "cpu" or not target._supports_sdpa:
+        return found
+    for model in loaded.values():
+        model.set_attn_implementation("sdpa")
+    return cost.probe(CachedLM(target, vocab))
+
+
+def _eos(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
+    """Every id that ends a text."""
+    ids = model.generation_config.eos_token_id
+    ids = ids if isinstance(ids, (list, tuple)) else [ids]
+    return frozenset(i for i in (*ids, tokenizer.eos_token_id) if i is not None)
+
+
+def threads() -> int:
+    """How many threads torch computes with."""
+    return torch.get_num_threads()
+
+
+def processor() -> str:
+    """The processor's name, as the system tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        import platform
+
+        return platform.processor() or platform.machine()
+
+
+def cores() -> int:
+    """Processor cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

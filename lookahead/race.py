@@ -1,0 +1,162 @@
+"""The fair race: several lanes continue one prompt, never two at the same time.
+
+Two lanes computing at once would share the cores and both numbers would be wrong. So lanes take
+turns: the next pass goes to the lane whose own clock is furthest behind. A clock adds only its
+lane's measured work (drafting, the target's pass, the loop), with the prompt's reading excluded
+and identical on every lane; text, JSON and page time count for nobody. Shown in that order, the
+laps make a race that is live and fair at once.
+
+Knows lanes and records. It does not know who is watching.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import torch
+
+from . import models as machine
+from .events import MethodError, Step
+from .lane import Lane, split_options
+from .models import Models
+from .text import Pieces
+from .trace import Costs, LaneRecord, Machine, ModelNames, PromptRecord, Recorder, SettingsRecord, StepRecord, Trace
+from .version import VERSION
+
+MOST_LANES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Lap:
+    """One step of one lane, with that lane's clock (seconds, prefill excluded) at its end."""
+
+    lane: int
+    step: Step
+    record: StepRecord
+    clock_s: float
+
+
+class Race:
+    """Iterate for laps; `result()` is the trace of what has run so far. May be closed at any lap."""
+
+    def __init__(self, models: Models, prompt: Any, methods: Sequence[str | tuple[str, Mapping[str, Any]]], options: Mapping[str, Any]):
+        if isinstance(methods, str) or not 1 <= len(methods) <= MOST_LANES:
+            raise MethodError("methods", methods, f"give a list of 1 to {MOST_LANES} methods.")
+        settings, shared = split_options(options)
+        named = [(m, {}) if isinstance(m, str) else m for m in methods]
+        self._used: set[str] = set()
+        self._lanes = [Lane(models, prompt, name, settings, self._own(name, shared, own)) for name, own in named]
+        if unused := shared.keys() - self._used:
+            raise MethodError("option", sorted(unused)[0], "none of these methods takes it.")
+        self._models, self.settings = models, settings
+        ids = self._lanes[0].prompt
+        self._word = _words(models)
+        self._recorders = [Recorder(Pieces(models.tokenizer, ids), self._word) for _ in self._lanes]
+        self._steps: list[list[StepRecord]] = [[] for _ in self._lanes]
+        self._clocks = [0.0] * len(self._lanes)
+        self._created = datetime.now(UTC).isoformat(timespec="seconds")
+        self._prompt = _prompt_record(models, ids)
+        self._laps = self._run()
+
+    def _own(self, method: str, shared: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+        """A lane's options: its own, and those of the shared ones that its method takes."""
+        takes = Lane.option_names(method)
+        self._used |= shared.keys() & takes
+        return {**{name: value for name, value in shared.items() if name in takes}, **own}
+
+    def __iter__(self) -> Iterator[Lap]:
+        return self._laps
+
+    def _run(self) -> Iterator[Lap]:
+        running = {i: lane.steps() for i, lane in enumerate(self._lanes)}
+        try:
+            for i, steps in running.items():
+                yield self._lap(i, next(steps))
+            while running:
+                i = min(running, key=lambda lane: (self._clocks[lane], lane))
+                lap = self._lap(i, next(running[i]))
+                if lap.step.finish:
+                    del running[i]
+                yield lap
+        finally:
+            for steps in running.values():
+                steps.close()
+
+    def _lap(self, lane: int, step: Step) -> Lap:
+        if step.kind != "prefill":
+            self._clocks[lane] += step.seconds
+        record = self._recorders[lane].record(step)
+        self._steps[lane].append(record)
+        return Lap(lane, step, record, self._clocks[lane])
+
+    def close(self) -> None:
+        """Stop early; what has run stays in `result()`."""
+        self._laps.close()
+
+    def result(self) -> Trace:
+        """The trace so far."""
+        s = self.settings
+        return Trace(
+            created=self._created,
+            version=VERSION,
+            machine=describe_machine(self._models),
+            models=ModelNames(
+                spec=self._models.spec,
+                target=self._models.names["target"],
+                drafts={role: name for role, name in self._models.names.items() if role != "target"},
+            ),
+            exactness=self._models.exactness,
+            settings=SettingsRecord(
+                max_new_tokens=s.max_new_tokens, k=s.k, temperature=s.temperature, top_k=s.top_k, top_p=s.top_p,
+                repetition_penalty=s.repetition_penalty, seed=s.seed, rule=s.acceptance, stop=list(s.stop), chat=s.chat,
+            ),
+            prompt=self._prompt,
+            costs=Costs(rows=list(self._models.costs.rows), seconds=[round(x, 7) for x in self._models.costs.seconds]),
+            lanes=[
+                LaneRecord(method=lane.method, options=lane.options, steps=steps)
+                for lane, steps in zip(self._lanes, self._steps, strict=True)
+            ],
+        )  # fmt: skip
+
+
+def race(
+    models: Models, prompt: Any, methods: Sequence[str | tuple[str, Mapping[str, Any]]] = ("naive", "draft"), **options: Any
+) -> Race:
+    """Race `methods` on one prompt. A method may be ("draft", {"draft": "offdomain"}).
+
+    Options are those of `Settings`, shared by all lanes, plus options of any of the methods.
+    Bad input raises a `LookaheadError` at once.
+    """
+    return Race(models, prompt, methods, options)
+
+
+def describe_machine(models: Models) -> Machine:
+    """Where these models run."""
+    device = models.target.device
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
+    return Machine(
+        cpu=machine.processor(), cores=machine.cores(), threads=machine.threads(), device=name,
+        dtype=models.dtype, torch=torch.__version__,
+    )  # fmt: skip
+
+
+def _prompt_record(models: Models, ids: list[int]) -> PromptRecord:
+    pieces = Pieces(models.tokenizer)
+    words = [pieces.add(token) for token in ids]
+    words[-1] += pieces.flush() if not words[-1] else ""
+    return PromptRecord(text="".join(words), tokens=ids, pieces=words)
+
+
+def _words(models: Models):
+    """An id on its own as text, remembered."""
+    held: dict[int, str] = {}
+
+    def word(token: int) -> str:
+        if token not in held:
+            held[token] = models.tokenizer.decode([token], clean_up_tokenization_spaces=False)
+        return held[token]
+
+    return word

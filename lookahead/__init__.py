@@ -1,15 +1,15 @@
 """Lookahead: speculative decoding you can see, feel and measure.
 
-    import lookahead
+import lookahead
 
-    models = lookahead.load("pocket")
-    for step in lookahead.decode(models, "Once upon a time", method="draft"):
-        print(step.emitted, step.origins)
+models = lookahead.load("pocket")
+for step in lookahead.decode(models, "Once upon a time", method="draft"):
+    print(step.emitted, step.origins)
 
-    race = lookahead.race(models, "Once upon a time", methods=["naive", "draft"])
-    for lap in race:
-        ...
-    print(race.result().verdict()["sentence"])
+race = lookahead.race(models, "Once upon a time", methods=["naive", "draft"])
+for lap in race:
+    ...
+print(race.result().verdict()["sentence"])
 """
 
 from .cost import CostCurve, Exactness

@@ -55,7 +55,9 @@ class Rule:
         self._drafting = random.Random(f"{settings.seed}:draft")
         self._testing = random.Random(f"{settings.seed}:test")
 
-    def process(self, logits: torch.Tensor, context: Sequence[int], above: Sequence[Sequence[int]] = ((),)) -> torch.Tensor:
+    def process(
+        self, logits: torch.Tensor, context: Sequence[int], above: Sequence[Sequence[int]] = ((),)
+    ) -> torch.Tensor:
         """Logits [n, vocab] after penalty, temperature, top-k and top-p, in float32.
 
         `above[i]` are the drafted tokens between the context and row i.
@@ -88,7 +90,9 @@ class Rule:
         """The target's answer; logits [1 + rows, vocab], row 0 being the last accepted token's."""
         raise NotImplementedError
 
-    def explain(self, logits: torch.Tensor, draft: Draft, context: Sequence[int], tests: Sequence[Test]) -> tuple[Test, ...]:
+    def explain(
+        self, logits: torch.Tensor, draft: Draft, context: Sequence[int], tests: Sequence[Test]
+    ) -> tuple[Test, ...]:
         """The tests with p, entropy and the target's favourites filled in. Changes no outcome."""
         nodes = [0 if not t_path else t_path[-1] + 1 for t_path in _paths(draft, tests)]
         above = _above(draft)

@@ -8,7 +8,8 @@ branch's keys put side by side as if it were the only one, all branches in one b
 A chain is one branch and costs nothing more.
 
 Registered with transformers under the name `BY_BRANCH`; the layout of a pass arrives as a
-keyword through the model's own forward. Knows nothing of caches, tokens or drafts.
+keyword through the model's own forward, and a mask of four dimensions tells transformers to
+build none. Without a layout it is ordinary eager attention, so `model.generate` works as ever. Knows nothing of caches, tokens or drafts.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from transformers import AttentionInterface
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.masking_utils import eager_mask
 
 from .cache import BLOCK
 from .tree import branches
@@ -52,7 +54,9 @@ def layout(rows: int, parents: Sequence[int] | None, past: int, device: torch.de
         for i in range(own, len(path)):
             home[path[i]] = b * longest + i
     paths = [path + path[-1:] * (longest - len(path)) for path, _ in found]
-    return Layout(past, _later(longest, past, device), torch.tensor(paths, device=device), torch.tensor(home, device=device))
+    return Layout(
+        past, _later(longest, past, device), torch.tensor(paths, device=device), torch.tensor(home, device=device)
+    )
 
 
 def _later(rows: int, past: int, device: torch.device) -> torch.Tensor:
@@ -60,23 +64,29 @@ def _later(rows: int, past: int, device: torch.device) -> torch.Tensor:
     return torch.ones(rows, columns, dtype=torch.bool, device=device).triu_(1)
 
 
-def _attend(query, key, value, scaling, softcap, later):
-    """Attention [batch, heads, n, dim] over whole blocks of keys; `later` masks the last columns."""
+def _attend(query, key, value, scaling, softcap, hidden):
+    """Attention [batch, heads, n, dim]; `hidden` (bool, [..., n, columns]) masks the last columns."""
     batch, heads, n, dim = query.shape
     kv_heads, total = key.shape[1:3]
     grouped = query.reshape(batch, kv_heads, heads // kv_heads * n, dim)
     scores = torch.matmul(grouped, key.transpose(2, 3)) * scaling
     if softcap is not None:
         scores = torch.tanh(scores / softcap) * softcap
-    masked = scores.view(batch, kv_heads, -1, n, total)[..., total - later.shape[1] :]
-    masked.masked_fill_(later, torch.finfo(scores.dtype).min)
+    if hidden is not None:
+        masked = scores.view(batch, kv_heads, -1, n, total)[..., total - hidden.shape[-1] :]
+        masked.masked_fill_(hidden, torch.finfo(scores.dtype).min)
     weights = torch.softmax(scores, dim=-1, dtype=torch.float32).to(query.dtype)
     return torch.matmul(weights, value).reshape(batch, heads, n, dim)
 
 
-def by_branch(module, query, key, value, attention_mask, scaling=None, dropout=0.0, softcap=None, rows: Layout | None = None, **_):
+def by_branch(
+    module, query, key, value, attention_mask, scaling=None, dropout=0.0, softcap=None, rows: Layout | None = None, **_
+):
     """transformers' attention interface: query [1, heads, n, dim], keys and values [1, kv, blocks, dim]."""
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
+    if rows is None:  # somebody else's pass, `model.generate` say: transformers made the mask
+        hidden = None if attention_mask is None else (attention_mask < 0)[:, :, None]
+        return _attend(query, key, value, scaling, softcap, hidden).transpose(1, 2).contiguous(), None
     if rows.paths is None:
         return _attend(query, key, value, scaling, softcap, rows.later).transpose(1, 2).contiguous(), None
     count, longest = rows.paths.shape
@@ -94,3 +104,4 @@ def by_branch(module, query, key, value, attention_mask, scaling=None, dropout=0
 
 
 AttentionInterface.register(BY_BRANCH, by_branch)
+AttentionMaskInterface.register(BY_BRANCH, eager_mask)

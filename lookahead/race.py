@@ -42,7 +42,13 @@ class Lap:
 class Race:
     """Iterate for laps; `result()` is the trace of what has run so far. May be closed at any lap."""
 
-    def __init__(self, models: Models, prompt: Any, methods: Sequence[str | tuple[str, Mapping[str, Any]]], options: Mapping[str, Any]):
+    def __init__(
+        self,
+        models: Models,
+        prompt: Any,
+        methods: Sequence[str | tuple[str, Mapping[str, Any]]],
+        options: Mapping[str, Any],
+    ):
         if isinstance(methods, str) or not 1 <= len(methods) <= MOST_LANES:
             raise MethodError("methods", methods, f"give a list of 1 to {MOST_LANES} methods.")
         settings, shared = split_options(options)
@@ -69,6 +75,16 @@ class Race:
 
     def __iter__(self) -> Iterator[Lap]:
         return self._laps
+
+    @property
+    def methods(self) -> list[str]:
+        """The lanes' methods, in order."""
+        return [lane.method for lane in self._lanes]
+
+    @property
+    def prompt_text(self) -> str:
+        """What the lanes continue, as text."""
+        return self._prompt.text
 
     def _run(self) -> Iterator[Lap]:
         running = {i: lane.steps() for i, lane in enumerate(self._lanes)}
@@ -123,7 +139,10 @@ class Race:
 
 
 def race(
-    models: Models, prompt: Any, methods: Sequence[str | tuple[str, Mapping[str, Any]]] = ("naive", "draft"), **options: Any
+    models: Models,
+    prompt: Any,
+    methods: Sequence[str | tuple[str, Mapping[str, Any]]] = ("naive", "draft"),
+    **options: Any,
 ) -> Race:
     """Race `methods` on one prompt. A method may be ("draft", {"draft": "offdomain"}).
 

@@ -23,7 +23,9 @@ class TableLM:
 
     device = torch.device("cpu")
 
-    def __init__(self, vocab: int = 8, order: int = 2, seed: int = 0, spread: float = 2.0, context_length: int = 1 << 20):
+    def __init__(
+        self, vocab: int = 8, order: int = 2, seed: int = 0, spread: float = 2.0, context_length: int = 1 << 20
+    ):
         self.vocab, self.order, self.seed, self.spread = vocab, order, seed, spread
         self.context_length = context_length
         self.tokens: list[int] = []
@@ -73,9 +75,6 @@ class TableLM:
     def reset(self) -> None:
         """Forget everything."""
         self.tokens, self._rows = [], []
-
-    def synchronize(self) -> None:
-        """Nothing to wait for."""
 
     def cached(self) -> int:
         """How many tokens are held."""

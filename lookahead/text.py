@@ -54,7 +54,9 @@ def _encode_text(tokenizer: PreTrainedTokenizerBase, prompt: str, chat: bool, ro
         return tokenizer(prompt)["input_ids"]
     if not tokenizer.chat_template:
         raise PromptError("chat", True, "this model has no chat template; switch chat off.")
-    wrapped = tokenizer.apply_chat_template([{"role": "user", "content": prompt}], tokenize=False, add_generation_prompt=True)
+    wrapped = tokenizer.apply_chat_template(
+        [{"role": "user", "content": prompt}], tokenize=False, add_generation_prompt=True
+    )
     return tokenizer(wrapped, add_special_tokens=False)["input_ids"]
 
 

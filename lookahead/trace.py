@@ -252,7 +252,7 @@ class Trace(Record):
             "accepted_histogram": [accepted.count(n) for n in range(max(accepted, default=0) + 1)],
             "speedup": rate / base if rate and base else None,
             "finish": record.steps[-1].finish if record.steps else None,
-            "overhead_fraction": sum(s.other_s for s in steps) / clock if clock > 0 else None,
+            "other_fraction": sum(s.other_s for s in steps) / clock if clock > 0 else None,
         }
 
     def agreement(self, lane: int) -> dict[str, Any] | None:
@@ -267,12 +267,22 @@ class Trace(Record):
         shared = next((i for i, (a, b) in enumerate(zip(ours, base, strict=False)) if a != b), None)
         if shared is None:
             if len(ours) != len(base) and _ended(record) and _ended(naive):
-                return {"identical": False, "badge": "differs in length: a bug", "detail": f"{len(ours)} tokens against {len(base)}."}
+                return {
+                    "identical": False,
+                    "badge": "differs in length: a bug",
+                    "detail": f"{len(ours)} tokens against {len(base)}.",
+                }
             exact = self.exactness == "bit-exact"
             return {"identical": True, "badge": "identical, bit-exact" if exact else "identical", "detail": None}
         margin = _margin(naive, shared)
         tie = self.exactness != "bit-exact" and margin is not None and margin <= TIES.get(self.machine.dtype, TIE)
-        told = f"a tie of {margin:.3g} logits" if tie else "a bug" if margin is None else f"margin {margin:.3g} logits: a bug"
+        told = (
+            f"a tie of {margin:.3g} logits"
+            if tie
+            else "a bug"
+            if margin is None
+            else f"margin {margin:.3g} logits: a bug"
+        )
         detail = f"Position {shared}: naive wrote id {base[shared]}, this lane {ours[shared]}."
         return {"identical": False, "badge": f"differs at token {shared + 1}: {told}", "detail": detail}
 
@@ -376,5 +386,8 @@ class Recorder:
 
     def _test(self, test: Any) -> TestRecord:
         top = [(token, self._word(token), round(p, 4)) for token, p in test.top]
-        small = {name: None if getattr(test, name) is None else round(getattr(test, name), 4) for name in ("p", "q", "draw", "entropy")}
+        small = {
+            name: None if getattr(test, name) is None else round(getattr(test, name), 4)
+            for name in ("p", "q", "draw", "entropy")
+        }
         return TestRecord(row=test.row, token=test.token, outcome=test.outcome, top=top, **small)

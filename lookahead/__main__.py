@@ -1,0 +1,188 @@
+"""The command line: `python -m lookahead run | bench | calibrate`.
+
+Bad input prints one clear line on stderr and exits 2. `--json` puts one JSON document on stdout
+and nothing else; progress goes to stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from typing import Any
+
+from .events import LookaheadError, MethodError
+
+RUN_OPTIONS = (
+    "max_new_tokens",
+    "k",
+    "temperature",
+    "top_k",
+    "top_p",
+    "repetition_penalty",
+    "seed",
+    "rule",
+    "stop",
+    "chat",
+)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Parse and run; returns the exit status."""
+    arguments = _parser().parse_args(argv)
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    try:
+        from transformers.utils import logging
+
+        logging.disable_progress_bar()
+        return {"run": _run, "bench": _bench, "calibrate": _calibrate}[arguments.command](arguments)
+    except LookaheadError as error:
+        print(f"lookahead: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("lookahead: stopped", file=sys.stderr)
+        return 130
+
+
+def _k(text: str) -> int | str:
+    return text if text == "auto" else int(text)
+
+
+_k.__name__ = 'whole number or "auto"'
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m lookahead", description="Speculative decoding, seen and measured.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    shared = argparse.ArgumentParser(add_help=False)
+    shared.add_argument(
+        "--models", default=os.environ.get("LOOKAHEAD_MODELS", "pocket"), help='"pocket", or target+draft'
+    )
+    shared.add_argument("--json", action="store_true", help="one JSON document on stdout")
+
+    decoding = argparse.ArgumentParser(add_help=False)
+    decoding.add_argument("--max-new-tokens", type=int, help="at most so many tokens (128)")
+    decoding.add_argument("--k", type=_k, help='tokens to draft in a pass, or "auto"')
+    decoding.add_argument("--temperature", type=float, help="0 is greedy")
+    decoding.add_argument("--top-k", type=int)
+    decoding.add_argument("--top-p", type=float)
+    decoding.add_argument("--repetition-penalty", type=float)
+    decoding.add_argument("--seed", type=int)
+    decoding.add_argument("--rule", help="auto, greedy, coupled or rejection")
+    decoding.add_argument("--stop", action="append", help="end at this text (may be repeated)")
+    decoding.add_argument("--chat", action="store_true", default=None, help="wrap the prompt in the chat template")
+
+    run = commands.add_parser("run", parents=[shared, decoding], help="write a continuation, coloured by origin")
+    run.add_argument("prompt")
+    run.add_argument("--method", default="draft")
+    run.add_argument("--race", action="store_true", help="run naive beside it and compare")
+    run.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="an option of the method")
+
+    bench = commands.add_parser("bench", parents=[shared, decoding], help="measure methods against naive")
+    bench.add_argument("--methods", help="comma separated; all by default")
+    bench.add_argument("--prompts", metavar="FILE.jsonl", help='lines {"id", "category", "prompt", "chat"}')
+    bench.add_argument("--repeat", type=int, default=3)
+
+    commands.add_parser(
+        "calibrate", parents=[shared], help="what this machine asks for a pass, and whether it is exact"
+    )
+    return parser
+
+
+def _options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The decoding options that were given."""
+    given = {name: getattr(arguments, name) for name in RUN_OPTIONS}
+    return {name: tuple(v) if isinstance(v, list) else v for name, v in given.items() if v is not None}
+
+
+def _method_options(pairs: list[str]) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise MethodError("option", pair, "give NAME=VALUE.")
+        out[name.replace("-", "_")] = int(value) if value.lstrip("-").isdigit() else value
+    return out
+
+
+def _load(arguments: argparse.Namespace):
+    from .models import load
+
+    return load(arguments.models)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from . import terminal
+    from .events import Settings
+    from .proposers import proposer_class
+    from .race import race
+
+    options = {**_options(arguments), **_method_options(arguments.option)}
+    proposer_class(arguments.method)
+    Settings(**{name: value for name, value in options.items() if name in Settings.names()})
+    methods = [arguments.method] if not arguments.race or arguments.method == "naive" else ["naive", arguments.method]
+    running = race(_load(arguments), arguments.prompt, methods, **options)
+    if arguments.json:
+        for _ in running:
+            pass
+        print(running.result().to_json())
+    else:
+        terminal.show_race(running)
+    return 0
+
+
+def _bench(arguments: argparse.Namespace) -> int:
+    from . import bench, terminal
+    from .events import Settings
+    from .proposers import METHODS, proposer_class
+
+    methods = [m.strip() for m in arguments.methods.split(",")] if arguments.methods else list(METHODS)
+    for method in methods:
+        proposer_class(method)
+    options = _options(arguments)
+    options.pop("chat", None)
+    Settings(**options)
+    questions = bench.read_questions(arguments.prompts) if arguments.prompts else bench.default_questions()
+    models = _load(arguments)
+    with terminal.progress() as progress:
+        report = bench.run(models, methods, questions, repeat=arguments.repeat, progress=progress, **options)
+    if arguments.json:
+        print(json.dumps(report))
+    else:
+        terminal.show_bench(report)
+    return 0
+
+
+def _calibrate(arguments: argparse.Namespace) -> int:
+    from . import terminal
+    from .race import describe_machine
+
+    models = _load(arguments)
+    costs, probe = models.costs, models.probe
+    report = {
+        "machine": describe_machine(models).model_dump(),
+        "models": {"spec": models.spec, **models.names},
+        "exactness": models.exactness,
+        "probe": {
+            "chain_rows": probe.chain_rows,
+            "chain_differ": probe.chain_differ,
+            "tree_rows": probe.tree_rows,
+            "tree_differ": probe.tree_differ,
+            "largest_difference": probe.worst,
+        },
+        "pass": [
+            {"rows": rows, "seconds": seconds, "ratio": costs.ratio(rows)}
+            for rows, seconds in zip(costs.rows, costs.seconds, strict=True)
+        ],
+    }
+    if arguments.json:
+        print(json.dumps(report))
+    else:
+        terminal.show_calibration(report)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

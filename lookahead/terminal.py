@@ -1,0 +1,133 @@
+"""The terminal's view: coloured tokens, a bench table, a cost curve. Drawn with rich.
+
+Text from prompts and models is printed as text: markup in it is not interpreted, and control
+characters are dropped. Colour is never alone: accepted tokens are underlined, the target's own
+are bold, rejected ones are struck through.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from .events import ACCEPTED, REJECTED
+from .race import Race
+from .trace import StepRecord
+
+STYLES = {
+    "accepted": "underline green",
+    "correction": "bold blue",
+    "bonus": "bold blue",
+    "rejected": "strike red",
+    "prompt": "dim",
+}
+
+
+def clean(text: str) -> str:
+    """The text without characters that would steer a terminal."""
+    return "".join(c for c in text if c in "\n\t" or unicodedata.category(c) != "Cc")
+
+
+def show_race(race: Race) -> None:
+    """Print the last lane as it is written, then how it did."""
+    console = Console(highlight=False)
+    legend = Text("\n")
+    for name, words in (("accepted", "accepted"), ("correction", "target's own"), ("rejected", "rejected")):
+        legend.append(words, style=STYLES[name]).append("   ")
+    lanes, started = len(race.methods), False
+    for lap in race:
+        if not started:
+            console.print(Text(clean(race.prompt_text), style=STYLES["prompt"]), end="")
+            started = True
+        if lap.lane == lanes - 1:
+            console.print(_step(lap.record, plain=race.methods[-1] == "naive"), end="")
+    trace = race.result()
+    console.print()
+    console.print(legend)
+    table = Table(box=None, pad_edge=False)
+    for heading in ("method", "tokens", "seconds", "tokens/s", "tokens a pass", "text"):
+        table.add_column(heading, justify="left" if heading in ("method", "text") else "right")
+    for i in range(lanes):
+        stats, agreement = trace.stats(i), trace.agreement(i)
+        table.add_row(
+            stats["method"], str(stats["new_tokens"]), f"{stats['clock_s']:.3f}", f"{stats['tokens_per_second']:.0f}",
+            f"{stats['new_tokens'] / stats['num_spec_steps']:.2f}", agreement["badge"] if agreement else "",
+        )  # fmt: skip
+    console.print(table)
+    if verdict := trace.verdict():
+        console.print(verdict["sentence"])
+
+
+def _step(record: StepRecord, *, plain: bool) -> Text:
+    out = Text()
+    for i, (piece, origin) in enumerate(zip(record.pieces, record.origins, strict=True)):
+        if origin != ACCEPTED:
+            for status, drafted in zip(record.statuses, record.draft.pieces, strict=True):
+                if status == REJECTED:
+                    out.append(clean(drafted).replace("\n", "\u21b5"), style=STYLES["rejected"])
+        out.append(clean(piece), style="" if plain else STYLES[record.origins[i]])
+    return out
+
+
+@contextmanager
+def progress() -> Iterator[Any]:
+    """A progress bar on stderr; yields `update(done, total, text)`."""
+    bar = Progress(
+        TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"), TimeRemainingColumn(),
+        console=Console(stderr=True),
+    )  # fmt: skip
+    with bar:
+        task = bar.add_task("warming up", total=None)
+        yield lambda done, total, text: bar.update(task, completed=done, total=total, description=text)
+
+
+def show_bench(report: dict[str, Any]) -> None:
+    """The summary of a bench."""
+    console = Console(highlight=False)
+    machine = report["machine"]
+    console.print(f"{machine['cpu']}, {machine['cores']} cores, {machine['dtype']}, {report['exactness']}")
+    table = Table(box=None, pad_edge=False)
+    for heading in (
+        "method",
+        "category",
+        "prompts",
+        "speedup",
+        "worst",
+        "tokens/s",
+        "tokens a pass",
+        "identical",
+        "overhead",
+    ):
+        table.add_column(heading, justify="left" if heading in ("method", "category") else "right")
+    for line in report["summary"]:
+        table.add_row(
+            line["method"], line["category"], str(line["prompts"]), f"{line['speedup_median']:.2f}x", f"{line['speedup_min']:.2f}x",
+            f"{line['tokens_per_second_median']:.0f}", f"{line['mean_acceptance_length']:.2f}",
+            f"{line['identical_share']:.0%}", f"{line['overhead_fraction']:.1%}",
+        )  # fmt: skip
+    console.print(table)
+    console.print(report["note"])
+
+
+def show_calibration(report: dict[str, Any]) -> None:
+    """The cost curve and the exactness probe."""
+    console = Console(highlight=False)
+    machine, probe = report["machine"], report["probe"]
+    console.print(
+        f"{machine['cpu']}, {machine['cores']} cores, {machine['threads']} threads, {machine['device']}, {machine['dtype']}"
+    )
+    differ, rows = probe["chain_differ"] + probe["tree_differ"], probe["chain_rows"] + probe["tree_rows"]
+    console.print(f"{report['exactness']}: {differ} of {rows} rows differed from one-row passes")
+    table = Table(box=None, pad_edge=False)
+    for heading in ("rows", "ms a pass", "in one-row passes"):
+        table.add_column(heading, justify="right")
+    for line in report["pass"]:
+        table.add_row(str(line["rows"]), f"{line['seconds'] * 1e3:.2f}", f"{line['ratio']:.2f}")
+    console.print(table)

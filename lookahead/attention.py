@@ -21,7 +21,6 @@ import torch
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import eager_mask
 
-from .cache import BLOCK
 from .tree import branches
 
 BY_BRANCH = "lookahead_by_branch"
@@ -31,8 +30,8 @@ BY_BRANCH = "lookahead_by_branch"
 class Layout:
     """How one pass is laid out; the same for every layer.
 
-    `past` cached keys come first. `later` [longest, block columns] is True where a query may not
-    look: later rows of its branch, and the padding of the last block. For a tree, `paths`
+    `past` cached keys come first. `later` [longest, columns] is True where a query may not look:
+    later rows of its branch, and the room that is still empty. For a tree, `paths`
     [branches, longest] holds each branch's rows (padded by repeating the last one) and `home`
     [rows] tells where a row is found in the flattened paths.
     """
@@ -43,10 +42,13 @@ class Layout:
     home: torch.Tensor | None = None
 
 
-def layout(rows: int, parents: Sequence[int] | None, past: int, device: torch.device) -> Layout:
-    """The layout of a pass of `rows` rows; `parents` None is a chain."""
+def layout(rows: int, parents: Sequence[int] | None, past: int, room: int, device: torch.device) -> Layout:
+    """The layout of a pass of `rows` rows behind `past` cached ones; `parents` None is a chain.
+
+    `room` is the length of the longest key buffer once the rows are in.
+    """
     if parents is None:
-        return Layout(past, _later(rows, past, device))
+        return Layout(past, _later(rows, room - past, device))
     found = branches(parents)
     longest = max(len(path) for path, _ in found)
     home = [0] * rows
@@ -54,13 +56,11 @@ def layout(rows: int, parents: Sequence[int] | None, past: int, device: torch.de
         for i in range(own, len(path)):
             home[path[i]] = b * longest + i
     paths = [path + path[-1:] * (longest - len(path)) for path, _ in found]
-    return Layout(
-        past, _later(longest, past, device), torch.tensor(paths, device=device), torch.tensor(home, device=device)
-    )
+    later = _later(longest, room - past, device)
+    return Layout(past, later, torch.tensor(paths, device=device), torch.tensor(home, device=device))
 
 
-def _later(rows: int, past: int, device: torch.device) -> torch.Tensor:
-    columns = -(-(past + rows) // BLOCK) * BLOCK - past
+def _later(rows: int, columns: int, device: torch.device) -> torch.Tensor:
     return torch.ones(rows, columns, dtype=torch.bool, device=device).triu_(1)
 
 
@@ -87,19 +87,19 @@ def by_branch(
     if rows is None:  # somebody else's pass, `model.generate` say: transformers made the mask
         hidden = None if attention_mask is None else (attention_mask < 0)[:, :, None]
         return _attend(query, key, value, scaling, softcap, hidden).transpose(1, 2).contiguous(), None
+    hidden = rows.later[:, : key.shape[2] - rows.past]
     if rows.paths is None:
-        return _attend(query, key, value, scaling, softcap, rows.later).transpose(1, 2).contiguous(), None
+        return _attend(query, key, value, scaling, softcap, hidden).transpose(1, 2).contiguous(), None
     count, longest = rows.paths.shape
-    total = rows.past + rows.later.shape[1]
 
     def laid_out(cached):
-        out = cached.new_zeros(count, cached.shape[1], total, cached.shape[3])
+        out = cached.new_zeros(count, *cached.shape[1:])
         out[:, :, : rows.past] = cached[:, :, : rows.past]
         out[:, :, rows.past : rows.past + longest] = cached[0][:, rows.past + rows.paths].transpose(0, 1)
         return out
 
     queries = query[0][:, rows.paths].transpose(0, 1)
-    out = _attend(queries, laid_out(key), laid_out(value), scaling, softcap, rows.later)
+    out = _attend(queries, laid_out(key), laid_out(value), scaling, softcap, hidden)
     return out.permute(0, 2, 1, 3).flatten(0, 1)[rows.home][None], None
 
 

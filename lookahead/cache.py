@@ -18,7 +18,11 @@ from transformers.cache_utils import DynamicLayer
 from .events import ModelError
 
 BLOCK = 128
-FIRST_ROOM = 1024
+
+
+def room_for(length: int) -> int:
+    """Whole blocks that hold `length` tokens."""
+    return -(-length // BLOCK) * BLOCK
 
 
 class RoomyLayer(DynamicLayer):
@@ -33,17 +37,15 @@ class RoomyLayer(DynamicLayer):
         """Append rows; returns what attention may see."""
         stop = self.length + key_states.shape[2]
         if not self.is_initialized or stop > self.keys.shape[2]:
-            self._grow(key_states, value_states, stop)
+            self._grow(key_states, value_states, room_for(stop))
         self.keys[:, :, self.length : stop] = key_states
         self.values[:, :, self.length : stop] = value_states
         self.length = stop
-        shown = -(-stop // BLOCK) * BLOCK if self.in_blocks else stop
-        return self.keys[:, :, :shown], self.values[:, :, :shown]
+        if self.in_blocks:  # the whole buffer: a contiguous one, which matmul need not copy
+            return self.keys, self.values
+        return self.keys[:, :, :stop], self.values[:, :, :stop]
 
-    def _grow(self, key_states, value_states, needed: int) -> None:
-        room = FIRST_ROOM
-        while room < needed:
-            room *= 2
+    def _grow(self, key_states, value_states, room: int) -> None:
         held = (self.keys, self.values) if self.is_initialized else (None, None)
         new = []
         for states, old in zip((key_states, value_states), held, strict=True):

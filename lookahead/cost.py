@@ -110,16 +110,16 @@ def probe(lm: CachedLM, tokens: int = 48) -> Exactness:
 
     lm.reset()
     chained = []
-    while len(lm) < tokens:
-        chunk = text[len(lm) : len(lm) + draws.randint(2, 9)]
+    while len(lm.tokens) < tokens:
+        chunk = text[len(lm.tokens) : len(lm.tokens) + draws.randint(2, 9)]
         chained += list(lm.forward(chunk))
         lm.keep(range(len(chunk)))
 
     lm.reset()
     lm.extend(text[:1])
     treed: list[tuple[int, torch.Tensor]] = []
-    while len(lm) < tokens - 4:
-        start = len(lm)
+    while len(lm.tokens) < tokens - 4:
+        start = len(lm.tokens)
         path, guesses, parents = _random_tree(draws, text[start : start + 4], lm.vocab)
         logits = lm.forward(guesses, parents)
         treed += [(start + i, logits[row]) for i, row in enumerate(path)]

@@ -46,7 +46,7 @@ class Lane:
         self._proposer = proposers.build(method, rule, self.draft, options)
         if needs_draft:
             self.options = {"draft": draft_name, **options}
-        context_length = min(lm.context_length for lm in (models.target, self.draft) if lm is not None)
+        context_length = min(lm.context_length for lm in (models.target, self.draft) if lm)
         self.prompt = encode_prompt(
             models.tokenizer, prompt, chat=settings.chat, vocab=models.target.vocab, room=context_length
         )
@@ -73,7 +73,7 @@ class Lane:
 
     def forward_seconds(self) -> float:
         """Time spent inside models since `steps` was called, drafting included."""
-        return self._target.seconds + (self.draft.seconds if self.draft is not None else 0.0)
+        return self._target.seconds + (self.draft.seconds if self.draft else 0.0)
 
 
 def decode(models: Models, prompt: Any, method: str = "draft", **options: Any) -> Iterator[Step]:

@@ -17,7 +17,7 @@ import torch
 from transformers import PreTrainedModel
 
 from . import attention
-from .cache import new_cache
+from .cache import new_cache, room_for
 from .tree import ancestor_mask, depths, is_chain
 
 PREFILL_ROWS = 512
@@ -37,13 +37,11 @@ class CachedLM:
         self.seconds = 0.0  # spent inside the model so far
         self._rows: list[int] = []  # tokens of the pass that no keep() has settled yet
         self.cache = new_cache(model, self.by_branch)
-
-    def __len__(self) -> int:
-        return len(self.tokens)
+        self._room = 0  # length of the cache's buffers
 
     def reset(self) -> None:
         """Forget everything."""
-        self.tokens, self._rows = [], []
+        self.tokens, self._rows, self._room = [], [], 0
         self.cache = new_cache(self.model, self.by_branch)
 
     def synchronize(self) -> None:
@@ -67,7 +65,8 @@ class CachedLM:
             positions = torch.tensor(depths(parents), device=self.device) + (base - 1)
         extra = {}
         if self.by_branch:
-            rows = attention.layout(len(tokens), None if chain else parents, base, self.device)
+            self._room = max(self._room, room_for(base + len(tokens)))
+            rows = attention.layout(len(tokens), None if chain else parents, base, self._room, self.device)
             extra = {"rows": rows, "attention_mask": rows.later[None, None]}
         elif not chain:
             extra["attention_mask"] = self._mask(parents, base)

@@ -17,7 +17,7 @@ from .theory import expected_tokens
 from .tree import depths
 
 MEMORY = 0.9  # weight of the past against the newest step
-PRIOR, PRIOR_WEIGHT = 0.7, 2.0  # hopeful at first: a draft must be tried to be measured
+PRIOR, PRIOR_WEIGHT = 0.7, 2.0  # hopeful at first: a draft must be tried to be measured; fades like any step
 PROBE = 2
 FIRST_WAIT, LONGEST_WAIT = 8, 128
 
@@ -41,7 +41,7 @@ class Auto:
 
     def __init__(self, pass_s: Callable[[int], float], most: int):
         self._pass_s, self._most = pass_s, most
-        self._tested = self._passed = 0.0
+        self._tested, self._passed = PRIOR_WEIGHT, PRIOR * PRIOR_WEIGHT
         self._draft_s: float | None = None
         self._drafted_before = False
         self._idle, self._wait = 0, FIRST_WAIT
@@ -49,7 +49,7 @@ class Auto:
     @property
     def acceptance(self) -> float:
         """Estimated chance that a tested draft token is accepted."""
-        return (self._passed + PRIOR * PRIOR_WEIGHT) / (self._tested + PRIOR_WEIGHT)
+        return self._passed / self._tested
 
     def _rate(self, k: int) -> float:
         """Expected tokens per second when k tokens are drafted."""

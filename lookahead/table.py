@@ -36,9 +36,6 @@ class TableLM:
         """The same model with an empty cache."""
         return TableLM(self.vocab, self.order, self.seed, self.spread, self.context_length)
 
-    def __len__(self) -> int:
-        return len(self.tokens)
-
     def logits_after(self, sequence: Sequence[int]) -> torch.Tensor:
         """Logits [vocab] for the token that follows `sequence`."""
         key = f"{self.seed}:{','.join(map(str, sequence[-self.order :]))}"

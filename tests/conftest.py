@@ -1,0 +1,91 @@
+"""What the tests share: the bundled models, tiny random ones, and a lane over weightless models."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+import lookahead
+from lookahead import proposers
+from lookahead.accept import rule_for
+from lookahead.decode import Ends
+from lookahead.decode import decode as loop
+from lookahead.events import Settings
+from lookahead.pace import Auto, Fixed
+from lookahead.table import TableLM
+
+ROOT = Path(__file__).parent.parent
+POCKET = ROOT / "assets" / "models" / "pocket"
+
+
+@pytest.fixture(scope="session")
+def models():
+    """The bundled family, loaded once."""
+    return lookahead.load("pocket")
+
+
+def table_steps(method, settings, *, target=None, draft=None, prompt=(1, 2, 3), eos=(), k=None, proposer=None, **options):
+    """Run the real loop over TableLMs; returns its steps."""
+    target = (target or TableLM(seed=0)).fresh()
+    draft = (draft or TableLM(seed=1)).fresh()
+    rule = rule_for(settings)
+    made = proposer(rule) if proposer else proposers.build(method, rule, draft, options)
+    k = settings.k if k is None else k
+    pace = Auto(lambda rows: 1 + 0.02 * rows, 8) if k == "auto" else Fixed(k)
+    ends = Ends(frozenset(eos), settings.max_new_tokens, target.context_length)
+    return list(loop(target, made, pace, rule, list(prompt), ends, details=settings.details))
+
+
+def emitted(steps):
+    """All ids that steps wrote."""
+    return [token for step in steps for token in step.emitted]
+
+
+def tiny(kind: str, folder: Path, *, seed: int = 0, layers: int = 2, **changes) -> str:
+    """Save a tiny random model of some architecture with the bundled tokenizer; returns its folder."""
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+    common = {
+        "llama": ("llama", {}),
+        "mistral": ("mistral", {"sliding_window": None}),
+        "mistral-sliding": ("mistral", {"sliding_window": 16}),
+        "qwen2": ("qwen2", {}),
+        "qwen3": ("qwen3", {"head_dim": 16}),
+        "gemma": ("gemma", {"head_dim": 16}),
+        "gpt2": ("gpt2", {}),
+        "mamba": ("mamba", {}),
+    }
+    family, extra = common[kind]
+    sizes = {
+        "vocab_size": 4096, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": layers,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 256,
+        "eos_token_id": 0, "bos_token_id": 0, "pad_token_id": 0,
+    }  # fmt: skip
+    if kind == "gpt2":
+        sizes = {
+            "vocab_size": 4096, "n_embd": 64, "n_layer": layers, "n_head": 4, "n_positions": 256,
+            "eos_token_id": 0, "bos_token_id": 0,
+        }  # fmt: skip
+    if kind == "mamba":
+        sizes = {"vocab_size": 4096, "hidden_size": 64, "num_hidden_layers": 2, "eos_token_id": 0, "bos_token_id": 0}
+    torch.manual_seed(seed)
+    config = AutoConfig.for_model(family, **{**sizes, **extra, **changes})
+    model = AutoModelForCausalLM.from_config(config)
+    with torch.no_grad():
+        for parameter in model.parameters():  # larger than usual, so that the argmax depends on the context
+            if parameter.dim() > 1:
+                parameter.normal_(0.0, 0.2)
+    model.save_pretrained(folder)
+    AutoTokenizer.from_pretrained(POCKET / "target").save_pretrained(folder)
+    return str(folder)
+
+
+def sampling(**changes) -> Settings:
+    """Settings at temperature 1 without details."""
+    return Settings(**{"temperature": 1.0, "details": False, **changes})

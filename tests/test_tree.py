@@ -1,0 +1,54 @@
+"""The shape of drafts, against brute force."""
+
+import random
+
+import pytest
+
+from lookahead import tree
+from lookahead.events import Draft
+
+
+def random_parents(draws, n):
+    return [draws.randint(-1, i - 1) for i in range(n)]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_mask_depths_children_and_branches_agree_with_brute_force(seed):
+    draws = random.Random(seed)
+    parents = random_parents(draws, draws.randint(1, 14))
+    rows = range(len(parents))
+
+    def brute(row):
+        path = [row]
+        while parents[path[0]] >= 0:
+            path.insert(0, parents[path[0]])
+        return path
+
+    mask = tree.ancestor_mask(parents)
+    below = tree.children(parents)
+    for i in rows:
+        assert tree.ancestors(parents, i) == brute(i)
+        assert [j for j in rows if mask[i][j]] == sorted(brute(i))
+        assert tree.depths(parents)[i] == len(brute(i))
+        assert i in below[parents[i] + 1]
+    assert sum(map(len, below)) == len(parents)
+    own = []
+    for path, first in tree.branches(parents):
+        assert path == brute(path[-1])
+        own += path[first:]
+    assert sorted(own) == list(rows), "every row belongs to exactly one branch"
+
+
+def test_trie_merges_prefixes_and_keeps_the_first_candidate_whole():
+    tokens, parents = tree.trie([[1, 2, 3], [1, 2, 4], [5]], rows=10)
+    assert tokens == [1, 2, 3, 4, 5]
+    assert parents == [-1, 0, 1, 1, -1]
+    assert tree.trie([[1, 2, 3], [4, 5]], rows=3) == ([1, 2, 3], [-1, 0, 1])
+
+
+def test_a_draft_is_a_tree():
+    assert tree.is_chain(Draft.chain([1, 2, 3], "x").parents)
+    with pytest.raises(AssertionError):
+        Draft((1, 2), (-1, 1))
+    with pytest.raises(AssertionError):
+        Draft((1,), ())

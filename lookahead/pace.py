@@ -2,7 +2,7 @@
 
 `Auto` maximises expected tokens per second from three measurements: how often drafts were
 accepted in this run (recent ones count more), what a drafted token cost, and what this machine
-asks for a pass of so many rows. It may answer 0; then it asks again rarely, and less and less
+asks for a pass of so many rows (scaled to how its passes are going in this run). It may answer 0; then it asks again rarely, and less and less
 often, so that a hopeless draft costs nothing but those probes.
 
 Knows counts and seconds. It does not know who drafts, or what.
@@ -43,6 +43,7 @@ class Auto:
         self._pass_s, self._most = pass_s, most
         self._tested, self._passed = PRIOR_WEIGHT, PRIOR * PRIOR_WEIGHT
         self._draft_s: float | None = None
+        self._slower = 1.0  # passes of this run against the measured curve
         self._drafted_before = False
         self._idle, self._wait = 0, FIRST_WAIT
 
@@ -54,7 +55,7 @@ class Auto:
     def _rate(self, k: int) -> float:
         """Expected tokens per second when k tokens are drafted."""
         drafting = k * (self._draft_s or 0.0)
-        return expected_tokens(self.acceptance, k) / (self._pass_s(1 + k) + drafting)
+        return expected_tokens(self.acceptance, k) / (self._slower * self._pass_s(1 + k) + drafting)
 
     def budget(self) -> int:
         """Tokens to draft in the next pass."""
@@ -68,7 +69,9 @@ class Auto:
         return PROBE
 
     def observe(self, step: Step) -> None:
-        """Learn from a step that drafted."""
+        """Learn from a step."""
+        ratio = step.verify_s / self._pass_s(1 + len(step.draft))
+        self._slower = ratio if step.index == 1 else MEMORY * self._slower + (1 - MEMORY) * ratio
         if not len(step.draft):
             self._drafted_before = False
             return

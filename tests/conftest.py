@@ -30,7 +30,9 @@ def models():
     return lookahead.load("pocket")
 
 
-def table_steps(method, settings, *, target=None, draft=None, prompt=(1, 2, 3), eos=(), k=None, proposer=None, **options):
+def table_steps(
+    method, settings, *, target=None, draft=None, prompt=(1, 2, 3), eos=(), k=None, proposer=None, **options
+):
     """Run the real loop over TableLMs; returns its steps."""
     target = (target or TableLM(seed=0)).fresh()
     draft = (draft or TableLM(seed=1)).fresh()

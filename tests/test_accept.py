@@ -76,7 +76,7 @@ class Branching(Proposer):
     def propose(self, context, budget):
         if budget < 2:
             return EMPTY
-        tokens, qs = [], []
+        tokens, qs, paths = [], [], []
         for row, parent in enumerate(self.shape):
             above = [] if parent < 0 else paths[parent]
             logits = DRAFTER.logits_after([*context, *above])
@@ -85,7 +85,7 @@ class Branching(Proposer):
             else:  # the likeliest not yet taken by a sibling
                 taken = [tokens[r] for r, p in enumerate(self.shape[:row]) if p == parent]
                 token, q = next(t for t in logits.argsort(descending=True).tolist() if t not in taken), None
-            paths = [*(paths if row else []), [*above, token]]
+            paths.append([*above, token])
             tokens.append(token)
             qs.append(q)
         return Draft(tuple(tokens), self.shape, tuple(qs), ("test",) * len(tokens))
@@ -180,15 +180,27 @@ def test_penalty_sees_the_rows_above():
 
 
 def test_top_k_and_top_p_match_transformers():
-    from transformers import LogitsProcessorList, RepetitionPenaltyLogitsProcessor, TemperatureLogitsWarper
-    from transformers import TopKLogitsWarper, TopPLogitsWarper
+    from transformers import (
+        LogitsProcessorList,
+        RepetitionPenaltyLogitsProcessor,
+        TemperatureLogitsWarper,
+        TopKLogitsWarper,
+        TopPLogitsWarper,
+    )
 
     torch.manual_seed(0)
     logits, context = torch.randn(1, 50) * 3, [3, 7, 7, 20]
     theirs = LogitsProcessorList(
-        [RepetitionPenaltyLogitsProcessor(1.3), TemperatureLogitsWarper(0.7), TopKLogitsWarper(12), TopPLogitsWarper(0.8)]
+        [
+            RepetitionPenaltyLogitsProcessor(1.3),
+            TemperatureLogitsWarper(0.7),
+            TopKLogitsWarper(12),
+            TopPLogitsWarper(0.8),
+        ]
     )(torch.tensor([context]), logits.clone())
-    ours = accept.Coupled(sampling(temperature=0.7, top_k=12, top_p=0.8, repetition_penalty=1.3)).process(logits, context)
+    ours = accept.Coupled(sampling(temperature=0.7, top_k=12, top_p=0.8, repetition_penalty=1.3)).process(
+        logits, context
+    )
     assert torch.equal(theirs.softmax(-1) > 0, ours.softmax(-1) > 0)
     assert torch.allclose(theirs.softmax(-1), ours.softmax(-1))
 

@@ -18,7 +18,12 @@ METHODS_WITHOUT_NAIVE = [m for m in METHODS if m != "naive"]
 @pytest.mark.parametrize("k", [0, 1, 4, "auto"])
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"repetition_penalty": 1.3}, {"temperature": 0.7}, {"temperature": 1.0, "top_p": 0.8, "repetition_penalty": 1.2}],
+    [
+        {},
+        {"repetition_penalty": 1.3},
+        {"temperature": 0.7},
+        {"temperature": 1.0, "top_p": 0.8, "repetition_penalty": 1.2},
+    ],
     ids=["greedy", "penalty", "coupled", "coupled-processed"],
 )
 def test_every_method_writes_what_naive_writes(method, k, changes):

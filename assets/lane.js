@@ -1,0 +1,114 @@
+/* lane.js: one lane of text, and the few DOM helpers the timeline shares with it.
+
+   What it is.  `create(lane, log, owner)` makes the box of one lane; `update(view, playing)` brings its text to one frame:
+   the settled passes, then the run in flight (ghosts, and the sweep of the target's pass over them).
+
+   Why it is so.  A settled pass is built once and afterwards only attached or detached, so going forward appends and
+   going back cuts the tail; spans that did not change are never touched. A rejected run folds by a class on its
+   pass. The sweep is one custom property on one container: nothing is animated per token.
+
+   What it does not know.  Time, playback, the other lanes. `owner.hover(step)` and `owner.pick(step)` are told which
+   pass the reader points at. Model text is untrusted: it enters the page through text nodes only. */
+
+const lookaheadLane = (() => {
+  "use strict";
+  const P = lookaheadPlayer;
+
+  // ---------------------------------------------------------------- small DOM helpers
+
+  function make(tag, className, attributes, ...children) {
+    const node = document.createElement(tag);
+    if (className) node.className = className;
+    for (const [name, value] of Object.entries(attributes || {})) node.setAttribute(name, value);
+    node.append(...children);
+    return node;
+  }
+
+  function setText(node, text) { if (node.textContent !== text) node.textContent = text; }
+  function setFlag(node, name, on) { if (node.classList.contains(name) !== on) node.classList.toggle(name, on); }
+  function setAttr(node, name, value) { if (node.getAttribute(name) !== value) node.setAttribute(name, value); }
+
+  // ---------------------------------------------------------------- one lane of text
+
+  /** Line breaks and tabs inside a drafted or rejected run are shown as signs: only emitted text may break lines. */
+  const signs = text => text.replace(/\r?\n/g, "↵").replace(/\t/g, "→") || "·";
+
+  function create(lane, log, owner) {
+    const prompt = make("span", "la-prompt", {}, log.header.prompt.text);
+    const run = make("span", "la-run", {"aria-hidden": "true"}), caret = make("span", "la-caret", {"aria-hidden": "true"});
+    const words = make("div", "la-text", {dir: "auto"}, prompt, run, caret);
+    const scroll = make("div", "la-scroll", {tabindex: "0", role: "region", "aria-label": `${lane.method}: text`}, words);
+    const aside = make("span", "la-aside");
+    const node = make("section", `la-lane${lane.naive ? " la-naive" : ""}`, {},
+                      make("div", "la-lanehead", {}, make("span", "la-name", {}, lane.method), aside), scroll);
+    const nodes = [];
+    let drawn = 0, latest = -1, flying = -1, ghosts = 0, follow = true, marked = -1;
+
+    scroll.addEventListener("scroll", () => {
+      follow = scroll.scrollHeight - scroll.clientHeight - scroll.scrollTop < 40;
+    }, {passive: true});
+
+    function build(index) {
+      const step = lane.steps[index], parts = P.passParts(step, lane.naive);
+      const pass = make("span", "la-pass");
+      pass.laStep = index;                                  // read back by the click and hover handlers
+      for (const part of parts) {
+        if (lane.naive) pass.append(part.text);             // quiet text: the pass is the token
+        else {
+          const dead = part.kind === "rejected" || part.kind === "unvisited";
+          const token = make("span", `la-tok la-${part.kind}`, {}, dead ? signs(part.text) : part.text);
+          if (dead || part.kind === "note" || part.kind === "tick") token.setAttribute("aria-hidden", "true");
+          pass.append(token);
+        }
+      }
+      return pass;
+    }
+    const passNode = index => nodes[index] || (nodes[index] = build(index));
+
+    function setFlying(view) {
+      if (view.flying !== flying || view.ghosts < ghosts) { run.replaceChildren(); ghosts = 0; flying = view.flying; }
+      if (ghosts < view.ghosts) {
+        const step = lane.steps[flying], chain = P.ghostChain(step);
+        while (ghosts < view.ghosts) run.append(make("span", "la-tok la-ghost", {}, signs(step.draft.pieces[chain.rows[ghosts++]])));
+        if (ghosts === chain.rows.length && chain.more > 0) run.append(make("span", "la-tok la-note", {}, P.moreRows(chain.more)));
+      }
+      setFlag(run, "la-sweeping", view.sweep !== null && ghosts > 0);
+      if (view.sweep !== null) run.style.setProperty("--la-sweep", `${(view.sweep * 100).toFixed(1)}%`);
+    }
+
+    function update(view, playing) {
+      const before = drawn + ghosts / 1000 + latest;
+      while (drawn > view.settled) nodes[--drawn].remove();
+      if (drawn < view.settled) {
+        const added = document.createDocumentFragment();
+        while (drawn < view.settled) added.append(passNode(drawn++));
+        run.before(added);
+      }
+      if (latest !== drawn - 1) {
+        if (nodes[latest]) nodes[latest].classList.remove("la-latest");
+        latest = drawn - 1;
+        if (nodes[latest]) nodes[latest].classList.add("la-latest");
+      }
+      if (!lane.naive) setFlying(view);
+      setFlag(caret, "la-on", playing && !view.finished);
+      const last = lane.steps[drawn - 1];
+      setText(aside, view.finished ? `${view.tokens} tokens; ${P.FINISH[last.finish] || last.finish}`
+              : lane.prefill_s === null ? "" : `prompt read in ${P.milliseconds(lane.prefill_s)}, not on the clock`);
+      if (before !== drawn + ghosts / 1000 + latest) toEnd();
+    }
+
+    function toEnd() { if (follow) scroll.scrollTop = scroll.scrollHeight; }
+    function mark(index) {
+      if (nodes[marked]) nodes[marked].classList.remove("la-marked");
+      marked = index;
+      if (index >= 0) passNode(index).classList.add("la-marked");
+    }
+    const stepOf = target => { const pass = target.closest && target.closest(".la-pass"); return pass ? pass.laStep : -1; };
+    words.addEventListener("pointerover", event => owner.hover(stepOf(event.target)));
+    words.addEventListener("pointerleave", () => owner.hover(-1));
+    words.addEventListener("click", event => owner.pick(stepOf(event.target)));
+    return {node, update, mark, toEnd};
+  }
+
+  return {create, make, setText, setFlag, setAttr, signs};
+})();

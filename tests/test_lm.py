@@ -1,0 +1,125 @@
+"""CachedLM over real transformers models: trees, paths, rewinding, and what it refuses."""
+
+import random
+
+import pytest
+import torch
+from conftest import tiny
+from transformers import AutoModelForCausalLM
+
+from lookahead import attention, cost, tree
+from lookahead.events import ModelError
+from lookahead.lm import CachedLM
+
+FAMILIES = ["llama", "mistral", "qwen2", "qwen3", "gemma", "gpt2"]
+
+
+def load(folder, dtype=torch.float32, how=attention.BY_BRANCH):
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation=how).eval()
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    root = tmp_path_factory.mktemp("tiny")
+    return {kind: tiny(kind, root / kind) for kind in FAMILIES}
+
+
+def text(n, seed=0):
+    draws = random.Random(seed)
+    return [draws.randrange(4096) for _ in range(n)]
+
+
+@torch.inference_mode()
+def reference(model, tokens):
+    """Logits of every position from one plain pass without a cache."""
+    return model(input_ids=torch.tensor([tokens])).logits[0]
+
+
+@pytest.mark.parametrize("how", [attention.BY_BRANCH, "eager", "sdpa"])
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_trees_over_a_cache_give_what_each_path_gives_alone(folders, kind, how):
+    plain, lm = load(folders[kind], how="eager"), CachedLM(load(folders[kind], how=how))
+    draws, context = random.Random(1), text(140)
+    lm.extend(context)  # past one block of keys
+    for _ in range(4):
+        parents = [draws.randint(-1, i - 1) for i in range(9)]
+        rows = text(9, draws.random())
+        logits = lm.forward(rows, parents)
+        for i in range(9):
+            path = [rows[j] for j in tree.ancestors(parents, i)]
+            assert torch.allclose(logits[i], reference(plain, context + path)[-1], atol=2e-3, rtol=1e-3)
+        path = tree.ancestors(parents, draws.randrange(9))
+        lm.keep(path)
+        context += [rows[j] for j in path]
+        assert lm.tokens == context
+        assert lm.cached() == len(context)
+        after = lm.forward([7])[-1]
+        assert torch.allclose(after, reference(plain, [*context, 7])[-1], atol=2e-3, rtol=1e-3)
+        lm.keep([])
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_sync_rewinds_to_the_common_prefix(folders, kind):
+    lm, plain = CachedLM(load(folders[kind])), load(folders[kind], how="eager")
+    first = text(30)
+    lm.extend(first)
+    second = first[:20] + text(12, seed=5)
+    feed = lm.sync(second)
+    assert feed == second[20:]
+    assert torch.allclose(lm.extend(feed)[0], reference(plain, second)[-1], atol=2e-3, rtol=1e-3)
+    assert lm.sync(second) == second[-1:], "the last token is always left to feed"
+
+
+def test_a_pass_that_breaks_off_half_way_leaves_nothing_behind(folders):
+    lm = CachedLM(load(folders["llama"]))
+    context = text(20)
+    lm.extend(context)
+    want = lm.forward([5, 6])
+    lm.keep([])
+    block = lm.model.model.layers[1].register_forward_pre_hook(lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        lm.forward(text(120, seed=2))  # layer 0 has grown its buffers, layer 1 has not
+    block.remove()
+    assert torch.equal(lm.forward([5, 6]), want)
+
+
+def test_rows_are_bit_exact_where_the_probe_says_so(models):
+    """The probe's claim, checked on other text than its own and across key blocks."""
+    if models.exactness != cost.BIT_EXACT:
+        pytest.skip("this machine is not bit-exact; test_exactness.py covers it")
+    draws, tokens = random.Random(7), text(300, seed=7)
+    one, many = CachedLM(models.target.model), CachedLM(models.target.model)
+    alone = [one.extend([token])[0] for token in tokens]
+    while len(many.tokens) < len(tokens) - 6:
+        at = len(many.tokens)
+        parents = [-1, *(draws.randint(0, i - 1) for i in range(1, draws.randint(2, 16)))]
+        rows = [draws.randrange(4096) for _ in parents]
+        below, node = tree.children(parents), 0
+        while below[node + 1] and len(tree.ancestors(parents, node)) < 5:
+            node = draws.choice(below[node + 1])
+        path = tree.ancestors(parents, node)
+        for i, row in enumerate(path):
+            rows[row] = tokens[at + i]
+        logits = many.forward(rows, parents)
+        assert all(torch.equal(logits[row], alone[at + i]) for i, row in enumerate(path))
+        many.keep(path)
+
+
+def test_generate_still_works_on_the_model_inside(models):
+    """Other callers' masks: left-padded batches give what single prompts give."""
+    tok, model = models.tokenizer, models.target.model
+    prompts = [tok("Once upon a time")["input_ids"], tok("Tom had a red kite and")["input_ids"]]
+    width = max(map(len, prompts))
+    ids = torch.tensor([[0] * (width - len(p)) + p for p in prompts])
+    mask = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in prompts])
+    both = model.generate(ids, attention_mask=mask, max_new_tokens=12, do_sample=False)[:, width:].tolist()
+    for prompt, out in zip(prompts, both, strict=True):
+        alone = model.generate(torch.tensor([prompt]), max_new_tokens=12, do_sample=False)[0, len(prompt) :].tolist()
+        assert out[:6] == alone[:6], "padding may round differently later on, not mask wrongly at once"
+
+
+@pytest.mark.parametrize("kind", ["mistral-sliding", "mamba"])
+def test_caches_that_cannot_be_rolled_back_are_refused(tmp_path, kind):
+    model = AutoModelForCausalLM.from_pretrained(tiny(kind, tmp_path / kind))
+    with pytest.raises(ModelError, match="cannot be rolled back"):
+        CachedLM(model)

@@ -13,71 +13,9 @@
 
 const lookaheadTimeline = (() => {
   "use strict";
-  const P = lookaheadPlayer, {make, setText, setFlag, setAttr, signs} = lookaheadLane;
+  const P = lookaheadPlayer, {make, setText, setFlag, setAttr, signs} = lookaheadLane, {skeleton, icon, PLAY, PAUSE} = lookaheadSkeleton;
+  const LIVE_FRAME_MS = 50;
   const STORE = "lookahead-timeline", STORE_LIMIT = 3e6;
-
-  function icon(path) {
-    const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg"), shape = document.createElementNS(svg.namespaceURI, "path");
-    svg.setAttribute("viewBox", "0 0 16 16");
-    svg.setAttribute("aria-hidden", "true");
-    shape.setAttribute("d", path);
-    svg.append(shape);
-    return svg;
-  }
-  const PLAY = "M4 2.5v11l9.5-5.5z", PAUSE = "M3.5 2.5h3v11h-3zM9.5 2.5h3v11h-3z";
-  const BACK = "M3 3h1.6v10H3zM13 3v10L5.6 8z", NEXT = "M11.4 3H13v10h-1.6zM3 3v10l7.4-5z";
-
-  function button(className, label, content) {
-    return make("button", `la-button ${className}`, {type: "button", "aria-label": label, title: label}, content);
-  }
-
-  // ---------------------------------------------------------------- the skeleton, made once
-
-  function skeleton(root) {
-    const ui = {};
-    ui.say = make("div", "la-unseen", {"aria-live": "polite", role: "status"});
-    ui.statusText = make("span", "la-statustext");
-    ui.bar = make("span", "la-bar", {}, make("span"));
-    ui.number = make("span", "la-number");
-    ui.words = make("span", "la-words");
-    ui.note = make("p", "la-sub");
-    ui.scores = make("div", "la-scores", {role: "table", "aria-label": "Lanes at the playhead"});
-    ui.error = make("div", "la-error", {hidden: ""});
-    ui.lanes = make("div", "la-lanes");
-    ui.play = button("la-play", "Play", icon(PLAY));
-    ui.back = button("", "Previous pass", icon(BACK));
-    ui.next = button("", "Next pass", icon(NEXT));
-    ui.scrub = make("input", "la-scrub", {type: "range", min: "0", max: "1", step: "any", value: "0", "aria-label": "Time on the lanes' clock"});
-    ui.time = make("span", "la-time");
-    ui.slower = button("", "Slower playback", "−");
-    ui.faster = button("", "Faster playback", "+");
-    ui.rate = make("span", "la-rate");
-    ui.teach = make("button", "la-button la-teach", {type: "button", "aria-pressed": "true"}, "teaching pace");
-    ui.pace = make("span", "la-pace");
-    ui.fade = make("button", "la-button", {type: "button", "aria-pressed": "true"}, "fade");
-    ui.keep = make("button", "la-button", {type: "button", "aria-pressed": "false"}, "keep");
-    ui.chartbox = make("div", "la-chart");
-    ui.pass = make("p", "la-passline");
-    ui.open = make("button", "la-button la-open", {type: "button"}, "open the pass");
-    ui.verdict = make("summary", "");
-    ui.sums = make("div", "la-sums");
-    ui.details = make("details", "la-verdict", {hidden: ""}, ui.verdict, ui.sums);
-    const sample = (kind, word) => make("li", "", {}, make("span", `la-tok la-${kind}`, kind === "tick" ? {"aria-hidden": "true"} : {}, kind === "tick" ? "" : word), ...(kind === "tick" ? [word] : []));
-    const legend = make("ul", "la-legend", {"aria-label": "Legend"}, sample("ghost", "drafted"), sample("accepted", "accepted"),
-                        sample("rejected", "rejected"), sample("unvisited", "never reached"), sample("own", "target’s own"), sample("plain", "no draft"), sample("tick", "a rejected run, folded"));
-    root.replaceChildren(
-      make("div", "la-status", {}, ui.statusText, ui.bar), ui.say,
-      make("div", "la-head", {}, make("div", "la-headline", {}, make("p", "la-big", {}, ui.number, " ", ui.words), ui.note), ui.scores),
-      ui.error, ui.lanes,
-      make("div", "la-transport", {role: "group", "aria-label": "Playback"},
-           make("div", "la-buttons", {}, ui.play, ui.back, make("span", "la-word", {"aria-hidden": "true"}, "pass"), ui.next),
-           make("div", "la-track", {}, ui.scrub, ui.time),
-           make("div", "la-speed", {}, ui.slower, ui.rate, ui.faster, ui.teach, ui.pace)),
-      ui.chartbox,
-      make("div", "la-key", {}, legend, make("div", "la-choice", {role: "group", "aria-label": "Rejected runs"}, "rejected:", ui.fade, ui.keep)),
-      make("div", "la-foot", {}, ui.pass, ui.open), ui.details);
-    return ui;
-  }
 
   // ---------------------------------------------------------------- mount
 
@@ -95,12 +33,16 @@ const lookaheadTimeline = (() => {
     }
     let t = before ? before.view().t : 0, playing = before ? before.view().playing : false;
     let rate = 1 / 8, teaching = true, paced = false, restored = false, paused = false, closed = false;
-    let lanes = [], scores = [], spoken = "", hovered = null, picked = null, first = null, drawnAt = null, arrived = 0;
+    let lanes = [], scores = [], spoken = "", hovered = null, picked = null, first = null, drawnAt = null, drawnWhen = 0, arrived = 0, problem = "";
 
     const clock = P.createClock(elapsed => {
       const edge = P.liveEdge(log);
       t = Math.min(t + elapsed * rate, edge);
       if (P.isDone(log) && t >= edge) setPlaying(false);
+      // While the race is being run the server may share this machine's cores: draw less, so that it is measured better.
+      const now = performance.now();
+      if (log.live && !P.isDone(log) && now - drawnWhen < LIVE_FRAME_MS) return;
+      drawnWhen = now;
       render();
     });
     const repair = P.createRepair({log, receive: text => receive(text, true), changed: () => render(true),
@@ -113,15 +55,21 @@ const lookaheadTimeline = (() => {
     function receive(text, reply) {
       const batch = typeof text === "string" ? parse(text) : text;
       if (!batch || (reply && batch.run !== log.run)) return {fresh: false, applied: 0, gap: log.seen > log.received};
+      if (batch.error != null) {                                   // refused: what is shown stays as it is
+        problem = String(batch.error);
+        setText(ui.say, problem);
+        render(true);
+        return {fresh: false, applied: 0, gap: false};
+      }
       const had = log.header, outcome = P.applyBatch(log, batch);
-      if (outcome.fresh) restored = false;
+      if (outcome.fresh) { restored = false; problem = ""; }
       if (outcome.fresh || log.header !== had) newRun();
       if (!reply) repair.heard(performance.now(), outcome);
       arrived += 1;
       if (teaching && !paced) { const pace = P.teachingRate(log); rate = pace.rate; paced = pace.settled; }
       if (log.stopped && !paused) { paused = true; setPlaying(false); }
       announce();
-      render(true);
+      if (!playing) render(true);
       return outcome;
     }
 
@@ -270,7 +218,8 @@ const lookaheadTimeline = (() => {
         if (badge) { setAttr(scores[i][4], "title", badge.detail || badge.badge); setFlag(scores[i][4], "la-differs", badge.identical === false); }
         setFlag(scores[i][4], "la-same", Boolean(badge && badge.identical));
       });
-      const message = log.end && log.end.reason === "error" ? log.end.message || "The run failed; the server gave no reason. Press Race to try again." : "";
+      const failed = log.end && log.end.reason === "error" ? log.end.message || "The run failed; the server gave no reason. Press Race to try again." : "";
+      const message = problem || failed;
       ui.error.hidden = !message;
       setText(ui.error, message);
     }
@@ -377,7 +326,7 @@ const lookaheadTimeline = (() => {
       speedup: P.frameAt(log, P.duration(log)).speedup,
       lanes: log.lanes.map(lane => ({method: lane.method, text: P.laneText(lane), tokens: lane.tokens[lane.tokens.length - 1] || 0,
                                      clock_s: lane.clock, finished: Boolean(lane.finish)})),
-      t, playing, status: state(), rate, restored})});
+      t, playing, status: state(), rate, restored, error: ui.error.hidden ? null : ui.error.textContent})});
 
     const keptT = t, keptPlaying = playing;
     playing = false;

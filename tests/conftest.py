@@ -30,6 +30,19 @@ def models():
     return lookahead.load("pocket")
 
 
+@pytest.fixture(scope="session")
+def chromium():
+    """One headless browser for all tests that need one."""
+    from chromium import ARGUMENTS, executable
+    from playwright.sync_api import sync_playwright
+
+    path = executable()
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
+        yield opened
+        opened.close()
+
+
 def table_steps(
     method, settings, *, target=None, draft=None, prompt=(1, 2, 3), eos=(), k=None, proposer=None, **options
 ):

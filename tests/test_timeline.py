@@ -1,21 +1,17 @@
 """The timeline component in a real browser page: the pure frame, gap repair, pace, words, and what the DOM shows.
 
-Needs Chromium and playwright; skipped without them. No server, no model: the scripts are loaded into a blank page and fed
+No server, no model: the scripts are loaded into a blank page and fed
 hand-made events, so every expected number below can be checked by eye.
 """
+
 import json
-import os
-import pathlib
 import re
-import shutil
 
 import pytest
 
-ASSETS = pathlib.Path(__file__).resolve().parent / "assets"
-SCRIPTS = ("player.js", "chart.js", "lane.js", "timeline.js")
-CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+from lookahead.ui.timeline import ASSETS, SCRIPTS
 
-sync_api = pytest.importorskip("playwright.sync_api")
+pytestmark = pytest.mark.browser
 
 # A race small enough to do by hand. Naive: one token each 10 ms. Draft: passes of 20 ms that propose for 4 ms, verify for 15.
 FAKES = """
@@ -46,22 +42,21 @@ const P = lookaheadPlayer;
 
 
 @pytest.fixture(scope="module")
-def browser():
-    if not CHROMIUM:
-        pytest.skip("no Chromium on this machine")
-    with sync_api.sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=CHROMIUM, args=[
-            "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run"])
-        yield browser
-        browser.close()
+def browser(chromium):
+    return chromium
 
 
 def blank(browser, size=(1280, 900), **options):
     page = browser.new_page(viewport={"width": size[0], "height": size[1]}, **options)
     page.problems = []
     page.on("pageerror", lambda error: page.problems.append(str(error)))
-    page.route("http://timeline.test/**", lambda route: route.fulfill(
-        content_type="text/html", body='<!doctype html><meta charset="utf-8"><body><div id="host"><div class="la-timeline"></div></div><input id="field">'))
+    page.route(
+        "http://timeline.test/**",
+        lambda route: route.fulfill(
+            content_type="text/html",
+            body='<!doctype html><meta charset="utf-8"><body><div id="host"><div class="la-timeline"></div></div><input id="field">',
+        ),
+    )
     page.goto("http://timeline.test/")
     page.add_style_tag(content=(ASSETS / "timeline.css").read_text(encoding="utf-8"))
     # One script, as in the page that hosts it: the files must work joined together.
@@ -91,11 +86,15 @@ def mount(page, value):
 
 
 def seek(page, seconds):
-    page.evaluate("""seconds => { if (lookahead.state().playing) document.querySelector('.la-play').click();
-      const scrub = document.querySelector('.la-scrub'); scrub.value = seconds; scrub.dispatchEvent(new Event('input')); }""", seconds)
+    page.evaluate(
+        """seconds => { if (lookahead.state().playing) document.querySelector('.la-play').click();
+      const scrub = document.querySelector('.la-scrub'); scrub.value = seconds; scrub.dispatchEvent(new Event('input')); }""",
+        seconds,
+    )
 
 
 # ------------------------------------------------------------------ the pure frame
+
 
 def test_frame_counts_only_what_is_settled(page):
     frame = page.evaluate("(() => { const f = P.frameAt(full(), 0.025); return f; })()")
@@ -106,7 +105,9 @@ def test_frame_counts_only_what_is_settled(page):
 
 
 def test_ghosts_come_one_by_one_and_then_the_sweep(page):
-    views = page.evaluate("[0.0205, 0.0215, 0.0225, 0.024, 0.0315, 0.0395, 0.04].map(t => { const l = P.frameAt(full(), t).lanes[1]; return [l.flying, l.ghosts, l.sweep]; })")
+    views = page.evaluate(
+        "[0.0205, 0.0215, 0.0225, 0.024, 0.0315, 0.0395, 0.04].map(t => { const l = P.frameAt(full(), t).lanes[1]; return [l.flying, l.ghosts, l.sweep]; })"
+    )
     assert [view[1] for view in views] == [1, 2, 3, 4, 4, 4, 0]
     assert views[0][2] is None and abs(views[4][2] - 0.5) < 1e-6 and views[5][2] == 1
     assert views[6][0] == -1, "at its end a pass is settled, not in flight"
@@ -134,13 +135,18 @@ def test_live_edge_is_the_slowest_running_lane(page):
 
 
 def test_stepping_visits_every_pass_end_once(page):
-    times = page.evaluate("(() => { const log = full(), out = []; let t = 0; while (t < 0.08 - 1e-9 && out.length < 50) out.push(t = P.neighbour(log, t, 1)); return out; })()")
-    back = page.evaluate("(() => { const log = full(), out = []; let t = 0.08; while (t > 0 && out.length < 50) out.push(t = P.neighbour(log, t, -1)); return out; })()")
+    times = page.evaluate(
+        "(() => { const log = full(), out = []; let t = 0; while (t < 0.08 - 1e-9 && out.length < 50) out.push(t = P.neighbour(log, t, 1)); return out; })()"
+    )
+    back = page.evaluate(
+        "(() => { const log = full(), out = []; let t = 0.08; while (t > 0 && out.length < 50) out.push(t = P.neighbour(log, t, -1)); return out; })()"
+    )
     assert times == pytest.approx([0.01 * i for i in range(1, 9)])
     assert back == pytest.approx([0.01 * i for i in range(7, -1, -1)])
 
 
 # ------------------------------------------------------------------ a pass as text
+
 
 def test_parts_of_a_pass(page):
     parts = page.evaluate("P.passParts(full().lanes[1].steps[1], false).map(part => part.kind + ':' + part.text)")
@@ -152,7 +158,12 @@ def test_tree_shows_one_chain_and_counts_the_rest(page):
       {draft: {tokens: [0, 1, 2, 3, 4], parents: [-1, 0, -1, 2, -1], pieces: [" p", " q", " r", " s", " w"], sources: []}})"""
     assert page.evaluate(f"P.ghostChain({tree})") == {"rows": [0, 1], "more": 3}
     assert page.evaluate(f"P.passParts({tree}, false).map(part => part.kind + ':' + part.text)") == [
-        "accepted: r", "rejected: s", "note:+2 rows", "tick:", "own: z"]
+        "accepted: r",
+        "rejected: s",
+        "note:+2 rows",
+        "tick:",
+        "own: z",
+    ]
 
 
 def test_a_pass_without_a_draft_has_no_colour(page):
@@ -160,44 +171,82 @@ def test_a_pass_without_a_draft_has_no_colour(page):
 
 
 def test_describe_pass(page):
-    lines = page.evaluate("[1, 2].map(i => { const d = P.describePass(full(), 1, i); return d.lead + '|' + d.said + '|' + d.tail; })")
-    assert lines == ["pass 1 of 2: drafted 4, accepted 2, then the target said | c|",
-                     "pass 2 of 2: drafted 4, accepted all 4, and the target added | h|; length reached"]
+    lines = page.evaluate(
+        "[1, 2].map(i => { const d = P.describePass(full(), 1, i); return d.lead + '|' + d.said + '|' + d.tail; })"
+    )
+    assert lines == [
+        "pass 1 of 2: drafted 4, accepted 2, then the target said | c|",
+        "pass 2 of 2: drafted 4, accepted all 4, and the target added | h|; length reached",
+    ]
     assert page.evaluate("P.describePass(full(), 1, 0).lead") == "draft: prompt read in 12 ms, not on the clock"
     assert page.evaluate("P.describePass(full(0, 12), 1, 1).lead").startswith("pass 1: "), "no total while it runs"
 
 
 # ------------------------------------------------------------------ words and pace
 
-@pytest.mark.parametrize("speedup, number, words", [
-    (2.4149, "2.41x", "faster"), (0.834, "0.83x:", "slower"), (1.004, "1.00x,", "no faster"), (0.996, "1.00x,", "no faster"),
-    (12.345, "12.3x", "faster"), (None, "—", "")])
+
+@pytest.mark.parametrize(
+    ("speedup", "number", "words"),
+    [
+        (2.4149, "2.41x", "faster"),
+        (0.834, "0.83x:", "slower"),
+        (1.004, "1.00x,", "no faster"),
+        (0.996, "1.00x,", "no faster"),
+        (12.345, "12.3x", "faster"),
+        (None, "—", ""),
+    ],
+)
 def test_headline(page, speedup, number, words):
     assert page.evaluate("s => P.headline(s)", speedup) == {"number": number, "words": words}
 
 
 def test_numbers_have_at_most_three_digits(page):
-    assert page.evaluate("[0.4249, 5.118, 38.44, 412.3, 9.999].map(P.seconds)") == ["0.42 s", "5.12 s", "38.4 s", "412 s", "10.0 s"]
-    assert page.evaluate("[0.0008, 0.012, 0.4, 1.25, 0.99996].map(P.milliseconds)") == ["0.8 ms", "12 ms", "400 ms", "1.25 s", "1.00 s"]
+    assert page.evaluate("[0.4249, 5.118, 38.44, 412.3, 9.999].map(P.seconds)") == [
+        "0.42 s",
+        "5.12 s",
+        "38.4 s",
+        "412 s",
+        "10.0 s",
+    ]
+    assert page.evaluate("[0.0008, 0.012, 0.4, 1.25, 0.99996].map(P.milliseconds)") == [
+        "0.8 ms",
+        "12 ms",
+        "400 ms",
+        "1.25 s",
+        "1.00 s",
+    ]
     assert page.evaluate("[3.44, 37.6, 412.4, null].map(P.perSecond)") == ["3.4 tok/s", "38 tok/s", "412 tok/s", "—"]
 
 
-@pytest.mark.parametrize("per_second, rate", [(20, 1), (30, 1), (50, 1 / 2), (100, 1 / 4), (240, 1 / 8), (2000, 1 / 16)])
+@pytest.mark.parametrize(
+    ("per_second", "rate"), [(20, 1), (30, 1), (50, 1 / 2), (100, 1 / 4), (240, 1 / 8), (2000, 1 / 16)]
+)
 def test_teaching_rate_keeps_the_fastest_lane_readable(page, per_second, rate):
-    result = page.evaluate("""n => P.teachingRate({lanes: [{steps: [1], tokens: [4], clock: 4 / 10}, {steps: [1], tokens: [20], clock: 20 / n}]})""", per_second)
+    result = page.evaluate(
+        """n => P.teachingRate({lanes: [{steps: [1], tokens: [4], clock: 4 / 10}, {steps: [1], tokens: [20], clock: 20 / n}]})""",
+        per_second,
+    )
     assert result == {"rate": rate, "settled": True}
 
 
 def test_teaching_rate_waits_for_evidence(page):
-    assert page.evaluate("P.teachingRate({lanes: [{steps: [], tokens: [], clock: 0}]})") == {"rate": 1 / 8, "settled": False}
+    assert page.evaluate("P.teachingRate({lanes: [{steps: [], tokens: [], clock: 0}]})") == {
+        "rate": 1 / 8,
+        "settled": False,
+    }
     assert page.evaluate("P.teachingRate({lanes: [{steps: [1], tokens: [3], clock: 0.05}]}).settled") is False
 
 
 def test_rate_words(page):
-    assert page.evaluate("[1/8, 1, 2].map(r => P.rateLabel(r) + ': ' + P.rateWords(r))") == ["1/8x: 8x slower than real", "1x: real time", "2x: 2x faster than real"]
+    assert page.evaluate("[1/8, 1, 2].map(r => P.rateLabel(r) + ': ' + P.rateWords(r))") == [
+        "1/8x: 8x slower than real",
+        "1x: real time",
+        "2x: 2x faster than real",
+    ]
 
 
 # ------------------------------------------------------------------ the log and its repair
+
 
 def test_batches_apply_by_index(page):
     out = page.evaluate("""(() => { const log = P.createLog(), all = JSON.stringify(full().lanes);
@@ -219,7 +268,7 @@ def test_repair_is_bounded_and_backs_off(page):
       repair.heard(0, {fresh: true, applied: 5, gap: false});
       for (now = 0; now < 40000; now += 100) { repair.poke(now); await new Promise(done => setTimeout(done, 0)); lost.push(repair.lost); }
       return {calls, lostAt: lost.indexOf(true) * 100}; })()""")
-    gaps = [b - a for a, b in zip(calls["calls"], calls["calls"][1:])]
+    gaps = [b - a for a, b in zip(calls["calls"], calls["calls"][1:], strict=False)]
     assert 1400 <= calls["calls"][0] <= 1600 and gaps[0] < gaps[1] and max(gaps) <= 10500 and len(calls["calls"]) < 8
     assert calls["calls"][2] <= calls["lostAt"] <= calls["calls"][2] + 200, "lost after the third failure in a row"
 
@@ -237,7 +286,7 @@ def test_dropped_updates_are_mended(page):
     mount(page, "")
     page.evaluate("""() => { window.lookahead.drop = 0.9; window.sent = 0;
       window.reply = (run, i0) => JSON.stringify(batch(i0, window.sent));
-      const total = events().length; const timer = setInterval(() => { const i0 = window.sent; window.sent = Math.min(total, i0 + 1); push(batch(i0, window.sent)); if (window.sent === total) clearInterval(timer); }, 15); 
+      const total = events().length; const timer = setInterval(() => { const i0 = window.sent; window.sent = Math.min(total, i0 + 1); push(batch(i0, window.sent)); if (window.sent === total) clearInterval(timer); }, 15);
       window.random = Math.random; let n = 0; Math.random = () => (n++ % 3 ? 0.5 : 0.95); }""")
     page.wait_for_function("lookahead.state().done", timeout=8000)
     state = page.evaluate("lookahead.state()")
@@ -247,6 +296,7 @@ def test_dropped_updates_are_mended(page):
 
 
 # ------------------------------------------------------------------ the page
+
 
 def test_states_are_shown_and_scrubbing_is_exact(page):
     mount(page, "")
@@ -266,7 +316,9 @@ def test_states_are_shown_and_scrubbing_is_exact(page):
     seek(page, 0)
     assert page.locator(".la-own").count() == 1, "only the legend's sample is left"
     seek(page, 0.08)
-    text = page.evaluate("[...document.querySelectorAll('.la-lane')].map(l => [...l.querySelectorAll('.la-pass')].map(p => [...p.childNodes].filter(n => !n.getAttribute || !n.getAttribute('aria-hidden')).map(n => n.textContent).join('')).join(''))")
+    text = page.evaluate(
+        "[...document.querySelectorAll('.la-lane')].map(l => [...l.querySelectorAll('.la-pass')].map(p => [...p.childNodes].filter(n => !n.getAttribute || !n.getAttribute('aria-hidden')).map(n => n.textContent).join('')).join(''))"
+    )
     assert text == [" a b c d e f g h"] * 2
 
 
@@ -315,13 +367,25 @@ def test_mounting_twice_doubles_nothing(page):
 def test_stop_error_and_empty(page):
     mount(page, "")
     assert "Nothing to show yet" in page.inner_text(".la-timeline")
-    page.evaluate("push({run: 'q', i0: 0, ev: [{kind: 'status', text: 'Waiting: 2 ahead of you, about 8 s', fraction: null}]})")
-    assert "Waiting: 2 ahead of you" in page.inner_text(".la-status") and page.evaluate("lookahead.state().status") == "waiting"
+    page.evaluate(
+        "push({run: 'q', i0: 0, ev: [{kind: 'status', text: 'Waiting: 2 ahead of you, about 8 s', fraction: null}]})"
+    )
+    assert (
+        "Waiting: 2 ahead of you" in page.inner_text(".la-status")
+        and page.evaluate("lookahead.state().status") == "waiting"
+    )
     page.evaluate("push(batch(0, 12))")
     page.evaluate("push({stop: 1, run: 'r'})")
     state = page.evaluate("lookahead.state()")
-    assert state["done"] and state["status"] == "stopped" and not state["playing"] and "Stopped by you" in page.inner_text(".la-status")
-    page.evaluate("push({run: 'e', i0: 0, ev: [...batch(0, 12).ev, {kind: 'end', reason: 'error', message: 'The target failed. Shorten the prompt.', stats: [], verdict: null, agreement: []}], end: true})")
+    assert (
+        state["done"]
+        and state["status"] == "stopped"
+        and not state["playing"]
+        and "Stopped by you" in page.inner_text(".la-status")
+    )
+    page.evaluate(
+        "push({run: 'e', i0: 0, ev: [...batch(0, 12).ev, {kind: 'end', reason: 'error', message: 'The target failed. Shorten the prompt.', stats: [], verdict: null, agreement: []}], end: true})"
+    )
     assert "Shorten the prompt" in page.inner_text(".la-error") and page.locator(".la-lane").count() == 2
 
 
@@ -356,7 +420,9 @@ def test_hostile_text_stays_text(page):
     seek(page, 0.08)
     assert page.locator(".la-text img, .la-text b").count() == 0 and page.evaluate("window.hit") is None
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    assert page.evaluate("[...document.querySelectorAll('.la-scroll')].every(n => getComputedStyle(n).contain.includes('strict') || getComputedStyle(n).contain.includes('paint'))")
+    assert page.evaluate(
+        "[...document.querySelectorAll('.la-scroll')].every(n => getComputedStyle(n).contain.includes('strict') || getComputedStyle(n).contain.includes('paint'))"
+    )
 
 
 def test_phone_has_no_sideways_scroll_and_big_targets(browser):
@@ -365,7 +431,9 @@ def test_phone_has_no_sideways_scroll_and_big_targets(browser):
     page.evaluate("push(batch())")
     page.wait_for_timeout(100)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    sizes = page.evaluate("[...document.querySelectorAll('.la-timeline button')].filter(b => b.getClientRects().length).map(b => [b.offsetWidth, b.offsetHeight])")
+    sizes = page.evaluate(
+        "[...document.querySelectorAll('.la-timeline button')].filter(b => b.getClientRects().length).map(b => [b.offsetWidth, b.offsetHeight])"
+    )
     assert all(width >= 40 and height >= 40 for width, height in sizes), sizes
     heights = page.evaluate("[...document.querySelectorAll('.la-lane')].map(l => l.offsetHeight)")
     assert len(set(heights)) == 1
@@ -383,8 +451,9 @@ def test_reduced_motion_cuts_the_sweep(browser):
 
 # ------------------------------------------------------------------ colour
 
+
 def luminance(colour):
-    channels = [int(colour[i:i + 2], 16) / 255 for i in (1, 3, 5)]
+    channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
@@ -397,10 +466,25 @@ def contrast(a, b):
 @pytest.mark.parametrize("block", [":root", ".dark"])
 def test_contrast(block):
     css = (ASSETS / "timeline.css").read_text(encoding="utf-8")
-    body = css[css.index(f"\n{block} {{"):]
-    colours = dict(re.findall(r"--la-([\w-]+): (#[0-9a-f]{6})", body[:body.index("}")]))
-    pairs = [("ink", "paper", 12), ("ink-2", "paper", 4.5), ("ink", "accepted-tint", 4.5), ("rejected", "rejected-tint", 4.5),
-             ("own", "own-tint", 4.5), ("own", "paper", 4.5), ("draft", "draft-tint", 4.5), ("draft", "paper", 4.5),
-             ("draft", "accepted-tint", 4.5), ("accent", "paper", 4.5), ("accepted", "accepted-tint", 3), ("ink", "rejected-tint", 4.5)]
+    body = css[css.index(f"\n{block} {{") :]
+    colours = dict(re.findall(r"--la-([\w-]+): (#[0-9a-f]{6})", body[: body.index("}")]))
+    pairs = [
+        ("ink", "paper", 12),
+        ("ink-2", "paper", 4.5),
+        ("ink", "accepted-tint", 4.5),
+        ("rejected", "rejected-tint", 4.5),
+        ("own", "own-tint", 4.5),
+        ("own", "paper", 4.5),
+        ("draft", "draft-tint", 4.5),
+        ("draft", "paper", 4.5),
+        ("draft", "accepted-tint", 4.5),
+        ("accent", "paper", 4.5),
+        ("accepted", "accepted-tint", 3),
+        ("ink", "rejected-tint", 4.5),
+    ]
     for front, back, least in pairs:
-        assert contrast(colours[front], colours[back]) >= least, (front, back, round(contrast(colours[front], colours[back]), 2))
+        assert contrast(colours[front], colours[back]) >= least, (
+            front,
+            back,
+            round(contrast(colours[front], colours[back]), 2),
+        )

@@ -20,7 +20,7 @@ from ..cost import BIT_EXACT
 from ..events import RULES, LookaheadError
 from ..models import Models, cores
 from ..proposers import METHODS, PROPOSERS
-from ..race import race
+from ..race import Race, race
 from ..scenarios import SCENARIOS
 from ..trace import Trace
 from ..version import VERSION
@@ -47,6 +47,7 @@ LABELS = """() => {
     more.setAttribute('aria-expanded', 'false');
     more.setAttribute('aria-controls', 'la-more');
 }"""
+FAULT = "The run broke off because of a fault in Lookahead, not in what you typed. What ran so far is shown."
 CAPTION = "A recording from {cpu}. Press Race to run it here."
 
 
@@ -156,9 +157,14 @@ def _interactive(race_on: bool, stop_on: bool) -> str:
 
 
 def _run(models: Models, runs: Runs, prompt: str, method: str, fields: dict[str, Any]) -> Iterator[str]:
-    """One press of Race: batches of events until the end, an error or a Stop."""
+    """One press of Race: batches of events until the end or a Stop; or one refusal, which clears nothing."""
+    try:
+        racing = race(models, prompt, ["naive", method], **form.options(fields))
+    except LookaheadError as error:
+        yield json.dumps({"error": str(error)})
+        return
     run = runs.open()
-    done = worker.submit(_compute, run, models, prompt, method, fields)
+    done = worker.submit(_compute, run, racing)
     try:
         yield from run.batches()
     finally:  # finished, stopped, or the page has gone
@@ -166,26 +172,20 @@ def _run(models: Models, runs: Runs, prompt: str, method: str, fields: dict[str,
         done.result()
 
 
-def _compute(run: Run, models: Models, prompt: str, method: str, fields: dict[str, Any]) -> None:
+def _compute(run: Run, racing: Race) -> None:
     """What the computing thread does for one run: race, and write the log."""
-    racing = None
     try:
-        racing = race(models, prompt, ["naive", method], **form.options(fields))
         run.add(log.begin(racing.result(), live=True))
         for lap in racing:
             run.add(log.step(lap.lane, lap.clock_s, lap.record))
             if run.stopping:
                 break
         run.add(log.end(racing.result(), "stopped" if run.stopping else "finished"))
-    except LookaheadError as error:
-        run.add(log.end(None, "error", str(error)))
     except Exception:  # the page gets words, the log the traceback
         logger.exception("a race broke off")
-        message = "The run broke off because of a fault in Lookahead, not in what you typed. What ran so far is shown."
-        run.add(log.end(racing.result() if racing else None, "error", message))
+        run.add(log.end(racing.result(), "error", FAULT))
     finally:
-        if racing:
-            racing.close()
+        racing.close()
 
 
 def _api(models: Models) -> None:

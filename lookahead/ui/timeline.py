@@ -11,7 +11,7 @@ from pathlib import Path
 import gradio as gr
 
 ASSETS = Path(__file__).parent.parent.parent / "assets"
-SCRIPTS = ("player.js", "chart.js", "lane.js", "timeline.js")
+SCRIPTS = ("player.js", "chart.js", "lane.js", "skeleton.js", "timeline.js")
 STYLES = ("timeline.css", "page.css")
 MOUNT = (
     "lookaheadTimeline.mount({element, read: () => props.value, watch: fn => watch('value', fn), "

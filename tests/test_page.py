@@ -1,0 +1,312 @@
+"""The running app in a real headless browser: race, stop, queue, bad input, lost updates."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+
+import pytest
+from conftest import ROOT
+
+pytestmark = pytest.mark.browser
+STATE = "window.lookahead.state()"
+
+
+@pytest.fixture(scope="module")
+def address():
+    """The app, started as a user would, on a free port."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    env = {**os.environ, "HF_HUB_OFFLINE": "1", "PYTHONUNBUFFERED": "1"}
+    server = subprocess.Popen(
+        [sys.executable, "app.py", "--port", str(port)],
+        cwd=ROOT,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    url, start = f"http://127.0.0.1:{port}", time.monotonic()
+    while True:
+        try:
+            urllib.request.urlopen(url, timeout=2)
+            break
+        except OSError:
+            assert server.poll() is None, server.stdout.read()
+            assert time.monotonic() - start < 120, "the app did not start"
+            time.sleep(0.2)
+    yield url
+    server.terminate()
+    output = server.communicate(timeout=20)[0]
+    assert "Traceback" not in output, output
+
+
+@pytest.fixture
+def visit(chromium, address):
+    """Open the page; at the end no request has left the machine and nothing was logged as an error."""
+    contexts = []
+
+    def opened(**options):
+        context = chromium.new_context(**{"viewport": {"width": 1440, "height": 900}, **options})
+        page = context.new_page()
+        page.faults, page.requests = [], []
+        page.on("console", lambda m: page.faults.append(m.text) if m.type == "error" else None)
+        page.on("pageerror", lambda e: page.faults.append(str(e)))
+        page.on("request", lambda r: page.requests.append(r.url))
+        page.goto(address)
+        page.wait_for_function("window.lookahead && window.lookahead.state().run")
+        contexts.append((context, page))
+        return page
+
+    yield opened
+    for context, page in contexts:
+        assert not page.faults
+        outside = [url for url in page.requests if not url.startswith((address, "data:", "blob:"))]
+        assert not outside
+        context.close()
+
+
+def state(page):
+    return page.evaluate(STATE)
+
+
+def press_race(page):
+    before = state(page)["run"]
+    page.get_by_role("button", name="Race", exact=True).click()
+    return before
+
+
+def wait_done(page, before, timeout=60_000):
+    page.wait_for_function(f"{STATE}.done && {STATE}.run !== {json.dumps(before)}", timeout=timeout)
+    return state(page)
+
+
+def race(page):
+    return wait_done(page, press_race(page))
+
+
+def test_first_sight_is_a_recording_that_plays(visit):
+    page = visit()
+    page.wait_for_function(f"{STATE}.playing && {STATE}.t > 0")
+    shown = state(page)
+    assert shown["run"] == "recording"
+    assert shown["done"]
+    assert page.locator(".la-statustext").get_by_text("Press Race to run it here").is_visible()
+
+
+def test_a_race_runs_and_both_lanes_hold_the_same_text(visit):
+    page = visit()
+    shown = race(page)
+    naive, draft = shown["lanes"]
+    assert naive["method"] == "naive"
+    assert draft["method"] == "draft"
+    assert naive["text"] == draft["text"]
+    assert naive["tokens"] == draft["tokens"] == 128
+    assert naive["finished"]
+    assert draft["finished"]
+    assert shown["received"] == shown["expected"]
+    assert shown["speedup"] == pytest.approx(naive["clock_s"] / draft["clock_s"], rel=1e-6)
+    page.locator("body").press("End")
+    for lane in range(2):
+        text = page.locator(".la-lanes .la-text").nth(lane).inner_text()
+        assert naive["text"].strip()[-30:].split("\n")[-1] in text
+    assert re.match(r"[0-9.]+x", page.locator(".la-number").inner_text())
+    assert page.locator(".la-verdict").is_visible()
+    assert "tokens a pass" in page.locator(".la-verdict").inner_text()
+    assert "identical" in page.locator(".la-scores").inner_text()
+
+
+def test_the_page_and_the_trace_count_alike(visit, address):
+    from gradio_client import Client
+
+    page = visit()
+    shown = race(page)
+    client = Client(address, verbose=False)
+    trace = client.predict(
+        "Once upon a time there was a small frog who", "draft", 128, "auto", 0.0, 0, api_name="/race"
+    )
+    texts = ["".join(p for step in lane["steps"] for p in step["pieces"]) for lane in trace["lanes"]]
+    assert texts[0] == texts[1] == shown["lanes"][0]["text"]
+    assert {m["name"] for m in client.predict(api_name="/methods")} >= {"naive", "draft", "ngram"}
+
+
+def test_stop_stops_at_once_and_the_next_race_runs(visit):
+    page = visit()
+    page.get_by_role("button", name="more").click()
+    page.get_by_label("new tokens, at most").fill("800")
+    before = press_race(page)
+    page.wait_for_function(f"{STATE}.run !== {json.dumps(before)} && {STATE}.received > 20")
+    page.evaluate(
+        f"""() => {{ const t0 = performance.now(); document.querySelector('#la-stop').click();
+        const watch = () => {STATE}.done ? (window.stoppedAfter = performance.now() - t0) : setTimeout(watch, 5); watch(); }}"""
+    )
+    page.wait_for_function("window.stoppedAfter")
+    assert page.evaluate("window.stoppedAfter") < 500
+    assert state(page)["status"] == "stopped"
+    assert page.locator(".la-statustext").get_by_text("Stopped by you").is_visible()
+    held = state(page)["received"]
+    time.sleep(1)
+    assert state(page)["received"] <= held + 30, "nothing goes on behind the page's back"
+    page.get_by_label("new tokens, at most").fill("40")
+    page.wait_for_function("!document.querySelector('#la-race').disabled")
+    assert race(page)["lanes"][1]["tokens"] == 40
+
+
+def test_a_second_tab_queues_and_both_finish(visit):
+    first, second = visit(), visit()
+    for page, prompt in ((first, "Tom had a red kite and"), (second, "The old woman by the sea")):
+        page.get_by_label("Prompt", exact=True).fill(prompt)
+    before = [press_race(first), press_race(second)]
+    for page, run in zip((first, second), before, strict=True):
+        shown = wait_done(page, run)
+        assert shown["lanes"][0]["text"] == shown["lanes"][1]["text"]
+        assert all(lane["finished"] for lane in shown["lanes"])
+    assert state(first)["lanes"][0]["text"] != state(second)["lanes"][0]["text"]
+
+
+def test_nothing_is_lost_when_updates_are(visit):
+    page = visit()
+    page.evaluate("window.lookahead.drop = 0.3")
+    shown = race(page)
+    page.evaluate("window.lookahead.drop = 0")
+    assert shown["received"] == shown["expected"]
+    assert shown["lanes"][0]["text"] == shown["lanes"][1]["text"]
+    assert all(lane["tokens"] == 128 for lane in shown["lanes"])
+
+
+def test_every_scenario_and_method_races(visit):
+    page = visit()
+    for name in ("repeat", "text to JSON", "hot"):
+        page.get_by_role("button", name=name, exact=True).click()
+        shown = race(page)
+        assert shown["lanes"][0]["text"] == shown["lanes"][1]["text"], name
+        assert shown["lanes"][0]["tokens"] > 0
+
+
+BAD = [
+    ({"Prompt": ""}, "prompt"),
+    ({"Prompt": "   "}, "prompt"),
+    ({"Prompt": "word " * 20_000}, "shorten it"),
+    ({"Prompt": "Once " * 1100}, "shorten it"),
+    ({"Prompt": "a\u0007b"}, "control character"),
+    ({"new tokens, at most": "0"}, "max_new_tokens"),
+    ({"new tokens, at most": "-1"}, "max_new_tokens"),
+    ({"new tokens, at most": "1000000000"}, "max_new_tokens"),
+    ({"new tokens, at most": "1.5"}, "max_new_tokens"),
+    ({"new tokens, at most": ""}, "max_new_tokens"),
+    ({"temperature (0: greedy)": "-1"}, "temperature"),
+    ({"temperature (0: greedy)": ""}, "temperature"),
+    ({"top-p (1: off)": "0"}, "top_p"),
+    ({'k: tokens drafted in a pass, or "auto"': "many"}, "k is"),
+    ({'k: tokens drafted in a pass, or "auto"': "-3"}, "k is"),
+    ({"seed": "-5"}, "seed"),
+]
+
+
+def test_bad_input_gets_a_message_and_loses_nothing(visit):
+    page = visit()
+    page.get_by_role("button", name="more").click()
+    good = race(page)
+    for fields, word in BAD:
+        kept = {}
+        for label, value in fields.items():
+            box = page.get_by_label(label, exact=True)
+            kept[label] = box.input_value()
+            box.fill(value)
+        page.wait_for_function("!document.querySelector('#la-race').disabled")
+        page.get_by_role("button", name="Race", exact=True).click()
+        page.wait_for_function(f"({STATE}.error || '').includes({json.dumps(word)})", timeout=20_000)
+        shown = state(page)
+        assert shown["run"] == good["run"], "what was shown stays"
+        assert "Traceback" not in page.locator("body").inner_text()
+        for label, value in kept.items():
+            page.get_by_label(label, exact=True).fill(value)
+    page.get_by_label("Prompt", exact=True).fill("Zo\u00eb \U0001f438 said: na\u00efve")
+    shown = race(page)
+    assert shown["error"] is None, "a good run clears the message"
+    assert shown["lanes"][0]["text"] == shown["lanes"][1]["text"]
+
+
+def test_the_api_refuses_bad_input_with_words(address):
+    from gradio_client import Client
+    from gradio_client.exceptions import AppError
+
+    client = Client(address, verbose=False)
+    for bad, word in (
+        (("", "draft", 10, "auto", 0.0, 0), "prompt"),
+        (("Once", "no-such", 10, "auto", 0.0, 0), "choose one of"),
+        (("Once", "draft", 0, "auto", 0.0, 0), "max_new_tokens"),
+        (("Once", "draft", "ten", "auto", 0.0, 0), "max_new_tokens"),
+        (("Once", "draft", 10, "x", 0.0, 0), "k is"),
+    ):
+        with pytest.raises(AppError, match=word):
+            client.predict(*bad, api_name="/race")
+
+
+def test_hostile_text_is_only_text(visit):
+    page = visit()
+    page.get_by_label("Prompt", exact=True).fill(
+        '</script><img src=x onerror="window.owned=1"><b>bold</b> \u202e \u200d ' + "e\u0301" * 50
+    )
+    race(page)
+    assert page.evaluate("window.owned") is None
+    assert page.locator(".la-lanes img, .la-lanes b").count() == 0
+    assert "<b>bold</b>" in page.locator(".la-lanes .la-text").first.inner_text()
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"viewport": {"width": 390, "height": 844}, "has_touch": True}], ids=["desktop", "phone"]
+)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_fits_the_screen(visit, options, scheme):
+    page = visit(color_scheme=scheme, **options)
+    race(page)
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    if not options:
+        bottom = page.locator(".la-transport").bounding_box()
+        assert bottom["y"] + bottom["height"] <= 900, "lanes and transport are above the fold"
+
+
+def test_playback_by_keyboard(visit):
+    page = visit()
+    race(page)
+    body = page.locator("body")
+    page.evaluate("document.activeElement.blur()")
+    body.press("Home")
+    page.wait_for_function(f"{STATE}.t === 0")
+    body.press("ArrowRight")
+    step = state(page)["t"]
+    assert step > 0
+    body.press("ArrowRight")
+    assert state(page)["t"] > step
+    body.press("ArrowLeft")
+    assert state(page)["t"] == pytest.approx(step)
+    rate = state(page)["rate"]
+    body.press("]")
+    assert state(page)["rate"] == 2 * rate
+    body.press("End")
+    assert state(page)["t"] == pytest.approx(max(lane["clock_s"] for lane in state(page)["lanes"]), abs=1e-6)
+
+
+def test_a_closed_tab_frees_the_queue(visit, chromium, address):
+    context = chromium.new_context()
+    gone = context.new_page()
+    gone.goto(address)
+    gone.wait_for_function("window.lookahead && window.lookahead.state().run")
+    gone.get_by_role("button", name="more").click()
+    gone.get_by_label("new tokens, at most").fill("900")
+    gone.get_by_role("button", name="Race", exact=True).click()
+    gone.wait_for_function(f"{STATE}.run !== 'recording' && {STATE}.received > 10")
+    context.close()
+    start = time.monotonic()
+    page = visit()
+    shown = race(page)
+    assert time.monotonic() - start < 30
+    assert shown["lanes"][1]["finished"]

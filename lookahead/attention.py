@@ -79,17 +79,11 @@ def _attend(query, key, value, scaling, softcap, hidden):
     return torch.matmul(weights, value).reshape(batch, heads, n, dim)
 
 
-def by_branch(
-    module, query, key, value, attention_mask, scaling=None, dropout=0.0, softcap=None, rows: Layout | None = None, **_
-):
-    """transformers' attention interface: query [1, heads, n, dim], keys and values [1, kv, blocks, dim]."""
-    scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
-    if rows is None:  # somebody else's pass, `model.generate` say: transformers made the mask
-        hidden = None if attention_mask is None else (attention_mask < 0)[:, :, None]
-        return _attend(query, key, value, scaling, softcap, hidden).transpose(1, 2).contiguous(), None
+def attend(query, key, value, scaling: float, softcap: float | None, rows: Layout) -> torch.Tensor:
+    """Attention of one pass: query [1, heads, n, dim], key buffers [1, kv, room, dim]; returns [1, n, heads, dim]."""
     hidden = rows.later[:, : key.shape[2] - rows.past]
     if rows.paths is None:
-        return _attend(query, key, value, scaling, softcap, hidden).transpose(1, 2).contiguous(), None
+        return _attend(query, key, value, scaling, softcap, hidden).transpose(1, 2).contiguous()
     count, longest = rows.paths.shape
 
     def laid_out(cached):
@@ -100,7 +94,16 @@ def by_branch(
 
     queries = query[0][:, rows.paths].transpose(0, 1)
     out = _attend(queries, laid_out(key), laid_out(value), scaling, softcap, hidden)
-    return out.permute(0, 2, 1, 3).flatten(0, 1)[rows.home][None], None
+    return out.permute(0, 2, 1, 3).flatten(0, 1)[rows.home][None]
+
+
+def by_branch(module, query, key, value, attention_mask, scaling=None, dropout=0.0, softcap=None, rows: Layout | None = None, **_):
+    """transformers' attention interface over `attend`."""
+    scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
+    if rows is None:  # somebody else's pass, `model.generate` say: transformers made the mask
+        hidden = None if attention_mask is None else (attention_mask < 0)[:, :, None]
+        return _attend(query, key, value, scaling, softcap, hidden).transpose(1, 2).contiguous(), None
+    return attend(query, key, value, scaling, softcap, rows), None
 
 
 AttentionInterface.register(BY_BRANCH, by_branch)

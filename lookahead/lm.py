@@ -18,6 +18,7 @@ from transformers import PreTrainedModel
 
 from . import attention
 from .cache import new_cache, room_for
+from .llama import fused
 from .tree import ancestor_mask, depths, is_chain
 
 PREFILL_ROWS = 512
@@ -33,6 +34,7 @@ class CachedLM:
         self.context_length = getattr(config, "max_position_embeddings", None) or 1 << 20
         self.device = model.device
         self.by_branch = model.config._attn_implementation == attention.BY_BRANCH
+        self._fused = fused(model) if self.by_branch else None
         self.tokens: list[int] = []
         self.seconds = 0.0  # spent inside the model so far
         self._rows: list[int] = []  # tokens of the pass that no keep() has settled yet
@@ -63,6 +65,8 @@ class CachedLM:
             positions = torch.arange(base, base + len(tokens), device=self.device)
         else:
             positions = torch.tensor(depths(parents), device=self.device) + (base - 1)
+        self._rows = list(tokens)
+        ids = torch.tensor(self._rows, device=self.device)
         extra = {}
         if self.by_branch:
             self._room = max(self._room, room_for(base + len(tokens)))
@@ -70,19 +74,21 @@ class CachedLM:
             extra = {"rows": rows, "attention_mask": rows.later[None, None]}
         elif not chain:
             extra["attention_mask"] = self._mask(parents, base)
-        self._rows = list(tokens)
         start = perf_counter()
-        out = self.model(
-            input_ids=torch.tensor([self._rows], device=self.device),
-            position_ids=positions[None],
-            past_key_values=self.cache,
-            use_cache=True,
-            logits_to_keep=logits,
-            **extra,
-        )
+        if self._fused:
+            out = self._fused(ids, positions, self.cache, extra["rows"], logits)
+        else:
+            out = self.model(
+                input_ids=ids[None],
+                position_ids=positions[None],
+                past_key_values=self.cache,
+                use_cache=True,
+                logits_to_keep=logits,
+                **extra,
+            ).logits[0]
         self.synchronize()
         self.seconds += perf_counter() - start
-        return out.logits[0, :, : self.vocab]
+        return out[:, : self.vocab]
 
     def _mask(self, parents: Sequence[int], base: int) -> torch.Tensor:
         """Additive mask [1, 1, rows, base + rows]: the whole cache, then only ancestors."""

@@ -123,3 +123,30 @@ def test_caches_that_cannot_be_rolled_back_are_refused(tmp_path, kind):
     model = AutoModelForCausalLM.from_pretrained(tiny(kind, tmp_path / kind))
     with pytest.raises(ModelError, match="cannot be rolled back"):
         CachedLM(model)
+
+
+@pytest.mark.parametrize("changes", [{}, {"num_key_value_heads": 4}, {"tie_word_embeddings": True}, {"head_dim": 32}], ids=str)
+def test_the_written_out_llama_is_the_models_own_forward(tmp_path, changes, models):
+    folder = tiny("llama", tmp_path / "m", layers=3, **changes)
+    for dtype in (torch.float32, torch.bfloat16):
+        written, modules = CachedLM(load(folder, dtype)), CachedLM(load(folder, dtype))
+        assert written._fused
+        modules._fused = None
+        same = torch.equal if dtype == torch.bfloat16 and models.exactness == cost.BIT_EXACT else torch.allclose
+        draws = random.Random(3)
+        for _ in range(12):
+            parents = [-1, *(draws.randint(0, i) for i in range(5))]
+            rows = [draws.randrange(4096) for _ in parents]
+            assert same(written.forward(rows, parents), modules.forward(rows, parents))
+            path = tree.ancestors(parents, 5)
+            written.keep(path)
+            modules.keep(path)
+            assert same(written.extend(rows), modules.extend(rows))
+        plain = load(folder, dtype, how="eager")
+        assert torch.equal(plain.model.layers[0].self_attn.k_proj.weight, written.model.model.layers[0].self_attn.k_proj.weight)
+
+
+def test_other_models_are_left_to_transformers(tmp_path):
+    for kind in ("qwen2", "mistral", "gpt2"):
+        assert CachedLM(load(tiny(kind, tmp_path / kind)))._fused is None
+    assert CachedLM(load(tiny("llama", tmp_path / "biased", attention_bias=True)))._fused is None

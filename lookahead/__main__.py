@@ -1,4 +1,4 @@
-"""The command line: `python -m lookahead run | bench | calibrate`.
+"""The command line: `python -m lookahead run | bench | calibrate | schema`.
 
 Bad input prints one clear line on stderr and exits 2. `--json` puts one JSON document on stdout
 and nothing else; progress goes to stderr.
@@ -37,7 +37,7 @@ def main(argv: list[str] | None = None) -> int:
         from transformers.utils import logging
 
         logging.disable_progress_bar()
-        return {"run": _run, "bench": _bench, "calibrate": _calibrate}[arguments.command](arguments)
+        return {"run": _run, "bench": _bench, "calibrate": _calibrate, "schema": _schema}[arguments.command](arguments)
     except LookaheadError as error:
         print(f"lookahead: {error}", file=sys.stderr)
         return 2
@@ -88,6 +88,7 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser(
         "calibrate", parents=[shared], help="what this machine asks for a pass, and whether it is exact"
     )
+    commands.add_parser("schema", help="the JSON schema of a trace")
     return parser
 
 
@@ -181,6 +182,13 @@ def _calibrate(arguments: argparse.Namespace) -> int:
         print(json.dumps(report))
     else:
         terminal.show_calibration(report)
+    return 0
+
+
+def _schema(arguments: argparse.Namespace) -> int:
+    from .trace import Trace
+
+    print(json.dumps(Trace.schema_json(), indent=1))
     return 0
 
 

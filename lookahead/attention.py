@@ -97,7 +97,9 @@ def attend(query, key, value, scaling: float, softcap: float | None, rows: Layou
     return out.permute(0, 2, 1, 3).flatten(0, 1)[rows.home][None]
 
 
-def by_branch(module, query, key, value, attention_mask, scaling=None, dropout=0.0, softcap=None, rows: Layout | None = None, **_):
+def by_branch(
+    module, query, key, value, attention_mask, scaling=None, dropout=0.0, softcap=None, rows: Layout | None = None, **_
+):
     """transformers' attention interface over `attend`."""
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
     if rows is None:  # somebody else's pass, `model.generate` say: transformers made the mask

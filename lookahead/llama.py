@@ -91,7 +91,9 @@ class FusedLlama:
         wide = x.float()
         return weight * (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.eps)).to(x.dtype)
 
-    def __call__(self, ids: torch.Tensor, positions: torch.Tensor, cache, rows: Layout, logits: int = 0) -> torch.Tensor:
+    def __call__(
+        self, ids: torch.Tensor, positions: torch.Tensor, cache, rows: Layout, logits: int = 0
+    ) -> torch.Tensor:
         """Logits [rows, vocab] (the last `logits` rows, if given) for ids [rows] at positions [rows]."""
         n = ids.shape[0]
         turned = self.heads + self.kv_heads

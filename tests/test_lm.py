@@ -128,7 +128,9 @@ def test_caches_that_cannot_be_rolled_back_are_refused(tmp_path, kind):
         CachedLM(model)
 
 
-@pytest.mark.parametrize("changes", [{}, {"num_key_value_heads": 4}, {"tie_word_embeddings": True}, {"head_dim": 32}], ids=str)
+@pytest.mark.parametrize(
+    "changes", [{}, {"num_key_value_heads": 4}, {"tie_word_embeddings": True}, {"head_dim": 32}], ids=str
+)
 def test_the_written_out_llama_is_the_models_own_forward(tmp_path, changes, models):
     folder = tiny("llama", tmp_path / "m", layers=3, **changes)
     for dtype in (torch.float32, torch.bfloat16):
@@ -146,7 +148,9 @@ def test_the_written_out_llama_is_the_models_own_forward(tmp_path, changes, mode
             modules.keep(path)
             assert same(written.extend(rows), modules.extend(rows))
         plain = load(folder, dtype, how="eager")
-        assert torch.equal(plain.model.layers[0].self_attn.k_proj.weight, written.model.model.layers[0].self_attn.k_proj.weight)
+        assert torch.equal(
+            plain.model.layers[0].self_attn.k_proj.weight, written.model.model.layers[0].self_attn.k_proj.weight
+        )
 
 
 def test_other_models_are_left_to_transformers(tmp_path):

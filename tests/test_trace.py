@@ -1,0 +1,154 @@
+"""Traces: the published schema, the round trip, statistics that add up, hostile files."""
+
+import json
+import math
+
+import jsonschema
+import pytest
+from conftest import ROOT
+
+import lookahead
+from lookahead import Trace, TraceError, log
+
+PROMPT = "Once upon a time there was a small frog who"
+
+
+@pytest.fixture(scope="module")
+def traces(models):
+    """A few real races."""
+
+    def run(*methods, **options):
+        race = lookahead.race(models, PROMPT, methods=methods, max_new_tokens=48, **options)
+        for _ in race:
+            pass
+        return race.result()
+
+    return {
+        "greedy": run("naive", "draft", k=4),
+        "coupled": run("naive", "draft", "ngram", temperature=0.9, seed=3),
+        "rejection": run("naive", "draft", temperature=0.9, rule="rejection", k=3),
+        "emoji": run("naive", "ngram", stop=("never",), repetition_penalty=1.2),
+    }
+
+
+def test_round_trip_and_schema(traces):
+    schema = json.loads((ROOT / "assets" / "trace.schema.json").read_text(encoding="utf-8"))
+    assert schema == Trace.schema_json(), "run: python -m lookahead schema > assets/trace.schema.json"
+    for trace in traces.values():
+        text = trace.to_json()
+        jsonschema.validate(json.loads(text), schema)
+        assert Trace.from_json(text) == trace
+        assert Trace.from_json(trace.to_json(indent=1)) == trace
+
+
+def test_bundled_recordings_are_valid():
+    found = list((ROOT / "assets" / "traces").glob("*.json"))
+    assert found
+    for path in found:
+        trace = Trace.from_json(path.read_bytes())
+        assert trace.lanes[0].method == "naive"
+        assert trace.lanes[0].text == trace.lanes[1].text
+
+
+def test_statistics_add_up(traces):
+    for trace in traces.values():
+        for i, lane in enumerate(trace.lanes):
+            stats, steps = trace.stats(i), lane.verified
+            histogram = stats["accepted_histogram"]
+            assert sum(histogram) == len(steps) == stats["num_spec_steps"]
+            assert sum(n * count for n, count in enumerate(histogram)) == stats["num_accepted_draft_tokens"]
+            assert stats["new_tokens"] == len(lane.tokens) == sum(len(s.emitted) for s in steps)
+            assert stats["num_draft_tokens"] == sum(len(s.draft.tokens) for s in steps)
+            assert stats["mean_acceptance_length"] == pytest.approx(1 + stats["num_accepted_draft_tokens"] / len(steps))
+            assert stats["tokens_per_second"] == pytest.approx(stats["new_tokens"] / stats["clock_s"])
+            assert all(0 <= rate <= 1 for rate in stats["acceptance_rate_per_position"])
+            assert stats["speedup"] == pytest.approx(stats["tokens_per_second"] / trace.stats(0)["tokens_per_second"])
+
+
+def test_texts_and_verdicts(traces):
+    for name, trace in traces.items():
+        for i in range(1, len(trace.lanes)):
+            agreement = trace.agreement(i)
+            if name == "rejection":
+                assert agreement["identical"] is None
+            else:
+                assert agreement["identical"] is True
+                assert trace.lanes[i].text == trace.lanes[0].text
+        assert trace.agreement(0) is None
+        verdict = trace.verdict()
+        assert "x" in verdict["sentence"]
+        assert len(verdict["arithmetic"]) >= 5
+    sentence = traces["greedy"].verdict()["sentence"]
+    assert f"{traces['greedy'].stats(1)['speedup']:.2f}x" in sentence
+
+
+def changed(trace, **lane_changes):
+    data = json.loads(trace.to_json())
+    data["lanes"][1].update(lane_changes)
+    return data
+
+
+def test_a_divergence_is_named_with_its_margin(traces):
+    data = json.loads(traces["greedy"].to_json())
+    last = data["lanes"][1]["steps"][-1]
+    last["emitted"][-1] = (last["emitted"][-1] + 1) % 4096
+    agreement = Trace.from_json(json.dumps(data)).agreement(1)
+    assert agreement["identical"] is False
+    assert "a bug" in agreement["badge"], "where rows are bit-exact no tie is an excuse"
+    data["exactness"] = "tie-aware"
+    naive_test = data["lanes"][0]["steps"][-1]["tests"][-1]
+    naive_test["top"] = [[1, "a", 0.4], [2, "b", 0.4 * math.exp(-0.004)]]
+    agreement = Trace.from_json(json.dumps(data)).agreement(1)
+    assert agreement["badge"] == "differs at token 48: a tie of 0.004 logits"
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda d: d.pop("lanes"),
+        lambda d: d.update(schema="other/9"),
+        lambda d: d.update(extra=1),
+        lambda d: d["lanes"][1]["steps"][1]["draft"].update(parents=[5]),
+        lambda d: d["lanes"][1]["steps"][1].update(emitted=[1, 2, 3, 4, 5, 6, 7]),
+        lambda d: d["lanes"][1]["steps"][1].update(propose_s=1e300),
+        lambda d: d["lanes"][1]["steps"][1].update(propose_s=-1),
+        lambda d: d["lanes"][1]["steps"][1].update(statuses=["accepted"] * 9),
+        lambda d: d["lanes"][1]["steps"][1].update(path=[77]),
+        lambda d: d["lanes"][1]["steps"][1].update(kind="other"),
+        lambda d: d["prompt"].update(tokens=["x"]),
+        lambda d: d["settings"].update(temperature="hot"),
+        lambda d: d.update(lanes=d["lanes"] * 9),
+        lambda d: d["machine"].update(cores=10**30),
+    ],
+)
+def test_files_that_are_not_traces_are_refused(traces, spoil):
+    data = json.loads(traces["greedy"].to_json())
+    spoil(data)
+    with pytest.raises(TraceError, match="give a file that Lookahead saved"):
+        Trace.from_json(json.dumps(data))
+
+
+@pytest.mark.parametrize("text", ["", "null", "[]", "{", '{"a":' * 5000, "[" * 100_000, "NaN", '"x"', b"\xff\xfe"])
+def test_text_that_is_not_a_trace_is_refused(text):
+    with pytest.raises(TraceError):
+        Trace.from_json(text)
+
+
+def test_a_huge_file_is_refused_unread():
+    with pytest.raises(TraceError, match="at most"):
+        Trace.from_json(" " * (33 << 20))
+
+
+def test_the_log_of_a_recording_is_ordered_and_complete(traces):
+    for trace in traces.values():
+        events = log.events(trace, "caption")
+        assert [e["kind"] for e in events[:1]] == ["begin"]
+        assert events[-1]["kind"] == "end"
+        assert "steps" not in events[0]["trace"]["lanes"][0]
+        steps = [e for e in events if e["kind"] == "step"]
+        assert len(steps) == sum(len(lane.steps) for lane in trace.lanes)
+        for i, lane in enumerate(trace.lanes):
+            clocks = [e["clock_s"] for e in steps if e["lane"] == i]
+            assert clocks == sorted(clocks)
+            assert clocks[-1] == pytest.approx(lane.clock_s, abs=1e-5)
+        json.dumps(events, allow_nan=False)

@@ -84,6 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument("--methods", help="comma separated; all by default")
     bench.add_argument("--prompts", metavar="FILE.jsonl", help='lines {"id", "category", "prompt", "chat"}')
     bench.add_argument("--repeat", type=int, default=3)
+    bench.add_argument("--update", metavar="FILE.md", help="write the table between the bench markers of a file")
 
     commands.add_parser(
         "calibrate", parents=[shared], help="what this machine asks for a pass, and whether it is exact"
@@ -149,6 +150,8 @@ def _bench(arguments: argparse.Namespace) -> int:
     models = _load(arguments)
     with terminal.progress() as progress:
         report = bench.run(models, methods, questions, repeat=arguments.repeat, progress=progress, **options)
+    if arguments.update:
+        bench.update(arguments.update, report)
     if arguments.json:
         print(json.dumps(report))
     else:

@@ -23,6 +23,7 @@ from .models import Models
 from .race import describe_machine
 from .scenarios import BENCH
 
+MARKS = ("<!-- bench -->", "<!-- /bench -->")
 Progress = Callable[[int, int, str], None]
 
 
@@ -149,6 +150,37 @@ def run(
         "rows": rows,
         "summary": _summary(rows, ordered),
     }
+
+
+def markdown(report: dict[str, Any]) -> str:
+    """The summary as a Markdown table, with what it was measured on."""
+    machine = report["machine"]
+    lines = [
+        "| method | prompts | speedup, median | worst to best | tokens/s | tokens a pass | same ids as naive |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for s in report["summary"]:
+        name = f"`{s['method']}`" + ("" if s["category"] == "all" else f", {s['category']}")
+        spread = f"{s['speedup_min']:.2f}x to {s['speedup_max']:.2f}x"
+        lines.append(
+            f"| {name} | {s['prompts']} | {s['speedup_median']:.2f}x | {spread} | {s['tokens_per_second_median']:.0f} "
+            f"| {s['mean_acceptance_length']:.2f} | {s['identical_share']:.0%} |"
+        )
+    lines += [
+        "",
+        f"{machine['cpu']}, {machine['cores']} cores, {machine['dtype']}, {report['exactness']}; {report['note']}.",
+    ]
+    return "\n".join(lines)
+
+
+def update(path: str, report: dict[str, Any]) -> None:
+    """Replace what stands between the bench markers of a Markdown file."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+        start, stop = text.index(MARKS[0]) + len(MARKS[0]), text.index(MARKS[1])
+    except (OSError, ValueError):
+        raise SettingsError("update", path, f"give a file that holds {MARKS[0]} and {MARKS[1]}.") from None
+    Path(path).write_text(f"{text[:start]}\n{markdown(report)}\n{text[stop:]}", encoding="utf-8")
 
 
 def _row(q: Question, method: str, timings: dict[str, list[Timing]]) -> dict[str, Any]:

@@ -25,8 +25,8 @@ from ..scenarios import SCENARIOS
 from ..trace import Trace
 from ..version import VERSION
 from . import form
-from .runs import Run, Runs, whole
-from .timeline import ASSETS, STYLES, Timeline
+from .runs import Run, Runs, refusal, whole
+from .timeline import ASSETS, STYLES, timeline
 
 logger = logging.getLogger("lookahead")
 COMPUTE = {"concurrency_limit": 1, "concurrency_id": "compute"}
@@ -80,7 +80,7 @@ def build(models: Models) -> gr.Blocks:
         def resend(request: list) -> str | None:
             return runs.resend(request)
 
-        timeline = Timeline(_recording(), resend, elem_id="la-race-timeline")
+        lanes = timeline(_recording(), resend, elem_id="la-race-timeline")
         gr.HTML(_footer(), apply_default_css=False, elem_id="la-footer")
 
         def run(text: str, chosen: str, *values: Any) -> Iterator[str]:
@@ -91,14 +91,14 @@ def build(models: Models) -> gr.Blocks:
         # First, since listeners of one trigger wait for each other.
         gr.on([start.click, prompt.submit], None, js=_interactive(False, True), **buttons)
         started = gr.on(
-            [start.click, prompt.submit], run, [prompt, method, *form_values], timeline, trigger_mode="once", show_progress="minimal", show_progress_on=status,
+            [start.click, prompt.submit], run, [prompt, method, *form_values], lanes, trigger_mode="once", show_progress="minimal", show_progress_on=status,
             api_visibility="private", **COMPUTE,
         )  # fmt: skip
         started.then(None, js=_interactive(True, False), **buttons)
         stop.click(
             None,
             js="() => JSON.stringify({stop: 1})",
-            outputs=timeline,
+            outputs=lanes,
             show_progress="hidden",
             api_visibility="private",
         )
@@ -161,7 +161,7 @@ def _run(models: Models, runs: Runs, prompt: str, method: str, fields: dict[str,
     try:
         racing = race(models, prompt, ["naive", method], **form.options(fields))
     except LookaheadError as error:
-        yield json.dumps({"error": str(error)})
+        yield refusal(str(error))
         return
     run = runs.open()
     done = worker.submit(_compute, run, racing)

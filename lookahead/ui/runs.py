@@ -33,7 +33,13 @@ def whole(run: str, events: list[dict[str, Any]]) -> str:
 
 
 def _dump(event: dict[str, Any]) -> str:
-    return json.dumps(event, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    # No "<" leaves here, so nothing that handles a batch on its way can mistake text for markup.
+    return json.dumps(event, ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def refusal(message: str) -> str:
+    """Words for a request that was not run; what the page shows stays."""
+    return _dump({"error": message})
 
 
 class Run:

@@ -6,6 +6,7 @@ loads nothing else and needs no build step. A value is a JSON string with the ne
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import gradio as gr
@@ -19,22 +20,14 @@ MOUNT = (
 )
 
 
-class Timeline(gr.HTML):
-    """Lanes of tokens, drawn by `assets/timeline.js`; `resend` repairs gaps."""
-
-    def __init__(self, value: str, resend, **options):
-        script = "\n".join((ASSETS / name).read_text(encoding="utf-8") for name in SCRIPTS)
-        super().__init__(
-            value,
-            html_template='<div class="la-timeline"></div>',
-            js_on_load=f"{script}\n{MOUNT}",
-            apply_default_css=False,
-            server_functions=[resend],
-            **options,
-        )
-
-    def get_block_name(self) -> str:
-        return "html"
-
-    def postprocess(self, value: str | None) -> str | None:
-        return value
+def timeline(value: str, resend: Callable[[list], str | None], elem_id: str) -> gr.HTML:
+    """Lanes of tokens, drawn by `assets/timeline.js`; the page calls `resend` to repair gaps."""
+    script = "\n".join((ASSETS / name).read_text(encoding="utf-8") for name in SCRIPTS)
+    return gr.HTML(
+        value,
+        html_template='<div class="la-timeline"></div>',
+        js_on_load=f"{script}\n{MOUNT}",
+        apply_default_css=False,
+        server_functions=[resend],
+        elem_id=elem_id,
+    )

@@ -2,7 +2,8 @@
 
 Measured at load, never assumed. `pick_dtype` times bfloat16 against float32 on this processor;
 `probe` runs a model over the same tokens one by one, in chunks and as trees, and compares bits;
-`measure` times passes of 1, 2, 3, 5, ... rows. The measuring passes double as warm-up.
+`measure` times passes of 1, 2, 3, 5, ... rows; `warm` runs the others once, so that no race pays
+for a first visit.
 
 Knows CachedLM and clocks. It does not know strategies or text.
 """
@@ -82,6 +83,19 @@ def _times(work: Callable[[], object], repeats: int) -> list[float]:
         work()
         times.append(perf_counter() - start)
     return times
+
+
+def warm(lm: CachedLM, most_rows: int) -> None:
+    """Pass through every row count once, behind two lengths of text: kernels are compiled at first use."""
+    for cached in (32, 160):
+        tokens = [1] * (cached + most_rows)
+        if len(tokens) > lm.context_length:
+            break
+        lm.reset()
+        lm.extend(tokens[:cached])
+        for rows in range(1, most_rows + 1):
+            lm.forward(tokens[:rows])
+    lm.reset()
 
 
 def measure(lm: CachedLM, rows: Sequence[int] = ROWS, repeats: int = REPEATS) -> CostCurve:

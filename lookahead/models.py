@@ -24,6 +24,7 @@ from .events import ModelError
 from .lm import CachedLM
 
 BUNDLED = Path(__file__).parent.parent / "assets" / "models"
+MOST_ROWS = 17
 Progress = Callable[[str, float], None]
 
 
@@ -80,10 +81,11 @@ def load(spec: str = "pocket", progress: Progress = lambda text, share: None) ->
     probe = _most_exact(loaded, vocab)
     target = CachedLM(loaded["target"], vocab)
     progress("Measuring what a pass costs", 0.85)
+    cost.warm(target, MOST_ROWS)
     costs = cost.measure(target)
     drafts = {role: CachedLM(model, vocab) for role, model in loaded.items() if role != "target"}
     for draft in drafts.values():
-        cost.measure(draft, rows=(1, 2, 3), repeats=3)  # warm-up, so that the first race is a fair one
+        cost.warm(draft, 4)
     progress("Ready", 1.0)
     names = {role: _shown(place) for role, place in places.items()}
     return Models(spec, names, tokenizer, target, drafts, probe, costs, _eos(loaded["target"], tokenizer))

@@ -10,15 +10,18 @@ Knows counts and seconds. It does not know who drafts, or what.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
+from statistics import median
 
 from .events import REJECTED, Step
 from .theory import expected_tokens
 from .tree import depths
 
-MEMORY = 0.9  # weight of the past against the newest step
+MEMORY = 0.95  # weight of the past against the newest step
+RECENT = 9  # times are medians of so many: one slow pass must not stop the drafting
 PRIOR, PRIOR_WEIGHT = 0.7, 2.0  # hopeful at first: a draft must be tried to be measured; fades like any step
-PROBE = 2
+FIRST, PROBE = 4, 2  # tokens drafted before anything is measured, and to see whether things have changed
 FIRST_WAIT, LONGEST_WAIT = 8, 128
 
 
@@ -42,8 +45,8 @@ class Auto:
     def __init__(self, pass_s: Callable[[int], float], most: int):
         self._pass_s, self._most = pass_s, most
         self._tested, self._passed = PRIOR_WEIGHT, PRIOR * PRIOR_WEIGHT
-        self._draft_s: float | None = None
-        self._slower = 1.0  # passes of this run against the measured curve
+        self._draft_s: deque[float] = deque(maxlen=RECENT)  # seconds a drafted token
+        self._slower: deque[float] = deque(maxlen=RECENT)  # passes of this run against the measured curve
         self._drafted_before = False
         self._idle, self._wait = 0, FIRST_WAIT
 
@@ -52,14 +55,22 @@ class Auto:
         """Estimated chance that a tested draft token is accepted."""
         return self._passed / self._tested
 
-    def _rate(self, k: int) -> float:
-        """Expected tokens per second when k tokens are drafted."""
-        drafting = k * (self._draft_s or 0.0)
-        return expected_tokens(self.acceptance, k) / (self._slower * self._pass_s(1 + k) + drafting)
+    def _best(self) -> int:
+        """The length with the most expected tokens per second; the shorter of equals."""
+        if not self._slower:
+            return FIRST if self._pass_s(1 + FIRST) < 2 * self._pass_s(1) else 0
+        draft_s = median(self._draft_s) if self._draft_s else 0.0
+        slower = median(self._slower)
+        alpha = self.acceptance
+
+        def rate(k: int) -> float:
+            return expected_tokens(alpha, k) / (slower * self._pass_s(1 + k) + k * draft_s)
+
+        return max(range(self._most + 1), key=rate)
 
     def budget(self) -> int:
         """Tokens to draft in the next pass."""
-        best = max(range(self._most + 1), key=self._rate)
+        best = self._best()
         if best:
             return best
         self._idle += 1
@@ -70,8 +81,7 @@ class Auto:
 
     def observe(self, step: Step) -> None:
         """Learn from a step."""
-        ratio = step.verify_s / self._pass_s(1 + len(step.draft))
-        self._slower = ratio if step.index == 1 else MEMORY * self._slower + (1 - MEMORY) * ratio
+        self._slower.append(step.verify_s / self._pass_s(1 + len(step.draft)))
         if not len(step.draft):
             self._drafted_before = False
             return
@@ -81,7 +91,6 @@ class Auto:
         if step.accepted:
             self._wait = FIRST_WAIT
         # The first draft after a pause also pays for what the drafter has not read yet.
-        if self._drafted_before or self._draft_s is None:
-            cost = step.propose_s / max(depths(step.draft.parents))
-            self._draft_s = cost if self._draft_s is None else MEMORY * self._draft_s + (1 - MEMORY) * cost
+        if self._drafted_before or not self._draft_s:
+            self._draft_s.append(step.propose_s / max(depths(step.draft.parents)))
         self._drafted_before = True

@@ -17,7 +17,7 @@ class DraftModel(Proposer):
     """Autoregressive drafting with a small model."""
 
     name = "draft"
-    summary = "a small model drafts a chain"
+    summary = "drafts from a small model"
     needs_draft = True
 
     def start(self, context):

@@ -21,7 +21,7 @@ class NGram(Proposer):
     """Longest-suffix lookup, several candidates."""
 
     name = "ngram"
-    summary = "earlier text that matches the last few tokens"
+    summary = "drafts from earlier text"
 
     @dataclass(frozen=True, slots=True)
     class Options:

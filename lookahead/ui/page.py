@@ -60,7 +60,7 @@ def build(models: Models) -> gr.Blocks:
         gr.HTML(_header(models), apply_default_css=False, elem_id="la-header")
         with gr.Row(elem_id="la-ask"):
             prompt = gr.Textbox(
-                SCENARIOS[0].prompt, label="Prompt", lines=1, max_lines=8, elem_id="la-prompt", scale=1,
+                SCENARIOS[0].prompt, label="Prompt", lines=1, max_lines=3, elem_id="la-prompt", scale=1,
                 placeholder="Type the beginning of a text",
             )  # fmt: skip
             start = gr.Button("Race", variant="primary", elem_id="la-race", scale=0)
@@ -69,7 +69,7 @@ def build(models: Models) -> gr.Blocks:
             chips = [gr.Button(s.label, size="sm", elem_classes="la-chip", scale=0) for s in SCENARIOS]
             own = gr.Button("your own", size="sm", elem_classes="la-chip", scale=0)
             method = gr.Dropdown(
-                [(f"{m}: {PROPOSERS[m].summary}", m) for m in METHODS if m != "naive"], value=DEFAULT_METHOD,
+                [(f"{m}: {PROPOSERS[m].summary.removeprefix('drafts ')}", m) for m in METHODS if m != "naive"], value=DEFAULT_METHOD,
                 label="Method", filterable=False, elem_id="la-method", scale=1,
             )  # fmt: skip
             more = gr.Button("more", size="sm", elem_id="la-more-button", scale=0)
@@ -146,7 +146,7 @@ def _fields() -> dict[str, Any]:
                 DEFAULTS["repetition_penalty"], label="repetition penalty (1: off)", step=0.1, min_width=120
             ),
             "stop": gr.Textbox(DEFAULTS["stop"], label="stop at (one a line)", lines=1, max_lines=4, min_width=120),
-            "chat": gr.Checkbox(DEFAULTS["chat"], label="wrap the prompt as a chat message", min_width=120),
+            "chat": gr.Checkbox(DEFAULTS["chat"], label="as a chat message", min_width=120),
         }
     return fields
 

@@ -36,16 +36,14 @@ class Lane:
     def __init__(
         self, models: Models, prompt: Any, method: str, settings: Settings, options: Mapping[str, Any] | None = None
     ):
-        options = dict(options or {})
-        self.models, self.method, self.settings, self.options = models, method, settings, options
+        own = dict(options or {})
+        draft = own.pop("draft", "draft")
         needs_draft = proposers.proposer_class(method).needs_draft
-        draft_name = options.pop("draft", "draft") if needs_draft else None
-        self.draft = models.draft(draft_name) if needs_draft else None
-        rule = rule_for(settings)
-        self._rule = rule
-        self._proposer = proposers.build(method, rule, self.draft, options)
-        if needs_draft:
-            self.options = {"draft": draft_name, **options}
+        self.models, self.method, self.settings = models, method, settings
+        self.options = {"draft": draft, **own} if needs_draft else own
+        self.draft = models.draft(draft) if needs_draft else None
+        self._rule = rule_for(settings)
+        self._proposer = proposers.build(method, self._rule, self.draft, own)
         context_length = min(lm.context_length for lm in (models.target, self.draft) if lm)
         self.prompt = encode_prompt(
             models.tokenizer, prompt, chat=settings.chat, vocab=models.target.vocab, room=context_length
@@ -58,9 +56,8 @@ class Lane:
 
     @staticmethod
     def option_names(method: str) -> set[str]:
-        """The options of a method that are not settings of the run."""
-        cls = proposers.proposer_class(method)
-        return {f.name for f in fields(cls.Options)} | ({"draft"} if cls.needs_draft else set())
+        """The options of a method that are not settings of the run. Any may be told which draft model to use."""
+        return {"draft", *(f.name for f in fields(proposers.proposer_class(method).Options))}
 
     def steps(self) -> Iterator[Step]:
         """Run it. The generator may be closed at any step."""
@@ -79,7 +76,8 @@ class Lane:
 def decode(models: Models, prompt: Any, method: str = "draft", **options: Any) -> Iterator[Step]:
     """Continue `prompt` (text or ids) with one method; yields a `Step` a pass.
 
-    Options are those of `Settings` plus the method's own (`draft="draft"` names the draft model).
+    Options are those of `Settings` plus the method's own; `draft="draft"` names the draft model, for methods that
+    use one.
     Bad input raises a `LookaheadError` at once, before the first step is asked for.
     """
     settings, method_options = split_options(options)

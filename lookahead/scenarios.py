@@ -35,16 +35,16 @@ SCENARIOS: tuple[Scenario, ...] = (
         "Text that repeats itself needs no model to draft it: earlier text does.",
     ),
     Scenario(
-        "json", "text to JSON", "repetitive",
-        "Transform this csv structure to a json format:\nName,Animal,City\nAnna,Cat,Denver\nBen,Dog,Miami\nLily,Frog,Phoenix",
-        "ngram", "Keys come back in every record, so the n-grams soon know them.", chat=True,
+        "json", "JSON", "repetitive",
+        '[\n    {\n        "Name": "Anna",\n        "Age": 33,\n        "City": "Denver"\n    },\n    {\n        "Name": "Ben",',
+        "ngram", "Keys come back in every record, so the n-grams soon know them.",
     ),
     Scenario(
-        "code", "code", "code", "Find the longest word in a list in Python.", "draft",
+        "code", "code", "code", "Calculate the area of a rectangle in Python.", "draft",
         "Brackets, indents and names are easy to guess; the idea behind them is not.", chat=True,
     ),
     Scenario(
-        "explain", "explain", "explain", "Explain rainbows like I'm five years old.", "draft",
+        "explain", "explain", "explain", "Explain the moon like I'm five years old.", "draft",
         "Explanations wander more than stories, and drafts fail more often.", chat=True,
     ),
     Scenario(
@@ -63,8 +63,8 @@ BENCH: tuple[Scenario, ...] = (
         "records-2", "repeat", "repetitive",
         "- City: Boston\n  Weather: Sunny\n- City: Miami\n  Weather: Rainy\n- City: Denver\n", "ngram", "",
     ),
-    Scenario("code-2", "code", "code", "Count the vowels in a string in Python.", "draft", "", chat=True),
-    Scenario("explain-2", "explain", "explain", "Explain why the sky is blue to a child.", "draft", "", chat=True),
+    Scenario("code-2", "code", "code", "Check if a number is prime in Python.", "draft", "", chat=True),
+    Scenario("explain-2", "explain", "explain", "Explain gravity like I'm five years old.", "draft", "", chat=True),
 )  # fmt: skip
 
 

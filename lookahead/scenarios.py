@@ -63,11 +63,6 @@ BENCH: tuple[Scenario, ...] = (
         "records-2", "repeat", "repetitive",
         "- City: Boston\n  Weather: Sunny\n- City: Miami\n  Weather: Rainy\n- City: Denver\n", "ngram", "",
     ),
-    Scenario("code-2", "code", "code", "Check if a number is prime in Python.", "draft", "", chat=True),
-    Scenario("explain-2", "explain", "explain", "Explain gravity like I'm five years old.", "draft", "", chat=True),
+    Scenario("code-2", "code", "code", "Write a Python function that adds two numbers.", "draft", "", chat=True),
+    Scenario("explain-2", "explain", "explain", "Explain the wind like I'm five years old.", "draft", "", chat=True),
 )  # fmt: skip
-
-
-def by_id(name: str) -> Scenario:
-    """The preset of that id; `KeyError` if there is none."""
-    return next(s for s in SCENARIOS if s.id == name)

@@ -42,11 +42,17 @@ TOGGLE = """() => {
     const open = document.getElementById('la-more').classList.toggle('la-open');
     document.getElementById('la-more-button').setAttribute('aria-expanded', open);
 }"""
-LABELS = """() => {
+NOTES = json.dumps([scenario.note for scenario in SCENARIOS])
+LABELS = (
+    "() => { const notes = "
+    + NOTES
+    + """;
     const more = document.getElementById('la-more-button');
     more.setAttribute('aria-expanded', 'false');
     more.setAttribute('aria-controls', 'la-more');
+    document.querySelectorAll('.la-chip').forEach((chip, i) => { if (notes[i]) chip.title = notes[i]; });
 }"""
+)
 FAULT = "The run broke off because of a fault in Lookahead, not in what you typed. What ran so far is shown."
 CAPTION = "A recording from {cpu}. Press Race to run it here."
 

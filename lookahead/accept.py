@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import math
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -42,7 +43,7 @@ class Verdict:
     tests: tuple[Test, ...]
 
 
-class Rule:
+class Rule(ABC):
     """What the rules share: processing logits and explaining a verdict.
 
     Draws come from streams keyed by the seed: one for the drafter, one for the target.
@@ -82,13 +83,13 @@ class Rule:
                 scores = scores.masked_fill((before >= s.top_p).scatter(-1, order, before >= s.top_p), -math.inf)
         return scores
 
+    @abstractmethod
     def choose(self, logits: torch.Tensor, context: Sequence[int]) -> tuple[int, torch.Tensor | None]:
         """A drafter's next token from its own logits [vocab], and q if the token was sampled."""
-        raise NotImplementedError
 
+    @abstractmethod
     def judge(self, logits: torch.Tensor, draft: Draft, context: Sequence[int]) -> Verdict:
         """The target's answer; logits [1 + rows, vocab], row 0 being the last accepted token's."""
-        raise NotImplementedError
 
     def explain(
         self, logits: torch.Tensor, draft: Draft, context: Sequence[int], tests: Sequence[Test]

@@ -1,6 +1,6 @@
 """What this machine can do: which dtype, what a pass costs, and whether rows are exact.
 
-Measured at load, never assumed. `pick_dtype` times bfloat16 against float32 on this processor;
+Measured at load, never assumed. `pick_dtype` tries bfloat16 against float32 on this processor;
 `probe` runs a model over the same tokens one by one, in chunks and as trees, and compares bits;
 `measure` times passes of 1, 2, 3, 5, ... rows; `warm` runs the others once, so that no race pays
 for a first visit.
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from time import perf_counter
 
 import torch
+from torch.nn.functional import linear
 
 from .lm import CachedLM
 from .theory import interpolate
@@ -60,18 +61,26 @@ class Exactness:
 
 
 def pick_dtype(device: torch.device) -> torch.dtype:
-    """bfloat16 where small passes (1, 4 and 8 rows) take no longer in it than in float32, else float32."""
+    """bfloat16 where small passes take no longer in it and a row has the same bits in any company, else float32.
+
+    A processor without bfloat16 instructions may be quick at it and still round a row differently with every row
+    count; float32 does so too, but 65,000 times more finely, and its text does not change.
+    """
     if device.type == "cuda":
         return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float32
-    seconds = {}
+    seconds, exact = {}, True
     with torch.inference_mode():
         for dtype in (torch.bfloat16, torch.float32):
             # Weights that no cache holds, as in a model: reading them is what a pass pays for.
             weights = [torch.randn(1024, 512).to(dtype) for _ in range(24)]
             inputs = [torch.randn(rows, 512).to(dtype) for rows in (1, 4, 8)]
-            work = [lambda x=x, ws=weights: [torch.nn.functional.linear(x, w) for w in ws] for x in inputs]
+            work = [lambda x=x, ws=weights: [linear(x, w) for w in ws] for x in inputs]
             seconds[dtype] = sum(min(_times(w, 9)) for w in work)
-    return torch.bfloat16 if seconds[torch.bfloat16] <= seconds[torch.float32] else torch.float32
+            if dtype == torch.bfloat16:
+                many = inputs[-1]
+                alone = [torch.cat([linear(row[None], w) for row in many]) for w in weights]
+                exact = all(torch.equal(linear(many, w), rows) for w, rows in zip(weights, alone, strict=True))
+    return torch.bfloat16 if exact and seconds[torch.bfloat16] <= seconds[torch.float32] else torch.float32
 
 
 def _times(work: Callable[[], object], repeats: int) -> list[float]:

@@ -7,6 +7,7 @@ or the loop.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -16,7 +17,7 @@ from ..events import Draft
 from ..lm import CachedLM
 
 
-class Proposer:
+class Proposer(ABC):
     """Base of the strategies. `Options` are what a caller may set; `needs_draft` asks for a model."""
 
     name: ClassVar[str]
@@ -30,9 +31,9 @@ class Proposer:
     def __init__(self, rule: Rule, draft: CachedLM | None, options: Any):
         self.rule, self.lm, self.options = rule, draft, options
 
-    def start(self, context: Sequence[int]) -> None:
+    def start(self, context: Sequence[int]) -> None:  # noqa: B027 (nothing to do is a fine answer)
         """Read the prompt. Counted as prefill, not on the race clock."""
 
+    @abstractmethod
     def propose(self, context: Sequence[int], budget: int) -> Draft:
         """A draft to follow `context`, at most `budget` tokens deep."""
-        raise NotImplementedError

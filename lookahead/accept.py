@@ -91,11 +91,16 @@ class Rule(ABC):
     def judge(self, logits: torch.Tensor, draft: Draft, context: Sequence[int]) -> Verdict:
         """The target's answer; logits [1 + rows, vocab], row 0 being the last accepted token's."""
 
+    def decisive(self, scores: torch.Tensor, positions: Sequence[int]) -> torch.Tensor | None:
+        """The scores [n, vocab] whose highest wins at these absolute positions; None where a draw decides."""
+        return scores
+
     def explain(
         self, logits: torch.Tensor, draft: Draft, context: Sequence[int], tests: Sequence[Test]
     ) -> tuple[Test, ...]:
         """The tests with p, entropy and the target's favourites filled in. Changes no outcome."""
-        nodes = [0 if not t_path else t_path[-1] + 1 for t_path in _paths(draft, tests)]
+        paths = _paths(draft, tests)
+        nodes = [path[-1] + 1 if path else 0 for path in paths]
         above = _above(draft)
         scores = self.process(logits[nodes], context, [above[n] for n in nodes])
         logp = scores.log_softmax(-1)
@@ -103,13 +108,24 @@ class Rule(ABC):
         entropy = -(p * logp.clamp_min(-1e4)).sum(-1)
         values, ids = p.topk(min(FAVOURITES, p.shape[-1]), dim=-1)
         mine = p[torch.arange(len(tests)), [t.token for t in tests]].tolist()
+        decided = self.decisive(scores, [len(context) + len(path) for path in paths])
+        best = None if decided is None else decided.topk(2, dim=-1).values
+        margins = [None] * len(tests) if best is None else (best[:, 0] - best[:, 1]).tolist()
         out = []
         for i, (test, top_p, top_i) in enumerate(zip(tests, values.tolist(), ids.tolist(), strict=True)):
             if test.outcome == REJECTED:
                 out.append(replace(test, p=mine[i] if test.p is None else test.p))
             else:
                 top = tuple((t, v) for t, v in zip(top_i, top_p, strict=True) if v > 0)
-                out.append(replace(test, p=mine[i] if test.p is None else test.p, entropy=float(entropy[i]), top=top))
+                out.append(
+                    replace(
+                        test,
+                        p=mine[i] if test.p is None else test.p,
+                        entropy=float(entropy[i]),
+                        top=top,
+                        margin=margins[i],
+                    )
+                )
         return tuple(out)
 
 
@@ -185,9 +201,12 @@ class Coupled(Rule):
             self._noise[position] = held
         return held[:vocab]
 
-    def _argmax(self, scores: torch.Tensor, positions: Sequence[int]) -> list[int]:
+    def decisive(self, scores, positions):
         noise = torch.stack([self.noise(p, scores.shape[-1]) for p in positions])
-        return (scores + noise.to(scores.device)).argmax(-1).tolist()
+        return scores + noise.to(scores.device)
+
+    def _argmax(self, scores: torch.Tensor, positions: Sequence[int]) -> list[int]:
+        return self.decisive(scores, positions).argmax(-1).tolist()
 
     def choose(self, logits, context):
         return self._argmax(self.process(logits[None], context), [len(context)])[0], None
@@ -206,6 +225,9 @@ class Rejection(Rule):
     """
 
     name = "rejection"
+
+    def decisive(self, scores, positions):
+        return None
 
     def choose(self, logits, context):
         q = self.process(logits[None], context)[0].softmax(-1)

@@ -102,7 +102,9 @@ class Test:
     `p` and `q` are the target's and the drafter's probability of `token`; `draw` is the uniform
     number the rejection rule drew. `entropy` (nats) and `top` (the target's favourites as
     (token, probability)) describe the target's distribution at this position; they are filled
-    in for the test that settled the position, and empty for those before it.
+    in for the test that settled the position, and empty for those before it. `margin` is how far
+    the winner led the runner-up in the scores that decided (shared noise included); None where a
+    draw decided.
     """
 
     __test__ = False  # a noun of the field, not a test case
@@ -115,6 +117,7 @@ class Test:
     draw: float | None = None
     entropy: float | None = None
     top: tuple[tuple[int, float], ...] = ()
+    margin: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ Knows records. It does not know models, clocks or pages; text arrives through `R
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal
 
@@ -72,6 +71,7 @@ class TestRecord(Record):
     draw: Real | None = None
     entropy: Real | None = None
     top: Annotated[list[tuple[Token, Text, Real]], Field(max_length=64)] = []
+    margin: Real | None = None
 
 
 class StepRecord(Record):
@@ -275,14 +275,13 @@ class Trace(Record):
             exact = self.exactness == "bit-exact"
             return {"identical": True, "badge": "identical, bit-exact" if exact else "identical", "detail": None}
         margin = _margin(naive, shared)
-        tie = self.exactness != "bit-exact" and margin is not None and margin <= TIES.get(self.machine.dtype, TIE)
-        told = (
-            f"a tie of {margin:.3g} logits"
-            if tie
-            else "a bug"
-            if margin is None
-            else f"margin {margin:.3g} logits: a bug"
-        )
+        if self.exactness == "bit-exact":
+            told = "a bug"
+        elif margin is None:
+            told = "its margin was not recorded"
+        else:
+            tie = margin <= TIES.get(self.machine.dtype, TIE)
+            told = f"a tie of {margin:.3g} logits" if tie else f"a bug, the margin is {margin:.3g} logits"
         detail = f"Position {shared}: naive wrote id {base[shared]}, this lane {ours[shared]}."
         return {"identical": False, "badge": f"differs at token {shared + 1}: {told}", "detail": detail}
 
@@ -312,12 +311,9 @@ def _per_position(drafted: Sequence[StepRecord]) -> list[float]:
 
 
 def _margin(naive: LaneRecord, position: int) -> float | None:
-    """Logits between naive's favourite and the runner-up where it chose token `position`."""
+    """How far naive's token led the runner-up at `position`, in the scores that decided."""
     tests = [t for step in naive.verified for t in step.tests if t.outcome != REJECTED]
-    top = tests[position].top if position < len(tests) else []
-    if len(top) < 2 or top[1][2] <= 0:
-        return None
-    return math.log(top[0][2] / top[1][2])
+    return tests[position].margin if position < len(tests) else None
 
 
 def _verdict(record: LaneRecord, naive: LaneRecord, stats: dict[str, Any], base: dict[str, Any]) -> dict[str, Any]:
@@ -388,6 +384,6 @@ class Recorder:
         top = [(token, self._word(token), round(p, 4)) for token, p in test.top]
         small = {
             name: None if getattr(test, name) is None else round(getattr(test, name), 4)
-            for name in ("p", "q", "draw", "entropy")
+            for name in ("p", "q", "draw", "entropy", "margin")
         }
         return TestRecord(row=test.row, token=test.token, outcome=test.outcome, top=top, **small)

@@ -96,10 +96,27 @@ def test_a_divergence_is_named_with_its_margin(traces):
     assert agreement["identical"] is False
     assert "a bug" in agreement["badge"], "where rows are bit-exact no tie is an excuse"
     data["exactness"] = "tie-aware"
-    naive_test = data["lanes"][0]["steps"][-1]["tests"][-1]
-    naive_test["top"] = [[1, "a", 0.4], [2, "b", 0.4 * math.exp(-0.004)]]
+    data["lanes"][0]["steps"][-1]["tests"][-1]["margin"] = 0.004
     agreement = Trace.from_json(json.dumps(data)).agreement(1)
     assert agreement["badge"] == "differs at token 48: a tie of 0.004 logits"
+    data["lanes"][0]["steps"][-1]["tests"][-1]["margin"] = 3.0
+    assert "a bug" in Trace.from_json(json.dumps(data)).agreement(1)["badge"]
+    data["lanes"][0]["steps"][-1]["tests"][-1]["margin"] = None
+    assert "not recorded" in Trace.from_json(json.dumps(data)).agreement(1)["badge"]
+
+
+def test_margins_are_those_of_the_deciding_scores(traces):
+    """Under shared noise the runner-up by probability is not the runner-up that mattered."""
+    for name in ("greedy", "coupled", "rejection"):
+        settled = [t for s in traces[name].lanes[0].verified for t in s.tests if t.outcome != "rejected"]
+        if name == "rejection":
+            assert all(t.margin is None for t in settled)
+        else:
+            assert all(t.margin >= 0 for t in settled)
+    for test in (t for s in traces["greedy"].lanes[0].verified for t in s.tests):
+        p, q = test.top[0][2], test.top[1][2] if len(test.top) > 1 else 0
+        if q > 0.05:
+            assert math.log(p / q) == pytest.approx(test.margin, abs=0.02)
 
 
 @pytest.mark.parametrize(

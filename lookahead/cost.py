@@ -10,10 +10,13 @@ Knows CachedLM and clocks. It does not know strategies or text.
 
 from __future__ import annotations
 
+import os
+import platform
 import random
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from time import perf_counter
 
 import torch
@@ -166,3 +169,22 @@ def _random_tree(draws: random.Random, true: Sequence[int], vocab: int) -> tuple
     for row, token in zip(path, true, strict=False):
         rows[row] = token
     return path, rows, parents
+
+
+def threads() -> int:
+    """How many threads torch computes with."""
+    return torch.get_num_threads()
+
+
+def processor() -> str:
+    """The processor's name, as the system tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def cores() -> int:
+    """Processor cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -9,7 +9,6 @@ Knows transformers' loaders. It does not know strategies.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -183,24 +182,3 @@ def _eos(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> frozense
     ids = model.generation_config.eos_token_id
     ids = ids if isinstance(ids, (list, tuple)) else [ids]
     return frozenset(i for i in (*ids, tokenizer.eos_token_id) if i is not None)
-
-
-def threads() -> int:
-    """How many threads torch computes with."""
-    return torch.get_num_threads()
-
-
-def processor() -> str:
-    """The processor's name, as the system tells it."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        import platform
-
-        return platform.processor() or platform.machine()
-
-
-def cores() -> int:
-    """Processor cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from . import models as machine
+from . import cost
 from .events import MethodError, Step
 from .lane import Lane, split_options
 from .models import Models
@@ -157,7 +157,7 @@ def describe_machine(models: Models) -> Machine:
     device = models.target.device
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
     return Machine(
-        cpu=machine.processor(), cores=machine.cores(), threads=machine.threads(), device=name,
+        cpu=cost.processor(), cores=cost.cores(), threads=cost.threads(), device=name,
         dtype=models.dtype, torch=torch.__version__,
     )  # fmt: skip
 

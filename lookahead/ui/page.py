@@ -16,9 +16,9 @@ from typing import Any
 import gradio as gr
 
 from .. import log, worker
-from ..cost import BIT_EXACT
+from ..cost import BIT_EXACT, cores
 from ..events import RULES, LookaheadError
-from ..models import Models, cores
+from ..models import Models
 from ..proposers import METHODS, PROPOSERS
 from ..race import Race, race
 from ..scenarios import SCENARIOS

@@ -27,8 +27,8 @@ from .events import (
 )
 from .lane import decode
 from .lm import CachedLM
+from .methods import METHODS
 from .models import Models, load
-from .proposers import METHODS
 from .race import Lap, Race, race
 from .table import TableLM
 from .trace import Trace

@@ -118,11 +118,11 @@ def _load(arguments: argparse.Namespace):
 def _run(arguments: argparse.Namespace) -> int:
     from . import terminal
     from .events import Settings
-    from .proposers import proposer_class
+    from .methods import method_class
     from .race import race
 
     options = {**_options(arguments), **_method_options(arguments.option)}
-    proposer_class(arguments.method)
+    method_class(arguments.method)
     Settings(**{name: value for name, value in options.items() if name in Settings.names()})
     methods = [arguments.method] if not arguments.race or arguments.method == "naive" else ["naive", arguments.method]
     running = race(_load(arguments), arguments.prompt, methods, **options)
@@ -138,11 +138,11 @@ def _run(arguments: argparse.Namespace) -> int:
 def _bench(arguments: argparse.Namespace) -> int:
     from . import bench, terminal
     from .events import Settings
-    from .proposers import METHODS, proposer_class
+    from .methods import METHODS, method_class
 
     methods = [m.strip() for m in arguments.methods.split(",")] if arguments.methods else list(METHODS)
     for method in methods:
-        proposer_class(method)
+        method_class(method)
     options = _options(arguments)
     options.pop("chat", None)
     Settings(**options)

@@ -35,6 +35,15 @@ FAVOURITES = 5
 
 
 @dataclass(frozen=True, slots=True)
+class Pick:
+    """A drafter's token, how sure it is of it (0 to 1), and q if the token was sampled."""
+
+    token: int
+    chance: float
+    q: torch.Tensor | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """The accepted rows in order, the target's own token after them, and the tests made."""
 
@@ -83,9 +92,22 @@ class Rule(ABC):
                 scores = scores.masked_fill((before >= s.top_p).scatter(-1, order, before >= s.top_p), -math.inf)
         return scores
 
+    def _above(self, draft: Draft) -> Sequence[Sequence[int]]:
+        """What the penalty must know of each tested row; nothing where there is no penalty."""
+        return _above(draft) if self.settings.repetition_penalty != 1.0 else ()
+
     @abstractmethod
-    def choose(self, logits: torch.Tensor, context: Sequence[int]) -> tuple[int, torch.Tensor | None]:
-        """A drafter's next token from its own logits [vocab], and q if the token was sampled."""
+    def choose(self, logits: torch.Tensor, context: Sequence[int]) -> Pick:
+        """A drafter's next token from its own logits [vocab]."""
+
+    def favourites(
+        self, logits: torch.Tensor, context: Sequence[int], above: Sequence[Sequence[int]], most: int
+    ) -> list[list[tuple[int, float]]]:
+        """A drafter's likeliest tokens at each row of its logits [n, vocab], with how sure it is of each."""
+        scores = self.process(logits, context, above)
+        decided = self.decisive(scores, [len(context) + len(path) for path in above])
+        values, ids = (scores if decided is None else decided).softmax(-1).topk(most, dim=-1)
+        return [list(zip(*pair, strict=True)) for pair in zip(ids.tolist(), values.tolist(), strict=True)]
 
     @abstractmethod
     def judge(self, logits: torch.Tensor, draft: Draft, context: Sequence[int]) -> Verdict:
@@ -131,7 +153,13 @@ class Rule(ABC):
 
 def _above(draft: Draft) -> list[list[int]]:
     """The drafted tokens that lead to each row of the pass, the root's (none) first."""
-    return [[]] + [[draft.tokens[r] for r in ancestors(draft.parents, i)] for i in range(len(draft))]
+    return [[]] + [[draft.tokens[r] for r in ancestors(draft.parents, i)] for i in range(draft.tested)]
+
+
+def _surest(scores: torch.Tensor) -> Pick:
+    """The token with the highest of the scores [vocab], and its share of their softmax."""
+    chance, token = scores.softmax(-1).max(-1)
+    return Pick(int(token), float(chance))
 
 
 def _paths(draft: Draft, tests: Sequence[Test]) -> list[list[int]]:
@@ -149,7 +177,7 @@ def _follow(draft: Draft, wanted: Sequence[int]) -> Verdict:
     """Walk down the tree for as long as a child carries the token the target wants."""
     path: list[int] = []
     tests: list[Test] = []
-    below = children(draft.parents)
+    below = children(draft.parents[: draft.tested])
     node = 0
     while True:
         token = wanted[node]
@@ -171,11 +199,10 @@ class Greedy(Rule):
     name = "greedy"
 
     def choose(self, logits, context):
-        return int(self.process(logits[None], context)[0].argmax()), None
+        return _surest(self.process(logits[None], context)[0])
 
     def judge(self, logits, draft, context):
-        above = _above(draft) if self.settings.repetition_penalty != 1.0 else ()
-        return _follow(draft, self.process(logits, context, above).argmax(-1).tolist())
+        return _follow(draft, self.process(logits[: 1 + draft.tested], context, self._above(draft)).argmax(-1).tolist())
 
 
 class Coupled(Rule):
@@ -205,16 +232,13 @@ class Coupled(Rule):
         noise = torch.stack([self.noise(p, scores.shape[-1]) for p in positions])
         return scores + noise.to(scores.device)
 
-    def _argmax(self, scores: torch.Tensor, positions: Sequence[int]) -> list[int]:
-        return self.decisive(scores, positions).argmax(-1).tolist()
-
     def choose(self, logits, context):
-        return self._argmax(self.process(logits[None], context), [len(context)])[0], None
+        return _surest(self.decisive(self.process(logits[None], context), [len(context)])[0])
 
     def judge(self, logits, draft, context):
-        above = _above(draft) if self.settings.repetition_penalty != 1.0 else ()
-        positions = [len(context), *(len(context) + d for d in depths(draft.parents))]
-        return _follow(draft, self._argmax(self.process(logits, context, above), positions))
+        scores = self.process(logits[: 1 + draft.tested], context, self._above(draft))
+        positions = [len(context), *(len(context) + d for d in depths(draft.parents[: draft.tested]))]
+        return _follow(draft, self.decisive(scores, positions).argmax(-1).tolist())
 
 
 class Rejection(Rule):
@@ -231,14 +255,13 @@ class Rejection(Rule):
 
     def choose(self, logits, context):
         q = self.process(logits[None], context)[0].softmax(-1)
-        return _draw(q, self._drafting.random()), q
+        return Pick(_draw(q, self._drafting.random()), float(q.max()), q)
 
     def judge(self, logits, draft, context):
-        above = _above(draft) if self.settings.repetition_penalty != 1.0 else ()
-        probabilities = self.process(logits, context, above).softmax(-1)
+        probabilities = self.process(logits[: 1 + draft.tested], context, self._above(draft)).softmax(-1)
         path: list[int] = []
         tests: list[Test] = []
-        below = children(draft.parents)
+        below = children(draft.parents[: draft.tested])
         node = 0
         while True:
             p = probabilities[node]

@@ -1,15 +1,23 @@
 """Attention whose rows do not depend on their company: what makes a tree-shaped pass exact.
 
 In bfloat16 on a CPU with the matching instructions, a row of `softmax(q k) v` has the same bits
-however many rows are computed beside it and however many masked keys trail behind it. But keys
-masked *between* the visible ones shift how neighbours are paired in the dot product, and the
-last bits move. So this attention never leaves a gap: a tree is computed branch by branch, each
-branch's keys put side by side as if it were the only one, all branches in one batched product.
-A chain is one branch and costs nothing more.
+however many rows are computed beside it and however many masked keys trail behind it. Keys masked
+*between* the visible ones would move the last bits, for two reasons, and both can be had without:
 
-Registered with transformers under the name `BY_BRANCH`; the layout of a pass arrives as a
-keyword through the model's own forward, and a mask of four dimensions tells transformers to
-build none. Without a layout it is ordinary eager attention, so `model.generate` works as ever. Knows nothing of caches, tokens or drafts.
+- softmax adds its terms in an order that depends on their columns. So the scores of a row's
+  ancestors are first brought side by side, behind the cached ones, as if they were a chain.
+- the product with the values adds them two by two: key 2m with key 2m + 1. A gap of whole pairs
+  adds nothing, a shifted pairing does. So every row of a tree gets a pair of columns of its own
+  behind the cached values, holding itself and its parent as a chain would have paired them, and
+  the weights are spread over those columns.
+
+The cached keys and values are read where they lie, by all branches at once; a tree costs a few
+small copies a layer. A chain needs none of it.
+
+Registered with transformers under the name `BY_BRANCH`; the layout of a pass arrives as a keyword
+through the model's own forward, and a mask of four dimensions tells transformers to build none.
+Without a layout it is ordinary eager attention, so `model.generate` works as ever. Knows nothing
+of caches, tokens or drafts.
 """
 
 from __future__ import annotations
@@ -21,7 +29,7 @@ import torch
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import eager_mask
 
-from .tree import branches
+from .tree import ancestors
 
 BY_BRANCH = "lookahead_by_branch"
 
@@ -30,16 +38,24 @@ BY_BRANCH = "lookahead_by_branch"
 class Layout:
     """How one pass is laid out; the same for every layer.
 
-    `past` cached keys come first. `later` [longest, columns] is True where a query may not look:
-    later rows of its branch, and the room that is still empty. For a tree, `paths`
-    [branches, longest] holds each branch's rows (padded by repeating the last one) and `home`
-    [rows] tells where a row is found in the flattened paths.
+    `past` cached keys come first. `later` [rows, columns] is True where a query may not look: later
+    rows, and the room that is still empty. For a tree, whose rows lie behind the past in the buffer:
+    `ancestors` [rows, longest] are the buffer columns of each row's ancestors, in order; `pairs`
+    [2 rows] are the columns whose values go, two by two, to `pairs_at` and after; `spread` [rows, n]
+    tells to which column the weights of the last `n` compact columns go.
     """
 
     past: int
     later: torch.Tensor
-    paths: torch.Tensor | None = None
-    home: torch.Tensor | None = None
+    ancestors: torch.Tensor | None = None
+    pairs: torch.Tensor | None = None
+    pairs_at: int = 0
+    spread: torch.Tensor | None = None
+
+
+def room_of_tree(rows: int) -> int:
+    """Columns a tree of `rows` rows needs behind its rows: a pair each, one to align, one for what is not there."""
+    return 2 * rows + 2
 
 
 def layout(rows: int, parents: Sequence[int] | None, past: int, room: int, device: torch.device) -> Layout:
@@ -49,52 +65,78 @@ def layout(rows: int, parents: Sequence[int] | None, past: int, room: int, devic
     """
     if parents is None:
         return Layout(past, _later(rows, room - past, device))
-    found = branches(parents)
-    longest = max(len(path) for path, _ in found)
-    home = [0] * rows
-    for b, (path, own) in enumerate(found):
-        for i in range(own, len(path)):
-            home[path[i]] = b * longest + i
-    paths = [path + path[-1:] * (longest - len(path)) for path, _ in found]
-    later = _later(longest, room - past, device)
-    return Layout(past, later, torch.tensor(paths, device=device), torch.tensor(home, device=device))
+    paths = [ancestors(parents, row) for row in range(rows)]
+    longest = max(len(path) for path in paths)
+    pairs_at = past + rows + (past + rows) % 2
+    nothing = pairs_at + 2 * rows
+    odd = past % 2  # the last cached key then pairs with the first row of each path
+    columns, pairs, spread = [], [], []
+    for row, path in enumerate(paths):
+        columns.append([past + r for r in path] + [past + row] * (longest - len(path)))
+        second = (past + len(path) - 1) % 2 == 1
+        before = past + parents[row] if parents[row] >= 0 else past - 1
+        pairs += [before, past + row] if second else [past + row, past + row]
+        to = [pairs_at + 2 * path[0]] if odd else []
+        for i, r in enumerate(path):
+            if (past + i) % 2 == 1:
+                to.append(pairs_at + 2 * r + 1)
+            else:
+                to.append(pairs_at + 2 * (path[i + 1] if i + 1 < len(path) else r))
+        spread.append(to + [nothing] * (odd + longest - len(to)))
+    later = torch.ones(rows, room - past, dtype=torch.bool, device=device)
+    for row, path in enumerate(paths):
+        later[row, : len(path)] = False
+    return Layout(
+        past, later, torch.tensor(columns, device=device), torch.tensor(pairs, device=device), pairs_at,
+        torch.tensor(spread, device=device),
+    )  # fmt: skip
 
 
 def _later(rows: int, columns: int, device: torch.device) -> torch.Tensor:
     return torch.ones(rows, columns, dtype=torch.bool, device=device).triu_(1)
 
 
-def _attend(query, key, value, scaling, softcap, hidden):
-    """Attention [batch, heads, n, dim]; `hidden` (bool, [..., n, columns]) masks the last columns."""
+def _scores(query, key, scaling, softcap):
+    """Scores [batch, heads, n, keys]; query heads that share a key head are computed together."""
     batch, heads, n, dim = query.shape
     kv_heads, total = key.shape[1:3]
     grouped = query.reshape(batch, kv_heads, heads // kv_heads * n, dim)
     scores = torch.matmul(grouped, key.transpose(2, 3)) * scaling
     if softcap is not None:
         scores = torch.tanh(scores / softcap) * softcap
-    if hidden is not None:
-        masked = scores.view(batch, kv_heads, -1, n, total)[..., total - hidden.shape[-1] :]
-        masked.masked_fill_(hidden, torch.finfo(scores.dtype).min)
-    weights = torch.softmax(scores, dim=-1, dtype=torch.float32).to(query.dtype)
-    return torch.matmul(weights, value).reshape(batch, heads, n, dim)
+    return scores.view(batch, heads, n, total)
+
+
+def _weighed(scores, value):
+    """Values under the softmax of the scores: [batch, heads, n, dim]."""
+    return _mixed(torch.softmax(scores, dim=-1, dtype=torch.float32).to(value.dtype), value)
+
+
+def _mixed(weights, value):
+    batch, heads, n, total = weights.shape
+    kv_heads, _, dim = value.shape[1:]
+    return torch.matmul(weights.view(batch, kv_heads, heads // kv_heads * n, total), value).view(batch, heads, n, dim)
 
 
 def attend(query, key, value, scaling: float, softcap: float | None, rows: Layout) -> torch.Tensor:
     """Attention of one pass: query [1, heads, n, dim], key buffers [1, kv, room, dim]; returns [1, n, heads, dim]."""
-    hidden = rows.later[:, : key.shape[2] - rows.past]
-    if rows.paths is None:
-        return _attend(query, key, value, scaling, softcap, hidden).transpose(1, 2).contiguous()
-    count, longest = rows.paths.shape
-
-    def laid_out(cached):
-        out = cached.new_zeros(count, *cached.shape[1:])
-        out[:, :, : rows.past] = cached[:, :, : rows.past]
-        out[:, :, rows.past : rows.past + longest] = cached[0][:, rows.past + rows.paths].transpose(0, 1)
-        return out
-
-    queries = query[0][:, rows.paths].transpose(0, 1)
-    out = _attend(queries, laid_out(key), laid_out(value), scaling, softcap, hidden)
-    return out.permute(0, 2, 1, 3).flatten(0, 1)[rows.home][None]
+    scores, past = _scores(query, key, scaling, softcap), rows.past
+    hidden = rows.later[:, : key.shape[2] - past]
+    lowest = torch.finfo(scores.dtype).min
+    if rows.ancestors is None:
+        scores[..., past:].masked_fill_(hidden, lowest)
+        return _weighed(scores, value).transpose(1, 2).contiguous()
+    heads = query.shape[1]
+    side_by_side = scores.gather(-1, rows.ancestors.expand(1, heads, -1, -1))
+    scores[..., past : past + side_by_side.shape[-1]] = side_by_side
+    scores[..., past:].masked_fill_(hidden, lowest)
+    weights = torch.softmax(scores, dim=-1, dtype=torch.float32).to(value.dtype)
+    whole = past - past % 2
+    spread = torch.zeros_like(weights)
+    spread[..., :whole] = weights[..., :whole]
+    spread.scatter_(-1, rows.spread.expand(1, heads, -1, -1), weights[..., whole : whole + rows.spread.shape[-1]])
+    value[:, :, rows.pairs_at : rows.pairs_at + rows.pairs.shape[0]] = value[:, :, rows.pairs]
+    return _mixed(spread, value).transpose(1, 2).contiguous()
 
 
 def by_branch(
@@ -103,8 +145,10 @@ def by_branch(
     """transformers' attention interface over `attend`."""
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
     if rows is None:  # somebody else's pass, `model.generate` say: transformers made the mask
-        hidden = None if attention_mask is None else (attention_mask < 0)[:, :, None]
-        return _attend(query, key, value, scaling, softcap, hidden).transpose(1, 2).contiguous(), None
+        scores = _scores(query, key, scaling, softcap)
+        if attention_mask is not None:
+            scores = scores.masked_fill(attention_mask < 0, torch.finfo(scores.dtype).min)
+        return _weighed(scores, value).transpose(1, 2).contiguous(), None
     return attend(query, key, value, scaling, softcap, rows), None
 
 

@@ -32,12 +32,13 @@ class RoomyLayer(DynamicLayer):
         super().__init__()
         self.in_blocks = in_blocks
         self.length = 0
+        self.spare = 0  # columns the pass wants behind its rows
 
     def update(self, key_states, value_states, *args, **kwargs):
         """Append rows; returns what attention may see."""
         stop = self.length + key_states.shape[2]
-        if not self.is_initialized or stop > self.keys.shape[2]:
-            self._grow(key_states, value_states, room_for(stop))
+        if not self.is_initialized or stop + self.spare > self.keys.shape[2]:
+            self._grow(key_states, value_states, room_for(stop + self.spare))
         self.keys[:, :, self.length : stop] = key_states
         self.values[:, :, self.length : stop] = value_states
         self.length = stop

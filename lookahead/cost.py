@@ -33,14 +33,18 @@ BIT_EXACT, TIE_AWARE = "bit-exact", "tie-aware"
 
 @dataclass(frozen=True, slots=True)
 class CostCurve:
-    """Seconds for a pass of so many rows, measured on this machine."""
+    """Seconds for a pass of so many rows, measured on this machine.
+
+    `tree_s` is what a pass takes longer when its rows branch.
+    """
 
     rows: tuple[int, ...]
     seconds: tuple[float, ...]
+    tree_s: float = 0.0
 
-    def pass_s(self, rows: int) -> float:
+    def pass_s(self, rows: int, branches: int = 1) -> float:
         """Seconds for one pass, between the measured points and past them by straight lines."""
-        return interpolate(self.rows, self.seconds, rows)
+        return interpolate(self.rows, self.seconds, rows) + (self.tree_s if branches > 1 else 0.0)
 
     def ratio(self, rows: int) -> float:
         """The same in units of a one-row pass."""
@@ -61,6 +65,11 @@ class Exactness:
     def kind(self) -> str:
         """ "bit-exact" if every row was identical, else "tie-aware"."""
         return BIT_EXACT if self.chain_differ + self.tree_differ == 0 else TIE_AWARE
+
+
+def _fork(rows: int) -> list[int]:
+    """The parents of a pass whose rows branch at the root."""
+    return [-1, 0, 0, *range(2, rows - 1)][:rows]
 
 
 def pick_dtype(device: torch.device) -> torch.dtype:
@@ -107,6 +116,8 @@ def warm(lm: CachedLM, most_rows: int) -> None:
         lm.extend(tokens[:cached])
         for rows in range(1, most_rows + 1):
             lm.forward(tokens[:rows])
+            if rows > 2:
+                lm.forward(tokens[:rows], _fork(rows))
     lm.reset()
 
 
@@ -122,8 +133,10 @@ def measure(lm: CachedLM, rows: Sequence[int] = ROWS, repeats: int = REPEATS) ->
         lm.forward(tokens[64 : 64 + n])
 
     seconds = [statistics.median(_times(lambda n=n: work(n), repeats)) for n in rows]
+    fork = min(9, max(rows))
+    forked = statistics.median(_times(lambda: lm.forward(tokens[64 : 64 + fork], _fork(fork)), repeats))
     lm.reset()
-    return CostCurve(tuple(rows), tuple(seconds))
+    return CostCurve(tuple(rows), tuple(seconds), max(0.0, forked - interpolate(rows, seconds, fork)))
 
 
 def probe(lm: CachedLM, tokens: int = 48) -> Exactness:

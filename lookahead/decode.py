@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from time import perf_counter
 
 from .accept import Rule
-from .events import ACCEPTED, REJECTED, UNVISITED, Draft, Step, Test
+from .events import ACCEPTED, REJECTED, UNVISITED, WINDOW, Draft, Step, Test
 from .lm import CachedLM
 from .pace import Auto, Fixed
 from .proposers import Proposer
@@ -68,11 +68,13 @@ def decode(
     proposer.start(context)
     yield Step("prefill", 0, propose_s=perf_counter() - read, verify_s=read - begin)
 
-    finish, index = None, 0
+    step, finish, index = None, None, 0
     while finish is None:
         index += 1
         t0 = perf_counter()
-        draft = proposer.propose(context, min(pace.budget(), ends.room(len(prompt), len(context)) - 1))
+        if step:
+            pace.observe(step)
+        draft = proposer.propose(context, ends.room(len(prompt), len(context)) - 1, pace)
         t1 = perf_counter()
         logits = target.forward([context[-1], *draft.tokens], [-1, *(p + 1 for p in draft.parents)])
         t2 = perf_counter()
@@ -84,6 +86,8 @@ def decode(
         context += emitted[:stands]
         assert target.cached() == len(context) - 1, "the cache holds every token but the last"
         t3 = perf_counter()
+        proposer.observe(draft, logits, context)
+        t4 = perf_counter()
 
         tests = _within(verdict.tests, stands)
         if details:
@@ -91,9 +95,8 @@ def decode(
         step = Step(
             kind="verify", index=index, draft=draft, statuses=_statuses(draft, tests), path=path,
             emitted=tuple(emitted[:stands]), origins=_origins(path, stands, tests), tests=tests,
-            propose_s=t1 - t0, verify_s=t2 - t1, other_s=t3 - t2, finish=finish,
+            propose_s=t1 - t0 + t4 - t3, verify_s=t2 - t1, other_s=t3 - t2, finish=finish,
         )  # fmt: skip
-        pace.observe(step)
         yield step
 
 
@@ -109,7 +112,7 @@ def _within(tests: Sequence[Test], stands: int) -> tuple[Test, ...]:
 
 def _statuses(draft: Draft, tests: Sequence[Test]) -> tuple[str, ...]:
     """What became of every drafted row."""
-    statuses = [UNVISITED] * len(draft)
+    statuses = [UNVISITED] * draft.tested + [WINDOW] * draft.window
     for test in tests:
         if test.row is not None:
             statuses[test.row] = test.outcome

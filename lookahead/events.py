@@ -67,28 +67,59 @@ class Draft:
 
     A chain, several n-gram candidates and a top-b tree are all `parents`. A parent comes before
     its children. `q[i]` is the distribution row i was sampled from ([vocab] probabilities, given
-    that its elder siblings were refused), or None when it was not sampled at all: then the
-    drafter put all its mass on that token. `sources[i]` says who drafted the row.
+    drafter put all its mass on that token. `sources[i]` says who drafted the row. `chances[i]` is
+    the drafter's own estimate that row i is right where its parent is; empty when it has none.
+
+    The last `window` rows are not drafts of the next tokens but guesses further ahead, run along
+    in the same pass (lookahead decoding); they are never tested. `births[i]` says where row i's
+    n-gram was found: (step, column) of that window, or None.
     """
 
     tokens: tuple[int, ...] = ()
     parents: tuple[int, ...] = ()
     q: tuple[Any, ...] | None = None
     sources: tuple[str, ...] = ()
+    chances: tuple[float, ...] = ()
+    window: int = 0
+    births: tuple[tuple[int, int] | None, ...] = ()
 
     def __post_init__(self) -> None:
-        assert len(self.tokens) == len(self.parents), "one parent for every drafted row"
+        n = len(self.tokens)
+        assert len(self.parents) == n, "one parent for every drafted row"
         assert all(-1 <= p < i for i, p in enumerate(self.parents)), "parents come first"
-        assert self.q is None or len(self.q) == len(self.tokens)
+        assert self.q is None or len(self.q) == n
+        assert len(self.chances) in (0, n)
+        assert len(self.births) in (0, n)
 
     def __len__(self) -> int:
         return len(self.tokens)
 
+    @property
+    def tested(self) -> int:
+        """How many rows, the first ones, are there to be tested."""
+        return len(self.tokens) - self.window
+
     @classmethod
-    def chain(cls, tokens: Sequence[int], source: str, q: Sequence[Any] | None = None) -> Draft:
+    def chain(
+        cls, tokens: Sequence[int], source: str, q: Sequence[Any] | None = None, chances: Sequence[float] = ()
+    ) -> Draft:
         """A draft without branches."""
         n = len(tokens)
-        return cls(tuple(tokens), tuple(range(-1, n - 1)), tuple(q) if q else None, (source,) * n)
+        return cls(tuple(tokens), tuple(range(-1, n - 1)), tuple(q) if q else None, (source,) * n, tuple(chances))
+
+    def pruned(self, rows: Sequence[int]) -> Draft:
+        """Only these rows, which come in order and never without their parents."""
+        if len(rows) == len(self.tokens):
+            return self
+        index = {-1: -1} | {row: i for i, row in enumerate(rows)}
+
+        def of(values: Sequence[Any]) -> tuple[Any, ...]:
+            return tuple(values[row] for row in rows) if values else ()
+
+        return Draft(
+            of(self.tokens), tuple(index[self.parents[row]] for row in rows), of(self.q) if self.q else None,
+            of(self.sources), of(self.chances), 0, of(self.births),
+        )  # fmt: skip
 
 
 EMPTY = Draft()

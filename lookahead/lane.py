@@ -7,17 +7,18 @@ proposer, a pace, a rule and an end. `decode` runs one lane; a race runs several
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
 from typing import Any
 
-from . import proposers
 from .accept import rule_for
 from .decode import Ends
 from .decode import decode as loop
 from .events import Settings, SettingsError, Step
 from .lm import CachedLM
+from .methods import method_class, options_of
 from .models import Models
 from .pace import Auto, Fixed
+from .peers import Peer
+from .proposers import Means
 from .text import StopStrings, encode_prompt
 
 MOST_AUTO = 16
@@ -37,13 +38,15 @@ class Lane:
         self, models: Models, prompt: Any, method: str, settings: Settings, options: Mapping[str, Any] | None = None
     ):
         own = dict(options or {})
-        draft = own.pop("draft", "draft")
-        needs_draft = proposers.proposer_class(method).needs_draft
+        cls = method_class(method)
+        draft = cls.draft_model or own.pop("draft", "draft")
+        own.pop("draft", None)
         self.models, self.method, self.settings = models, method, settings
-        self.options = {"draft": draft, **own} if needs_draft else own
-        self.draft = models.draft(draft) if needs_draft else None
+        self.opaque = issubclass(cls, Peer)
+        self.options = {"draft": draft, **own} if cls.needs_draft else own
+        self.draft = models.draft(draft) if cls.needs_draft else None
         self._rule = rule_for(settings)
-        self._proposer = proposers.build(method, self._rule, self.draft, own)
+        self._cls, self._own = cls, options_of(method, own)
         context_length = min(lm.context_length for lm in (models.target, self.draft) if lm)
         self.prompt = encode_prompt(
             models.tokenizer, prompt, chat=settings.chat, vocab=models.target.vocab, room=context_length
@@ -54,19 +57,16 @@ class Lane:
         stopped = StopStrings(models.tokenizer, settings.stop) if settings.stop else None
         self._ends = Ends(models.eos, settings.max_new_tokens, context_length, stopped)
 
-    @staticmethod
-    def option_names(method: str) -> set[str]:
-        """The options of a method that are not settings of the run. Any may be told which draft model to use."""
-        return {"draft", *(f.name for f in fields(proposers.proposer_class(method).Options))}
-
     def steps(self) -> Iterator[Step]:
         """Run it. The generator may be closed at any step."""
         self._target = CachedLM(self.models.target.model, self.models.target.vocab)
-        k = self.settings.k
-        pace = Auto(self.models.costs.pass_s, MOST_AUTO) if k == "auto" else Fixed(k)
-        return loop(
-            self._target, self._proposer, pace, self._rule, self.prompt, self._ends, details=self.settings.details
-        )
+        k, costs = self.settings.k, self.models.costs
+        if self.opaque:
+            peer = self._cls(self._target, self.draft, self._rule, k, self._own)
+            return peer.steps(self.prompt, self._ends)
+        pace = Auto(costs.pass_s, MOST_AUTO) if k == "auto" else Fixed(k)
+        proposer = self._cls(Means(self._rule, self.draft, costs.pass_s), self._own)
+        return loop(self._target, proposer, pace, self._rule, self.prompt, self._ends, details=self.settings.details)
 
     def forward_seconds(self) -> float:
         """Time spent inside models since `steps` was called, drafting included."""

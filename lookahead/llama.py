@@ -50,7 +50,11 @@ def fused(model: PreTrainedModel) -> FusedLlama | None:
 
 
 def _joined(*projections: torch.nn.Linear) -> torch.Tensor:
-    """One weight for several projections, which become views of it."""
+    """One weight for several projections, which become views of it (or are already, in a model that shares them)."""
+    held = [p.weight.data for p in projections]
+    ends = [w.data_ptr() + w.nbytes for w in held]
+    if len({w.untyped_storage().data_ptr() for w in held}) == 1 and ends[:-1] == [w.data_ptr() for w in held[1:]]:
+        return held[0].as_strided((sum(len(w) for w in held), held[0].shape[1]), (held[0].shape[1], 1))
     weight = torch.cat([p.weight.data for p in projections])
     start = 0
     for p in projections:

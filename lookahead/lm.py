@@ -69,7 +69,10 @@ class CachedLM:
         ids = torch.tensor(self._rows, device=self.device)
         extra = {}
         if self.by_branch:
-            self._room = max(self._room, room_for(base + len(tokens)))
+            spare = 0 if chain else attention.room_of_tree(len(tokens))
+            self._room = max(self._room, room_for(base + len(tokens) + spare))
+            for layer in self.cache.layers:
+                layer.spare = spare
             rows = attention.layout(len(tokens), None if chain else parents, base, self._room, self.device)
             extra = {"rows": rows, "attention_mask": rows.later[None, None]}
         elif not chain:

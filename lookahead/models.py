@@ -10,13 +10,14 @@ Knows transformers' loaders. It does not know strategies.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
-from . import cost
+from . import cost, skip
 from .attention import BY_BRANCH
 from .cache import new_cache
 from .events import ModelError
@@ -83,6 +84,8 @@ def load(spec: str = "pocket", progress: Progress = lambda text, share: None) ->
     cost.warm(target, MOST_ROWS)
     costs = cost.measure(target)
     drafts = {role: CachedLM(model, vocab) for role, model in loaded.items() if role != "target"}
+    with suppress(ModelError):  # an architecture that cannot be cut short has no `self`
+        drafts[skip.ROLE] = skip.choose(target, costs)
     for draft in drafts.values():
         cost.warm(draft, 4)
     progress("Ready", 1.0)

@@ -1,96 +1,222 @@
-"""How much to draft next: a fixed number, or whatever has been paying lately.
+"""How much to draft: a fixed length, or whatever has been paying.
 
-`Auto` maximises expected tokens per second from three measurements: how often drafts were
-accepted in this run (recent ones count more), what a drafted token cost, and what this machine
-asks for a pass of so many rows (scaled to how its passes are going in this run). It may answer 0; then it asks again rarely, and less and less
-often, so that a hopeless draft costs nothing but those probes.
+`Auto` weighs every drafted token: the chance that it will stand against what its row and its
+drafting cost, in the tokens this run could have written in that time. Chances are the drafter's
+own, corrected by how often tokens of that claim have stood in this run; costs are this machine's
+measured passes, scaled to how this run's passes are going. A drafter whose rounds lose time is
+left alone and tried again ever more rarely, so that a hopeless one costs nothing but those tries.
 
 Knows counts and seconds. It does not know who drafts, or what.
 """
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections import deque
 from collections.abc import Callable
 from statistics import median
 
-from .events import REJECTED, Step
-from .theory import expected_tokens
-from .tree import depths
+from .events import ACCEPTED, REJECTED, Draft, Step
+from .tree import branch_count, depths
 
-MEMORY = 0.95  # weight of the past against the newest step
+CLAIMS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98)  # tokens are counted by what was claimed of them
+MIDDLES = (0.05, 0.15, 0.25, 0.35, 0.45, 0.55, 0.65, 0.75, 0.85, 0.925, 0.965, 0.99)
+FADE = 0.97  # weight of the past against the newest step
+FADE_ROUND = 0.9  # the same for what a drafter's rounds brought
+BELIEF = 4.0  # tests that a drafter's own claim is worth
+HOPE, HOPE_WEIGHT = 0.6, 2.0  # tokens a round is thought to win before any was tried
 RECENT = 9  # times are medians of so many: one slow pass must not stop the drafting
-PRIOR, PRIOR_WEIGHT = 0.7, 2.0  # hopeful at first: a draft must be tried to be measured; fades like any step
-FIRST, PROBE = 4, 2  # tokens drafted before anything is measured, and to see whether things have changed
+PROBE = 2  # tokens drafted to see whether things have changed
 FIRST_WAIT, LONGEST_WAIT = 8, 128
 
 
 class Fixed:
-    """Always the same draft length."""
+    """Always the same draft length, whatever it costs."""
 
     def __init__(self, k: int):
         self.k = k
 
-    def budget(self) -> int:
-        """Tokens to draft in the next pass."""
+    def limit(self, source: str) -> int:
+        """The deepest draft worth beginning."""
         return self.k
+
+    def goes_on(self, source: str, reach: float) -> bool:
+        """Whether a chain that will be reached with this chance deserves one more token."""
+        return True
+
+    def chance(self, source: str, claim: float) -> float:
+        """The chance that a drafted token stands: what its drafter claims."""
+        return claim
+
+    def trim(self, draft: Draft) -> Draft:
+        """The draft without the rows that are too deep."""
+        return draft.pruned([row for row, depth in enumerate(depths(draft.parents)) if depth <= self.k])
+
+    def promise(self, draft: Draft) -> float:
+        """How good a draft is expected to be: tokens a pass."""
+        return 1 + sum(reaches(draft, self.chance))
+
+    def going(self, source: str) -> float:
+        """How good this drafter's rounds are, in the same unit: half of what it drafts stands."""
+        return 1 + self.k / 2
 
     def observe(self, step: Step) -> None:
         """Nothing to learn."""
 
 
 class Auto:
-    """The draft length that maximises expected tokens per second; `pass_s(rows)` is in seconds."""
+    """The draft that maximises expected tokens per second.
 
-    def __init__(self, pass_s: Callable[[int], float], most: int):
+    `pass_s(rows, branches)` is what a pass costs, in seconds; `most` bounds the depth.
+    """
+
+    def __init__(self, pass_s: Callable[[int, int], float], most: int):
         self._pass_s, self._most = pass_s, most
-        self._tested, self._passed = PRIOR_WEIGHT, PRIOR * PRIOR_WEIGHT
-        self._draft_s: deque[float] = deque(maxlen=RECENT)  # seconds a drafted token
-        self._slower: deque[float] = deque(maxlen=RECENT)  # passes of this run against the measured curve
-        self._drafted_before = False
+        self._slower: deque[float] = deque([1.0], maxlen=RECENT)  # passes of this run against the measured curve
+        self._drafters: dict[str, _Drafter] = {}
+        self._last: str | None = None
+
+    def _drafter(self, source: str) -> _Drafter:
+        if source not in self._drafters:
+            self._drafters[source] = _Drafter(self._pass_s(1, 1))
+        return self._drafters[source]
+
+    def _seconds(self, rows: int, branches: int = 1) -> float:
+        return median(self._slower) * self._pass_s(rows, branches)
+
+    def going(self, source: str) -> float:
+        """Tokens per second of this drafter's rounds of late; never less than naive's."""
+        return max(self._drafter(source).rate, 1 / self._seconds(1))
+
+    def limit(self, source: str) -> int:
+        """The deepest draft worth beginning: 0 for a drafter that loses time, but for rare tries."""
+        drafter = self._drafter(source)
+        return self._most if drafter.rate * self._seconds(1) > 1 else drafter.probe()
+
+    def goes_on(self, source: str, reach: float) -> bool:
+        """Whether a chain that will be reached with this chance deserves one more token."""
+        drafter = self._drafter(source)
+        row = (self._seconds(6) - self._seconds(1)) / 5
+        return reach * drafter.acceptance > self.going(source) * (drafter.token_s + row)
+
+    def trim(self, draft: Draft) -> Draft:
+        """The rows that pay: the likeliest, for as long as they bring more than they cost."""
+        if not len(draft):
+            return draft
+        chances = reaches(draft, self.chance)
+        order = sorted(range(len(draft)), key=lambda row: (-chances[row], row))
+        rate, won, best, kept = self.going(draft.sources[0]), 0.0, 0.0, 0
+        for n, row in enumerate(order, start=1):
+            won += chances[row]
+            gain = won - rate * (self._seconds(1 + n) - self._seconds(1))
+            if gain > best:
+                best, kept = gain, n
+        rows = sorted(order[:kept])
+        chosen = draft.pruned(rows)
+        if branch_count(chosen.parents) == 1:
+            return chosen
+        # Branches cost more than rows: are they worth it against the best chain alone?
+        return max(chosen, draft.pruned(_best_chain(draft, chances, rows)), key=self.promise)
+
+    def promise(self, draft: Draft) -> float:
+        """Tokens per second that a pass with this draft is expected to bring."""
+        seconds = self._seconds(1 + len(draft), branch_count(draft.parents))
+        return (1 + sum(reaches(draft, self.chance))) / seconds
+
+    def chance(self, source: str, claim: float) -> float:
+        """The chance that a drafted token stands: its drafter's claim, corrected."""
+        return self._drafter(source).chance(claim)
+
+    def observe(self, step: Step) -> None:
+        """Learn from a step."""
+        rows, branches = 1 + len(step.draft), branch_count(step.draft.parents)
+        self._slower.append(step.verify_s / self._pass_s(rows, branches))
+        source = step.draft.sources[0] if step.draft.sources else None
+        if source is not None:
+            drafter = self._drafter(source)
+            drafter.count(step, again=source == self._last)
+            depth = max(depths(step.draft.parents))
+            drafter.weigh(step.accepted, self._seconds(rows, branches) + depth * drafter.token_s)
+        self._last = source
+
+
+class _Drafter:
+    """What a run has seen of one drafter."""
+
+    def __init__(self, pass_s: float):
+        self._tokens, self._seconds = (1 + HOPE) * HOPE_WEIGHT, pass_s * HOPE_WEIGHT  # of its rounds
+        self._tested = [0.0] * len(MIDDLES)
+        self._stood = [0.0] * len(MIDDLES)
+        self._honesty = 1.0  # what stood of what was claimed
+        self._times: deque[float] = deque(maxlen=RECENT)
         self._idle, self._wait = 0, FIRST_WAIT
 
     @property
+    def rate(self) -> float:
+        """Tokens per second of its rounds, drafting and passes."""
+        return self._tokens / self._seconds
+
+    @property
+    def token_s(self) -> float:
+        """Seconds a drafted token takes."""
+        return median(self._times) if self._times else 0.0
+
+    @property
     def acceptance(self) -> float:
-        """Estimated chance that a tested draft token is accepted."""
-        return self._passed / self._tested
+        """Share of tested tokens that stood."""
+        return (sum(self._stood) + 0.7 * BELIEF) / (sum(self._tested) + BELIEF)
 
-    def _best(self) -> int:
-        """The length with the most expected tokens per second; the shorter of equals."""
-        if not self._slower:
-            return FIRST if self._pass_s(1 + FIRST) < 2 * self._pass_s(1) else 0
-        draft_s = median(self._draft_s) if self._draft_s else 0.0
-        slower = median(self._slower)
-        alpha = self.acceptance
+    def chance(self, claim: float) -> float:
+        """The drafter's claim, corrected by what became of such tokens."""
+        i = bisect(CLAIMS, claim)
+        prior = min(0.99, claim * self._honesty)
+        return (self._stood[i] + prior * BELIEF) / (self._tested[i] + BELIEF)
 
-        def rate(k: int) -> float:
-            return expected_tokens(alpha, k) / (slower * self._pass_s(1 + k) + k * draft_s)
-
-        return max(range(self._most + 1), key=rate)
-
-    def budget(self) -> int:
-        """Tokens to draft in the next pass."""
-        best = self._best()
-        if best:
-            return best
+    def probe(self) -> int:
+        """What a drafter that loses time may draft: mostly nothing."""
         self._idle += 1
         if self._idle <= self._wait:
             return 0
         self._idle, self._wait = 0, min(2 * self._wait, LONGEST_WAIT)
         return PROBE
 
-    def observe(self, step: Step) -> None:
-        """Learn from a step."""
-        self._slower.append(step.verify_s / self._pass_s(1 + len(step.draft)))
-        if not len(step.draft):
-            self._drafted_before = False
-            return
-        refused = REJECTED in step.statuses
-        self._passed = MEMORY * self._passed + step.accepted
-        self._tested = MEMORY * self._tested + step.accepted + refused
-        if step.accepted:
-            self._wait = FIRST_WAIT
+    def count(self, step: Step, again: bool) -> None:
+        """Count a step's tests, and time its drafting."""
+        self._tested = [FADE * n for n in self._tested]
+        self._stood = [FADE * n for n in self._stood]
+        claims = step.draft.chances or (0.7,) * len(step.draft)
+        for claim, status in zip(claims, step.statuses, strict=True):
+            if status in (ACCEPTED, REJECTED):
+                i = bisect(CLAIMS, claim)
+                self._tested[i] += 1
+                self._stood[i] += status == ACCEPTED
+        claimed = sum(t * m for t, m in zip(self._tested, MIDDLES, strict=True))
+        self._honesty = (sum(self._stood) + BELIEF) / (claimed + BELIEF)
         # The first draft after a pause also pays for what the drafter has not read yet.
-        if self._drafted_before or not self._draft_s:
-            self._draft_s.append(step.propose_s / max(depths(step.draft.parents)))
-        self._drafted_before = True
+        if again or not self._times:
+            self._times.append(step.propose_s / max(depths(step.draft.parents)))
+
+    def weigh(self, accepted: int, seconds: float) -> None:
+        """Remember what a round brought and took."""
+        self._tokens = FADE_ROUND * self._tokens + 1 + accepted
+        self._seconds = FADE_ROUND * self._seconds + seconds
+        if accepted:
+            self._wait = FIRST_WAIT
+
+
+def reaches(draft: Draft, chance: Callable[[str, float], float]) -> list[float]:
+    """The chance that each row is reached and stands: the product of the chances down to it."""
+    out: list[float] = []
+    for row, parent in enumerate(draft.parents[: draft.tested]):
+        own = chance(draft.sources[row], draft.chances[row] if draft.chances else 0.7)
+        out.append(own * (out[parent] if parent >= 0 else 1.0))
+    return out
+
+
+def _best_chain(draft: Draft, chances: list[float], rows: list[int]) -> list[int]:
+    """Of these rows, the path from the root that follows the likeliest child."""
+    path, node = [], -1
+    while below := [row for row in rows if draft.parents[row] == node]:
+        node = max(below, key=lambda row: chances[row])
+        path.append(node)
+    return path

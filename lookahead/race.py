@@ -21,6 +21,7 @@ import torch
 from . import cost
 from .events import MethodError, Step
 from .lane import Lane, split_options
+from .methods import option_names
 from .models import Models
 from .text import Pieces
 from .trace import Costs, LaneRecord, Machine, ModelNames, PromptRecord, Recorder, SettingsRecord, StepRecord, Trace
@@ -69,7 +70,7 @@ class Race:
 
     def _own(self, method: str, shared: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
         """A lane's options: its own, and those of the shared ones that its method takes."""
-        takes = Lane.option_names(method)
+        takes = {"draft", *option_names(method)}
         self._used |= shared.keys() & takes
         return {**{name: value for name, value in shared.items() if name in takes}, **own}
 

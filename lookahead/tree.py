@@ -52,35 +52,24 @@ def is_chain(parents: Sequence[int]) -> bool:
     return all(parent == i - 1 for i, parent in enumerate(parents))
 
 
-def branches(parents: Sequence[int]) -> list[tuple[list[int], int]]:
-    """The root-to-leaf paths, each as (rows, index of its first row not on an earlier path).
-
-    Every row belongs to exactly one path's own part, and that part is the path's tail: a row
-    that was seen before has only ancestors that were seen before.
-    """
-    seen: set[int] = set()
-    out = []
-    parents_set = set(parents)
-    for leaf in (i for i in range(len(parents)) if i not in parents_set):
-        path = ancestors(parents, leaf)
-        own = next(i for i, row in enumerate(path) if row not in seen)
-        seen.update(path)
-        out.append((path, own))
-    return out
+def branch_count(parents: Sequence[int]) -> int:
+    """How many root-to-leaf paths there are; 1 for a chain, and for no row at all."""
+    return max(1, len(parents) - len({parent for parent in parents if parent >= 0}))
 
 
-def trie(candidates: Sequence[Sequence[int]], rows: int) -> tuple[list[int], list[int]]:
-    """Merge candidate continuations into one tree of at most `rows` rows: (tokens, parents).
+def trie(candidates: Sequence[Sequence[int]], rows: int) -> tuple[list[int], list[int], list[tuple[int, int]]]:
+    """Merge candidate continuations into one tree of at most `rows` rows: (tokens, parents, origins).
 
-    Earlier candidates come first and whole, so the likeliest continuation is a plain chain at
-    the front of the pass.
+    Earlier candidates come first and whole, so the likeliest continuation is a plain chain at the
+    front of the pass. `origins[i]` is (candidate, place in it) that brought row i.
     """
     tokens: list[int] = []
     parents: list[int] = []
+    origins: list[tuple[int, int]] = []
     index: dict[tuple[int, int], int] = {}
-    for candidate in candidates:
+    for c, candidate in enumerate(candidates):
         node = -1
-        for token in candidate:
+        for place, token in enumerate(candidate):
             row = index.get((node, token))
             if row is None:
                 if len(tokens) >= rows:
@@ -88,5 +77,6 @@ def trie(candidates: Sequence[Sequence[int]], rows: int) -> tuple[list[int], lis
                 row = index[node, token] = len(tokens)
                 tokens.append(token)
                 parents.append(node)
+                origins.append((c, place))
             node = row
-    return tokens, parents
+    return tokens, parents, origins

@@ -12,12 +12,13 @@ os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import lookahead
-from lookahead import proposers
 from lookahead.accept import rule_for
 from lookahead.decode import Ends
 from lookahead.decode import decode as loop
 from lookahead.events import Settings
+from lookahead.methods import method_class, options_of
 from lookahead.pace import Auto, Fixed
+from lookahead.proposers import Means
 from lookahead.table import TableLM
 
 ROOT = Path(__file__).parent.parent
@@ -50,9 +51,10 @@ def table_steps(
     target = (target or TableLM(seed=0)).fresh()
     draft = (draft or TableLM(seed=1)).fresh()
     rule = rule_for(settings)
-    made = proposer(rule) if proposer else proposers.build(method, rule, draft, options)
+    means = Means(rule, draft, lambda rows, branches: 1 + 0.02 * rows)
+    made = proposer(means) if proposer else method_class(method)(means, options_of(method, options))
     k = settings.k if k is None else k
-    pace = Auto(lambda rows: 1 + 0.02 * rows, 8) if k == "auto" else Fixed(k)
+    pace = Auto(means.pass_s, 8) if k == "auto" else Fixed(k)
     ends = Ends(frozenset(eos), settings.max_new_tokens, target.context_length)
     return list(loop(target, made, pace, rule, list(prompt), ends, details=settings.details))
 

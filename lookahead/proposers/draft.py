@@ -2,7 +2,8 @@
 
 The draft model keeps its own cache; `CachedLM.sync` finds what it has already read, so a refused
 tail and a bonus token need no special case. How a token is picked is the rule's business: the
-most likely one, one with the shared noise, or a sample whose distribution q goes with it.
+most likely one, one with the shared noise, or a sample whose distribution q goes with it. The
+chain ends where one more token would no longer pay: a draft model that is unsure says so.
 
 Knows nothing of the target.
 """
@@ -24,16 +25,22 @@ class DraftModel(Proposer):
         if len(context) > 1:
             self.lm.extend(self.lm.sync(context[:-1]))
 
-    def propose(self, context, budget):
-        if budget < 1:
+    def propose(self, context, room, pace):
+        most = min(room, pace.limit(self.name))
+        if most < 1:
             return EMPTY
-        drafted, qs = [], []
-        feed = self.lm.sync(context)
+        picks, reach = [], 1.0
+        text = list(context)
+        feed = self.lm.sync(text)
         while True:
-            logits = self.lm.extend(feed)[0]
-            token, q = self.rule.choose(logits, [*context, *drafted])
-            drafted.append(token)
-            qs.append(q)
-            if len(drafted) == budget:
-                return Draft.chain(drafted, self.name, qs if q is not None else None)
-            feed = [token]
+            pick = self.rule.choose(self.lm.extend(feed)[0], text)
+            picks.append(pick)
+            text.append(pick.token)
+            reach *= pace.chance(self.name, pick.chance)
+            if len(picks) >= most or not pace.goes_on(self.name, reach):
+                break
+            feed = [pick.token]
+        sampled = picks[0].q is not None
+        return Draft.chain(
+            [p.token for p in picks], self.name, [p.q for p in picks] if sampled else None, [p.chance for p in picks]
+        )

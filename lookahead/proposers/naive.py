@@ -14,5 +14,5 @@ class Naive(Proposer):
     name = "naive"
     summary = "no drafting: one token a pass"
 
-    def propose(self, context, budget):
+    def propose(self, context, room, pace):
         return EMPTY

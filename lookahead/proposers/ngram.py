@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from ..events import EMPTY, Draft, SettingsError
 from ..tree import trie
-from .base import Proposer
+from .base import Proposer, check_range
 
 
 class NGram(Proposer):
@@ -32,15 +32,12 @@ class NGram(Proposer):
         candidates: int = 2
 
         def __post_init__(self) -> None:
-            for name in ("shortest", "longest", "candidates"):
-                value = getattr(self, name)
-                if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 32:
-                    raise SettingsError(name, value, "give a whole number from 1 to 32.")
+            check_range(self, shortest=(1, 32), longest=(1, 32), candidates=(1, 32))
             if self.shortest > self.longest:
                 raise SettingsError("shortest", self.shortest, f"give at most longest ({self.longest}).")
 
-    def __init__(self, rule, draft, options):
-        super().__init__(rule, draft, options)
+    def __init__(self, means, options):
+        super().__init__(means, options)
         self._ends: dict[tuple[int, ...], list[int]] = {}
         self._indexed = 0
 
@@ -54,23 +51,32 @@ class NGram(Proposer):
                 self._ends.setdefault(tuple(context[end - n : end]), []).append(end)
         self._indexed = max(self._indexed, len(context) - 1)
 
-    def propose(self, context, budget):
-        if budget < 1:
+    def propose(self, context, room, pace):
+        most = min(room, pace.limit(self.name))
+        if most < 1:
             return EMPTY
         self._index(context)
-        candidates, ends_used = [], set()
+        found = self._candidates(context, most)
+        tokens, parents, origins = trie([candidate for candidate, _ in found], rows=2 * most)
+        chances = []
+        for c, place in origins:
+            matched = found[c][1] + place
+            sure = matched / (matched + 1)  # the longer the match, the likelier its continuation
+            branches_off = c > 0 and (place == 0 or origins[len(chances) - 1][0] != c)
+            chances.append((1 - sure) / 2 if branches_off else sure)
+        return pace.trim(Draft(tuple(tokens), tuple(parents), None, (self.name,) * len(tokens), tuple(chances)))
+
+    def _candidates(self, context, most) -> list[tuple[tuple[int, ...], int]]:
+        """Different continuations, best first, each with the length of the match that found it."""
+        found: list[tuple[tuple[int, ...], int]] = []
+        used = set()
         for n in range(min(self.options.longest, len(context)), self.options.shortest - 1, -1):
             for end in reversed(self._ends.get(tuple(context[-n:]), ())[-8:]):
-                candidate = tuple(context[end : end + budget])
-                if end in ends_used or any(c[: len(candidate)] == candidate for c in candidates):
+                candidate = tuple(context[end : end + most])
+                if end in used or any(held[: len(candidate)] == candidate for held, _ in found):
                     continue
-                ends_used.add(end)
-                candidates.append(candidate)
-                if len(candidates) == self.options.candidates:
-                    break
-            if len(candidates) == self.options.candidates:
-                break
-        if not candidates:
-            return EMPTY
-        tokens, parents = trie(candidates, rows=2 * budget)
-        return Draft(tuple(tokens), tuple(parents), None, (self.name,) * len(tokens))
+                used.add(end)
+                found.append((candidate, n))
+                if len(found) == self.options.candidates:
+                    return found
+        return found

@@ -18,8 +18,8 @@ import gradio as gr
 from .. import log, worker
 from ..cost import BIT_EXACT, cores
 from ..events import RULES, LookaheadError
+from ..methods import METHODS, method_class
 from ..models import Models
-from ..proposers import METHODS, PROPOSERS
 from ..race import Race, race
 from ..scenarios import SCENARIOS
 from ..trace import Trace
@@ -75,7 +75,7 @@ def build(models: Models) -> gr.Blocks:
             chips = [gr.Button(s.label, size="sm", elem_classes="la-chip", scale=0) for s in SCENARIOS]
             own = gr.Button("your own", size="sm", elem_classes="la-chip", scale=0)
             method = gr.Dropdown(
-                [(f"{m}: {PROPOSERS[m].summary.removeprefix('drafts ')}", m) for m in METHODS if m != "naive"], value=DEFAULT_METHOD,
+                [(f"{m}: {method_class(m).summary.removeprefix('drafts ')}", m) for m in METHODS if m != "naive"], value=DEFAULT_METHOD,
                 label="Method", filterable=False, elem_id="la-method", scale=1,
             )  # fmt: skip
             more = gr.Button("more", size="sm", elem_id="la-more-button", scale=0)

@@ -1,0 +1,39 @@
+"""Every method by name: the strategies that run in our loop, and the peers that run in their own.
+
+The one place that knows both. What a method takes as options, whether it needs a draft model and
+which, is told by its class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from .events import MethodError
+from .peers import PEERS, Peer
+from .proposers import PROPOSERS, Proposer
+
+METHODS: tuple[str, ...] = (*PROPOSERS, *PEERS)
+
+
+def method_class(method: str) -> type[Proposer] | type[Peer]:
+    """The method of that name, or a `MethodError` that lists them all."""
+    if method not in METHODS:
+        raise MethodError("method", method, f"choose one of {', '.join(METHODS)}.")
+    return PROPOSERS.get(method) or PEERS[method]
+
+
+def option_names(method: str) -> list[str]:
+    """The options of a method that are not settings of the run."""
+    return [f.name for f in fields(method_class(method).Options)]
+
+
+def options_of(method: str, given: Mapping[str, Any]) -> Any:
+    """A method's options from a caller's words; unknown ones raise."""
+    known = option_names(method)
+    for name in given:
+        if name not in known:
+            mend = f"its options are: {', '.join(known)}." if known else "it takes no options."
+            raise MethodError("option", name, f'unknown to "{method}"; {mend}')
+    return method_class(method).Options(**given)

@@ -1,0 +1,205 @@
+"""transformers' own speculation, run for real as a lane: assisted generation and prompt lookup.
+
+What `model.generate` drafts and refuses it does not tell; what it accepts arrives through a
+streamer, one call a pass, and is timed there. So these lanes are opaque: their steps have tokens and
+seconds, and no draft. The rule in force is theirs too: at temperature 0 and under shared noise it is
+handed over as a logits processor, so that their text must be naive's; under the rejection rule they
+sample in their own way.
+
+The call runs in a greenlet of the same thread, which hands every pass over and waits to be asked
+for the next: it computes only when its lane is advanced, and can be dropped half way.
+
+Knows transformers' `generate`. It does not know our loop, our drafts or our cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, ClassVar
+
+import torch
+from greenlet import getcurrent, greenlet
+from transformers import LogitsProcessor, LogitsProcessorList
+from transformers.generation.streamers import BaseStreamer
+
+from .accept import Rule
+from .decode import Ends
+from .events import ACCEPTED, BONUS, Step
+from .lm import CachedLM
+
+
+class Peer:
+    """One way of calling `generate`. The attributes are those of a `Proposer`."""
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    needs_draft: ClassVar[bool] = False
+    draft_model: ClassVar[str | None] = None
+
+    @dataclass(frozen=True, slots=True)
+    class Options:
+        """`generate` decides everything else for itself."""
+
+    def __init__(self, target: CachedLM, draft: CachedLM | None, rule: Rule, k: int | str, options: Any):
+        self.target, self.draft, self.rule, self.k, self.options = target, draft, rule, k, options
+
+    @contextmanager
+    def arguments(self) -> Iterator[dict[str, Any]]:
+        """What this way of generating adds to the call; whatever it changes is put back."""
+        yield {}
+
+    def steps(self, prompt: Sequence[int], ends: Ends) -> Iterator[Step]:
+        """Continue `prompt`; the same `Step`s as the loop's, without drafts."""
+        reading = self._reading_seconds(prompt)
+        yield Step("prefill", 0, verify_s=reading)
+        context = list(prompt)
+        passes = _conversation(lambda say: self._generate(prompt, ends, say))
+        try:
+            for index, (tokens, seconds) in enumerate(_timed(passes), start=1):
+                if index == 1:  # `generate` reads the prompt in its first pass; no lane's clock counts that
+                    seconds = max(0.0, seconds - reading)
+                stands, finish = ends.cut(len(prompt), context, tokens)
+                context += tokens[:stands]
+                origins = (ACCEPTED,) * (len(tokens) - 1) + (BONUS,)
+                yield Step(
+                    "verify",
+                    index,
+                    emitted=tuple(tokens[:stands]),
+                    origins=origins[:stands],
+                    verify_s=seconds,
+                    finish=finish,
+                )
+                if finish:
+                    return
+        finally:
+            passes.close()
+
+    def _reading_seconds(self, prompt: Sequence[int]) -> float:
+        """What reading the prompt but for its last token takes, by every model that will."""
+        start = perf_counter()
+        for lm in (self.target, self.draft):
+            if lm and len(prompt) > 1:
+                with torch.no_grad():
+                    lm.model(torch.tensor([prompt[:-1]], device=lm.device), use_cache=True, logits_to_keep=1)
+        return perf_counter() - start
+
+    def _generate(self, prompt: Sequence[int], ends: Ends, say: Callable[[list[int]], None]) -> None:
+        model, sampled = self.target.model, self.rule.name == "rejection"
+        options = {"top_k": 0, "top_p": 1.0, "temperature": 1.0} if sampled else {}  # the rule has applied its own
+        if sampled:
+            torch.manual_seed(self.rule.settings.seed)
+        with self.arguments() as more:
+            model.generate(
+                torch.tensor([prompt], device=model.device), max_new_tokens=ends.room(len(prompt), len(prompt)),
+                do_sample=sampled, repetition_penalty=1.0, eos_token_id=sorted(ends.eos) or None,
+                pad_token_id=min(ends.eos, default=0), streamer=_Streamer(say),
+                logits_processor=LogitsProcessorList([_Ruled(self.rule, self.target.vocab)]), **options, **more,
+            )  # fmt: skip
+
+
+class Assisted(Peer):
+    """`generate(assistant_model=...)`; k is its `num_assistant_tokens`, "auto" its own dynamic default."""
+
+    name = "hf-assisted"
+    summary = "transformers' own assisted generation, opaque"
+    needs_draft = True
+
+    @contextmanager
+    def arguments(self):
+        assistant = self.draft.model
+        theirs = assistant.generation_config
+        if self.k == "auto":
+            yield {"assistant_model": assistant}
+            return
+        # As call arguments these are ignored; they are read from the assistant's own configuration.
+        wanted = {
+            "num_assistant_tokens": max(1, self.k), "num_assistant_tokens_schedule": "constant",
+            "assistant_confidence_threshold": 0.0,
+        }  # fmt: skip
+        held = {name: getattr(theirs, name) for name in wanted}
+        try:
+            for name, value in wanted.items():
+                setattr(theirs, name, value)
+            yield {"assistant_model": assistant}
+        finally:
+            for name, value in held.items():
+                setattr(theirs, name, value)
+
+
+class Lookup(Peer):
+    """`generate(prompt_lookup_num_tokens=...)`; k is that number, "auto" its usual 10."""
+
+    name = "hf-lookup"
+    summary = "transformers' own prompt lookup, opaque"
+
+    @contextmanager
+    def arguments(self):
+        yield {"prompt_lookup_num_tokens": 10 if self.k == "auto" else max(1, self.k)}
+
+
+PEERS: dict[str, type[Peer]] = {p.name: p for p in (Assisted, Lookup)}
+
+
+class _Ruled(LogitsProcessor):
+    """Our rule's scores: processed as ours are, and with the shared noise where it decides."""
+
+    def __init__(self, rule: Rule, vocab: int):
+        self.rule, self.vocab = rule, vocab
+
+    def __call__(self, input_ids, scores):
+        context = input_ids[0].tolist() if self.rule.settings.repetition_penalty != 1.0 else ()
+        ours = self.rule.process(scores[:, : self.vocab], context)
+        decided = self.rule.decisive(ours, [input_ids.shape[1]])
+        padding = scores.shape[1] - self.vocab
+        out = ours if decided is None else decided
+        return torch.nn.functional.pad(out, (0, padding), value=-torch.inf) if padding > 0 else out
+
+
+class _Streamer(BaseStreamer):
+    """Hands over what every pass accepted; the first call brings the prompt."""
+
+    def __init__(self, say: Callable[[list[int]], None]):
+        self._say, self._begun = say, False
+
+    def put(self, value):
+        if self._begun:
+            self._say(value.flatten().tolist())
+        self._begun = True
+
+    def end(self):
+        pass
+
+
+def _timed(passes: Iterator[list[int]]) -> Iterator[tuple[list[int], float]]:
+    """Every pass with the seconds it took, other lanes' and the consumer's time left out."""
+    while True:
+        start = perf_counter()
+        tokens = next(passes, None)
+        if tokens is None:
+            return
+        yield tokens, perf_counter() - start
+
+
+def _conversation(work: Callable[[Callable[[Any], None]], None]) -> Iterator[Any]:
+    """Run `work(say)` as a generator of what it says; closing the generator ends the work where it stands."""
+    inner = greenlet(lambda: work(lambda value: inner.parent.switch(value)))
+    theirs = torch.is_grad_enabled()
+    try:
+        while True:
+            ours, inner.parent = torch.is_grad_enabled(), getcurrent()
+            torch.set_grad_enabled(theirs)
+            try:
+                value = inner.switch()
+            finally:
+                theirs = torch.is_grad_enabled()
+                torch.set_grad_enabled(ours)
+            if inner.dead:
+                return
+            yield value
+    finally:
+        if not inner.dead:
+            inner.parent = getcurrent()
+            inner.throw()

@@ -1,0 +1,68 @@
+"""tree: the draft model's likeliest continuations as a tree (SpecInfer, Miao et al. 2024; EAGLE-2, Li et al. 2024).
+
+The tree grows a level at a time: one draft pass reads it whole, and the likeliest children of its
+newest rows become the next level. When no further level would pay, the rows that pay stay. A tree
+can hold the target's second choice where a chain would have ended, and pays for it in rows.
+
+Rows are picked, not sampled, so their q is a point mass.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..events import EMPTY, Draft
+from .base import Proposer, check_range
+
+
+class Tree(Proposer):
+    """A top-b tree from a small model."""
+
+    name = "tree"
+    summary = "drafts a tree of a small model's favourites"
+    needs_draft = True
+
+    @dataclass(frozen=True, slots=True)
+    class Options:
+        """At most `branches` rows a level, and `rows` in all."""
+
+        branches: int = 3
+        rows: int = 24
+
+        def __post_init__(self) -> None:
+            check_range(self, branches=(1, 16), rows=(1, 64))
+
+    def start(self, context):
+        if len(context) > 1:
+            self.lm.extend(self.lm.sync(context[:-1]))
+
+    def propose(self, context, room, pace):
+        most = min(room, pace.limit(self.name))
+        if most < 1:
+            return EMPTY
+        tokens, parents, chances, reach = [], [], [], []
+        logits = self.lm.extend(self.lm.sync(context))
+        newest, above = [-1], [()]
+        for depth in range(1, most + 1):
+            found = self.rule.favourites(logits, context, above, self.options.branches)
+            offers = [
+                (pace.chance(self.name, chance) * (reach[row] if row >= 0 else 1.0), chance, row, token, path)
+                for row, path, picks in zip(newest, above, found, strict=True)
+                for token, chance in picks
+            ]
+            offers.sort(key=lambda offer: -offer[0])
+            newest, above = [], []
+            for reached, chance, row, token, path in offers[
+                : min(self.options.branches, self.options.rows - len(tokens))
+            ]:
+                newest.append(len(tokens))
+                above.append((*path, token))
+                tokens.append(token)
+                parents.append(row)
+                chances.append(chance)
+                reach.append(reached)
+            going = newest and pace.goes_on(self.name, sum(reach[row] for row in newest))
+            if depth == most or len(tokens) >= self.options.rows or not going:
+                break
+            logits = self.lm.forward(tokens, parents, len(newest))
+        return pace.trim(Draft(tuple(tokens), tuple(parents), None, (self.name,) * len(tokens), tuple(chances)))

@@ -1,0 +1,81 @@
+"""Training rows: the mix, as a pure function of the step.
+
+Every domain's documents are shuffled once and laid end to end. Row n of the training belongs to a
+domain by a fixed pattern with the mix's shares, and takes that domain's next stretch of tokens; so
+a run that resumes at a step goes on with the very rows it would have had.
+
+Knows token ids and shares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import torch
+from transformers import PreTrainedTokenizerFast
+
+from .corpus import Document
+from .tokenizer import encode
+
+PATTERN = 1000
+
+
+class Streams:
+    """Token streams by domain, [tokens] of uint16, kept in a folder once made."""
+
+    def __init__(self, training: Mapping[str, np.ndarray], held_out: Mapping[str, list[list[int]]]):
+        self.training, self.held_out = training, held_out
+
+    @classmethod
+    def made(cls, documents: list[Document], tokenizer: PreTrainedTokenizerFast, seed: int, folder: Path) -> Streams:
+        """Encode the corpus; what was encoded before is read back."""
+        kept = folder / "tokens.npz"
+        domains = sorted({d.domain for d in documents})
+        held = {domain: [] for domain in domains}
+        for document, ids in zip(
+            (found := [d for d in documents if d.held_out]), encode(tokenizer, found), strict=True
+        ):
+            held[document.domain].append(ids)
+        if kept.is_file():
+            with np.load(kept) as stored:
+                return cls({domain: stored[domain] for domain in domains}, held)
+        training = {}
+        for domain in domains:
+            mine = [d for d in documents if d.domain == domain and not d.held_out]
+            encoded = zip(mine, encode(tokenizer, mine), strict=True)
+            rows = [ids for document, ids in encoded for _ in range(document.weight)]
+            np.random.default_rng(seed).shuffle(rows)
+            training[domain] = np.concatenate([np.asarray(row, dtype=np.uint16) for row in rows])
+        np.savez(kept, **training)
+        return cls(training, held)
+
+
+class Batches:
+    """`batch(step)`: rows [rows, length + 1] of the mix."""
+
+    def __init__(self, streams: Mapping[str, np.ndarray], mix: Mapping[str, float], seed: int):
+        mix = {domain: share for domain, share in mix.items() if len(streams.get(domain, ()))}
+        total = sum(mix.values())
+        counts = {domain: max(1, round(PATTERN * share / total)) for domain, share in mix.items()}
+        self._streams = streams
+        self._pattern = np.random.default_rng(seed).permutation([d for d, n in counts.items() for _ in range(n)])
+        self._counts = counts
+        seen: dict[str, int] = dict.fromkeys(counts, 0)
+        self._rank = []
+        for domain in self._pattern:
+            self._rank.append(seen[domain])
+            seen[domain] += 1
+
+    def batch(self, first_row: int, rows: int, length: int) -> torch.Tensor:
+        """Rows `first_row` ... of the training, [rows, length + 1]; the last token is only a label."""
+        return torch.from_numpy(np.stack([self._row(first_row + i, length + 1) for i in range(rows)]))
+
+    def _row(self, n: int, length: int) -> np.ndarray:
+        lap, slot = divmod(n, len(self._pattern))
+        domain = str(self._pattern[slot])
+        stream = self._streams[domain]
+        start = (lap * self._counts[domain] + self._rank[slot]) * (length - 1) % len(stream)
+        piece = np.take(stream, range(start, start + length), mode="wrap")
+        return piece.astype(np.int64)

@@ -1,0 +1,192 @@
+"""The training text: files in, documents by domain out, split into training and held-out.
+
+A document is a list of turns. Plain text is one turn; an instruction and its answer are two. The
+split is by document, decided by a hash of its text, so it is the same on every machine; documents
+that contain a prompt of `scenarios.py` are held out too, whatever their hash.
+
+Knows file formats and text. It does not know tokens or models.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import lzma
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..events import LookaheadError
+from ..scenarios import BENCH, SCENARIOS
+
+END = "<|endoftext|>"
+TEXT, USER, ASSISTANT = "text", "user", "assistant"
+HELD_OUT_IN = 50  # one document in so many
+
+
+class CorpusError(LookaheadError):
+    """The corpus folder is missing or holds none of the files the training knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """Turns of (role, text), the domain whose share of the mix they count towards, and how often one counts."""
+
+    domain: str
+    turns: tuple[tuple[str, str], ...]
+    weight: int = 1
+
+    @property
+    def text(self) -> str:
+        """All turns, one after another."""
+        return "\n".join(text for _, text in self.turns)
+
+    @property
+    def held_out(self) -> bool:
+        """True for documents that no model may be trained on."""
+        digest = hashlib.sha256(self.text.encode()).digest()
+        return int.from_bytes(digest[:4], "big") % HELD_OUT_IN == 0 or any(p in self.text for p in _PROMPTS)
+
+
+_PROMPTS = frozenset(s.prompt for s in (*SCENARIOS, *BENCH))
+
+
+def _plain(domain: str) -> Callable[[str], Iterator[Document]]:
+    def read(text: str) -> Iterator[Document]:
+        for part in text.split(END):
+            if part := part.strip():
+                yield Document(domain, ((TEXT, part),))
+
+    return read
+
+
+def _asked(domain: str, prompt: str, answer: str) -> Document:
+    weight = 5 if "like I'm five" in prompt else 1  # few, and the only ones that explain simply
+    return Document(domain, ((USER, prompt.strip()), (ASSISTANT, answer.strip())), weight)
+
+
+def _tales(text: str) -> Iterator[Document]:
+    """Stories with the instruction they answer; the spooky ones stay out."""
+    for line in text.splitlines():
+        data = json.loads(line)
+        if data["kind"] in ("generated-child", "generated-bedtime"):
+            yield _asked("tales", data["prompt"], data["text"])
+
+
+TASKS = {
+    "format-conv": "records", "generated-extract": "records", "llama-python": "code", "generated-spelling": "arithmetic",
+    "llama-eli5": "explain", "llama-howto": "explain",
+}  # fmt: skip
+
+
+def _tasks(text: str) -> Iterator[Document]:
+    for line in text.splitlines():
+        data = json.loads(line)
+        if data["kind"] in TASKS:
+            yield _asked(TASKS[data["kind"]], data["prompt"], data["text"])
+
+
+def _explanations(text: str) -> Iterator[Document]:
+    """Questions with answers in prose; poems, lists of songs and the like stay out."""
+    for part in text.split(END):
+        prompt, _, answer = part.strip().partition("\n\n")
+        if answer.strip() and prompt.startswith(("Explain", "What is", "What are", "How do", "Describe", "Why")):
+            yield _asked("explain", prompt, answer)
+
+
+def _steps(text: str) -> Iterator[Document]:
+    for part in text.split(END):
+        prompt, _, answer = part.strip().partition("\n")
+        if answer.strip():
+            yield _asked("arithmetic", prompt, answer)
+
+
+def _word_problems(text: str) -> Iterator[Document]:
+    for part in text.split(END):
+        question, _, answer = part.strip().partition("\nAnswer:")
+        if answer.strip():
+            yield _asked("arithmetic", question.removeprefix("Question:"), answer)
+
+
+ASKED = ("Write a Python function that does this: {}", "Write a Python function. {}", "{} Write it in Python.")
+
+
+def _python(text: str) -> Iterator[Document]:
+    """Short files as they stand, and every small documented function as an instruction and its answer."""
+    for part in text.split(END):
+        part = part.strip()
+        if 0 < len(part) < 2400:
+            yield Document("code", ((TEXT, part),))
+        try:
+            body = ast.parse(part).body
+        except (SyntaxError, ValueError):
+            continue
+        for node in body:
+            if not isinstance(node, ast.FunctionDef) or node.decorator_list:
+                continue
+            words = (ast.get_docstring(node) or "").strip().split("\n")[0].split(">>>")[0].strip()
+            if not 15 <= len(words) <= 120 or len(node.body) < 2:
+                continue
+            node.body = node.body[1:]  # the docstring went into the question
+            code = ast.unparse(node)
+            if code.count("\n") < 25 and len(code) < 900:
+                ask = ASKED[len(code) % len(ASKED)].format(words.rstrip(".") + ".")
+                yield _asked("code", ask, code)
+
+
+def _dialogues(user: str, assistant: str) -> Callable[[str], Iterator[Document]]:
+    """Turns marked by the speakers' names; what stands before the first mark is dropped."""
+
+    def read(text: str) -> Iterator[Document]:
+        for part in text.split(END):
+            turns: list[tuple[str, str]] = []
+            for line in part.strip().split("\n"):
+                for role, mark in ((USER, user), (ASSISTANT, assistant)):
+                    if line.startswith(mark):
+                        turns.append((role, line.removeprefix(mark).strip()))
+            alternate = all(role == (USER, ASSISTANT)[i % 2] for i, (role, _) in enumerate(turns))
+            if len(turns) >= 4 and alternate and all(said for _, said in turns):
+                yield Document("dialogue", tuple(turns[: len(turns) // 2 * 2]))
+
+    return read
+
+
+# file (without .xz) -> its reader; files that are absent are skipped.
+READERS: dict[str, Callable[[str], Iterator[Document]]] = {
+    "tinystories_clean.txt": _plain("stories"),
+    "african_storybook_en_clean.txt": _plain("stories"),
+    "stories_clean.jsonl": _tales,
+    "tasks.jsonl": _tasks,
+    "qa_expository_clean.txt": _explanations,
+    "step_by_step_math_clean.txt": _steps,
+    "gsm8k_train_clean.txt": _word_problems,
+    "python_clean.txt": _python,
+    "sgd_train_clean.txt": _dialogues("User:", "Assistant:"),
+    "persona_chat_clean.txt": _dialogues("User 1:", "User 2:"),
+}
+
+
+def read(folder: Path) -> list[Document]:
+    """Every document of the corpus, once, in a fixed order. Raises `CorpusError`."""
+    if not folder.is_dir():
+        raise CorpusError("corpus", str(folder), "there is no such folder.")
+    documents: dict[str, Document] = {}
+    for name, reader in READERS.items():
+        text = _text(folder / name)
+        for document in reader(text) if text else ():
+            documents.setdefault(document.text, document)
+    if not documents:
+        raise CorpusError("corpus", str(folder), f"it holds none of {', '.join(READERS)} (plain or .xz).")
+    return list(documents.values())
+
+
+def _text(path: Path) -> str | None:
+    """A file's text, compressed or not; None where there is neither."""
+    packed = path.with_name(path.name + ".xz")
+    try:
+        if path.is_file():
+            return path.read_text(encoding="utf-8")
+        return lzma.open(packed, "rt", encoding="utf-8").read() if packed.is_file() else None
+    except (OSError, lzma.LZMAError, UnicodeDecodeError) as error:
+        raise CorpusError("corpus", str(path), f"it cannot be read ({error.__class__.__name__}).") from None

@@ -1,0 +1,180 @@
+"""The family, stage by stage: tokenizer, target, draft, off-domain draft, card.
+
+    python -m lookahead train --corpus DIR --out DIR [--minutes M] [--resume]
+
+Every stage writes what it made and a checkpoint, so a run can be stopped at any time and resumed.
+
+Knows the order of things. How a stage learns is in `fit`, what it learns from in `batches`.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from . import corpus, losses, tokenizer
+from .batches import Batches, Streams
+from .fit import Budget, Report, Watch, compiled, fit
+from .own import own_rows
+from .plan import Plan, Shape
+
+SHARD = "9MB"  # hosting pushes refuse single files over 10 MB
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Where to read, where to write, and how long."""
+
+    corpus: Path
+    out: Path
+    plan: Plan
+    minutes: float | None = None
+    tokens: int | None = None  # of the target; the drafts get their shares of it
+    resume: bool = False
+    compile: bool = False
+    start_from: Path | None = None
+
+    @property
+    def work(self) -> Path:
+        """Checkpoints, encoded text and measurements; not part of the family."""
+        return self.out / "work"
+
+    def budget(self, share: float) -> Budget:
+        """A stage's part of the whole."""
+        if self.tokens is not None:
+            return Budget(tokens=max(1, int(self.tokens * share / self.plan.target_share)))
+        return Budget(minutes=(self.minutes or 120.0) * share)
+
+
+def new_model(shape: Shape, plan: Plan, seed: int) -> LlamaForCausalLM:
+    """A Llama of that shape with random weights."""
+    torch.manual_seed(seed)
+    config = LlamaConfig(
+        vocab_size=plan.vocab, hidden_size=shape.width, intermediate_size=shape.inner, num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads, num_key_value_heads=shape.heads, max_position_embeddings=plan.context,
+        tie_word_embeddings=True, bos_token_id=0, eos_token_id=0, pad_token_id=0, attn_implementation="sdpa",
+    )  # fmt: skip
+    return LlamaForCausalLM(config)
+
+
+def train(job: Job, watch: Watch) -> Path:
+    """Run every stage; returns the folder of the family."""
+    job.work.mkdir(parents=True, exist_ok=True)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    documents = corpus.read(job.corpus)
+    words = _tokenizer(job, documents)
+    streams = Streams.made(documents, words, job.plan.seed, job.work)
+    trainer = _Stages(job, words, streams, device, watch)
+    target = trainer.target()
+    trainer.draft(target)
+    trainer.offdomain()
+    return job.out
+
+
+def _tokenizer(job: Job, documents: list[corpus.Document]) -> PreTrainedTokenizerFast:
+    """The tokenizer of this run: an earlier one's, or a new one."""
+    kept = job.work / "tokenizer"
+    given = job.start_from / "target" if job.start_from else None
+    if job.resume and kept.is_dir():
+        return tokenizer.load(kept)
+    if given:
+        made = tokenizer.load(given)
+    else:
+        texts = (d.text for i, d in enumerate(documents) if not d.held_out and (i % 3 == 0 or d.domain == "stories"))
+        made = tokenizer.train(texts, job.plan.vocab, job.plan.context)
+    made.save_pretrained(kept)
+    return made
+
+
+class _Stages:
+    """What the stages share."""
+
+    def __init__(self, job, words, streams, device, watch):
+        self.job, self.plan, self.words, self.streams, self.device = job, job.plan, words, streams, device
+        self.watch: Watch = watch
+
+    def target(self) -> LlamaForCausalLM:
+        """Pre-training on the whole mix."""
+        if done := self._finished("target"):
+            return done
+        start = self.job.start_from
+        if start:
+            model = LlamaForCausalLM.from_pretrained(start / "target", dtype=torch.float32, attn_implementation="sdpa")
+        else:
+            model = new_model(self.plan.target, self.plan, self.plan.seed)
+        batches = Batches(self.streams.training, self.plan.mix, self.plan.seed)
+        scale = self.plan.refining if start else 1.0
+        return self._stage("target", model, losses.next_token, batches, self.plan.target_share, scale=scale)
+
+    def draft(self, target: LlamaForCausalLM) -> LlamaForCausalLM:
+        """Distillation: the target's distributions, on the corpus first and then on its own writing."""
+        if done := self._finished("draft"):
+            return done
+        model = new_model(self.plan.draft, self.plan, self.plan.seed + 1)
+        _lend(target, model)
+        own = self.plan.own_share
+        soft = losses.like(target)
+        batches = Batches(self.streams.training, self.plan.mix, self.plan.seed + 1)
+        share = self.plan.draft_share
+        model = self._stage("draft-corpus", model, soft, batches, share * (1 - own), save_as=None)
+        rows = own_rows(target, self.words, self.streams, self.plan, self.job.work, self.watch, self.job.resume)
+        return self._stage(
+            "draft-own", model, soft, Batches(rows, self.plan.mix, self.plan.seed + 2), share * own,
+            save_as="draft", scale=self.plan.refining,
+        )  # fmt: skip
+
+    def offdomain(self) -> LlamaForCausalLM:
+        """A draft of the same shape that knows records, code and arithmetic only."""
+        if done := self._finished("offdomain"):
+            return done
+        model = new_model(self.plan.draft, self.plan, self.plan.seed + 3)
+        batches = Batches(self.streams.training, self.plan.offdomain_mix, self.plan.seed + 3)
+        return self._stage("offdomain", model, losses.next_token, batches, self.plan.offdomain_share)
+
+    def _stage(self, stage, model, loss, batches, share, *, save_as="", scale=1.0) -> LlamaForCausalLM:
+        model = model.to(self.device)
+        report = fit(
+            model, compiled(loss) if self.job.compile else loss, batches, self.plan, self.job.budget(share),
+            stage=stage, folder=self.job.work, watch=self.watch, resume=self.job.resume, scale=scale,
+        )  # fmt: skip
+        self._note(stage, report)
+        if save_as is not None:
+            save(model, self.words, self.job.out / (save_as or stage))
+        return model
+
+    def _finished(self, role: str) -> LlamaForCausalLM | None:
+        """The model of a stage that an earlier run completed."""
+        folder = self.job.out / role
+        if not (self.job.resume and (folder / "config.json").is_file()):
+            return None
+        model = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="sdpa")
+        return model.to(self.device).eval()
+
+    def _note(self, stage: str, report: Report) -> None:
+        """Remember what a stage cost, for the card."""
+        kept = self.job.work / "budget.json"
+        notes = json.loads(kept.read_text()) if kept.is_file() else {}
+        notes[stage] = asdict(report) | {"device": str(self.device)}
+        kept.write_text(json.dumps(notes, indent=1))
+
+
+def _lend(teacher: LlamaForCausalLM, student: LlamaForCausalLM) -> None:
+    """Give a student its teacher's embeddings and first layer to start from, where the shapes agree."""
+    own = student.state_dict()
+    lent = {n: v for n, v in teacher.state_dict().items() if n in own and own[n].shape == v.shape}
+    student.load_state_dict(lent, strict=False)
+
+
+def save(model: LlamaForCausalLM, words: PreTrainedTokenizerFast, folder: Path) -> None:
+    """bfloat16, safetensors, in shards that hosting accepts."""
+    for stale in folder.glob("model*"):
+        stale.unlink()
+    copy = LlamaForCausalLM(model.config).to(torch.bfloat16)
+    copy.load_state_dict(model.state_dict())
+    copy.generation_config.eos_token_id = copy.generation_config.pad_token_id = 0
+    copy.save_pretrained(folder, max_shard_size=SHARD)
+    words.save_pretrained(folder)

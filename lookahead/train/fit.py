@@ -1,0 +1,152 @@
+"""The training loop. There is one: pre-training and distillation differ in the loss they pass in.
+
+Matrices of the layers are trained with Muon, embeddings and norms with AdamW. The rate warms up,
+stays, and falls linearly to nothing over the last part of the budget, which is counted in tokens,
+so a run that shares its machine takes longer but learns the same. Everything a resumed run needs
+is in its checkpoint; the rows depend on the step alone.
+
+Knows a model, a loss and rows. It does not know what the rows mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+
+import torch
+from torch import nn
+
+from .batches import Batches
+from .plan import Plan
+
+Loss = Callable[[nn.Module, torch.Tensor], torch.Tensor]
+TIMED_STEPS = 8  # steps that measure the machine before a time budget becomes a token budget
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Where a stage stands: what a progress bar shows and what the card says."""
+
+    stage: str
+    tokens: int
+    budget: int
+    loss: float
+    tokens_per_second: float
+    seconds: float
+
+    @property
+    def seconds_left(self) -> float:
+        """At the present rate."""
+        return (self.budget - self.tokens) / max(self.tokens_per_second, 1e-9)
+
+
+Watch = Callable[[Report], None]
+
+
+@dataclass(slots=True)
+class Budget:
+    """How much to train: tokens, or minutes that become tokens once the machine's rate is known."""
+
+    tokens: int | None = None
+    minutes: float | None = None
+
+
+def optimizers(model: nn.Module, plan: Plan) -> list[torch.optim.Optimizer]:
+    """Muon for two-dimensional weights inside layers, AdamW for the rest."""
+    matrices = [p for name, p in model.named_parameters() if p.ndim == 2 and "embed" not in name]
+    others = [p for name, p in model.named_parameters() if p.ndim != 2 or "embed" in name]
+    return [
+        torch.optim.Muon(matrices, lr=plan.matrix_rate, weight_decay=plan.weight_decay),
+        torch.optim.AdamW(others, lr=plan.other_rate, betas=(0.9, 0.95), weight_decay=0.0),
+    ]
+
+
+def rate(plan: Plan, step: int, share: float) -> float:
+    """The factor on the learning rates at a step that has `share` of the budget behind it."""
+    warm = min(1.0, (step + 1) / plan.warm_steps)
+    return warm * min(1.0, max(0.0, (1 - share) / plan.cooling_share))
+
+
+def compiled(loss: Loss) -> Loss:
+    """The loss through torch.compile (a third faster here); needs a C++ compiler on a CPU."""
+    return torch.compile(loss, dynamic=False)
+
+
+def fit(
+    model: nn.Module,
+    loss: Loss,
+    batches: Batches,
+    plan: Plan,
+    budget: Budget,
+    *,
+    stage: str,
+    folder: Path,
+    watch: Watch,
+    resume: bool = False,
+    scale: float = 1.0,
+) -> Report:
+    """Train `model` until the budget is spent, or go on from the checkpoint of this stage.
+
+    `scale` is a factor on the learning rates: a stage that goes on from trained weights takes less.
+    """
+    device = next(model.parameters()).device
+    steppers = optimizers(model, plan)
+    kept = folder / f"{stage}.pt"
+    tokens, step, seconds, row = 0, 0, 0.0, 0
+    total = budget.tokens
+    if resume and kept.is_file():
+        state = torch.load(kept, map_location=device, weights_only=True)
+        model.load_state_dict(state["model"])
+        for optimizer, held in zip(steppers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(held)
+        tokens, step, seconds, row = state["tokens"], state["step"], state["seconds"], state["row"]
+        total = budget.tokens or state["budget"]
+    bases = [[plan.matrix_rate], [plan.other_rate]]
+    shown, saved, times = None, perf_counter(), []
+
+    def save() -> None:
+        draft = kept.with_suffix(".new")
+        state = {
+            "model": model.state_dict(), "optimizers": [o.state_dict() for o in steppers],
+            "tokens": tokens, "step": step, "seconds": seconds, "row": row, "budget": total,
+        }  # fmt: skip
+        torch.save(state, draft)
+        draft.replace(kept)
+
+    model.train()
+    report = Report(stage, tokens, total or 0, float("nan"), 0.0, seconds)
+    while total is None or tokens < total:
+        start = perf_counter()
+        behind = tokens / total if total else 0.0
+        length = next((tokens for until, tokens in plan.rows if behind < until), plan.rows[-1][1])
+        rows = max(1, plan.step_tokens // length)
+        factor = scale * rate(plan, step, behind)
+        for optimizer, rates in zip(steppers, bases, strict=True):
+            for group, base in zip(optimizer.param_groups, rates, strict=True):
+                group["lr"] = base * factor
+        ids = batches.batch(row, rows, length).to(device)
+        with torch.autocast(device.type, torch.bfloat16):
+            value = loss(model, ids)
+        value.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        for optimizer in steppers:
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+        now = float(value.detach())
+        shown = now if shown is None else 0.95 * shown + 0.05 * now
+        took = perf_counter() - start
+        times = [*times[-30:], took]
+        tokens, step, seconds, row = tokens + rows * length, step + 1, seconds + took, row + rows
+        pace = rows * length / sorted(times)[len(times) // 2]
+        if total is None and len(times) > TIMED_STEPS:
+            total = max(tokens, int(budget.minutes * 60 * pace))
+        report = Report(stage, tokens, total or 0, shown, pace, seconds)
+        watch(report)
+        if perf_counter() - saved > plan.save_every_s:
+            save()
+            saved = perf_counter()
+    save()
+    model.eval()
+    return report

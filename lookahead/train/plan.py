@@ -1,0 +1,63 @@
+"""The plan of a training run: shapes, mixes, budgets and rates in one place.
+
+Knows numbers only. It does not know how anything is trained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The size of a Llama. Heads are `width / heads` wide."""
+
+    layers: int
+    width: int
+    heads: int
+    inner: int  # width of the feed-forward part
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything that decides what comes out, but for the corpus, the machine and the time."""
+
+    seed: int = 0
+    vocab: int = 4096
+    context: int = 2048  # positions the models accept
+    # Deep rather than wide: on a CPU a layer costs about the same whatever its width, so a deep
+    # target makes a one-layer draft cheap beside it.
+    target: Shape = Shape(8, 384, 6, 1024)
+    draft: Shape = Shape(1, 384, 6, 768)
+    # Share of the training tokens by domain.
+    mix: Mapping[str, float] = field(
+        default_factory=lambda: {
+            "stories": 0.34, "tales": 0.14, "explain": 0.14, "records": 0.12, "code": 0.10,
+            "arithmetic": 0.08, "dialogue": 0.08,
+        }
+    )  # fmt: skip
+    # The mismatched draft never sees a story, a tale, an explanation or a conversation.
+    offdomain_mix: Mapping[str, float] = field(
+        default_factory=lambda: {"records": 0.4, "code": 0.35, "arithmetic": 0.25}
+    )
+    # Rows grow: (until this share of the budget, tokens a row). Short rows are cheap, long ones teach
+    # the later positions.
+    rows: tuple[tuple[float, int], ...] = ((0.72, 256), (0.92, 512), (1.0, 1024))
+    step_tokens: int = 8192
+    # Learning rates: Muon for the layers' matrices, AdamW for embeddings and norms. Constant after
+    # the warm-up, then linear to nothing.
+    matrix_rate: float = 0.02
+    other_rate: float = 0.004
+    weight_decay: float = 0.02
+    refining: float = 0.6  # factor on both rates when training goes on from earlier weights
+    warm_steps: int = 60
+    cooling_share: float = 0.45
+    # How a time budget is spent.
+    target_share: float = 0.70
+    draft_share: float = 0.16
+    offdomain_share: float = 0.06  # the rest: writing the draft's lessons, measuring, the card
+    # Distillation: the share of the draft's tokens that are the target's own writing, and how hot it writes.
+    own_share: float = 0.6
+    own_temperatures: tuple[float, ...] = (0.0, 0.0, 0.7, 1.0)
+    save_every_s: float = 300.0

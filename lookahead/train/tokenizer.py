@@ -1,0 +1,70 @@
+"""The tokenizer: byte-level BPE, so that every byte can be written, with markers for a chat.
+
+Digits stand alone: numbers are then written the same way wherever they occur.
+
+Knows text and ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
+
+from .corpus import ASSISTANT, TEXT, USER, Document
+
+END, ASKS, ANSWERS = "<|end|>", "<|user|>", "<|assistant|>"
+TEMPLATE = (
+    "{% for m in messages %}{% if m['role'] == 'user' %}<|user|>{{ m['content'] }}"
+    "{% else %}<|assistant|>{{ m['content'] }}<|end|>{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+
+
+def train(texts: Iterable[str], vocab: int, context: int) -> PreTrainedTokenizerFast:
+    """A tokenizer of `vocab` tokens for these texts."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(r"\d"), behavior="isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False),
+        ]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab,
+        special_tokens=[END, ASKS, ANSWERS],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    wrapped = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        eos_token=END,
+        pad_token=END,
+        additional_special_tokens=[ASKS, ANSWERS],
+        model_max_length=context,
+        clean_up_tokenization_spaces=False,
+    )
+    wrapped.chat_template = TEMPLATE
+    return wrapped
+
+
+def load(folder: Path) -> PreTrainedTokenizerFast:
+    """The tokenizer of an earlier run."""
+    return PreTrainedTokenizerFast.from_pretrained(folder)
+
+
+def encode(tokenizer: PreTrainedTokenizerFast, documents: list[Document]) -> list[list[int]]:
+    """Ids of every document, markers and end included, as the chat template would write it."""
+    end, asks, answers = (tokenizer.convert_tokens_to_ids(t) for t in (END, ASKS, ANSWERS))
+    before = {TEXT: [], USER: [asks], ASSISTANT: [answers]}
+    after = {TEXT: [end], USER: [], ASSISTANT: [end]}
+    turns = [turn for document in documents for turn in document.turns]
+    encoded = iter(tokenizer._tokenizer.encode_batch_fast([text for _, text in turns], add_special_tokens=False))
+    return [
+        [token for role, _ in document.turns for token in (*before[role], *next(encoded).ids, *after[role])]
+        for document in documents
+    ]

@@ -83,7 +83,7 @@ const lookaheadPlayer = (() => {
   }
 
   function createLane(spec) {
-    return {method: spec.method, options: spec.options || {}, naive: spec.method === "naive",
+    return {method: spec.method, options: spec.options || {}, naive: spec.method === "naive", opaque: Boolean(spec.opaque),
             steps: [], starts: [], ends: [], tokens: [], passes: [], commits: [],
             clock: 0, finish: null, prefill_s: null};
   }
@@ -194,7 +194,8 @@ const lookaheadPlayer = (() => {
   /** A settled pass as a list of {kind, text}: what was accepted, what died there, then the target's own token. */
   function passParts(step, naive) {
     // Colour means drafting: where nothing was drafted the text stays plain.
-    if (naive || !step.draft.tokens.length) return step.pieces.map(text => ({kind: "plain", text}));
+    const drafted = step.draft.tokens.length || step.origins.includes("accepted");   // an opaque lane shows no draft
+    if (naive || !drafted) return step.pieces.map(text => ({kind: "plain", text}));
     const parts = [], own = [];
     step.pieces.forEach((text, i) => {
       if (step.origins[i] === "accepted") parts.push({kind: "accepted", text}); else own.push({kind: "own", text});
@@ -221,6 +222,7 @@ const lookaheadPlayer = (() => {
     const own = step.origins.findIndex(origin => origin !== "accepted");
     const said = own < 0 ? null : step.pieces[own];
     const tail = step.finish ? `; ${FINISH[step.finish] || step.finish}` : "";
+    if (lane.opaque) return {lead: `${head}accepted ${taken} (what it drafted it does not tell), then `, said, tail};
     if (lane.naive || !rows) {
       return {lead: head + (lane.naive ? "no draft" : "drafted nothing") + (said === null ? "" : ", the target said "), said, tail};
     }

@@ -1,4 +1,4 @@
-"""The command line: `python -m lookahead run | bench | calibrate | schema`.
+"""The command line: `python -m lookahead run | bench | calibrate | train | schema`.
 
 Bad input prints one clear line on stderr and exits 2. `--json` puts one JSON document on stdout
 and nothing else; progress goes to stderr.
@@ -10,9 +10,10 @@ import argparse
 import json
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
-from .events import LookaheadError, MethodError
+from .events import LookaheadError, MethodError, SettingsError
 
 RUN_OPTIONS = (
     "max_new_tokens",
@@ -37,7 +38,7 @@ def main(argv: list[str] | None = None) -> int:
         from transformers.utils import logging
 
         logging.disable_progress_bar()
-        return {"run": _run, "bench": _bench, "calibrate": _calibrate, "schema": _schema}[arguments.command](arguments)
+        return COMMANDS[arguments.command](arguments)
     except LookaheadError as error:
         print(f"lookahead: {error}", file=sys.stderr)
         return 2
@@ -81,7 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="an option of the method")
 
     bench = commands.add_parser("bench", parents=[shared, decoding], help="measure methods against naive")
-    bench.add_argument("--methods", help="comma separated; all by default")
+    bench.add_argument("--methods", help='"a,b", or with options "a b:k=4 draft:draft=offdomain"; all by default')
     bench.add_argument("--prompts", metavar="FILE.jsonl", help='lines {"id", "category", "prompt", "chat"}')
     bench.add_argument("--repeat", type=int, default=3)
     bench.add_argument("--update", metavar="FILE.md", help="write the table between the bench markers of a file")
@@ -89,6 +90,15 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser(
         "calibrate", parents=[shared], help="what this machine asks for a pass, and whether it is exact"
     )
+    train = commands.add_parser("train", help="make a family of models from text")
+    train.add_argument("--corpus", required=True, type=Path, metavar="DIR", help="the text; see the model card")
+    train.add_argument("--out", required=True, type=Path, metavar="DIR", help="the family, and its work folder")
+    train.add_argument("--minutes", type=float, help="time to spend in all (120)")
+    train.add_argument("--tokens", type=int, help="or: tokens to train the target on")
+    train.add_argument("--resume", action="store_true", help="go on where an earlier run in --out stopped")
+    train.add_argument("--start-from", type=Path, metavar="DIR", help="a family whose target to go on from")
+    train.add_argument("--compile", action="store_true", help="use torch.compile: faster, needs a C++ compiler")
+    train.add_argument("--card", action="store_true", help="only measure the family in --out and write its card")
     commands.add_parser("schema", help="the JSON schema of a trace")
     return parser
 
@@ -138,11 +148,12 @@ def _run(arguments: argparse.Namespace) -> int:
 def _bench(arguments: argparse.Namespace) -> int:
     from . import bench, terminal
     from .events import Settings
-    from .methods import METHODS, method_class
+    from .methods import METHODS
 
-    methods = [m.strip() for m in arguments.methods.split(",")] if arguments.methods else list(METHODS)
+    methods = arguments.methods.split() if arguments.methods else [",".join(METHODS)]
+    methods = [m for group in methods for m in ([group] if ":" in group else group.split(",")) if m]
     for method in methods:
-        method_class(method)
+        bench.read_entry(method)
     options = _options(arguments)
     options.pop("chat", None)
     Settings(**options)
@@ -193,6 +204,27 @@ def _schema(arguments: argparse.Namespace) -> int:
 
     print(json.dumps(Trace.schema_json(), indent=1))
     return 0
+
+
+def _train(arguments: argparse.Namespace) -> int:
+    from . import terminal
+    from .train import Job, Plan, describe, train
+
+    for name in ("minutes", "tokens"):
+        if (value := getattr(arguments, name)) is not None and value <= 0:
+            raise SettingsError(name, value, "give a number above 0.")
+    job = Job(
+        arguments.corpus, arguments.out, Plan(), arguments.minutes, arguments.tokens, arguments.resume, arguments.compile,
+        arguments.start_from,
+    )  # fmt: skip
+    with terminal.training() as watch:
+        if not arguments.card:
+            train(job, watch)
+    print(describe(job))
+    return 0
+
+
+COMMANDS = {"run": _run, "bench": _bench, "calibrate": _calibrate, "train": _train, "schema": _schema}
 
 
 if __name__ == "__main__":

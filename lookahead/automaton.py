@@ -28,7 +28,7 @@ class SuffixAutomaton:
 
     def extend(self, token: int) -> None:
         """Add a token to the text."""
-        state = self._link[self._last] if self._last else 0
+        state = self._last
         for _ in range(MOST_LINKS):
             if state < 0:
                 break

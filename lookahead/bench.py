@@ -17,12 +17,15 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from .events import LookaheadError, Settings, SettingsError
+from .events import LookaheadError, Settings, SettingsError, Step
 from .lane import Lane
+from .methods import method_class
 from .models import Models
 from .race import describe_machine
 from .scenarios import BENCH
+from .tree import branch_count, depths
 
+MODEL_SOURCES = ("draft", "tree", "self")  # drafters whose tokens cost a pass of a small model each
 MARKS = ("<!-- bench -->", "<!-- /bench -->")
 Progress = Callable[[int, int, str], None]
 
@@ -39,15 +42,40 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
+class Entry:
+    """What takes part: a method, with settings and options of its own; `label` is how it was asked for."""
+
+    label: str
+    method: str
+    settings: dict[str, Any]
+    options: dict[str, Any]
+
+
+def read_entry(label: str) -> Entry:
+    """`method` or `method:name=value,name=value`, such as `draft:draft=offdomain` or `hf-assisted:k=5`."""
+    method, _, rest = label.strip().partition(":")
+    method_class(method)
+    settings, options = {}, {}
+    for pair in filter(None, rest.split(",")):
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise SettingsError("methods", label, "give method:name=value,name=value.")
+        held = int(value) if value.lstrip("-").isdigit() else value
+        (settings if name in Settings.names() else options)[name] = held
+    return Entry(label.strip(), method, settings, options)
+
+
+@dataclass(frozen=True, slots=True)
 class Timing:
-    """One lane, run once and alone."""
+    """One lane, run once and alone. `predicted_s` is what its passes and drafts should take by the measured costs."""
 
     tokens: tuple[int, ...]
     seconds: float
     passes: int
     drafted: int
     accepted: int
-    overhead: float
+    overhead: float | None
+    predicted_s: float | None
 
 
 def default_questions() -> list[Question]:
@@ -56,7 +84,10 @@ def default_questions() -> list[Question]:
 
 
 def read_questions(path: str) -> list[Question]:
-    """JSON lines `{"id", "category", "prompt", "chat"}`; `SettingsError` names the line that is off."""
+    """JSON lines `{"id", "category", "prompt", "chat"}`, or Spec-Bench's `{"question_id", "category", "turns"}`.
+
+    Of several turns the first is asked. `SettingsError` names the line that is off.
+    """
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -67,16 +98,17 @@ def read_questions(path: str) -> list[Question]:
             continue
         try:
             data = json.loads(line)
+            asked = "turns" in data and "prompt" not in data
             question = Question(
-                str(data.get("id", number)),
+                str(data.get("question_id" if asked else "id", number)),
                 str(data.get("category", "all")),
-                data["prompt"],
-                data.get("chat", False),
+                data["turns"][0] if asked else data["prompt"],
+                data.get("chat", asked),
                 {},
             )
             if not isinstance(question.prompt, str) or not isinstance(question.chat, bool):
                 raise TypeError
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
             mend = 'each line must be {"id": ..., "category": ..., "prompt": "text", "chat": true or false}.'
             raise SettingsError("prompts", f"{path}:{number}", mend) from None
         questions.append(question)
@@ -99,8 +131,21 @@ def time_lane(lane: Lane) -> Timing:
         passes=len(done),
         drafted=sum(len(step.draft) for step in done),
         accepted=sum(step.accepted for step in done),
-        overhead=1 - (lane.forward_seconds() - inside) / wall,
+        overhead=None if lane.opaque else 1 - (lane.forward_seconds() - inside) / wall,
+        predicted_s=None if lane.opaque else _predicted(lane, done),
     )
+
+
+def _predicted(lane: Lane, steps: Sequence[Step]) -> float:
+    """Seconds by theory: every pass at its measured cost, every drafted token at a draft pass's."""
+    costs, total = lane.models.costs, 0.0
+    draft_s = lane.models.draft_s.get(lane.options.get("draft", ""), 0.0)
+    for step in steps:
+        parents = step.draft.parents
+        total += costs.pass_s(1 + len(parents), branch_count(parents))
+        if parents and step.draft.sources[0] in MODEL_SOURCES:
+            total += draft_s * max(depths(parents))
+    return total
 
 
 def run(
@@ -116,31 +161,32 @@ def run(
     if isinstance(repeat, bool) or not isinstance(repeat, int) or not 1 <= repeat <= 1000:
         raise SettingsError("repeat", repeat, "give a whole number from 1 to 1,000.")
     questions = list(questions)
-    ordered = ["naive", *(m for m in dict.fromkeys(methods) if m != "naive")]
+    entries = [read_entry("naive"), *(read_entry(m) for m in dict.fromkeys(methods) if m != "naive")]
 
-    def lane(method: str, q: Question) -> Lane:
-        settings = Settings(**{**options, **q.settings, "chat": q.chat, "details": False})
-        return Lane(models, q.prompt, method, settings)
+    def lane(entry: Entry, q: Question) -> Lane:
+        settings = Settings(**{**options, **q.settings, **entry.settings, "chat": q.chat, "details": False})
+        return Lane(models, q.prompt, entry.method, settings, entry.options)
 
     for q in questions:
-        for method in ordered:
+        for entry in entries:
             try:
-                lane(method, q)  # every error before the first second is spent
+                lane(entry, q)  # every error before the first second is spent
             except LookaheadError as error:
                 raise type(error)(f"question {q.id!r}, {error.field}", error.value, error.mend) from None
-    time_lane(lane("naive", questions[0]))
-    rows, done, total = [], 0, len(questions) * len(ordered) * repeat
+    time_lane(lane(entries[0], questions[0]))
+    rows, done, total = [], 0, len(questions) * len(entries) * repeat
     for q in questions:
-        timings: dict[str, list[Timing]] = {m: [] for m in ordered}
-        for method in ordered[1:]:
-            time_lane(lane(method, q))  # warm-up
+        timings: dict[str, list[Timing]] = {e.label: [] for e in entries}
+        for entry in entries[1:]:
+            time_lane(lane(entry, q))  # warm-up
         for turn in range(repeat):
-            for method in ordered if turn % 2 == 0 else reversed(ordered):
-                timings[method].append(time_lane(lane(method, q)))
+            for entry in entries if turn % 2 == 0 else reversed(entries):
+                timings[entry.label].append(time_lane(lane(entry, q)))
                 done += 1
                 if progress:
-                    progress(done, total, f"{q.id}: {method}")
-        rows += [_row(q, method, timings) for method in ordered]
+                    progress(done, total, f"{q.id}: {entry.label}")
+        rows += [_row(q, entry.label, timings, models.costs.pass_s(1)) for entry in entries]
+    ordered = [entry.label for entry in entries]
     return {
         "machine": describe_machine(models).model_dump(),
         "models": {"spec": models.spec, **models.names},
@@ -156,21 +202,26 @@ def markdown(report: dict[str, Any]) -> str:
     """The summary as a Markdown table, with what it was measured on."""
     machine = report["machine"]
     lines = [
-        "| method | prompts | speedup, median | worst to best | tokens/s | tokens a pass | same ids as naive |",
-        "|---|---|---|---|---|---|---|",
+        "| method | prompts | speedup, median | worst to best | tokens/s | tokens a pass | of predicted | same ids as naive |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for s in report["summary"]:
         name = f"`{s['method']}`" + ("" if s["category"] == "all" else f", {s['category']}")
         spread = f"{s['speedup_min']:.2f}x to {s['speedup_max']:.2f}x"
         lines.append(
             f"| {name} | {s['prompts']} | {s['speedup_median']:.2f}x | {spread} | {s['tokens_per_second_median']:.0f} "
-            f"| {s['mean_acceptance_length']:.2f} | {s['identical_share']:.0%} |"
+            f"| {s['mean_acceptance_length']:.2f} | {share(s['of_predicted'])} | {s['identical_share']:.0%} |"
         )
     lines += [
         "",
         f"{machine['cpu']}, {machine['cores']} cores, {machine['dtype']}, {report['exactness']}; {report['note']}.",
     ]
     return "\n".join(lines)
+
+
+def share(value: float | None) -> str:
+    """A share as a percentage, or a dash where it cannot be known."""
+    return "-" if value is None else f"{value:.0%}"
 
 
 def update(path: str, report: dict[str, Any]) -> None:
@@ -183,13 +234,15 @@ def update(path: str, report: dict[str, Any]) -> None:
     Path(path).write_text(f"{text[:start]}\n{markdown(report)}\n{text[stop:]}", encoding="utf-8")
 
 
-def _row(q: Question, method: str, timings: dict[str, list[Timing]]) -> dict[str, Any]:
+def _row(q: Question, method: str, timings: dict[str, list[Timing]], pass_s: float) -> dict[str, Any]:
     runs, naive = timings[method], timings["naive"]
     seconds = statistics.median(t.seconds for t in runs)
     naive_seconds = statistics.median(t.seconds for t in naive)
     first = runs[0]
     # The rejection rule writes another text, perhaps of another length: compare time per token.
     speedup = (naive_seconds / len(naive[0].tokens)) / (seconds / len(first.tokens))
+    # Theory knows passes, no overhead: naive is one pass a token.
+    predicted = pass_s * len(first.tokens) / first.predicted_s if first.predicted_s else None
     return {
         "id": q.id,
         "category": q.category,
@@ -204,7 +257,8 @@ def _row(q: Question, method: str, timings: dict[str, list[Timing]]) -> dict[str
         "mean_acceptance_length": 1 + first.accepted / first.passes,
         "draft_acceptance_rate": first.accepted / first.drafted if first.drafted else None,
         "identical": all(t.tokens == naive[0].tokens for t in runs),
-        "overhead_fraction": statistics.median(t.overhead for t in runs),
+        "predicted_speedup": predicted,
+        "overhead_fraction": None if first.overhead is None else statistics.median(t.overhead for t in runs),
     }
 
 
@@ -226,7 +280,17 @@ def _summary(rows: list[dict[str, Any]], methods: Sequence[str]) -> list[dict[st
                     "tokens_per_second_median": statistics.median(row["tokens_per_second"] for row in part),
                     "mean_acceptance_length": statistics.mean(row["mean_acceptance_length"] for row in part),
                     "identical_share": statistics.mean(row["identical"] for row in part),
-                    "overhead_fraction": statistics.median(row["overhead_fraction"] for row in part),
+                    "of_predicted": _median(
+                        row["speedup"] / row["predicted_speedup"] for row in part if row["predicted_speedup"]
+                    ),
+                    "overhead_fraction": _median(
+                        row["overhead_fraction"] for row in part if row["overhead_fraction"] is not None
+                    ),
                 }
             )
     return out
+
+
+def _median(values: Iterable[float]) -> float | None:
+    held = list(values)
+    return statistics.median(held) if held else None

@@ -136,7 +136,8 @@ class Auto:
             drafter = self._drafter(source)
             drafter.count(step, again=source == self._last)
             depth = max(depths(step.draft.parents))
-            drafter.weigh(step.accepted, self._seconds(rows, branches) + depth * drafter.token_s)
+            seconds = self._seconds(rows, branches) + depth * drafter.token_s
+            drafter.weigh(1 + step.accepted, seconds, paid=1 + step.accepted > seconds / self._seconds(1))
         self._last = source
 
 
@@ -196,11 +197,11 @@ class _Drafter:
         if again or not self._times:
             self._times.append(step.propose_s / max(depths(step.draft.parents)))
 
-    def weigh(self, accepted: int, seconds: float) -> None:
+    def weigh(self, tokens: int, seconds: float, paid: bool) -> None:
         """Remember what a round brought and took."""
-        self._tokens = FADE_ROUND * self._tokens + 1 + accepted
+        self._tokens = FADE_ROUND * self._tokens + tokens
         self._seconds = FADE_ROUND * self._seconds + seconds
-        if accepted:
+        if paid:
             self._wait = FIRST_WAIT
 
 

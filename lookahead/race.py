@@ -133,10 +133,15 @@ class Race:
             prompt=self._prompt,
             costs=Costs(rows=list(self._models.costs.rows), seconds=[round(x, 7) for x in self._models.costs.seconds]),
             lanes=[
-                LaneRecord(method=lane.method, options=lane.options, steps=steps)
+                LaneRecord(method=lane.method, opaque=lane.opaque, options=_plain(lane.options), steps=steps)
                 for lane, steps in zip(self._lanes, self._steps, strict=True)
             ],
         )  # fmt: skip
+
+
+def _plain(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options a record keeps: single values, not whole texts."""
+    return {name: value for name, value in options.items() if isinstance(value, (bool, int, float, str))}
 
 
 def race(

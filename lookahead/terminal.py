@@ -17,6 +17,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
+from .bench import share
 from .events import ACCEPTED, REJECTED
 from .race import Race
 from .trace import StepRecord
@@ -88,6 +89,22 @@ def progress() -> Iterator[Any]:
         yield lambda done, total, text: bar.update(task, completed=done, total=total, description=text)
 
 
+@contextmanager
+def training() -> Iterator[Any]:
+    """A bar a training stage on stderr; yields a watcher of reports with loss, tokens/s and time left."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[told]}"))
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        tasks: dict[str, Any] = {}
+
+        def watch(report: Any) -> None:
+            if report.stage not in tasks:
+                tasks[report.stage] = bar.add_task(report.stage, total=None, told="")
+            told = f"loss {report.loss:.3f}  {report.tokens_per_second:,.0f} tokens/s  {report.seconds_left / 60:.1f} min left"
+            bar.update(tasks[report.stage], total=report.budget or None, completed=report.tokens, told=told)
+
+        yield watch
+
+
 def show_bench(report: dict[str, Any]) -> None:
     """The summary of a bench."""
     console = Console(highlight=False)
@@ -102,6 +119,7 @@ def show_bench(report: dict[str, Any]) -> None:
         "worst",
         "tokens/s",
         "tokens a pass",
+        "of predicted",
         "identical",
         "overhead",
     ):
@@ -110,7 +128,7 @@ def show_bench(report: dict[str, Any]) -> None:
         table.add_row(
             line["method"], line["category"], str(line["prompts"]), f"{line['speedup_median']:.2f}x", f"{line['speedup_min']:.2f}x",
             f"{line['tokens_per_second_median']:.0f}", f"{line['mean_acceptance_length']:.2f}",
-            f"{line['identical_share']:.0%}", f"{line['overhead_fraction']:.1%}",
+            share(line["of_predicted"]), f"{line['identical_share']:.0%}", share(line["overhead_fraction"]),
         )  # fmt: skip
     console.print(table)
     console.print(report["note"])

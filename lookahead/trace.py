@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from . import verdict
 from .events import ACCEPTED, REJECTED, WINDOW, Step, TraceError
 from .tree import depths
 
@@ -42,17 +43,23 @@ class Record(BaseModel):
 
 
 class DraftRecord(Record):
-    """The drafted tree, with the text of every row."""
+    """The drafted tree, with the text of every row; see `events.Draft`."""
 
     tokens: Tokens = []
     parents: Rows = []
     pieces: Texts = []
     sources: Annotated[list[Name], Field(max_length=4096)] = []
+    chances: Annotated[list[Real], Field(max_length=4096)] = []
+    window: Annotated[int, Field(ge=0, le=4096)] = 0
+    births: Annotated[list[tuple[Row, Row] | None], Field(max_length=4096)] = []
 
     @model_validator(mode="after")
     def _is_tree(self) -> DraftRecord:
-        if not len(self.tokens) == len(self.parents) == len(self.pieces) == len(self.sources):
+        n = len(self.tokens)
+        if not n == len(self.parents) == len(self.pieces) == len(self.sources):
             raise ValueError("a draft needs one parent, piece and source for every token")
+        if len(self.chances) not in (0, n) or len(self.births) not in (0, n) or self.window > n:
+            raise ValueError("a draft's chances, births and window must fit its rows")
         if any(not -1 <= p < i for i, p in enumerate(self.parents)):
             raise ValueError("a drafted row must come after its parent")
         return self
@@ -108,9 +115,10 @@ class StepRecord(Record):
 
 
 class LaneRecord(Record):
-    """One lane: its method, the method's options, its steps."""
+    """One lane: its method, the method's options, its steps. An opaque lane does not tell what it drafted."""
 
     method: Name
+    opaque: bool = False
     options: dict[Name, bool | int | float | Name] = {}
     steps: Annotated[list[StepRecord], Field(max_length=MOST_STEPS)] = []
 
@@ -291,7 +299,7 @@ class Trace(Record):
         record, naive = self.lanes[lane], self.naive()
         if naive is None or record is naive or not record.verified or not naive.verified:
             return None
-        return _verdict(record, naive, self.stats(lane), self.stats(self.lanes.index(naive)))
+        return verdict.of(record, naive, self.stats(lane), self.stats(self.lanes.index(naive)))
 
 
 def _ended(lane: LaneRecord) -> bool:
@@ -316,41 +324,6 @@ def _margin(naive: LaneRecord, position: int) -> float | None:
     return tests[position].margin if position < len(tests) else None
 
 
-def _verdict(record: LaneRecord, naive: LaneRecord, stats: dict[str, Any], base: dict[str, Any]) -> dict[str, Any]:
-    passes, pass_s = stats["num_spec_steps"], base["clock_s"] / base["num_spec_steps"]
-    per_pass = stats["new_tokens"] / passes
-    cost = stats["clock_s"] / passes / pass_s
-    verify = sum(s.verify_s for s in record.verified) / passes
-    plain = sum(s.verify_s for s in naive.verified) / base["num_spec_steps"]
-    rows = 1 + sum(len(s.draft.tokens) for s in record.verified) / passes
-    drafting = sum(s.propose_s for s in record.verified) / stats["clock_s"]
-    reach = 1 + sum(max(depths(s.draft.parents), default=0) for s in record.verified) / passes
-    gain, best = stats["speedup"], reach / cost
-    facts = (
-        f"{per_pass:.1f} tokens a pass; verifying {rows:.1f} rows costs {verify / plain:.2f} passes; "
-        f"drafting took {drafting:.0%} of the time"
-    )
-    if stats["num_draft_tokens"] == 0:
-        sentence = f"{gain:.2f}x: nothing was drafted, so every pass wrote one token, as in naive decoding."
-    elif gain >= 1:
-        sentence = f"{gain:.2f}x: {facts}. A perfect draft of this length would give {best:.1f}x."
-    else:
-        sentence = f"{gain:.2f}x, slower, because a pass with its draft cost {cost:.2f} ordinary passes and wrote {per_pass:.1f} tokens: {facts}."
-    arithmetic = [
-        f"tokens a pass = {stats['new_tokens']} tokens / {passes} passes = {per_pass:.2f}",
-        f"cost of a pass = ({_ms(stats['clock_s'])} / {passes}) / ({_ms(base['clock_s'])} / {base['num_spec_steps']}) = {cost:.2f} naive passes",
-        f"speedup = tokens a pass / cost of a pass = {per_pass:.2f} / {cost:.2f} = {gain:.2f}",
-        f"verifying = {_ms(verify)} for {rows:.1f} rows / {_ms(plain)} for 1 row = {verify / plain:.2f}",
-        f"accepted {stats['num_accepted_draft_tokens']} of {stats['num_draft_tokens']} drafted tokens",
-        f"perfect draft = (1 + {reach - 1:.2f} tokens deep) / {cost:.2f} = {best:.2f}x",
-    ]
-    return {"sentence": sentence, "arithmetic": arithmetic}
-
-
-def _ms(seconds: float) -> str:
-    return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
-
-
 class Recorder:
     """Turns one lane's steps into records. `pieces` adds text: see `text.Pieces`; `word` names an id."""
 
@@ -367,7 +340,15 @@ class Recorder:
         return StepRecord(
             kind=step.kind,
             index=step.index,
-            draft=DraftRecord(tokens=draft.tokens, parents=draft.parents, pieces=drafted, sources=draft.sources),
+            draft=DraftRecord(
+                tokens=draft.tokens,
+                parents=draft.parents,
+                pieces=drafted,
+                sources=draft.sources,
+                chances=[round(chance, 4) for chance in draft.chances],
+                window=draft.window,
+                births=draft.births,
+            ),  # fmt: skip
             statuses=step.statuses,
             path=step.path,
             emitted=step.emitted,

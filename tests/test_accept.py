@@ -17,8 +17,7 @@ from scipy.stats import chisquare
 
 from lookahead import accept
 from lookahead.events import EMPTY, Draft, Settings
-from lookahead.proposers import Proposer
-from lookahead.proposers.draft import DraftModel
+from lookahead.proposers import PROPOSERS, Means, Proposer
 from lookahead.table import TableLM
 
 VOCAB, LENGTH, RUNS, ODDS = 4, 3, 12000, 1e-4
@@ -44,7 +43,7 @@ def observed(settings, proposer, runs=RUNS):
     texts = Counter()
     for seed in range(runs):
         changed = Settings(**{**{n: getattr(settings, n) for n in Settings.names()}, "seed": seed})
-        steps = table_steps(None, changed, target=TARGET, prompt=PROMPT, proposer=lambda rule: proposer(rule))
+        steps = table_steps(None, changed, target=TARGET, prompt=PROMPT, proposer=proposer)
         texts[tuple(emitted(steps))] += 1
     return texts
 
@@ -73,15 +72,16 @@ class Branching(Proposer):
     shape = (-1, -1, 0, 0, 1)
     sampled = True
 
-    def propose(self, context, budget):
-        if budget < 2:
+    def propose(self, context, room, pace):
+        if room < 2:
             return EMPTY
         tokens, qs, paths = [], [], []
         for row, parent in enumerate(self.shape):
             above = [] if parent < 0 else paths[parent]
             logits = DRAFTER.logits_after([*context, *above])
             if self.sampled:
-                token, q = self.rule.choose(logits, [*context, *above])
+                pick = self.rule.choose(logits, [*context, *above])
+                token, q = pick.token, pick.q
             else:  # the likeliest not yet taken by a sibling
                 taken = [tokens[r] for r, p in enumerate(self.shape[:row]) if p == parent]
                 token, q = next(t for t in logits.argsort(descending=True).tolist() if t not in taken), None
@@ -95,33 +95,44 @@ class Picked(Branching):
     sampled = False
 
 
-def chain(rule):
-    return DraftModel(rule, DRAFTER.fresh(), DraftModel.Options())
+def method(name, **options):
+    """A strategy of ours, drafting from DRAFTER where it needs a model."""
+
+    def made(means):
+        cls = PROPOSERS[name]
+        return cls(Means(means.rule, DRAFTER.fresh(), means.pass_s), cls.Options(**options))
+
+    made.__name__ = name
+    return made
 
 
-def sampled_tree(rule):
-    return Branching(rule, None, None)
+def sampled_tree(means):
+    return Branching(means, None)
 
 
-def picked_tree(rule):
-    return Picked(rule, None, None)
-
-
-def nothing(rule):
-    from lookahead.proposers.naive import Naive
-
-    return Naive(rule, None, None)
+def picked_tree(means):
+    return Picked(means, None)
 
 
 PROCESSED = {"temperature": 0.8, "top_k": 3, "top_p": 0.9, "repetition_penalty": 1.4}
 
 
-@pytest.mark.parametrize("proposer", [nothing, chain, sampled_tree, picked_tree])
+@pytest.mark.parametrize("proposer", [method("naive"), method("draft"), sampled_tree, picked_tree])
 @pytest.mark.parametrize("changes", [{}, PROCESSED], ids=["plain", "processed"])
 @pytest.mark.parametrize("rule", ["rejection", "coupled"])
 def test_texts_follow_the_targets_distribution(rule, proposer, changes):
     settings = sampling(rule=rule, max_new_tokens=LENGTH, k=2, **changes)
     assert p_value(settings, proposer) > ODDS
+
+
+@pytest.mark.parametrize(
+    "proposer",
+    [method("tree"), method("suffix", shortest=1), method("lookahead", window=2, ngram=2, guesses=2), method("hybrid")],
+    ids=lambda p: p.__name__,
+)
+@pytest.mark.parametrize("k", [2, "auto"])
+def test_the_rejection_rule_holds_for_every_shape_of_draft(proposer, k):
+    assert p_value(sampling(rule="rejection", max_new_tokens=LENGTH, k=k), proposer) > ODDS
 
 
 class NoResidual(accept.Rejection):
@@ -139,8 +150,8 @@ class Unprocessed(accept.Rejection):
     """A bug on purpose: the drafter samples at another temperature than its q says."""
 
     def choose(self, logits, context):
-        _, q = super().choose(logits, context)
-        return super().choose(logits * 3, context)[0], q
+        honest, odd = super().choose(logits, context), super().choose(logits * 3, context)
+        return accept.Pick(odd.token, odd.chance, honest.q)
 
 
 class ReusedNoise(accept.Rejection):
@@ -158,7 +169,7 @@ def test_the_test_catches_broken_rules(bug, monkeypatch):
     import conftest
 
     monkeypatch.setattr(conftest, "rule_for", bug)
-    assert p_value(sampling(rule="rejection", max_new_tokens=LENGTH, k=2), chain) < 1e-9
+    assert p_value(sampling(rule="rejection", max_new_tokens=LENGTH, k=2), method("draft")) < 1e-9
 
 
 def test_coupled_noise_is_gumbel_and_shared_across_vocabulary_sizes():

@@ -4,14 +4,22 @@ import pytest
 import torch
 from conftest import emitted, sampling, table_steps
 
-from lookahead import METHODS, Settings
+from lookahead import Settings
 from lookahead.accept import rule_for
 from lookahead.decode import Ends, decode
+from lookahead.events import Draft, Step
 from lookahead.pace import Auto, Fixed
-from lookahead.proposers import build
+from lookahead.proposers import PROPOSERS, Means
+from lookahead.proposers.draft import DraftModel
 from lookahead.table import TableLM
 
+METHODS = tuple(PROPOSERS)
 METHODS_WITHOUT_NAIVE = [m for m in METHODS if m != "naive"]
+
+
+def drafting(rule, draft):
+    """A fresh `draft` proposer."""
+    return DraftModel(Means(rule, draft), DraftModel.Options())
 
 
 @pytest.mark.parametrize("method", METHODS_WITHOUT_NAIVE)
@@ -56,6 +64,7 @@ def test_bookkeeping_of_every_step():
     for method in METHODS:
         for step in table_steps(method, Settings(max_new_tokens=50, k=3), prompt=(1, 2, 3, 1, 2, 3, 1, 2))[1:]:
             assert step.statuses.count("accepted") == step.accepted == len(step.path)
+            assert step.statuses.count("window") == step.draft.window
             assert [step.draft.tokens[row] for row in step.path] == list(step.emitted[: len(step.path)])
             assert len(step.emitted) - len(step.path) in (0, 1)
             own = step.origins[-1]
@@ -63,14 +72,15 @@ def test_bookkeeping_of_every_step():
             if own == "correction":
                 assert "rejected" in step.statuses
             if own == "bonus":
-                assert "rejected" not in step.statuses
+                leaf = step.path[-1] if step.path else -1
+                assert leaf not in step.draft.parents[: step.draft.tested], "nothing was drafted behind it"
 
 
 def test_only_the_last_token_is_missing_from_the_cache():
     target, rule = TableLM(10), rule_for(Settings())
     ends = Ends(frozenset(), 30, target.context_length)
     context = [1, 2, 3]
-    for step in decode(target, build("draft", rule, TableLM(10, seed=4), {}), Fixed(3), rule, context, ends):
+    for step in decode(target, drafting(rule, TableLM(10, seed=4)), Fixed(3), rule, context, ends):
         context = context + list(step.emitted)
         assert target.tokens == context[:-1]
 
@@ -78,11 +88,11 @@ def test_only_the_last_token_is_missing_from_the_cache():
 def test_a_consumer_that_stops_early_leaves_the_models_usable():
     target, draft, rule = TableLM(10), TableLM(10, seed=4), rule_for(Settings())
     ends = Ends(frozenset(), 30, target.context_length)
-    whole = emitted(decode(target.fresh(), build("draft", rule, draft.fresh(), {}), Fixed(3), rule, [1, 2], ends))
-    running = decode(target, build("draft", rule, draft, {}), Fixed(3), rule, [1, 2], ends)
+    whole = emitted(decode(target.fresh(), drafting(rule, draft.fresh()), Fixed(3), rule, [1, 2], ends))
+    running = decode(target, drafting(rule, draft), Fixed(3), rule, [1, 2], ends)
     next(running), next(running), next(running)
     running.close()
-    assert emitted(decode(target, build("draft", rule, draft, {}), Fixed(3), rule, [1, 2], ends)) == whole
+    assert emitted(decode(target, drafting(rule, draft), Fixed(3), rule, [1, 2], ends)) == whole
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -125,15 +135,64 @@ def test_auto_gives_up_on_a_hopeless_draft_and_only_probes():
     assert sum(1 for d in drafted[100:] if d) <= 12, "then it only probes, rarely"
 
 
-def test_auto_drafts_long_when_everything_is_accepted():
-    target = TableLM(50)
-    steps = table_steps("draft", Settings(max_new_tokens=200, k="auto"), target=target, draft=target)[1:]
-    assert max(len(step.draft) for step in steps) == 8
+def rounds(pace, count, claim, stands, token_s=0.05):
+    """Let a drafter that always claims `claim`, and of whose tokens the first `stands` stand, draft for a while."""
+    lengths = []
+    for index in range(count):
+        length, reach = 0, 1.0
+        most = pace.limit("x")
+        while length < most:
+            length += 1
+            reach *= pace.chance("x", claim)
+            if not pace.goes_on("x", reach):
+                break
+        accepted = min(stands, length)
+        statuses = ("accepted",) * accepted + ("rejected",) * (accepted < length)
+        statuses += ("unvisited",) * (length - len(statuses))
+        draft = Draft.chain([1] * length, "x", chances=[claim] * length)
+        emitted = (1,) * (accepted + 1)
+        origins = ("accepted",) * accepted + ("bonus",)
+        took = {"propose_s": token_s * length, "verify_s": 1 + 0.02 * length}
+        pace.observe(Step("verify", index, draft, statuses, emitted=emitted, origins=origins, **took))
+        lengths.append(length)
+    return lengths
+
+
+def test_auto_drafts_as_far_as_it_pays():
+    def pass_s(rows, branches):
+        return 0.98 + 0.02 * rows
+
+    assert rounds(Auto(pass_s, 12), 60, claim=0.9, stands=12)[-5:] == [12] * 5, "all stand: as long as may be"
+    assert set(rounds(Auto(pass_s, 12), 60, claim=0.9, stands=2)[-20:]) <= {2, 3, 4}, "two stand: little more than two"
+    hopeless = rounds(Auto(pass_s, 12), 200, claim=0.9, stands=0)
+    assert sum(hopeless[:10]) > 0
+    assert sum(1 for n in hopeless[20:] if n) <= 6, "none stand: rare tries"
+    assert sum(rounds(Auto(pass_s, 12), 200, claim=0.9, stands=1, token_s=1.2)[60:]) <= 12, "too dear a drafter"
 
 
 def test_auto_may_choose_nothing_where_rows_are_dear():
-    pace = Auto(lambda rows: float(rows), 8)
-    assert pace.budget() == 0
+    pace = Auto(lambda rows, branches: float(rows), 8)
+    assert pace.trim(Draft.chain([1, 2, 3], "x", chances=[0.9, 0.9, 0.9])) == Draft()
+    assert not pace.goes_on("x", 0.9)
+
+
+def test_auto_keeps_the_rows_that_pay():
+    pace = Auto(lambda rows, branches: 1 + 0.05 * (rows - 1), 8)
+    tree = Draft((1, 2, 3, 4), (-1, 0, 1, -1), None, ("x",) * 4, (0.9, 0.9, 0.02, 0.01))
+    kept = pace.trim(tree)
+    assert kept.tokens == (1, 2)
+    assert kept.parents == (-1, 0)
+
+
+def test_auto_learns_what_a_claim_is_worth():
+    """A drafter that claims 0.9 and is always wrong is soon not believed."""
+    pace = Auto(lambda rows, branches: 1 + 0.02 * rows, 8)
+    before = pace.chance("x", 0.9)
+    for index in range(20):
+        draft = Draft.chain([1], "x", chances=[0.9])
+        pace.observe(Step("verify", index, draft, ("rejected",), emitted=(2,), origins=("correction",), verify_s=1.02))
+    assert pace.chance("x", 0.9) < 0.25 < 0.85 < before
+    assert pace.limit("x") == 0
 
 
 def test_a_wrong_parent_changes_the_answer():

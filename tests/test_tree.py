@@ -13,7 +13,7 @@ def random_parents(draws, n):
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_mask_depths_children_and_branches_agree_with_brute_force(seed):
+def test_mask_depths_and_children_agree_with_brute_force(seed):
     draws = random.Random(seed)
     parents = random_parents(draws, draws.randint(1, 14))
     rows = range(len(parents))
@@ -32,18 +32,24 @@ def test_mask_depths_children_and_branches_agree_with_brute_force(seed):
         assert tree.depths(parents)[i] == len(brute(i))
         assert i in below[parents[i] + 1]
     assert sum(map(len, below)) == len(parents)
-    own = []
-    for path, first in tree.branches(parents):
-        assert path == brute(path[-1])
-        own += path[first:]
-    assert sorted(own) == list(rows), "every row belongs to exactly one branch"
+    leaves = [i for i in rows if i not in parents]
+    assert tree.branch_count(parents) == len(leaves)
 
 
 def test_trie_merges_prefixes_and_keeps_the_first_candidate_whole():
-    tokens, parents = tree.trie([[1, 2, 3], [1, 2, 4], [5]], rows=10)
+    tokens, parents, origins = tree.trie([[1, 2, 3], [1, 2, 4], [5]], rows=10)
     assert tokens == [1, 2, 3, 4, 5]
     assert parents == [-1, 0, 1, 1, -1]
-    assert tree.trie([[1, 2, 3], [4, 5]], rows=3) == ([1, 2, 3], [-1, 0, 1])
+    assert origins == [(0, 0), (0, 1), (0, 2), (1, 2), (2, 0)]
+    assert tree.trie([[1, 2, 3], [4, 5]], rows=3)[:2] == ([1, 2, 3], [-1, 0, 1])
+
+
+def test_pruning_keeps_a_tree():
+    draft = Draft((1, 2, 3, 4), (-1, 0, 0, 2), None, ("x",) * 4, (0.9, 0.8, 0.7, 0.6))
+    kept = draft.pruned([0, 2, 3])
+    assert kept.tokens == (1, 3, 4)
+    assert kept.parents == (-1, 0, 1)
+    assert kept.chances == (0.9, 0.7, 0.6)
 
 
 def test_a_draft_is_a_tree():

@@ -33,11 +33,7 @@ class Streams:
         """Encode the corpus; what was encoded before is read back."""
         kept = folder / "tokens.npz"
         domains = sorted({d.domain for d in documents})
-        held = {domain: [] for domain in domains}
-        for document, ids in zip(
-            (found := [d for d in documents if d.held_out]), encode(tokenizer, found), strict=True
-        ):
-            held[document.domain].append(ids)
+        held = cls.held_out_of(documents, tokenizer)
         if kept.is_file():
             with np.load(kept) as stored:
                 return cls({domain: stored[domain] for domain in domains}, held)
@@ -50,6 +46,15 @@ class Streams:
             training[domain] = np.concatenate([np.asarray(row, dtype=np.uint16) for row in rows])
         np.savez(kept, **training)
         return cls(training, held)
+
+    @staticmethod
+    def held_out_of(documents: list[Document], tokenizer: PreTrainedTokenizerFast) -> dict[str, list[list[int]]]:
+        """Domain -> the ids of its held-out documents."""
+        found = [d for d in documents if d.held_out]
+        out: dict[str, list[list[int]]] = {d.domain: [] for d in documents}
+        for document, ids in zip(found, encode(tokenizer, found), strict=True):
+            out[document.domain].append(ids)
+        return out
 
 
 class Batches:

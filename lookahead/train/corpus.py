@@ -2,7 +2,7 @@
 
 A document is a list of turns. Plain text is one turn; an instruction and its answer are two. The
 split is by document, decided by a hash of its text, so it is the same on every machine; documents
-that contain a prompt of `scenarios.py` are held out too, whatever their hash.
+that contain a prompt of `scenarios.py` or of the card are held out too, whatever their hash.
 
 Knows file formats and text. It does not know tokens or models.
 """
@@ -19,6 +19,7 @@ from pathlib import Path
 
 from ..events import LookaheadError
 from ..scenarios import BENCH, SCENARIOS
+from .prompts import SAMPLES
 
 END = "<|endoftext|>"
 TEXT, USER, ASSISTANT = "text", "user", "assistant"
@@ -49,7 +50,7 @@ class Document:
         return int.from_bytes(digest[:4], "big") % HELD_OUT_IN == 0 or any(p in self.text for p in _PROMPTS)
 
 
-_PROMPTS = frozenset(s.prompt for s in (*SCENARIOS, *BENCH))
+_PROMPTS = frozenset(s.prompt for s in (*SCENARIOS, *BENCH)) | {prompt for prompt, _ in SAMPLES}
 
 
 def _plain(domain: str) -> Callable[[str], Iterator[Document]]:

@@ -16,10 +16,10 @@ from pathlib import Path
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from . import corpus, losses, tokenizer
+from . import card, corpus, evaluate, losses, tokenizer
 from .batches import Batches, Streams
 from .fit import Budget, Report, Watch, compiled, fit
-from .own import own_rows
+from .own import ROW, OwnBatches, own_rows
 from .plan import Plan, Shape
 
 SHARD = "9MB"  # hosting pushes refuse single files over 10 MB
@@ -33,7 +33,7 @@ class Job:
     out: Path
     plan: Plan
     minutes: float | None = None
-    tokens: int | None = None  # of the target; the drafts get their shares of it
+    tokens: int | None = None  # of the target; the other stages get theirs in proportion
     resume: bool = False
     compile: bool = False
     start_from: Path | None = None
@@ -68,11 +68,26 @@ def train(job: Job, watch: Watch) -> Path:
     documents = corpus.read(job.corpus)
     words = _tokenizer(job, documents)
     streams = Streams.made(documents, words, job.plan.seed, job.work)
-    trainer = _Stages(job, words, streams, device, watch)
-    target = trainer.target()
-    trainer.draft(target)
-    trainer.offdomain()
+    stages = _Stages(job, words, streams, device, watch)
+    stages.draft(stages.target())
+    stages.offdomain()
     return job.out
+
+
+def describe(job: Job) -> Path:
+    """Measure the family and write its card; returns the card's path."""
+    documents = corpus.read(job.corpus)
+    words = tokenizer.load(job.out / "target")
+    held_out = Streams.held_out_of(documents, words)
+    asides = {name: job.work / name for name in ("draft-plain", "draft-soft")}
+    report = evaluate.whole(job.out, asides, documents, held_out, words)
+    (job.work / "evaluation.json").write_text(json.dumps(report, indent=1), encoding="utf-8")
+    notes = json.loads((job.work / "budget.json").read_text())
+    arguments = f" --start-from {job.start_from.name}" if job.start_from else ""
+    remark = (job.work / "remark.md").read_text(encoding="utf-8") if (job.work / "remark.md").is_file() else ""
+    path = job.out / "README.md"
+    path.write_text(card.write(report, notes, job.plan, arguments, remark), encoding="utf-8")
+    return path
 
 
 def _tokenizer(job: Job, documents: list[corpus.Document]) -> PreTrainedTokenizerFast:
@@ -111,21 +126,27 @@ class _Stages:
         return self._stage("target", model, losses.next_token, batches, self.plan.target_share, scale=scale)
 
     def draft(self, target: LlamaForCausalLM) -> LlamaForCausalLM:
-        """Distillation: the target's distributions, on the corpus first and then on its own writing."""
+        """Distillation: the target's distributions, on the corpus first and then on its own writing.
+
+        `draft-plain` learns from the corpus' tokens alone, as long as `draft-soft` does from the target's
+        distributions over them; it is measured for the card and not shipped.
+        """
         if done := self._finished("draft"):
             return done
+        plan, soft = self.plan, losses.like(target)
+        batches = Batches(self.streams.training, plan.mix, plan.seed + 1)
+        self._stage("draft-plain", self._beginner(target), losses.next_token, batches, plan.draft_share, aside=True)
+        model = self._stage("draft-soft", self._beginner(target), soft, batches, plan.draft_share, aside=True)
+        written = int(plan.own_tokens_share * json.loads(self._notes.read_text())["target"]["tokens"])
+        rows = OwnBatches(own_rows(target, self.streams, plan, written, self.job.work, self.watch, self.job.resume))
+        plan = replace(plan, rows=((1.0, ROW),))
+        return self._stage("draft", model, soft, rows, plan.own_share, plan=plan, scale=plan.refining)
+
+    def _beginner(self, target: LlamaForCausalLM) -> LlamaForCausalLM:
+        """A draft that has learned nothing but its teacher's vocabulary."""
         model = new_model(self.plan.draft, self.plan, self.plan.seed + 1)
         _lend(target, model)
-        own = self.plan.own_share
-        soft = losses.like(target)
-        batches = Batches(self.streams.training, self.plan.mix, self.plan.seed + 1)
-        share = self.plan.draft_share
-        model = self._stage("draft-corpus", model, soft, batches, share * (1 - own), save_as=None)
-        rows = own_rows(target, self.words, self.streams, self.plan, self.job.work, self.watch, self.job.resume)
-        return self._stage(
-            "draft-own", model, soft, Batches(rows, self.plan.mix, self.plan.seed + 2), share * own,
-            save_as="draft", scale=self.plan.refining,
-        )  # fmt: skip
+        return model
 
     def offdomain(self) -> LlamaForCausalLM:
         """A draft of the same shape that knows records, code and arithmetic only."""
@@ -135,15 +156,14 @@ class _Stages:
         batches = Batches(self.streams.training, self.plan.offdomain_mix, self.plan.seed + 3)
         return self._stage("offdomain", model, losses.next_token, batches, self.plan.offdomain_share)
 
-    def _stage(self, stage, model, loss, batches, share, *, save_as="", scale=1.0) -> LlamaForCausalLM:
+    def _stage(self, stage, model, loss, batches, share, *, aside=False, plan=None, scale=1.0) -> LlamaForCausalLM:
         model = model.to(self.device)
         report = fit(
-            model, compiled(loss) if self.job.compile else loss, batches, self.plan, self.job.budget(share),
+            model, compiled(loss) if self.job.compile else loss, batches, plan or self.plan, self.job.budget(share),
             stage=stage, folder=self.job.work, watch=self.watch, resume=self.job.resume, scale=scale,
         )  # fmt: skip
         self._note(stage, report)
-        if save_as is not None:
-            save(model, self.words, self.job.out / (save_as or stage))
+        save(model, self.words, (self.job.work if aside else self.job.out) / stage)
         return model
 
     def _finished(self, role: str) -> LlamaForCausalLM | None:
@@ -154,12 +174,15 @@ class _Stages:
         model = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="sdpa")
         return model.to(self.device).eval()
 
+    @property
+    def _notes(self) -> Path:
+        """What every stage cost, for the card."""
+        return self.job.work / "budget.json"
+
     def _note(self, stage: str, report: Report) -> None:
-        """Remember what a stage cost, for the card."""
-        kept = self.job.work / "budget.json"
-        notes = json.loads(kept.read_text()) if kept.is_file() else {}
+        notes = json.loads(self._notes.read_text()) if self._notes.is_file() else {}
         notes[stage] = asdict(report) | {"device": str(self.device)}
-        kept.write_text(json.dumps(notes, indent=1))
+        self._notes.write_text(json.dumps(notes, indent=1))
 
 
 def _lend(teacher: LlamaForCausalLM, student: LlamaForCausalLM) -> None:

@@ -1,7 +1,7 @@
 """The target's own writing, for its draft to learn from (Zhou et al. 2024, DistillSpec).
 
 A draft is asked to continue what the target wrote, so that is what it should have seen. Openings
-come from training documents; the target continues them, greedily and at several temperatures, many
+come from the training text; the target continues them, greedily and at several temperatures, many
 at once.
 
 Knows a model that generates; it does not know how the draft learns.
@@ -10,24 +10,55 @@ Knows a model that generates; it does not know how the draft learns.
 from __future__ import annotations
 
 from pathlib import Path
+from time import perf_counter
 
 import numpy as np
-from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
+import torch
+from transformers import LlamaForCausalLM
 
-from .batches import Streams
-from .fit import Watch
+from .batches import Batches, Streams
+from .fit import Report, Watch
 from .plan import Plan
 
-BATCH, OPENING, WRITTEN = 64, 48, 208
+TOGETHER, OPENING, WRITTEN = 96, 40, 217
+ROW = OPENING + WRITTEN - 1  # as a training row: the last token is only a label
 
 
 def own_rows(
-    target: LlamaForCausalLM, words: PreTrainedTokenizerFast, streams: Streams, plan: Plan, folder: Path,
-    watch: Watch, resume: bool, tokens: int = 1_500_000,
-) -> dict[str, np.ndarray]:  # fmt: skip
-    """Streams by domain, [tokens] of uint16: openings from the corpus, continued by the target."""
-    kept = folder / "own.npz"
+    target: LlamaForCausalLM, streams: Streams, plan: Plan, tokens: int, folder: Path, watch: Watch, resume: bool
+) -> np.ndarray:
+    """Rows [rows, ROW + 1] of uint16: openings of the mix, continued by the target. About `tokens` tokens."""
+    kept = folder / "own.npy"
     if resume and kept.is_file():
-        with np.load(kept) as stored:
-            return {domain: stored[domain] for domain in stored.files}
-    raise NotImplementedError
+        return np.load(kept)
+    openings = Batches(streams.training, plan.mix, plan.seed + 7)
+    rows: list[np.ndarray] = []
+    wanted, start = max(1, tokens // ROW), perf_counter()
+    writer = LlamaForCausalLM(target.config).to(target.device, torch.bfloat16).eval()
+    writer.load_state_dict(target.state_dict())
+    for turn in range(-(-wanted // TOGETHER)):
+        hot = plan.own_temperatures[turn % len(plan.own_temperatures)]
+        torch.manual_seed(plan.seed + turn)
+        given = openings.batch(len(rows), TOGETHER, OPENING)[:, :OPENING].to(target.device)
+        sampling = {"do_sample": True, "temperature": hot, "top_k": 0} if hot else {"do_sample": False}
+        # No end: after a document the next one begins, as in the training rows.
+        written = writer.generate(given, max_new_tokens=WRITTEN, min_new_tokens=WRITTEN, eos_token_id=None, **sampling)
+        rows += list(written.cpu().numpy().astype(np.uint16))
+        done, spent = len(rows) * ROW, perf_counter() - start
+        watch(Report("own", done, wanted * ROW, float("nan"), done / spent, spent))
+    out = np.stack(rows)
+    np.save(kept, out)
+    return out
+
+
+class OwnBatches:
+    """`batch` over whole rows of the target's writing, in the order they were written, again and again."""
+
+    def __init__(self, rows: np.ndarray):
+        self._rows = rows
+
+    def batch(self, first_row: int, rows: int, length: int) -> torch.Tensor:
+        """Rows [rows, ROW + 1] of the target's writing."""
+        assert length == ROW
+        picked = np.arange(first_row, first_row + rows) % len(self._rows)
+        return torch.from_numpy(self._rows[picked].astype(np.int64))

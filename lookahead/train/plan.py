@@ -53,11 +53,11 @@ class Plan:
     refining: float = 0.6  # factor on both rates when training goes on from earlier weights
     warm_steps: int = 60
     cooling_share: float = 0.45
-    # How a time budget is spent.
+    # How a time budget is spent; what is left goes to the target's writing, measuring and the card.
     target_share: float = 0.70
-    draft_share: float = 0.16
-    offdomain_share: float = 0.06  # the rest: writing the draft's lessons, measuring, the card
-    # Distillation: the share of the draft's tokens that are the target's own writing, and how hot it writes.
-    own_share: float = 0.6
+    draft_share: float = 0.06  # each of: plain (to compare with), soft labels
+    own_share: float = 0.10  # soft labels on the target's own writing
+    offdomain_share: float = 0.05
+    own_tokens_share: float = 0.04  # of the target's training tokens: how many it writes for its draft
     own_temperatures: tuple[float, ...] = (0.0, 0.0, 0.7, 1.0)
     save_every_s: float = 300.0

@@ -30,7 +30,7 @@ from .timeline import ASSETS, STYLES, timeline
 
 logger = logging.getLogger("lookahead")
 COMPUTE = {"concurrency_limit": 1, "concurrency_id": "compute"}
-DEFAULT_METHOD = "draft"
+DEFAULT_METHOD = "hybrid"
 FIELDS = (
     "max_new_tokens", "k", "temperature", "top_k", "top_p", "repetition_penalty", "rule", "seed", "stop", "chat",
 )  # fmt: skip
@@ -224,7 +224,8 @@ def _api(models: Models) -> None:
 
     def methods_api() -> list:
         """The strategies: name, summary, and whether a draft model is needed."""
-        return [{"name": m, "summary": p.summary, "needs_draft": p.needs_draft} for m, p in PROPOSERS.items()]
+        classes = {m: method_class(m) for m in METHODS}
+        return [{"name": m, "summary": c.summary, "needs_draft": c.needs_draft} for m, c in classes.items()]
 
     gr.api(race_api, api_name="race", **COMPUTE)
     gr.api(methods_api, api_name="methods", queue=False)

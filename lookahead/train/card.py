@@ -1,0 +1,123 @@
+"""The model card, written from measurements: data, licences, budget, figures, samples, limits.
+
+Knows reports. Every figure in it comes from `evaluate.whole` and the stages' own notes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .plan import Plan
+
+HEAD = """# Llama-Pocket: a small family for speculative decoding
+
+**Built with Llama.** A target and two drafts that share one tokenizer, small enough to travel with Lookahead and to run
+on two CPU cores. They were trained by this repository:
+
+    python -m lookahead train --corpus DIR --out DIR{arguments}
+
+and this card was written by `python -m lookahead train --corpus DIR --out DIR --card`, which measures everything again.
+
+| | target | draft | offdomain |
+|---|---|---|---|
+| architecture | {target} | {draft} | {draft} |
+| parameters | {p_target:.1f} M | {p_draft:.1f} M | {p_offdomain:.1f} M |
+| learned from | the whole mix | the target's distributions, over the mix and over the target's own writing | records, code and arithmetic only: the mismatched draft |
+| one pass, two CPU cores | {pass_target:.2f} ms (8 rows: {pass_eight:.2f} ms) | {pass_draft:.2f} ms | as the draft |
+
+bfloat16, safetensors; byte-level BPE of {vocab:,} tokens; markers `<|user|>`, `<|assistant|>`, `<|end|>` and a chat
+template. Trained on rows of up to {longest:,} tokens; text beyond that position gets worse.
+"""
+
+DATA = """## Data
+
+Public text, never part of this repository. Held out: one document in fifty by a hash of its text, and every document
+that contains a prompt of the scenarios or of this card.
+
+| domain | share | sources | licence |
+|---|---|---|---|
+| stories | {stories:.0%} | samples of roneneldan/TinyStories kept in public repositories; African Storybook (global-asp/asp-source) | CDLA-Sharing-1.0; CC-BY |
+| tales | {tales:.0%} | erikhyrkas/snakes, training_data: child and bedtime stories with their instructions | MIT repository, generated with Llama 3.1 |
+| explain | {explain:.0%} | the same: questions and answers, explanations for children, how-tos | the same |
+| records | {records:.0%} | the same: format conversion, text to JSON, tables | the same |
+| code | {code:.0%} | ten MIT repositories of small Python files; the same collection's Python tasks | MIT |
+| arithmetic | {arithmetic:.0%} | openai/grade-school-math (training part), templated steps, spelling | MIT |
+| dialogue | {dialogue:.0%} | google-research-datasets: schema-guided dialogue, Synthetic-Persona-Chat | CC-BY-SA-4.0; CC-BY-4.0 |
+
+GSM8K's test part, HumanEval and MBPP were not used. Part of the text was generated with Llama 3.1, whose Community
+License asks that models trained on its output carry "Llama" at the start of their name and that "Built with Llama" is
+shown. Llama 3.1 is licensed under the Llama 3.1 Community License, Copyright (c) Meta Platforms, Inc. All Rights Reserved.
+"""
+
+LIMITS = """## Limits
+
+A toy of its size: it invents, repeats itself under greedy decoding, and knows nothing of the world. Its explanations,
+code and sums have the form of an answer, not its truth. English only. Made to show how drafting works, not to be asked.
+"""
+
+
+def write(report: Mapping[str, Any], notes: Mapping[str, Any], plan: Plan, arguments: str, remark: str) -> str:
+    """The card as Markdown. `remark` says what the figures alone would not."""
+    shape, draft = plan.target, plan.draft
+    head = HEAD.format(
+        arguments=arguments, vocab=plan.vocab, longest=plan.rows[-1][1],
+        target=f"Llama, {shape.layers} layers x {shape.width}", draft=f"Llama, {draft.layers} layer x {draft.width}",
+        **{f"p_{role}": n / 1e6 for role, n in report["parameters"].items()},
+        pass_target=report["pass"]["target_rows_1_ms"], pass_eight=report["pass"]["target_rows_8_ms"],
+        pass_draft=report["pass"]["draft_rows_1_ms"],
+    )  # fmt: skip
+    parts = [head, _budget(notes), remark, _losses(report["losses"]), _acceptance(report["acceptance"])]
+    parts += [DATA.format(**plan.mix), LIMITS, _samples(report["samples"])]
+    return "\n".join(part.strip() + "\n" for part in parts if part.strip())
+
+
+def _budget(notes: Mapping[str, Any]) -> str:
+    lines = ["## Budget", "", "| stage | tokens | minutes of computing | on |", "|---|---|---|---|"]
+    for stage, note in notes.items():
+        lines.append(f"| {stage} | {note['tokens'] / 1e6:.2f} M | {note['seconds'] / 60:.0f} | {note['device']} |")
+    return "\n".join(lines)
+
+
+def _losses(losses: Mapping[str, Mapping[str, Mapping[str, float]]]) -> str:
+    lines = [
+        "## Held-out loss", "", "Nats a token and, in brackets, bits a byte, on documents no model was trained on.", "",
+        "| domain | target | draft | offdomain |", "|---|---|---|---|",
+    ]  # fmt: skip
+    for domain in losses["target"]:
+        cells = [f"{losses[r][domain]['nats_a_token']:.2f} ({losses[r][domain]['bits_a_byte']:.2f})" for r in losses]
+        lines.append(f"| {domain} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+NAMES = {
+    "draft-plain": "the corpus' tokens alone",
+    "draft-soft": "the target's distributions over the corpus, as long",
+    "draft": "then the target's own writing (what ships)",
+    "offdomain": "offdomain (what ships)",
+}
+
+
+def _acceptance(shares: Mapping[str, Mapping[str, float]]) -> str:
+    domains = list(next(iter(shares.values())))
+    lines = [
+        "## Acceptance", "", "Share of drafted tokens that stand, greedy, k = 4, on prompts from held-out documents.", "",
+        f"| draft learned from | {' | '.join(domains)} |", "|---" * (len(domains) + 1) + "|",
+    ]  # fmt: skip
+    for role, name in NAMES.items():
+        if role in shares:
+            lines.append(f"| {name} | {' | '.join(f'{shares[role][d]:.2f}' for d in domains)} |")
+    return "\n".join(lines)
+
+
+def _samples(samples: list[Mapping[str, str]]) -> str:
+    out = ["## Samples", "", "Twenty prompts that stand in no training text; first 120 tokens, unedited."]
+    for i, sample in enumerate(samples, start=1):
+        out += ["", f"**{i}.** {_quoted(sample['prompt'])}"]
+        for name, label in (("greedy", "greedy"), ("coupled", "temperature 0.8")):
+            out += ["", f"{label}:", "", "```text", sample[name].replace("```", "'''").strip("\n"), "```"]
+    return "\n".join(out)
+
+
+def _quoted(prompt: str) -> str:
+    return "`" + prompt.replace("`", "'").replace("\n", "\u21b5 ") + "`"

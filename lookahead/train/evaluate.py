@@ -1,0 +1,110 @@
+"""What the family is worth: held-out loss by domain, acceptance, and samples, from held-out prompts.
+
+Knows the trained folders and our own decoder. Everything here can be measured again at any time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
+
+from ..lane import decode
+from ..models import Models, load
+from .corpus import ASSISTANT, TEXT, Document
+from .losses import next_token
+from .prompts import SAMPLES
+
+MOST_DOCUMENTS, ROW = 60, 512  # held-out documents a domain, and how much of each
+PROMPTS_A_DOMAIN, NEW_TOKENS, K = 8, 96, 4
+STORY_OPENING = 20  # words of a held-out text that make a prompt
+
+
+def losses(model: LlamaForCausalLM, held_out: Mapping[str, list[list[int]]], words: Any) -> dict[str, dict[str, float]]:
+    """Domain -> nats a token and bits a byte over held-out documents."""
+    out = {}
+    for domain, documents in held_out.items():
+        nats = tokens = size = 0.0
+        for ids in documents[:MOST_DOCUMENTS]:
+            row = ids[:ROW]
+            if len(row) < 8:
+                continue
+            with torch.inference_mode():
+                nats += float(next_token(model, torch.tensor([row]))) * (len(row) - 1)
+            tokens += len(row) - 1
+            size += len(words.decode(row[1:], skip_special_tokens=True).encode())
+        if tokens:
+            out[domain] = {"nats_a_token": nats / tokens, "bits_a_byte": nats / math.log(2) / max(size, 1)}
+    return out
+
+
+def prompts(documents: list[Document]) -> dict[str, list[tuple[str, bool]]]:
+    """Domain -> (prompt, chat) from held-out documents."""
+    out: dict[str, list[tuple[str, bool]]] = {}
+    for document in documents:
+        held = out.setdefault(document.domain, [])
+        if not document.held_out or len(held) >= PROMPTS_A_DOMAIN:
+            continue
+        role, text = document.turns[0]
+        if role == TEXT:
+            opening = " ".join(text.split(" ")[:STORY_OPENING])
+            held.append((opening, False))
+        elif len(text) < 1500 and document.turns[1][0] == ASSISTANT:
+            held.append((text, True))
+    return out
+
+
+def acceptance(models: Models, asked: Mapping[str, list[tuple[str, bool]]], draft: str) -> dict[str, float]:
+    """Domain -> share of drafted tokens that greedy verification accepts, k = 4."""
+    out = {}
+    for domain, questions in asked.items():
+        drafted = accepted = 0
+        for prompt, chat in questions:
+            options = {"k": K, "max_new_tokens": NEW_TOKENS, "details": False, "chat": chat, "draft": draft}
+            for step in decode(models, prompt, "draft", **options):
+                drafted += len(step.draft)
+                accepted += step.accepted
+        if drafted:
+            out[domain] = accepted / drafted
+    return out
+
+
+def samples(models: Models) -> list[dict[str, str]]:
+    """The twenty prompts, continued greedily and at temperature 0.8, unedited."""
+    out = []
+    for prompt, chat in SAMPLES:
+        row = {"prompt": prompt}
+        for name, changes in (("greedy", {}), ("coupled", {"temperature": 0.8})):
+            steps = decode(models, prompt, "draft", max_new_tokens=120, chat=chat, details=False, **changes)
+            ids = [token for step in steps for token in step.emitted]
+            row[name] = models.tokenizer.decode(ids, skip_special_tokens=True)
+        out.append(row)
+    return out
+
+
+def whole(
+    out: Path, asides: Mapping[str, Path], documents: list[Document], held_out: Mapping[str, list[list[int]]],
+    words: PreTrainedTokenizerFast,
+) -> dict[str, Any]:  # fmt: skip
+    """Everything the card needs."""
+    report: dict[str, Any] = {"losses": {}, "acceptance": {}}
+    for role in ("target", "draft", "offdomain"):
+        model = LlamaForCausalLM.from_pretrained(out / role, dtype=torch.float32).eval()
+        report["losses"][role] = losses(model, held_out, words)
+        report.setdefault("parameters", {})[role] = sum(p.numel() for p in model.parameters())
+    asked = prompts(documents)
+    for role, folder in {"draft": out / "draft", "offdomain": out / "offdomain", **asides}.items():
+        if folder.is_dir():
+            models = load(f"{out / 'target'}+{folder}")
+            report["acceptance"][role] = acceptance(models, asked, "draft")
+    models = load(f"{out / 'target'}+{out / 'draft'}")
+    report["pass"] = {
+        "target_rows_1_ms": models.costs.pass_s(1) * 1e3, "target_rows_8_ms": models.costs.pass_s(8) * 1e3,
+        "draft_rows_1_ms": models.draft_s["draft"] * 1e3,
+    }  # fmt: skip
+    report["samples"] = samples(models)
+    return report

@@ -348,7 +348,7 @@ class Recorder:
                 chances=[round(chance, 4) for chance in draft.chances],
                 window=draft.window,
                 births=draft.births,
-            ),  # fmt: skip
+            ),
             statuses=step.statuses,
             path=step.path,
             emitted=step.emitted,

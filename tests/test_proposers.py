@@ -1,5 +1,6 @@
 """What the strategies draft: the right continuation, at a cost that does not grow."""
 
+import itertools
 import random
 from time import perf_counter
 
@@ -178,7 +179,7 @@ def test_the_window_slides_and_n_grams_remember_where_they_were_born():
         first = step.draft.tested
         assert step.draft.parents[first:] == (-1, first, first + 1, first, first + 1, first + 2)
     # A level moves up by one a pass, and the next level is what the target said at the last.
-    for before, after in zip(full, full[1:], strict=False):
+    for before, after in itertools.pairwise(full):
         if before.index + 1 == after.index:
             assert after.draft.tokens[-6:-3] == before.draft.tokens[-3:]
     births = [

@@ -10,7 +10,7 @@ Knows the order of things. How a stage learns is in `fit`, what it learns from i
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import torch
@@ -43,10 +43,11 @@ class Job:
         """Checkpoints, encoded text and measurements; not part of the family."""
         return self.out / "work"
 
-    def budget(self, share: float) -> Budget:
-        """A stage's part of the whole."""
+    def budget(self, stage: str, share: float) -> Budget:
+        """A stage's part of the whole; a draft sees more tokens in the same time."""
         if self.tokens is not None:
-            return Budget(tokens=max(1, int(self.tokens * share / self.plan.target_share)))
+            quicker = 1 if stage == "target" else self.plan.drafts_quicker
+            return Budget(tokens=max(1, int(self.tokens * quicker * share / self.plan.target_share)))
         return Budget(minutes=(self.minutes or 120.0) * share)
 
 
@@ -137,7 +138,7 @@ class _Stages:
         batches = Batches(self.streams.training, plan.mix, plan.seed + 1)
         self._stage("draft-plain", self._beginner(target), losses.next_token, batches, plan.draft_share, aside=True)
         model = self._stage("draft-soft", self._beginner(target), soft, batches, plan.draft_share, aside=True)
-        written = int(plan.own_tokens_share * json.loads(self._notes.read_text())["target"]["tokens"])
+        written = min(plan.own_tokens, json.loads(self._notes.read_text())["target"]["tokens"] // 5)
         rows = OwnBatches(own_rows(target, self.streams, plan, written, self.job.work, self.watch, self.job.resume))
         plan = replace(plan, rows=((1.0, ROW),))
         return self._stage("draft", model, soft, rows, plan.own_share, plan=plan, scale=plan.refining)
@@ -159,7 +160,7 @@ class _Stages:
     def _stage(self, stage, model, loss, batches, share, *, aside=False, plan=None, scale=1.0) -> LlamaForCausalLM:
         model = model.to(self.device)
         report = fit(
-            model, compiled(loss) if self.job.compile else loss, batches, plan or self.plan, self.job.budget(share),
+            model, compiled(loss) if self.job.compile else loss, batches, plan or self.plan, self.job.budget(stage, share),
             stage=stage, folder=self.job.work, watch=self.watch, resume=self.job.resume, scale=scale,
         )  # fmt: skip
         self._note(stage, report)

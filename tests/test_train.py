@@ -1,0 +1,233 @@
+"""How the family is made: readers, split, tokenizer, mix, resuming, and a whole (tiny, bad) family end to end."""
+
+import dataclasses
+import json
+import lzma
+import random
+
+import numpy as np
+import pytest
+import torch
+from conftest import emitted
+
+import lookahead
+from lookahead.__main__ import main
+from lookahead.scenarios import SCENARIOS
+from lookahead.train import Job, Plan, describe, train
+from lookahead.train import corpus as reading
+from lookahead.train.batches import Batches
+from lookahead.train.corpus import Document
+from lookahead.train.family import new_model
+from lookahead.train.fit import Budget, fit, rate
+from lookahead.train.losses import like, next_token
+from lookahead.train.plan import Shape
+from lookahead.train.prompts import SAMPLES
+from lookahead.train.tokenizer import encode
+from lookahead.train.tokenizer import train as new_tokenizer
+
+NAMES, ANIMALS, PLACES = ("Anna", "Ben", "Mia", "Tom"), ("frog", "dog", "cat", "hen"), ("park", "wood", "town", "barn")
+
+
+def write(folder, name, text):
+    with lzma.open(folder / f"{name}.xz", "wt", encoding="utf-8") as file:
+        file.write(text)
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory):
+    """A little of every kind of file, in the formats of the real ones."""
+    folder, draws = tmp_path_factory.mktemp("corpus"), random.Random(0)
+
+    def story():
+        name, animal, place = (draws.choice(x) for x in (NAMES, ANIMALS, PLACES))
+        return f"Once there was a {animal} named {name}. {name} went to the {place} {draws.randrange(1000)} times. The {animal} was glad."
+
+    def joined(make, n):
+        return "\n<|endoftext|>\n".join(make() for _ in range(n))
+
+    write(folder, "tinystories_clean.txt", joined(lambda: story() + " " + story(), 300))
+    tales = [
+        {"kind": draws.choice(("generated-child", "generated-campfire")), "prompt": f"Tell a tale about {i}.", "text": story()}
+        for i in range(120)
+    ]  # fmt: skip
+    (folder / "stories_clean.jsonl").write_text("\n".join(map(json.dumps, tales)), encoding="utf-8")  # not compressed
+    tasks = [
+        {"kind": "format-conv", "prompt": f"Convert: {draws.choice(NAMES)},{i}", "text": f'{{"Age": {i}}}'}
+        for i in range(150)
+    ]
+    write(folder, "tasks.jsonl", "\n".join(map(json.dumps, tasks)))
+    write(folder, "qa_expository_clean.txt", joined(lambda: f"Explain the {draws.choice(PLACES)} {draws.random()}.\n\n" + story(), 80))  # fmt: skip
+    write(folder, "step_by_step_math_clean.txt", joined(lambda: f"What is {draws.randrange(999)} + 1?\nStep 1:\nAdd.", 120))
+    write(folder, "gsm8k_train_clean.txt", joined(lambda: f"Question: {draws.randrange(999)} eggs?\nAnswer: Many.", 60))
+    function = 'def add{n}(a, b):\n    """Add two numbers and return the sum."""\n    return a + b + {n}\n'
+    write(folder, "python_clean.txt", joined(lambda: function.format(n=draws.randrange(10**6)), 120))
+    said = "User: I want a table for {n}.\nAssistant: At what time?\nUser: At {n}.\nAssistant: Done."
+    write(folder, "sgd_train_clean.txt", joined(lambda: said.format(n=draws.randrange(10**6)), 100))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def documents(corpus):
+    return reading.read(corpus)
+
+
+def test_every_file_is_read_into_its_domain(documents):
+    domains = {d.domain for d in documents}
+    assert domains == {"stories", "tales", "records", "explain", "arithmetic", "code", "dialogue"}
+    roles = {tuple(role for role, _ in d.turns) for d in documents}
+    assert roles == {("text",), ("user", "assistant"), ("user", "assistant", "user", "assistant")}
+    code = next(d for d in documents if d.domain == "code" and len(d.turns) == 2)
+    assert "Add two numbers and return the sum." in code.turns[0][1]
+    assert '"""' not in code.turns[1][1], "what the question says the answer need not repeat"
+    assert len({d.text for d in documents}) == len(documents)
+
+
+def test_campfire_stories_stay_out(documents, corpus):
+    kept = sum(d.domain == "tales" for d in documents)
+    lines = (corpus / "stories_clean.jsonl").read_text(encoding="utf-8").splitlines()
+    assert kept == sum(json.loads(line)["kind"] == "generated-child" for line in lines)
+
+
+def test_the_split_is_by_document_and_keeps_known_prompts_out():
+    documents = [Document("stories", (("text", f"text {i}"),)) for i in range(4000)]
+    share = sum(d.held_out for d in documents) / len(documents)
+    assert share == pytest.approx(1 / 50, abs=0.01)
+    for prompt in (SCENARIOS[0].prompt, SAMPLES[0][0]):
+        assert Document("stories", (("text", f"{prompt} and so on"),)).held_out
+
+
+def test_errors_say_what_is_wrong(tmp_path):
+    with pytest.raises(lookahead.LookaheadError, match="no such folder"):
+        reading.read(tmp_path / "nowhere")
+    with pytest.raises(lookahead.LookaheadError, match="it holds none of"):
+        reading.read(tmp_path)
+    (tmp_path / "tinystories_clean.txt.xz").write_bytes(b"not xz")
+    with pytest.raises(lookahead.LookaheadError, match="cannot be read"):
+        reading.read(tmp_path)
+    assert main(["train", "--corpus", str(tmp_path / "nowhere"), "--out", str(tmp_path / "out")]) == 2
+    assert main(["train", "--corpus", str(tmp_path), "--out", str(tmp_path / "out"), "--minutes", "-1"]) == 2
+
+
+@pytest.fixture(scope="session")
+def words(documents):
+    return new_tokenizer((d.text for d in documents), 512, 256)
+
+
+def test_every_byte_can_be_written(words):
+    text = "".join(map(chr, range(32, 0x250))) + "\n\t \U0001f438 \u4f60\u597d 1234567"
+    assert words.decode(words(text)["input_ids"]) == text
+    assert len(words("1234567")["input_ids"]) == 7, "digits stand alone"
+
+
+def test_documents_are_encoded_as_the_chat_template_writes_them(words):
+    document = Document("tales", (("user", "Tell a tale."), ("assistant", "Once there was a frog.")))
+    chat = [{"role": "user", "content": "Tell a tale."}, {"role": "assistant", "content": "Once there was a frog."}]
+    theirs = words.apply_chat_template(chat, tokenize=False)
+    assert encode(words, [document])[0] == words(theirs, add_special_tokens=False)["input_ids"]
+
+
+def test_rows_follow_the_mix_and_depend_on_their_number_alone():
+    streams = {"a": np.zeros(5000, np.uint16), "b": np.ones(5000, np.uint16), "c": np.full(5000, 2, np.uint16)}
+    batches = Batches(streams, {"a": 0.5, "b": 0.3, "c": 0.2, "absent": 0.4}, seed=0)
+    first = batches.batch(0, 1000, 8)[:, 0]
+    assert [int((first == i).sum()) for i in range(3)] == [500, 300, 200]
+    assert torch.equal(batches.batch(0, 64, 16)[40:], batches.batch(40, 24, 16))
+    counting = Batches({"a": np.arange(1000, dtype=np.uint16)}, {"a": 1.0}, seed=0)
+    rows = counting.batch(0, 20, 10)
+    assert sorted(rows[:, :-1].flatten().tolist()) == list(range(200)), "every token once before any comes again"
+
+
+SMALL = Plan(
+    vocab=512, context=512, target=Shape(2, 64, 2, 96), draft=Shape(1, 64, 2, 64), rows=((0.7, 32), (1.0, 64)), step_tokens=256,
+    warm_steps=4, own_tokens=6000,
+)  # fmt: skip
+
+
+def test_a_resumed_run_is_the_run_it_would_have_been(tmp_path):
+    stream = {"a": np.random.default_rng(0).integers(0, 512, 4000).astype(np.uint16)}
+    batches, told = Batches(stream, {"a": 1.0}, 0), []
+
+    def run(folder, tokens, model, resume=False):
+        folder.mkdir(exist_ok=True)
+        budget = Budget(tokens=tokens)
+        report = fit(model, next_token, batches, SMALL, budget, stage="s", folder=folder, watch=told.append, resume=resume)
+        return report, model.state_dict()
+
+    whole_report, whole = run(tmp_path / "whole", 256 * 12, new_model(SMALL.target, SMALL, 1))
+    saved = torch.save
+
+    class Enough(Exception):
+        pass
+
+    def stop_after_six(report):
+        if report.tokens == 256 * 6:
+            raise Enough
+
+    # Break off after six steps with a checkpoint that was just written, as a killed run would have it.
+    plan = dataclasses.replace(SMALL, save_every_s=0.0)
+    (tmp_path / "parts").mkdir()
+    model = new_model(SMALL.target, SMALL, 1)
+    with pytest.raises(Enough):
+        fit(model, next_token, batches, plan, Budget(tokens=256 * 12), stage="s", folder=tmp_path / "parts", watch=stop_after_six)
+    assert torch.save is saved
+    report, parts = run(tmp_path / "parts", None, new_model(SMALL.target, SMALL, 99), resume=True)
+    assert report.tokens == whole_report.tokens == 256 * 12
+    assert all(torch.equal(whole[name], parts[name]) for name in whole)
+    assert told[-1].loss < told[0].loss + 0.5
+
+
+def test_the_rate_warms_up_stays_and_cools_down():
+    plan = Plan()
+    assert rate(plan, 0, 0.0) < 0.05
+    assert rate(plan, 500, 0.3) == 1.0
+    assert rate(plan, 5000, 1 - plan.cooling_share / 2) == pytest.approx(0.5)
+    assert rate(plan, 9000, 1.0) == 0.0
+
+
+def test_the_distillation_loss_is_zero_for_a_twin_only():
+    teacher, student = new_model(SMALL.target, SMALL, 1), new_model(SMALL.draft, SMALL, 2)
+    ids = torch.randint(0, 512, (2, 17))
+    assert float(like(teacher)(teacher, ids)) == pytest.approx(0.0, abs=1e-5)
+    assert float(like(teacher)(student, ids)) > 0.01
+
+
+@pytest.fixture(scope="session")
+def family(corpus, tmp_path_factory):
+    """A tiny family from the tiny corpus, by every stage of the real one."""
+    out, told = tmp_path_factory.mktemp("family"), []
+    job = Job(corpus, out, SMALL, tokens=30_000)
+    train(job, told.append)
+    describe(job)
+    return job, told
+
+
+def test_a_family_comes_out_that_loads_and_is_lossless(family):
+    job, told = family
+    assert [*dict.fromkeys(r.stage for r in told)] == ["target", "draft-plain", "draft-soft", "own", "draft", "offdomain"]
+    models = lookahead.load(f"{job.out / 'target'}+{job.out / 'draft'}+{job.out / 'offdomain'}")
+    for prompt, chat in (("Once there was", False), ("Tell a tale about 7.", True)):
+        naive = emitted(lookahead.decode(models, prompt, method="naive", max_new_tokens=30, chat=chat))
+        for method in ("draft", "tree", "hybrid"):
+            assert emitted(lookahead.decode(models, prompt, method=method, max_new_tokens=30, chat=chat)) == naive
+    first = [r.loss for r in told if r.stage == "target"]
+    assert first[-1] < first[0] - 0.5, "it learned something"
+    assert not (job.out / "draft-plain").exists(), "what is only measured is not part of the family"
+
+
+def test_the_card_is_written_from_measurements(family):
+    job, _ = family
+    card = (job.out / "README.md").read_text(encoding="utf-8")
+    assert card.startswith("# Llama-")
+    assert "Built with Llama" in card
+    for part in ("## Budget", "## Held-out loss", "## Acceptance", "## Data", "## Limits", "## Samples", "**20.**"):
+        assert part in card
+    report = json.loads((job.work / "evaluation.json").read_text(encoding="utf-8"))
+    assert report["losses"]["target"]["stories"]["nats_a_token"] < 6.3
+    assert 0 <= report["acceptance"]["draft"]["stories"] <= 1
+
+
+def test_a_finished_family_is_not_trained_again(family):
+    job, _ = family
+    told = []
+    train(dataclasses.replace(job, resume=True), told.append)
+    assert told == []

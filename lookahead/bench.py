@@ -139,12 +139,18 @@ def time_lane(lane: Lane) -> Timing:
 def _predicted(lane: Lane, steps: Sequence[Step]) -> float:
     """Seconds by theory: every pass at its measured cost, every drafted token at a draft pass's."""
     costs, total = lane.models.costs, 0.0
-    draft_s = lane.models.draft_s.get(lane.options.get("draft", ""), 0.0)
+    draft = lane.models.draft_costs.get(lane.options.get("draft", ""))
     for step in steps:
         parents = step.draft.parents
-        total += costs.pass_s(1 + len(parents), branch_count(parents))
-        if parents and step.draft.sources[0] in MODEL_SOURCES:
-            total += draft_s * max(depths(parents))
+        branches = branch_count(parents)
+        total += costs.pass_s(1 + len(parents), branches)
+        if draft and parents and step.draft.sources[0] in MODEL_SOURCES:
+            # One pass a level: of one row in a chain, of the tree so far in a tree.
+            levels = max(depths(parents))
+            total += sum(
+                draft.pass_s(1 if branches == 1 else round(len(parents) * i / levels), branches if i else 1)
+                for i in range(levels)
+            )
     return total
 
 

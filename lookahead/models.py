@@ -39,7 +39,7 @@ class Models:
     drafts: dict[str, CachedLM]
     probe: cost.Exactness
     costs: cost.CostCurve
-    draft_s: dict[str, float] = field(default_factory=dict)  # seconds of a one-row pass, by draft
+    draft_costs: dict[str, cost.CostCurve] = field(default_factory=dict)  # the same of every draft
     eos: frozenset[int] = field(default=frozenset())
 
     @property
@@ -89,10 +89,10 @@ def load(spec: str = "pocket", progress: Progress = lambda text, share: None) ->
         drafts[skip.ROLE] = skip.choose(target, costs)
     for draft in drafts.values():
         cost.warm(draft, 4)
-    draft_s = {role: cost.measure(draft, rows=(1,)).seconds[0] for role, draft in drafts.items()}
+    draft_costs = {role: cost.measure(draft, rows=(1, 3, 9, 17)) for role, draft in drafts.items()}
     progress("Ready", 1.0)
     names = {role: _shown(place) for role, place in places.items()}
-    return Models(spec, names, tokenizer, target, drafts, probe, costs, draft_s, _eos(loaded["target"], tokenizer))
+    return Models(spec, names, tokenizer, target, drafts, probe, costs, draft_costs, _eos(loaded["target"], tokenizer))
 
 
 def _places(spec: str) -> dict[str, str]:

@@ -64,5 +64,7 @@ BENCH: tuple[Scenario, ...] = (
         "- City: Boston\n  Weather: Sunny\n- City: Miami\n  Weather: Rainy\n- City: Denver\n", "ngram", "",
     ),
     Scenario("code-2", "code", "code", "Write a Python function that adds two numbers.", "draft", "", chat=True),
+    Scenario("hot-2", "hot", "sampled", "Lily and Ben went to the park. They saw a big", "draft", "", options={"temperature": 1.0}),
+    Scenario("hot-3", "hot", "sampled", "Explain the wind like I'm five years old.", "draft", "", chat=True, options={"temperature": 1.0}),
     Scenario("explain-2", "explain", "explain", "Explain the wind like I'm five years old.", "draft", "", chat=True),
 )  # fmt: skip

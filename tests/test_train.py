@@ -57,7 +57,11 @@ def corpus(tmp_path_factory):
     ]
     write(folder, "tasks.jsonl", "\n".join(map(json.dumps, tasks)))
     write(folder, "qa_expository_clean.txt", joined(lambda: f"Explain the {draws.choice(PLACES)} {draws.random()}.\n\n" + story(), 80))  # fmt: skip
-    write(folder, "step_by_step_math_clean.txt", joined(lambda: f"What is {draws.randrange(999)} + 1?\nStep 1:\nAdd.", 120))
+    write(
+        folder,
+        "step_by_step_math_clean.txt",
+        joined(lambda: f"What is {draws.randrange(999)} + 1?\nStep 1:\nAdd.", 120),
+    )
     write(folder, "gsm8k_train_clean.txt", joined(lambda: f"Question: {draws.randrange(999)} eggs?\nAnswer: Many.", 60))
     function = 'def add{n}(a, b):\n    """Add two numbers and return the sum."""\n    return a + b + {n}\n'
     write(folder, "python_clean.txt", joined(lambda: function.format(n=draws.randrange(10**6)), 120))
@@ -150,7 +154,9 @@ def test_a_resumed_run_is_the_run_it_would_have_been(tmp_path):
     def run(folder, tokens, model, resume=False):
         folder.mkdir(exist_ok=True)
         budget = Budget(tokens=tokens)
-        report = fit(model, next_token, batches, SMALL, budget, stage="s", folder=folder, watch=told.append, resume=resume)
+        report = fit(
+            model, next_token, batches, SMALL, budget, stage="s", folder=folder, watch=told.append, resume=resume
+        )
         return report, model.state_dict()
 
     whole_report, whole = run(tmp_path / "whole", 256 * 12, new_model(SMALL.target, SMALL, 1))
@@ -168,7 +174,16 @@ def test_a_resumed_run_is_the_run_it_would_have_been(tmp_path):
     (tmp_path / "parts").mkdir()
     model = new_model(SMALL.target, SMALL, 1)
     with pytest.raises(Enough):
-        fit(model, next_token, batches, plan, Budget(tokens=256 * 12), stage="s", folder=tmp_path / "parts", watch=stop_after_six)
+        fit(
+            model,
+            next_token,
+            batches,
+            plan,
+            Budget(tokens=256 * 12),
+            stage="s",
+            folder=tmp_path / "parts",
+            watch=stop_after_six,
+        )
     assert torch.save is saved
     report, parts = run(tmp_path / "parts", None, new_model(SMALL.target, SMALL, 99), resume=True)
     assert report.tokens == whole_report.tokens == 256 * 12
@@ -203,7 +218,14 @@ def family(corpus, tmp_path_factory):
 
 def test_a_family_comes_out_that_loads_and_is_lossless(family):
     job, told = family
-    assert [*dict.fromkeys(r.stage for r in told)] == ["target", "draft-plain", "draft-soft", "own", "draft", "offdomain"]
+    assert [*dict.fromkeys(r.stage for r in told)] == [
+        "target",
+        "draft-plain",
+        "draft-soft",
+        "own",
+        "draft",
+        "offdomain",
+    ]
     models = lookahead.load(f"{job.out / 'target'}+{job.out / 'draft'}+{job.out / 'offdomain'}")
     for prompt, chat in (("Once there was", False), ("Tell a tale about 7.", True)):
         naive = emitted(lookahead.decode(models, prompt, method="naive", max_new_tokens=30, chat=chat))

@@ -104,7 +104,7 @@ def whole(
     models = load(f"{out / 'target'}+{out / 'draft'}")
     report["pass"] = {
         "target_rows_1_ms": models.costs.pass_s(1) * 1e3, "target_rows_8_ms": models.costs.pass_s(8) * 1e3,
-        "draft_rows_1_ms": models.draft_s["draft"] * 1e3,
+        "draft_rows_1_ms": models.draft_costs["draft"].pass_s(1) * 1e3,
     }  # fmt: skip
     report["samples"] = samples(models)
     return report

@@ -19,6 +19,8 @@ def options(fields: dict[str, Any]) -> dict[str, Any]:
     for name in (*WHOLE, *REAL):
         if name in out:
             out[name] = _number(name, out[name], whole=name in WHOLE)
+    if not out.get("draft", True):  # no draft model was loaded
+        del out["draft"]
     if "k" in out:
         out["k"] = _k(out["k"])
     if "stop" in out:

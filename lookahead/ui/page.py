@@ -15,7 +15,7 @@ from typing import Any
 
 import gradio as gr
 
-from .. import log, worker
+from .. import log, skip, worker
 from ..cost import BIT_EXACT, cores
 from ..events import RULES, LookaheadError
 from ..methods import METHODS, method_class
@@ -32,11 +32,11 @@ logger = logging.getLogger("lookahead")
 COMPUTE = {"concurrency_limit": 1, "concurrency_id": "compute"}
 DEFAULT_METHOD = "hybrid"
 FIELDS = (
-    "max_new_tokens", "k", "temperature", "top_k", "top_p", "repetition_penalty", "rule", "seed", "stop", "chat",
+    "max_new_tokens", "k", "temperature", "top_k", "top_p", "repetition_penalty", "rule", "seed", "stop", "chat", "draft",
 )  # fmt: skip
 DEFAULTS: dict[str, Any] = {
     "max_new_tokens": 128, "k": "auto", "temperature": 0, "top_k": 0, "top_p": 1, "repetition_penalty": 1,
-    "rule": "auto", "seed": 0, "stop": "", "chat": False,
+    "rule": "auto", "seed": 0, "stop": "", "chat": False, "draft": "draft",
 }  # fmt: skip
 TOGGLE = """() => {
     const open = document.getElementById('la-more').classList.toggle('la-open');
@@ -80,7 +80,7 @@ def build(models: Models) -> gr.Blocks:
             )  # fmt: skip
             more = gr.Button("more", size="sm", elem_id="la-more-button", scale=0)
         with gr.Column(elem_id="la-more"):
-            fields = _fields()
+            fields = _fields(models)
         status = gr.HTML("", elem_id="la-status", apply_default_css=False)
 
         def resend(request: list) -> str | None:
@@ -133,7 +133,8 @@ def build(models: Models) -> gr.Blocks:
     return page.queue(default_concurrency_limit=1)
 
 
-def _fields() -> dict[str, Any]:
+def _fields(models: Models) -> dict[str, Any]:
+    drafts = [name for name in models.drafts if name != skip.ROLE]
     with gr.Row():
         fields = {
             "max_new_tokens": gr.Number(DEFAULTS["max_new_tokens"], label="new tokens, at most", min_width=120),
@@ -153,6 +154,13 @@ def _fields() -> dict[str, Any]:
             ),
             "stop": gr.Textbox(DEFAULTS["stop"], label="stop at (one a line)", lines=1, max_lines=4, min_width=120),
             "chat": gr.Checkbox(DEFAULTS["chat"], label="as a chat message", min_width=120),
+            "draft": gr.Dropdown(
+                drafts,
+                value=DEFAULTS["draft"] if drafts else None,
+                label="draft model",
+                filterable=False,
+                min_width=120,
+            ),
         }
     return fields
 

@@ -26,12 +26,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from torch.nn.functional import pad
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import eager_mask
 
 from .tree import ancestors
 
 BY_BRANCH = "lookahead_by_branch"
+WIDTH = 16  # floats in a processor's vector
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +109,12 @@ def _scores(query, key, scaling, softcap):
     return scores.view(batch, heads, n, total)
 
 
-def _weighed(scores, value):
-    """Values under the softmax of the scores: [batch, heads, n, dim]."""
-    return _mixed(torch.softmax(scores, dim=-1, dtype=torch.float32).to(value.dtype), value)
+def _weights(scores, dtype):
+    return torch.softmax(scores, dim=-1, dtype=torch.float32).to(dtype)
 
 
 def _mixed(weights, value):
+    """Values [batch, kv, keys, dim] under weights [batch, heads, n, keys]: [batch, heads, n, dim]."""
     batch, heads, n, total = weights.shape
     kv_heads, _, dim = value.shape[1:]
     return torch.matmul(weights.view(batch, kv_heads, heads // kv_heads * n, total), value).view(batch, heads, n, dim)
@@ -125,12 +127,12 @@ def attend(query, key, value, scaling: float, softcap: float | None, rows: Layou
     lowest = torch.finfo(scores.dtype).min
     if rows.ancestors is None:
         scores[..., past:].masked_fill_(hidden, lowest)
-        return _weighed(scores, value).transpose(1, 2).contiguous()
+        return _mixed(_weights(scores, value.dtype), value).transpose(1, 2).contiguous()
     heads = query.shape[1]
     side_by_side = scores.gather(-1, rows.ancestors.expand(1, heads, -1, -1))
     scores[..., past : past + side_by_side.shape[-1]] = side_by_side
     scores[..., past:].masked_fill_(hidden, lowest)
-    weights = torch.softmax(scores, dim=-1, dtype=torch.float32).to(value.dtype)
+    weights = _weights(scores, value.dtype)
     whole = past - past % 2
     spread = torch.zeros_like(weights)
     spread[..., :whole] = weights[..., :whole]
@@ -148,7 +150,10 @@ def by_branch(
         scores = _scores(query, key, scaling, softcap)
         if attention_mask is not None:
             scores = scores.masked_fill(attention_mask < 0, torch.finfo(scores.dtype).min)
-        return _weighed(scores, value).transpose(1, 2).contiguous(), None
+        # Softmax adds short rows in another order than long ones; in a whole vector's width all are alike.
+        total = scores.shape[-1]
+        wide = pad(scores, (0, -total % WIDTH), value=torch.finfo(scores.dtype).min)
+        return _mixed(_weights(wide, value.dtype)[..., :total], value).transpose(1, 2).contiguous(), None
     return attend(query, key, value, scaling, softcap, rows), None
 
 

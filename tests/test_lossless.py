@@ -4,7 +4,6 @@ Where this machine is bit-exact any difference is a bug. Elsewhere (float32, no 
 tokens whose logits tie to the last bits may swap; then the trace must say so itself.
 """
 
-import itertools
 
 import pytest
 import torch
@@ -23,11 +22,30 @@ PROMPTS = (
     "the the the the the the",
 )
 CHANGES = (
-    {}, {"repetition_penalty": 1.2}, {"temperature": 0.7}, {"temperature": 1.0},
+    {"repetition_penalty": 1.2}, {"temperature": 0.7},
     {"temperature": 1.0, "top_p": 0.9, "top_k": 50, "seed": 5, "repetition_penalty": 1.1},
 )  # fmt: skip
-LENGTHS = (1, 2, 4, 8, "auto")
+LENGTHS = (1, 4, 8)
 DRAFTING = [m for m in METHODS if m != "naive"]
+OPENINGS = (
+    "Once upon a time there was a {0} who", "{0} and {1} went to the park. They saw", "The {0} was very sad because",
+    "Explain the {0} like I'm five years old.", "Name: {0}\nAge: 7\n\nName: {1}\nAge:", "def {0}(a, b):\n    return",
+    "{0}, {1}, {0}, {1}, {0},", "What is 3 + 4? The {0} says", "[1, 2, 3, 1, 2, 3, 1,", "\"{0}!\" said the {1}. \"{0}!\" said",
+)  # fmt: skip
+WORDS = ("frog", "Lily", "dragon", "moon", "Ben", "robot", "\u96ea", "old king", "x1", "caf\u00e9")
+HUNDRED = [opening.format(WORDS[i], WORDS[(i + 3) % 10]) for opening in OPENINGS for i in range(10)]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.9], ids=["greedy", "coupled"])
+def test_every_method_writes_naives_ids_on_a_hundred_prompts(models, temperature):
+    if models.exactness != BIT_EXACT:
+        pytest.skip("not a bit-exact machine; test_exactness.py covers it")
+    assert len(HUNDRED) == 100
+    for seed, prompt in enumerate(HUNDRED):
+        options = {"max_new_tokens": 16, "details": False, "temperature": temperature, "seed": seed}
+        naive = emitted(lookahead.decode(models, prompt, method="naive", **options))
+        for method in DRAFTING:
+            assert emitted(lookahead.decode(models, prompt, method=method, **options)) == naive, (method, prompt)
 
 
 @pytest.mark.parametrize("method", DRAFTING)
@@ -36,14 +54,10 @@ def test_ids_equal_naives(models, method, changes):
     if models.exactness != BIT_EXACT:
         pytest.skip("not a bit-exact machine; test_exactness.py covers it")
     for prompt in PROMPTS:
-        options = {"max_new_tokens": 32, "details": False, **changes}
+        options = {"max_new_tokens": 24, "details": False, **changes}
         naive = emitted(lookahead.decode(models, prompt, method="naive", **options))
         for k in LENGTHS:
             assert emitted(lookahead.decode(models, prompt, method=method, k=k, **options)) == naive, (prompt, k)
-
-
-def test_the_combinations_above_are_at_least_two_hundred():
-    assert len(list(itertools.product(DRAFTING, CHANGES, PROMPTS, LENGTHS))) >= 200
 
 
 def test_naive_is_what_transformers_generate_writes(models):
@@ -104,4 +118,5 @@ def test_the_context_may_be_filled_to_the_last_token(models):
     naive = list(lookahead.decode(models, ids, method="naive", max_new_tokens=200))
     assert naive[-1].finish in ("context", "eos")
     for method in DRAFTING:
-        assert emitted(lookahead.decode(models, ids, method=method, max_new_tokens=200, k=8)) == emitted(naive)
+        ours = emitted(lookahead.decode(models, ids, method=method, max_new_tokens=200, k=8))
+        assert ours == emitted(naive), method

@@ -74,7 +74,7 @@ class Lookahead(Proposer):
         if most >= 1 and self._filling == 0:
             self._filling = self._n  # a window says nothing before it is full
         self._filling = max(0, self._filling - 1)
-        if room < 1 or not (most or self._filling):
+        if room < self._columns + self._n or not (most or self._filling):  # a window looks beyond the draft
             self._levels = self._levels[:1]
             self._filling = 0
             return EMPTY

@@ -83,6 +83,10 @@ def _parser() -> argparse.ArgumentParser:
 
     bench = commands.add_parser("bench", parents=[shared, decoding], help="measure methods against naive")
     bench.add_argument("--methods", help='"a,b", or with options "a b:k=4 draft:draft=offdomain"; all by default')
+    bench.add_argument("--peers", action="store_true", help="add transformers' own, with several settings each")
+    bench.add_argument(
+        "--fixed", metavar="METHODS", help="compare auto with fixed draft lengths, for these methods: a,b"
+    )
     bench.add_argument("--prompts", metavar="FILE.jsonl", help='lines {"id", "category", "prompt", "chat"}')
     bench.add_argument("--repeat", type=int, default=3)
     bench.add_argument("--update", metavar="FILE.md", help="write the table between the bench markers of a file")
@@ -152,6 +156,10 @@ def _bench(arguments: argparse.Namespace) -> int:
 
     methods = arguments.methods.split() if arguments.methods else [",".join(METHODS)]
     methods = [m for group in methods for m in ([group] if ":" in group else group.split(",")) if m]
+    if arguments.peers:
+        methods += bench.PEERS
+    if arguments.fixed:
+        methods += [f"{method}:k={k}" for method in arguments.fixed.split(",") for k in bench.FIXED]
     for method in methods:
         bench.read_entry(method)
     options = _options(arguments)

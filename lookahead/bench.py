@@ -27,6 +27,12 @@ from .tree import branch_count, depths
 
 MODEL_SOURCES = ("draft", "tree", "self")  # drafters whose tokens cost a pass of a small model each
 MARKS = ("<!-- bench -->", "<!-- /bench -->")
+FIXED = (1, 2, 3, 4, 6, 8, 12, 16)  # draft lengths that `auto` is compared with
+PEERS = (
+    "hf-generate:attention=sdpa", "hf-assisted:attention=sdpa", *(f"hf-assisted:attention=sdpa,k={k}" for k in (3, 5, 8, 20)),
+    *(f"hf-lookup:attention=sdpa,k={k}" for k in (3, 5, 10)),
+)  # fmt: skip
+RIVALS = {"naive": "hf-generate", "draft": "hf-assisted", "ngram": "hf-lookup", "suffix": "hf-lookup"}
 Progress = Callable[[int, int, str], None]
 
 
@@ -201,23 +207,55 @@ def run(
         "note": "seconds exclude reading the prompt, for every method alike; medians over the repetitions",
         "rows": rows,
         "summary": _summary(rows, ordered),
+        "against": _against(rows),
+        "fixed": _fixed(rows),
     }
 
 
 def markdown(report: dict[str, Any]) -> str:
     """The summary as a Markdown table, with what it was measured on."""
-    machine = report["machine"]
+    machine, summary = report["machine"], report["summary"]
+    categories = list(dict.fromkeys(s["category"] for s in summary if s["category"] != "all"))
+    prompts = {s["category"]: s["prompts"] for s in summary}
+    heads = [f"{c} ({prompts[c]})" for c in categories]
     lines = [
-        "| method | prompts | speedup, median | worst to best | tokens/s | tokens a pass | of predicted | same ids as naive |",
-        "|---|---|---|---|---|---|---|---|",
+        f"| method | {' | '.join(heads)} | all, worst to best | tokens/s | tokens a pass | of predicted | overhead | naive's ids |",
+        "|---" * (len(categories) + 7) + "|",
     ]
-    for s in report["summary"]:
-        name = f"`{s['method']}`" + ("" if s["category"] == "all" else f", {s['category']}")
-        spread = f"{s['speedup_min']:.2f}x to {s['speedup_max']:.2f}x"
+    for method in dict.fromkeys(s["method"] for s in summary):
+        if method in PEERS or ":k=" in method:  # these stand in the tables below
+            continue
+        of = {s["category"]: s for s in summary if s["method"] == method}
+        whole = of["all"]
+        speedups = [f"{of[c]['speedup_median']:.2f}x" for c in categories]
+        spread = f"{whole['speedup_min']:.2f}x to {whole['speedup_max']:.2f}x"
         lines.append(
-            f"| {name} | {s['prompts']} | {s['speedup_median']:.2f}x | {spread} | {s['tokens_per_second_median']:.0f} "
-            f"| {s['mean_acceptance_length']:.2f} | {share(s['of_predicted'])} | {s['identical_share']:.0%} |"
+            f"| `{method}` | {' | '.join(speedups)} | {spread} | {whole['tokens_per_second_median']:.0f} "
+            f"| {whole['mean_acceptance_length']:.2f} | {share(whole['of_predicted'])} "
+            f"| {share(whole['overhead_fraction'])} | {whole['identical_share']:.0%} |"
         )
+    if report["against"]:
+        lines += [
+            "",
+            "| ours | transformers', the best of its settings for every prompt | tokens/s, ours to theirs | worst to best | their ids are naive's |",
+            "|---|---|---|---|---|",
+        ]
+        for a in report["against"]:
+            lines.append(
+                f"| `{a['method']}` | `{a['rival']}`, {a['settings']} settings | {a['ratio_median']:.2f} "
+                f"| {a['ratio_min']:.2f} to {a['ratio_max']:.2f} | {a['rival_identical_share']:.0%} |"
+            )
+    if report["fixed"]:
+        lines += [
+            "",
+            "| method | `auto`, mean speedup | best fixed k, mean speedup | `auto` to the best k of every single prompt | worst |",
+            "|---|---|---|---|---|",
+        ]
+        for f in report["fixed"]:
+            lines.append(
+                f"| `{f['method']}` | {f['auto_speedup']:.2f}x | k = {f['best_fixed']}: {f['best_fixed_speedup']:.2f}x "
+                f"| {f['of_oracle_median']:.2f} | {f['of_oracle_min']:.2f} |"
+            )
     lines += [
         "",
         f"{machine['cpu']}, {machine['cores']} cores, {machine['dtype']}, {report['exactness']}; {report['note']}.",
@@ -294,6 +332,57 @@ def _summary(rows: list[dict[str, Any]], methods: Sequence[str]) -> list[dict[st
                     ),
                 }
             )
+    return out
+
+
+def _best(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Of several methods' rows, the fastest for every prompt."""
+    out: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        if row["id"] not in out or row["tokens_per_second"] > out[row["id"]]["tokens_per_second"]:
+            out[row["id"]] = row
+    return out
+
+
+def _ratios(ours: Sequence[dict[str, Any]], best: dict[str, dict[str, Any]]) -> list[float]:
+    return [row["tokens_per_second"] / best[row["id"]]["tokens_per_second"] for row in ours if row["id"] in best]
+
+
+def _against(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Our methods against transformers' own, with its best settings for every single prompt."""
+    out = []
+    for method, rival in RIVALS.items():
+        best = _best(row for row in rows if row["method"].partition(":")[0] == rival)
+        if ratios := _ratios([row for row in rows if row["method"] == method], best):
+            names = {row["method"] for row in rows if row["method"].partition(":")[0] == rival}
+            out.append(
+                {
+                    "method": method, "rival": rival, "settings": len(names), "ratio_median": statistics.median(ratios),
+                    "ratio_min": min(ratios), "ratio_max": max(ratios),
+                    "rival_identical_share": statistics.mean(row["identical"] for row in rows if row["method"] in names),
+                }
+            )  # fmt: skip
+    return out
+
+
+def _fixed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Where fixed draft lengths ran beside `auto`: against the best one over all prompts, and the best of every prompt."""
+    out = []
+    for method in dict.fromkeys(row["method"] for row in rows):
+        lengths = {row["method"] for row in rows if row["method"].startswith(f"{method}:k=")}
+        if not lengths:
+            continue
+        mine = [row for row in rows if row["method"] == method]
+        by_length = {name: statistics.mean(row["speedup"] for row in rows if row["method"] == name) for name in lengths}
+        winner = max(by_length, key=by_length.get)
+        oracle = _best(row for row in rows if row["method"] in lengths)
+        out.append(
+            {
+                "method": method, "best_fixed": int(winner.rpartition("=")[2]), "best_fixed_speedup": by_length[winner],
+                "auto_speedup": statistics.mean(row["speedup"] for row in mine),
+                "of_oracle_median": statistics.median(_ratios(mine, oracle)), "of_oracle_min": min(_ratios(mine, oracle)),
+            }
+        )  # fmt: skip
     return out
 
 

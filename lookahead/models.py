@@ -54,6 +54,9 @@ class Models:
 
     def draft(self, name: str) -> CachedLM:
         """A fresh cache over the draft of that name, or a `ModelError` that lists them."""
+        if name == skip.ROLE and name not in self.drafts:
+            mend = "the first layers of this architecture cannot be used alone; choose another method."
+            raise ModelError("draft", name, mend)
         if name not in self.drafts:
             have = f"choose one of {', '.join(self.drafts)}" if self.drafts else f'load "{self.spec}+DRAFT" to have one'
             raise ModelError("draft", name, f"{self.spec} has no such draft model; {have}.")

@@ -27,8 +27,10 @@ from transformers.generation.streamers import BaseStreamer
 
 from .accept import Rule
 from .decode import Ends
-from .events import ACCEPTED, BONUS, Step
+from .events import ACCEPTED, BONUS, SettingsError, Step
 from .lm import CachedLM
+
+ATTENTIONS = ("exact", "sdpa")
 
 
 class Peer:
@@ -41,7 +43,13 @@ class Peer:
 
     @dataclass(frozen=True, slots=True)
     class Options:
-        """`generate` decides everything else for itself."""
+        """`attention` "exact" computes as our lanes do; "sdpa" is transformers' default, whose rows depend on their company."""
+
+        attention: str = "exact"
+
+        def __post_init__(self) -> None:
+            if self.attention not in ATTENTIONS:
+                raise SettingsError("attention", self.attention, f"choose one of {', '.join(ATTENTIONS)}.")
 
     def __init__(self, target: CachedLM, draft: CachedLM | None, rule: Rule, k: int | str, options: Any):
         self.target, self.draft, self.rule, self.k, self.options = target, draft, rule, k, options
@@ -53,12 +61,13 @@ class Peer:
 
     def steps(self, prompt: Sequence[int], ends: Ends) -> Iterator[Step]:
         """Continue `prompt`; the same `Step`s as the loop's, without drafts."""
-        reading = self._reading_seconds(prompt)
+        with self._attention():
+            reading = self._reading_seconds(prompt)
         yield Step("prefill", 0, verify_s=reading)
         context = list(prompt)
         passes = _conversation(lambda say: self._generate(prompt, ends, say))
         try:
-            for index, (tokens, seconds) in enumerate(_timed(passes), start=1):
+            for index, (tokens, seconds) in enumerate(self._timed(passes), start=1):
                 if index == 1:  # `generate` reads the prompt in its first pass; no lane's clock counts that
                     seconds = max(0.0, seconds - reading)
                 stands, finish = ends.cut(len(prompt), context, tokens)
@@ -76,6 +85,30 @@ class Peer:
                     return
         finally:
             passes.close()
+
+    def _timed(self, passes: Iterator[list[int]]) -> Iterator[tuple[list[int], float]]:
+        """Every pass with the seconds it took, other lanes' and the consumer's time left out."""
+        while True:
+            with self._attention():
+                start = perf_counter()
+                tokens = next(passes, None)
+                seconds = perf_counter() - start
+            if tokens is None:
+                return
+            yield tokens, seconds
+
+    @contextmanager
+    def _attention(self) -> Iterator[None]:
+        """The attention asked for, while this lane computes; other lanes share the models and keep theirs."""
+        models = [lm.model for lm in (self.target, self.draft) if lm] if self.options.attention == "sdpa" else []
+        held = [model.config._attn_implementation for model in models]
+        try:
+            for model in models:
+                model.set_attn_implementation("sdpa")
+            yield
+        finally:
+            for model, name in zip(models, held, strict=True):
+                model.set_attn_implementation(name)
 
     def _reading_seconds(self, prompt: Sequence[int]) -> float:
         """What reading the prompt but for its last token takes, by every model that will."""
@@ -98,6 +131,13 @@ class Peer:
                 pad_token_id=min(ends.eos, default=0), streamer=_Streamer(say),
                 logits_processor=LogitsProcessorList([_Ruled(self.rule, self.target.vocab)]), **options, **more,
             )  # fmt: skip
+
+
+class Plain(Peer):
+    """`generate` without any drafting: what our naive lane is measured against."""
+
+    name = "hf-generate"
+    summary = "transformers' own generate, no drafting"
 
 
 class Assisted(Peer):
@@ -140,7 +180,7 @@ class Lookup(Peer):
         yield {"prompt_lookup_num_tokens": 10 if self.k == "auto" else max(1, self.k)}
 
 
-PEERS: dict[str, type[Peer]] = {p.name: p for p in (Assisted, Lookup)}
+PEERS: dict[str, type[Peer]] = {p.name: p for p in (Plain, Assisted, Lookup)}
 
 
 class _Ruled(LogitsProcessor):
@@ -171,16 +211,6 @@ class _Streamer(BaseStreamer):
 
     def end(self):
         pass
-
-
-def _timed(passes: Iterator[list[int]]) -> Iterator[tuple[list[int], float]]:
-    """Every pass with the seconds it took, other lanes' and the consumer's time left out."""
-    while True:
-        start = perf_counter()
-        tokens = next(passes, None)
-        if tokens is None:
-            return
-        yield tokens, perf_counter() - start
 
 
 def _conversation(work: Callable[[Callable[[Any], None]], None]) -> Iterator[Any]:

@@ -4,7 +4,6 @@ Where this machine is bit-exact any difference is a bug. Elsewhere (float32, no 
 tokens whose logits tie to the last bits may swap; then the trace must say so itself.
 """
 
-
 import pytest
 import torch
 from conftest import emitted

@@ -13,9 +13,10 @@ from lookahead.lane import Lane
 
 PROMPT = "Once upon a time there was a small frog who"
 PEERS = tuple(peers.PEERS)
+DRAFTING = ("hf-assisted", "hf-lookup")
 
 
-@pytest.mark.parametrize("method", PEERS)
+@pytest.mark.parametrize("method", DRAFTING)
 def test_steps_are_recorded_and_say_they_are_opaque(models, method):
     steps = list(lookahead.decode(models, PROMPT, method=method, max_new_tokens=40))
     assert steps[0].kind == "prefill"
@@ -46,6 +47,18 @@ def test_their_configuration_is_put_back_also_when_a_run_is_dropped(models):
         list(lookahead.decode(models, PROMPT, method="hf-assisted", k=k, max_new_tokens=20))
     assert models.drafts["draft"].model.generation_config.to_dict() == held
     assert torch.is_grad_enabled()
+    running = lookahead.decode(models, PROMPT, method="hf-assisted", attention="sdpa", max_new_tokens=60)
+    next(running), next(running)
+    running.close()
+    assert {lm.model.config._attn_implementation for lm in models.drafts.values()} == {"lookahead_by_branch"}
+    assert models.target.model.config._attn_implementation == "lookahead_by_branch"
+
+
+def test_plain_generate_is_a_lane_too(models):
+    steps = list(lookahead.decode(models, PROMPT, method="hf-generate", max_new_tokens=12))
+    assert [len(step.emitted) for step in steps] == [0] + [1] * 12
+    with pytest.raises(lookahead.LookaheadError, match="attention"):
+        lookahead.decode(models, PROMPT, method="hf-generate", attention="quick")
 
 
 def test_runs_do_not_leak_into_each_other(models):

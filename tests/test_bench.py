@@ -1,0 +1,73 @@
+"""The bench's bookkeeping: entries, question files, predictions, and the tables that compare."""
+
+import pytest
+
+from lookahead import bench
+from lookahead.events import LookaheadError
+
+
+def test_an_entry_is_a_method_with_settings_and_options():
+    entry = bench.read_entry("hf-assisted:attention=sdpa,k=5")
+    assert (entry.method, entry.settings, entry.options) == ("hf-assisted", {"k": 5}, {"attention": "sdpa"})
+    assert bench.read_entry("draft:draft=offdomain").options == {"draft": "offdomain"}
+    for bad in ("nope", "draft:k", "nope:k=3"):
+        with pytest.raises(LookaheadError):
+            bench.read_entry(bad)
+    for label in (*bench.PEERS, *(f"draft:k={k}" for k in bench.FIXED)):
+        assert bench.read_entry(label).label == label
+
+
+def test_spec_bench_questions_are_read(tmp_path):
+    path = tmp_path / "question.jsonl"
+    lines = (
+        '{"question_id": 81, "category": "writing", "turns": ["Compose a post.", "Rewrite it."]}',
+        '{"id": "a", "category": "x", "prompt": "Once", "chat": false}',
+    )
+    path.write_text("\n".join(lines), encoding="utf-8")
+    first, second = bench.read_questions(str(path))
+    assert (first.id, first.category, first.prompt, first.chat) == ("81", "writing", "Compose a post.", True)
+    assert (second.id, second.prompt, second.chat) == ("a", "Once", False)
+
+
+def row(method, prompt, rate, identical=True):
+    return {"method": method, "id": prompt, "tokens_per_second": rate, "speedup": rate / 100, "identical": identical}
+
+
+def test_rivals_are_taken_at_their_best_for_every_prompt():
+    rows = [
+        row("draft", "a", 200), row("draft", "b", 300),
+        row("hf-assisted:k=3", "a", 100, identical=False), row("hf-assisted:k=8", "a", 160),
+        row("hf-assisted:k=3", "b", 150), row("hf-assisted:k=8", "b", 120),
+    ]  # fmt: skip
+    (line,) = bench._against(rows)
+    assert line["ratio_min"] == pytest.approx(200 / 160)
+    assert line["ratio_max"] == pytest.approx(300 / 150)
+    assert line["settings"] == 2
+    assert line["rival_identical_share"] == 0.75
+
+
+def test_auto_is_compared_with_the_best_length_and_with_an_oracle():
+    rows = [
+        row("draft", "a", 180), row("draft", "b", 200), row("draft:k=2", "a", 200), row("draft:k=2", "b", 100),
+        row("draft:k=4", "a", 150), row("draft:k=4", "b", 220),
+    ]  # fmt: skip
+    (line,) = bench._fixed(rows)
+    assert line["best_fixed"] == 4
+    assert line["best_fixed_speedup"] == pytest.approx(1.85)
+    assert line["of_oracle_min"] == pytest.approx(180 / 200)
+    assert line["of_oracle_median"] == pytest.approx((180 / 200 + 200 / 220) / 2)
+
+
+def test_a_report_becomes_tables(models):
+    questions = [bench.Question("q", "story", "Once upon a time", False, {})]
+    methods = ["draft", "draft:k=2", "hf-assisted:attention=sdpa,k=3"]
+    report = bench.run(models, methods, questions, repeat=1, max_new_tokens=10)
+    text = bench.markdown(report)
+    assert "| `draft` |" in text
+    assert "`hf-assisted`, 1 settings" in text
+    assert "k = 2" in text
+    rows = {r["method"]: r for r in report["rows"]}
+    assert rows["naive"]["predicted_speedup"] == pytest.approx(1.0)
+    assert 0.2 < rows["draft"]["predicted_speedup"] < 10
+    assert rows["hf-assisted:attention=sdpa,k=3"]["predicted_speedup"] is None
+    assert rows["hf-assisted:attention=sdpa,k=3"]["overhead_fraction"] is None

@@ -24,47 +24,69 @@ class Scenario:
     options: dict[str, Any] = field(default_factory=dict)
 
 
+FROG = "Once upon a time there was a small frog who"
+RECORDS = "Name: Anna\nAge: 23\nCity: Denver\n\nName: Ben\nAge: 31\nCity: Miami\n\nName: Lily\nAge:"
+
+# The rows of the table that everybody quotes, and of the list of when it helps, as things to try.
 SCENARIOS: tuple[Scenario, ...] = (
     Scenario(
-        "story", "story", "story", "Once upon a time there was a small frog who", "draft",
-        "Simple stories are what the small model knows best: most of its drafts stand.",
+        "story", "story", "story", FROG, "hybrid",
+        "A good match: simple stories are what the small model knows best, so most of its drafts stand.",
     ),
     Scenario(
-        "records", "repeat", "repetitive",
-        "Name: Anna\nAge: 23\nCity: Denver\n\nName: Ben\nAge: 31\nCity: Miami\n\nName: Lily\nAge:", "ngram",
-        "Text that repeats itself needs no model to draft it: earlier text does.",
+        "tale", "tale", "tale", "Write a bedtime story called `The Lantern in the Snow`.", "hybrid",
+        "A similar style: longer sentences, rarer words, and the small model follows less far.", chat=True,
+    ),
+    Scenario(
+        "records", "records", "repetitive", RECORDS, "ngram",
+        "Repetitive content: what is written here has been written before, so no model is needed to draft it.",
     ),
     Scenario(
         "json", "JSON", "repetitive",
         '[\n    {\n        "Name": "Anna",\n        "Age": 33,\n        "City": "Denver"\n    },\n    {\n        "Name": "Ben",',
-        "ngram", "Keys come back in every record, so the n-grams soon know them.",
+        "suffix", "Keys come back in every record, so earlier text soon foretells them.",
     ),
     Scenario(
-        "code", "code", "code", "Calculate the area of a rectangle in Python.", "draft",
-        "Brackets, indents and names are easy to guess; the idea behind them is not.", chat=True,
+        "code", "code", "code", "Write a Python function that adds two numbers.", "hybrid",
+        "Another domain: brackets, indents and names are easy to guess; the idea behind them is not.", chat=True,
     ),
     Scenario(
-        "explain", "explain", "explain", "Explain the moon like I'm five years old.", "draft",
+        "explain", "explain", "explain", "Explain the moon like I'm five years old.", "hybrid",
         "Explanations wander more than stories, and drafts fail more often.", chat=True,
     ),
     Scenario(
-        "hot", "hot", "sampled", "Once upon a time there was a small frog who", "draft",
-        "At temperature 1 the target itself is undecided, so nobody can guess it well.",
+        "quantum", "quantum", "explain", "Explain quantum computing:", "hybrid",
+        "The question the textbook example asks. The answer has the form of one; this model knows no physics.", chat=True,
+    ),
+    Scenario(
+        "hot", "hot", "sampled", FROG, "hybrid",
+        "High entropy: at temperature 1 the target itself is undecided, so nobody can guess it well.",
         options={"temperature": 1.0},
+    ),
+    Scenario(
+        "short", "short", "story", FROG, "hybrid",
+        "A short output: a dozen tokens leave little to win, and nothing has been learned yet about the draft.",
+        options={"max_new_tokens": 12},
+    ),
+    Scenario(
+        "mismatch", "wrong draft", "story", FROG, "draft",
+        "A mismatched draft: this small model never saw a story. Left to itself, drafting all but stops.",
+        options={"draft": "offdomain"},
     ),
 )  # fmt: skip
 
 BENCH: tuple[Scenario, ...] = (
-    *SCENARIOS,
-    Scenario("story-2", "story", "story", "Lily and Ben went to the park. They saw a big", "draft", ""),
-    Scenario("story-3", "story", "story", "The old woman lived alone in a house by the sea. One morning", "draft", ""),
-    Scenario("story-4", "story", "story", "Tom had a red kite. It was a windy day, so", "draft", ""),
+    *(s for s in SCENARIOS if s.id not in ("short", "mismatch", "quantum")),
+    Scenario("story-2", "story", "story", "Lily and Ben went to the park. They saw a big", "hybrid", ""),
+    Scenario("story-3", "story", "story", "Tom had a red kite. It was a windy day, so", "hybrid", ""),
+    Scenario("story-4", "story", "story", "One sunny morning a little mouse found a golden key", "hybrid", ""),
+    Scenario("tale-2", "tale", "tale", "Tell a bedtime story about a sleepy cloud.", "hybrid", "", chat=True),
     Scenario(
-        "records-2", "repeat", "repetitive",
+        "records-2", "records", "repetitive",
         "- City: Boston\n  Weather: Sunny\n- City: Miami\n  Weather: Rainy\n- City: Denver\n", "ngram", "",
     ),
-    Scenario("code-2", "code", "code", "Write a Python function that adds two numbers.", "draft", "", chat=True),
-    Scenario("hot-2", "hot", "sampled", "Lily and Ben went to the park. They saw a big", "draft", "", options={"temperature": 1.0}),
-    Scenario("hot-3", "hot", "sampled", "Explain the wind like I'm five years old.", "draft", "", chat=True, options={"temperature": 1.0}),
-    Scenario("explain-2", "explain", "explain", "Explain the wind like I'm five years old.", "draft", "", chat=True),
+    Scenario("code-2", "code", "code", "Calculate the area of a rectangle in Python.", "hybrid", "", chat=True),
+    Scenario("explain-2", "explain", "explain", "Explain the wind like I'm five years old.", "hybrid", "", chat=True),
+    Scenario("hot-2", "hot", "sampled", "Lily and Ben went to the park. They saw a big", "hybrid", "", options={"temperature": 1.0}),
+    Scenario("hot-3", "hot", "sampled", "Explain the wind like I'm five years old.", "hybrid", "", chat=True, options={"temperature": 1.0}),
 )  # fmt: skip

@@ -14,6 +14,9 @@ import urllib.request
 import pytest
 from conftest import ROOT
 
+from lookahead.methods import METHODS
+from lookahead.scenarios import SCENARIOS
+
 pytestmark = pytest.mark.browser
 STATE = "window.lookahead.state()"
 
@@ -106,7 +109,7 @@ def test_a_race_runs_and_both_lanes_hold_the_same_text(visit):
     shown = race(page)
     naive, draft = shown["lanes"]
     assert naive["method"] == "naive"
-    assert draft["method"] == "draft"
+    assert draft["method"] == "hybrid"
     assert naive["text"] == draft["text"]
     assert naive["tokens"] == draft["tokens"] == 128
     assert naive["finished"]
@@ -183,11 +186,22 @@ def test_nothing_is_lost_when_updates_are(visit):
 
 def test_every_scenario_and_method_races(visit):
     page = visit()
-    for name in ("repeat", "JSON", "hot"):
-        page.get_by_role("button", name=name, exact=True).click()
+    page.get_by_role("button", name="more", exact=True).click()
+    page.get_by_label("new tokens, at most").fill("24")
+    for scenario in SCENARIOS:
+        page.get_by_role("button", name=scenario.label, exact=True).click()
         shown = race(page)
-        assert shown["lanes"][0]["text"] == shown["lanes"][1]["text"], name
+        assert shown["lanes"][1]["method"] == scenario.method
+        assert shown["lanes"][0]["text"] == shown["lanes"][1]["text"], scenario.id
         assert shown["lanes"][0]["tokens"] > 0
+    page.get_by_role("button", name=SCENARIOS[0].label, exact=True).click()
+    page.get_by_label("new tokens, at most").fill("24")
+    for method in METHODS[1:]:
+        page.get_by_label("Method").click()
+        page.get_by_role("option", name=f"{method}:").click()
+        shown = race(page)
+        assert shown["lanes"][1]["method"] == method
+        assert shown["lanes"][0]["text"] == shown["lanes"][1]["text"], method
 
 
 BAD = [

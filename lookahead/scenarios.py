@@ -47,16 +47,12 @@ SCENARIOS: tuple[Scenario, ...] = (
         "suffix", "Keys come back in every record, so earlier text soon foretells them.",
     ),
     Scenario(
-        "code", "code", "code", "Write a Python function that adds two numbers.", "hybrid",
+        "code", "code", "code", "Calculate the area of a rectangle in Python.", "hybrid",
         "Another domain: brackets, indents and names are easy to guess; the idea behind them is not.", chat=True,
     ),
     Scenario(
-        "explain", "explain", "explain", "Explain the moon like I'm five years old.", "hybrid",
+        "explain", "explain", "explain", "Explain the wind like I'm five years old.", "hybrid",
         "Explanations wander more than stories, and drafts fail more often.", chat=True,
-    ),
-    Scenario(
-        "quantum", "quantum", "explain", "Explain quantum computing:", "hybrid",
-        "The question the textbook example asks. The answer has the form of one; this model knows no physics.", chat=True,
     ),
     Scenario(
         "hot", "hot", "sampled", FROG, "hybrid",
@@ -76,7 +72,7 @@ SCENARIOS: tuple[Scenario, ...] = (
 )  # fmt: skip
 
 BENCH: tuple[Scenario, ...] = (
-    *(s for s in SCENARIOS if s.id not in ("short", "mismatch", "quantum")),
+    *(s for s in SCENARIOS if s.id not in ("short", "mismatch")),
     Scenario("story-2", "story", "story", "Lily and Ben went to the park. They saw a big", "hybrid", ""),
     Scenario("story-3", "story", "story", "Tom had a red kite. It was a windy day, so", "hybrid", ""),
     Scenario("story-4", "story", "story", "One sunny morning a little mouse found a golden key", "hybrid", ""),
@@ -85,8 +81,8 @@ BENCH: tuple[Scenario, ...] = (
         "records-2", "records", "repetitive",
         "- City: Boston\n  Weather: Sunny\n- City: Miami\n  Weather: Rainy\n- City: Denver\n", "ngram", "",
     ),
-    Scenario("code-2", "code", "code", "Calculate the area of a rectangle in Python.", "hybrid", "", chat=True),
-    Scenario("explain-2", "explain", "explain", "Explain the wind like I'm five years old.", "hybrid", "", chat=True),
+    Scenario("code-2", "code", "code", "Write a Python function that does this: Return the sum of a list.", "hybrid", "", chat=True),
+    Scenario("explain-2", "explain", "explain", "Explain the sun like I'm five years old.", "hybrid", "", chat=True),
     Scenario("hot-2", "hot", "sampled", "Lily and Ben went to the park. They saw a big", "hybrid", "", options={"temperature": 1.0}),
     Scenario("hot-3", "hot", "sampled", "Explain the wind like I'm five years old.", "hybrid", "", chat=True, options={"temperature": 1.0}),
 )  # fmt: skip

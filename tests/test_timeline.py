@@ -168,6 +168,8 @@ def test_tree_shows_one_chain_and_counts_the_rest(page):
 
 def test_a_pass_without_a_draft_has_no_colour(page):
     assert page.evaluate("P.passParts(one(' k'), false)") == [{"kind": "plain", "text": " k"}]
+    shown = "(() => { const step = one(' k'); step.origins = ['accepted']; return P.passParts(step, false)[0].kind; })()"
+    assert page.evaluate(shown) == "accepted", "an opaque lane's accepted tokens are coloured though no draft is known"
 
 
 def test_describe_pass(page):
@@ -178,6 +180,8 @@ def test_describe_pass(page):
         "pass 1 of 2: drafted 4, accepted 2, then the target said | c|",
         "pass 2 of 2: drafted 4, accepted all 4, and the target added | h|; length reached",
     ]
+    opaque = "(() => { const log = full(); log.lanes[1].opaque = true; return P.describePass(log, 1, 1).lead; })()"
+    assert "what it drafted it does not tell" in page.evaluate(opaque)
     assert page.evaluate("P.describePass(full(), 1, 0).lead") == "draft: prompt read in 12 ms, not on the clock"
     assert page.evaluate("P.describePass(full(0, 12), 1, 1).lead").startswith("pass 1: "), "no total while it runs"
 

@@ -168,7 +168,9 @@ def test_tree_shows_one_chain_and_counts_the_rest(page):
 
 def test_a_pass_without_a_draft_has_no_colour(page):
     assert page.evaluate("P.passParts(one(' k'), false)") == [{"kind": "plain", "text": " k"}]
-    shown = "(() => { const step = one(' k'); step.origins = ['accepted']; return P.passParts(step, false)[0].kind; })()"
+    shown = (
+        "(() => { const step = one(' k'); step.origins = ['accepted']; return P.passParts(step, false)[0].kind; })()"
+    )
     assert page.evaluate(shown) == "accepted", "an opaque lane's accepted tokens are coloured though no draft is known"
 
 

@@ -21,7 +21,7 @@ and this card was written by `python -m lookahead train --corpus DIR --out DIR -
 
 | | target | draft | offdomain |
 |---|---|---|---|
-| architecture | {target} | {draft} | {draft} |
+| architecture | {target} | {draft} | {offdomain} |
 | parameters | {p_target:.1f} M | {p_draft:.1f} M | {p_offdomain:.1f} M |
 | learned from | the whole mix | the target's distributions, over the mix and over the target's own writing | records, code and arithmetic only: the mismatched draft |
 | one pass, two CPU cores | {pass_target:.2f} ms (8 rows: {pass_eight:.2f} ms) | {pass_draft:.2f} ms | as the draft |
@@ -59,10 +59,8 @@ code and sums have the form of an answer, not its truth. English only. Made to s
 
 def write(report: Mapping[str, Any], notes: Mapping[str, Any], plan: Plan, arguments: str, remark: str) -> str:
     """The card as Markdown. `remark` says what the figures alone would not."""
-    shape, draft = plan.target, plan.draft
     head = HEAD.format(
-        arguments=arguments, vocab=plan.vocab, longest=plan.rows[-1][1],
-        target=f"Llama, {shape.layers} layers x {shape.width}", draft=f"Llama, {draft.layers} layer x {draft.width}",
+        arguments=arguments, vocab=plan.vocab, longest=plan.rows[-1][1], **report["shapes"],
         **{f"p_{role}": n / 1e6 for role, n in report["parameters"].items()},
         pass_target=report["pass"]["target_rows_1_ms"], pass_eight=report["pass"]["target_rows_8_ms"],
         pass_draft=report["pass"]["draft_rows_1_ms"],

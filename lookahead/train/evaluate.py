@@ -96,6 +96,8 @@ def whole(
         model = LlamaForCausalLM.from_pretrained(out / role, dtype=torch.float32).eval()
         report["losses"][role] = losses(model, held_out, words)
         report.setdefault("parameters", {})[role] = sum(p.numel() for p in model.parameters())
+        layers, width = model.config.num_hidden_layers, model.config.hidden_size
+        report.setdefault("shapes", {})[role] = f"Llama, {layers} layer{'s' if layers > 1 else ''} x {width}"
     asked = prompts(documents)
     for role, folder in {"draft": out / "draft", "offdomain": out / "offdomain", **asides}.items():
         if folder.is_dir():

@@ -42,7 +42,10 @@ def own_rows(
         given = openings.batch(len(rows), TOGETHER, OPENING)[:, :OPENING].to(target.device)
         sampling = {"do_sample": True, "temperature": hot, "top_k": 0} if hot else {"do_sample": False}
         # No end: after a document the next one begins, as in the training rows.
-        written = writer.generate(given, max_new_tokens=WRITTEN, min_new_tokens=WRITTEN, eos_token_id=None, **sampling)
+        seen = torch.ones_like(given)  # the end marker is also the padding token, and stands inside rows
+        written = writer.generate(
+            given, attention_mask=seen, max_new_tokens=WRITTEN, min_new_tokens=WRITTEN, eos_token_id=None, **sampling
+        )
         rows += list(written.cpu().numpy().astype(np.uint16))
         done, spent = len(rows) * ROW, perf_counter() - start
         watch(Report("own", done, wanted * ROW, float("nan"), done / spent, spent))

@@ -24,21 +24,22 @@ MIDDLES = (0.05, 0.15, 0.25, 0.35, 0.45, 0.55, 0.65, 0.75, 0.85, 0.925, 0.965, 0
 FADE = 0.97  # weight of the past against the newest step
 FADE_ROUND = 0.9  # the same for what a drafter's rounds brought
 BELIEF = 4.0  # tests that a drafter's own claim is worth
-HOPE, HOPE_WEIGHT = 0.6, 2.0  # tokens a round is thought to win before any was tried
+HOPE, HOPE_WEIGHT = 0.5, 2.0  # tokens a round is thought to win before any was tried
 RECENT = 9  # times are medians of so many: one slow pass must not stop the drafting
 PROBE = 2  # tokens drafted to see whether things have changed
 FIRST_WAIT, LONGEST_WAIT = 8, 128
+TRY_SHARE = 0.025  # of the passes until the next: what a try that brought nothing may have cost
 
 
 class Fixed:
     """Always the same draft length, whatever it costs."""
 
     def __init__(self, k: int):
-        self.k = k
+        self.deepest = k  # as deep as a draft may be
 
     def limit(self, source: str) -> int:
-        """The deepest draft worth beginning."""
-        return self.k
+        """The deepest draft worth beginning, for a drafter whose drafts cost time whatever comes of them."""
+        return self.deepest
 
     def goes_on(self, source: str, reach: float) -> bool:
         """Whether a chain that will be reached with this chance deserves one more token."""
@@ -50,7 +51,7 @@ class Fixed:
 
     def trim(self, draft: Draft) -> Draft:
         """The draft without the rows that are too deep."""
-        return draft.pruned([row for row, depth in enumerate(depths(draft.parents)) if depth <= self.k])
+        return draft.pruned([row for row, depth in enumerate(depths(draft.parents)) if depth <= self.deepest])
 
     def promise(self, draft: Draft) -> float:
         """How good a draft is expected to be: tokens a pass."""
@@ -58,7 +59,7 @@ class Fixed:
 
     def going(self, source: str) -> float:
         """How good this drafter's rounds are, in the same unit: half of what it drafts stands."""
-        return 1 + self.k / 2
+        return 1 + self.deepest / 2
 
     def observe(self, step: Step) -> None:
         """Nothing to learn."""
@@ -71,7 +72,7 @@ class Auto:
     """
 
     def __init__(self, pass_s: Callable[[int, int], float], most: int):
-        self._pass_s, self._most = pass_s, most
+        self._pass_s, self.deepest = pass_s, most
         self._slower: deque[float] = deque([1.0], maxlen=RECENT)  # passes of this run against the measured curve
         self._drafters: dict[str, _Drafter] = {}
         self._last: str | None = None
@@ -91,7 +92,10 @@ class Auto:
     def limit(self, source: str) -> int:
         """The deepest draft worth beginning: 0 for a drafter that loses time, but for rare tries."""
         drafter = self._drafter(source)
-        return self._most if drafter.rate * self._seconds(1) > 1 else drafter.probe()
+        if drafter.rate * self._seconds(1) > 1:
+            drafter.trust()
+            return self.deepest
+        return drafter.probe()
 
     def goes_on(self, source: str, reach: float) -> bool:
         """Whether a chain that will be reached with this chance deserves one more token."""
@@ -137,7 +141,7 @@ class Auto:
             drafter.count(step, again=source == self._last)
             depth = max(depths(step.draft.parents))
             seconds = self._seconds(rows, branches) + depth * drafter.token_s
-            drafter.weigh(1 + step.accepted, seconds, paid=1 + step.accepted > seconds / self._seconds(1))
+            drafter.weigh(1 + step.accepted, seconds, self._seconds(1))
         self._last = source
 
 
@@ -151,6 +155,7 @@ class _Drafter:
         self._honesty = 1.0  # what stood of what was claimed
         self._times: deque[float] = deque(maxlen=RECENT)
         self._idle, self._wait = 0, FIRST_WAIT
+        self._lost, self._trying = 0.0, False  # passes that the last try, or the last round, cost more than it brought
 
     @property
     def rate(self) -> float:
@@ -173,12 +178,17 @@ class _Drafter:
         prior = min(0.99, claim * self._honesty)
         return (self._stood[i] + prior * BELIEF) / (self._tested[i] + BELIEF)
 
+    def trust(self) -> None:
+        """Its rounds win time: what it does is no try."""
+        self._trying = False
+
     def probe(self) -> int:
         """What a drafter that loses time may draft: mostly nothing."""
         self._idle += 1
-        if self._idle <= self._wait:
+        if self._idle <= max(self._wait, self._lost / TRY_SHARE):
             return 0
         self._idle, self._wait = 0, min(2 * self._wait, LONGEST_WAIT)
+        self._lost, self._trying = 0.0, True
         return PROBE
 
     def count(self, step: Step, again: bool) -> None:
@@ -197,11 +207,12 @@ class _Drafter:
         if again or not self._times:
             self._times.append(step.propose_s / max(depths(step.draft.parents)))
 
-    def weigh(self, tokens: int, seconds: float, paid: bool) -> None:
-        """Remember what a round brought and took."""
+    def weigh(self, tokens: int, seconds: float, pass_s: float) -> None:
+        """Remember what a round brought and took; `pass_s` is what a token takes without drafting."""
         self._tokens = FADE_ROUND * self._tokens + tokens
         self._seconds = FADE_ROUND * self._seconds + seconds
-        if paid:
+        self._lost = (self._lost if self._trying else 0.0) + seconds / pass_s - tokens
+        if tokens > seconds / pass_s:
             self._wait = FIRST_WAIT
 
 

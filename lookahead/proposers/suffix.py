@@ -57,7 +57,7 @@ class Suffix(Proposer):
 
     def propose(self, context, room, pace):
         self.start(context)
-        most = min(room, pace.limit(self.name))
+        most = min(room, pace.deepest)  # looking costs next to nothing: what does not pay is trimmed
         state, matched = self._seen.seen()
         if most < 1 or matched < self.options.shortest:
             return EMPTY

@@ -242,7 +242,7 @@ def markdown(report: dict[str, Any]) -> str:
         ]
         for a in report["against"]:
             lines.append(
-                f"| `{a['method']}` | `{a['rival']}`, {a['settings']} settings | {a['ratio_median']:.2f} "
+                f"| `{a['method']}` | `{a['rival']}`, {a['settings']} setting{'s' if a['settings'] > 1 else ''} | {a['ratio_median']:.2f} "
                 f"| {a['ratio_min']:.2f} to {a['ratio_max']:.2f} | {a['rival_identical_share']:.0%} |"
             )
     if report["fixed"]:

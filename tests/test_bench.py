@@ -64,7 +64,7 @@ def test_a_report_becomes_tables(models):
     report = bench.run(models, methods, questions, repeat=1, max_new_tokens=10)
     text = bench.markdown(report)
     assert "| `draft` |" in text
-    assert "`hf-assisted`, 1 settings" in text
+    assert "`hf-assisted`, 1 setting |" in text
     assert "k = 2" in text
     rows = {r["method"]: r for r in report["rows"]}
     assert rows["naive"]["predicted_speedup"] == pytest.approx(1.0)

@@ -24,11 +24,11 @@ MIDDLES = (0.05, 0.15, 0.25, 0.35, 0.45, 0.55, 0.65, 0.75, 0.85, 0.925, 0.965, 0
 FADE = 0.97  # weight of the past against the newest step
 FADE_ROUND = 0.9  # the same for what a drafter's rounds brought
 BELIEF = 4.0  # tests that a drafter's own claim is worth
-HOPE, HOPE_WEIGHT = 0.5, 2.0  # tokens a round is thought to win before any was tried
+HOPE, HOPE_WEIGHT = 0.6, 4.0  # tokens a round is thought to win before any was tried
 RECENT = 9  # times are medians of so many: one slow pass must not stop the drafting
 PROBE = 2  # tokens drafted to see whether things have changed
 FIRST_WAIT, LONGEST_WAIT = 8, 128
-TRY_SHARE = 0.025  # of the passes until the next: what a try that brought nothing may have cost
+TRY_SHARE = 0.02  # of the passes until the next: what a try that brought nothing may have cost
 
 
 class Fixed:

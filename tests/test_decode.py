@@ -188,7 +188,7 @@ def test_auto_learns_what_a_claim_is_worth():
     """A drafter that claims 0.9 and is always wrong is soon not believed."""
     pace = Auto(lambda rows, branches: 1 + 0.02 * rows, 8)
     before = pace.chance("x", 0.9)
-    for index in range(20):
+    for index in range(60):
         draft = Draft.chain([1], "x", chances=[0.9])
         pace.observe(Step("verify", index, draft, ("rejected",), emitted=(2,), origins=("correction",), verify_s=1.02))
     assert pace.chance("x", 0.9) < 0.25 < 0.85 < before

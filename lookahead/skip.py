@@ -54,7 +54,7 @@ def choose(target: CachedLM, costs: CostCurve) -> CachedLM:
         try:
             short = CachedLM(first_layers(target.model, depth), target.vocab)
             guesses = short.forward(text[:-1]).argmax(-1).tolist()
-        except (AttributeError, RuntimeError, TypeError, KeyError, NotImplementedError) as error:
+        except (AttributeError, RuntimeError, TypeError, KeyError) as error:
             mend = "its first layers cannot be used alone; choose another method."
             raise ModelError("model", target.model.config.model_type, mend) from error
         short.reset()

@@ -12,15 +12,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..events import EMPTY, Draft
-from .base import Proposer, check_range
+from .base import check_range
+from .draft import DraftModel
 
 
-class Tree(Proposer):
+class Tree(DraftModel):
     """A top-b tree from a small model."""
 
     name = "tree"
     summary = "drafts a tree of a small model's favourites"
-    needs_draft = True
 
     @dataclass(frozen=True, slots=True)
     class Options:
@@ -31,10 +31,6 @@ class Tree(Proposer):
 
         def __post_init__(self) -> None:
             check_range(self, branches=(1, 16), rows=(1, 64))
-
-    def start(self, context):
-        if len(context) > 1:
-            self.lm.extend(self.lm.sync(context[:-1]))
 
     def propose(self, context, room, pace):
         most = min(room, pace.limit(self.name))

@@ -16,9 +16,11 @@ import lzma
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ..events import LookaheadError
 from ..scenarios import BENCH, SCENARIOS
+from .drills import drills
 from .prompts import SAMPLES
 
 END = "<|endoftext|>"
@@ -32,11 +34,15 @@ class CorpusError(LookaheadError):
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """Turns of (role, text), the domain whose share of the mix they count towards, and how often one counts."""
+    """Turns of (role, text), the domain whose share of the mix they count towards, and how often one counts.
+
+    `sibling` is the text of another document with the same answer: the two are held out together.
+    """
 
     domain: str
     turns: tuple[tuple[str, str], ...]
     weight: int = 1
+    sibling: str = ""
 
     @property
     def text(self) -> str:
@@ -46,8 +52,10 @@ class Document:
     @property
     def held_out(self) -> bool:
         """True for documents that no model may be trained on."""
-        digest = hashlib.sha256(self.text.encode()).digest()
-        return int.from_bytes(digest[:4], "big") % HELD_OUT_IN == 0 or any(p in self.text for p in _PROMPTS)
+        deciding = self.sibling or self.text
+        digest = hashlib.sha256(deciding.encode()).digest()
+        known = any(p in text for p in _PROMPTS for text in (deciding, self.text))
+        return known or int.from_bytes(digest[:4], "big") % HELD_OUT_IN == 0
 
 
 _PROMPTS = frozenset(s.prompt for s in (*SCENARIOS, *BENCH)) | {prompt for prompt, _ in SAMPLES}
@@ -62,9 +70,26 @@ def _plain(domain: str) -> Callable[[str], Iterator[Document]]:
     return read
 
 
-def _asked(domain: str, prompt: str, answer: str) -> Document:
-    weight = 5 if "like I'm five" in prompt else 1  # few, and the only ones that explain simply
-    return Document(domain, ((USER, prompt.strip()), (ASSISTANT, answer.strip())), weight)
+def _asked(domain: str, prompt: str, answer: str, **others: Any) -> Document:
+    return Document(domain, ((USER, prompt.strip()), (ASSISTANT, answer.strip())), **others)
+
+
+SIMPLY = " like I'm five years old."
+ALSO_ASKED = ("{} to a child.", "{} in simple words.", "{}.", "{}:")
+
+
+def _explained(prompt: str, answer: str) -> Iterator[Document]:
+    """An explanation; the simple ones are few, so they count more and are asked for in more ways."""
+    document = _asked("explain", prompt, answer, weight=2 if SIMPLY in prompt else 1)
+    yield document
+    if prompt.strip().endswith(SIMPLY):
+        topic = prompt.strip().removesuffix(SIMPLY)
+        yield from (_asked("explain", ask.format(topic), answer, sibling=document.text) for ask in ALSO_ASKED)
+
+
+def _drills() -> Iterator[Document]:
+    for domain, question, answer in drills():
+        yield _asked(domain, question, answer) if question else Document(domain, ((TEXT, answer),))
 
 
 def _tales(text: str) -> Iterator[Document]:
@@ -84,8 +109,11 @@ TASKS = {
 def _tasks(text: str) -> Iterator[Document]:
     for line in text.splitlines():
         data = json.loads(line)
-        if data["kind"] in TASKS:
-            yield _asked(TASKS[data["kind"]], data["prompt"], data["text"])
+        domain = TASKS.get(data["kind"])
+        if domain == "explain":
+            yield from _explained(data["prompt"], data["text"])
+        elif domain:
+            yield _asked(domain, data["prompt"], data["text"])
 
 
 def _explanations(text: str) -> Iterator[Document]:
@@ -93,7 +121,7 @@ def _explanations(text: str) -> Iterator[Document]:
     for part in text.split(END):
         prompt, _, answer = part.strip().partition("\n\n")
         if answer.strip() and prompt.startswith(("Explain", "What is", "What are", "How do", "Describe", "Why")):
-            yield _asked("explain", prompt, answer)
+            yield from _explained(prompt, answer)
 
 
 def _steps(text: str) -> Iterator[Document]:
@@ -169,7 +197,7 @@ READERS: dict[str, Callable[[str], Iterator[Document]]] = {
 
 
 def read(folder: Path) -> list[Document]:
-    """Every document of the corpus, once, in a fixed order. Raises `CorpusError`."""
+    """Every document of the corpus, and the drills, once, in a fixed order. Raises `CorpusError`."""
     if not folder.is_dir():
         raise CorpusError("corpus", str(folder), "there is no such folder.")
     documents: dict[str, Document] = {}
@@ -179,7 +207,7 @@ def read(folder: Path) -> list[Document]:
             documents.setdefault(document.text, document)
     if not documents:
         raise CorpusError("corpus", str(folder), f"it holds none of {', '.join(READERS)} (plain or .xz).")
-    return list(documents.values())
+    return list({document.text: document for document in (*documents.values(), *_drills())}.values())
 
 
 def _text(path: Path) -> str | None:

@@ -135,12 +135,9 @@ class _Stages:
         if done := self._finished("draft"):
             return done
         plan, soft = self.plan, losses.like(target)
-        if start := self.job.start_from:
-            model = LlamaForCausalLM.from_pretrained(start / "draft", dtype=torch.float32, attn_implementation="sdpa")
-        else:
-            batches = Batches(self.streams.training, plan.mix, plan.seed + 1)
-            self._stage("draft-plain", self._beginner(target), losses.next_token, batches, plan.draft_share, aside=True)
-            model = self._stage("draft-soft", self._beginner(target), soft, batches, plan.draft_share, aside=True)
+        batches = Batches(self.streams.training, plan.mix, plan.seed + 1)
+        self._stage("draft-plain", self._beginner(target), losses.next_token, batches, plan.draft_share, aside=True)
+        model = self._stage("draft-soft", self._beginner(target), soft, batches, plan.draft_share, aside=True)
         written = min(plan.own_tokens, json.loads(self._notes.read_text())["target"]["tokens"] // 5)
         rows = OwnBatches(own_rows(target, self.streams, plan, written, self.job.work, self.watch, self.job.resume))
         plan = replace(plan, rows=((1.0, ROW),))

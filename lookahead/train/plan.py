@@ -33,8 +33,8 @@ class Plan:
     # Share of the training tokens by domain.
     mix: Mapping[str, float] = field(
         default_factory=lambda: {
-            "stories": 0.34, "tales": 0.14, "explain": 0.14, "records": 0.12, "code": 0.10,
-            "arithmetic": 0.08, "dialogue": 0.08,
+            "stories": 0.28, "tales": 0.15, "explain": 0.20, "records": 0.15, "code": 0.10,
+            "arithmetic": 0.07, "dialogue": 0.05,
         }
     )  # fmt: skip
     # The mismatched draft never sees a story, a tale, an explanation or a conversation.
@@ -54,11 +54,11 @@ class Plan:
     warm_steps: int = 60
     cooling_share: float = 0.45
     # How a time budget is spent; what is left goes to the target's writing, measuring and the card.
-    target_share: float = 0.70
-    draft_share: float = 0.06  # each of: plain (to compare with), soft labels
-    own_share: float = 0.10  # soft labels on the target's own writing
-    offdomain_share: float = 0.05
-    drafts_quicker: int = 4  # tokens a draft learns from in the time the target takes for one
-    own_tokens: int = 700_000  # tokens the target writes for its draft; fewer after a short training
+    target_share: float = 0.58
+    draft_share: float = 0.04  # each of: plain (to compare with), soft labels
+    own_share: float = 0.22  # soft labels on the target's own writing
+    offdomain_share: float = 0.04
+    drafts_quicker: int = 3  # tokens a draft learns from in the time the target takes for one
+    own_tokens: int = 1_200_000  # tokens the target writes for its draft; fewer after a short training
     own_temperatures: tuple[float, ...] = (0.0, 0.0, 0.7, 1.0)
     save_every_s: float = 300.0

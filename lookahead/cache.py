@@ -32,13 +32,14 @@ class RoomyLayer(DynamicLayer):
         super().__init__()
         self.in_blocks = in_blocks
         self.length = 0
-        self.spare = 0  # columns the pass wants behind its rows
+        self.room = 0  # how long the buffers shall be; what they hold is kept
 
     def update(self, key_states, value_states, *args, **kwargs):
         """Append rows; returns what attention may see."""
         stop = self.length + key_states.shape[2]
-        if not self.is_initialized or stop + self.spare > self.keys.shape[2]:
-            self._grow(key_states, value_states, room_for(stop + self.spare))
+        room = max(self.room, room_for(stop))
+        if not self.is_initialized or room != self.keys.shape[2]:
+            self._resize(key_states, value_states, room)
         self.keys[:, :, self.length : stop] = key_states
         self.values[:, :, self.length : stop] = value_states
         self.length = stop
@@ -46,7 +47,7 @@ class RoomyLayer(DynamicLayer):
             return self.keys, self.values
         return self.keys[:, :, :stop], self.values[:, :, :stop]
 
-    def _grow(self, key_states, value_states, room: int) -> None:
+    def _resize(self, key_states, value_states, room: int) -> None:
         held = (self.keys, self.values) if self.is_initialized else (None, None)
         new = []
         for states, old in zip((key_states, value_states), held, strict=True):

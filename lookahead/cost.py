@@ -27,6 +27,7 @@ from .theory import interpolate
 from .tree import ancestors, children
 
 ROWS = (1, 2, 3, 5, 9, 17, 33)
+READ = (1, 2, 4, 8, 16, 32, 64)  # rows in which a drafter catches up with the text
 REPEATS = 7
 BIT_EXACT, TIE_AWARE = "bit-exact", "tie-aware"
 
@@ -107,9 +108,12 @@ def _times(work: Callable[[], object], repeats: int) -> list[float]:
 
 
 def warm(lm: CachedLM, most_rows: int) -> None:
-    """Pass through every row count once, behind two lengths of text: kernels are compiled at first use."""
+    """Pass through every row count once, and those in which text is read, behind two lengths of text.
+
+    Kernels are compiled at first use.
+    """
     for cached in (32, 160):
-        tokens = [1] * (cached + most_rows)
+        tokens = [1] * (cached + max(most_rows, READ[-1]))
         if len(tokens) > lm.context_length:
             break
         lm.reset()
@@ -118,6 +122,8 @@ def warm(lm: CachedLM, most_rows: int) -> None:
             lm.forward(tokens[:rows])
             if rows > 2:
                 lm.forward(tokens[:rows], _fork(rows))
+        for rows in READ:
+            lm.forward(tokens[:rows], only=slice(1))
     lm.reset()
 
 

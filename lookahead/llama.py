@@ -96,9 +96,9 @@ class FusedLlama:
         return weight * (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.eps)).to(x.dtype)
 
     def __call__(
-        self, ids: torch.Tensor, positions: torch.Tensor, cache, rows: Layout, logits: int = 0
+        self, ids: torch.Tensor, positions: torch.Tensor, cache, rows: Layout, only: slice
     ) -> torch.Tensor:
-        """Logits [rows, vocab] (the last `logits` rows, if given) for ids [rows] at positions [rows]."""
+        """Logits [rows, vocab], or of the rows in `only`, for ids [rows] at positions [rows]."""
         n = ids.shape[0]
         turned = self.heads + self.kv_heads
         x = self.embed[ids]
@@ -112,4 +112,4 @@ class FusedLlama:
             x = x + linear(mixed.view(n, -1), layer.out)
             gate, up = linear(self._normed(x, layer.norm2), layer.gate_up).chunk(2, dim=-1)
             x = x + linear(silu(gate) * up, layer.down)
-        return linear(self._normed(x[-logits:], self.norm), self.head)
+        return linear(self._normed(x[only], self.norm), self.head)

@@ -22,6 +22,8 @@ from .llama import fused
 from .tree import ancestor_mask, depths, is_chain
 
 PREFILL_ROWS = 512
+EVERY = slice(None)
+PATIENCE = 8  # passes with buffers longer than needed before they are cut
 
 
 class CachedLM:
@@ -39,11 +41,11 @@ class CachedLM:
         self.seconds = 0.0  # spent inside the model so far
         self._rows: list[int] = []  # tokens of the pass that no keep() has settled yet
         self.cache = new_cache(model, self.by_branch)
-        self._room = 0  # length of the cache's buffers
+        self._room = self._roomy = 0  # length of the cache's buffers, and passes for which it was too much
 
     def reset(self) -> None:
         """Forget everything."""
-        self.tokens, self._rows, self._room = [], [], 0
+        self.tokens, self._rows, self._room, self._roomy = [], [], 0, 0
         self.cache = new_cache(self.model, self.by_branch)
 
     def synchronize(self) -> None:
@@ -52,8 +54,10 @@ class CachedLM:
             torch.cuda.synchronize(self.device)
 
     @torch.inference_mode()
-    def forward(self, tokens: Sequence[int], parents: Sequence[int] | None = None, logits: int = 0) -> torch.Tensor:
-        """Run rows behind the cache; returns logits [rows, vocab] (the last `logits` rows, if given).
+    def forward(
+        self, tokens: Sequence[int], parents: Sequence[int] | None = None, only: slice = EVERY
+    ) -> torch.Tensor:
+        """Run rows behind the cache; returns logits [rows, vocab], or of the rows in `only`.
 
         `parents[i]` is the row that row i continues, -1 the last cached token; None is a chain.
         The rows stay pending until `keep` says which of them were worth it.
@@ -69,29 +73,35 @@ class CachedLM:
         ids = torch.tensor(self._rows, device=self.device)
         extra = {}
         if self.by_branch:
-            spare = 0 if chain else attention.room_of_tree(len(tokens))
-            self._room = max(self._room, room_for(base + len(tokens) + spare))
-            for layer in self.cache.layers:
-                layer.spare = spare
+            self._make_room(base + len(tokens) + (0 if chain else attention.room_of_tree(len(tokens))))
             rows = attention.layout(len(tokens), None if chain else parents, base, self._room, self.device)
             extra = {"rows": rows, "attention_mask": rows.later[None, None]}
         elif not chain:
             extra["attention_mask"] = self._mask(parents, base)
         start = perf_counter()
         if self._fused:
-            out = self._fused(ids, positions, self.cache, extra["rows"], logits)
+            out = self._fused(ids, positions, self.cache, extra["rows"], only)
         else:
             out = self.model(
                 input_ids=ids[None],
                 position_ids=positions[None],
                 past_key_values=self.cache,
                 use_cache=True,
-                logits_to_keep=logits,
+                logits_to_keep=torch.arange(len(tokens), device=self.device)[only],
                 **extra,
             ).logits[0]
         self.synchronize()
         self.seconds += perf_counter() - start
         return out[:, : self.vocab]
+
+    def _make_room(self, columns: int) -> None:
+        """Long enough buffers; too long ones, whose emptiness costs time too, are cut after a while."""
+        room = room_for(columns)
+        self._roomy = 0 if room >= self._room else self._roomy + 1
+        if room > self._room or self._roomy > PATIENCE:
+            self._room = room
+        for layer in self.cache.layers:
+            layer.room = self._room
 
     def _mask(self, parents: Sequence[int], base: int) -> torch.Tensor:
         """Additive mask [1, 1, rows, base + rows]: the whole cache, then only ancestors."""
@@ -115,10 +125,20 @@ class CachedLM:
     def extend(self, tokens: Sequence[int]) -> torch.Tensor:
         """Append a chain for good; returns the logits [1, vocab] behind its last token."""
         for start in range(0, len(tokens), PREFILL_ROWS):
-            chunk = tokens[start : start + PREFILL_ROWS]
-            logits = self.forward(chunk, logits=1)
+            chunk = list(tokens[start : start + PREFILL_ROWS])
+            logits = self.forward(self._filled(chunk), only=slice(len(chunk) - 1, len(chunk)))
             self.keep(range(len(chunk)))
         return logits
+
+    def _filled(self, chunk: list[int]) -> list[int]:
+        """The chunk with rows behind it that nobody looks at, up to a power of two.
+
+        The CPU's kernels are compiled per row count: a count never seen would cost more than these rows.
+        """
+        size = 1 << (len(chunk) - 1).bit_length()
+        if not self.by_branch or len(self.tokens) + size > self.context_length:
+            return chunk
+        return chunk + chunk[-1:] * (size - len(chunk))
 
     def sync(self, context: Sequence[int]) -> list[int]:
         """Rewind to the longest prefix shared with `context`; returns what is still to be fed.

@@ -24,7 +24,7 @@ from .events import ModelError
 from .lm import CachedLM
 
 BUNDLED = Path(__file__).parent.parent / "assets" / "models"
-MOST_ROWS = 17
+MOST_ROWS = 21  # of the passes that small machines make
 Progress = Callable[[str, float], None]
 
 

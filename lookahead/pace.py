@@ -28,7 +28,7 @@ HOPE, HOPE_WEIGHT = 0.6, 4.0  # tokens a round is thought to win before any was 
 RECENT = 9  # times are medians of so many: one slow pass must not stop the drafting
 PROBE = 2  # tokens drafted to see whether things have changed
 FIRST_WAIT, LONGEST_WAIT = 8, 128
-TRY_SHARE = 0.02  # of the passes until the next: what a try that brought nothing may have cost
+TRY_SHARE = 0.03  # of the passes until the next try: what a drafter may have lost
 
 
 class Fixed:
@@ -73,7 +73,8 @@ class Auto:
 
     def __init__(self, pass_s: Callable[[int, int], float], most: int):
         self._pass_s, self.deepest = pass_s, most
-        self._slower: deque[float] = deque([1.0], maxlen=RECENT)  # passes of this run against the measured curve
+        # Passes of this run against the measured curve: chains, and trees.
+        self._slower: tuple[deque[float], deque[float]] = deque(maxlen=RECENT), deque(maxlen=RECENT)
         self._drafters: dict[str, _Drafter] = {}
         self._last: str | None = None
 
@@ -83,7 +84,9 @@ class Auto:
         return self._drafters[source]
 
     def _seconds(self, rows: int, branches: int = 1) -> float:
-        return median(self._slower) * self._pass_s(rows, branches)
+        chains, trees = self._slower
+        seen = (trees or chains) if branches > 1 else (chains or trees)
+        return (median(seen) if seen else 1.0) * self._pass_s(rows, branches)
 
     def going(self, source: str) -> float:
         """Tokens per second of this drafter's rounds of late; never less than naive's."""
@@ -93,7 +96,6 @@ class Auto:
         """The deepest draft worth beginning: 0 for a drafter that loses time, but for rare tries."""
         drafter = self._drafter(source)
         if drafter.rate * self._seconds(1) > 1:
-            drafter.trust()
             return self.deepest
         return drafter.probe()
 
@@ -134,14 +136,15 @@ class Auto:
     def observe(self, step: Step) -> None:
         """Learn from a step."""
         rows, branches = 1 + len(step.draft), branch_count(step.draft.parents)
-        self._slower.append(step.verify_s / self._pass_s(rows, branches))
+        self._slower[branches > 1].append(step.verify_s / self._pass_s(rows, branches))
         source = step.draft.sources[0] if step.draft.sources else None
         if source is not None:
             drafter = self._drafter(source)
             drafter.count(step, again=source == self._last)
             depth = max(depths(step.draft.parents))
             seconds = self._seconds(rows, branches) + depth * drafter.token_s
-            drafter.weigh(1 + step.accepted, seconds, self._seconds(1))
+            lost = (step.verify_s + step.propose_s) / self._seconds(1) - (1 + step.accepted)
+            drafter.weigh(1 + step.accepted, seconds, lost)
         self._last = source
 
 
@@ -155,7 +158,7 @@ class _Drafter:
         self._honesty = 1.0  # what stood of what was claimed
         self._times: deque[float] = deque(maxlen=RECENT)
         self._idle, self._wait = 0, FIRST_WAIT
-        self._lost, self._trying = 0.0, False  # passes that the last try, or the last round, cost more than it brought
+        self._lost = 0.0  # passes that its rounds cost more than they brought, since they were last even
 
     @property
     def rate(self) -> float:
@@ -178,17 +181,12 @@ class _Drafter:
         prior = min(0.99, claim * self._honesty)
         return (self._stood[i] + prior * BELIEF) / (self._tested[i] + BELIEF)
 
-    def trust(self) -> None:
-        """Its rounds win time: what it does is no try."""
-        self._trying = False
-
     def probe(self) -> int:
         """What a drafter that loses time may draft: mostly nothing."""
         self._idle += 1
         if self._idle <= max(self._wait, self._lost / TRY_SHARE):
             return 0
         self._idle, self._wait = 0, min(2 * self._wait, LONGEST_WAIT)
-        self._lost, self._trying = 0.0, True
         return PROBE
 
     def count(self, step: Step, again: bool) -> None:
@@ -207,12 +205,12 @@ class _Drafter:
         if again or not self._times:
             self._times.append(step.propose_s / max(depths(step.draft.parents)))
 
-    def weigh(self, tokens: int, seconds: float, pass_s: float) -> None:
-        """Remember what a round brought and took; `pass_s` is what a token takes without drafting."""
+    def weigh(self, tokens: int, seconds: float, lost: float) -> None:
+        """Remember what a round brought and took, and how many passes it `lost` (reading up included)."""
         self._tokens = FADE_ROUND * self._tokens + tokens
         self._seconds = FADE_ROUND * self._seconds + seconds
-        self._lost = (self._lost if self._trying else 0.0) + seconds / pass_s - tokens
-        if tokens > seconds / pass_s:
+        self._lost = max(0.0, self._lost + lost)
+        if lost < 0:
             self._wait = FIRST_WAIT
 
 

@@ -42,13 +42,13 @@ class TableLM:
         draws = random.Random(key)
         return torch.tensor([draws.gauss(0.0, self.spread) for _ in range(self.vocab)])
 
-    def forward(self, tokens: Sequence[int], parents: Sequence[int] | None = None, logits: int = 0) -> torch.Tensor:
+    def forward(self, tokens: Sequence[int], parents: Sequence[int] | None = None, only: slice = slice(None)) -> torch.Tensor:
         """Logits [rows, vocab]; see `CachedLM.forward`."""
         self.forwards += 1
         self._rows = list(tokens)
         parents = list(range(-1, len(tokens) - 1)) if parents is None else parents
         paths = [[self._rows[j] for j in ancestors(parents, i)] for i in range(len(tokens))]
-        return torch.stack([self.logits_after(self.tokens + path) for path in paths[-logits:]])
+        return torch.stack([self.logits_after(self.tokens + path) for path in paths[only]])
 
     def keep(self, path: Sequence[int]) -> None:
         """See `CachedLM.keep`."""
@@ -57,7 +57,7 @@ class TableLM:
 
     def extend(self, tokens: Sequence[int]) -> torch.Tensor:
         """See `CachedLM.extend`."""
-        logits = self.forward(tokens, logits=1)
+        logits = self.forward(tokens, only=slice(-1, None))
         self.keep(range(len(tokens)))
         return logits
 

@@ -21,7 +21,7 @@ from ..tree import trie
 from .base import Proposer, check_range
 
 BEARABLE = 1.6  # passes that a pass with a window of our own choosing may cost
-SHAPES = ((2, 3), (3, 3), (5, 3), (6, 3), (5, 4), (7, 5), (10, 5), (15, 5))  # (window = guesses, ngram), by rows
+SHAPES = ((2, 3), (3, 3), (5, 3), (5, 4), (7, 5), (10, 5), (15, 5))  # (window = guesses, ngram), by rows
 
 
 class Lookahead(Proposer):
@@ -109,7 +109,7 @@ def choose(pass_s, bearable: float = BEARABLE) -> tuple[int, int]:
     """(window, ngram) with the most rows whose pass this machine bears: a small one on a CPU, a large one on a GPU."""
     best = SHAPES[0]
     for columns, n in SHAPES:
-        rows = 1 + columns * (n - 1) + columns  # the pool seldom has as many guesses as there is room for
+        rows = 1 + 2 * columns * (n - 1)  # window and guesses
         if pass_s(rows, 1 + columns) <= bearable * pass_s(1, 1):
             best = (columns, n)
     return best

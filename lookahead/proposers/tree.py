@@ -60,5 +60,5 @@ class Tree(DraftModel):
             going = newest and pace.goes_on(self.name, sum(reach[row] for row in newest))
             if depth == most or len(tokens) >= self.options.rows or not going:
                 break
-            logits = self.lm.forward(tokens, parents, len(newest))
+            logits = self.lm.forward(tokens, parents, slice(-len(newest), None))
         return pace.trim(Draft(tuple(tokens), tuple(parents), None, (self.name,) * len(tokens), tuple(chances)))

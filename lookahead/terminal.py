@@ -10,6 +10,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
+from time import monotonic
 from typing import Any
 
 from rich.console import Console
@@ -22,6 +23,7 @@ from .events import ACCEPTED, REJECTED
 from .race import Race
 from .trace import StepRecord
 
+LOG_EVERY_S = 60.0
 STYLES = {
     "accepted": "underline green",
     "correction": "bold blue",
@@ -91,16 +93,25 @@ def progress() -> Iterator[Any]:
 
 @contextmanager
 def training() -> Iterator[Any]:
-    """A bar a training stage on stderr; yields a watcher of reports with loss, tokens/s and time left."""
+    """A bar a training stage on stderr; yields a watcher of reports with loss, tokens/s and time left.
+
+    Where stderr is a file, a line a minute instead.
+    """
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[told]}"))
-    with Progress(*columns, console=Console(stderr=True)) as bar:
+    console = Console(stderr=True)
+    with Progress(*columns, console=console) as bar:
         tasks: dict[str, Any] = {}
+        written = -LOG_EVERY_S
 
         def watch(report: Any) -> None:
+            nonlocal written
             if report.stage not in tasks:
                 tasks[report.stage] = bar.add_task(report.stage, total=None, told="")
             told = f"loss {report.loss:.3f}  {report.tokens_per_second:,.0f} tokens/s  {report.seconds_left / 60:.1f} min left"
             bar.update(tasks[report.stage], total=report.budget or None, completed=report.tokens, told=told)
+            if not console.is_terminal and monotonic() - written >= LOG_EVERY_S:
+                written = monotonic()
+                console.print(f"{report.stage}: {report.tokens:,} of {report.budget:,} tokens  {told}", soft_wrap=True)
 
         yield watch
 

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import lzma
 import random
+import re
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from lookahead.train import Job, Plan, describe, train
 from lookahead.train import corpus as reading
 from lookahead.train.batches import Batches
 from lookahead.train.corpus import Document
+from lookahead.train.drills import drills
 from lookahead.train.family import new_model
 from lookahead.train.fit import Budget, fit, rate
 from lookahead.train.losses import like, next_token
@@ -98,6 +100,35 @@ def test_the_split_is_by_document_and_keeps_known_prompts_out():
     assert share == pytest.approx(1 / 50, abs=0.01)
     for prompt in (SCENARIOS[0].prompt, SAMPLES[0][0]):
         assert Document("stories", (("text", f"{prompt} and so on"),)).held_out
+
+
+def test_drills_are_the_same_everywhere_and_right():
+    made = list(drills(seed=3))
+    assert made == list(drills(seed=3)) and made != list(drills(seed=4))
+    assert {domain for domain, _, _ in made} == {"records", "code", "arithmetic"}
+    asked = [(question, answer) for _, question, answer in made if question.endswith("JSON.") or "to JSON:" in question]
+    assert len(asked) > 100
+    for _, answer in asked:
+        assert json.loads(answer)
+    for domain, question, answer in made:
+        if domain == "code":
+            compile(answer, question, "exec")
+        if domain == "arithmetic":
+            a, sign, b, result = re.findall(r"Step \d: (\d+) ([+-]) (\d+) = (\d+)", answer)[-1]
+            assert int(result) == (int(a) + int(b) if sign == "+" else int(a) - int(b))
+            assert answer.endswith(f"The answer is {result}.")
+
+
+def test_documents_with_one_answer_are_held_out_together(corpus):
+    rows = [
+        {"kind": "llama-eli5", "prompt": f"Explain thing {i} like I'm five years old.", "text": f"Thing {i}."}
+        for i in range(300)
+    ]
+    documents = list(reading.READERS["tasks.jsonl"]("\n".join(map(json.dumps, rows))))
+    assert len(documents) == 5 * len(rows)
+    for i in range(0, len(documents), 5):
+        assert len({d.held_out for d in documents[i : i + 5]}) == 1
+    assert 0 < sum(d.held_out for d in documents) < 100
 
 
 def test_errors_say_what_is_wrong(tmp_path):

@@ -8,7 +8,8 @@
    pass. The sweep is one custom property on one container: nothing is animated per token.
 
    What it does not know.  Time, playback, the other lanes. `owner.hover(step)` and `owner.pick(step)` are told which
-   pass the reader points at. Model text is untrusted: it enters the page through text nodes only. */
+   pass the reader points at, `owner.point(step, part, node)` which token (node null: none any more). Model text is
+   untrusted: it enters the page through text nodes only. */
 
 const lookaheadLane = (() => {
   "use strict";
@@ -42,24 +43,30 @@ const lookaheadLane = (() => {
     const node = make("section", `la-lane${lane.naive ? " la-naive" : ""}`, {},
                       make("div", "la-lanehead", {}, make("span", "la-name", {}, lane.method), aside), scroll);
     const nodes = [];
-    let drawn = 0, latest = -1, flying = -1, ghosts = 0, follow = true, marked = -1;
+    let drawn = 0, latest = -1, flying = -1, ghosts = 0, follow = true, marked = -1, pointed = null;
 
     scroll.addEventListener("scroll", () => {
       follow = scroll.scrollHeight - scroll.clientHeight - scroll.scrollTop < 40;
     }, {passive: true});
 
+    /** A token node that can be asked about: its part, and how warm it is in the heat views. */
+    function asked(token, part, heat) {
+      token.laPart = part;
+      const warm = heat[part.emitted];
+      if (!warm) return;
+      if (warm.fails !== null) token.dataset.fails = String(warm.fails);
+      if (warm.bits !== null) token.dataset.bits = String(lookaheadHeat.levelOf(warm.bits));
+    }
+
     function build(index) {
-      const step = lane.steps[index], parts = P.passParts(step, lane.naive);
+      const step = lane.steps[index], parts = P.passParts(step, lane.naive), heat = lookaheadHeat.heatOf(step);
       const pass = make("span", "la-pass");
       pass.laStep = index;                                  // read back by the click and hover handlers
       for (const part of parts) {
-        if (lane.naive) pass.append(part.text);             // quiet text: the pass is the token
-        else {
-          const dead = part.kind === "rejected" || part.kind === "unvisited";
-          const token = make("span", `la-tok la-${part.kind}`, {}, dead ? signs(part.text) : part.text);
-          if (dead || part.kind === "note" || part.kind === "tick") token.setAttribute("aria-hidden", "true");
-          pass.append(token);
-        }
+        const dead = part.kind === "rejected" || part.kind === "unvisited", sign = part.kind === "note" || part.kind === "tick";
+        const token = make("span", `la-tok la-${part.kind}`, dead || sign ? {"aria-hidden": "true"} : {}, dead ? signs(part.text) : part.text);
+        if (!sign) asked(token, part, heat);
+        pass.append(token);
       }
       return pass;
     }
@@ -103,10 +110,39 @@ const lookaheadLane = (() => {
       marked = index;
       if (index >= 0) passNode(index).classList.add("la-marked");
     }
-    const stepOf = target => { const pass = target.closest && target.closest(".la-pass"); return pass ? pass.laStep : -1; };
-    words.addEventListener("pointerover", event => owner.hover(stepOf(event.target)));
-    words.addEventListener("pointerleave", () => owner.hover(-1));
+    const passOf = target => target.closest ? target.closest(".la-pass") : null;
+    const stepOf = target => { const pass = passOf(target); return pass ? pass.laStep : -1; };
+
+    // ---- one token under the pointer, the finger or the keyboard
+
+    function point(token) {
+      if (token === pointed) return;
+      if (pointed) pointed.classList.remove("la-pointed");
+      pointed = token;
+      if (token) token.classList.add("la-pointed");
+      owner.point(token ? stepOf(token) : -1, token && token.laPart, token);
+    }
+    const tokenOf = target => { const token = target.closest ? target.closest(".la-tok") : null; return token && token.laPart ? token : null; };
+    const shown = () => [...words.querySelectorAll(".la-pass > .la-tok")].filter(token => token.laPart && token.offsetParent);
+
+    function walk(event) {
+      const move = {ArrowLeft: -1, ArrowRight: 1}[event.key], tokens = shown();
+      if (!tokens.length) return;
+      if (event.key === "Enter" && !pointed) point(tokens[tokens.length - 1]);
+      else if (event.key === "Enter") owner.pick(stepOf(pointed));
+      else if (event.key === "Escape" && pointed) point(null);
+      else if (move && pointed) point(tokens[Math.max(0, Math.min(tokens.length - 1, tokens.indexOf(pointed) + move))]);
+      else return;
+      event.preventDefault();
+      event.stopPropagation();                              // the arrows step through passes everywhere else
+      if (pointed) pointed.scrollIntoView({block: "nearest"});
+    }
+
+    words.addEventListener("pointerover", event => { owner.hover(stepOf(event.target)); point(tokenOf(event.target)); });
+    words.addEventListener("pointerleave", () => { owner.hover(-1); point(null); });
     words.addEventListener("click", event => owner.pick(stepOf(event.target)));
+    scroll.addEventListener("keydown", walk);
+    scroll.addEventListener("blur", () => point(null));
     return {node, update, mark, toEnd};
   }
 

@@ -25,7 +25,7 @@ const lookaheadPlayer = (() => {
   }
 
   function emptyRun(run) {
-    return {run, received: 0, seen: 0, expected: null, events: [], header: null, caption: null, live: false,
+    return {run, received: 0, seen: 0, expected: null, events: [], header: null, caption: null, live: false, link: null, pass: null,
             status: null, lanes: [], end: null, stopped: false};
   }
 
@@ -67,6 +67,8 @@ const lookaheadPlayer = (() => {
       log.header = event.trace;
       log.caption = event.caption || null;
       log.live = Boolean(event.live);
+      log.link = event.link || null;                      // the query that brings this race back
+      log.pass = event.pass || null;                      // where a link wants the playhead
       log.status = null;
       log.lanes = event.trace.lanes.map(createLane);
     } else if (event.kind === "status") {
@@ -191,23 +193,25 @@ const lookaheadPlayer = (() => {
     return {rows, more: step.draft.tokens.length - rows.length};
   }
 
-  /** A settled pass as a list of {kind, text}: what was accepted, what died there, then the target's own token. */
+  /** A settled pass as a list of {kind, text, row, emitted}: what was accepted, what died there, then the target's own
+      token. `row` is the drafted row and `emitted` the place among the emitted tokens; -1 where there is none. */
   function passParts(step, naive) {
     // Colour means drafting: where nothing was drafted the text stays plain.
     const drafted = step.draft.tokens.length || step.origins.includes("accepted");   // an opaque lane shows no draft
-    if (naive || !drafted) return step.pieces.map(text => ({kind: "plain", text}));
+    if (naive || !drafted) return step.pieces.map((text, emitted) => ({kind: "plain", text, row: -1, emitted}));
     const parts = [], own = [];
-    step.pieces.forEach((text, i) => {
-      if (step.origins[i] === "accepted") parts.push({kind: "accepted", text}); else own.push({kind: "own", text});
+    step.pieces.forEach((text, emitted) => {
+      const taken = step.origins[emitted] === "accepted", row = taken && emitted < step.path.length ? step.path[emitted] : -1;
+      (taken ? parts : own).push({kind: taken ? "accepted" : "own", text, row, emitted});
     });
     const taken = new Set(step.path);
     const dead = descend(step, step.path.length ? step.path[step.path.length - 1] : -1).filter(row => !taken.has(row));
     for (const row of dead) {
-      parts.push({kind: step.statuses[row] === "rejected" ? "rejected" : "unvisited", text: step.draft.pieces[row]});
+      parts.push({kind: step.statuses[row] === "rejected" ? "rejected" : "unvisited", text: step.draft.pieces[row], row, emitted: -1});
     }
     const more = textRows(step) - step.path.length - dead.length;
-    if (more > 0) parts.push({kind: "note", text: moreRows(more)});
-    if (dead.length) parts.push({kind: "tick", text: ""});
+    if (more > 0) parts.push({kind: "note", text: moreRows(more), row: -1, emitted: -1});
+    if (dead.length) parts.push({kind: "tick", text: "", row: -1, emitted: -1});
     return parts.concat(own);
   }
 

@@ -22,6 +22,33 @@ const lookaheadSkeleton = (() => {
     return make("button", `la-button ${className}`, {type: "button", "aria-label": label, title: label}, content);
   }
 
+  const TAKE = [["json", "recording", "The whole race as JSON: open it here again, or read it with a program"],
+                ["csv", "table", "One line a pass, as CSV"],
+                ["replay", "replay.html", "One file that plays this race anywhere, without a server"],
+                ["link", "copy link", "An address that brings back this prompt, these lanes and these settings"],
+                ["open", "open a recording", "Show a recording that was saved here or elsewhere"]];
+  const KEYS = [["Space", "play or pause"], ["← →", "the pass before, the pass after"], ["Home, End", "the beginning, the end"],
+                ["[ ]", "slower, faster"], ["Enter", "in a lane: ask about its tokens; ← → then go from token to token, Enter opens the pass, Escape leaves"],
+                ["?", "this list"]];
+
+  function help() {
+    const rows = KEYS.map(([key, what]) => make("tr", "", {}, make("th", "", {scope: "row"}, make("kbd", "", {}, key)), make("td", "", {}, what)));
+    const close = make("button", "la-button", {type: "button", autofocus: ""}, "close");
+    const box = make("dialog", "la-help", {"aria-label": "Keys"}, make("h3", "", {}, "Keys"), make("table", "", {}, make("tbody", "", {}, ...rows)),
+                     make("p", "", {}, "Point at a token, or tap it, to see who drafted it and what the target thought. The clock counts only a lane’s own work; playback stretches it to reading speed."), close);
+    close.addEventListener("click", () => box.close());
+    box.addEventListener("click", event => { if (event.target === box) box.close(); });
+    return box;
+  }
+
+  /** The legends of the two heat views; the style sheet shows the one that is on. */
+  function heatLegend() {
+    const sample = (data, word) => { const box = make("span", "la-tok la-sample", {}, "abc"); Object.assign(box.dataset, data); return make("li", "", {}, box, " ", word); };
+    return make("div", "la-classes", {},
+      make("ul", "la-legend la-of-failures", {"aria-label": "Legend: failures"}, sample({fails: "true"}, "a draft was refused here"), sample({fails: "false"}, "a draft stood"), sample({}, "no draft")),
+      make("ul", "la-legend la-of-entropy", {"aria-label": "Legend: entropy of the target"}, ...lookaheadHeat.CLASSES.map((word, level) => sample({bits: level}, word))));
+  }
+
   function skeleton(root) {
     const ui = {};
     ui.say = make("div", "la-unseen", {"aria-live": "polite", role: "status"});
@@ -48,6 +75,15 @@ const lookaheadSkeleton = (() => {
     ui.chartbox = make("div", "la-chart");
     ui.pass = make("p", "la-passline");
     ui.open = make("button", "la-button la-open", {type: "button"}, "open the pass");
+    ui.heat = ["drafts", "failures", "entropy"].map((view, i) => make("button", "la-button", {type: "button", "aria-pressed": String(!i), "data-view": view}, view));
+    ui.cardbox = make("div", "la-cardbox", {hidden: "", role: "status"});
+    ui.ask = button("la-ask", "Keys and help", "?");
+    ui.help = help();
+    ui.take = {};
+    for (const [name, word, title] of TAKE) ui.take[name] = make("button", "la-button", {type: "button", title}, word);
+    ui.file = make("input", "", {type: "file", accept: ".json,application/json", hidden: "", "aria-label": "A recording to open"});
+    ui.taken = make("span", "la-taken", {role: "status"});
+    ui.home = make("div", "la-home", {role: "group", "aria-label": "Take it home"}, make("span", "la-homeword", {}, "take home:"), ...Object.values(ui.take), ui.file, ui.taken);
     ui.verdict = make("summary", "");
     ui.sums = make("div", "la-sums");
     ui.details = make("details", "la-verdict", {hidden: ""}, ui.verdict, ui.sums);
@@ -60,11 +96,13 @@ const lookaheadSkeleton = (() => {
       ui.error, ui.lanes,
       make("div", "la-transport", {role: "group", "aria-label": "Playback"},
            make("div", "la-buttons", {}, ui.play, ui.back, make("span", "la-word", {"aria-hidden": "true"}, "pass"), ui.next),
-           make("div", "la-track", {}, ui.scrub, ui.time),
-           make("div", "la-speed", {}, ui.slower, ui.rate, ui.faster, ui.teach, ui.pace)),
+           make("div", "la-track", {}, make("div", "la-rail", {}, ui.marks = make("div", "la-marks", {"aria-hidden": "true"}), ui.scrub), ui.time),
+           make("div", "la-speed", {}, ui.slower, ui.rate, ui.faster, ui.teach, ui.pace, ui.ask)),
       ui.chartbox,
-      make("div", "la-key", {}, legend, make("div", "la-choice", {role: "group", "aria-label": "Rejected runs"}, "rejected:", ui.fade, ui.keep)),
-      make("div", "la-foot", {}, ui.pass, ui.open), ui.details);
+      make("div", "la-key", {}, legend, ui.classes = heatLegend(),
+           make("div", "la-choice", {role: "group", "aria-label": "What the text shows"}, "show:", ...ui.heat),
+           make("div", "la-choice la-rejects", {role: "group", "aria-label": "Rejected runs"}, "rejected:", ui.fade, ui.keep)),
+      make("div", "la-foot", {}, ui.pass, ui.open), ui.panel = make("div", "la-panel"), ui.details, ui.home, ui.cardbox, ui.help);
     return ui;
   }
 

@@ -1,12 +1,13 @@
 /* timeline.js: the token timeline. One renderer, its controls, and the entry point `mount`.
 
-   What it is.  `mount({element, read, watch, resend, onSelect})` builds the whole component once inside
+   What it is.  `mount({element, read, watch, resend, make, open})` builds the whole component once inside
    `element.querySelector('.la-timeline')` and from then on only changes what differs between two frames: `read()`
-   gives the first batch, `watch(fn)` calls when there is another, `resend(run, received)` asks for what was lost,
-   and `onSelect({lane, step})` is told which pass the reader opened (the seam for an inspector).
+   gives the first batch, `watch(fn)` calls when there is another, `resend(run, received)` asks for what was lost;
+   `make` and `open` are for home.js. All but `read` and `watch` may be absent.
 
    Why it is so.  Frames come from lookaheadPlayer.frameAt, which is pure; this file keeps no truth of its own beyond
-   which run, which instant, and what the reader chose. The lanes' text is lane.js's business, the canvas chart.js's.
+   which run, which instant, and what the reader chose. The lanes' text is lane.js's business, the canvas chart.js's, a
+   single pass or token inspector.js's.
 
    What it does not know.  Gradio (the host passes three functions), how drafts are made or judged, any number it
    was not sent or could not divide itself. */
@@ -19,14 +20,17 @@ const lookaheadTimeline = (() => {
 
   // ---------------------------------------------------------------- mount
 
-  function mount({element, read, watch, resend, onSelect}) {
+  function mount(host) {
+    const {element, read, watch, resend} = host;
     const root = element.querySelector(".la-timeline");
     const before = element.laTimeline;                     // mounted again on the same element: take over its log
     if (before) before.destroy();
     const log = before ? before.log : P.createLog();
     const ui = skeleton(root), chart = lookaheadChart.create(root);
     const ends = new AbortController(), {signal} = ends;
+    const inspector = lookaheadInspector.create({close: () => inspect(null), go: (lane, step) => inspect({lane, step})});
     ui.chartbox.append(chart.canvas);
+    ui.panel.append(inspector.node);
     // An ancestor that hides overflow would hold the phone's sticky transport captive; clipping looks the same and does not.
     for (let node = element; node && node !== document.body; node = node.parentElement) {
       if (getComputedStyle(node).overflow === "hidden") node.style.overflow = "clip";
@@ -47,6 +51,8 @@ const lookaheadTimeline = (() => {
     });
     const repair = P.createRepair({log, receive: text => receive(text, true), changed: () => render(true),
                                    resend: (run, from) => resend ? resend(run, from) : null});
+
+    const home = lookaheadHome.create({log, ui, host, receive: text => receive(text), passNow: () => passNow()});
 
     // ---- messages in
 
@@ -86,7 +92,9 @@ const lookaheadTimeline = (() => {
       t = 0; hovered = picked = null; paused = false;
       if (teaching) paced = false;
       spoken = "";
-      lanes = log.lanes.map((lane, i) => lookaheadLane.create(lane, log, {hover: step => hover(i, step), pick: step => pick(i, step)}));
+      inspector.hide();
+      lanes = log.lanes.map((lane, i) => lookaheadLane.create(lane, log, {
+        hover: step => hover(i, step), pick: step => pick(i, step), point: (step, part, node) => point(i, step, part, node)}));
       scores = log.lanes.map(() => ["rowheader", "cell", "cell", "cell", "cell"].map(role => make("span", "la-cell", {role})));
       ui.scores.replaceChildren(...log.lanes.map((lane, i) => {
         setText(scores[i][0], lane.method);
@@ -97,8 +105,11 @@ const lookaheadTimeline = (() => {
       setFlag(root, "la-many", lanes.length > 3);
       ui.details.hidden = true;
       ui.details.open = false;
-      setPlaying(lanes.length > 0);
+      if (log.pass) seek(lastLane().ends[lastLane().passes.indexOf(log.pass)] || 0);
+      else setPlaying(lanes.length > 0);
     }
+    const lastLane = () => log.lanes[log.lanes.length - 1];
+    const passNow = () => { const lane = lastLane(), view = lane && P.frameAt(log, t).lanes[log.lanes.length - 1]; return view ? view.passes : 0; };
 
     // ---- playback
 
@@ -111,7 +122,6 @@ const lookaheadTimeline = (() => {
     function seek(to, keepPlaying) {
       t = Math.max(0, Math.min(P.liveEdge(log), to));
       if (!keepPlaying) setPlaying(false);
-      picked = null;
       render(true);
     }
     function toggle() {
@@ -138,13 +148,27 @@ const lookaheadTimeline = (() => {
     function hover(lane, step) { hovered = step < 0 ? null : {lane, step}; render(true); }
     function pick(lane, step) {
       if (step < 0) return;
-      picked = picked && picked.lane === lane && picked.step === step ? null : {lane, step};
-      render(true);
-      if (picked) open(picked);
+      inspect(picked && picked.lane === lane && picked.step === step ? null : {lane, step});
     }
-    function open(choice) {
-      if (onSelect) onSelect(choice);
-      element.dispatchEvent(new CustomEvent("lookahead-select", {detail: choice, bubbles: true}));
+    /** Opens a pass in the inspector; null closes it. */
+    function inspect(choice) {
+      picked = choice;
+      if (choice) inspector.show(log, choice.lane, choice.step); else inspector.hide();
+      render(true);
+    }
+    /** The card of the token under the pointer, beside it and inside the figure. */
+    function point(lane, step, part, node) {
+      ui.cardbox.hidden = !node;
+      if (!node) return;
+      ui.cardbox.replaceChildren(lookaheadInspector.card(log, lane, step, part));
+      const all = root.getBoundingClientRect(), at = node.getClientRects()[0] || node.getBoundingClientRect(), size = ui.cardbox.getBoundingClientRect();
+      const below = at.bottom + 8, fits = below + size.height < innerHeight || at.top - size.height < 8;
+      ui.cardbox.style.left = `${Math.max(0, Math.min(all.width - size.width, at.left - all.left))}px`;
+      ui.cardbox.style.top = `${(fits ? below : at.top - size.height - 8) - all.top}px`;
+    }
+    function view(name) {
+      root.dataset.view = name;
+      for (const button of ui.heat) setAttr(button, "aria-pressed", String(button.dataset.view === name));
     }
     function chosen(frame) {
       const lane = frame.lanes.length - 1;
@@ -210,7 +234,8 @@ const lookaheadTimeline = (() => {
       setFlag(ui.number, "la-none", number === "—");
       setText(ui.words, words);
       const rejection = log.header && log.header.settings.rule === "rejection";
-      setText(ui.note, rejection ? "rejection sampling: same distribution, different text" : "");
+      const whose = frame.lanes.length > 2 && words ? `${lastLane().method} against naive` : "";
+      setText(ui.note, [whose, rejection ? "rejection sampling: same distribution, different text" : ""].filter(Boolean).join("; "));
       frame.lanes.forEach((lane, i) => {
         const badge = lane.finished || frame.atEnd ? agreement[i] : null;
         const cells = [P.seconds(lane.clock), P.perSecond(lane.rate), `${P.perPass(lane.perPass)} tokens a pass`, badge ? badge.badge : ""];
@@ -232,6 +257,7 @@ const lookaheadTimeline = (() => {
       ui.scrub.value = String(t);
       ui.scrub.style.setProperty("--la-done", `${total ? t / total * 100 : 0}%`);
       setAttr(ui.scrub, "aria-valuetext", `${t.toFixed(2)} s of ${total.toFixed(2)} s`);
+      renderMarks(total);
       setText(ui.time, `${t.toFixed(2)} of ${total.toFixed(2)} s`);
       setText(ui.rate, P.rateLabel(rate));
       setAttr(ui.teach, "aria-pressed", String(teaching));
@@ -243,6 +269,18 @@ const lookaheadTimeline = (() => {
       ui.next.disabled = ui.next.disabled || t >= edge;
     }
 
+    /** Where each lane finished, on the rail. */
+    function renderMarks(total) {
+      const done = log.lanes.filter(lane => lane.finish), key = `${log.run}/${total}/${done.length}`;
+      if (ui.marks.laKey === key) return;
+      ui.marks.laKey = key;
+      ui.marks.replaceChildren(...done.map(lane => {
+        const mark = make("span", `la-mark${lane.naive ? " la-naive" : ""}`, {title: `${lane.method} finished at ${P.seconds(lane.clock)}`});
+        mark.style.left = `${lane.clock / (total || 1) * 100}%`;
+        return mark;
+      }));
+    }
+
     function renderFoot(frame) {
       const choice = chosen(frame), {lead, said, tail} = choice ? P.describePass(log, choice.lane, choice.step) : {lead: "", said: null, tail: ""};
       const key = choice ? [log.run, choice.lane, choice.step, P.isDone(log), choice === hovered || choice === picked].join("/") : "";
@@ -252,7 +290,8 @@ const lookaheadTimeline = (() => {
         ui.pass.replaceChildren(lead, ...quote, tail);
         lanes.forEach((lane, i) => lane.mark((hovered || picked) && choice.lane === i ? choice.step : -1));
       }
-      ui.open.hidden = !onSelect || !choice || choice.step < 0;
+      ui.open.hidden = !choice || choice.step < 0;
+      home.update();
       const verdict = log.end && log.end.verdict;
       if (verdict && (frame.atEnd || log.stopped) && ui.details.hidden) {   // once the playhead has seen the end it stays
         setText(ui.verdict, verdict.sentence || "");
@@ -273,7 +312,9 @@ const lookaheadTimeline = (() => {
     on(ui.teach, "click", teach);
     on(ui.fade, "click", () => keep(false));
     on(ui.keep, "click", () => keep(true));
-    on(ui.open, "click", () => open(chosen(P.frameAt(log, t))));
+    on(ui.open, "click", () => inspect(chosen(P.frameAt(log, t))));
+    for (const button of ui.heat) on(button, "click", () => view(button.dataset.view));
+    on(ui.ask, "click", () => ui.help.showModal());
     const drag = event => { if (event.buttons & 1) seek(chart.timeAt(event.clientX), true); };
     on(chart.canvas, "pointerdown", drag);
     on(chart.canvas, "pointermove", drag);
@@ -284,7 +325,7 @@ const lookaheadTimeline = (() => {
       if (target.isContentEditable || (/^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName) && target !== ui.scrub)) return;
       const pressed = /^(BUTTON|SUMMARY|A)$/.test(target.tagName) && event.key === " ";   // Space presses those itself
       const act = {" ": pressed ? null : toggle, ArrowLeft: () => seek(P.neighbour(log, t, -1)), ArrowRight: () => seek(P.neighbour(log, t, 1)),
-                   "[": () => shift(-1), "]": () => shift(1), Home: () => seek(0), End: () => seek(Infinity)}[event.key];
+                   "[": () => shift(-1), "]": () => shift(1), "?": () => ui.help.showModal(), Home: () => seek(0), End: () => seek(Infinity)}[event.key];
       if (act) { event.preventDefault(); act(); }
     });
 
@@ -321,7 +362,7 @@ const lookaheadTimeline = (() => {
     function destroy() { closed = true; clock.stop(); clearInterval(watchdog); widths.disconnect(); ends.abort(); chart.destroy(); }
     element.laTimeline = {log, destroy, view: () => ({t, playing})};
 
-    window.lookahead = Object.assign(window.lookahead || {}, {state: () => ({
+    window.lookahead = Object.assign(window.lookahead || {}, {trace: () => log.header ? JSON.stringify(lookaheadHome.traceOf(log)) : null, state: () => ({
       run: log.run, done: P.isDone(log), received: log.received, expected: log.expected,
       speedup: P.frameAt(log, P.duration(log)).speedup,
       lanes: log.lanes.map(lane => ({method: lane.method, text: P.laneText(lane), tokens: lane.tokens[lane.tokens.length - 1] || 0,

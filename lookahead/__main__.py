@@ -1,4 +1,4 @@
-"""The command line: `python -m lookahead run | bench | calibrate | train | schema`.
+"""The command line: `python -m lookahead run | bench | calibrate | record | train | schema`.
 
 Bad input prints one clear line on stderr and exits 2. `--json` puts one JSON document on stdout
 and nothing else; progress goes to stderr.
@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from .events import LookaheadError, MethodError, SettingsError
+from .events import LookaheadError, SettingsError
 
 RUN_OPTIONS = (
     "max_new_tokens",
@@ -103,6 +103,9 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--start-from", type=Path, metavar="DIR", help="a family whose target to go on from")
     train.add_argument("--compile", action="store_true", help="use torch.compile: faster, needs a C++ compiler")
     train.add_argument("--card", action="store_true", help="only measure the family in --out and write its card")
+    record = commands.add_parser("record", help="race every scenario and keep the recordings the page shows")
+    record.add_argument("--out", type=Path, metavar="DIR", help="where to keep them (assets/traces)")
+    record.add_argument("--only", metavar="ID,ID", help="these scenarios; all by default")
     commands.add_parser("schema", help="the JSON schema of a trace")
     return parser
 
@@ -111,16 +114,6 @@ def _options(arguments: argparse.Namespace) -> dict[str, Any]:
     """The decoding options that were given."""
     given = {name: getattr(arguments, name) for name in RUN_OPTIONS}
     return {name: tuple(v) if isinstance(v, list) else v for name, v in given.items() if v is not None}
-
-
-def _method_options(pairs: list[str]) -> dict[str, Any]:
-    out: dict[str, Any] = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals or not name:
-            raise MethodError("option", pair, "give NAME=VALUE.")
-        out[name.replace("-", "_")] = int(value) if value.lstrip("-").isdigit() else value
-    return out
 
 
 def _load(arguments: argparse.Namespace):
@@ -132,10 +125,10 @@ def _load(arguments: argparse.Namespace):
 def _run(arguments: argparse.Namespace) -> int:
     from . import terminal
     from .events import Settings
-    from .methods import method_class
+    from .methods import method_class, read_options
     from .race import race
 
-    options = {**_options(arguments), **_method_options(arguments.option)}
+    options = {**_options(arguments), **read_options(arguments.option)}
     method_class(arguments.method)
     Settings(**{name: value for name, value in options.items() if name in Settings.names()})
     methods = [arguments.method] if not arguments.race or arguments.method == "naive" else ["naive", arguments.method]
@@ -207,6 +200,18 @@ def _calibrate(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _record(arguments: argparse.Namespace) -> int:
+    from . import recordings, terminal
+    from .models import load
+
+    scenarios = recordings.choose(arguments.only)
+    with terminal.progress() as progress:
+        files = recordings.write(load("pocket"), arguments.out or recordings.FOLDER, scenarios, progress)
+    for path in files:
+        print(f"{path} {path.stat().st_size:,} bytes")
+    return 0
+
+
 def _schema(arguments: argparse.Namespace) -> int:
     from .trace import Trace
 
@@ -232,7 +237,14 @@ def _train(arguments: argparse.Namespace) -> int:
     return 0
 
 
-COMMANDS = {"run": _run, "bench": _bench, "calibrate": _calibrate, "train": _train, "schema": _schema}
+COMMANDS = {
+    "run": _run,
+    "bench": _bench,
+    "calibrate": _calibrate,
+    "record": _record,
+    "train": _train,
+    "schema": _schema,
+}
 
 
 if __name__ == "__main__":

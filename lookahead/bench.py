@@ -19,7 +19,7 @@ from typing import Any
 
 from .events import LookaheadError, Settings, SettingsError, Step
 from .lane import Lane
-from .methods import method_class
+from .methods import method_class, read_options
 from .models import Models
 from .race import describe_machine
 from .scenarios import BENCH
@@ -61,13 +61,9 @@ def read_entry(label: str) -> Entry:
     """`method` or `method:name=value,name=value`, such as `draft:draft=offdomain` or `hf-assisted:k=5`."""
     method, _, rest = label.strip().partition(":")
     method_class(method)
-    settings, options = {}, {}
-    for pair in filter(None, rest.split(",")):
-        name, equals, value = pair.partition("=")
-        if not equals:
-            raise SettingsError("methods", label, "give method:name=value,name=value.")
-        held = int(value) if value.lstrip("-").isdigit() else value
-        (settings if name in Settings.names() else options)[name] = held
+    given = read_options(filter(None, rest.split(",")))
+    settings = {name: value for name, value in given.items() if name in Settings.names()}
+    options = {name: value for name, value in given.items() if name not in settings}
     return Entry(label.strip(), method, settings, options)
 
 

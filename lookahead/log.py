@@ -16,9 +16,14 @@ from .trace import StepRecord, Trace
 REASONS = ("finished", "stopped", "error")
 
 
-def begin(trace: Trace, *, live: bool, caption: str | None = None) -> dict[str, Any]:
-    """The first event: the trace without its steps."""
-    return {"kind": "begin", "live": live, "caption": caption, "trace": trace.header()}
+def begin(
+    trace: Trace, *, live: bool, caption: str | None = None, link: str | None = None, at: int | None = None
+) -> dict[str, Any]:
+    """The first event: the trace without its steps.
+
+    `link` is the query that brings this race back; `at` the pass of the last lane where a link wants the playhead.
+    """
+    return {"kind": "begin", "live": live, "caption": caption, "link": link, "pass": at, "trace": trace.header()}
 
 
 def status(text: str, fraction: float | None = None) -> dict[str, Any]:
@@ -44,7 +49,9 @@ def end(trace: Trace | None, reason: str, message: str | None = None) -> dict[st
     }
 
 
-def events(trace: Trace, caption: str | None = None) -> list[dict[str, Any]]:
+def events(
+    trace: Trace, caption: str | None = None, link: str | None = None, at: int | None = None
+) -> list[dict[str, Any]]:
     """A recording's whole log: steps in the order in which the lanes' clocks reached them."""
     laps = []
     for i, lane in enumerate(trace.lanes):
@@ -55,4 +62,4 @@ def events(trace: Trace, caption: str | None = None) -> list[dict[str, Any]]:
             laps.append((record.kind != "prefill", start, i, clock, record))
     laps.sort(key=lambda lap: lap[:3])
     steps = [step(i, clock, record) for _, _, i, clock, record in laps]
-    return [begin(trace, live=False, caption=caption), *steps, end(trace, "finished")]
+    return [begin(trace, live=False, caption=caption, link=link, at=at), *steps, end(trace, "finished")]

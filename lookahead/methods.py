@@ -6,7 +6,7 @@ which, is told by its class.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -27,6 +27,17 @@ def method_class(method: str) -> type[Proposer] | type[Peer]:
 def option_names(method: str) -> list[str]:
     """The options of a method that are not settings of the run."""
     return [f.name for f in fields(method_class(method).Options)]
+
+
+def read_options(pairs: Iterable[str]) -> dict[str, Any]:
+    """`name=value` pairs as options: whole numbers become numbers, the rest stays text."""
+    out: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, value = (part.strip() for part in pair.partition("="))
+        if not equals or not name:
+            raise MethodError("option", pair, "give name=value.")
+        out[name.replace("-", "_")] = int(value) if value.lstrip("-").isdecimal() else value
+    return out
 
 
 def options_of(method: str, given: Mapping[str, Any]) -> Any:

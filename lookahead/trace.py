@@ -222,6 +222,18 @@ class Trace(Record):
             where = ".".join(str(part) for part in first["loc"]) or "file"
             raise TraceError("trace", where, f"{first['msg']}; give a file that Lookahead saved.") from None
 
+    def to_csv(self) -> str:
+        """One row a pass of every lane; see `export.to_csv`."""
+        from . import export  # it builds on this module
+
+        return export.to_csv(self)
+
+    def replay_html(self, caption: str | None = None) -> str:
+        """One self-contained page that plays the race, offline; see `export.replay_html`."""
+        from . import export
+
+        return export.replay_html(self, caption)
+
     @classmethod
     def schema_json(cls) -> dict[str, Any]:
         """The published JSON schema."""

@@ -1,8 +1,13 @@
-"""What the tests share: the bundled models, tiny random ones, and a lane over weightless models."""
+"""What the tests share: the bundled models, tiny random ones, a lane over weightless models, a browser, the running app."""
 
 from __future__ import annotations
 
 import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -42,6 +47,61 @@ def chromium():
         opened = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
         yield opened
         opened.close()
+
+
+@pytest.fixture(scope="module")
+def address():
+    """The app, started as a user would, on a free port."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    env = {**os.environ, "HF_HUB_OFFLINE": "1", "PYTHONUNBUFFERED": "1"}
+    server = subprocess.Popen(
+        [sys.executable, "app.py", "--port", str(port)],
+        cwd=ROOT,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    url, start = f"http://127.0.0.1:{port}", time.monotonic()
+    while True:
+        try:
+            urllib.request.urlopen(url, timeout=2)
+            break
+        except OSError:
+            assert server.poll() is None, server.stdout.read()
+            assert time.monotonic() - start < 120, "the app did not start"
+            time.sleep(0.2)
+    yield url
+    server.terminate()
+    output = server.communicate(timeout=20)[0]
+    assert "Traceback" not in output, output
+
+
+@pytest.fixture
+def visit(chromium, address):
+    """Open the page; at the end no request has left the machine and nothing was logged as an error."""
+    contexts = []
+
+    def opened(**options):
+        context = chromium.new_context(**{"viewport": {"width": 1440, "height": 900}, **options})
+        page = context.new_page()
+        page.faults, page.requests = [], []
+        page.on("console", lambda m: page.faults.append(m.text) if m.type == "error" else None)
+        page.on("pageerror", lambda e: page.faults.append(str(e)))
+        page.on("request", lambda r: page.requests.append(r.url))
+        page.goto(address)
+        page.wait_for_function("window.lookahead && window.lookahead.state().run")
+        contexts.append((context, page))
+        return page
+
+    yield opened
+    for context, page in contexts:
+        assert not page.faults
+        outside = [url for url in page.requests if not url.startswith((address, "data:", "blob:"))]
+        assert not outside
+        context.close()
 
 
 def table_steps(

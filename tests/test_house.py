@@ -17,11 +17,11 @@ LAYERS = [
     {"skip"},
     {"proposers"},
     {"decode", "models"},
-    {"peers", "trace"},
+    {"peers", "trace", "log", "export"},
     {"methods"},
     {"lane"},
-    {"race", "log", "scenarios"},
-    {"bench", "terminal", "train"},
+    {"race", "charts", "scenarios"},
+    {"bench", "terminal", "train", "recordings"},
     {"ui", "__main__", "__init__"},
 ]
 RANK = {name: i for i, names in enumerate(LAYERS) for name in names}

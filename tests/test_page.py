@@ -3,77 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import socket
-import subprocess
-import sys
 import time
-import urllib.request
 
 import pytest
-from conftest import ROOT
 
 from lookahead.methods import METHODS
 from lookahead.scenarios import SCENARIOS
 
 pytestmark = pytest.mark.browser
 STATE = "window.lookahead.state()"
-
-
-@pytest.fixture(scope="module")
-def address():
-    """The app, started as a user would, on a free port."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    env = {**os.environ, "HF_HUB_OFFLINE": "1", "PYTHONUNBUFFERED": "1"}
-    server = subprocess.Popen(
-        [sys.executable, "app.py", "--port", str(port)],
-        cwd=ROOT,
-        env=env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    url, start = f"http://127.0.0.1:{port}", time.monotonic()
-    while True:
-        try:
-            urllib.request.urlopen(url, timeout=2)
-            break
-        except OSError:
-            assert server.poll() is None, server.stdout.read()
-            assert time.monotonic() - start < 120, "the app did not start"
-            time.sleep(0.2)
-    yield url
-    server.terminate()
-    output = server.communicate(timeout=20)[0]
-    assert "Traceback" not in output, output
-
-
-@pytest.fixture
-def visit(chromium, address):
-    """Open the page; at the end no request has left the machine and nothing was logged as an error."""
-    contexts = []
-
-    def opened(**options):
-        context = chromium.new_context(**{"viewport": {"width": 1440, "height": 900}, **options})
-        page = context.new_page()
-        page.faults, page.requests = [], []
-        page.on("console", lambda m: page.faults.append(m.text) if m.type == "error" else None)
-        page.on("pageerror", lambda e: page.faults.append(str(e)))
-        page.on("request", lambda r: page.requests.append(r.url))
-        page.goto(address)
-        page.wait_for_function("window.lookahead && window.lookahead.state().run")
-        contexts.append((context, page))
-        return page
-
-    yield opened
-    for context, page in contexts:
-        assert not page.faults
-        outside = [url for url in page.requests if not url.startswith((address, "data:", "blob:"))]
-        assert not outside
-        context.close()
 
 
 def state(page):
@@ -99,7 +38,7 @@ def test_first_sight_is_a_recording_that_plays(visit):
     page = visit()
     page.wait_for_function(f"{STATE}.playing && {STATE}.t > 0")
     shown = state(page)
-    assert shown["run"] == "recording"
+    assert shown["run"] == "recording-story"
     assert shown["done"]
     assert page.locator(".la-statustext").get_by_text("Press Race to run it here").is_visible()
 
@@ -309,6 +248,103 @@ def test_playback_by_keyboard(visit):
     assert state(page)["t"] == pytest.approx(max(lane["clock_s"] for lane in state(page)["lanes"]), abs=1e-6)
 
 
+def test_four_lanes_on_one_prompt(visit):
+    page = visit()
+    page.get_by_role("button", name="more", exact=True).click()
+    page.get_by_label("new tokens, at most").fill("48")
+    box = page.get_by_label("further lanes, up to 2")
+    for name in ("ngram", "lookahead"):
+        box.click()
+        page.get_by_role("option", name=name, exact=True).click()
+    box.press("Escape")
+    shown = race(page)
+    assert [lane["method"] for lane in shown["lanes"]] == ["naive", "ngram", "lookahead", "hybrid"]
+    assert len({lane["text"] for lane in shown["lanes"]}) == 1
+    assert "hybrid against naive" in page.inner_text(".la-sub")
+
+
+def test_a_chip_shows_its_recording_and_a_link_brings_it_back(visit, address):
+    page = visit()
+    page.get_by_role("button", name="records", exact=True).click()
+    page.wait_for_function(f"{STATE}.run === 'recording-records'")
+    assert state(page)["lanes"][1]["method"] == "ngram"
+    again = visit()
+    again.goto(f"{address}/?recording=records&pass=5")
+    again.wait_for_function(f"{STATE}.run === 'recording-records-5'")
+    assert not state(again)["playing"] and "pass 5 of" in again.inner_text(".la-passline")
+    assert again.get_by_label("Prompt", exact=True).input_value().startswith("Name: Anna")
+
+
+def test_a_link_fills_the_form_and_runs_nothing(visit, address):
+    page = visit()
+    page.get_by_role("button", name="more", exact=True).click()
+    page.get_by_label("Prompt", exact=True).fill("A dog & a cat #1 <b>")
+    page.get_by_label("new tokens, at most").fill("16")
+    page.get_by_label("temperature (0: greedy)").fill("0.7")
+    shown = race(page)
+    query = page.evaluate(
+        "JSON.parse(lookahead.trace()) && document.querySelector('#la-race-timeline').laTimeline.log.link"
+    )
+    again = visit()
+    again.goto(f"{address}/{query}")
+    again.wait_for_function("document.querySelector('#la-prompt textarea').value.startsWith('A dog')")
+    assert again.get_by_label("Prompt", exact=True).input_value() == "A dog & a cat #1 <b>"
+    again.get_by_role("button", name="more", exact=True).click()
+    assert again.get_by_label("new tokens, at most").input_value() == "16"
+    assert state(again)["run"] == "recording-story"
+    assert race(again)["lanes"][0]["text"] == shown["lanes"][0]["text"]
+
+
+@pytest.mark.parametrize(
+    ("query", "word"),
+    [
+        ("prompt=a&methods=telepathy", "choose one of"),
+        ("prompt=a&temperature=hot", "temperature"),
+        ("prompt=a&methods=draft,tree,self,ngram", "at most 3"),
+        ("prompt=a&draft=../../etc/passwd", "choose one of"),
+        ("prompt=a&rule=none", "choose one of"),
+        ("recording=../../../etc/passwd", "choose one of"),
+        ("prompt=" + "a" * 20_001, "20,000"),
+    ],
+)
+def test_a_wrong_link_gets_words(visit, address, query, word):
+    page = visit()
+    page.goto(f"{address}/?{query}")
+    page.wait_for_function(f"window.lookahead && ({STATE}.error || '').includes({json.dumps(word)})")
+    assert "Traceback" not in page.inner_text("body")
+    assert state(page)["run"] == "recording-story", "the page works as ever"
+
+
+def test_what_is_taken_home_comes_back(visit, tmp_path):
+    page = visit()
+    shown = race(page)
+    files = {}
+    for name, ending in (("recording", ".json"), ("table", ".csv"), ("replay.html", ".html")):
+        with page.expect_download() as waiting:
+            page.get_by_role("button", name=name, exact=True).click()
+        files[name] = tmp_path / waiting.value.suggested_filename
+        assert files[name].suffix == ending
+        waiting.value.save_as(files[name])
+    assert "lane,method,pass" in files["table"].read_text(encoding="utf-8")
+    assert "lookaheadTimeline" in files["replay.html"].read_text(encoding="utf-8")
+    other = visit()
+    other.set_input_files(".la-home input", files["recording"])
+    other.wait_for_function(f"{STATE}.run.startsWith('opened-')")
+    assert [lane["text"] for lane in state(other)["lanes"]] == [lane["text"] for lane in shown["lanes"]]
+    assert state(other)["speedup"] == pytest.approx(shown["speedup"])
+    broken = tmp_path / "broken.json"
+    broken.write_text(files["recording"].read_text(encoding="utf-8").replace('"verify"', '"vertigo"'), encoding="utf-8")
+    other.set_input_files(".la-home input", broken)
+    other.wait_for_function(f"({STATE}.error || '').includes('give a file that Lookahead saved')")
+
+
+def test_figures_are_drawn_when_opened_and_not_before(visit):
+    page = visit()
+    assert page.locator(".js-plotly-plot").count() == 0
+    page.get_by_text("figures of this race").click()
+    page.wait_for_function("document.querySelectorAll('.js-plotly-plot').length === 5", timeout=60_000)
+
+
 def test_a_closed_tab_frees_the_queue(visit, chromium, address):
     context = chromium.new_context()
     gone = context.new_page()
@@ -317,7 +353,7 @@ def test_a_closed_tab_frees_the_queue(visit, chromium, address):
     gone.get_by_role("button", name="more").click()
     gone.get_by_label("new tokens, at most").fill("900")
     gone.get_by_role("button", name="Race", exact=True).click()
-    gone.wait_for_function(f"{STATE}.run !== 'recording' && {STATE}.received > 10")
+    gone.wait_for_function(f"{STATE}.run !== 'recording-story' && {STATE}.received > 10")
     context.close()
     start = time.monotonic()
     page = visit()

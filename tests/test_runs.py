@@ -3,7 +3,11 @@
 import json
 import threading
 import time
+from urllib.parse import parse_qsl
 
+import pytest
+
+from lookahead.events import LookaheadError
 from lookahead.ui import form
 from lookahead.ui.runs import MOST_RUNS, Runs, whole
 
@@ -93,3 +97,35 @@ def test_form_values_become_options():
     assert out == {"max_new_tokens": 12, "k": 4, "temperature": 0.5, "stop": ("a", "b"), "seed": 3}
     assert form.options({"k": None})["k"] == "auto"
     assert form.options({"max_new_tokens": 1.5})["max_new_tokens"] == 1.5, "refused later, with words"
+
+
+# ------------------------------------------------------------------ links
+
+
+def test_a_link_brings_the_form_back():
+    fields = {**form.DEFAULTS, "temperature": 0.7, "seed": 9, "chat": True, "options": "window=5 ngram=3", "k": "4"}
+    query = form.link("A & b = #1 \u202e\n<b>", ["naive", "ngram", "lookahead"], fields)
+    assert query.startswith("?") and "seed=9" in query and "top_k" not in query, "what is as ever is left out"
+    back = dict(parse_qsl(query[1:]))
+    prompt, method, also, again = form.from_link(back, ["draft", "offdomain"])
+    assert (prompt, method, also) == ("A & b = #1 \u202e\n<b>", "lookahead", ["ngram"])
+    assert again == fields
+    assert form.options(again) == form.options(fields)
+
+
+def test_naive_comes_first_and_the_chosen_method_last():
+    assert form.lanes("hybrid") == ["naive", "hybrid"]
+    assert form.lanes("hybrid", ["ngram", "naive", "hybrid", "ngram", "tree"]) == ["naive", "ngram", "tree", "hybrid"]
+    assert form.lanes("naive") == ["naive"]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"methods": "telepathy"}, {"methods": "draft,tree,self,ngram"}, {"seed": "x"}, {"max_new_tokens": ""}, {"rule": "none"},
+        {"draft": "../secret"}, {"prompt": "a" * 20_001}, {"k": "many"}, {"options": "window"}, {"top_p": "1e"},
+    ],
+)  # fmt: skip
+def test_a_link_is_checked_like_a_form(query):
+    with pytest.raises(LookaheadError):
+        form.from_link({"prompt": "a", **query}, ["draft"])

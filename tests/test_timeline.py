@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from lookahead.ui.timeline import ASSETS, SCRIPTS
+from lookahead.export import ASSETS, SCRIPTS, STYLES
 
 pytestmark = pytest.mark.browser
 
@@ -58,7 +58,8 @@ def blank(browser, size=(1280, 900), **options):
         ),
     )
     page.goto("http://timeline.test/")
-    page.add_style_tag(content=(ASSETS / "timeline.css").read_text(encoding="utf-8"))
+    for name in STYLES:
+        page.add_style_tag(content=(ASSETS / name).read_text(encoding="utf-8"))
     # One script, as in the page that hosts it: the files must work joined together.
     page.add_script_tag(content="\n".join((ASSETS / name).read_text(encoding="utf-8") for name in SCRIPTS) + FAKES)
     return page
@@ -76,7 +77,8 @@ MOUNT = """(value) => {
   window.handlers = []; window.calls = []; window.value = value; window.reply = () => null;
   window.push = text => { window.value = typeof text === "string" ? text : JSON.stringify(text); window.handlers.forEach(handler => handler()); };
   window.host = {element: document.getElementById("host"), read: () => window.value, watch: fn => window.handlers.push(fn),
-                 resend: (run, i0) => { window.calls.push([run, i0]); return Promise.resolve(window.reply(run, i0)); }, onSelect: choice => { window.chosen = choice; }};
+                 resend: (run, i0) => { window.calls.push([run, i0]); return Promise.resolve(window.reply(run, i0)); }, make: (kind, trace) => { window.made = [kind, JSON.parse(trace)]; return Promise.resolve(window.made.answer || {text: "a,b"}); },
+                 open: text => { window.opened = text; return Promise.resolve(JSON.stringify(window.answer || {error: "no such trace"})); }};
   lookaheadTimeline.mount(window.host);
 }"""
 
@@ -167,7 +169,7 @@ def test_tree_shows_one_chain_and_counts_the_rest(page):
 
 
 def test_a_pass_without_a_draft_has_no_colour(page):
-    assert page.evaluate("P.passParts(one(' k'), false)") == [{"kind": "plain", "text": " k"}]
+    assert page.evaluate("P.passParts(one(' k'), false)") == [{"kind": "plain", "text": " k", "row": -1, "emitted": 0}]
     shown = (
         "(() => { const step = one(' k'); step.origins = ['accepted']; return P.passParts(step, false)[0].kind; })()"
     )
@@ -395,13 +397,142 @@ def test_stop_error_and_empty(page):
     assert "Shorten the prompt" in page.inner_text(".la-error") and page.locator(".la-lane").count() == 2
 
 
-def test_select_is_told_which_pass(page):
+def test_a_click_opens_the_pass_and_another_closes_it(page):
     mount(page, "")
     page.evaluate("push(batch())")
     seek(page, 0.08)
-    page.locator(".la-lane").nth(1).locator(".la-accepted").first.click()
-    assert page.evaluate("window.chosen") == {"lane": 1, "step": 1}
+    token = page.locator(".la-lane").nth(1).locator(".la-accepted").first
+    token.click()
+    assert page.locator(".la-inspector").is_visible()
     assert page.inner_text(".la-passline").startswith("pass 1 of 2")
+    token.click()
+    assert not page.locator(".la-inspector").is_visible()
+    page.get_by_role("button", name="open the pass").click()
+    assert page.locator(".la-inspector").is_visible()
+    page.evaluate("push(batch(0, undefined, 'next'))")
+    assert not page.locator(".la-inspector").is_visible(), "a new race closes what belonged to the old one"
+
+
+def test_a_token_tells_under_the_pointer_and_by_keyboard(page):
+    mount(page, "")
+    page.evaluate("push(batch())")
+    seek(page, 0.08)
+    lane = page.locator(".la-lane").nth(1)
+    assert not page.locator(".la-cardbox").is_visible()
+    lane.locator(".la-accepted").first.hover()
+    assert page.locator(".la-cardbox").is_visible() and "pass 1" in page.inner_text(".la-cardbox").lower()
+    page.locator(".la-number").hover()
+    assert not page.locator(".la-cardbox").is_visible()
+    lane.locator(".la-scroll").focus()
+    t = page.evaluate("lookahead.state().t")
+    page.keyboard.press("Enter")
+    assert page.inner_text(".la-pointed").strip() == "h" and page.locator(".la-cardbox").is_visible()
+    page.keyboard.press("ArrowLeft")
+    assert page.inner_text(".la-pointed").strip() == "g"
+    assert page.evaluate("lookahead.state().t") == t, "among tokens the arrows do not step through passes"
+    page.keyboard.press("Enter")
+    assert page.locator(".la-inspector").is_visible()
+    lane.locator(".la-scroll").focus()
+    page.keyboard.press("Escape")
+    assert not page.locator(".la-cardbox").is_visible()
+
+
+def test_heat_views(page):
+    assert page.evaluate("""(() => { const log = full(), [first, second] = [1, 2].map(i => lookaheadHeat.heatOf(log.lanes[1].steps[i]).map(h => h.fails));
+      return [first, second, lookaheadHeat.heatOf(one(" k"))[0]]; })()""") == [
+        [False, False, None],
+        [False, False, False, False, None],
+        {"fails": None, "bits": None},
+    ], "no test was recorded as refused: nothing is guessed"
+    bits = """(() => { const step = one(" k"); step.tests = [{row: null, token: 1, outcome: "bonus", entropy: 2 * Math.LN2}]; return lookaheadHeat.heatOf(step)[0].bits; })()"""
+    assert page.evaluate(bits) == pytest.approx(2)
+    assert page.evaluate("[null, 0, 0.3, 1, 2.5, 9].map(lookaheadHeat.levelOf)") == [-1, 0, 1, 2, 3, 4]
+    mount(page, "")
+    page.evaluate("""() => { const b = batch(), step = b.ev[11].step;
+      step.tests = [{row: 0, token: 0, outcome: "accepted", entropy: 0.1}, {row: 1, token: 1, outcome: "accepted", entropy: 1}, {row: 2, token: 2, outcome: "rejected"}, {row: null, token: 2, outcome: "correction", entropy: 4}]; push(b); }""")
+    seek(page, 0.08)
+    page.get_by_role("button", name="failures").click()
+    failed = page.locator('.la-lanes .la-tok[data-fails="true"]')
+    assert failed.count() == 1 and failed.inner_text().strip() == "c"
+    assert "double" in failed.evaluate("n => getComputedStyle(n).textDecoration"), "a shape, not colour alone"
+    assert page.get_by_role("list", name="Legend: failures").is_visible()
+    page.get_by_role("button", name="entropy").click()
+    assert page.locator('.la-lanes .la-tok[data-bits="4"]').inner_text().strip() == "c"
+    assert page.get_by_role("list", name="Legend: entropy of the target").is_visible()
+    page.get_by_role("button", name="drafts").click()
+    assert page.get_by_role("list", name="Legend", exact=True).is_visible()
+
+
+def test_finish_marks_stand_where_lanes_finished(page):
+    mount(page, "")
+    page.evaluate("push(batch())")
+    assert page.evaluate("[...document.querySelectorAll('.la-mark')].map(m => m.style.left)") == ["100%", "50%"]
+
+
+def test_help_opens_by_key_and_closes(page):
+    mount(page, "")
+    page.evaluate("push(batch())")
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("?")
+    assert page.locator("dialog.la-help").is_visible() and "play or pause" in page.inner_text("dialog.la-help")
+    page.keyboard.press("Escape")
+    assert not page.locator("dialog.la-help").is_visible()
+
+
+# ------------------------------------------------------------------ what is taken home, and brought back
+
+
+def test_the_recording_is_put_together_from_the_events(page):
+    mount(page, "")
+    page.evaluate("push(batch())")
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="recording", exact=True).click()
+    trace = json.loads(waiting.value.path().read_text(encoding="utf-8"))
+    assert waiting.value.suggested_filename.startswith("lookahead-naive-draft")
+    assert [len(lane["steps"]) for lane in trace["lanes"]] == [9, 3]
+    assert trace["schema"] == "lookahead-trace/1" and trace["lanes"][1]["method"] == "draft"
+    assert json.loads(page.evaluate("lookahead.trace()")) == trace
+    with page.expect_download():
+        page.get_by_role("button", name="table").click()
+    assert page.evaluate("window.made[0]") == "csv" and page.evaluate("window.made[1].lanes.length") == 2
+
+
+def test_nothing_can_be_saved_before_the_end(page):
+    mount(page, "")
+    page.evaluate("push(batch(0, 12))")
+    assert page.get_by_role("button", name="recording", exact=True).is_disabled()
+
+
+def test_a_file_is_opened_or_refused_with_words(page):
+    mount(page, "")
+    page.evaluate("push(batch())")
+    page.set_input_files(".la-home input", {"name": "x.json", "mimeType": "application/json", "buffer": b"{}"})
+    page.wait_for_function("!document.querySelector('.la-error').hidden")
+    assert "no such trace" in page.inner_text(".la-error") and page.evaluate("lookahead.state().run") == "r"
+    page.evaluate("window.answer = batch(0, undefined, 'opened-1')")
+    page.set_input_files(".la-home input", {"name": "y.json", "mimeType": "application/json", "buffer": b"{}"})
+    page.wait_for_function("lookahead.state().run === 'opened-1'")
+    assert page.evaluate("lookahead.state().error") is None
+    page.evaluate("""() => { const file = new File(["x"], "big.json"); Object.defineProperty(file, "size", {value: 2 ** 26});
+      const input = document.querySelector(".la-home input"); Object.defineProperty(input, "files", {value: [file]}); input.dispatchEvent(new Event("change")); }""")
+    assert "at most 32" in page.inner_text(".la-taken")
+
+
+def test_a_link_is_offered_where_there_is_one(page):
+    mount(page, "")
+    page.evaluate("push(batch())")
+    assert not page.get_by_role("button", name="copy link").is_visible()
+    page.evaluate(
+        """() => { const b = batch(0, undefined, 'linked'); b.ev[0] = {...b.ev[0], live: false, link: '?recording=story', pass: 1}; push(b); }"""
+    )
+    state = page.evaluate("lookahead.state()")
+    assert state["t"] == pytest.approx(0.02) and not state["playing"], "the playhead stands at the pass of the link"
+    page.evaluate(
+        "Object.defineProperty(navigator, 'clipboard', {value: {writeText: text => { window.copied = text; return Promise.resolve(); }}})"
+    )
+    page.get_by_role("button", name="copy link").click()
+    page.wait_for_function("window.copied")
+    assert page.evaluate("window.copied").endswith("/?recording=story&pass=1")
 
 
 def test_a_live_run_survives_a_reload(browser):

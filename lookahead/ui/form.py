@@ -1,19 +1,33 @@
-"""From what a form holds to options: numbers out of text, empty fields named, nothing guessed.
+"""The form: what its fields are called, what they hold at first, and the way from what they hold to options.
+
+Numbers are made out of text, empty fields are named, nothing is guessed. A link carries the fields
+that differ from the defaults; what comes back from a link is checked like what was typed.
 
 Knows field names and types. Ranges are the settings' business.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import urlencode
 
-from ..events import SettingsError
+from ..events import RULES, MethodError, SettingsError
+from ..methods import method_class, read_options
+from ..race import MOST_LANES
 
 WHOLE = ("max_new_tokens", "top_k", "seed")
 REAL = ("temperature", "top_p", "repetition_penalty")
+DEFAULT_METHOD = "hybrid"
+DEFAULTS: dict[str, Any] = {
+    "max_new_tokens": 128, "k": "auto", "temperature": 0, "top_k": 0, "top_p": 1, "repetition_penalty": 1,
+    "rule": "auto", "seed": 0, "stop": "", "chat": False, "draft": "draft", "options": "",
+}  # fmt: skip
+FIELDS = tuple(DEFAULTS)
+LONGEST_PROMPT = 20_000  # characters a link may bring
 
 
-def options(fields: dict[str, Any]) -> dict[str, Any]:
+def options(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Form values by name -> options for `race`. Raises `SettingsError` for what is not a number."""
     out = dict(fields)
     for name in (*WHOLE, *REAL):
@@ -25,7 +39,45 @@ def options(fields: dict[str, Any]) -> dict[str, Any]:
         out["k"] = _k(out["k"])
     if "stop" in out:
         out["stop"] = tuple(line for line in str(out["stop"] or "").split("\n") if line)
+    out |= read_options(str(out.pop("options", "") or "").replace(",", " ").split())
     return out
+
+
+def lanes(method: str, also: Sequence[str] = ()) -> list[str]:
+    """Naive first, the chosen method last, every method once."""
+    return [
+        "naive",
+        *(m for m in dict.fromkeys(also) if m not in ("naive", method)),
+        *([method] if method != "naive" else []),
+    ]
+
+
+def link(prompt: str, methods: Sequence[str], fields: Mapping[str, Any]) -> str:
+    """The query that brings this form back."""
+    changed = {name: value for name, value in fields.items() if value != DEFAULTS[name]}
+    return "?" + urlencode({"prompt": prompt, "methods": ",".join(m for m in methods if m != "naive"), **changed})
+
+
+def from_link(query: Mapping[str, str], drafts: Sequence[str]) -> tuple[str, str, list[str], dict[str, Any]]:
+    """Prompt, method, further methods and fields from a link's query. Raises what a wrong field would raise."""
+    prompt = str(query.get("prompt", ""))
+    if len(prompt) > LONGEST_PROMPT:
+        raise SettingsError(
+            "prompt", f"{len(prompt):,} characters", "a link brings at most 20,000; open a recording instead."
+        )
+    methods = [m for m in str(query.get("methods", DEFAULT_METHOD)).split(",") if m] or [DEFAULT_METHOD]
+    if len(methods) >= MOST_LANES:
+        raise MethodError("methods", ",".join(methods)[:200], f"at most {MOST_LANES - 1} beside naive.")
+    for method in methods:
+        method_class(method)
+    fields = {**DEFAULTS, **{name: str(query[name])[:2000] for name in FIELDS if name in query}}
+    fields["chat"] = str(fields["chat"]) == "True"
+    checked = options(fields)
+    fields |= {name: checked[name] for name in (*WHOLE, *REAL)} | {"k": str(checked["k"])}
+    for name, allowed in (("rule", RULES), ("draft", drafts)):
+        if fields[name] not in allowed:
+            raise SettingsError(name, fields[name][:200], f"choose one of {', '.join(allowed)}.")
+    return prompt, methods[-1], methods[:-1], fields
 
 
 def _number(name: str, value: Any, *, whole: bool) -> Any:

@@ -6,28 +6,32 @@ loads nothing else and needs no build step. A value is a JSON string with the ne
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
 import gradio as gr
 
-ASSETS = Path(__file__).parent.parent.parent / "assets"
-SCRIPTS = ("player.js", "chart.js", "lane.js", "skeleton.js", "timeline.js")
-STYLES = ("timeline.css", "page.css")
+from ..export import ASSETS, SCRIPTS
+from ..export import STYLES as TIMELINE_STYLES
+
+STYLES = (*TIMELINE_STYLES, "page.css")
 MOUNT = (
     "lookaheadTimeline.mount({element, read: () => props.value, watch: fn => watch('value', fn), "
-    "resend: (run, first) => server.resend([run, first])});"
+    "resend: (run, first) => server.resend([run, first]), make: (kind, trace) => server.make([kind, trace]), "
+    "open: text => server.open_(text)});"
 )
 
 
-def timeline(value: str, resend: Callable[[list], str | None], elem_id: str) -> gr.HTML:
-    """Lanes of tokens, drawn by `assets/timeline.js`; the page calls `resend` to repair gaps."""
+def timeline(value: str, functions: Sequence[Callable], elem_id: str) -> gr.HTML:
+    """Lanes of tokens, drawn by `assets/timeline.js`.
+
+    `functions` are what the page may call, by their names: `resend` repairs gaps, `make` and `open_` are for files.
+    """
     script = "\n".join((ASSETS / name).read_text(encoding="utf-8") for name in SCRIPTS)
     return gr.HTML(
         value,
         html_template='<div class="la-timeline"></div>',
         js_on_load=f"{script}\n{MOUNT}",
         apply_default_css=False,
-        server_functions=[resend],
+        server_functions=list(functions),
         elem_id=elem_id,
     )

@@ -1,0 +1,238 @@
+"""What a reader takes home from a race: a table of its passes, and one page that plays it again.
+
+The page is a single file: our own scripts and styles, the race's log and nothing else. It needs no
+server, loads nothing and may reach nothing: its policy names our script and our style by their
+hashes, so text from a prompt or a model, or from a stranger's trace, cannot run even if it got
+loose. Everything a trace says enters the page as JSON without a "<", or escaped.
+
+Knows traces and the lists of the timeline's own files, which the app takes from here. It does not
+know Gradio, nor how the timeline draws.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import html
+import io
+import json
+import re
+import unicodedata
+from collections.abc import Iterator
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from . import log
+from .events import ACCEPTED
+from .trace import DraftRecord, LaneRecord, Record, StepRecord, TestRecord, Trace
+from .tree import ancestors
+from .version import VERSION
+
+ASSETS = Path(__file__).parent.parent / "assets"
+# In this order: a file may use, as it is read, those before it.
+SCRIPTS = (
+    "player.js", "chart.js", "heat.js", "lane.js", "skeleton.js", "inspect.js", "jacobi.js", "inspector.js", "microscope.js",
+    "home.js", "timeline.js",
+)  # fmt: skip
+STYLES = ("timeline.css", "inspector.css")
+
+COLUMNS = (
+    "lane", "method", "pass", "kind", "rows", "drafted", "draft", "accepted", "tokens", "text", "origins",
+    "propose_ms", "verify_ms", "other_ms", "clock_ms", "finish",
+)  # fmt: skip
+BRANCH = " | "
+# What makes a spreadsheet compute a cell, in both widths; and the apostrophe, so that one can always be taken away.
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20", "'")
+
+# Markup, the line ends that JSON has and scripts had not, signs that turn the direction of text, halves of characters.
+ESCAPED = re.compile("[<\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+TITLE, CAPTION = 60, 300  # characters
+SECONDS, OTHER = 6, 4  # decimals
+
+
+# ---------------------------------------------------------------- the table
+
+
+def to_csv(trace: Trace) -> str:
+    """One row a pass of every lane, as CSV text (RFC 4180; write it with newline="").
+
+    `lane` counts from 0, `pass` from 1, prefill being pass 0. `rows` is what the target's pass computed, the last
+    token's own row included; `drafted` how many of them were up for a test, `draft` their text (the paths of a
+    tree are parted by " | "), `accepted` how many of those were emitted, `tokens` and `text` what was. An opaque lane
+    leaves empty what it does not tell. Times are milliseconds; `clock_ms` is the lane's clock at the pass's end.
+
+    Model text may begin like a formula, and a spreadsheet would compute it. So a text cell that begins with = + - @, a
+    tab, a line end or an apostrophe gets an apostrophe in front; to have the text back, take one leading
+    apostrophe away.
+    """
+    out = io.StringIO(newline="")
+    table = csv.writer(out)
+    table.writerow(COLUMNS)
+    for number, lane in enumerate(trace.lanes):
+        table.writerows([_cell(value) for value in row] for row in _passes(number, lane))
+    return out.getvalue()
+
+
+def _passes(number: int, lane: LaneRecord) -> Iterator[list[Any]]:
+    """The rows of one lane."""
+    clock, count = 0.0, 0
+    for step in lane.steps:
+        verify = step.kind == "verify"
+        count, clock = count + verify, clock + (step.seconds if verify else 0.0)
+        told = verify and not lane.opaque
+        drafted = len(step.draft.tokens) - step.draft.window
+        yield [
+            number, lane.method, count if verify else 0, step.kind,
+            1 + len(step.draft.tokens) if told else None, drafted if told else None, _paths(step.draft),
+            step.origins.count(ACCEPTED), len(step.emitted), "".join(step.pieces), " ".join(step.origins),
+            _ms(step.propose_s), _ms(step.verify_s), _ms(step.other_s), _ms(clock), step.finish,
+        ]  # fmt: skip
+
+
+def _paths(draft: DraftRecord) -> str:
+    """The text of a draft: its root-to-leaf paths, without the rows that only look further ahead."""
+    parents = draft.parents[: len(draft.tokens) - draft.window]
+    leaves = [row for row in range(len(parents)) if row not in parents]
+    return BRANCH.join("".join(draft.pieces[row] for row in ancestors(parents, leaf)) for leaf in leaves)
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:.4f}"
+
+
+def _cell(value: Any) -> Any:
+    """A value that no spreadsheet takes for a formula."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
+
+
+# ---------------------------------------------------------------- the page
+
+
+def replay_html(trace: Trace, caption: str | None = None) -> str:
+    """One self-contained page that plays the race; write it as UTF-8.
+
+    Nothing is lost but decimals: times are rounded to the microsecond, probabilities, entropies and margins to four
+    places. Fields that hold their default are left out and every word is written once; the page puts both back, so
+    a trace saved from it is valid. Four lanes of 500 tokens take about a megabyte.
+    `caption` is the line over the race, by default where and when it was recorded.
+    """
+    script, style = _assets(*SCRIPTS, "replay.js"), _assets(*STYLES, "replay.css")
+    assert not re.search("<!--|</?script|</style", script + style, re.IGNORECASE), (
+        "our own files must not end their tags"
+    )
+    policy = (
+        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; base-uri 'none'; form-action 'none'; "
+        "require-trusted-types-for 'script'"
+    )
+    machine, day = trace.machine, trace.created[:10]
+    caption = _plain(caption or f"A recording from {machine.cpu}, {day}.", CAPTION)
+    return Template(_assets("replay.html")).substitute(
+        policy=policy,
+        style=style,
+        script=script,
+        log=_log(trace, caption),
+        version=VERSION,
+        title=html.escape(_title(trace)),
+        lanes=html.escape(_plain(", ".join(lane.method for lane in trace.lanes), CAPTION)),
+        made=html.escape(_plain(_made(trace), 4 * CAPTION)),
+    )
+
+
+def _title(trace: Trace) -> str:
+    return f"{_plain(trace.prompt.text, TITLE) or 'A race'} - Lookahead"
+
+
+def _made(trace: Trace) -> str:
+    """Where the recording comes from, in words."""
+    machine, models = trace.machine, trace.models
+    drafts = ", ".join(models.drafts.values())
+    recorded = "" if trace.version == VERSION else f" by version {trace.version}"
+    device = machine.cpu if machine.device == "cpu" else f"{machine.device} beside {machine.cpu}"
+    return (
+        f"Recorded{recorded} on {trace.created[:10]} on {device}, {machine.cores} cores, {machine.dtype}, "
+        f"{trace.exactness}. Target: {models.target}{f'; drafts: {drafts}' if drafts else ''}. Times are that machine's."
+    )
+
+
+def _assets(*names: str) -> str:
+    return "\n".join((ASSETS / name).read_text(encoding="utf-8") for name in names)
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _plain(text: str, most: int) -> str:
+    """At most so many characters of one line: no control or format characters, no heaps of combining marks."""
+    out: list[str] = []
+    marks = 0
+    for character in text:
+        kind = unicodedata.category(character)
+        marks = marks + 1 if kind[0] == "M" else 0
+        if kind[0] in "CZ":
+            character = " " if kind[0] == "Z" or kind == "Cc" else ""
+        if marks <= 2 and not (character == " " and out[-1:] in ([" "], [])):
+            out.append(character)
+        if len(out) > most:
+            return "".join(out[: most - 3]).rstrip() + "..."
+    return "".join(out).strip()
+
+
+# ---------------------------------------------------------------- the log in the page
+
+
+def _defaults(record: type[Record]) -> dict[str, Any]:
+    """What the fields of a record are when nothing is said; a step's draft has defaults of its own."""
+    fields = record.model_fields.items()
+    return {
+        name: f.get_default(call_default_factory=True) for name, f in fields if not f.is_required() and name != "draft"
+    }
+
+
+DEFAULTS = {"step": _defaults(StepRecord), "draft": _defaults(DraftRecord), "test": _defaults(TestRecord)}
+TEXTS = {"step": ("statuses", "pieces", "origins"), "draft": ("pieces", "sources")}  # lists of words that recur
+
+
+def _log(trace: Trace, caption: str) -> str:
+    """The log as JSON text that cannot end its element; `replay.js` undoes the packing."""
+    words: dict[str, int] = {}
+    events = log.events(trace, caption)
+    for event in events:
+        if event["kind"] == "step":
+            event["step"] = _packed(event["step"], words)
+    batch = {"run": "replay", "i0": 0, "ev": events, "end": True}
+    data = {"defaults": DEFAULTS, "texts": TEXTS, "words": list(words), "batch": rounded(batch)}
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def _packed(step: dict[str, Any], words: dict[str, int]) -> dict[str, Any]:
+    """A step without its defaults, its texts as places in the list of all words, which grows."""
+
+    def place(text: str) -> int:
+        return words.setdefault(text, len(words))
+
+    def listed(values: dict[str, Any], kind: str) -> dict[str, Any]:
+        return _bare({**values, **{name: [*map(place, values[name])] for name in TEXTS[kind]}}, DEFAULTS[kind])
+
+    tests = [{**test, "top": [(token, place(text), p) for token, text, p in test["top"]]} for test in step["tests"]]
+    bare = [_bare(test, DEFAULTS["test"]) for test in tests]
+    return listed({**step, "draft": listed(step["draft"], "draft"), "tests": bare}, "step")
+
+
+def _bare(values: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name not in defaults or value != defaults[name]}
+
+
+def rounded(value: Any, decimals: int = OTHER) -> Any:
+    """Plain data with fewer decimals: seconds ("..._s" and costs) to the microsecond, all else to four places."""
+    if isinstance(value, float):
+        return round(value, decimals)
+    if isinstance(value, dict):
+        return {
+            name: rounded(item, SECONDS if name.endswith("_s") or name == "seconds" else decimals)
+            for name, item in value.items()
+        }
+    return [rounded(item, decimals) for item in value] if isinstance(value, (list, tuple)) else value

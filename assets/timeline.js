@@ -367,7 +367,7 @@ const lookaheadTimeline = (() => {
       speedup: P.frameAt(log, P.duration(log)).speedup,
       lanes: log.lanes.map(lane => ({method: lane.method, text: P.laneText(lane), tokens: lane.tokens[lane.tokens.length - 1] || 0,
                                      clock_s: lane.clock, finished: Boolean(lane.finish)})),
-      t, playing, status: state(), rate, restored, error: ui.error.hidden ? null : ui.error.textContent})});
+      t, playing, status: state(), rate, restored, link: log.link, error: ui.error.hidden ? null : ui.error.textContent})});
 
     const keptT = t, keptPlaying = playing;
     playing = false;

@@ -282,12 +282,10 @@ def test_a_link_fills_the_form_and_runs_nothing(visit, address):
     page.get_by_label("new tokens, at most").fill("16")
     page.get_by_label("temperature (0: greedy)").fill("0.7")
     shown = race(page)
-    query = page.evaluate(
-        "JSON.parse(lookahead.trace()) && document.querySelector('#la-race-timeline').laTimeline.log.link"
-    )
+    query = state(page)["link"]
     again = visit()
     again.goto(f"{address}/{query}")
-    again.wait_for_function("document.querySelector('#la-prompt textarea').value.startsWith('A dog')")
+    again.wait_for_function("document.querySelector('#la-prompt textarea')?.value.startsWith('A dog')")
     assert again.get_by_label("Prompt", exact=True).input_value() == "A dog & a cat #1 <b>"
     again.get_by_role("button", name="more", exact=True).click()
     assert again.get_by_label("new tokens, at most").input_value() == "16"

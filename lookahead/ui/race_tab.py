@@ -107,7 +107,11 @@ def tab(models: Models, page: gr.Blocks) -> None:
         chip.click(partial(_shown, scenario.id), running, lanes, js=IDLE, queue=False, **QUIET)
     focus = "() => { document.querySelector('#la-prompt textarea').focus(); return ''; }"
     own.click(None, js=focus, outputs=prompt, **QUIET)
-    page.load(partial(_arrive, models), None, [lanes, *targets], queue=False, **QUIET)
+
+    def arrive(request: gr.Request) -> Any:
+        return _arrive(dict(request.query_params), [name for name in models.drafts if name != skip.ROLE])
+
+    page.load(arrive, None, [lanes, *targets], queue=False, **QUIET)
 
 
 def _fields(models: Models) -> tuple[dict[str, Any], gr.Dropdown]:
@@ -205,9 +209,8 @@ def _shown(scenario: str, running: bool) -> Any:
     return gr.skip() if running else _recording(scenario) or gr.skip()
 
 
-def _arrive(models: Models, request: gr.Request) -> Any:
+def _arrive(query: dict[str, str], drafts: list[str]) -> Any:
     """What a link asks for: a recording at a pass, or a form filled in. Nothing runs by itself."""
-    query = dict(request.query_params)
     nothing = [gr.skip()] * (4 + len(form.FIELDS))
     scenario = next((s for s in SCENARIOS if s.id == query.get("recording")), None)
     if scenario:
@@ -221,7 +224,7 @@ def _arrive(models: Models, request: gr.Request) -> Any:
         if "recording" in query:
             mend = f"choose one of {', '.join(s.id for s in SCENARIOS)}."
             raise LookaheadError("recording", query["recording"][:200], mend)
-        prompt, method, also, fields = form.from_link(query, [d for d in models.drafts if d != skip.ROLE])
+        prompt, method, also, fields = form.from_link(query, drafts)
     except LookaheadError as error:
         return [refusal(f"This link cannot be followed. {error}"), *nothing[1:]]
     return [gr.skip(), prompt, method, also, *(fields[name] for name in form.FIELDS)]

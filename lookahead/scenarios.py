@@ -27,6 +27,8 @@ class Scenario:
 FROG = "Once upon a time there was a small frog who"
 RECORDS = "Name: Anna\nAge: 23\nCity: Denver\n\nName: Ben\nAge: 31\nCity: Miami\n\nName: Lily\nAge:"
 
+JSON = '[\n    {\n        "Name": "Anna",\n        "Age": 33,\n        "City": "Denver"\n    },\n    {\n        "Name": "Ben",'
+
 # The rows of the table that everybody quotes, and of the list of when it helps, as things to try.
 SCENARIOS: tuple[Scenario, ...] = (
     Scenario(
@@ -42,9 +44,9 @@ SCENARIOS: tuple[Scenario, ...] = (
         "Repetitive content: what is written here has been written before, so no model is needed to draft it.",
     ),
     Scenario(
-        "json", "JSON", "repetitive",
-        '[\n    {\n        "Name": "Anna",\n        "Age": 33,\n        "City": "Denver"\n    },\n    {\n        "Name": "Ben",',
-        "suffix", "Keys come back in every record, so earlier text soon foretells them.",
+        "json", "JSON", "repetitive", "Convert this CSV to JSON:\nName,Age,City\nAnna,23,Denver\nBen,31,Miami\nLily,40,Boston", "suffix",
+        "Text to JSON: keys come back in every record and values stand in the question, so earlier text foretells them.",
+        chat=True,
     ),
     Scenario(
         "code", "code", "code", "Calculate the area of a rectangle in Python.", "hybrid",
@@ -53,6 +55,10 @@ SCENARIOS: tuple[Scenario, ...] = (
     Scenario(
         "explain", "explain", "explain", "Explain the wind like I'm five years old.", "hybrid",
         "Explanations wander more than stories, and drafts fail more often.", chat=True,
+    ),
+    Scenario(
+        "quantum", "quantum", "explain", "Explain quantum computing:", "hybrid",
+        "The prompt that everybody tries. A model of this size has the form of an answer, not its truth.", chat=True,
     ),
     Scenario(
         "hot", "hot", "sampled", FROG, "hybrid",
@@ -73,6 +79,7 @@ SCENARIOS: tuple[Scenario, ...] = (
 
 BENCH: tuple[Scenario, ...] = (
     *(s for s in SCENARIOS if s.id not in ("short", "mismatch")),
+    Scenario("json-2", "list", "repetitive", JSON, "suffix", ""),
     Scenario("story-2", "story", "story", "Lily and Ben went to the park. They saw a big", "hybrid", ""),
     Scenario("story-3", "story", "story", "Tom had a red kite. It was a windy day, so", "hybrid", ""),
     Scenario("story-4", "story", "story", "One sunny morning a little mouse found a golden key", "hybrid", ""),

@@ -107,7 +107,8 @@ def training() -> Iterator[Any]:
             nonlocal written
             if report.stage not in tasks:
                 tasks[report.stage] = bar.add_task(report.stage, total=None, told="")
-            told = f"loss {report.loss:.3f}  {report.tokens_per_second:,.0f} tokens/s  {report.seconds_left / 60:.1f} min left"
+            left = f"{report.seconds_left / 60:.1f} min left" if report.budget else "measuring how long"
+            told = f"loss {report.loss:.3f}  {report.tokens_per_second:,.0f} tokens/s  {left}"
             bar.update(tasks[report.stage], total=report.budget or None, completed=report.tokens, told=told)
             if not console.is_terminal and monotonic() - written >= LOG_EVERY_S:
                 written = monotonic()

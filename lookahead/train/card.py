@@ -39,10 +39,10 @@ that contains a prompt of the scenarios or of this card.
 |---|---|---|---|
 | stories | {stories:.0%} | samples of roneneldan/TinyStories kept in public repositories; African Storybook (global-asp/asp-source) | CDLA-Sharing-1.0; CC-BY |
 | tales | {tales:.0%} | erikhyrkas/snakes, training_data: child and bedtime stories with their instructions | MIT repository, generated with Llama 3.1 |
-| explain | {explain:.0%} | the same: questions and answers, explanations for children, how-tos | the same |
-| records | {records:.0%} | the same: format conversion, text to JSON, tables | the same |
-| code | {code:.0%} | ten MIT repositories of small Python files; the same collection's Python tasks | MIT |
-| arithmetic | {arithmetic:.0%} | openai/grade-school-math (training part), templated steps, spelling | MIT |
+| explain | {explain:.0%} | the same: questions and answers, explanations for children (asked for in five ways), how-tos | the same |
+| records | {records:.0%} | the same: format conversion, text to JSON, tables; and drills made by program (`lookahead/train/drills.py`) | the same; ours |
+| code | {code:.0%} | ten MIT repositories of small Python files; the same collection's Python tasks; drills | MIT; ours |
+| arithmetic | {arithmetic:.0%} | openai/grade-school-math (training part), templated steps, spelling; drills | MIT; ours |
 | dialogue | {dialogue:.0%} | google-research-datasets: schema-guided dialogue, Synthetic-Persona-Chat | CC-BY-SA-4.0; CC-BY-4.0 |
 
 GSM8K's test part, HumanEval and MBPP were not used. Part of the text was generated with Llama 3.1, whose Community

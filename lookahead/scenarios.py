@@ -27,8 +27,6 @@ class Scenario:
 FROG = "Once upon a time there was a small frog who"
 RECORDS = "Name: Anna\nAge: 23\nCity: Denver\n\nName: Ben\nAge: 31\nCity: Miami\n\nName: Lily\nAge:"
 
-JSON = '[\n    {\n        "Name": "Anna",\n        "Age": 33,\n        "City": "Denver"\n    },\n    {\n        "Name": "Ben",'
-
 # The rows of the table that everybody quotes, and of the list of when it helps, as things to try.
 SCENARIOS: tuple[Scenario, ...] = (
     Scenario(
@@ -79,16 +77,16 @@ SCENARIOS: tuple[Scenario, ...] = (
 
 BENCH: tuple[Scenario, ...] = (
     *(s for s in SCENARIOS if s.id not in ("short", "mismatch")),
-    Scenario("json-2", "list", "repetitive", JSON, "suffix", ""),
+    Scenario("json-2", "JSON", "repetitive", "Turn this CSV into JSON:\nName,Pet,Color\nAnna,cat,red\nBen,dog,blue\nLily,frog,green\nTom,hen,pink", "suffix", "", chat=True),
     Scenario("story-2", "story", "story", "Lily and Ben went to the park. They saw a big", "hybrid", ""),
     Scenario("story-3", "story", "story", "Tom had a red kite. It was a windy day, so", "hybrid", ""),
     Scenario("story-4", "story", "story", "One sunny morning a little mouse found a golden key", "hybrid", ""),
-    Scenario("tale-2", "tale", "tale", "Tell a bedtime story about a sleepy cloud.", "hybrid", "", chat=True),
+    Scenario("tale-2", "tale", "tale", "Write a bedtime story called `The Sleepy Cloud`.", "hybrid", "", chat=True),
     Scenario(
         "records-2", "records", "repetitive",
-        "- City: Boston\n  Weather: Sunny\n- City: Miami\n  Weather: Rainy\n- City: Denver\n", "ngram", "",
+        "Item: apples\nPrice: 20\n\nItem: pears\nPrice: 31\n\nItem: books\nPrice:", "ngram", "",
     ),
-    Scenario("code-2", "code", "code", "Write a Python function that does this: Return the sum of a list.", "hybrid", "", chat=True),
+    Scenario("code-2", "code", "code", "Calculate the average of a list in Python.", "hybrid", "", chat=True),
     Scenario("explain-2", "explain", "explain", "Explain the sun like I'm five years old.", "hybrid", "", chat=True),
     Scenario("hot-2", "hot", "sampled", "Lily and Ben went to the park. They saw a big", "hybrid", "", options={"temperature": 1.0}),
     Scenario("hot-3", "hot", "sampled", "Explain the wind like I'm five years old.", "hybrid", "", chat=True, options={"temperature": 1.0}),

@@ -29,6 +29,7 @@ const lookaheadChart = (() => {
     const canvas = document.createElement("canvas");
     canvas.className = "la-canvas";
     canvas.setAttribute("role", "img");
+    canvas.setAttribute("aria-label", "Tokens over time, a line a lane; the figures in words stand above the lanes");
     const paint = canvas.getContext("2d");
     let size = {width: 0, height: 0}, ink = {}, horizon = {run: null, x: 0}, last = null;
 

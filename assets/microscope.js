@@ -80,10 +80,10 @@ const lookaheadMicroscope = (() => {
   function mask(log, laneIndex, stepIndex) {
     const all = J.maskOf(log, laneIndex, stepIndex), rows = all.slice(0, MOST), n = rows.length, side = n <= 20 ? 16 : n <= 36 ? 10 : 7;
     const at = {row: n - 1, column: -1}, square = (x, y) => `M${(x + TEXT) * side + 0.5} ${y * side + 0.5}h${side - 1}v${side - 1}h${1 - side}z`;
-    const paths = {self: "", tried: "", window: "", text: ""};
+    const paths = {itself: "", tried: "", window: "", text: ""};
     rows.forEach(({sees, group}, y) => {
       paths.text += `M0.5 ${y * side + 0.5}h${TEXT * side - 2}v${side - 1}h${2 - TEXT * side}z`;
-      for (const x of sees) if (x < n) paths[x === y ? "self" : group === "window" ? "window" : "tried"] += square(x, y);
+      for (const x of sees) if (x < n) paths[x === y ? "itself" : group === "window" ? "window" : "tried"] += square(x, y);
     });
     const breaks = rows.map(({group}, y) => y && group !== rows[y - 1].group ? `M0 ${y * side}H${(n + TEXT) * side}M${(y + TEXT) * side} 0V${n * side}` : "").join("");
     const across = svg("rect", {class: "la-m-band", x: 0, width: (n + TEXT) * side, height: side}), down = svg("rect", {class: "la-m-band", y: 0, height: n * side});

@@ -95,9 +95,7 @@ class FusedLlama:
         wide = x.float()
         return weight * (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.eps)).to(x.dtype)
 
-    def __call__(
-        self, ids: torch.Tensor, positions: torch.Tensor, cache, rows: Layout, only: slice
-    ) -> torch.Tensor:
+    def __call__(self, ids: torch.Tensor, positions: torch.Tensor, cache, rows: Layout, only: slice) -> torch.Tensor:
         """Logits [rows, vocab], or of the rows in `only`, for ids [rows] at positions [rows]."""
         n = ids.shape[0]
         turned = self.heads + self.kv_heads

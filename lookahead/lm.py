@@ -54,9 +54,7 @@ class CachedLM:
             torch.cuda.synchronize(self.device)
 
     @torch.inference_mode()
-    def forward(
-        self, tokens: Sequence[int], parents: Sequence[int] | None = None, only: slice = EVERY
-    ) -> torch.Tensor:
+    def forward(self, tokens: Sequence[int], parents: Sequence[int] | None = None, only: slice = EVERY) -> torch.Tensor:
         """Run rows behind the cache; returns logits [rows, vocab], or of the rows in `only`.
 
         `parents[i]` is the row that row i continues, -1 the last cached token; None is a chain.

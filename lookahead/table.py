@@ -42,7 +42,9 @@ class TableLM:
         draws = random.Random(key)
         return torch.tensor([draws.gauss(0.0, self.spread) for _ in range(self.vocab)])
 
-    def forward(self, tokens: Sequence[int], parents: Sequence[int] | None = None, only: slice = slice(None)) -> torch.Tensor:
+    def forward(
+        self, tokens: Sequence[int], parents: Sequence[int] | None = None, only: slice = slice(None)
+    ) -> torch.Tensor:
         """Logits [rows, vocab]; see `CachedLM.forward`."""
         self.forwards += 1
         self._rows = list(tokens)

@@ -95,6 +95,12 @@ def seek(page, seconds):
     )
 
 
+def test_no_script_says_self_in_quotes():
+    """gr.HTML takes any quoted word of its script for an event's name, and puts the bound component into the page's config."""
+    script = "\n".join((ASSETS / name).read_text(encoding="utf-8") for name in SCRIPTS)
+    assert not re.search(r"""["'`]self["'`]""", script)
+
+
 # ------------------------------------------------------------------ the pure frame
 
 

@@ -88,7 +88,9 @@ def converted(draws: Random) -> Made:
 def extracted(draws: Random) -> Made:
     """Sentences about people, asked for as JSON or CSV."""
     people = [(draws.choice(NAMES), draws.randrange(5, 90), draws.choice(CITIES)) for _ in range(draws.randrange(1, 5))]
-    says = draws.choice(("{0} is {1} years old and lives in {2}.", "{0} is {1} and comes from {2}.", "{0}, {1}, lives in {2}."))
+    says = draws.choice(
+        ("{0} is {1} years old and lives in {2}.", "{0} is {1} and comes from {2}.", "{0}, {1}, lives in {2}.")
+    )
     form, write = draws.choice((("JSON", as_json), ("JSON", as_json), ("CSV", as_csv)))
     told = " ".join(says.format(*person) for person in people)
     rows: list[Record] = [{"Name": name, "Age": age, "City": city} for name, age, city in people]
@@ -175,7 +177,9 @@ def told_sum(draws: Random) -> Made:
             steps.append(f"Step {turn + 1}: {now} - {n} = {now - n}.")
             now -= n
         else:
-            text += draws.choice((f" {who} buys {n} more.", f" {other} gives {who} {n} more.", f" {who} finds {n} more."))
+            text += draws.choice(
+                (f" {who} buys {n} more.", f" {other} gives {who} {n} more.", f" {who} finds {n} more.")
+            )
             steps.append(f"Step {turn + 1}: {now} + {n} = {now + n}.")
             now += n
     steps.append(f"{who} has {now} {thing} now. The answer is {now}.")

@@ -60,7 +60,8 @@ const lookaheadTimeline = (() => {
 
     function receive(text, reply) {
       const batch = typeof text === "string" ? parse(text) : text;
-      if (!batch || (reply && batch.run !== log.run)) return {fresh: false, applied: 0, gap: log.seen > log.received};
+      const late = log.live && log.header && !P.isDone(log) && batch && String(batch.run).startsWith("recording-");   // a chip's, after Race
+      if (!batch || late || (reply && batch.run !== log.run)) return {fresh: false, applied: 0, gap: log.seen > log.received};
       if (batch.error != null) {                                   // refused: what is shown stays as it is
         problem = String(batch.error);
         setText(ui.say, problem);

@@ -129,11 +129,13 @@ def test_every_scenario_and_method_races(visit):
     page.get_by_label("new tokens, at most").fill("24")
     for scenario in SCENARIOS:
         page.get_by_role("button", name=scenario.label, exact=True).click()
+        page.wait_for_function(f"{STATE}.run === 'recording-{scenario.id}'")
         shown = race(page)
         assert shown["lanes"][1]["method"] == scenario.method
         assert shown["lanes"][0]["text"] == shown["lanes"][1]["text"], scenario.id
         assert shown["lanes"][0]["tokens"] > 0
     page.get_by_role("button", name=SCENARIOS[0].label, exact=True).click()
+    page.wait_for_function(f"{STATE}.run === 'recording-{SCENARIOS[0].id}'")
     page.get_by_label("new tokens, at most").fill("24")
     for method in METHODS[1:]:
         page.get_by_label("Method", exact=True).click()

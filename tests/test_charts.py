@@ -5,6 +5,7 @@ import json
 import re
 
 import pytest
+from colour import contrast
 from conftest import ROOT
 from synthetic import SECONDS, lane, trace
 
@@ -166,17 +167,6 @@ def test_naive_is_grey():
         assert line.line.color == ink["naive"]
         channels = [int(ink["naive"][i : i + 2], 16) for i in (1, 3, 5)]
         assert max(channels) - min(channels) < 16
-
-
-def luminance(colour):
-    channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def contrast(a, b):
-    low, high = sorted((luminance(a), luminance(b)))
-    return (high + 0.05) / (low + 0.05)
 
 
 @pytest.mark.parametrize(("block", "ink"), [(":root", charts.LIGHT), (".dark", charts.DARK)])

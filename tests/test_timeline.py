@@ -8,6 +8,7 @@ import json
 import re
 
 import pytest
+from colour import contrast
 
 from lookahead.export import ASSETS, SCRIPTS, STYLES
 
@@ -593,17 +594,6 @@ def test_reduced_motion_cuts_the_sweep(browser):
 
 
 # ------------------------------------------------------------------ colour
-
-
-def luminance(colour):
-    channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def contrast(a, b):
-    low, high = sorted((luminance(a), luminance(b)))
-    return (high + 0.05) / (low + 0.05)
 
 
 @pytest.mark.parametrize("block", [":root", ".dark"])

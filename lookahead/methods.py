@@ -35,7 +35,7 @@ def read_options(pairs: Iterable[str]) -> dict[str, Any]:
     for pair in pairs:
         name, equals, value = (part.strip() for part in pair.partition("="))
         if not equals or not name:
-            raise MethodError("option", pair, "give name=value.")
+            raise MethodError("option", pair, "give NAME=VALUE.")
         out[name.replace("-", "_")] = int(value) if value.lstrip("-").isdecimal() else value
     return out
 

@@ -272,7 +272,7 @@ def test_a_chip_shows_its_recording_and_a_link_brings_it_back(visit, address):
     assert state(page)["lanes"][1]["method"] == "ngram"
     again = visit()
     again.goto(f"{address}/?recording=records&pass=5")
-    again.wait_for_function(f"{STATE}.run === 'recording-records-5'")
+    again.wait_for_function(f"window.lookahead && {STATE}.run === 'recording-records-5'")
     assert not state(again)["playing"] and "pass 5 of" in again.inner_text(".la-passline")
     assert again.get_by_label("Prompt", exact=True).input_value().startswith("Name: Anna")
 

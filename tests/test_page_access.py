@@ -29,7 +29,9 @@ def test_no_serious_violation(visit, scheme, size):
     before = page.evaluate(STATE)["run"]
     page.get_by_role("button", name="Race", exact=True).click()
     page.wait_for_function(f"{STATE}.run !== {json.dumps(before)} && {STATE}.done", timeout=60_000)
+    page.wait_for_function("!document.querySelector('#la-race').disabled")
     page.locator("body").press("End")
+    page.wait_for_timeout(500)  # the button's colours have changed by then
     assert serious(page) == [], "after a race, with all settings open"
     page.get_by_role("button", name="open the pass").click()
     assert page.locator(".la-inspector").is_visible()

@@ -18,7 +18,8 @@ DRAFTING = ("hf-assisted", "hf-lookup")
 
 @pytest.mark.parametrize("method", DRAFTING)
 def test_steps_are_recorded_and_say_they_are_opaque(models, method):
-    steps = list(lookahead.decode(models, PROMPT, method=method, max_new_tokens=40))
+    repeating = "Item: apples\nPrice: 20\n\nItem: pears\nPrice: 31\n\nItem: books\nPrice:"
+    steps = list(lookahead.decode(models, repeating, method=method, max_new_tokens=40))
     assert steps[0].kind == "prefill"
     assert steps[0].verify_s > 0
     assert len(emitted(steps)) == 40

@@ -36,6 +36,7 @@ def test_no_serious_violation(visit, scheme, size):
     page.get_by_role("button", name="open the pass").click()
     assert page.locator(".la-inspector").is_visible()
     assert serious(page) == [], "a pass open"
+    page.locator(".la-inspector").get_by_role("button", name="close").click()
     for view in ("failures", "entropy"):
         page.get_by_role("button", name=view, exact=True).click()
         assert serious(page) == [], view

@@ -518,8 +518,7 @@ def test_a_file_is_opened_or_refused_with_words(page):
     assert "no such trace" in page.inner_text(".la-error") and page.evaluate("lookahead.state().run") == "r"
     page.evaluate("window.answer = batch(0, undefined, 'opened-1')")
     page.set_input_files(".la-home input", {"name": "y.json", "mimeType": "application/json", "buffer": b"{}"})
-    page.wait_for_function("lookahead.state().run === 'opened-1'")
-    assert page.evaluate("lookahead.state().error") is None
+    page.wait_for_function("lookahead.state().run === 'opened-1' && lookahead.state().error === null")
     page.evaluate("""() => { const file = new File(["x"], "big.json"); Object.defineProperty(file, "size", {value: 2 ** 26});
       const input = document.querySelector(".la-home input"); Object.defineProperty(input, "files", {value: [file]}); input.dispatchEvent(new Event("change")); }""")
     assert "at most 32" in page.inner_text(".la-taken")

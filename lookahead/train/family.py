@@ -138,7 +138,7 @@ class _Stages:
         batches = Batches(self.streams.training, plan.mix, plan.seed + 1)
         self._stage("draft-plain", self._beginner(target), losses.next_token, batches, plan.draft_share, aside=True)
         model = self._stage("draft-soft", self._beginner(target), soft, batches, plan.draft_share, aside=True)
-        written = min(plan.own_tokens, json.loads(self._notes.read_text())["target"]["tokens"] // 5)
+        written = min(plan.own_tokens, json.loads(self._notes.read_text())["target"]["tokens"] // 2)
         rows = OwnBatches(own_rows(target, self.streams, plan, written, self.job.work, self.watch, self.job.resume))
         plan = replace(plan, rows=((1.0, ROW),))
         return self._stage("draft", model, soft, rows, plan.own_share, plan=plan, scale=plan.refining)

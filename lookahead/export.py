@@ -5,8 +5,7 @@ server, loads nothing and may reach nothing: its policy names our script and our
 hashes, so text from a prompt or a model, or from a stranger's trace, cannot run even if it got
 loose. Everything a trace says enters the page as JSON without a "<", or escaped.
 
-Knows traces and the lists of the timeline's own files, which the app takes from here. It does not
-know Gradio, nor how the timeline draws.
+Knows traces. It does not know Gradio, nor how the timeline draws.
 """
 
 from __future__ import annotations
@@ -20,23 +19,14 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterator
-from pathlib import Path
 from string import Template
 from typing import Any
 
-from . import log
+from . import assets, log
 from .events import ACCEPTED
 from .trace import DraftRecord, LaneRecord, Record, StepRecord, TestRecord, Trace
 from .tree import ancestors
 from .version import VERSION
-
-ASSETS = Path(__file__).parent.parent / "assets"
-# In this order: a file may use, as it is read, those before it.
-SCRIPTS = (
-    "player.js", "chart.js", "heat.js", "lane.js", "skeleton.js", "inspect.js", "jacobi.js", "inspector.js", "microscope.js",
-    "home.js", "timeline.js",
-)  # fmt: skip
-STYLES = ("timeline.css", "inspector.css")
 
 COLUMNS = (
     "lane", "method", "pass", "kind", "rows", "drafted", "draft", "accepted", "tokens", "text", "origins",
@@ -118,7 +108,7 @@ def replay_html(trace: Trace, caption: str | None = None) -> str:
     a trace saved from it is valid. Four lanes of 500 tokens take about a megabyte.
     `caption` is the line over the race, by default where and when it was recorded.
     """
-    script, style = _assets(*SCRIPTS, "replay.js"), _assets(*STYLES, "replay.css")
+    script, style = assets.script("replay.js"), assets.style("replay.css")
     assert not re.search("<!--|</?script|</style", script + style, re.IGNORECASE), (
         "our own files must not end their tags"
     )
@@ -128,7 +118,7 @@ def replay_html(trace: Trace, caption: str | None = None) -> str:
     )
     machine, day = trace.machine, trace.created[:10]
     caption = _plain(caption or f"A recording from {machine.cpu}, {day}.", CAPTION)
-    return Template(_assets("replay.html")).substitute(
+    return Template(assets.joined("replay.html")).substitute(
         policy=policy,
         style=style,
         script=script,
@@ -154,10 +144,6 @@ def _made(trace: Trace) -> str:
         f"Recorded{recorded} on {trace.created[:10]} on {device}, {machine.cores} cores, {machine.dtype}, "
         f"{trace.exactness}. Target: {models.target}{f'; drafts: {drafts}' if drafts else ''}. Times are that machine's."
     )
-
-
-def _assets(*names: str) -> str:
-    return "\n".join((ASSETS / name).read_text(encoding="utf-8") for name in names)
 
 
 def _hash(text: str) -> str:

@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from .assets import ASSETS
 from .events import SettingsError
-from .export import ASSETS, rounded
+from .export import rounded
 from .models import Models
 from .race import race
 from .scenarios import SCENARIOS, Scenario

@@ -6,21 +6,9 @@ law (the oldest level leaves, what the target said enters), so births and settle
 
 import pytest
 
-from lookahead.ui.timeline import ASSETS
+from lookahead import assets
 
 pytestmark = pytest.mark.browser
-
-SCRIPTS = (
-    "player.js",
-    "chart.js",
-    "lane.js",
-    "skeleton.js",
-    "inspect.js",
-    "jacobi.js",
-    "inspector.js",
-    "microscope.js",
-)
-STYLES = ("timeline.css", "inspector.css")
 
 FAKES = """
 const none = {tokens: [], parents: [], pieces: [], sources: [], chances: [], window: 0, births: []};
@@ -109,9 +97,8 @@ def blank(browser, size=(1280, 900), theme=""):
         ),
     )
     page.goto("http://inspector.test/")
-    for name in STYLES:
-        page.add_style_tag(content=(ASSETS / name).read_text(encoding="utf-8"))
-    page.add_script_tag(content="\n".join((ASSETS / name).read_text(encoding="utf-8") for name in SCRIPTS) + FAKES)
+    page.add_style_tag(content=assets.style())
+    page.add_script_tag(content=assets.script() + FAKES)
     return page
 
 

@@ -10,7 +10,7 @@ import re
 import pytest
 from colour import contrast
 
-from lookahead.export import ASSETS, SCRIPTS, STYLES
+from lookahead import assets
 
 pytestmark = pytest.mark.browser
 
@@ -59,10 +59,9 @@ def blank(browser, size=(1280, 900), **options):
         ),
     )
     page.goto("http://timeline.test/")
-    for name in STYLES:
-        page.add_style_tag(content=(ASSETS / name).read_text(encoding="utf-8"))
+    page.add_style_tag(content=assets.style())
     # One script, as in the page that hosts it: the files must work joined together.
-    page.add_script_tag(content="\n".join((ASSETS / name).read_text(encoding="utf-8") for name in SCRIPTS) + FAKES)
+    page.add_script_tag(content=assets.script() + FAKES)
     return page
 
 
@@ -98,8 +97,12 @@ def seek(page, seconds):
 
 def test_no_script_says_self_in_quotes():
     """gr.HTML takes any quoted word of its script for an event's name, and puts the bound component into the page's config."""
-    script = "\n".join((ASSETS / name).read_text(encoding="utf-8") for name in SCRIPTS)
-    assert not re.search(r"""["'`]self["'`]""", script)
+    assert not re.search(r"""["'`]self["'`]""", assets.script())
+
+
+def test_the_page_stays_light():
+    weight = len(assets.script().encode()) + len(assets.style("page.css").encode())
+    assert 50_000 < weight < 150_000, f"{weight} bytes of scripts and styles"
 
 
 # ------------------------------------------------------------------ the pure frame
@@ -547,7 +550,7 @@ def test_a_live_run_survives_a_reload(browser):
     page.evaluate("push(batch())")
     page.evaluate("window.dispatchEvent(new Event('pagehide'))")
     page.goto("http://timeline.test/")
-    page.add_script_tag(content="\n".join((ASSETS / name).read_text(encoding="utf-8") for name in SCRIPTS) + FAKES)
+    page.add_script_tag(content=assets.script() + FAKES)
     recording = json.loads(page.evaluate("JSON.stringify(batch(0, undefined, 'bundled'))"))
     recording["ev"][0].update(live=False, caption="A recording")
     mount(page, json.dumps(recording))
@@ -597,7 +600,7 @@ def test_reduced_motion_cuts_the_sweep(browser):
 
 @pytest.mark.parametrize("block", [":root", ".dark"])
 def test_contrast(block):
-    css = (ASSETS / "timeline.css").read_text(encoding="utf-8")
+    css = assets.joined("timeline.css")
     body = css[css.index(f"\n{block} {{") :]
     colours = dict(re.findall(r"--la-([\w-]+): (#[0-9a-f]{6})", body[: body.index("}")]))
     pairs = [

@@ -10,11 +10,11 @@ from typing import Any
 
 import gradio as gr
 
+from .. import assets
 from ..cost import BIT_EXACT, cores
 from ..models import Models
 from ..version import VERSION
 from . import api, race_tab
-from .timeline import ASSETS, STYLES
 
 
 def build(models: Models) -> gr.Blocks:
@@ -67,7 +67,7 @@ def launch_options() -> dict[str, Any]:
     mono = ["ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace"]
     return {
         "theme": gr.themes.Default(primary_hue="blue", neutral_hue="stone", font=fonts, font_mono=mono),
-        "css_paths": [ASSETS / name for name in STYLES],
+        "css": assets.style("page.css"),
         "footer_links": ["api"],
         "run_history": False,
         "show_error": False,

@@ -10,10 +10,8 @@ from collections.abc import Callable, Sequence
 
 import gradio as gr
 
-from ..export import ASSETS, SCRIPTS
-from ..export import STYLES as TIMELINE_STYLES
+from .. import assets
 
-STYLES = (*TIMELINE_STYLES, "page.css")
 MOUNT = (
     "lookaheadTimeline.mount({element, read: () => props.value, watch: fn => watch('value', fn), "
     "resend: (run, first) => server.resend([run, first]), make: (kind, trace) => server.make([kind, trace]), "
@@ -26,11 +24,10 @@ def timeline(value: str, functions: Sequence[Callable], elem_id: str) -> gr.HTML
 
     `functions` are what the page may call, by their names: `resend` repairs gaps, `make` and `open_` are for files.
     """
-    script = "\n".join((ASSETS / name).read_text(encoding="utf-8") for name in SCRIPTS)
     return gr.HTML(
         value,
         html_template='<div class="la-timeline"></div>',
-        js_on_load=f"{script}\n{MOUNT}",
+        js_on_load=f"{assets.script()}\n{MOUNT}",
         apply_default_css=False,
         server_functions=list(functions),
         elem_id=elem_id,

@@ -173,7 +173,7 @@ def _paths(draft: Draft, tests: Sequence[Test]) -> list[list[int]]:
     return out
 
 
-def _follow(draft: Draft, wanted: Sequence[int]) -> Verdict:
+def follow(draft: Draft, wanted: Sequence[int]) -> Verdict:
     """Walk down the tree for as long as a child carries the token the target wants."""
     path: list[int] = []
     tests: list[Test] = []
@@ -202,7 +202,7 @@ class Greedy(Rule):
         return _surest(self.process(logits[None], context)[0])
 
     def judge(self, logits, draft, context):
-        return _follow(draft, self.process(logits[: 1 + draft.tested], context, self._above(draft)).argmax(-1).tolist())
+        return follow(draft, self.process(logits[: 1 + draft.tested], context, self._above(draft)).argmax(-1).tolist())
 
 
 class Coupled(Rule):
@@ -238,7 +238,7 @@ class Coupled(Rule):
     def judge(self, logits, draft, context):
         scores = self.process(logits[: 1 + draft.tested], context, self._above(draft))
         positions = [len(context), *(len(context) + d for d in depths(draft.parents[: draft.tested]))]
-        return _follow(draft, self.decisive(scores, positions).argmax(-1).tolist())
+        return follow(draft, self.decisive(scores, positions).argmax(-1).tolist())
 
 
 class Rejection(Rule):

@@ -22,6 +22,7 @@ LAYERS = [
     {"lane"},
     {"race", "charts", "scenarios"},
     {"bench", "terminal", "train", "recordings"},
+    {"lab"},
     {"ui", "__main__", "__init__"},
 ]
 RANK = {name: i for i, names in enumerate(LAYERS) for name in names}

@@ -1,0 +1,13 @@
+"""The lab: experiments on the engine, each measured here or computed exactly from what was measured.
+
+    whatif       every n-gram and suffix setting's passes from one naive recording, without the model
+    bugs         the classic mistakes as switches, and the test that catches each
+    dice         the rejection rule thrown thousands of times on a small vocabulary
+    experiments  the claims everybody quotes, run here
+    sweeps       one setting turned through its range, beside what the formulas expect
+    advice       whether to turn speculation on, with the arithmetic
+
+What takes time is a generator: it says how far it is, holds what is known so far, and may be closed
+at any point. The engine does not know the lab; the lab replaces parts of the engine only in runs of
+its own.
+"""

@@ -255,7 +255,7 @@ class Rejection(Rule):
 
     def choose(self, logits, context):
         q = self.process(logits[None], context)[0].softmax(-1)
-        return Pick(_draw(q, self._drafting.random()), float(q.max()), q)
+        return Pick(at_quantile(q, self._drafting.random()), float(q.max()), q)
 
     def judge(self, logits, draft, context):
         probabilities = self.process(logits[: 1 + draft.tested], context, self._above(draft)).softmax(-1)
@@ -276,7 +276,7 @@ class Rejection(Rule):
                 p = _residual(p, q, token)
             else:
                 draw = self._testing.random()
-                token = _draw(p, draw)
+                token = at_quantile(p, draw)
                 outcome = CORRECTION if below[node] else BONUS
                 tests.append(Test(None, token, outcome, p=float(p[token]), draw=draw))
                 return Verdict(tuple(path), token, tuple(tests))
@@ -296,7 +296,7 @@ def _residual(p: torch.Tensor, q: torch.Tensor | None, token: int) -> torch.Tens
     return rest / total if float(total) > 1e-12 else p
 
 
-def _draw(p: torch.Tensor, u: float) -> int:
+def at_quantile(p: torch.Tensor, u: float) -> int:
     """The token at quantile u of p: one uniform number, no rounding past the last token with mass."""
     steps = p.double().cumsum(0)
     token = int(torch.searchsorted(steps, u * float(steps[-1]), right=True))

@@ -1,10 +1,8 @@
 """Measured tables: every method on every prompt, one lane at a time, against naive.
 
-Lanes run alone, after a warm-up, in an order that turns round with every repetition, and the
-median counts. `seconds` excludes reading the prompt, on both sides. `overhead_fraction` is the
-share of a lane's wall time spent outside model forwards, the drafter's included.
+Lanes run as `timing.py` runs them, and the median counts.
 
-Knows lanes and clocks. It does not know the page.
+Knows timings and tables. It does not know the page.
 """
 
 from __future__ import annotations
@@ -12,20 +10,15 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
-from .events import LookaheadError, Settings, SettingsError, Step
-from .lane import Lane
-from .methods import method_class, read_options
+from .events import SettingsError
 from .models import Models
 from .race import describe_machine
 from .scenarios import BENCH
-from .tree import branch_count, depths
+from .timing import Question, Timing, read_entry, samples, token_s
 
-MODEL_SOURCES = ("draft", "tree", "self")  # drafters whose tokens cost a pass of a small model each
 MARKS = ("<!-- bench -->", "<!-- /bench -->")
 FIXED = (1, 2, 3, 4, 6, 8, 12, 16)  # draft lengths that `auto` is compared with
 PEERS = (
@@ -34,50 +27,6 @@ PEERS = (
 )  # fmt: skip
 RIVALS = {"naive": "hf-generate", "draft": "hf-assisted", "ngram": "hf-lookup", "suffix": "hf-lookup"}
 Progress = Callable[[int, int, str], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """One prompt of a bench; `settings` differ from the bench's own."""
-
-    id: str
-    category: str
-    prompt: str
-    chat: bool
-    settings: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """What takes part: a method, with settings and options of its own; `label` is how it was asked for."""
-
-    label: str
-    method: str
-    settings: dict[str, Any]
-    options: dict[str, Any]
-
-
-def read_entry(label: str) -> Entry:
-    """`method` or `method:name=value,name=value`, such as `draft:draft=offdomain` or `hf-assisted:k=5`."""
-    method, _, rest = label.strip().partition(":")
-    method_class(method)
-    given = read_options(filter(None, rest.split(",")))
-    settings = {name: value for name, value in given.items() if name in Settings.names()}
-    options = {name: value for name, value in given.items() if name not in settings}
-    return Entry(label.strip(), method, settings, options)
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """One lane, run once and alone. `predicted_s` is what its passes and drafts should take by the measured costs."""
-
-    tokens: tuple[int, ...]
-    seconds: float
-    passes: int
-    drafted: int
-    accepted: int
-    overhead: float | None
-    predicted_s: float | None
 
 
 def default_questions() -> list[Question]:
@@ -119,43 +68,6 @@ def read_questions(path: str) -> list[Question]:
     return questions
 
 
-def time_lane(lane: Lane) -> Timing:
-    """Run a lane to its end and time it."""
-    steps = lane.steps()
-    next(steps)  # the prompt is read, off the clock
-    inside = lane.forward_seconds()
-    start = perf_counter()
-    done = list(steps)
-    wall = perf_counter() - start
-    return Timing(
-        tokens=tuple(token for step in done for token in step.emitted),
-        seconds=wall,
-        passes=len(done),
-        drafted=sum(len(step.draft) for step in done),
-        accepted=sum(step.accepted for step in done),
-        overhead=None if lane.opaque else 1 - (lane.forward_seconds() - inside) / wall,
-        predicted_s=None if lane.opaque else _predicted(lane, done),
-    )
-
-
-def _predicted(lane: Lane, steps: Sequence[Step]) -> float:
-    """Seconds by theory: every pass at its measured cost, every drafted token at a draft pass's."""
-    costs, total = lane.models.costs, 0.0
-    draft = lane.models.draft_costs.get(lane.options.get("draft", ""))
-    for step in steps:
-        parents = step.draft.parents
-        branches = branch_count(parents)
-        total += costs.pass_s(1 + len(parents), branches)
-        if draft and parents and step.draft.sources[0] in MODEL_SOURCES:
-            # One pass a level: of one row in a chain, of the tree so far in a tree.
-            levels = max(depths(parents))
-            total += sum(
-                draft.pass_s(1 if branches == 1 else round(len(parents) * i / levels), branches if i else 1)
-                for i in range(levels)
-            )
-    return total
-
-
 def run(
     models: Models,
     methods: Sequence[str],
@@ -166,34 +78,16 @@ def run(
     **options: Any,
 ) -> dict[str, Any]:
     """Every method on every question: the document that `bench --json` prints."""
-    if isinstance(repeat, bool) or not isinstance(repeat, int) or not 1 <= repeat <= 1000:
-        raise SettingsError("repeat", repeat, "give a whole number from 1 to 1,000.")
     questions = list(questions)
     entries = [read_entry("naive"), *(read_entry(m) for m in dict.fromkeys(methods) if m != "naive")]
-
-    def lane(entry: Entry, q: Question) -> Lane:
-        settings = Settings(**{**options, **q.settings, **entry.settings, "chat": q.chat, "details": False})
-        return Lane(models, q.prompt, entry.method, settings, entry.options)
-
-    for q in questions:
-        for entry in entries:
-            try:
-                lane(entry, q)  # every error before the first second is spent
-            except LookaheadError as error:
-                raise type(error)(f"question {q.id!r}, {error.field}", error.value, error.mend) from None
-    time_lane(lane(entries[0], questions[0]))
-    rows, done, total = [], 0, len(questions) * len(entries) * repeat
-    for q in questions:
-        timings: dict[str, list[Timing]] = {e.label: [] for e in entries}
-        for entry in entries[1:]:
-            time_lane(lane(entry, q))  # warm-up
-        for turn in range(repeat):
-            for entry in entries if turn % 2 == 0 else reversed(entries):
-                timings[entry.label].append(time_lane(lane(entry, q)))
-                done += 1
-                if progress:
-                    progress(done, total, f"{q.id}: {entry.label}")
-        rows += [_row(q, entry.label, timings, models.costs.pass_s(1)) for entry in entries]
+    timings: list[dict[str, list[Timing]]] = [{e.label: [] for e in entries} for _ in questions]
+    total = len(questions) * len(entries) * repeat
+    for done, sample in enumerate(samples(models, entries, questions, repeat, options), start=1):
+        timings[sample.number][sample.entry.label].append(sample.timing)
+        if progress:
+            progress(done, total, f"{sample.question.id}: {sample.entry.label}")
+    pass_s = models.costs.pass_s(1)
+    rows = [_row(q, e.label, timed, pass_s) for q, timed in zip(questions, timings, strict=True) for e in entries]
     ordered = [entry.label for entry in entries]
     return {
         "machine": describe_machine(models).model_dump(),
@@ -266,12 +160,23 @@ def share(value: float | None) -> str:
 
 def update(path: str, report: dict[str, Any]) -> None:
     """Replace what stands between the bench markers of a Markdown file."""
+    replace_between(path, MARKS, markdown(report))
+
+
+def replace_between(path: str, marks: tuple[str, str], new: str) -> None:
+    """Replace what stands between two markers of a text file."""
+    before, after = between(path, marks)
+    Path(path).write_text(f"{before}\n{new}\n{after}", encoding="utf-8")
+
+
+def between(path: str, marks: tuple[str, str]) -> tuple[str, str]:
+    """What stands before and after the place between two markers of a file, or a `SettingsError`."""
     try:
         text = Path(path).read_text(encoding="utf-8")
-        start, stop = text.index(MARKS[0]) + len(MARKS[0]), text.index(MARKS[1])
+        start, stop = text.index(marks[0]) + len(marks[0]), text.index(marks[1])
     except (OSError, ValueError):
-        raise SettingsError("update", path, f"give a file that holds {MARKS[0]} and {MARKS[1]}.") from None
-    Path(path).write_text(f"{text[:start]}\n{markdown(report)}\n{text[stop:]}", encoding="utf-8")
+        raise SettingsError("update", path, f"give a file that holds {marks[0]} and {marks[1]}.") from None
+    return text[:start], text[stop:]
 
 
 def _row(q: Question, method: str, timings: dict[str, list[Timing]], pass_s: float) -> dict[str, Any]:
@@ -279,8 +184,6 @@ def _row(q: Question, method: str, timings: dict[str, list[Timing]], pass_s: flo
     seconds = statistics.median(t.seconds for t in runs)
     naive_seconds = statistics.median(t.seconds for t in naive)
     first = runs[0]
-    # The rejection rule writes another text, perhaps of another length: compare time per token.
-    speedup = (naive_seconds / len(naive[0].tokens)) / (seconds / len(first.tokens))
     # Theory knows passes, no overhead: naive is one pass a token.
     predicted = pass_s * len(first.tokens) / first.predicted_s if first.predicted_s else None
     return {
@@ -293,7 +196,7 @@ def _row(q: Question, method: str, timings: dict[str, list[Timing]], pass_s: flo
         "seconds_max": max(t.seconds for t in runs),
         "naive_seconds": naive_seconds,
         "tokens_per_second": len(first.tokens) / seconds,
-        "speedup": speedup,
+        "speedup": token_s(naive) / token_s(runs),
         "mean_acceptance_length": 1 + first.accepted / first.passes,
         "draft_acceptance_rate": first.accepted / first.drafted if first.drafted else None,
         "identical": all(t.tokens == naive[0].tokens for t in runs),

@@ -59,7 +59,7 @@ class Lane:
 
     def steps(self) -> Iterator[Step]:
         """Run it. The generator may be closed at any step."""
-        self._target = CachedLM(self.models.target.model, self.models.target.vocab)
+        self._target = self._fresh_target()
         k, costs = self.settings.k, self.models.costs
         if self.opaque:
             peer = self._cls(self._target, self.draft, self._rule, k, self._own)
@@ -67,6 +67,10 @@ class Lane:
         pace = Auto(costs.pass_s, MOST_AUTO) if k == "auto" else Fixed(k)
         proposer = self._cls(Means(self._rule, self.draft, costs.pass_s), self._own)
         return loop(self._target, proposer, pace, self._rule, self.prompt, self._ends, details=self.settings.details)
+
+    def _fresh_target(self) -> CachedLM:
+        """The target with a cache of its own."""
+        return CachedLM(self.models.target.model, self.models.target.vocab)
 
     def forward_seconds(self) -> float:
         """Time spent inside models since `steps` was called, drafting included."""

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from . import cost
-from .events import MethodError, Step
+from .events import MethodError, Settings, Step
 from .lane import Lane, split_options
 from .methods import option_names
 from .models import Models
@@ -55,7 +55,7 @@ class Race:
         settings, shared = split_options(options)
         named = [(m, {}) if isinstance(m, str) else m for m in methods]
         self._used: set[str] = set()
-        self._lanes = [Lane(models, prompt, name, settings, self._own(name, shared, own)) for name, own in named]
+        self._lanes = [self._lane(models, prompt, name, settings, self._own(name, shared, own)) for name, own in named]
         if unused := shared.keys() - self._used:
             raise MethodError("option", sorted(unused)[0], "none of these methods takes it.")
         self._models, self.settings = models, settings
@@ -67,6 +67,10 @@ class Race:
         self._created = datetime.now(UTC).isoformat(timespec="seconds")
         self._prompt = _prompt_record(models, ids)
         self._laps = self._run()
+
+    def _lane(self, models: Models, prompt: Any, method: str, settings: Settings, options: Mapping[str, Any]) -> Lane:
+        """One lane of this race."""
+        return Lane(models, prompt, method, settings, options)
 
     def _own(self, method: str, shared: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
         """A lane's options: its own, and those of the shared ones that its method takes."""

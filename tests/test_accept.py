@@ -223,9 +223,9 @@ def test_zero_residual_falls_back_to_p():
 
 def test_inverse_cdf_reaches_the_ends():
     p = torch.tensor([0.0, 0.25, 0.75, 0.0])
-    assert accept._draw(p, 0.0) == 1
-    assert accept._draw(p, 0.2499) == 1
-    assert accept._draw(p, 0.9999999999) == 2
+    assert accept.at_quantile(p, 0.0) == 1
+    assert accept.at_quantile(p, 0.2499) == 1
+    assert accept.at_quantile(p, 0.9999999999) == 2
 
 
 def test_explanations_give_probabilities_without_changing_outcomes():

@@ -20,7 +20,7 @@ LAYERS = [
     {"peers", "trace", "log", "export"},
     {"methods"},
     {"lane"},
-    {"race", "charts", "scenarios"},
+    {"race", "charts", "scenarios", "timing"},
     {"bench", "terminal", "train", "recordings"},
     {"lab"},
     {"ui", "__main__", "__init__"},

@@ -14,8 +14,8 @@ from transformers import AutoModelForCausalLM
 
 import lookahead
 from lookahead import Settings
-from lookahead.bench import time_lane
 from lookahead.lane import Lane
+from lookahead.timing import time_lane
 
 PROMPT = "Once upon a time there was a small frog who"
 RECORDS = "Name: Anna\nAge: 23\nCity: Denver\n\nName: Ben\nAge: 31\nCity: Miami\n\nName: Lily\nAge:"

@@ -1,0 +1,161 @@
+"""Lanes on the clock: one at a time, after a warm-up, in an order that turns round with every repetition.
+
+What the bench, the lab's experiments and its sweeps share. A lane's seconds exclude reading the prompt;
+its overhead is the share of its wall time spent outside model forwards, the drafter's included.
+
+Knows lanes and clocks. It does not know tables or claims.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any
+
+from .events import ACCEPTED, REJECTED, LookaheadError, Settings, SettingsError, Step
+from .lane import Lane
+from .methods import method_class, read_options
+from .models import Models
+from .tree import branch_count, depths
+
+MODEL_SOURCES = ("draft", "tree", "self")  # drafters whose tokens cost a pass of a small model each
+MOST_REPEATS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One prompt to be measured on; `settings` differ from the run's own."""
+
+    id: str
+    category: str
+    prompt: str
+    chat: bool
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What takes part: a method, with settings and options of its own; `label` is how it was asked for."""
+
+    label: str
+    method: str
+    settings: dict[str, Any]
+    options: dict[str, Any]
+
+
+def read_entry(label: str) -> Entry:
+    """`method` or `method:name=value,name=value`, such as `draft:draft=offdomain` or `hf-assisted:k=5`."""
+    method, _, rest = label.strip().partition(":")
+    method_class(method)
+    given = read_options(filter(None, rest.split(",")))
+    settings = {name: value for name, value in given.items() if name in Settings.names()}
+    options = {name: value for name, value in given.items() if name not in settings}
+    return Entry(label.strip(), method, settings, options)
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """One lane, run once and alone. `predicted_s` is what its passes and drafts should take by the measured costs.
+
+    `tested` of the `drafted` tokens were looked at, `accepted` of these stood. `verify_s` and `propose_s` are the
+    parts of its `seconds` that the target's passes and the drafting took.
+    """
+
+    tokens: tuple[int, ...]
+    seconds: float
+    passes: int
+    drafted: int
+    tested: int
+    accepted: int
+    verify_s: float
+    propose_s: float
+    overhead: float | None
+    predicted_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """An entry on a question, the `number`th of them, timed once; `turn` counts the repetitions."""
+
+    number: int
+    question: Question
+    entry: Entry
+    turn: int
+    timing: Timing
+
+
+def time_lane(lane: Lane) -> Timing:
+    """Run a lane to its end and time it."""
+    steps = lane.steps()
+    next(steps)  # the prompt is read, off the clock
+    inside = lane.forward_seconds()
+    start = perf_counter()
+    done = list(steps)
+    wall = perf_counter() - start
+    return Timing(
+        tokens=tuple(token for step in done for token in step.emitted),
+        seconds=wall,
+        passes=len(done),
+        drafted=sum(len(step.draft) for step in done),
+        tested=sum(step.statuses.count(ACCEPTED) + step.statuses.count(REJECTED) for step in done),
+        accepted=sum(step.accepted for step in done),
+        verify_s=sum(step.verify_s for step in done),
+        propose_s=sum(step.propose_s for step in done),
+        overhead=None if lane.opaque else 1 - (lane.forward_seconds() - inside) / wall,
+        predicted_s=None if lane.opaque else _predicted(lane, done),
+    )
+
+
+def _predicted(lane: Lane, steps: Sequence[Step]) -> float:
+    """Seconds by theory: every pass at its measured cost, every drafted token at a draft pass's."""
+    costs, total = lane.models.costs, 0.0
+    draft = lane.models.draft_costs.get(lane.options.get("draft", ""))
+    for step in steps:
+        parents = step.draft.parents
+        branches = branch_count(parents)
+        total += costs.pass_s(1 + len(parents), branches)
+        if draft and parents and step.draft.sources[0] in MODEL_SOURCES:
+            # One pass a level: of one row in a chain, of the tree so far in a tree.
+            levels = max(depths(parents))
+            total += sum(
+                draft.pass_s(1 if branches == 1 else round(len(parents) * i / levels), branches if i else 1)
+                for i in range(levels)
+            )
+    return total
+
+
+def samples(
+    models: Models, entries: Sequence[Entry], questions: Sequence[Question], repeat: int, options: Mapping[str, Any]
+) -> Iterator[Sample]:
+    """Time every entry on every question `repeat` times. May be closed after any sample.
+
+    The first entry, naive as a rule, is warmed up once, the others on every question. Bad input of any of them
+    raises a `LookaheadError` before the first second is spent.
+    """
+    if isinstance(repeat, bool) or not isinstance(repeat, int) or not 1 <= repeat <= MOST_REPEATS:
+        raise SettingsError("repeat", repeat, f"give a whole number from 1 to {MOST_REPEATS:,}.")
+
+    def lane(entry: Entry, q: Question) -> Lane:
+        settings = Settings(**{**options, **q.settings, **entry.settings, "chat": q.chat, "details": False})
+        return Lane(models, q.prompt, entry.method, settings, entry.options)
+
+    for q in questions:
+        for entry in entries:
+            try:
+                lane(entry, q)
+            except LookaheadError as error:
+                raise type(error)(f"question {q.id!r}, {error.field}", error.value, error.mend) from None
+    time_lane(lane(entries[0], questions[0]))
+    for number, q in enumerate(questions):
+        for entry in entries[1:]:
+            time_lane(lane(entry, q))
+        for turn in range(repeat):
+            for entry in entries if turn % 2 == 0 else reversed(entries):
+                yield Sample(number, q, entry, turn, time_lane(lane(entry, q)))
+
+
+def token_s(runs: Sequence[Timing]) -> float:
+    """Seconds a token: the median run's. (The rejection rule writes another text, perhaps of another length.)"""
+    return statistics.median(t.seconds for t in runs) / len(runs[0].tokens)

@@ -1,4 +1,4 @@
-"""The command line: `python -m lookahead run | bench | calibrate | record | train | schema`.
+"""The command line: `python -m lookahead run | bench | lab | calibrate | record | train | schema`.
 
 Bad input prints one clear line on stderr and exits 2. `--json` puts one JSON document on stdout
 and nothing else; progress goes to stderr.
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from .events import LookaheadError, SettingsError
+from .lab import command
 
 RUN_OPTIONS = (
     "max_new_tokens",
@@ -91,6 +92,7 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument("--repeat", type=int, default=3)
     bench.add_argument("--update", metavar="FILE.md", help="write the table between the bench markers of a file")
 
+    command.add(commands, shared)
     commands.add_parser(
         "calibrate", parents=[shared], help="what this machine asks for a pass, and whether it is exact"
     )
@@ -171,6 +173,10 @@ def _bench(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _lab(arguments: argparse.Namespace) -> int:
+    return command.run(arguments, _load)
+
+
 def _calibrate(arguments: argparse.Namespace) -> int:
     from . import terminal
     from .race import describe_machine
@@ -240,6 +246,7 @@ def _train(arguments: argparse.Namespace) -> int:
 COMMANDS = {
     "run": _run,
     "bench": _bench,
+    "lab": _lab,
     "calibrate": _calibrate,
     "record": _record,
     "train": _train,

@@ -5,7 +5,7 @@ keep one colour, one dash and one hatching through all figures: naive is grey, f
 drafting, and no lane is told by its colour alone. Grounds are transparent; the words around a figure
 are the page's. Where a figure has nothing to show it says why.
 
-Knows records and the theory. It does not know pages, and nothing else here knows Plotly. Names come
+Knows records and the theory. It does not know pages. Names come
 from traces, perhaps from a stranger's: they are escaped, since Plotly reads markup.
 """
 
@@ -66,7 +66,7 @@ def tokens_over_time(trace: Trace, dark: bool = False) -> go.Figure:
 
     Lines are steps, for a pass commits its tokens at its end. The steeper line is the faster lane.
     """
-    figure = _figure(dark, "the lane's own time (s)", "tokens written")
+    figure = blank(dark, "the lane's own time (s)", "tokens written")
     shown = [lane for lane in _lanes(trace, dark) if lane.record.verified]
     for lane in shown:
         clock, tokens, passes = [0.0], [0], [""]
@@ -82,7 +82,7 @@ def tokens_over_time(trace: Trace, dark: bool = False) -> go.Figure:
     if shown:  # a little air, so that no line's end lies on the frame
         figure.update_xaxes(range=[0, 1.02 * max(line.x[-1] for line in figure.data) or 1])
         figure.update_yaxes(range=[0, 1.05 * max(line.y[-1] for line in figure.data) or 1])
-    return _finished(figure, shown, [] if shown else [NOTHING_RAN], dark)
+    return finished(figure, shown, [] if shown else [NOTHING_RAN], dark)
 
 
 def acceptance_by_position(trace: Trace, dark: bool = False) -> go.Figure:
@@ -91,7 +91,7 @@ def acceptance_by_position(trace: Trace, dark: bool = False) -> go.Figure:
     A bar's height is an entry of `acceptance_rate_per_position`; hovering tells the counts behind it, and a 0 stands
     where all were refused. Far positions rest on few passes. Naive drafts nothing, and an opaque lane does not tell: they have no bars.
     """
-    figure = _figure(dark, "position in the draft", "accepted (% of passes)")
+    figure = blank(dark, "position in the draft", "accepted (% of passes)")
     lanes = _lanes(trace, dark)
     shown = []
     for lane in lanes:
@@ -107,7 +107,7 @@ def acceptance_by_position(trace: Trace, dark: bool = False) -> go.Figure:
         )  # fmt: skip
     figure.update_xaxes(dtick=_ticks(max((len(bar.x) for bar in figure.data), default=1)), showgrid=False)
     figure.update_yaxes(range=[0, 100], dtick=25)
-    return _finished(figure, shown, _silences(lanes, shown), dark)
+    return finished(figure, shown, _silences(lanes, shown), dark)
 
 
 def accepted_per_pass(trace: Trace, dark: bool = False) -> go.Figure:
@@ -115,7 +115,7 @@ def accepted_per_pass(trace: Trace, dark: bool = False) -> go.Figure:
 
     Naive is left out: it accepts none in every pass. An opaque lane tells what it accepted, so it is here.
     """
-    figure = _figure(dark, "drafted tokens accepted in a pass", "passes (%)")
+    figure = blank(dark, "drafted tokens accepted in a pass", "passes (%)")
     lanes = _lanes(trace, dark)
     shown = []
     for lane in lanes:
@@ -131,7 +131,7 @@ def accepted_per_pass(trace: Trace, dark: bool = False) -> go.Figure:
         )  # fmt: skip
     figure.update_xaxes(dtick=_ticks(max((len(bar.x) for bar in figure.data), default=1)), showgrid=False)
     figure.update_yaxes(rangemode="tozero")
-    return _finished(figure, shown, _silences(lanes, shown), dark)
+    return finished(figure, shown, _silences(lanes, shown), dark)
 
 
 def time_per_token(trace: Trace, dark: bool = False) -> go.Figure:
@@ -140,7 +140,7 @@ def time_per_token(trace: Trace, dark: bool = False) -> go.Figure:
     Milliseconds on the lane's clock over tokens written, prefill excluded: the shorter bar is the faster lane.
     Peers report whole passes, so their drafting hides in the target's pass.
     """
-    figure = _figure(dark, "time a token (ms)", None)
+    figure = blank(dark, "time a token (ms)", None)
     shown = [lane for lane in _lanes(trace, dark) if lane.record.tokens]
     ink = DARK if dark else LIGHT
     colours = (ink["lanes"][2], ink["lanes"][1], ink["naive"])
@@ -165,7 +165,7 @@ def time_per_token(trace: Trace, dark: bool = False) -> go.Figure:
     figure.update_layout(barmode="stack", legend_traceorder="normal")
     figure.update_xaxes(range=[0, edge])
     figure.update_yaxes(autorange="reversed", showgrid=False, ticksuffix="  ", tickfont_color=ink["ink"])
-    return _finished(figure, shown, [] if shown else [NOTHING_RAN], dark)
+    return finished(figure, shown, [] if shown else [NOTHING_RAN], dark)
 
 
 def predicted_against_measured(trace: Trace, dark: bool = False) -> go.Figure:
@@ -176,7 +176,7 @@ def predicted_against_measured(trace: Trace, dark: bool = False) -> go.Figure:
     line lost time that the theory does not know: the loop's own work, and passes slower than when calibrated.
     An opaque lane does not tell its rows, so nothing can be predicted of it.
     """
-    figure = _figure(dark, "predicted speedup (times naive)", "measured speedup (times naive)")
+    figure = blank(dark, "predicted speedup (times naive)", "measured speedup (times naive)")
     ink, lanes = DARK if dark else LIGHT, _lanes(trace, dark)
     points = [
         (lane, predicted_speedup(trace, lane.number), trace.stats(lane.number)["speedup"])
@@ -209,7 +209,7 @@ def predicted_against_measured(trace: Trace, dark: bool = False) -> go.Figure:
     else:
         notes = [f"{lane.name} does not tell its rows: no prediction." for lane in lanes if lane.record.opaque]
         notes = notes or ([] if shown else ["No lane but naive has run."])
-    return _finished(figure, shown, notes, dark)
+    return finished(figure, shown, notes, dark)
 
 
 FIGURES = (tokens_over_time, acceptance_by_position, accepted_per_pass, time_per_token, predicted_against_measured)
@@ -294,7 +294,7 @@ def _marker(lane: _Lane) -> dict[str, Any]:
 # ---------------------------------------------------------------- what figures share
 
 
-def _figure(dark: bool, x: str, y: str | None) -> go.Figure:
+def blank(dark: bool, x: str, y: str | None) -> go.Figure:
     """An empty figure in the page's type and inks."""
     ink = DARK if dark else LIGHT
     axis = {
@@ -316,8 +316,8 @@ def _figure(dark: bool, x: str, y: str | None) -> go.Figure:
     )  # fmt: skip
 
 
-def _finished(figure: go.Figure, shown: Sequence[_Lane], notes: Sequence[str], dark: bool) -> go.Figure:
-    """The figure with a legend where lanes need telling apart, and with words where something is missing."""
+def finished(figure: go.Figure, shown: Sequence[Any], notes: Sequence[str], dark: bool) -> go.Figure:
+    """The figure with a legend where there are several things `shown`, and with words where something is missing."""
     ink = DARK if dark else LIGHT
     legend = {
         "orientation": "h",

@@ -146,6 +146,33 @@ def show_bench(report: dict[str, Any]) -> None:
     console.print(report["note"])
 
 
+def show_experiments(listed: list[dict[str, Any]]) -> None:
+    """What the lab can measure."""
+    table = Table(box=None, pad_edge=False)
+    for heading in ("name", "claim", "runs"):
+        table.add_column(heading)
+    for one in listed:
+        table.add_row(one["id"], one["claim"], Text("\n".join(one["runs"])))
+    Console(highlight=False).print(table)
+
+
+def show_lab(report: dict[str, Any]) -> None:
+    """Claims beside measurements, and why."""
+    console = Console(highlight=False)
+    table = Table(box=None, pad_edge=False)
+    for heading in ("experiment", "claimed", "measured", "median", "lowest to highest", "outcome"):
+        table.add_column(heading, justify="right" if heading in ("median", "lowest to highest") else "left")
+    for one in report["experiments"]:
+        if one["median"] is not None:
+            spread = f"{one['low']:.2f}x to {one['high']:.2f}x"
+            note = one["measured"] + (" (computed)" if one["computed"] else "")
+            table.add_row(one["id"], one["claim"], note, f"{one['median']:.2f}x", spread, one["outcome"])
+    console.print(table)
+    for one in report["experiments"]:
+        console.print(f"\n{one['title']}: {one['why']}", markup=False)
+    console.print(f"\n{report['note']}")
+
+
 def show_calibration(report: dict[str, Any]) -> None:
     """The cost curve and the exactness probe."""
     console = Console(highlight=False)

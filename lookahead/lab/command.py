@@ -1,0 +1,135 @@
+"""`python -m lookahead lab`: the experiments on the command line, and their table.
+
+Without a name it lists them; with names it runs them and prints claim and measurement side by side.
+`--json` prints one document, `--update` writes the table between the lab markers of a file.
+
+Knows reports. Models and measurements are imported when they are needed, so that help comes at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..models import Models
+    from .experiments import Experiment, Result
+
+MARKS = ("<!-- lab -->", "<!-- /lab -->")
+
+
+def add(commands: Any, shared: argparse.ArgumentParser) -> None:
+    """The subcommand's arguments."""
+    lab = commands.add_parser("lab", parents=[shared], help="measure the claims that everybody quotes")
+    lab.add_argument("experiment", nargs="?", metavar="NAME,NAME|all", help="which to run; without it they are listed")
+    lab.add_argument("--repeat", type=int, default=3, help="repetitions (3)")
+    lab.add_argument("--prompts-each", type=int, metavar="N", help="at most so many prompts in each arm")
+    lab.add_argument("--max-new-tokens", type=int, metavar="N", help="at most so many tokens a text")
+    lab.add_argument("--update", metavar="FILE.md", help="write the table between the lab markers of a file")
+
+
+def run(arguments: argparse.Namespace, load: Callable[[argparse.Namespace], Models]) -> int:
+    """List or run the experiments."""
+    from .. import bench, terminal
+    from ..events import SettingsError
+    from .experiments import EXPERIMENTS, choose
+
+    if arguments.experiment is None:
+        listed = [listing(experiment) for experiment in EXPERIMENTS.values()]
+        if arguments.json:
+            print(json.dumps(listed))
+        else:
+            terminal.show_experiments(listed)
+        return 0
+    chosen = choose(arguments.experiment)
+    for name, most in (("repeat", 1000), ("prompts_each", 1000), ("max_new_tokens", 100_000)):
+        value = getattr(arguments, name)
+        if value is not None and not 1 <= value <= most:
+            raise SettingsError(name, value, f"give a whole number from 1 to {most:,}.")
+    if arguments.update:
+        bench.between(arguments.update, MARKS)  # before the first second is spent
+    models = load(arguments)
+    with terminal.progress() as progress:
+        results = []
+        for experiment in chosen:
+            for now in experiment.run(
+                models, arguments.repeat, prompts=arguments.prompts_each, tokens=arguments.max_new_tokens
+            ):
+                progress(now.done, now.total, f"{experiment.id}, {now.text}")
+            results.append(now.result)
+    report = document(models, results, arguments.repeat)
+    if arguments.update:
+        bench.replace_between(arguments.update, MARKS, markdown(report))
+    if arguments.json:
+        print(json.dumps(report))
+    else:
+        terminal.show_lab(report)
+    return 0
+
+
+def listing(experiment: Experiment) -> dict[str, Any]:
+    """An experiment as plain data."""
+    return {
+        "id": experiment.id,
+        "title": experiment.title,
+        "group": experiment.group,
+        "claim": experiment.claim,
+        "runs": [f"{plan.method}: {plan.label}" for plan in experiment.plans],
+    }
+
+
+def document(models: Models, results: list[Result], repeat: int) -> dict[str, Any]:
+    """Results as plain data, with what they were measured on."""
+    from ..race import describe_machine
+
+    return {
+        "machine": describe_machine(models).model_dump(),
+        "models": {"spec": models.spec, **models.names},
+        "exactness": models.exactness,
+        "options": {"repeat": repeat},
+        "note": "speedups over naive decoding, prefill excluded on both sides; the median prompt, and the extremes of all prompts and repetitions",
+        "experiments": [
+            {
+                **listing(result.experiment),
+                "measured": result.measured.label,
+                "computed": result.measured.computed,
+                "median": result.measured.median,
+                "low": result.measured.low,
+                "high": result.measured.high,
+                "compared": None if result.compared is None else asdict(result.compared),
+                "outcome": result.outcome,
+                "why": result.why,
+                "arms": [asdict(arm) for arm in result.arms],
+                "batches": [asdict(batch) for batch in result.batches],
+            }
+            for result in results
+        ],
+    }
+
+
+def markdown(report: dict[str, Any]) -> str:
+    """The report as Markdown tables, one for each list that the claims stand in."""
+    lines: list[str] = []
+    for group in dict.fromkeys(e["group"] for e in report["experiments"]):
+        lines += [
+            f"| {group} | claimed | measured here | lowest to highest | compared with | |",
+            "|---|---|---|---|---|---|",
+        ]
+        for e in (e for e in report["experiments"] if e["group"] == group):
+            note = " (computed)" if e["computed"] else ""
+            versus = e["compared"]
+            beside = f"{versus['label']}: {versus['median']:.2f}x" if versus and versus["median"] else ""
+            if e["median"] is None:
+                lines.append(f"| {e['title']} | {e['claim']} | not measured | | | |")
+                continue
+            lines.append(
+                f"| {e['title']} | {e['claim']} | {e['measured']}: {e['median']:.2f}x{note} "
+                f"| {e['low']:.2f}x to {e['high']:.2f}x | {beside} | {e['outcome']} |"
+            )
+        lines.append("")
+    machine = report["machine"]
+    end = f"{machine['cpu']}, {machine['cores']} cores, {machine['dtype']}, {report['exactness']}; {report['note']}."
+    return "\n".join([*lines, end])

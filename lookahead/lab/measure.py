@@ -1,0 +1,159 @@
+"""What the lab's measurements share: a method on a prompt against naive, and a sentence on why.
+
+A `Row` is one prompt, an `Arm` several under one name. Each is computed from the timings so far, so a run
+that is stopped half way has rows to show. The words come from the numbers: how many tokens a pass wrote,
+what a pass cost, and which of the two made the difference.
+
+Knows timings. It does not know claims.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import log
+from typing import Any
+
+from ..scenarios import BENCH
+from ..timing import Question, Sample, Timing, token_s
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One prompt. `speedup` compares median times; `low` and `high` are the extremes of single repetitions.
+
+    `acceptance` is the share of the tested tokens that stood. Costs are those of a pass, in naive passes:
+    `pass_cost` of all of it, `verify_cost` of the target's part, `draft_cost` of the drafting. `predicted` is the
+    speedup by the measured cost curves, None for a method that does not tell its drafts.
+    """
+
+    question: str
+    category: str
+    new_tokens: int
+    speedup: float
+    low: float
+    high: float
+    tokens_per_pass: float
+    acceptance: float | None
+    drafted_per_pass: float
+    pass_cost: float
+    verify_cost: float
+    draft_cost: float
+    predicted: float | None
+    identical: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """What was measured under one name: `median`, `low` and `high` speedup over its rows; None before the first.
+
+    `computed` marks speedups that are arithmetic on measured costs and not a run of their own.
+    """
+
+    label: str
+    method: str
+    rows: tuple[Row, ...] = ()
+    median: float | None = None
+    low: float | None = None
+    high: float | None = None
+    computed: bool = False
+
+    @classmethod
+    def of(cls, label: str, method: str, rows: Sequence[Row]) -> Arm:
+        """The rows under a name."""
+        if not rows:
+            return cls(label, method)
+        return cls(
+            label, method, tuple(rows), statistics.median(row.speedup for row in rows),
+            min(row.low for row in rows), max(row.high for row in rows),
+        )  # fmt: skip
+
+    def mean(self, name: str) -> float | None:
+        """The mean of a number of the rows; None where none of them has it."""
+        values = [value for row in self.rows if (value := getattr(row, name)) is not None]
+        return statistics.mean(values) if values else None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a measurement is, and what is known so far: `done` of `total`, `text` for people, `result`."""
+
+    done: int
+    total: int
+    text: str
+    result: Any
+
+
+def questions(*categories: str, most: int | None = None, **settings: Any) -> list[Question]:
+    """The bundled prompts of these categories, or those with these ids, at most so many; `settings` for all of them."""
+    found = [s for s in BENCH if s.category in categories or s.id in categories]
+    return [Question(s.id, s.category, s.prompt, s.chat, {**s.options, **settings}) for s in found][:most]
+
+
+def rows_of(samples: Iterable[Sample], label: str, pass_s: float) -> list[Row]:
+    """The rows of an entry, of the questions on which both it and naive have been timed."""
+    runs: dict[int, dict[str, list[Timing]]] = {}
+    asked: dict[int, Question] = {}
+    for sample in samples:
+        asked[sample.number] = sample.question
+        runs.setdefault(sample.number, {}).setdefault(sample.entry.label, []).append(sample.timing)
+    both = [(asked[n], held[label], held["naive"]) for n, held in runs.items() if label in held and "naive" in held]
+    return [row_of(question, ours, naive, pass_s) for question, ours, naive in both]
+
+
+def row_of(question: Question, ours: Sequence[Timing], naive: Sequence[Timing], pass_s: float) -> Row:
+    """One question's row; `pass_s` is what a one-row pass costs by the cost curve."""
+    ours, naive = zip(*zip(ours, naive, strict=False), strict=True)  # of the repetitions that both have run
+    first = ours[0]
+    plain = statistics.median(t.seconds for t in naive) / naive[0].passes
+    single = [token_s([b]) / token_s([a]) for a, b in zip(ours, naive, strict=True)]
+
+    def cost(name: str) -> float:
+        return statistics.median(getattr(t, name) for t in ours) / first.passes / plain
+
+    return Row(
+        question=question.id,
+        category=question.category,
+        new_tokens=len(first.tokens),
+        speedup=token_s(naive) / token_s(ours),
+        low=min(single),
+        high=max(single),
+        tokens_per_pass=len(first.tokens) / first.passes,
+        acceptance=first.accepted / first.tested if first.tested else None,
+        drafted_per_pass=first.drafted / first.passes,
+        pass_cost=cost("seconds"),
+        verify_cost=cost("verify_s"),
+        draft_cost=cost("propose_s"),
+        predicted=pass_s * len(first.tokens) / first.predicted_s if first.predicted_s else None,
+        identical=all(t.tokens == naive[0].tokens for t in ours),
+    )
+
+
+def because(arm: Arm) -> str:
+    """One sentence: the arm's speedup out of its tokens a pass and its cost a pass."""
+    if not arm.rows:
+        return f"{arm.label}: not measured."
+    tokens, cost = arm.mean("tokens_per_pass"), arm.mean("pass_cost")
+    if not arm.mean("drafted_per_pass"):
+        return f"{arm.label}: nothing was drafted, so a pass wrote one token as in naive decoding: {arm.median:.2f}x."
+    stood = f"{arm.mean('acceptance'):.0%} of the tested tokens stood" if arm.mean("acceptance") is not None else ""
+    return (
+        f"{arm.label}: {stood or 'no drafted token was tested'} and a pass wrote {tokens:.2f} tokens; with "
+        f"{arm.mean('drafted_per_pass'):.1f} drafted it cost {cost:.2f} naive passes ({arm.mean('verify_cost'):.2f} the "
+        f"target's, {arm.mean('draft_cost'):.2f} drafting). {tokens:.2f} / {cost:.2f} = {tokens / cost:.2f}x on average; "
+        f"the median prompt had {arm.median:.2f}x."
+    )
+
+
+def difference(one: Arm, other: Arm) -> str:
+    """One sentence: what makes `one` faster or slower than `other`, tokens a pass or the cost of a pass."""
+    if not one.rows or not other.rows:
+        return ""
+    tokens = one.mean("tokens_per_pass") / other.mean("tokens_per_pass")
+    cost = one.mean("pass_cost") / other.mean("pass_cost")
+    main = "what a pass writes" if abs(log(tokens)) >= abs(log(cost)) else "what a pass costs"
+    return (
+        f"{one.label} against {other.label}: a pass writes {tokens:.2f} times as many tokens and costs {cost:.2f} times "
+        f"as much, so the difference is mostly in {main}."
+    )

@@ -60,12 +60,27 @@ def test_bugs_replace_parts_and_change_nothing_of_the_engine():
             assert not isinstance(target, ast.Attribute) or target.value.id == "self"
 
 
+def test_the_engine_does_not_know_the_bugs():
+    package = ROOT / "lookahead"
+    for path in package.rglob("*.py"):
+        home = path.relative_to(package).parts[0]
+        if home not in ("lab", "ui"):
+            source = path.read_text(encoding="utf-8")
+            assert "bugs" not in source, path
+            assert "lab" not in ast_imports(source) or home == "__main__.py", path
+
+
+def ast_imports(source):
+    nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom)]
+    return {(node.module or "").split(".")[0] for node in nodes} | {a.name for n in nodes for a in n.names}
+
+
 def test_on_the_bundled_models_the_damage_shows_and_then_is_gone(models):
     options = {"max_new_tokens": 32, "k": 4, "details": False}
     right = emitted(lookahead.decode(models, PROMPT, method="draft", **options))
     for bug in BUGS.values():
         sampled = {"temperature": 0.8, "rule": "rejection"} if bug.rule else {}
-        running = bugs.race(models, PROMPT, bug, **options, **sampled)
+        running = bugs.race(models, PROMPT, bug, **{**options, **sampled, "details": True})
         for _ in running:
             pass
         trace = Trace.from_json(running.result().to_json())
@@ -112,4 +127,6 @@ def test_what_is_asked_for_wrongly_is_refused(models):
         next(catch(None, "nope"))
     with pytest.raises(LookaheadError, match="rejection"):
         bugs.race(models, PROMPT, BUGS["no-residual"])
+    with pytest.raises(LookaheadError, match="transformers"):
+        bugs.race(models, PROMPT, BUGS["bonus-lost"], ["naive", "hf-assisted"])
     assert bugs.find("bonus-lost") is BUGS["bonus-lost"]

@@ -34,6 +34,7 @@ def drawn(figure):
 def test_claims_stand_beside_measurements(dark):
     marks = drawn(charts.expectations(RESULTS, dark))
     here, claimed, beside = marks["measured here"], marks["claimed"], marks["compared with"]
+    assert list(charts.expectations(RESULTS).layout.yaxis.categoryarray) == list(here.y)
     assert list(here.x) == [2.0, 1.2, 0.6] and len(here.y) == 3, "what has not been measured has no mark"
     assert here.error_x.array[0] == pytest.approx(2.5 - 2.0) and here.error_x.arrayminus[0] == pytest.approx(2.0 - 1.7)
     assert list(claimed.y) == ["Good draft model match"]

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from .. import theory
 from ..cost import CostCurve
-from ..events import ACCEPTED, REJECTED, SettingsError
+from ..events import ACCEPTED, SettingsError
 from ..trace import LaneRecord, Trace
 from ..tree import depths
 from .whatif import METHODS, Recording, what_if
@@ -30,14 +30,19 @@ KS = tuple(range(1, 17))
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A drafter at work: `acceptance` of the tokens tested (`tested` of them), the `share` of passes with a draft,
-    and the seconds that drafting took per token of depth."""
+    """A drafter at work.
+
+    `acceptance` is the share of the positions in its drafts that were reached (`tested`) where a token stood, `share`
+    that of the passes with a draft, `rows` how many rows a position took (more than 1 in a tree), and `token_s` the
+    seconds that drafting took for a position.
+    """
 
     method: str
     acceptance: float
     tested: int
     share: float
     token_s: float
+    rows: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,22 +77,25 @@ class Advice:
 
 
 def evidence(trace: Trace) -> list[Evidence]:
-    """What the drafting lanes of a race tell; opaque ones and those that never drafted tell nothing."""
+    """What the drafting lanes of a race tell; opaque ones, windows and those that never drafted tell nothing."""
     found = [_seen(lane) for lane in trace.lanes if not lane.opaque]
     return [one for one in found if one]
 
 
 def _seen(lane: LaneRecord) -> Evidence | None:
     drafted = [step for step in lane.verified if step.draft.tokens]
-    tested = sum(step.statuses.count(ACCEPTED) + step.statuses.count(REJECTED) for step in drafted)
-    if not tested:
+    if not drafted or any(step.draft.window for step in drafted):  # a window's rows do not grow with the draft
         return None
-    accepted = sum(step.origins.count(ACCEPTED) for step in drafted)
-    deep = sum(
-        max(depths(step.draft.parents[: len(step.draft.tokens) - step.draft.window]), default=0) for step in drafted
-    )
+    deep = [max(depths(step.draft.parents)) for step in drafted]
+    stood = [step.origins.count(ACCEPTED) for step in drafted]
+    # Where a text ends inside a draft, what follows was not looked at.
+    cut = [step.finish in ("eos", "stop") for step in drafted]
+    tested = sum(a if c else min(d, a + 1) for d, a, c in zip(deep, stood, cut, strict=True))
     spent = sum(step.propose_s for step in lane.verified)
-    return Evidence(lane.method, accepted / tested, tested, len(drafted) / len(lane.verified), spent / max(1, deep))
+    return Evidence(
+        lane.method, sum(stood) / max(1, tested), tested, len(drafted) / len(lane.verified), spent / sum(deep),
+        sum(len(step.draft.tokens) for step in drafted) / sum(deep),
+    )  # fmt: skip
 
 
 def advise(
@@ -138,12 +146,13 @@ def _terms(one: Evidence, costs: CostCurve, k: int) -> list[Term]:
     """The expected speedup of `k` drafted tokens in the share of passes that have a draft."""
     a, f, plain = one.acceptance, one.share, costs.pass_s(1)
     tokens = theory.expected_tokens(a, k)
-    v, c = costs.pass_s(1 + k) / plain, one.token_s / plain
+    rows = 1 + round(k * one.rows)
+    v, c = costs.pass_s(rows) / plain, one.token_s / plain
     won, spent = f * tokens + 1 - f, f * (v + k * c) + 1 - f
     return [
-        Term("acceptance", f"{one.tested} tokens tested", a),
+        Term("acceptance", f"of {one.tested} positions tested", a),
         Term("tokens of a drafted pass", f"1 + {a:.2f} + ... + {a:.2f}^{k}", tokens),
-        Term("verifying", f"{costs.pass_s(1 + k) * 1e3:.3g} ms for {1 + k} rows / {plain * 1e3:.3g} ms for 1", v),
+        Term("verifying", f"{costs.pass_s(rows) * 1e3:.3g} ms for {rows} rows / {plain * 1e3:.3g} ms for 1", v),
         Term("drafting", f"{k} x {one.token_s * 1e3:.3g} ms / {plain * 1e3:.3g} ms", k * c),
         Term("passes with a draft", "share of the passes measured", f),
         Term("tokens a pass", f"{f:.2f} x {tokens:.2f} + {1 - f:.2f}", won),

@@ -19,7 +19,7 @@ import torch
 
 from ..accept import Pick, Rejection, Rule, Verdict, at_quantile, rule_for
 from ..decode import Ends
-from ..events import ACCEPTED, BONUS, CORRECTION, Draft, Settings, SettingsError
+from ..events import ACCEPTED, BONUS, CORRECTION, Draft, MethodError, Settings, SettingsError
 from ..lane import Lane
 from ..models import Models
 from ..race import Race
@@ -238,6 +238,8 @@ class BrokenLane(Lane):
     def __init__(self, bug: Bug, *arguments: Any):
         super().__init__(*arguments)
         self._bug = bug
+        if self.opaque:
+            raise MethodError("method", self.method, "its loop is transformers' own; choose one of ours to break.")
         self._rule, self._ends = bug.parts.rule(self.settings), bug.parts.ends(self._ends)
 
     def _fresh_target(self):

@@ -66,7 +66,8 @@ def expectations(results: Sequence[Result], dark: bool = False) -> go.Figure:
         edge = 1.1 * max([2.0, *(arm.high for arm in arms), *(e.high for _, e in claims)])
         figure.update_xaxes(range=[0, edge], ticksuffix="x")
         figure.add_vline(x=1, line={"color": ink["naive"], "dash": "2px,3px", "width": 1.5})
-    figure.update_yaxes(autorange="reversed", showgrid=False, ticksuffix="  ", tickfont_color=ink["ink"])
+    order = {"categoryorder": "array", "categoryarray": names}
+    figure.update_yaxes(autorange="reversed", showgrid=False, ticksuffix="  ", tickfont_color=ink["ink"], **order)
     return finished(figure, figure.data, [] if done else [NOTHING], dark)
 
 
@@ -147,7 +148,9 @@ def cost_curve(costs: CostCurve, dark: bool = False) -> go.Figure:
         hovertemplate="%{x} rows: %{customdata:.3g} ms, %{y:.2f} one-row passes<extra></extra>",
     )  # fmt: skip
     figure.update_xaxes(type="log", tickvals=rows)
-    figure.update_yaxes(type="log")
+    figure.update_yaxes(
+        type="log", tickvals=[n for n in (0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000) if n <= rows[-1]]
+    )
     return finished(figure, figure.data, [], dark)
 
 

@@ -137,11 +137,12 @@ def because(arm: Arm) -> str:
     tokens, cost = arm.mean("tokens_per_pass"), arm.mean("pass_cost")
     if not arm.mean("drafted_per_pass"):
         return f"{arm.label}: nothing was drafted, so a pass wrote one token as in naive decoding: {arm.median:.2f}x."
+    loop = max(0.0, cost - arm.mean("verify_cost") - arm.mean("draft_cost"))
     stood = f"{arm.mean('acceptance'):.0%} of the tested tokens stood" if arm.mean("acceptance") is not None else ""
     return (
         f"{arm.label}: {stood or 'no drafted token was tested'} and a pass wrote {tokens:.2f} tokens; with "
         f"{arm.mean('drafted_per_pass'):.1f} drafted it cost {cost:.2f} naive passes ({arm.mean('verify_cost'):.2f} the "
-        f"target's, {arm.mean('draft_cost'):.2f} drafting). {tokens:.2f} / {cost:.2f} = {tokens / cost:.2f}x on average; "
+        f"target's, {arm.mean('draft_cost'):.2f} drafting, {loop:.2f} the loop). {tokens:.2f} / {cost:.2f} = {tokens / cost:.2f}x on average; "
         f"the median prompt had {arm.median:.2f}x."
     )
 

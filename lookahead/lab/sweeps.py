@@ -168,7 +168,7 @@ def surface(
     draft: CostCurve | None = None,
     *,
     alphas: Sequence[float] = ALPHAS,
-    ks: Sequence[int] = tuple(range(17)),
+    ks: Sequence[int] = tuple(range(1, 17)),
 ) -> Surface:
     """The priced speedup over acceptance and draft length, on this machine's curves."""
     cells = tuple(tuple(predict(alpha, k, costs, draft)[1] for k in ks) for alpha in alphas)

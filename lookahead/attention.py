@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch.nn.functional import pad
@@ -94,6 +95,7 @@ def layout(rows: int, parents: Sequence[int] | None, past: int, room: int, devic
     )  # fmt: skip
 
 
+@lru_cache(maxsize=1024)
 def _later(rows: int, columns: int, device: torch.device) -> torch.Tensor:
     return torch.ones(rows, columns, dtype=torch.bool, device=device).triu_(1)
 

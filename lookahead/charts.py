@@ -12,7 +12,7 @@ from traces, perhaps from a stranger's: they are escaped, since Plotly reads mar
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -213,6 +213,11 @@ def predicted_against_measured(trace: Trace, dark: bool = False) -> go.Figure:
 
 
 FIGURES = (tokens_over_time, acceptance_by_position, accepted_per_pass, time_per_token, predicted_against_measured)
+
+
+def heading(figure: Callable[..., go.Figure]) -> tuple[str, str]:
+    """A figure's title, and the sentence that says what is to be seen: its name, and how its docstring begins."""
+    return figure.__name__.replace("_", " ").capitalize(), (figure.__doc__ or "").split("\n")[0]
 
 
 # ---------------------------------------------------------------- numbers

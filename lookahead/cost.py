@@ -36,12 +36,14 @@ BIT_EXACT, TIE_AWARE = "bit-exact", "tie-aware"
 class CostCurve:
     """Seconds for a pass of so many rows, measured on this machine.
 
-    `tree_s` is what a pass takes longer when its rows branch.
+    `tree_s` is what a pass takes longer when its rows branch; `after_s` what it takes longer right after a pass of
+    another model, whose weights have pushed this one's out of the processor's cache.
     """
 
     rows: tuple[int, ...]
     seconds: tuple[float, ...]
     tree_s: float = 0.0
+    after_s: float = 0.0
 
     def pass_s(self, rows: int, branches: int = 1) -> float:
         """Seconds for one pass, between the measured points and past them by straight lines."""
@@ -127,8 +129,13 @@ def warm(lm: CachedLM, most_rows: int) -> None:
     lm.reset()
 
 
-def measure(lm: CachedLM, rows: Sequence[int] = ROWS, repeats: int = REPEATS) -> CostCurve:
-    """Median seconds of a pass of each row count behind a short cached text. Leaves `lm` empty."""
+def measure(
+    lm: CachedLM, rows: Sequence[int] = ROWS, repeats: int = REPEATS, after: CachedLM | None = None
+) -> CostCurve:
+    """Median seconds of a pass of each row count behind a short cached text. Leaves `lm` empty.
+
+    A draft's pass is also timed `after` one of its target, which is how a race begins to draft.
+    """
     draws = random.Random(0)
     tokens = [draws.randrange(lm.vocab) for _ in range(64 + max(rows))]
     rows = [n for n in rows if 64 + n <= lm.context_length] or [1]
@@ -141,8 +148,23 @@ def measure(lm: CachedLM, rows: Sequence[int] = ROWS, repeats: int = REPEATS) ->
     seconds = [statistics.median(_times(lambda n=n: work(n), repeats)) for n in rows]
     fork = min(9, max(rows))
     forked = statistics.median(_times(lambda: lm.forward(tokens[64 : 64 + fork], _fork(fork)), repeats))
+    tree_s, after_s = max(0.0, forked - interpolate(rows, seconds, fork)), 0.0
+    if after:
+        after_s = max(0.0, statistics.median(_alternating(after, lm, tokens[0], repeats)) - seconds[0])
+        after.reset()
     lm.reset()
-    return CostCurve(tuple(rows), tuple(seconds), max(0.0, forked - interpolate(rows, seconds, fork)))
+    return CostCurve(tuple(rows), tuple(seconds), tree_s, after_s)
+
+
+def _alternating(first: CachedLM, second: CachedLM, token: int, repeats: int) -> list[float]:
+    """Seconds of one-row passes of the second model, each right after one of the first."""
+    times = []
+    for _ in range(repeats + 1):
+        first.forward([token])
+        start = perf_counter()
+        second.forward([token])
+        times.append(perf_counter() - start)
+    return times[1:]
 
 
 def probe(lm: CachedLM, tokens: int = 48) -> Exactness:

@@ -95,8 +95,10 @@ class FusedLlama:
         wide = x.float()
         return weight * (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.eps)).to(x.dtype)
 
-    def __call__(self, ids: torch.Tensor, positions: torch.Tensor, cache, rows: Layout, only: slice) -> torch.Tensor:
-        """Logits [rows, vocab], or of the rows in `only`, for ids [rows] at positions [rows]."""
+    def __call__(
+        self, ids: torch.Tensor, positions: torch.Tensor | slice, cache, rows: Layout, only: slice
+    ) -> torch.Tensor:
+        """Logits [rows, vocab], or of the rows in `only`, for ids [rows] at positions [rows], a slice for a chain."""
         n = ids.shape[0]
         turned = self.heads + self.kv_heads
         x = self.embed[ids]

@@ -38,7 +38,7 @@ class CachedLM:
         self.by_branch = model.config._attn_implementation == attention.BY_BRANCH
         self._fused = fused(model) if self.by_branch else None
         self.tokens: list[int] = []
-        self.seconds = 0.0  # spent inside the model so far
+        self.seconds = 0.0  # spent in passes so far: positions, mask and model
         self._rows: list[int] = []  # tokens of the pass that no keep() has settled yet
         self.cache = new_cache(model, self.by_branch)
         self._room = self._roomy = 0  # length of the cache's buffers, and passes for which it was too much
@@ -60,37 +60,43 @@ class CachedLM:
         `parents[i]` is the row that row i continues, -1 the last cached token; None is a chain.
         The rows stay pending until `keep` says which of them were worth it.
         """
+        start = perf_counter()
         self._rewind(len(self.tokens))
         base = len(self.tokens)
         chain = parents is None or is_chain(parents)
-        if chain:
-            positions = torch.arange(base, base + len(tokens), device=self.device)
-        else:
-            positions = torch.tensor(depths(parents), device=self.device) + (base - 1)
         self._rows = list(tokens)
         ids = torch.tensor(self._rows, device=self.device)
-        extra = {}
-        if self.by_branch:
-            self._make_room(base + len(tokens) + (0 if chain else attention.room_of_tree(len(tokens))))
-            rows = attention.layout(len(tokens), None if chain else parents, base, self._room, self.device)
-            extra = {"rows": rows, "attention_mask": rows.later[None, None]}
-        elif not chain:
-            extra["attention_mask"] = self._mask(parents, base)
-        start = perf_counter()
-        if self._fused:
-            out = self._fused(ids, positions, self.cache, extra["rows"], only)
+        if chain:
+            positions = slice(base, base + len(tokens))
         else:
-            out = self.model(
-                input_ids=ids[None],
-                position_ids=positions[None],
-                past_key_values=self.cache,
-                use_cache=True,
-                logits_to_keep=torch.arange(len(tokens), device=self.device)[only],
-                **extra,
-            ).logits[0]
+            positions = torch.tensor(depths(parents), device=self.device) + (base - 1)
+        tree = None if chain else parents
+        if self.by_branch:
+            self._make_room(base + len(tokens) + (attention.room_of_tree(len(tokens)) if tree else 0))
+            rows = attention.layout(len(tokens), tree, base, self._room, self.device)
+        if self._fused:
+            out = self._fused(ids, positions, self.cache, rows, only)
+        elif self.by_branch:
+            out = self._through_transformers(ids, positions, only, rows=rows, attention_mask=rows.later[None, None])
+        else:
+            mask = {"attention_mask": self._mask(tree, base)} if tree else {}
+            out = self._through_transformers(ids, positions, only, **mask)
         self.synchronize()
         self.seconds += perf_counter() - start
         return out[:, : self.vocab]
+
+    def _through_transformers(self, ids: torch.Tensor, positions: torch.Tensor | slice, only: slice, **attending):
+        """The same pass by the model's own forward."""
+        if isinstance(positions, slice):
+            positions = torch.arange(positions.start, positions.stop, device=self.device)
+        return self.model(
+            input_ids=ids[None],
+            position_ids=positions[None],
+            past_key_values=self.cache,
+            use_cache=True,
+            logits_to_keep=torch.arange(len(ids), device=self.device)[only],
+            **attending,
+        ).logits[0]
 
     def _make_room(self, columns: int) -> None:
         """Long enough buffers; too long ones, whose emptiness costs time too, are cut after a while."""
@@ -109,14 +115,14 @@ class CachedLM:
         mask[:, base:].masked_fill_(~seen, torch.finfo(dtype).min)
         return mask[None, None]
 
-    @torch.inference_mode()
     def keep(self, path: Sequence[int]) -> None:
         """Make the rows in `path` (in order) part of the cache; drop the other rows of the pass."""
         base = len(self.tokens)
         if any(row != i for i, row in enumerate(path)):
-            rows = torch.tensor(path, device=self.device) + base
-            for layer in self.cache.layers:
-                layer.gather(base, rows)
+            with torch.inference_mode():
+                rows = torch.tensor(path, device=self.device) + base
+                for layer in self.cache.layers:
+                    layer.gather(base, rows)
         self.tokens += [self._rows[row] for row in path]
         self._rewind(len(self.tokens))
 

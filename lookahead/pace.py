@@ -14,6 +14,7 @@ from __future__ import annotations
 from bisect import bisect
 from collections import deque
 from collections.abc import Callable
+from functools import cache
 from statistics import median
 
 from .events import ACCEPTED, REJECTED, Draft, Step
@@ -72,9 +73,10 @@ class Auto:
     """
 
     def __init__(self, pass_s: Callable[[int, int], float], most: int):
-        self._pass_s, self.deepest = pass_s, most
-        # Passes of this run against the measured curve: chains, and trees.
+        self._pass_s, self.deepest = cache(pass_s), most
+        # Passes of this run against the measured curve: chains, and trees; and the medians of both.
         self._slower: tuple[deque[float], deque[float]] = deque(maxlen=RECENT), deque(maxlen=RECENT)
+        self._chains = self._trees = 1.0
         self._drafters: dict[str, _Drafter] = {}
         self._last: str | None = None
 
@@ -84,9 +86,7 @@ class Auto:
         return self._drafters[source]
 
     def _seconds(self, rows: int, branches: int = 1) -> float:
-        chains, trees = self._slower
-        seen = (trees or chains) if branches > 1 else (chains or trees)
-        return (median(seen) if seen else 1.0) * self._pass_s(rows, branches)
+        return (self._trees if branches > 1 else self._chains) * self._pass_s(rows, branches)
 
     def going(self, source: str) -> float:
         """Tokens per second of this drafter's rounds of late; never less than naive's."""
@@ -137,6 +137,8 @@ class Auto:
         """Learn from a step."""
         rows, branches = 1 + len(step.draft), branch_count(step.draft.parents)
         self._slower[branches > 1].append(step.verify_s / self._pass_s(rows, branches))
+        chains, trees = self._slower
+        self._chains, self._trees = median(chains or trees), median(trees or chains)
         source = step.draft.sources[0] if step.draft.sources else None
         if source is not None:
             drafter = self._drafter(source)
@@ -157,6 +159,8 @@ class _Drafter:
         self._stood = [0.0] * len(MIDDLES)
         self._honesty = 1.0  # what stood of what was claimed
         self._times: deque[float] = deque(maxlen=RECENT)
+        self.token_s = 0.0  # seconds a drafted token takes
+        self.acceptance = 0.7  # share of tested tokens that stood
         self._idle, self._wait = 0, FIRST_WAIT
         self._lost = 0.0  # passes that its rounds cost more than they brought, since they were last even
 
@@ -164,16 +168,6 @@ class _Drafter:
     def rate(self) -> float:
         """Tokens per second of its rounds, drafting and passes."""
         return self._tokens / self._seconds
-
-    @property
-    def token_s(self) -> float:
-        """Seconds a drafted token takes."""
-        return median(self._times) if self._times else 0.0
-
-    @property
-    def acceptance(self) -> float:
-        """Share of tested tokens that stood."""
-        return (sum(self._stood) + 0.7 * BELIEF) / (sum(self._tested) + BELIEF)
 
     def chance(self, claim: float) -> float:
         """The drafter's claim, corrected by what became of such tokens."""
@@ -200,10 +194,13 @@ class _Drafter:
                 self._tested[i] += 1
                 self._stood[i] += status == ACCEPTED
         claimed = sum(t * m for t, m in zip(self._tested, MIDDLES, strict=True))
-        self._honesty = (sum(self._stood) + BELIEF) / (claimed + BELIEF)
+        stood = sum(self._stood)
+        self._honesty = (stood + BELIEF) / (claimed + BELIEF)
+        self.acceptance = (stood + 0.7 * BELIEF) / (sum(self._tested) + BELIEF)
         # The first draft after a pause also pays for what the drafter has not read yet.
         if again or not self._times:
             self._times.append(step.propose_s / max(depths(step.draft.parents)))
+            self.token_s = median(self._times)
 
     def weigh(self, tokens: int, seconds: float, lost: float) -> None:
         """Remember what a round brought and took, and how many passes it `lost` (reading up included)."""

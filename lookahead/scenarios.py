@@ -25,6 +25,7 @@ class Scenario:
 
 
 FROG = "Once upon a time there was a small frog who"
+ITEMS = "Item: apples\nPrice: 20\n\nItem: pears\nPrice: 31\n\nItem: books\nPrice:"
 RECORDS = "Name: Anna\nAge: 23\nCity: Denver\n\nName: Ben\nAge: 31\nCity: Miami\n\nName: Lily\nAge:"
 
 # The rows of the table that everybody quotes, and of the list of when it helps, as things to try.
@@ -73,19 +74,21 @@ SCENARIOS: tuple[Scenario, ...] = (
         "A mismatched draft: this small model never saw a story. Left to itself, drafting all but stops.",
         options={"draft": "offdomain"},
     ),
+    Scenario(
+        "window", "Jacobi window", "repetitive", ITEMS, "lookahead",
+        "No small model: the target guesses its own future in a window and keeps what comes true. Open a pass to see it.",
+        options={"k": 4},
+    ),
 )  # fmt: skip
 
 BENCH: tuple[Scenario, ...] = (
-    *(s for s in SCENARIOS if s.id not in ("short", "mismatch")),
+    *(s for s in SCENARIOS if s.id not in ("short", "mismatch", "window")),
     Scenario("json-2", "JSON", "repetitive", "Turn this CSV into JSON:\nName,Pet,Color\nAnna,cat,red\nBen,dog,blue\nLily,frog,green\nTom,hen,pink", "suffix", "", chat=True),
     Scenario("story-2", "story", "story", "Lily and Ben went to the park. They saw a big", "hybrid", ""),
     Scenario("story-3", "story", "story", "Tom had a red kite. It was a windy day, so", "hybrid", ""),
     Scenario("story-4", "story", "story", "One sunny morning a little mouse found a golden key", "hybrid", ""),
     Scenario("tale-2", "tale", "tale", "Write a bedtime story called `The Sleepy Cloud`.", "hybrid", "", chat=True),
-    Scenario(
-        "records-2", "records", "repetitive",
-        "Item: apples\nPrice: 20\n\nItem: pears\nPrice: 31\n\nItem: books\nPrice:", "ngram", "",
-    ),
+    Scenario("records-2", "records", "repetitive", ITEMS, "ngram", ""),
     Scenario("code-2", "code", "code", "Calculate the average of a list in Python.", "hybrid", "", chat=True),
     Scenario("explain-2", "explain", "explain", "Explain the sun like I'm five years old.", "hybrid", "", chat=True),
     Scenario("hot-2", "hot", "sampled", "Lily and Ben went to the park. They saw a big", "hybrid", "", options={"temperature": 1.0}),

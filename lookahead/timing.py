@@ -1,7 +1,8 @@
 """Lanes on the clock: one at a time, after a warm-up, in an order that turns round with every repetition.
 
 What the bench, the lab's experiments and its sweeps share. A lane's seconds exclude reading the prompt;
-its overhead is the share of its wall time spent outside model forwards, the drafter's included.
+its overhead is the share of its wall time spent outside models' passes, the drafter's included; positions
+and mask are part of a pass, as they are of a forward of transformers.
 
 Knows lanes and clocks. It does not know tables or claims.
 """
@@ -117,9 +118,9 @@ def _predicted(lane: Lane, steps: Sequence[Step]) -> float:
         branches = branch_count(parents)
         total += costs.pass_s(1 + len(parents), branches)
         if draft and parents and step.draft.sources[0] in MODEL_SOURCES:
-            # One pass a level: of one row in a chain, of the tree so far in a tree.
+            # One pass a level, the first right after the target's: of one row in a chain, of the tree so far in a tree.
             levels = max(depths(parents))
-            total += sum(
+            total += draft.after_s + sum(
                 draft.pass_s(1 if branches == 1 else round(len(parents) * i / levels), branches if i else 1)
                 for i in range(levels)
             )

@@ -311,7 +311,8 @@ class Trace(Record):
         record, naive = self.lanes[lane], self.naive()
         if naive is None or record is naive or not record.verified or not naive.verified:
             return None
-        return verdict.of(record, naive, self.stats(lane), self.stats(self.lanes.index(naive)))
+        base = self.stats(self.lanes.index(naive))
+        return verdict.of(record, naive, self.stats(lane), base, self.settings.k == "auto")
 
 
 def _ended(lane: LaneRecord) -> bool:

@@ -10,8 +10,11 @@ from typing import Any
 from .tree import depths
 
 
-def of(record: Any, naive: Any, stats: dict[str, Any], base: dict[str, Any]) -> dict[str, Any]:
-    """The sentence and the arithmetic for a lane's record and naive's, with the statistics of both."""
+def of(record: Any, naive: Any, stats: dict[str, Any], base: dict[str, Any], auto: bool = False) -> dict[str, Any]:
+    """The sentence and the arithmetic for a lane's record and naive's, with the statistics of both.
+
+    `auto` says that the lane was free to draft nothing.
+    """
     passes, pass_s = stats["num_spec_steps"], base["clock_s"] / base["num_spec_steps"]
     per_pass = stats["new_tokens"] / passes
     cost = stats["clock_s"] / passes / pass_s
@@ -28,7 +31,9 @@ def of(record: Any, naive: Any, stats: dict[str, Any], base: dict[str, Any]) -> 
     if record.opaque:
         return _opaque(stats, base, per_pass, cost, passes)
     if stats["num_draft_tokens"] == 0:
-        sentence = f"{gain:.2f}x: nothing was drafted, so every pass wrote one token, as in naive decoding."
+        why = "auto found no draft worth its cost here" if auto else "nothing was drafted"
+        mend = " A draft length in numbers makes it draft all the same." if auto else ""
+        sentence = f"{gain:.2f}x: {why}, so every pass wrote one token, as in naive decoding.{mend}"
     elif gain >= 1:
         sentence = f"{gain:.2f}x: {facts}. A perfect draft of this length would give {best:.1f}x."
     else:

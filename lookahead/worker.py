@@ -3,24 +3,42 @@
 Torch keeps a team of threads for every thread that calls it, and once there are more of them
 than cores they stop waiting actively for each other: on two cores a pass then takes nearly twice
 as long. A server answers from many threads, so it hands its work to this one, which also loads
-and measures the models. It is a queue too: two runs never share the cores.
+and measures the models. It is a queue too, first come, first served: two runs never share the cores.
 
 Knows callables. It does not know what they compute.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 _pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="lookahead-compute")
+_line: list[Future] = []  # what is being done, then what waits
+_lock = threading.Lock()
 
 
 def submit(work: Callable[..., T], *arguments: Any) -> Future[T]:
     """Have `work` done after everything that was asked for before it."""
-    return _pool.submit(work, *arguments)
+    with _lock:
+        future = _pool.submit(work, *arguments)
+        _line.append(future)
+    future.add_done_callback(_leave)
+    return future
+
+
+def ahead(future: Future) -> int:
+    """How many things come before this one, the one being done included; 0 once its turn has come."""
+    with _lock:
+        return _line.index(future) if future in _line else 0
+
+
+def _leave(future: Future) -> None:
+    with _lock:
+        _line.remove(future)
 
 
 def call(work: Callable[..., T], *arguments: Any) -> T:

@@ -113,6 +113,23 @@ def test_a_second_tab_queues_and_both_finish(visit):
     assert state(first)["lanes"][0]["text"] != state(second)["lanes"][0]["text"]
 
 
+def test_who_waits_is_told_and_can_leave(visit):
+    first, second = visit(), visit()
+    first.get_by_role("button", name="more", exact=True).click()
+    first.get_by_label("new tokens, at most").fill("900")
+    before = press_race(first)
+    first.wait_for_function(f"{STATE}.run !== {json.dumps(before)} && {STATE}.received > 20")
+    press_race(second)
+    second.locator(".la-statustext", has_text="Waiting: One race is before yours").wait_for()
+    assert [lane["method"] for lane in state(second)["lanes"]] == ["naive", "hybrid"]
+    second.get_by_role("button", name="Stop", exact=True).click()
+    second.locator(".la-statustext", has_text="Stopped by you after 0 tokens").wait_for()
+    first.get_by_role("button", name="Stop", exact=True).click()
+    second.wait_for_function("!document.querySelector('#la-race').disabled")
+    second.get_by_label("Prompt", exact=True).fill("The dog")
+    assert race(second)["lanes"][1]["finished"]
+
+
 def test_nothing_is_lost_when_updates_are(visit):
     page = visit()
     page.evaluate("window.lookahead.drop = 0.3")

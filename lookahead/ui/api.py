@@ -18,8 +18,6 @@ from ..race import race
 from ..trace import Trace
 from . import form
 
-COMPUTE = {"concurrency_limit": 1, "concurrency_id": "compute"}
-
 
 def add(models: Models) -> None:
     """Register /race and /methods."""
@@ -54,7 +52,7 @@ def add(models: Models) -> None:
         classes = {m: method_class(m) for m in METHODS}
         return [{"name": m, "summary": c.summary, "needs_draft": c.needs_draft} for m, c in classes.items()]
 
-    gr.api(race_api, api_name="race", **COMPUTE)
+    gr.api(race_api, api_name="race", concurrency_limit=1)
     gr.api(methods_api, api_name="methods", queue=False)
 
 

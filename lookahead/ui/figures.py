@@ -23,7 +23,11 @@ def add() -> None:
     """A closed fold with one plot a figure; opening it draws them."""
     with gr.Accordion("figures of this race", open=False, elem_id="la-figures") as fold:
         said = gr.Markdown("", visible=False)
-        plots = [gr.Plot(show_label=False, elem_classes="la-figure") for _ in charts.FIGURES]
+        plots = []
+        for figure in charts.FIGURES:
+            title, words = charts.heading(figure)
+            gr.Markdown(f"#### {title}\n{words}")
+            plots.append(gr.Plot(show_label=False, elem_classes="la-figure"))
         again = gr.Button("draw what is on show now", size="sm", elem_id="la-redraw")
     shown, dark = gr.Textbox(visible=False), gr.Checkbox(visible=False)
     gr.on(

@@ -72,4 +72,5 @@ def launch_options() -> dict[str, Any]:
         "run_history": False,
         "show_error": False,
         "ssr_mode": False,
+        "max_threads": 128,  # every race that runs or waits holds one, asleep nearly all the time
     }

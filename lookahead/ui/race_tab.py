@@ -1,7 +1,7 @@
 """The Race tab: a prompt, up to four lanes, and everything one can do with a race.
 
-A press of Race starts one generator. Everything that computes shares one queue, so two people never
-measure each other. Errors a user can cause become a message in the timeline; the prompt and what
+A press of Race starts one generator, which says how many are ahead until its turn comes: everything
+that computes is done by one thread, one thing at a time, so two people never measure each other. Errors a user can cause become a message in the timeline; the prompt and what
 was shown stay.
 """
 
@@ -12,6 +12,7 @@ import logging
 import secrets
 from collections.abc import Iterator
 from functools import partial
+from time import monotonic
 from typing import Any
 
 import gradio as gr
@@ -25,7 +26,6 @@ from ..race import MOST_LANES, Race, race
 from ..scenarios import SCENARIOS
 from ..trace import Trace
 from . import figures, form
-from .api import COMPUTE
 from .runs import Run, Runs, refusal, whole
 from .timeline import timeline
 
@@ -63,8 +63,9 @@ def tab(models: Models, page: gr.Blocks) -> None:
         start = gr.Button("Race", variant="primary", elem_id="la-race", scale=0)
         stop = gr.Button("Stop", interactive=False, elem_id="la-stop", scale=0)
     with gr.Row(elem_id="la-choose"):
-        chips = [gr.Button(s.label, size="sm", elem_classes="la-chip", scale=0) for s in SCENARIOS]
-        own = gr.Button("your own", size="sm", elem_classes="la-chip", scale=0)
+        with gr.Row(elem_id="la-chips"):
+            chips = [gr.Button(s.label, size="sm", elem_classes="la-chip", scale=0) for s in SCENARIOS]
+            own = gr.Button("your own", size="sm", elem_classes="la-chip", scale=0)
         method = gr.Dropdown(
             [(f"{m}: {method_class(m).summary.removeprefix('drafts ')}", m) for m in METHODS if m != "naive"], value=form.DEFAULT_METHOD,
             label="Method", filterable=False, elem_id="la-method", scale=1,
@@ -72,7 +73,6 @@ def tab(models: Models, page: gr.Blocks) -> None:
         more = gr.Button("more", size="sm", elem_id="la-more-button", scale=0)
     with gr.Column(elem_id="la-more"):
         fields, also = _fields(models)
-    status = gr.HTML("", elem_id="la-status", apply_default_css=False)
 
     def resend(request: list) -> str | None:
         return runs.resend(request)
@@ -88,8 +88,8 @@ def tab(models: Models, page: gr.Blocks) -> None:
     # First, since listeners of one trigger wait for each other.
     gr.on([start.click, prompt.submit], None, js=_interactive(False, True), **buttons)
     started = gr.on(
-        [start.click, prompt.submit], run, [prompt, method, also, *form_values], lanes, trigger_mode="once", show_progress="minimal",
-        show_progress_on=status, api_visibility="private", **COMPUTE,
+        [start.click, prompt.submit], run, [prompt, method, also, *form_values], lanes, trigger_mode="once",
+        concurrency_limit=None, **QUIET,
     )  # fmt: skip
     started.then(None, js=_interactive(True, False), **buttons)
     stop.click(None, js="() => JSON.stringify({stop: 1})", outputs=lanes, **QUIET)
@@ -124,7 +124,7 @@ def _fields(models: Models) -> tuple[dict[str, Any], gr.Dropdown]:
         )  # fmt: skip
         fields = {
             "max_new_tokens": gr.Number(form.DEFAULTS["max_new_tokens"], label="new tokens, at most", min_width=120),
-            "k": gr.Textbox(form.DEFAULTS["k"], label='k: tokens drafted in a pass, or "auto"', min_width=120),
+            "k": gr.Textbox(form.DEFAULTS["k"], label='draft length k, or "auto"', min_width=120),
             "temperature": gr.Number(
                 form.DEFAULTS["temperature"], label="temperature (0: greedy)", step=0.1, min_width=120
             ),
@@ -171,18 +171,22 @@ def _run(models: Models, runs: Runs, prompt: str, methods: list[str], fields: di
         yield refusal(str(error))
         return
     run = runs.open()
-    done = worker.submit(_compute, run, racing, form.link(prompt, methods, fields))
+    run.add(log.begin(racing.result(), live=True, link=form.link(prompt, methods, fields)))
+    done = worker.submit(_compute, run, runs, racing)
     try:
-        yield from run.batches()
+        yield from run.batches(lambda: runs.wait(worker.ahead(done)))
     finally:  # finished, stopped, or the page has gone
         run.stopping = True
-        done.result()
+        if done.cancel():
+            racing.close()
+        else:
+            done.result()
 
 
-def _compute(run: Run, racing: Race, link: str) -> None:
+def _compute(run: Run, runs: Runs, racing: Race) -> None:
     """What the computing thread does for one run: race, and write the log."""
+    start = monotonic()
     try:
-        run.add(log.begin(racing.result(), live=True, link=link))
         for lap in racing:
             run.add(log.step(lap.lane, lap.clock_s, lap.record))
             if run.stopping:
@@ -193,6 +197,7 @@ def _compute(run: Run, racing: Race, link: str) -> None:
         run.add(log.end(racing.result(), "error", FAULT))
     finally:
         racing.close()
+        runs.took(monotonic() - start)
 
 
 def _recording(scenario: str, at: int | None = None) -> str:

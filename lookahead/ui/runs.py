@@ -12,14 +12,16 @@ from __future__ import annotations
 import json
 import secrets
 import threading
-from collections import OrderedDict
-from collections.abc import Iterator
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator
+from statistics import median
 from time import monotonic, sleep
 from typing import Any
 
 EVERY_S = 0.08  # faster than that nobody reads, and sending shares the cores with computing
 BEAT_S = 0.25
 MOST_RUNS = 64
+LENGTHS = 9  # races whose length tells how long the next will take
 
 
 def _batch(run: str, first: int, events: list[str], ended: bool) -> str:
@@ -58,14 +60,19 @@ class Run:
         self._events.append(_dump(event))
         self._ended = event["kind"] == "end"
 
-    def batches(self) -> Iterator[str]:
+    def batches(self, wait: Callable[[], str] = lambda: "") -> Iterator[str]:
         """New events as they come, a batch at a time, until the end.
 
-        Empty batches go out while nothing is new: only a generator that yields can be cancelled.
+        Until the first step, what `wait` says is told as it changes. Empty batches go out while nothing is
+        new: only a generator that yields can be cancelled.
         """
-        beat = monotonic()
+        beat, said = monotonic(), ""
         while True:
             ended = self._ended  # read before the events: what is added after the end, nobody adds
+            words = wait() if not ended else ""
+            if words and words != said:
+                self._events.append(_dump({"kind": "status", "text": words}))
+                said = words
             if len(self._events) > self._sent or monotonic() - beat > BEAT_S:
                 first, self._sent, beat = self._sent, len(self._events), monotonic()
                 yield _batch(self.id, first, self._events[first : self._sent], ended)
@@ -85,7 +92,20 @@ class Runs:
     def __init__(self, most: int = MOST_RUNS):
         self._most = most
         self._runs: OrderedDict[str, Run] = OrderedDict()
+        self._lengths: deque[float] = deque(maxlen=LENGTHS)
         self._lock = threading.Lock()
+
+    def took(self, seconds: float) -> None:
+        """A race is over; how long it was."""
+        self._lengths.append(seconds)
+
+    def wait(self, ahead: int) -> str:
+        """What to tell someone who has so many before them; nothing when it is their turn."""
+        if not ahead:
+            return ""
+        races = "One race is" if ahead == 1 else f"{ahead} races are"
+        about = f", about {max(1, round(median(self._lengths) * ahead))} s" if self._lengths else ""
+        return f"Waiting: {races} before yours{about}."
 
     def open(self) -> Run:
         """A new, remembered run."""

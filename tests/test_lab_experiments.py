@@ -115,6 +115,15 @@ def test_every_experiment_runs_and_tells_what_it_knows_on_the_way(models, experi
     json.dumps(command.document(models, [result], 1))
 
 
+def test_it_says_which_draft_models_it_lacks(models):
+    assert all(not experiment.missing(models) for experiment in EXPERIMENTS.values())
+    pair = dataclasses.replace(models, drafts={"draft": models.drafts["draft"]})
+    lacking = [e.id for e in EXPERIMENTS.values() if e.missing(pair) == ["offdomain"]]
+    assert lacking == ["mismatched", "alignment"]
+    with pytest.raises(LookaheadError, match="no such draft model"):
+        next(EXPERIMENTS["alignment"].run(pair, **TINY))
+
+
 def test_an_experiment_may_be_left_and_what_ran_is_kept(models):
     running = EXPERIMENTS["alignment"].run(models, 2, prompts=2, tokens=6)
     for lap in running:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -52,6 +53,10 @@ def run(arguments: argparse.Namespace, load: Callable[[argparse.Namespace], Mode
     if arguments.update:
         bench.between(arguments.update, MARKS)  # before the first second is spent
     models = load(arguments)
+    for experiment in chosen if arguments.experiment == "all" else ():
+        if missing := experiment.missing(models):
+            print(f"lookahead: {experiment.id} left out: {models.spec} has no {missing[0]} model", file=sys.stderr)
+            chosen = [kept for kept in chosen if kept is not experiment]
     with terminal.progress() as progress:
         results = []
         for experiment in chosen:

@@ -24,6 +24,7 @@ from typing import Any
 from .. import cost, theory
 from ..events import SettingsError
 from ..lm import CachedLM
+from ..methods import method_class
 from ..models import Models
 from ..timing import Question, Sample, read_entry, samples
 from .measure import Arm, Progress, because, difference, questions, rows_of
@@ -68,6 +69,12 @@ class Experiment:
     low: float | None = None
     high: float | None = None
     batches: tuple[int, ...] = ()
+
+    def missing(self, models: Models) -> list[str]:
+        """The draft models it needs that this family does not have."""
+        entries = [read_entry(plan.method) for plan in self.plans]
+        needed = [entry.options.get("draft", "draft") for entry in entries if method_class(entry.method).needs_draft]
+        return sorted(set(needed) - models.drafts.keys())
 
     def run(
         self, models: Models, repeats: int = 3, *, prompts: int | None = None, tokens: int | None = None

@@ -226,6 +226,11 @@ def test_advice_from_a_race():
     assert draft.tested == statuses.count("accepted") + statuses.count("rejected")
     assert draft.rows == 1.0 and found[1].rows >= 1.0
     assert advice.evidence(trace(lane("lookahead"))) == []
+    (tree,) = advice.evidence(trace(lane("tree")))
+    assert tree.rows > 1 and tree.branching == 1.0
+    costs = dataclasses.replace(CURVE, tree_s=0.001)
+    verifying = {term.name: term.value for term in advise([tree], costs, ks=(2,)).options[0].terms}["verifying"]
+    assert verifying == pytest.approx(costs.pass_s(1 + round(2 * tree.rows), 2) / costs.pass_s(1))
     told = advise(found, CURVE, Recording.of(race))
     assert sorted(option.method for option in told.options) == ["draft", "ngram", "suffix"]
     replayed = next(option for option in told.options if option.method == "ngram")

@@ -21,7 +21,7 @@ from .. import theory
 from ..cost import CostCurve
 from ..events import ACCEPTED, SettingsError
 from ..trace import LaneRecord, Trace
-from ..tree import depths
+from ..tree import branch_count, depths
 from .whatif import METHODS, Recording, what_if
 
 WORTHWHILE = 1.05
@@ -33,8 +33,8 @@ class Evidence:
     """A drafter at work.
 
     `acceptance` is the share of the positions in its drafts that were reached (`tested`) where a token stood, `share`
-    that of the passes with a draft, `rows` how many rows a position took (more than 1 in a tree), and `token_s` the
-    seconds that drafting took for a position.
+    that of the passes with a draft, `rows` how many rows a position took (more than 1 in a tree), `branching` the
+    share of the drafts that were trees, and `token_s` the seconds that drafting took for a position.
     """
 
     method: str
@@ -43,6 +43,7 @@ class Evidence:
     share: float
     token_s: float
     rows: float = 1.0
+    branching: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,7 @@ def _seen(lane: LaneRecord) -> Evidence | None:
     return Evidence(
         lane.method, sum(stood) / max(1, tested), tested, len(drafted) / len(lane.verified), spent / sum(deep),
         sum(len(step.draft.tokens) for step in drafted) / sum(deep),
+        sum(branch_count(step.draft.parents) > 1 for step in drafted) / len(drafted),
     )  # fmt: skip
 
 
@@ -147,12 +149,13 @@ def _terms(one: Evidence, costs: CostCurve, k: int) -> list[Term]:
     a, f, plain = one.acceptance, one.share, costs.pass_s(1)
     tokens = theory.expected_tokens(a, k)
     rows = 1 + round(k * one.rows)
-    v, c = costs.pass_s(rows) / plain, one.token_s / plain
+    verify_s = (1 - one.branching) * costs.pass_s(rows) + one.branching * costs.pass_s(rows, 2)
+    v, c = verify_s / plain, one.token_s / plain
     won, spent = f * tokens + 1 - f, f * (v + k * c) + 1 - f
     return [
         Term("acceptance", f"of {one.tested} positions tested", a),
         Term("tokens of a drafted pass", f"1 + {a:.2f} + ... + {a:.2f}^{k}", tokens),
-        Term("verifying", f"{costs.pass_s(rows) * 1e3:.3g} ms for {rows} rows / {plain * 1e3:.3g} ms for 1", v),
+        Term("verifying", f"{verify_s * 1e3:.3g} ms for {rows} rows / {plain * 1e3:.3g} ms for 1", v),
         Term("drafting", f"{k} x {one.token_s * 1e3:.3g} ms / {plain * 1e3:.3g} ms", k * c),
         Term("passes with a draft", "share of the passes measured", f),
         Term("tokens a pass", f"{f:.2f} x {tokens:.2f} + {1 - f:.2f}", won),

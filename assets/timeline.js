@@ -15,7 +15,7 @@
 const lookaheadTimeline = (() => {
   "use strict";
   const P = lookaheadPlayer, {make, setText, setFlag, setAttr, signs} = lookaheadLane, {skeleton, icon, PLAY, PAUSE} = lookaheadSkeleton;
-  const LIVE_FRAME_MS = 50;
+  const LIVE_FRAME_MS = 100;
   const STORE = "lookahead-timeline", STORE_LIMIT = 3e6;
 
   // ---------------------------------------------------------------- mount
@@ -43,7 +43,7 @@ const lookaheadTimeline = (() => {
       const edge = P.liveEdge(log);
       t = Math.min(t + elapsed * rate, edge);
       if (P.isDone(log) && t >= edge) setPlaying(false);
-      // While the race is being run the server may share this machine's cores: draw less, so that it is measured better.
+      // While the race is being run the server may share this machine's cores: draw little but news, so that it is measured better.
       const now = performance.now();
       if (log.live && !P.isDone(log) && now - drawnWhen < LIVE_FRAME_MS) return;
       drawnWhen = now;
@@ -73,6 +73,7 @@ const lookaheadTimeline = (() => {
       if (outcome.fresh || log.header !== had) newRun();
       if (!reply) repair.heard(performance.now(), outcome);
       arrived += 1;
+      drawnWhen = 0;                                               // news is drawn with the next frame
       if (teaching && !paced) { const pace = P.teachingRate(log); rate = pace.rate; paced = pace.settled; }
       if (log.stopped && !paused) { paused = true; setPlaying(false); }
       announce();

@@ -43,6 +43,25 @@ def test_first_sight_is_a_recording_that_plays(visit):
     assert page.locator(".la-statustext").get_by_text("Press Race to run it here").is_visible()
 
 
+def test_what_is_on_show_needs_no_network(visit):
+    page = visit()
+    page.context.set_offline(True)
+    page.locator("body").press("Home")
+    page.wait_for_function(f"{STATE}.t === 0")
+    page.locator("body").press("Space")
+    page.wait_for_function(f"{STATE}.playing && {STATE}.t > 0")
+    page.locator("body").press("End")
+    page.get_by_role("button", name="open the pass").click()
+    page.get_by_text("What the target thought").wait_for()
+    page.get_by_role("button", name="failures").click()
+    with page.expect_download():
+        page.get_by_role("button", name="recording", exact=True).click()
+    page.get_by_role("button", name="replay.html").click()
+    page.locator(".la-taken", has_text="the server cannot be reached").wait_for()
+    page.context.set_offline(False)
+    page.faults[:] = [fault for fault in page.faults if "ERR_INTERNET_DISCONNECTED" not in fault]
+
+
 def test_a_race_runs_and_both_lanes_hold_the_same_text(visit):
     page = visit()
     shown = race(page)

@@ -14,9 +14,9 @@ from conftest import emitted
 import lookahead
 from lookahead.__main__ import main
 from lookahead.scenarios import SCENARIOS
-from lookahead.train import Job, Plan, describe, train
+from lookahead.train import Job, Plan, describe, own, train
 from lookahead.train import corpus as reading
-from lookahead.train.batches import Batches
+from lookahead.train.batches import Batches, Streams
 from lookahead.train.corpus import Document
 from lookahead.train.drills import drills
 from lookahead.train.family import new_model
@@ -235,6 +235,23 @@ def test_the_distillation_loss_is_zero_for_a_twin_only():
     ids = torch.randint(0, 512, (2, 17))
     assert float(like(teacher)(teacher, ids)) == pytest.approx(0.0, abs=1e-5)
     assert float(like(teacher)(student, ids)) > 0.01
+
+
+def test_writing_that_was_stopped_goes_on_where_it_was(tmp_path, monkeypatch):
+    monkeypatch.setattr(own, "TOGETHER", 2)
+    target = new_model(SMALL.target, SMALL, 1)
+    streams = Streams({"stories": np.arange(3, 503, dtype=np.uint16)}, {})
+
+    def write(folder, tokens, resume):
+        folder.mkdir(exist_ok=True)
+        return own.own_rows(target, streams, SMALL, tokens, folder, lambda report: None, resume)
+
+    whole = write(tmp_path / "whole", 6 * own.ROW, False)
+    part = write(tmp_path / "part", 3 * own.ROW, False)
+    rest = write(tmp_path / "part", 6 * own.ROW, True)
+    assert whole.shape == (6, own.ROW + 1) and len(part) == 4
+    assert np.array_equal(rest, whole)
+    assert (whole[:, : own.OPENING] < 503).all()
 
 
 @pytest.fixture(scope="session")

@@ -27,32 +27,43 @@ ROW = OPENING + WRITTEN - 1  # as a training row: the last token is only a label
 def own_rows(
     target: LlamaForCausalLM, streams: Streams, plan: Plan, tokens: int, folder: Path, watch: Watch, resume: bool
 ) -> np.ndarray:
-    """Rows [rows, ROW + 1] of uint16: openings of the mix, continued by the target. About `tokens` tokens."""
+    """Rows [rows, ROW + 1] of uint16: openings of the mix, continued by the target. About `tokens` tokens.
+
+    What was written before a run was stopped is kept: `resume` goes on from there.
+    """
     kept = folder / "own.npy"
-    if resume and kept.is_file():
-        return np.load(kept)
+    held = np.load(kept) if resume and kept.is_file() else np.empty((0, ROW + 1), np.uint16)
     openings = Batches(streams.training, plan.mix, plan.seed + 7)
-    rows: list[np.ndarray] = []
-    wanted, start = max(1, tokens // ROW), perf_counter()
+    first, wanted = len(held), max(1, tokens // ROW)
+    start = saved = perf_counter()
     writer = LlamaForCausalLM(target.config).to(target.device, torch.bfloat16).eval()
     writer.load_state_dict(target.state_dict())
     writer.set_attn_implementation("eager")  # twice as quick as sdpa at one token a row on a CPU, and as quick on a GPU
-    for turn in range(-(-wanted // TOGETHER)):
+    for turn in range(len(held) // TOGETHER, -(-wanted // TOGETHER)):
         hot = plan.own_temperatures[turn % len(plan.own_temperatures)]
         torch.manual_seed(plan.seed + turn)
-        given = openings.batch(len(rows), TOGETHER, OPENING)[:, :OPENING].to(target.device)
+        given = openings.batch(turn * TOGETHER, TOGETHER, OPENING)[:, :OPENING].to(target.device)
         sampling = {"do_sample": True, "temperature": hot, "top_k": 0} if hot else {"do_sample": False}
         # No end: after a document the next one begins, as in the training rows.
         seen = torch.ones_like(given)  # the end marker is also the padding token, and stands inside rows
         written = writer.generate(
             given, attention_mask=seen, max_new_tokens=WRITTEN, min_new_tokens=WRITTEN, eos_token_id=None, **sampling
         )
-        rows += list(written.cpu().numpy().astype(np.uint16))
-        done, spent = len(rows) * ROW, perf_counter() - start
-        watch(Report("own", done, wanted * ROW, float("nan"), done / spent, spent))
-    out = np.stack(rows)
-    np.save(kept, out)
-    return out
+        held = np.concatenate([held[: turn * TOGETHER], written.cpu().numpy().astype(np.uint16)])
+        spent = perf_counter() - start
+        pace = (len(held) - first) * ROW / spent
+        watch(Report("own", len(held) * ROW, wanted * ROW, float("nan"), pace, spent))
+        if perf_counter() - saved > plan.save_every_s:
+            _save(held, kept)
+            saved = perf_counter()
+    _save(held, kept)
+    return held
+
+
+def _save(rows: np.ndarray, path: Path) -> None:
+    new = path.with_suffix(".new.npy")
+    np.save(new, rows)
+    new.replace(path)
 
 
 class OwnBatches:

@@ -7,6 +7,7 @@ from conftest import ROOT, emitted
 
 import lookahead
 from lookahead import LookaheadError, Trace
+from lookahead.cost import BIT_EXACT
 from lookahead.lab import bugs
 from lookahead.lab.bugs import BUGS, catch
 from lookahead.lab.checks import CHECKS
@@ -76,7 +77,7 @@ def ast_imports(source):
 
 
 def test_on_the_bundled_models_the_damage_shows_and_then_is_gone(models):
-    options = {"max_new_tokens": 32, "k": 4, "details": False}
+    options, exact = {"max_new_tokens": 32, "k": 4, "details": False}, models.exactness == BIT_EXACT
     right = emitted(lookahead.decode(models, PROMPT, method="draft", **options))
     for bug in BUGS.values():
         sampled = {"temperature": 0.8, "rule": "rejection"} if bug.rule else {}
@@ -85,12 +86,12 @@ def test_on_the_bundled_models_the_damage_shows_and_then_is_gone(models):
             pass
         trace = Trace.from_json(running.result().to_json())
         naive, broken = trace.lanes
-        assert naive.tokens == right or bug.rule
+        assert naive.tokens == right or bug.rule or not exact
         if bug.id in ("no-rollback", "prefix-dropped", "rows-misread"):
             assert broken.tokens != naive.tokens
             assert trace.agreement(1)["identical"] is False
         if bug.id == "bonus-lost":
-            assert broken.tokens == naive.tokens
+            assert broken.tokens == naive.tokens or not exact
             honest = lookahead.decode(models, PROMPT, method="draft", **options)
             assert len(broken.verified) > sum(1 for _ in honest) - 1, "more passes for the same text"
     assert emitted(lookahead.decode(models, PROMPT, method="draft", **options)) == right
@@ -108,7 +109,7 @@ def test_an_overlooked_end_is_written_over(models):
         pass
     naive, broken = running.result().lanes
     assert len(broken.tokens) > len(naive.tokens)
-    assert broken.tokens[: len(naive.tokens)] == naive.tokens
+    assert broken.tokens[: len(naive.tokens)] == naive.tokens or models.exactness != BIT_EXACT
 
 
 def test_a_broken_race_may_be_closed_half_way(models):

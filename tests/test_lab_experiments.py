@@ -177,8 +177,8 @@ def test_the_surface_is_the_formula():
     assert [cells[0] for cells in drawn.speedup] == [1.0, 1.0, 1.0], "nothing drafted, nothing gained"
     assert drawn.speedup[2][2] == pytest.approx(9 / (0.0066 / 0.005))
     assert drawn.speedup[0][2] == pytest.approx(1 / (0.0066 / 0.005))
-    slower = sweeps.surface(CURVE, CostCurve((1,), (0.001,)), alphas=(0.5,), ks=(2,))
-    assert slower.speedup[0][0] == pytest.approx(1.75 / (0.0054 / 0.005 + 2 * 0.2))
+    slower = sweeps.surface(CURVE, CostCurve((1,), (0.001,), after_s=0.0005), alphas=(0.5,), ks=(0, 2))
+    assert slower.speedup[0] == (1.0, pytest.approx(1.75 / (0.0054 / 0.005 + 2 * 0.2 + 0.1)))
 
 
 def test_prompts_by_category_and_id():

@@ -182,21 +182,18 @@ def _shared(asked: Sequence[list[Question]]) -> Iterator[tuple[list[int], list[Q
         yield list(group), held
 
 
-Curves = list[tuple[cost.CostCurve, cost.CostCurve | None]]  # of target and draft, one a repetition
+Curves = list[tuple[cost.CostCurve, cost.CostCurve]]  # of target and draft, one a repetition
 
 
 def _curves(models: Models, batches: Sequence[int], repeats: int) -> Iterator[Curves]:
     """The cost curves of target and draft up to the largest batch, measured once more with every turn."""
-    draft = next(iter(models.drafts), None)
-    target = CachedLM(models.target.model, models.target.vocab)
+    target, draft = CachedLM(models.target.model, models.target.vocab), models.draft("draft")
     room = target.context_length - 64
-    sizes = sorted({n for b in (1, *batches) for n in (b, b * (1 + K)) if n <= room})
+    texts = [n for n in sorted({1, *batches}) if n * (1 + K) <= room]
+    sizes = sorted({*texts, *(n * (1 + K) for n in texts)})
     held = []
     for _ in range(repeats):
-        curve = cost.measure(target, sizes)
-        held.append(
-            (curve, cost.measure(models.draft(draft), [b for b in (1, *batches) if b in sizes]) if draft else None)
-        )
+        held.append((cost.measure(target, sizes), cost.measure(draft, texts, after=target)))
         yield held
 
 
@@ -208,9 +205,9 @@ def _batches(arm: Arm, batches: Sequence[int], curves: Curves) -> Iterator[Batch
     for texts in (b for b in batches if b * (1 + K) <= curves[0][0].rows[-1]):
         found, rows = [], texts * (1 + K)
         for target, draft in curves:
-            v = target.pass_s(rows) / target.pass_s(texts)
-            c = draft.pass_s(texts) / target.pass_s(texts) if draft else 0.0
-            found.append((v, target.pass_s(rows) / rows / target.pass_s(1), theory.speedup(tokens, K, c, v)))
+            plain = target.pass_s(texts)
+            v, c, turning = target.pass_s(rows) / plain, draft.pass_s(texts) / plain, draft.after_s / plain
+            found.append((v, target.pass_s(rows) / rows / target.pass_s(1), theory.speedup(tokens, K, c, v + turning)))
         v, share, speedup = (statistics.median(values) for values in zip(*found, strict=True))
         yield Batch(texts, rows, v, share, speedup, min(f[2] for f in found), max(f[2] for f in found))
 

@@ -2,7 +2,7 @@
 
 Two predictions stand beside every measured speedup of a drafted chain, both from the acceptance measured
 at that point: Leviathan's, where verifying costs one pass whatever its rows, and the priced one, where
-it costs what this machine's curve says. What is left between the priced one and the measurement is the
+it costs what this machine's curve says and turning from one model to the other is paid for too. What is left between the priced one and the measurement is the
 loop, and tokens that do not stand independently of each other.
 
 `surface` draws the priced formula over acceptance and draft length, for the measured points to lie on.
@@ -159,8 +159,9 @@ def predict(alpha: float, k: int, costs: CostCurve, draft: CostCurve | None = No
 
     `draft` is the draft model's curve; without one drafting costs nothing.
     """
-    tokens, c = theory.expected_tokens(alpha, k), draft.pass_s(1) / costs.pass_s(1) if draft else 0.0
-    return theory.speedup(tokens, k, c), theory.speedup(tokens, k, c, costs.pass_s(1 + k) / costs.pass_s(1))
+    tokens, plain = theory.expected_tokens(alpha, k), costs.pass_s(1)
+    c, turning_s = (draft.pass_s(1) / plain, draft.after_s if k else 0.0) if draft else (0.0, 0.0)
+    return theory.speedup(tokens, k, c), theory.speedup(tokens, k, c, (costs.pass_s(1 + k) + turning_s) / plain)
 
 
 def surface(

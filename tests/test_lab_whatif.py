@@ -45,9 +45,9 @@ def test_a_real_run_takes_these_steps_on_fifty_prompts(models, temperature):
         pytest.skip("not a bit-exact machine: a real run may part from naive's text at a tie")
     drafted = accepted = 0
     for number, prompt in enumerate(HUNDRED[::2]):
-        options = {"max_new_tokens": 16, "details": False, "temperature": temperature, "seed": number}
+        options = {"max_new_tokens": 11, "details": False, "temperature": temperature, "seed": number}
         ids = models.tokenizer(prompt)["input_ids"]
-        recording = recorded(ids, lookahead.decode(models, ids, method="naive", **options), max_new_tokens=16)
+        recording = recorded(ids, lookahead.decode(models, ids, method="naive", **options), max_new_tokens=11)
         for method, k, own in (SETTINGS * 2)[number % 6 : number % 6 + 2]:
             real = shape(lookahead.decode(models, ids, method=method, k=k, **options, **own))
             outcome = what_if(recording, method, k, **own)
@@ -55,7 +55,7 @@ def test_a_real_run_takes_these_steps_on_fifty_prompts(models, temperature):
             assert outcome.exact
             drafted += sum(len(step.draft) for step in outcome.steps)
             accepted += sum(step.accepted for step in outcome.steps)
-    assert drafted > 300 and accepted > 30, "the prompts gave the drafters something to do"
+    assert drafted > 150 and accepted > 15, "the prompts gave the drafters something to do"
 
 
 @pytest.mark.parametrize("finish", ["length", "eos", "stop", "context"])

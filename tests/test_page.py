@@ -52,12 +52,12 @@ def test_what_is_on_show_needs_no_network(visit):
     page.wait_for_function(f"{STATE}.playing && {STATE}.t > 0")
     page.locator("body").press("End")
     page.get_by_role("button", name="open the pass").click()
-    page.get_by_text("What the target thought").wait_for()
+    page.get_by_role("heading", name="What the target thought").wait_for()
     page.get_by_role("button", name="failures").click()
     with page.expect_download():
         page.get_by_role("button", name="recording", exact=True).click()
     page.get_by_role("button", name="replay.html").click()
-    page.locator(".la-taken", has_text="the server cannot be reached").wait_for()
+    page.locator(".la-taken", has_text="The server gave no answer").wait_for()
     page.context.set_offline(False)
     page.faults[:] = [fault for fault in page.faults if "ERR_INTERNET_DISCONNECTED" not in fault]
 

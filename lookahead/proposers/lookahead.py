@@ -74,9 +74,10 @@ class Lookahead(Proposer):
         if most >= 1 and self._filling == 0:
             self._filling = self._n  # a window says nothing before it is full
         self._filling = max(0, self._filling - 1)
-        if room < self._columns + self._n or not (most or self._filling):  # a window looks beyond the draft
+        if room < self._columns + self._n:  # what a window would find now comes too late
+            self._levels, self._filling = [], 0
+        if not (most or self._filling):
             self._levels = self._levels[:1]
-            self._filling = 0
             return EMPTY
         known = list(reversed(self._pool.get(context[-1], {}).items()))
         guesses = [tokens[: max(1, min(room, most or room))] for tokens, _ in known]
@@ -89,6 +90,8 @@ class Lookahead(Proposer):
                 parents.append(first if level == 0 else verified + (level - 1) * self._columns + column)
                 tokens.append(token)
         rows = len(tokens)
+        if not rows:
+            return EMPTY
         return Draft(
             tuple(tokens), tuple(parents), None, (self.name,) * rows, (), rows - verified, (*births, *[None] * (rows - verified))
         )  # fmt: skip

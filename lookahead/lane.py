@@ -22,6 +22,7 @@ from .proposers import Means
 from .text import StopStrings, encode_prompt
 
 MOST_AUTO = 16
+MODEL_SOURCES = ("draft", "tree", "self")  # drafters whose tokens cost a pass of a small model each
 
 
 def split_options(options: Mapping[str, Any]) -> tuple[Settings, dict[str, Any]]:
@@ -64,7 +65,9 @@ class Lane:
         if self.opaque:
             peer = self._cls(self._target, self.draft, self._rule, k, self._own)
             return peer.steps(self.prompt, self._ends)
-        pace = Auto(costs.pass_s, MOST_AUTO) if k == "auto" else Fixed(k)
+        known = self.models.draft_costs.get(self.options.get("draft", ""))
+        token_s = dict.fromkeys(MODEL_SOURCES, known.pass_s(1)) if known else {}
+        pace = Auto(costs.pass_s, MOST_AUTO, token_s) if k == "auto" else Fixed(k)
         proposer = self._cls(Means(self._rule, self.draft, costs.pass_s), self._own)
         return loop(self._target, proposer, pace, self._rule, self.prompt, self._ends, details=self.settings.details)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from statistics import median
 
@@ -29,7 +29,7 @@ HOPE, HOPE_WEIGHT = 0.6, 4.0  # tokens a round is thought to win before any was 
 RECENT = 9  # times are medians of so many: one slow pass must not stop the drafting
 PROBE = 2  # tokens drafted to see whether things have changed
 FIRST_WAIT, LONGEST_WAIT = 8, 128
-TRY_SHARE = 0.03  # of the passes until the next try: what a drafter may have lost
+TRY_SHARE = 0.02  # of the passes until the next try: what a drafter may have lost
 
 
 class Fixed:
@@ -69,20 +69,22 @@ class Fixed:
 class Auto:
     """The draft that maximises expected tokens per second.
 
-    `pass_s(rows, branches)` is what a pass costs, in seconds; `most` bounds the depth.
+    `pass_s(rows, branches)` is what a pass costs, in seconds; `most` bounds the depth. `token_s` is what a drafted
+    token is known to take, by drafter, until the run has timed it.
     """
 
-    def __init__(self, pass_s: Callable[[int, int], float], most: int):
+    def __init__(self, pass_s: Callable[[int, int], float], most: int, token_s: Mapping[str, float] | None = None):
         self._pass_s, self.deepest = cache(pass_s), most
         # Passes of this run against the measured curve: chains, and trees; and the medians of both.
         self._slower: tuple[deque[float], deque[float]] = deque(maxlen=RECENT), deque(maxlen=RECENT)
         self._chains = self._trees = 1.0
         self._drafters: dict[str, _Drafter] = {}
+        self._token_s = token_s or {}
         self._last: str | None = None
 
     def _drafter(self, source: str) -> _Drafter:
         if source not in self._drafters:
-            self._drafters[source] = _Drafter(self._pass_s(1, 1))
+            self._drafters[source] = _Drafter(self._pass_s(1, 1), self._token_s.get(source, 0.0))
         return self._drafters[source]
 
     def _seconds(self, rows: int, branches: int = 1) -> float:
@@ -153,13 +155,13 @@ class Auto:
 class _Drafter:
     """What a run has seen of one drafter."""
 
-    def __init__(self, pass_s: float):
+    def __init__(self, pass_s: float, token_s: float):
         self._tokens, self._seconds = (1 + HOPE) * HOPE_WEIGHT, pass_s * HOPE_WEIGHT  # of its rounds
         self._tested = [0.0] * len(MIDDLES)
         self._stood = [0.0] * len(MIDDLES)
         self._honesty = 1.0  # what stood of what was claimed
         self._times: deque[float] = deque(maxlen=RECENT)
-        self.token_s = 0.0  # seconds a drafted token takes
+        self.token_s = token_s  # seconds a drafted token takes
         self.acceptance = 0.7  # share of tested tokens that stood
         self._idle, self._wait = 0, FIRST_WAIT
         self._lost = 0.0  # passes that its rounds cost more than they brought, since they were last even

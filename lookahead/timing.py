@@ -16,12 +16,11 @@ from time import perf_counter
 from typing import Any
 
 from .events import ACCEPTED, REJECTED, LookaheadError, Settings, SettingsError, Step
-from .lane import Lane
+from .lane import MODEL_SOURCES, Lane
 from .methods import method_class, read_options
 from .models import Models
 from .tree import branch_count, depths
 
-MODEL_SOURCES = ("draft", "tree", "self")  # drafters whose tokens cost a pass of a small model each
 MOST_REPEATS = 1000
 
 

@@ -23,12 +23,13 @@ from .tree import branch_count, depths
 CLAIMS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98)  # tokens are counted by what was claimed of them
 MIDDLES = (0.05, 0.15, 0.25, 0.35, 0.45, 0.55, 0.65, 0.75, 0.85, 0.925, 0.965, 0.99)
 FADE = 0.97  # weight of the past against the newest step
-FADE_ROUND = 0.9  # the same for what a drafter's rounds brought
+FADE_ROUND = 0.95  # the same for what a drafter's rounds brought
 BELIEF = 4.0  # tests that a drafter's own claim is worth
 HOPE, HOPE_WEIGHT = 0.6, 4.0  # tokens a round is thought to win before any was tried
 RECENT = 9  # times are medians of so many: one slow pass must not stop the drafting
 PROBE = 2  # tokens drafted to see whether things have changed
 FIRST_WAIT, LONGEST_WAIT = 8, 128
+CREDIT = 3.0  # passes won that are remembered in a drafter's favour
 TRY_SHARE = 0.02  # of the passes until the next try: what a drafter may have lost
 
 
@@ -164,7 +165,7 @@ class _Drafter:
         self.token_s = token_s  # seconds a drafted token takes
         self.acceptance = 0.7  # share of tested tokens that stood
         self._idle, self._wait = 0, FIRST_WAIT
-        self._lost = 0.0  # passes that its rounds cost more than they brought, since they were last even
+        self._lost = 0.0  # passes that its rounds cost more than they brought
 
     @property
     def rate(self) -> float:
@@ -208,7 +209,7 @@ class _Drafter:
         """Remember what a round brought and took, and how many passes it `lost` (reading up included)."""
         self._tokens = FADE_ROUND * self._tokens + tokens
         self._seconds = FADE_ROUND * self._seconds + seconds
-        self._lost = max(0.0, self._lost + lost)
+        self._lost = max(-CREDIT, self._lost + lost)
         if lost < 0:
             self._wait = FIRST_WAIT
 

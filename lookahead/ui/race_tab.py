@@ -141,9 +141,9 @@ def _fields(models: Models) -> tuple[dict[str, Any], gr.Dropdown]:
                 form.DEFAULTS["repetition_penalty"], label="repetition penalty (1: off)", step=0.1, min_width=120
             ),
             "stop": gr.Textbox(
-                form.DEFAULTS["stop"], label="stop at (one a line)", lines=1, max_lines=4, min_width=120
+                form.DEFAULTS["stop"], label="stop at", placeholder="one a line", lines=1, max_lines=4, min_width=120
             ),
-            "chat": gr.Checkbox(form.DEFAULTS["chat"], label="as a chat message", min_width=120),
+            "chat": gr.Checkbox(form.DEFAULTS["chat"], label="as a chat message", min_width=180),
             "draft": gr.Dropdown(
                 drafts,
                 value=form.DEFAULTS["draft"] if drafts else None,
@@ -152,7 +152,7 @@ def _fields(models: Models) -> tuple[dict[str, Any], gr.Dropdown]:
                 min_width=120,
             ),
             "options": gr.Textbox(
-                form.DEFAULTS["options"], label="options of the methods", placeholder="window=5 ngram=3", min_width=120
+                form.DEFAULTS["options"], label="options of the methods", placeholder="window=5 ngram=3", min_width=180
             ),
         }
     return fields, also

@@ -31,7 +31,7 @@ def add(models: Models) -> None:
     said = gr.HTML("", apply_default_css=False)
     cells, starts = {}, {}
     for group in dict.fromkeys(e.group for e in EXPERIMENTS.values()):
-        gr.HTML(f"<h3>{html.escape(group)}</h3>", apply_default_css=False)
+        gr.HTML(f"<h3>{html.escape(group.capitalize())}</h3>", apply_default_css=False)
         for e in (e for e in EXPERIMENTS.values() if e.group == group):
             with gr.Row(elem_classes="la-claim"):
                 gr.HTML(

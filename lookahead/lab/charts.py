@@ -19,6 +19,7 @@ from ..cost import CostCurve
 from .dice import Histogram
 from .experiments import Result
 from .sweeps import Point, Surface, Sweep
+from .whatif import Outcome
 
 NOTHING = "Nothing has been measured yet."
 CLAIM, HERE = "claimed", "measured here"
@@ -97,6 +98,25 @@ def sweep(swept: Sweep, dark: bool = False) -> go.Figure:
         figure.update_yaxes(rangemode="tozero", ticksuffix="x")
         figure.add_hline(y=1, line={"color": ink["naive"], "dash": "2px,3px", "width": 1.5})
     return finished(figure, figure.data, [] if points else [NOTHING], dark)
+
+
+def what_if(ks: Sequence[int], lines: Sequence[tuple[Outcome, Outcome]], k: int, dark: bool = False) -> go.Figure:
+    """The predicted speedup of a lookup setting over the draft length, below the oracle's; `k` is marked."""
+    figure, ink = blank(dark, "draft length k", "predicted speedup (times naive)"), DARK if dark else LIGHT
+    kinds = ((1, "7px,3px", ink["quiet"], 1.5), (0, "solid", ink["lanes"][0], 2.5))
+    for which, dash, colour, width in kinds if lines else ():
+        found = [pair[which] for pair in lines]
+        figure.add_scatter(
+            x=list(ks), y=[outcome.speedup for outcome in found], name=html.escape(found[0].method), mode="lines+markers",
+            line={"color": colour, "dash": dash, "width": width}, marker={"size": 7},
+            customdata=[[outcome.tokens_per_pass, len(outcome.steps)] for outcome in found],
+            hovertemplate="k = %{x}: %{y:.2f}x, %{customdata[0]:.2f} tokens a pass in %{customdata[1]} passes",
+        )  # fmt: skip
+    if lines:
+        figure.add_hline(y=1, line={"color": ink["naive"], "dash": "2px,3px", "width": 1.5})
+        figure.add_vline(x=k, line={"color": ink["lanes"][0], "width": 1})
+        figure.update_yaxes(rangemode="tozero", ticksuffix="x")
+    return finished(figure, figure.data, [] if lines else [NOTHING], dark)
 
 
 def speedup_surface(drawn: Surface, points: Sequence[Point] = (), dark: bool = False) -> go.Figure:

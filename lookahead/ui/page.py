@@ -14,7 +14,7 @@ from .. import assets
 from ..cost import BIT_EXACT, cores
 from ..models import Models
 from ..version import VERSION
-from . import api, race_tab
+from . import api, lab, race_tab
 
 
 def build(models: Models) -> gr.Blocks:
@@ -23,7 +23,11 @@ def build(models: Models) -> gr.Blocks:
         title="Lookahead: speculative decoding, seen and measured", analytics_enabled=False, fill_width=True
     ) as page:
         gr.HTML(_header(models), apply_default_css=False, elem_id="la-header")
-        race_tab.tab(models, page)
+        with gr.Tabs(elem_id="la-tabs"):
+            with gr.Tab("Race"):
+                race_tab.tab(models, page)
+            with gr.Tab("Lab"):
+                lab.tab(models)
         gr.HTML(_footer(), apply_default_css=False, elem_id="la-footer")
         api.add(models)
     return page.queue(default_concurrency_limit=1)

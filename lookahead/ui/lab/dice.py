@@ -1,0 +1,64 @@
+"""Dice: the rejection rule thrown thousands of times, and the histogram settling on the target's p; or not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import gradio as gr
+
+from ...events import LookaheadError
+from ...lab import charts
+from ...lab.bugs import BUGS
+from ...lab.dice import EVERY, THROWS, Histogram, throw
+from ...models import Models
+from ..jobs import follow
+from .parts import buttons, prose, refused, runs, says
+
+INTRO = (
+    "A token is drafted from q, accepted with the chance min(1, p/q), and replaced by a draw from what is left of p where it "
+    "is refused. However wrong q is, what comes out is distributed as p. With a bug in the rule it is not, and the "
+    "chi-square test says so."
+)
+HONEST = "the rule as it should be"
+SURE = 1e-4
+
+
+def add(models: Models) -> None:
+    """The section."""
+    prose(INTRO)
+    dark = gr.Checkbox(False, visible=False)
+    with gr.Row(elem_classes="la-do"):
+        broken = [(bug.name, bug.id) for bug in BUGS.values() if bug.rule == "rejection"]
+        bug = gr.Dropdown([(HONEST, ""), *broken], value="", label="rule", filterable=False)
+        throws = gr.Slider(500, 20_000, THROWS, step=500, label="throws")
+        start, stop = buttons("Throw")
+    said = gr.HTML("", apply_default_css=False)
+    plot = gr.Plot(show_label=False)
+    runs(start, stop, partial(_throw, models), [bug, throws], [said, plot], dark)
+
+
+def _throw(models: Models, dark: bool, bug: str, throws: float) -> Iterator[Any]:
+    rule = {"rule": BUGS[bug].parts.rule} if bug in BUGS else {}
+    every = max(EVERY, int(throws) // 40)
+    try:
+        for now in follow(lambda: throw(throws=int(throws), every=every, **rule)):
+            if isinstance(now, Histogram):
+                yield [_words(now, bug), charts.dice(now, dark)]
+            else:
+                yield [says(now) if now else gr.skip(), gr.skip()]
+    except LookaheadError as error:
+        yield [refused(error), gr.skip()]
+
+
+def _words(now: Histogram, bug: str) -> str:
+    told = f"{now.throws:,} of {now.of:,} throws; {now.accepted / now.throws:.0%} of the drafted tokens stood."
+    if now.p_value is not None:
+        odds = f"{now.p_value:.2g}" if now.p_value >= 1e-12 else "less than 1e-12"
+        told += f" Chi-square {now.chi_square:.1f} with {now.freedom} degrees of freedom: a correct rule strays as far in {odds} of all cases."
+        if now.throws == now.of:
+            told += " It settles on p." if now.p_value > SURE else " It does not settle on p."
+    if bug in BUGS:
+        told += f" {BUGS[bug].wrong}"
+    return says(told, now.throws / now.of)

@@ -1,0 +1,88 @@
+"""What the Lab's sections share: a Run and a Stop, a line of progress, tables, and the page's own ink.
+
+Knows Gradio. It does not know what is measured.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import gradio as gr
+
+from ...events import LookaheadError
+from ..jobs import follow
+
+QUIET = {"show_progress": "hidden", "api_visibility": "private"}
+DARK = "document.body.classList.contains('dark')"
+TRACE = "window.lookahead.trace() || ''"
+
+
+def says(text: str, share: float | None = None) -> str:
+    """A line of words, with a bar where there is a share of the work done."""
+    bar = "" if share is None else f'<span class="la-done"><i style="width:{100 * share:.0f}%"></i></span>'
+    return f'<p class="la-says" role="status">{html.escape(text)}{bar}</p>'
+
+
+def refused(error: LookaheadError) -> str:
+    """Words for what was not run."""
+    return f'<p class="la-refused" role="alert">{html.escape(str(error))}</p>'
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "") -> str:
+    """A plain table of texts."""
+    head = "".join(f"<th scope='col'>{html.escape(h)}</th>" for h in heads)
+    body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    words = f"<caption>{html.escape(caption)}</caption>" if caption else ""
+    return f'<div class="la-tablebox"><table class="la-table">{words}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def prose(text: str) -> gr.HTML:
+    """A paragraph of the page's own words."""
+    return gr.HTML(f'<p class="la-prose">{text}</p>', apply_default_css=False)
+
+
+def buttons(run: str) -> tuple[gr.Button, gr.Button]:
+    """Run and Stop."""
+    return (
+        gr.Button(run, variant="primary", scale=0, min_width=120),
+        gr.Button("Stop", interactive=False, scale=0, min_width=96),
+    )
+
+
+def runs(
+    start: gr.Button | Sequence[gr.Button],
+    stop: gr.Button,
+    work: Callable[..., Iterator[Any]],
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+    dark: gr.Checkbox,
+) -> None:
+    """Wire Run and Stop: `work(dark, *inputs)` yields what the outputs become."""
+    starts = [start] if isinstance(start, gr.Button) else list(start)
+    for button in starts:
+        button.click(None, js=_on(False, True, len(starts)), outputs=[*starts, stop], queue=False, **QUIET)
+        running = button.click(
+            work, [dark, *inputs], list(outputs), concurrency_limit=None,
+            js=f"(_, ...rest) => [{DARK}, ...rest]", **QUIET,
+        )  # fmt: skip
+        running.then(None, js=_on(True, False, len(starts)), outputs=[*starts, stop], queue=False, **QUIET)
+        stopped = stop.click(lambda: None, cancels=[running], queue=False, **QUIET)
+        stopped.then(None, js=_on(True, False, len(starts)), outputs=[*starts, stop], queue=False, **QUIET)
+
+
+def _on(start: bool, stop: bool, starts: int) -> str:
+    def update(on: bool) -> str:
+        return f'{{"__type__": "update", "interactive": {str(on).lower()}}}'
+
+    return f"() => [{', '.join([update(start)] * starts + [update(stop)])}]"
+
+
+def progress(make: Callable[[], Iterator[Any]]) -> Iterator[tuple[str, Any]]:
+    """`follow` for generators of `Progress`: (a line for `says`, the result so far or None)."""
+    for now in follow(make):
+        if now is None or isinstance(now, str):
+            yield (says(now) if now else gr.skip()), None
+        else:
+            yield says(f"{now.done} of {now.total}: {now.text}", now.done / max(1, now.total)), now.result

@@ -1,0 +1,95 @@
+"""Sweeps: one setting turned through its range, measured at every point, with theory beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import gradio as gr
+
+from ...events import LookaheadError
+from ...lab import charts
+from ...lab.sweeps import SWEEPS, surface
+from ...models import Models
+from .parts import buttons, progress, prose, refused, runs, says, table
+
+INTRO = (
+    "Two predictions stand beside every measured speedup, both from the acceptance measured at that point: Leviathan's formula, "
+    "where verifying costs one pass whatever its rows, and the same with verifying as dear as this machine's passes are."
+)
+LABELS = {
+    "draft-length": "draft length k", "temperature": "temperature", "output-length": "output length",
+    "window": "W, N, G of lookahead",
+}  # fmt: skip
+PROMPTS = {
+    "stories": "story",
+    "tales": "tale",
+    "records and JSON": "repetitive",
+    "code": "code",
+    "explanations": "explain",
+}
+
+
+def add(models: Models) -> None:
+    """The section."""
+    prose(INTRO)
+    dark = gr.Checkbox(False, visible=False)
+    with gr.Row(elem_classes="la-do"):
+        setting = gr.Dropdown(
+            [(LABELS[name], name) for name in SWEEPS], value="draft-length", label="sweep", filterable=False
+        )
+        prompts = gr.Dropdown(list(PROMPTS.items()), value="story", label="prompts", filterable=False)
+        repeats = gr.Slider(1, 5, 2, step=1, label="repetitions", min_width=160)
+        start, stop = buttons("Sweep")
+    said = gr.HTML("", apply_default_css=False)
+    plot = gr.Plot(show_label=False)
+    rows = gr.HTML("", apply_default_css=False)
+    map_ = gr.Plot(show_label=False)
+    runs(start, stop, partial(_sweep, models), [setting, prompts, repeats], [said, plot, rows, map_], dark)
+
+
+def _sweep(models: Models, dark: bool, setting: str, prompts: str, repeats: float) -> Iterator[Any]:
+    drawn = 0
+    try:
+        result = None
+        for line, result_now in progress(
+            lambda: SWEEPS[setting](models, prompts=(prompts,), repeats=int(repeats), most=2)
+        ):
+            result = result_now or result
+            fresh = result is not None and len(result.points) != drawn
+            drawn = len(result.points) if result else 0
+            yield [
+                line,
+                charts.sweep(result, dark) if fresh else gr.skip(),
+                _rows(result) if fresh else gr.skip(),
+                gr.skip(),
+            ]
+        last = gr.skip()
+        if setting == "draft-length" and result:
+            last = charts.speedup_surface(surface(models.costs, models.draft_costs.get("draft")), result.points, dark)
+        yield [says("Done."), charts.sweep(result, dark), _rows(result), last]
+    except LookaheadError as error:
+        yield [refused(error), gr.skip(), gr.skip(), gr.skip()]
+
+
+def _rows(result: Any) -> str:
+    def number(value: float | None, form: str) -> str:
+        return "" if value is None else format(value, form)
+
+    rows = [
+        [
+            p.label, number(p.acceptance, ".0%"), number(p.tokens_per_pass, ".2f"), number(p.speedup, ".2f") + "x",
+            number(p.priced, ".2f"), number(p.leviathan, ".2f"),
+        ]
+        for p in result.points
+    ]  # fmt: skip
+    heads = [
+        "",
+        "accepted",
+        "tokens a pass",
+        "measured",
+        "theory, verifying as measured",
+        "theory, verifying for nothing",
+    ]
+    return table(heads, rows)

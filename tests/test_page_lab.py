@@ -1,0 +1,97 @@
+"""The Lab in a real browser: a claim measured, a sweep stopped half way, passes recomputed, dice thrown, advice given."""
+
+from __future__ import annotations
+
+import pytest
+from test_page import race
+from test_page_access import serious
+
+pytestmark = pytest.mark.browser
+
+
+SECTIONS = ("Expectations", "What if", "Sweeps", "This machine", "Dice")
+
+
+def lab(visit, section, **options):
+    page = visit(**options)
+    page.get_by_role("tab", name="Lab", exact=True).click()
+    turn_to(page, section)
+    return page
+
+
+def turn_to(page, section):
+    """Open a section of the Lab; on a phone some of them are in a menu."""
+    tab = page.get_by_role("tab", name=section, exact=True)
+    if not tab.is_visible():
+        page.locator("#la-lab .overflow-menu > button").click()
+        tab = page.locator("#la-lab .overflow-dropdown button", has_text=section)
+    tab.click()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [(1440, 900), (390, 844)], ids=["desktop", "phone"])
+def test_no_section_has_a_serious_violation(visit, scheme, size):
+    page = lab(visit, "What if", color_scheme=scheme, viewport={"width": size[0], "height": size[1]})
+    page.get_by_role("button", name="use the race on show").click()
+    page.locator(".js-plotly-plot").wait_for()
+    for section in SECTIONS:
+        turn_to(page, section)
+        page.wait_for_timeout(300)
+        assert serious(page) == [], section
+
+
+def test_a_claim_is_measured(visit):
+    page = lab(visit, "Expectations")
+    page.get_by_label("number input for repetitions").first.fill("1")
+    row = page.locator(".la-claim").filter(has_text="Short outputs")
+    row.get_by_role("button", name="Run").click()
+    row.locator("em").filter(has_text="so").or_(row.locator("em").filter(has_text="claimed")).or_(
+        row.locator("em").filter(has_text="difference")
+    ).wait_for(timeout=120_000)
+    assert "x to " in row.inner_text()
+    page.locator(".la-prose").filter(has_text="tokens; with").wait_for(timeout=120_000)
+    page.locator(".js-plotly-plot").wait_for()
+
+
+def test_a_run_that_is_stopped_leaves_what_it_found_and_the_engine_free(visit):
+    page = lab(visit, "Sweeps")
+    page.get_by_role("button", name="Sweep", exact=True).click()
+    page.locator(".la-table td", has_text="k = 1").wait_for(timeout=60_000)
+    page.get_by_role("button", name="Stop").locator("visible=true").click()
+    page.wait_for_timeout(1500)
+    assert page.locator(".la-table td", has_text="k = 1").is_visible()
+    assert page.locator(".la-table td", has_text="k = 16").count() == 0
+    page.get_by_role("tab", name="Race", exact=True).click()
+    assert race(page)["lanes"][1]["finished"]
+
+
+def test_what_if_recomputes_the_race_on_show(visit):
+    page = lab(visit, "What if")
+    page.get_by_role("button", name="use the race on show").click()
+    table = page.locator(".la-table").locator("visible=true")
+    table.get_by_text("oracle, k = 6").wait_for()
+    assert "ngram, k = 6" in table.inner_text()
+    page.locator(".js-plotly-plot").wait_for()
+    page.get_by_role("radio", name="suffix").click()
+    table.get_by_text("suffix, k = 6").wait_for()
+
+
+def test_dice_settle_and_with_a_bug_do_not(visit):
+    page = lab(visit, "Dice")
+    page.get_by_role("button", name="Throw").click()
+    page.get_by_text("It settles on p.").wait_for(timeout=60_000)
+    page.get_by_label("rule", exact=True).locator("visible=true").click()
+    page.get_by_role("option", name="no residual").click()
+    page.get_by_role("button", name="Throw").click()
+    page.get_by_text("It does not settle on p.").wait_for(timeout=60_000)
+
+
+def test_this_machine_says_what_a_pass_costs_and_whether_to_draft(visit):
+    page = lab(visit, "This machine")
+    assert "GB/s" in page.locator(".la-table").locator("visible=true").inner_text()
+    page.get_by_role("button", name="draw the cost curve").click()
+    page.locator(".js-plotly-plot").wait_for()
+    page.get_by_role("button", name="Ask").click()
+    answer = page.locator(".la-answer")
+    answer.wait_for()
+    assert answer.inner_text().startswith(("Yes: ", "Don't"))

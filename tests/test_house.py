@@ -21,7 +21,7 @@ LAYERS = [
     {"methods"},
     {"lane"},
     {"race", "charts", "scenarios", "timing"},
-    {"bench", "terminal", "train", "recordings"},
+    {"bench", "terminal", "train", "recordings", "lessons"},
     {"lab"},
     {"ui", "__main__", "__init__"},
 ]

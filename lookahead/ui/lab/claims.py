@@ -13,7 +13,7 @@ from ...events import LookaheadError
 from ...lab import charts
 from ...lab.experiments import EXPERIMENTS, Experiment, Result
 from ...models import Models
-from .parts import buttons, progress, prose, refused, runs, says
+from .parts import buttons, drawn, plot, progress, prose, refused, runs, says
 
 INTRO = (
     "Speedups of speculative decoding are quoted as a table and two lists. Here each of them is run for real on the models "
@@ -42,9 +42,9 @@ def add(models: Models) -> None:
                 missing = e.missing(models)
                 starts[e.id] = gr.Button("Run", size="sm", scale=0, min_width=80, interactive=not missing)
     why = gr.HTML("", apply_default_css=False)
-    plot = gr.Plot(show_label=False)
+    figure = plot()
     able = [e for e in EXPERIMENTS.values() if not e.missing(models)]
-    outputs = [held, said, why, plot, *cells.values()]
+    outputs = [held, said, why, figure, *cells.values()]
     runs(everything, stop, partial(_run, models, able), [held, repeats], outputs, dark)
     for e in able:
         runs(starts[e.id], stop, partial(_run, models, [e]), [held, repeats], outputs, dark)
@@ -68,7 +68,7 @@ def _run(
                 changed[order.index(e.id)] = _cell(result)
                 yield [held, line, gr.skip(), gr.skip(), *changed]
             known = [held[id] for id in order if id in held]
-            yield [held, gr.skip(), _why(held[e.id]), charts.expectations(known, dark), *still]
+            yield [held, gr.skip(), _why(held[e.id]), drawn(charts.expectations(known, dark)), *still]
         yield [held, says("Done."), gr.skip(), gr.skip(), *still]
     except LookaheadError as error:
         yield [held, refused(error), gr.skip(), gr.skip(), *still]

@@ -14,7 +14,7 @@ from ...lab.bugs import BUGS
 from ...lab.dice import EVERY, THROWS, Histogram, throw
 from ...models import Models
 from ..jobs import follow
-from .parts import buttons, prose, refused, runs, says
+from .parts import buttons, drawn, plot, prose, refused, runs, says
 
 INTRO = (
     "A token is drafted from q, accepted with the chance min(1, p/q), and replaced by a draw from what is left of p where it "
@@ -35,8 +35,8 @@ def add(models: Models) -> None:
         throws = gr.Slider(500, 20_000, THROWS, step=500, label="throws")
         start, stop = buttons("Throw")
     said = gr.HTML("", apply_default_css=False)
-    plot = gr.Plot(show_label=False)
-    runs(start, stop, partial(_throw, models), [bug, throws], [said, plot], dark)
+    figure = plot()
+    runs(start, stop, partial(_throw, models), [bug, throws], [said, figure], dark)
 
 
 def _throw(models: Models, dark: bool, bug: str, throws: float) -> Iterator[Any]:
@@ -45,7 +45,7 @@ def _throw(models: Models, dark: bool, bug: str, throws: float) -> Iterator[Any]
     try:
         for now in follow(lambda: throw(throws=int(throws), every=every, **rule)):
             if isinstance(now, Histogram):
-                yield [_words(now, bug), charts.dice(now, dark)]
+                yield [_words(now, bug), drawn(charts.dice(now, dark))]
             else:
                 yield [says(now) if now else gr.skip(), gr.skip()]
     except LookaheadError as error:

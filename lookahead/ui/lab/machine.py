@@ -13,7 +13,7 @@ from ...lab.advice import Advice, advise, evidence
 from ...lab.whatif import Recording
 from ...models import Models
 from ...trace import Trace
-from .parts import DARK, QUIET, TRACE, prose, refused, table
+from .parts import DARK, QUIET, TRACE, drawn, plot, prose, refused, table
 
 INTRO = (
     "A pass reads every weight once, however many rows it computes. While reading is what takes the time, more rows come "
@@ -31,8 +31,15 @@ def add(models: Models) -> None:
     dark, shown = gr.Checkbox(False, visible=False), gr.Textbox("", visible=False)
     gr.HTML(_facts(models), apply_default_css=False)
     show = gr.Button("draw the cost curve", size="sm", scale=0)
-    plot = gr.Plot(show_label=False)
-    show.click(lambda dark: charts.cost_curve(models.costs, dark), dark, plot, js=f"() => {DARK}", queue=False, **QUIET)
+    figure = plot()
+    show.click(
+        lambda dark: drawn(charts.cost_curve(models.costs, dark)),
+        dark,
+        figure,
+        js=f"() => {DARK}",
+        queue=False,
+        **QUIET,
+    )
     prose(ASK)
     ask = gr.Button("Ask", variant="primary", scale=0)
     said = gr.HTML("", apply_default_css=False)

@@ -35,12 +35,22 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]], caption: str = ""
     head = "".join(f"<th scope='col'>{html.escape(h)}</th>" for h in heads)
     body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     words = f"<caption>{html.escape(caption)}</caption>" if caption else ""
-    return f'<div class="la-tablebox"><table class="la-table">{words}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    return f'<div class="la-tablebox" tabindex="0" role="region" aria-label="table"><table class="la-table">{words}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 def prose(text: str) -> gr.HTML:
     """A paragraph of the page's own words."""
     return gr.HTML(f'<p class="la-prose">{text}</p>', apply_default_css=False)
+
+
+def plot() -> gr.Plot:
+    """A place for a figure; an empty one is not shown, for it says nothing to anybody."""
+    return gr.Plot(show_label=False, visible=False)
+
+
+def drawn(figure: Any) -> gr.Plot:
+    """The figure in its place; None takes it away."""
+    return gr.Plot(figure, visible=figure is not None)
 
 
 def buttons(run: str) -> tuple[gr.Button, gr.Button]:

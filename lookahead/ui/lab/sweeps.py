@@ -12,7 +12,7 @@ from ...events import LookaheadError
 from ...lab import charts
 from ...lab.sweeps import SWEEPS, surface
 from ...models import Models
-from .parts import buttons, progress, prose, refused, runs, says, table
+from .parts import buttons, drawn, plot, progress, prose, refused, runs, says, table
 
 INTRO = (
     "Two predictions stand beside every measured speedup, both from the acceptance measured at that point: Leviathan's formula, "
@@ -43,32 +43,34 @@ def add(models: Models) -> None:
         repeats = gr.Slider(1, 5, 2, step=1, label="repetitions", min_width=160)
         start, stop = buttons("Sweep")
     said = gr.HTML("", apply_default_css=False)
-    plot = gr.Plot(show_label=False)
+    figure = plot()
     rows = gr.HTML("", apply_default_css=False)
-    map_ = gr.Plot(show_label=False)
-    runs(start, stop, partial(_sweep, models), [setting, prompts, repeats], [said, plot, rows, map_], dark)
+    map_ = plot()
+    runs(start, stop, partial(_sweep, models), [setting, prompts, repeats], [said, figure, rows, map_], dark)
 
 
 def _sweep(models: Models, dark: bool, setting: str, prompts: str, repeats: float) -> Iterator[Any]:
-    drawn = 0
+    shown = 0
     try:
         result = None
         for line, result_now in progress(
             lambda: SWEEPS[setting](models, prompts=(prompts,), repeats=int(repeats), most=2)
         ):
             result = result_now or result
-            fresh = result is not None and len(result.points) != drawn
-            drawn = len(result.points) if result else 0
+            fresh = result is not None and len(result.points) != shown
+            shown = len(result.points) if result else 0
             yield [
                 line,
-                charts.sweep(result, dark) if fresh else gr.skip(),
+                drawn(charts.sweep(result, dark)) if fresh else gr.skip(),
                 _rows(result) if fresh else gr.skip(),
                 gr.skip(),
             ]
         last = gr.skip()
         if setting == "draft-length" and result:
-            last = charts.speedup_surface(surface(models.costs, models.draft_costs.get("draft")), result.points, dark)
-        yield [says("Done."), charts.sweep(result, dark), _rows(result), last]
+            last = drawn(
+                charts.speedup_surface(surface(models.costs, models.draft_costs.get("draft")), result.points, dark)
+            )
+        yield [says("Done."), drawn(charts.sweep(result, dark)), _rows(result), last]
     except LookaheadError as error:
         yield [refused(error), gr.skip(), gr.skip(), gr.skip()]
 

@@ -11,7 +11,7 @@ from ...lab import charts
 from ...lab.whatif import METHODS, Outcome, Recording, ceiling, over_k, what_if
 from ...models import Models
 from ...trace import Trace
-from .parts import DARK, QUIET, TRACE, prose, refused, table
+from .parts import DARK, QUIET, TRACE, drawn, plot, prose, refused, table
 
 INTRO = (
     "A drafter that looks at nothing but the text (<b>ngram</b>, <b>suffix</b>) can be recomputed from a recording, pass by "
@@ -32,12 +32,12 @@ def add(models: Models) -> None:
         candidates = gr.Slider(1, 6, 2, step=1, label="candidates")
         load = gr.Button("use the race on show", size="sm", scale=0, min_width=160)
     said = gr.HTML("", apply_default_css=False)
-    plot = gr.Plot(show_label=False)
+    figure = plot()
 
     def draw(dark: bool, text: str, *settings: Any) -> list[Any]:
         return _draw(models, dark, text, *settings)
 
-    inputs, outputs = [dark, shown, method, k, shortest, candidates], [said, plot]
+    inputs, outputs = [dark, shown, method, k, shortest, candidates], [said, figure]
     fresh = f"(_, __, ...rest) => [{DARK}, {TRACE}, ...rest]"
     for change in (method.change, k.change, shortest.change, candidates.change, load.click):
         change(draw, inputs, outputs, js=fresh, queue=False, trigger_mode="always_last", **QUIET)
@@ -56,8 +56,8 @@ def _draw(
         mine, best = what_if(recording, method, int(k), **options), ceiling(recording, int(k))
         lines = list(over_k(recording, method, KS, **options))
     except LookaheadError as error:
-        return [refused(error), None]
-    return [_table(recording, mine, best), charts.what_if(KS, lines, int(k), dark)]
+        return [refused(error), drawn(None)]
+    return [_table(recording, mine, best), drawn(charts.what_if(KS, lines, int(k), dark))]
 
 
 def _table(recording: Recording, mine: Outcome, best: Outcome) -> str:

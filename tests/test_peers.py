@@ -8,8 +8,8 @@ from conftest import emitted
 
 import lookahead
 from lookahead import peers
-from lookahead.bench import time_lane
 from lookahead.lane import Lane
+from lookahead.timing import time_lane
 
 PROMPT = "Once upon a time there was a small frog who"
 PEERS = tuple(peers.PEERS)

@@ -195,8 +195,8 @@ BAD = [
     ({"temperature (0: greedy)": "-1"}, "temperature"),
     ({"temperature (0: greedy)": ""}, "temperature"),
     ({"top-p (1: off)": "0"}, "top_p"),
-    ({'k: tokens drafted in a pass, or "auto"': "many"}, "k is"),
-    ({'k: tokens drafted in a pass, or "auto"': "-3"}, "k is"),
+    ({'draft length k, or "auto"': "many"}, "k is"),
+    ({'draft length k, or "auto"': "-3"}, "k is"),
     ({"seed": "-5"}, "seed"),
 ]
 

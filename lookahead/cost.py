@@ -152,7 +152,10 @@ def measure(
     seconds = [median[n] for n in rows]
     tree_s, after_s = max(0.0, median["fork"] - interpolate(rows, seconds, fork)), 0.0
     if after:
-        after_s = max(0.0, statistics.median(_alternating(after, lm, tokens[0], repeats)) - seconds[0])
+        turning = _in_turns(
+            {"after": lambda: after.forward(tokens[:1]), "own": lambda: lm.forward(tokens[:1])}, repeats
+        )
+        after_s = max(0.0, turning["own"] - seconds[0])
         after.reset()
     lm.reset()
     return CostCurve(tuple(rows), tuple(seconds), tree_s, after_s)
@@ -167,17 +170,6 @@ def _in_turns(passes: dict[int | str, Callable[[], object]], repeats: int) -> di
             work()
             times[name].append(perf_counter() - start)
     return {name: statistics.median(found[1:]) for name, found in times.items()}
-
-
-def _alternating(first: CachedLM, second: CachedLM, token: int, repeats: int) -> list[float]:
-    """Seconds of one-row passes of the second model, each right after one of the first."""
-    times = []
-    for _ in range(repeats + 1):
-        first.forward([token])
-        start = perf_counter()
-        second.forward([token])
-        times.append(perf_counter() - start)
-    return times[1:]
 
 
 def probe(lm: CachedLM, tokens: int = 48) -> Exactness:

@@ -11,20 +11,25 @@ Knows callables. It does not know what they compute.
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from statistics import median_low
+from time import perf_counter
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+LENGTHS = 9
 _pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="lookahead-compute")
 _line: list[Future] = []  # what is being done, then what waits
+_lengths: deque[float] = deque(maxlen=LENGTHS)  # seconds that the last few took
 _lock = threading.Lock()
 
 
 def submit(work: Callable[..., T], *arguments: Any) -> Future[T]:
     """Have `work` done after everything that was asked for before it."""
     with _lock:
-        future = _pool.submit(work, *arguments)
+        future = _pool.submit(_timed, work, *arguments)
         _line.append(future)
     future.add_done_callback(_leave)
     return future
@@ -34,6 +39,21 @@ def ahead(future: Future) -> int:
     """How many things come before this one, the one being done included; 0 once its turn has come."""
     with _lock:
         return _line.index(future) if future in _line else 0
+
+
+def usual_s() -> float:
+    """Seconds that things have taken of late; 0 before the first was done."""
+    with _lock:
+        return median_low(_lengths) if _lengths else 0.0
+
+
+def _timed(work: Callable[..., T], *arguments: Any) -> T:
+    start = perf_counter()
+    try:
+        return work(*arguments)
+    finally:
+        with _lock:
+            _lengths.append(perf_counter() - start)
 
 
 def _leave(future: Future) -> None:

@@ -48,7 +48,7 @@ def test_who_waits_is_told_and_may_leave():
         yield 1
 
     watched = follow(late)
-    assert next(watched) == "Waiting: one is before yours."
+    assert next(watched).startswith("Waiting: one run is before yours")
     watched.close()
     gate.set()
     first.result(timeout=2)

@@ -244,6 +244,7 @@ def test_the_command_lists_runs_and_updates(capsys, tmp_path, models, monkeypatc
     from lookahead.__main__ import main
 
     monkeypatch.setattr("lookahead.models.load", lambda spec: models)
+    monkeypatch.setenv("COLUMNS", "200")  # a narrow terminal wraps the table's cells
     assert main(["lab", "--json"]) == 0
     assert [one["id"] for one in json.loads(capsys.readouterr().out)] == list(EXPERIMENTS)
     assert main(["lab"]) == 0

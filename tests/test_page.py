@@ -139,7 +139,7 @@ def test_who_waits_is_told_and_can_leave(visit):
     before = press_race(first)
     first.wait_for_function(f"{STATE}.run !== {json.dumps(before)} && {STATE}.received > 20")
     press_race(second)
-    second.locator(".la-statustext", has_text="Waiting: One race is before yours").wait_for()
+    second.locator(".la-statustext", has_text="Waiting: one run is before yours").wait_for()
     assert [lane["method"] for lane in state(second)["lanes"]] == ["naive", "hybrid"]
     second.get_by_role("button", name="Stop", exact=True).click()
     second.locator(".la-statustext", has_text="Stopped by you after 0 tokens").wait_for()
@@ -367,7 +367,7 @@ def test_what_is_taken_home_comes_back(visit, tmp_path):
     other.set_input_files(".la-home input", files["recording"])
     other.wait_for_function(f"{STATE}.run.startsWith('opened-')")
     assert [lane["text"] for lane in state(other)["lanes"]] == [lane["text"] for lane in shown["lanes"]]
-    assert state(other)["speedup"] == pytest.approx(shown["speedup"])
+    assert state(other)["speedup"] == pytest.approx(shown["speedup"], rel=1e-4)  # files keep tenths of microseconds
     broken = tmp_path / "broken.json"
     broken.write_text(files["recording"].read_text(encoding="utf-8").replace('"verify"', '"vertigo"'), encoding="utf-8")
     other.set_input_files(".la-home input", broken)

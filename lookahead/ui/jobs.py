@@ -9,7 +9,7 @@ Knows generators and the computing thread. It does not know what is computed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import wait
+from concurrent.futures import Future, wait
 from threading import Event
 from time import sleep
 from typing import TypeVar
@@ -20,9 +20,13 @@ T = TypeVar("T")
 EVERY_S = 0.2
 
 
-def waiting(ahead: int) -> str:
-    """What to tell someone who has so many before them."""
-    return f"Waiting: {'one is' if ahead == 1 else f'{ahead} are'} before yours."
+def waiting(work: Future) -> str:
+    """What to tell someone whose work has its turn still to come; nothing when it has come."""
+    ahead, usual = worker.ahead(work), worker.usual_s()
+    if not ahead:
+        return ""
+    about = f"; one takes about {max(1, round(usual))} s" if usual else ""
+    return f"Waiting: {'one run is' if ahead == 1 else f'{ahead} runs are'} before yours{about}."
 
 
 def follow(make: Callable[[], Iterator[T]]) -> Iterator[T | str | None]:
@@ -47,7 +51,7 @@ def follow(make: Callable[[], Iterator[T]]) -> Iterator[T | str | None]:
     done, told = worker.submit(work), None
     try:
         while not done.done():
-            now = waiting(ahead) if (ahead := worker.ahead(done)) else newest[0] if newest else None
+            now = waiting(done) or (newest[0] if newest else None)
             yield None if now is told else now
             told = now
             sleep(EVERY_S)

@@ -12,7 +12,6 @@ import logging
 import secrets
 from collections.abc import Iterator
 from functools import partial
-from time import monotonic
 from typing import Any
 
 import gradio as gr
@@ -26,6 +25,7 @@ from ..race import MOST_LANES, Race, race
 from ..scenarios import SCENARIOS
 from ..trace import Trace
 from . import figures, form
+from .jobs import waiting
 from .runs import Run, Runs, refusal, whole
 from .timeline import timeline
 
@@ -172,9 +172,9 @@ def _run(models: Models, runs: Runs, prompt: str, methods: list[str], fields: di
         return
     run = runs.open()
     run.add(log.begin(racing.result(), live=True, link=form.link(prompt, methods, fields)))
-    done = worker.submit(_compute, run, runs, racing)
+    done = worker.submit(_compute, run, racing)
     try:
-        yield from run.batches(lambda: runs.wait(worker.ahead(done)))
+        yield from run.batches(lambda: waiting(done))
     finally:  # finished, stopped, or the page has gone
         run.stopping = True
         if done.cancel():
@@ -183,9 +183,8 @@ def _run(models: Models, runs: Runs, prompt: str, methods: list[str], fields: di
             done.result()
 
 
-def _compute(run: Run, runs: Runs, racing: Race) -> None:
+def _compute(run: Run, racing: Race) -> None:
     """What the computing thread does for one run: race, and write the log."""
-    start = monotonic()
     try:
         for lap in racing:
             run.add(log.step(lap.lane, lap.clock_s, lap.record))
@@ -197,7 +196,6 @@ def _compute(run: Run, runs: Runs, racing: Race) -> None:
         run.add(log.end(racing.result(), "error", FAULT))
     finally:
         racing.close()
-        runs.took(monotonic() - start)
 
 
 def _recording(scenario: str, at: int | None = None) -> str:

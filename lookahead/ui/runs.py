@@ -12,16 +12,14 @@ from __future__ import annotations
 import json
 import secrets
 import threading
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from statistics import median
 from time import monotonic, sleep
 from typing import Any
 
 EVERY_S = 0.08  # faster than that nobody reads, and sending shares the cores with computing
 BEAT_S = 0.25
 MOST_RUNS = 64
-LENGTHS = 9  # races whose length tells how long the next will take
 
 
 def _batch(run: str, first: int, events: list[str], ended: bool) -> str:
@@ -92,20 +90,7 @@ class Runs:
     def __init__(self, most: int = MOST_RUNS):
         self._most = most
         self._runs: OrderedDict[str, Run] = OrderedDict()
-        self._lengths: deque[float] = deque(maxlen=LENGTHS)
         self._lock = threading.Lock()
-
-    def took(self, seconds: float) -> None:
-        """A race is over; how long it was."""
-        self._lengths.append(seconds)
-
-    def wait(self, ahead: int) -> str:
-        """What to tell someone who has so many before them; nothing when it is their turn."""
-        if not ahead:
-            return ""
-        races = "One race is" if ahead == 1 else f"{ahead} races are"
-        about = f", about {max(1, round(median(self._lengths) * ahead))} s" if self._lengths else ""
-        return f"Waiting: {races} before yours{about}."
 
     def open(self) -> Run:
         """A new, remembered run."""

@@ -162,7 +162,7 @@ const lookaheadChart = (() => {
         paint.beginPath();
         paint.arc(head.x, head.y, 3.5, 0, 7);
         paint.fill();
-        names.push({...end, name: lane.method, colour: lane.naive ? ink["ink-2"] : ink.accent});
+        names.push({...end, name: lane.name, colour: lane.naive ? ink["ink-2"] : ink.accent});
       });
       playhead(scale.x(Math.min(frame.t, scale.xMax)), scale);
       names.sort((a, b) => a.y - b.y || a.x - b.x).forEach((item, i) => {

@@ -201,11 +201,11 @@ const lookaheadInspect = (() => {
     const lane = log.lanes[laneIndex], step = lane && lane.steps[stepIndex];
     if (!step) return null;
     const rule = log.header.settings.rule, kind = KIND(lane, step), says = P.describePass(log, laneIndex, stepIndex);
-    const cut = kind === "prefill" ? lane.method.length : says.lead.indexOf(":");
+    const cut = kind === "prefill" ? lane.name.length : says.lead.indexOf(":");
     const draft = outline(step.draft), places = placesOf(step);
     const root = rootOf(log, laneIndex, stepIndex);
     return {
-      kind, rule, method: shown(lane.method), title: kind === "prefill" ? "the prompt" : says.lead.slice(0, cut), lead: says.lead.slice(cut + 2), said: quote(says.said), tail: says.tail,
+      kind, rule, method: shown(lane.name), title: kind === "prefill" ? "the prompt" : says.lead.slice(0, cut), lead: says.lead.slice(cut + 2), said: quote(says.said), tail: says.tail,
       naive: lane.naive, context: contextOf(log, laneIndex, stepIndex), branches: draft.branches, window: step.draft.window || 0,
       rows: draft.rows.map(entry => ({...entry, ...rowOf(step, entry.row, places)})), own: ownOf(step, places),
       emitted: step.pieces.map((piece, i) => ({text: shown(piece), origin: step.origins[i]})),

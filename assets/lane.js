@@ -38,10 +38,10 @@ const lookaheadLane = (() => {
     const prompt = make("span", "la-prompt", {}, log.header.prompt.text);
     const run = make("span", "la-run", {"aria-hidden": "true"}), caret = make("span", "la-caret", {"aria-hidden": "true"});
     const words = make("div", "la-text", {dir: "auto"}, prompt, run, caret);
-    const scroll = make("div", "la-scroll", {tabindex: "0", role: "region", "aria-label": `${lane.method}: text`}, words);
+    const scroll = make("div", "la-scroll", {tabindex: "0", role: "region", "aria-label": `${lane.name}: text`}, words);
     const aside = make("span", "la-aside");
     const node = make("section", `la-lane${lane.naive ? " la-naive" : ""}`, {},
-                      make("div", "la-lanehead", {}, make("span", "la-name", {}, lane.method), aside), scroll);
+                      make("div", "la-lanehead", {}, make("span", "la-name", {}, lane.name), aside), scroll);
     const nodes = [];
     let drawn = 0, latest = -1, flying = -1, ghosts = 0, follow = true, marked = -1, pointed = null;
 

@@ -70,7 +70,7 @@ const lookaheadPlayer = (() => {
       log.link = event.link || null;                      // the query that brings this race back
       log.pass = event.pass || null;                      // where a link wants the playhead
       log.status = null;
-      log.lanes = event.trace.lanes.map(createLane);
+      log.lanes = event.trace.lanes.map((lane, i, all) => createLane(lane, nameOf(lane, i, all)));
     } else if (event.kind === "status") {
       log.status = {text: event.text || "", fraction: event.fraction == null ? null : event.fraction};
     } else if (event.kind === "step" && log.lanes[event.lane]) {
@@ -84,8 +84,15 @@ const lookaheadPlayer = (() => {
     }
   }
 
-  function createLane(spec) {
-    return {method: spec.method, options: spec.options || {}, naive: spec.method === "naive", opaque: Boolean(spec.opaque),
+  /** What a lane is called: its method, with its options or its number where the method is there more than once. */
+  function nameOf(lane, i, all) {
+    if (all.filter(other => other.method === lane.method).length < 2) return lane.method;
+    const told = Object.entries(lane.options || {}).map(([option, value]) => option === lane.method ? value : `${option} ${value}`).join(", ");
+    return `${lane.method} (${told || `lane ${i}`})`;
+  }
+
+  function createLane(spec, name) {
+    return {name, method: spec.method, options: spec.options || {}, naive: spec.method === "naive", opaque: Boolean(spec.opaque),
             steps: [], starts: [], ends: [], tokens: [], passes: [], commits: [],
             clock: 0, finish: null, prefill_s: null};
   }
@@ -219,7 +226,7 @@ const lookaheadPlayer = (() => {
   function describePass(log, laneIndex, stepIndex) {
     const lane = log.lanes[laneIndex], step = lane && lane.steps[stepIndex];
     if (!step) return {lead: "", said: null, tail: ""};
-    if (step.kind === "prefill") return {lead: `${lane.method}: prompt read in ${milliseconds(lane.prefill_s)}, not on the clock`, said: null, tail: ""};
+    if (step.kind === "prefill") return {lead: `${lane.name}: prompt read in ${milliseconds(lane.prefill_s)}, not on the clock`, said: null, tail: ""};
     const total = isDone(log) ? ` of ${lane.passes[lane.passes.length - 1]}` : "";
     const head = `pass ${lane.passes[stepIndex]}${total}: `;
     const rows = textRows(step), taken = step.origins.filter(origin => origin === "accepted").length;

@@ -3,7 +3,9 @@
    What it is.  `mount({element, read, watch, resend, make, open})` builds the whole component once inside
    `element.querySelector('.la-timeline')` and from then on only changes what differs between two frames: `read()`
    gives the first batch, `watch(fn)` calls when there is another, `resend(run, received)` asks for what was lost;
-   `make` and `open` are for home.js. All but `read` and `watch` may be absent.
+   `make` and `open` are for home.js. All but `read` and `watch` may be absent. One that is not the page's main timeline
+   (`main: false`) hears keys only when it has the focus, plays by itself only what is live, takes nothing home, and
+   is not brought back by a reload.
 
    Why it is so.  Frames come from lookaheadPlayer.frameAt, which is pure; this file keeps no truth of its own beyond
    which run, which instant, and what the reader chose. The lanes' text is lane.js's business, the canvas chart.js's, a
@@ -21,7 +23,7 @@ const lookaheadTimeline = (() => {
   // ---------------------------------------------------------------- mount
 
   function mount(host) {
-    const {element, read, watch, resend} = host;
+    const {element, read, watch, resend, main = true} = host;
     const root = element.querySelector(".la-timeline");
     const before = element.laTimeline;                     // mounted again on the same element: take over its log
     if (before) before.destroy();
@@ -30,6 +32,7 @@ const lookaheadTimeline = (() => {
     const ends = new AbortController(), {signal} = ends;
     const inspector = lookaheadInspector.create({close: () => inspect(null), go: (lane, step) => inspect({lane, step})});
     ui.chartbox.append(chart.canvas);
+    ui.home.hidden = !main;
     ui.panel.append(inspector.node);
     // An ancestor that hides overflow would hold the phone's sticky transport captive; clipping looks the same and does not.
     for (let node = element; node && node !== document.body; node = node.parentElement) {
@@ -99,7 +102,7 @@ const lookaheadTimeline = (() => {
         hover: step => hover(i, step), pick: step => pick(i, step), point: (step, part, node) => point(i, step, part, node)}));
       scores = log.lanes.map(() => ["rowheader", "cell", "cell", "cell", "cell"].map(role => make("span", "la-cell", {role})));
       ui.scores.replaceChildren(...log.lanes.map((lane, i) => {
-        setText(scores[i][0], lane.method);
+        setText(scores[i][0], lane.name);
         return make("div", `la-score${lane.naive ? " la-naive" : ""}`, {role: "row"}, ...scores[i]);
       }));
       ui.lanes.replaceChildren(...(lanes.length ? lanes.map(lane => lane.node) : [make("p", "la-empty")]));
@@ -108,7 +111,7 @@ const lookaheadTimeline = (() => {
       ui.details.hidden = true;
       ui.details.open = false;
       if (log.pass) seek(lastLane().ends[lastLane().passes.indexOf(log.pass)] || 0);
-      else setPlaying(lanes.length > 0);
+      else setPlaying(lanes.length > 0 && (main || log.live));
     }
     const lastLane = () => log.lanes[log.lanes.length - 1];
     const passNow = () => { const lane = lastLane(), view = lane && P.frameAt(log, t).lanes[log.lanes.length - 1]; return view ? view.passes : 0; };
@@ -204,7 +207,7 @@ const lookaheadTimeline = (() => {
 
     /** For screen readers: the start and the outcome of a run, nothing in between. */
     function announce() {
-      const kind = state(), names = log.lanes.map(lane => lane.method).join(" and ");
+      const kind = state(), names = log.lanes.map(lane => lane.name).join(" and ");
       const end = P.frameAt(log, P.duration(log)), {number, words} = P.headline(end.speedup);
       const text = kind === "running" ? `Race started: ${names}.` : kind === "empty" || kind === "waiting" ? ""
         : kind === "error" ? `${statusLine(kind)} ${log.end.message || ""}`
@@ -236,7 +239,7 @@ const lookaheadTimeline = (() => {
       setFlag(ui.number, "la-none", number === "—");
       setText(ui.words, words);
       const rejection = log.header && log.header.settings.rule === "rejection";
-      const whose = frame.lanes.length > 2 && words ? `${lastLane().method} against naive` : "";
+      const whose = frame.lanes.length > 2 && words ? `${lastLane().name} against naive` : "";
       setText(ui.note, [whose, rejection ? "rejection sampling: same distribution, different text" : ""].filter(Boolean).join("; "));
       frame.lanes.forEach((lane, i) => {
         const badge = lane.finished || frame.atEnd ? agreement[i] : null;
@@ -277,7 +280,7 @@ const lookaheadTimeline = (() => {
       if (ui.marks.laKey === key) return;
       ui.marks.laKey = key;
       ui.marks.replaceChildren(...done.map(lane => {
-        const mark = make("span", `la-mark${lane.naive ? " la-naive" : ""}`, {title: `${lane.method} finished at ${P.seconds(lane.clock)}`});
+        const mark = make("span", `la-mark${lane.naive ? " la-naive" : ""}`, {title: `${lane.name} finished at ${P.seconds(lane.clock)}`});
         mark.style.left = `${lane.clock / (total || 1) * 100}%`;
         return mark;
       }));
@@ -323,7 +326,7 @@ const lookaheadTimeline = (() => {
     on(document, "keydown", event => {
       const target = event.target, own = root.contains(target);
       if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || !root.getClientRects().length) return;
-      if (!own && target !== document.body) return;
+      if (!own && (!main || target !== document.body)) return;
       if (target.isContentEditable || (/^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName) && target !== ui.scrub)) return;
       const pressed = /^(BUTTON|SUMMARY|A)$/.test(target.tagName) && event.key === " ";   // Space presses those itself
       const act = {" ": pressed ? null : toggle, ArrowLeft: () => seek(P.neighbour(log, t, -1)), ArrowRight: () => seek(P.neighbour(log, t, 1)),
@@ -334,7 +337,7 @@ const lookaheadTimeline = (() => {
     // ---- across a reload, and the end of life
 
     on(window, "pagehide", () => {
-      if (!log.live || !log.header) return;
+      if (!main || !log.live || !log.header) return;
       try {
         const text = JSON.stringify({path: location.pathname, t, playing, stopped: log.stopped, batch: {run: log.run, i0: 0, ev: log.events}});
         if (text.length < STORE_LIMIT) sessionStorage.setItem(STORE, text); else sessionStorage.removeItem(STORE);
@@ -364,7 +367,7 @@ const lookaheadTimeline = (() => {
     function destroy() { closed = true; clock.stop(); clearInterval(watchdog); widths.disconnect(); ends.abort(); chart.destroy(); }
     element.laTimeline = {log, destroy, view: () => ({t, playing})};
 
-    window.lookahead = Object.assign(window.lookahead || {}, {trace: () => log.header ? JSON.stringify(lookaheadHome.traceOf(log)) : null, state: () => ({
+    if (main) window.lookahead = Object.assign(window.lookahead || {}, {trace: () => log.header ? JSON.stringify(lookaheadHome.traceOf(log)) : null, state: () => ({
       run: log.run, done: P.isDone(log), received: log.received, expected: log.expected,
       speedup: P.frameAt(log, P.duration(log)).speedup,
       lanes: log.lanes.map(lane => ({method: lane.method, text: P.laneText(lane), tokens: lane.tokens[lane.tokens.length - 1] || 0,
@@ -378,7 +381,7 @@ const lookaheadTimeline = (() => {
     first = read();
     const opening = parse(first);
     receive(first);
-    if (!before && (!opening || !log.live)) restore();
+    if (main && !before && (!opening || !log.live)) restore();
     watch(heard);
     render(true);
     return {destroy};

@@ -25,21 +25,22 @@ STYLES = ("timeline.css", "inspector.css")
 @cache
 def script(*more: str) -> str:
     """The timeline's scripts, and then those named, as one text."""
-    return _bare("script", joined(*SCRIPTS, *more))
+    return small("script", *SCRIPTS, *more)
 
 
 @cache
 def style(*more: str) -> str:
     """The timeline's styles, and then those named, as one text."""
-    return _bare("style", joined(*STYLES, *more))
+    return small("style", *STYLES, *more)
+
+
+@cache
+def small(element: str, *names: str) -> str:
+    """What an HTML minifier makes of the files as the content of a `script` or `style` element."""
+    whole = minify(f"<{element}>{joined(*names)}</{element}>", minify_js=True, minify_css=True)
+    return whole.removeprefix(f"<{element}>").removesuffix(f"</{element}>")
 
 
 def joined(*names: str) -> str:
     """The files as they are, one after the other."""
     return "\n".join((ASSETS / name).read_text(encoding="utf-8") for name in names)
-
-
-def _bare(element: str, text: str) -> str:
-    """What an HTML minifier makes of the text as the content of that element."""
-    whole = minify(f"<{element}>{text}</{element}>", minify_js=True, minify_css=True)
-    return whole.removeprefix(f"<{element}>").removesuffix(f"</{element}>")

@@ -280,7 +280,9 @@ def _names(trace: Trace) -> list[str]:
     for i, lane in enumerate(trace.lanes):
         name = lane.method
         if methods.count(name) > 1:
-            told = ", ".join(f"{option} {value}" for option, value in lane.options.items())
+            told = ", ".join(
+                f"{value}" if option == name else f"{option} {value}" for option, value in lane.options.items()
+            )
             name = f"{name} ({told or f'lane {i}'})"
         name = name if names.count(name) == 0 else f"{name} {i}"
         names.append(name if len(name) <= 40 else f"{name[:37]}...")

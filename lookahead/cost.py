@@ -22,6 +22,8 @@ from time import perf_counter
 import torch
 from torch.nn.functional import linear
 
+from .accept import rule_for
+from .events import Settings
 from .lm import CachedLM
 from .theory import interpolate
 from .tree import ancestors, children
@@ -37,21 +39,28 @@ BIT_EXACT, TIE_AWARE = "bit-exact", "tie-aware"
 class CostCurve:
     """Seconds for a pass of so many rows, measured on this machine.
 
-    `tree_s` is what a pass takes longer when its rows branch; `after_s` what it takes longer right after a pass of
-    another model, whose weights have pushed this one's out of the processor's cache.
+    `tree_s` is what a pass takes longer when its rows branch. The others are a draft model's: `choose_s` is what
+    choosing a token adds to each drafted one, `after_s` what a round's first takes longer than the others, because
+    the target's weights have pushed these out of the processor's cache and there is text to be caught up with.
     """
 
     rows: tuple[int, ...]
     seconds: tuple[float, ...]
     tree_s: float = 0.0
     after_s: float = 0.0
+    choose_s: float = 0.0
 
     def pass_s(self, rows: int, branches: int = 1) -> float:
         """Seconds for one pass, between the measured points and past them by straight lines."""
         return interpolate(self.rows, self.seconds, rows) + (self.tree_s if branches > 1 else 0.0)
 
+    @property
+    def token_s(self) -> float:
+        """Seconds for a further drafted token: a one-row pass and the choice."""
+        return self.seconds[0] + self.choose_s
+
     def ratio(self, rows: int) -> float:
-        """The same in units of a one-row pass."""
+        """A pass of so many rows in units of a one-row pass."""
         return self.pass_s(rows) / self.seconds[0]
 
 
@@ -135,7 +144,7 @@ def measure(
 ) -> CostCurve:
     """Median seconds of a pass of each row count behind a short cached text. Leaves `lm` empty.
 
-    A draft's pass is also timed `after` one of its target, which is how a race begins to draft.
+    A draft also drafts a few chains, each `after` a pass of its target, as it does in a race.
     """
     draws = random.Random(0)
     tokens = [draws.randrange(lm.vocab) for _ in range(64 + max(rows))]
@@ -150,15 +159,30 @@ def measure(
     median = _in_turns({n: work for n, work in passes.items() if n == "fork" or n <= SMALL}, repeats)
     median |= _in_turns({n: work for n, work in passes.items() if n not in median}, repeats)
     seconds = [median[n] for n in rows]
-    tree_s, after_s = max(0.0, median["fork"] - interpolate(rows, seconds, fork)), 0.0
-    if after:
-        turning = _in_turns(
-            {"after": lambda: after.forward(tokens[:1]), "own": lambda: lm.forward(tokens[:1])}, repeats
-        )
-        after_s = max(0.0, turning["own"] - seconds[0])
-        after.reset()
+    tree_s = max(0.0, median["fork"] - interpolate(rows, seconds, fork))
+    first_s, further_s = _drafted(lm, after, repeats) if after else (seconds[0], seconds[0])
     lm.reset()
-    return CostCurve(tuple(rows), tuple(seconds), tree_s, after_s)
+    return CostCurve(
+        tuple(rows), tuple(seconds), tree_s, max(0.0, first_s - further_s), max(0.0, further_s - seconds[0])
+    )
+
+
+def _drafted(lm: CachedLM, target: CachedLM, repeats: int, length: int = 5) -> tuple[float, float]:
+    """Median seconds of a round's first drafted token, right after a pass of the target, and of the others."""
+    rule, first, further = rule_for(Settings()), [], []
+    held = lm.tokens[: min(62, lm.context_length - length - 2)]
+    for turn in range(repeats + 1):
+        target.forward([turn])
+        text = [*held, turn, turn]  # what the target has written since
+        feed, start = lm.sync(text), perf_counter()
+        for i in range(length):
+            text.append(rule.choose(lm.extend(feed)[0], text).token)
+            feed, now = text[-1:], perf_counter()
+            if turn:  # the first does not count
+                (further if i else first).append(now - start)
+            start = now
+    target.reset()
+    return statistics.median(first), statistics.median(further)
 
 
 def _in_turns(passes: dict[int | str, Callable[[], object]], repeats: int) -> dict[int | str, float]:

@@ -66,7 +66,7 @@ class Lane:
             peer = self._cls(self._target, self.draft, self._rule, k, self._own)
             return peer.steps(self.prompt, self._ends)
         known = self.models.draft_costs.get(self.options.get("draft", ""))
-        token_s = dict.fromkeys(MODEL_SOURCES, known.pass_s(1)) if known else {}
+        token_s = dict.fromkeys(MODEL_SOURCES, known.token_s) if known else {}
         pace = Auto(costs.pass_s, MOST_AUTO, token_s) if k == "auto" else Fixed(k)
         proposer = self._cls(Means(self._rule, self.draft, costs.pass_s), self._own)
         return loop(self._target, proposer, pace, self._rule, self.prompt, self._ends, details=self.settings.details)

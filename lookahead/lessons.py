@@ -22,8 +22,8 @@ what may be left out, a star what may be repeated.
 | recording | a bundled one: `recording` scenario id; [`at`] pass of its last lane, a number or a word of `PASSES`      |
 | guess     | will it stand? `case`* "token / p / q / draw": guessed from p and q, then the draw is shown; a score      |
 | dice      | `lab.dice`: `p`, `q` numbers that add up to 1; [`tokens`] names; [`bug`] id; [`throws`] whole number      |
-| bug       | `bug` id of `lab.bugs`: the test it names is run, and a race shows the damage: `scenario` id, [`methods`] |
-|           | names, settings as for race                                                                               |
+| bug       | `bug` id of `lab.bugs`: the test it names is run; where the harm can be seen, a race shows it: [`scenario`]|
+|           | id, [`methods`] names, settings as for race                                                               |
 | cost      | this machine's cost curve: `rows` whole numbers to read off; [`predict`] one of them, which the reader    |
 |           | guesses first; [`alpha`] number and [`k`] whole number: the speedup `theory` expects at these costs       |
 | whatif    | sliders: `recording` scenario id, whose naive lane is counted anew; `method` ngram or suffix; [`k`] whole |
@@ -183,15 +183,15 @@ class Dice(Widget):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bug(Widget):
-    """A mistake of `lab.bugs`: its test fails, and a race shows what it does to a text."""
+    """A mistake of `lab.bugs`: its test fails, and a race of the scenario, if there is one, shows the harm."""
 
     bug: str
-    scenario: str
+    scenario: str = ""
     methods: tuple[str, ...] = ("draft",)
     settings: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        _scenario(self.scenario)
+        _must(not self.scenario or self.scenario in BY_ID, "scenario", self.scenario, "there is no such scenario.")
         Settings(**self.settings)
 
 

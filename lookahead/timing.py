@@ -109,7 +109,7 @@ def time_lane(lane: Lane) -> Timing:
 
 
 def _predicted(lane: Lane, steps: Sequence[Step]) -> float:
-    """Seconds by theory: every pass at its measured cost, every drafted token at a draft pass's."""
+    """Seconds by theory: every pass at its measured cost, every drafted token at a draft pass's and a choice's."""
     costs, total = lane.models.costs, 0.0
     draft = lane.models.draft_costs.get(lane.options.get("draft", ""))
     for step in steps:
@@ -120,7 +120,8 @@ def _predicted(lane: Lane, steps: Sequence[Step]) -> float:
             # One pass a level, the first right after the target's: of one row in a chain, of the tree so far in a tree.
             levels = max(depths(parents))
             total += draft.after_s + sum(
-                draft.pass_s(1 if branches == 1 else round(len(parents) * i / levels), branches if i else 1)
+                draft.choose_s
+                + draft.pass_s(1 if branches == 1 else round(len(parents) * i / levels), branches if i else 1)
                 for i in range(levels)
             )
     return total

@@ -216,7 +216,7 @@ def test_lanes_differ_to_the_colour_blind(ink, kind):
 
 def test_names_tell_lanes_apart():
     race = trace(lane("naive"), lane("draft", k=4, draft="draft"), lane("draft", k=2, draft="offdomain"), lane("naive"))
-    assert charts._names(race) == ["naive (lane 0)", "draft (draft draft)", "draft (draft offdomain)", "naive (lane 3)"]
+    assert charts._names(race) == ["naive (lane 0)", "draft (draft)", "draft (offdomain)", "naive (lane 3)"]
     same = trace(lane("tree", 4, draft="a"), lane("tree", 4, draft="a"))
     assert len(set(charts._names(same))) == 2
 

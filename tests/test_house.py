@@ -33,6 +33,7 @@ ONLY_IN = {
     "pydantic": {"trace"},
     "rich": {"terminal"},
     "minify_html": {"assets"},
+    "markdown_it": {"ui"},
 }
 FILES = sorted(PACKAGE.rglob("*.py"))
 

@@ -143,7 +143,7 @@ def test_sweeps_measure_and_predict(models):
         draft = models.draft_costs["draft"]
         leviathan, priced = sweeps.predict(point.acceptance, int(point.x), models.costs, draft)
         assert (point.leviathan, point.priced) == (leviathan, priced)
-        c = draft.pass_s(1) / models.costs.pass_s(1)
+        c = draft.token_s / models.costs.pass_s(1)
         tokens = theory.expected_tokens(point.acceptance, int(point.x))
         assert leviathan == pytest.approx(tokens / (1 + point.x * c))
         assert point.speedup > 0 and point.tokens_per_pass >= 1

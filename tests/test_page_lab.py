@@ -9,7 +9,7 @@ from test_page_access import serious
 pytestmark = pytest.mark.browser
 
 
-SECTIONS = ("Expectations", "What if", "Sweeps", "This machine", "Dice")
+SECTIONS = ("Expectations", "What if", "Sweeps", "This machine", "Drafters", "Dice")
 
 
 def lab(visit, section, **options):
@@ -76,6 +76,28 @@ def test_what_if_recomputes_the_race_on_show(visit):
     table.get_by_text("suffix, k = 6").wait_for()
 
 
+def test_drafters_write_one_text_at_their_own_speed(visit):
+    page = lab(visit, "Drafters")
+    start = page.get_by_role("button", name="Race", exact=True)
+    start.click()
+    shown = page.locator(".la-timeline[data-state=finished]")
+    shown.wait_for(timeout=60_000)
+    names = shown.locator(".la-lanehead .la-name").all_inner_texts()
+    assert names == ["naive", "draft (draft)", "draft (offdomain)", "self"]
+    shown.get_by_role("button", name="Next pass").press("End")
+    badges = shown.locator(".la-score .la-cell:last-child").all_inner_texts()
+    assert badges[0] == "" and all(badge.startswith("identical") for badge in badges[1:])
+    chosen = page.get_by_role("checkbox", checked=True).locator("visible=true")
+    for _ in range(3):
+        chosen.first.uncheck()
+    page.wait_for_function(
+        "[...document.querySelectorAll('button')].some(b => b.textContent.trim() === 'Race' && b.getClientRects().length && !b.disabled)"
+    )
+    start.click()
+    shown.locator(".la-error", has_text="choose from one to 3").wait_for()
+    assert len(names) == shown.locator(".la-lanehead .la-name").count(), "what was shown stays"
+
+
 def test_dice_settle_and_with_a_bug_do_not(visit):
     page = lab(visit, "Dice")
     page.get_by_role("button", name="Throw").click()
@@ -95,3 +117,23 @@ def test_this_machine_says_what_a_pass_costs_and_whether_to_draft(visit):
     answer = page.locator(".la-answer")
     answer.wait_for()
     assert answer.inner_text().startswith(("Yes: ", "Don't"))
+
+
+def test_formats_and_threads_are_compared_and_what_was_found_stays_when_stopped(visit):
+    page = lab(visit, "This machine")
+    compare = page.get_by_role("button", name="Compare formats and threads")
+    table = page.locator(".la-table").filter(has_text="of what memory gives".replace(" ", "\u00a0"))
+    compare.click()
+    table.locator("td", has_text="ms").first.wait_for(timeout=60_000)
+    page.get_by_role("button", name="Stop").locator("visible=true").click()
+    page.wait_for_timeout(1500)
+    assert "in\u00a0use" in table.inner_text() and compare.is_enabled()
+    assert page.locator(".la-says", has_text="Done.").count() == 0
+    compare.click()
+    page.locator(".la-says", has_text="Done.").wait_for(timeout=60_000)
+    assert page.locator(".la-answer").inner_text().startswith(("Quickest here", "In use is"))
+    assert "GB/s" in table.inner_text()
+    page.locator(".js-plotly-plot").wait_for()
+    assert serious(page) == []
+    page.get_by_role("tab", name="Race", exact=True).click()
+    assert race(page)["lanes"][1]["finished"]

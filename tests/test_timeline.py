@@ -95,13 +95,11 @@ def seek(page, seconds):
     )
 
 
-def test_no_script_says_self_in_quotes():
-    """gr.HTML takes any quoted word of its script for an event's name, and puts the bound component into the page's config."""
-    assert not re.search(r"""["'`]self["'`]""", assets.script())
-
-
 def test_the_page_stays_light():
-    weight = len(assets.script().encode()) + len(assets.style("page.css").encode())
+    from lookahead.ui import launch_options
+
+    page = launch_options()
+    weight = len(page["head"].encode()) + len(page["css"].encode())
     assert 50_000 < weight < 150_000, f"{weight} bytes of scripts and styles"
 
 

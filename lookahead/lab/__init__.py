@@ -5,6 +5,7 @@
     dice         the rejection rule thrown thousands of times on a small vocabulary
     experiments  the claims everybody quotes, run here
     sweeps       one setting turned through its range, beside what the formulas expect
+    machine      the target's pass by number format and threads, and what memory gives
     advice       whether to turn speculation on, with the arithmetic
 
 What takes time is a generator: it says how far it is, holds what is known so far, and may be closed

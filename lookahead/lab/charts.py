@@ -14,10 +14,11 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from ..charts import DARK, LIGHT, blank, finished
+from ..charts import DARK, LIGHT, SYMBOLS, blank, finished
 from ..cost import CostCurve
 from .dice import Histogram
 from .experiments import Result
+from .formats import Compared
 from .sweeps import Point, Surface, Sweep
 from .whatif import Outcome
 
@@ -174,12 +175,37 @@ def cost_curve(costs: CostCurve, dark: bool = False) -> go.Figure:
     return finished(figure, figure.data, [], dark)
 
 
-def dice(thrown: Histogram | None, dark: bool = False) -> go.Figure:
-    """How often each token fell, beside how often the target says it should."""
+def formats(found: Compared, dark: bool = False) -> go.Figure:
+    """What a pass of so many rows takes in every number format, with every thread count.
+
+    Formats differ in dash and filling, thread counts in colour and shape; what is in use is the thick line.
+    """
+    figure, ink = blank(dark, "rows in a pass", "a pass (ms)"), DARK if dark else LIGHT
+    used, counts = found.in_use, sorted({one.threads or 0 for one in found.passes})
+    counts.sort(key=lambda n: n != (used.threads or 0))  # what is in use has the first look
+    for one in found.measured:
+        look, other = counts.index(one.threads or 0), one.dtype != used.dtype
+        figure.add_scatter(
+            x=list(one.rows), y=[1e3 * s for s in one.pass_s], name=one.name + (", in use" if one.in_use else ""),
+            mode="lines+markers", customdata=[s / one.pass_s[0] for s in one.pass_s],
+            line={"color": ink["lanes"][look], "dash": "7px,3px" if other else "solid", "width": 3.5 if one.in_use else 1.5},
+            marker={"symbol": SYMBOLS[look] + ("-open" if other else ""), "size": 10 if one.in_use else 8},
+            hovertemplate="%{x} rows: %{y:.3g} ms, %{customdata:.2f} one-row passes",
+        )  # fmt: skip
+    if found.measured:
+        took = [1e3 * s for one in found.measured for s in one.pass_s]
+        marks = [m * 10.0**e for e in range(-3, 6) for m in (1, 2, 5)]
+        figure.update_xaxes(type="log", tickvals=list(used.rows))
+        figure.update_yaxes(type="log", tickvals=[m for m in marks if 0.9 * min(took) <= m <= 1.1 * max(took)])
+    return finished(figure, figure.data, [] if found.measured else [NOTHING], dark)
+
+
+def dice(thrown: Histogram | None, dark: bool = False, names: Sequence[str] = ()) -> go.Figure:
+    """How often each token fell, beside how often the target says it should; `names` of the tokens, if they have any."""
     figure, ink = blank(dark, "token", "share of the throws (%)"), DARK if dark else LIGHT
     if thrown is None:
         return finished(figure, [], [NOTHING], dark)
-    tokens, n = list(range(len(thrown.seen))), thrown.throws
+    tokens, n = [html.escape(name) for name in names] or list(range(len(thrown.seen))), thrown.throws
     figure.add_bar(
         x=tokens, y=[100 * e / n for e in thrown.expected], name="the target's p",
         marker={

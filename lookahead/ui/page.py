@@ -14,7 +14,8 @@ from .. import assets
 from ..cost import BIT_EXACT, cores
 from ..models import Models
 from ..version import VERSION
-from . import api, lab, race_tab
+from . import api, lab, learn, race_tab
+from .runs import Runs
 
 
 def build(models: Models) -> gr.Blocks:
@@ -22,15 +23,27 @@ def build(models: Models) -> gr.Blocks:
     with gr.Blocks(
         title="Lookahead: speculative decoding, seen and measured", analytics_enabled=False, fill_width=True
     ) as page:
+        runs = Runs()
         gr.HTML(_header(models), apply_default_css=False, elem_id="la-header")
-        with gr.Tabs(elem_id="la-tabs"):
-            with gr.Tab("Race"):
-                race_tab.tab(models, page)
-            with gr.Tab("Lab"):
-                lab.tab(models)
+        with gr.Tabs(elem_id="la-tabs") as tabs:
+            with gr.Tab("Race") as racing:
+                race_tab.tab(models, runs, page)
+            with gr.Tab("Lab") as measuring:
+                lab.tab(models, runs)
+            with gr.Tab("Learn", id=learn.NAME) as reading:
+                lesson = learn.tab(models, runs, reading)
+        for other in (racing, measuring):
+            other.select(None, js="() => lookaheadLearn.left()", queue=False, api_visibility="private")
+        page.load(_arrive, None, [tabs, lesson], queue=False, show_progress="hidden", api_visibility="private")
         gr.HTML(_footer(), apply_default_css=False, elem_id="la-footer")
         api.add(models)
     return page.queue(default_concurrency_limit=1)
+
+
+def _arrive(request: gr.Request) -> Any:
+    """The tab and the lesson that a link asks for."""
+    name = request.query_params.get("lesson")
+    return [gr.skip(), gr.skip()] if name is None else [gr.Tabs(selected=learn.NAME), name]
 
 
 def _header(models: Models) -> str:
@@ -71,7 +84,9 @@ def launch_options() -> dict[str, Any]:
     mono = ["ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace"]
     return {
         "theme": gr.themes.Default(primary_hue="blue", neutral_hue="stone", font=fonts, font_mono=mono),
-        "css": assets.style("page.css"),
+        "css": assets.style("page.css", "learn.css"),
+        # What Gradio keeps in its own footer is not for paper; a style sheet of ours does not reach it there.
+        "head": f"<script>{assets.script('learn.js')}</script><style media='print'>footer {{ display: none }}</style>",
         "footer_links": ["api"],
         "run_history": False,
         "show_error": False,

@@ -1,14 +1,13 @@
 """The Race tab: a prompt, up to four lanes, and everything one can do with a race.
 
-A press of Race starts one generator, which says how many are ahead until its turn comes: everything
-that computes is done by one thread, one thing at a time, so two people never measure each other. Errors a user can cause become a message in the timeline; the prompt and what
-was shown stay.
+Errors a user can cause become a message in the timeline; the prompt and what was shown stay.
+
+Knows the form, the recordings and what a link may ask for. How a race reaches the page is racing.py's business.
 """
 
 from __future__ import annotations
 
 import json
-import logging
 import secrets
 from collections.abc import Iterator
 from functools import partial
@@ -16,20 +15,19 @@ from typing import Any
 
 import gradio as gr
 
-from .. import log, recordings, skip, worker
+from .. import log, recordings, skip
 from ..events import RULES, LookaheadError
 from ..export import replay_html, to_csv
 from ..methods import METHODS, method_class
 from ..models import Models
-from ..race import MOST_LANES, Race, race
+from ..race import MOST_LANES
 from ..scenarios import SCENARIOS
 from ..trace import Trace
 from . import figures, form
-from .jobs import waiting
-from .runs import Run, Runs, refusal, whole
+from .racing import raced
+from .runs import Runs, refusal, whole
 from .timeline import timeline
 
-logger = logging.getLogger("lookahead")
 TOGGLE = """() => {
     const open = document.getElementById('la-more').classList.toggle('la-open');
     document.getElementById('la-more-button').setAttribute('aria-expanded', open);
@@ -45,16 +43,14 @@ LABELS = (
     document.querySelectorAll('.la-chip').forEach((chip, i) => { if (notes[i]) chip.title = notes[i]; });
 }"""
 )
-FAULT = "The run broke off because of a fault in Lookahead, not in what you typed. What ran so far is shown."
 CAPTION = "A recording from {cpu}. Press Race to run it here."
 OPENED = "An opened recording, made on {cpu}."
 IDLE = "() => [!window.lookahead.state().done]"
 QUIET = {"show_progress": "hidden", "api_visibility": "private"}
 
 
-def tab(models: Models, page: gr.Blocks) -> None:
+def tab(models: Models, runs: Runs, page: gr.Blocks) -> None:
     """Everything on the Race tab."""
-    runs = Runs()
     with gr.Row(elem_id="la-ask"):
         prompt = gr.Textbox(
             SCENARIOS[0].prompt, label="Prompt", lines=1, max_lines=3, elem_id="la-prompt", scale=1,
@@ -74,14 +70,11 @@ def tab(models: Models, page: gr.Blocks) -> None:
     with gr.Column(elem_id="la-more"):
         fields, also = _fields(models)
 
-    def resend(request: list) -> str | None:
-        return runs.resend(request)
-
-    lanes = timeline(_recording(SCENARIOS[0].id), [resend, make, open_], elem_id="la-race-timeline")
+    lanes = timeline(recording(SCENARIOS[0].id), runs, [make, open_], elem_id="la-race-timeline")
     figures.add()
 
     def run(text: str, chosen: str, further: list[str], *values: Any) -> Iterator[str]:
-        yield from _run(models, runs, text, form.lanes(chosen, further), dict(zip(form.FIELDS, values, strict=True)))
+        yield from raced(models, runs, text, form.lanes(chosen, further), dict(zip(form.FIELDS, values, strict=True)))
 
     form_values = [fields[name] for name in form.FIELDS]
     buttons = {"outputs": [start, stop], "queue": False, **QUIET}
@@ -163,42 +156,7 @@ def _interactive(race_on: bool, stop_on: bool) -> str:
     return f"() => {json.dumps(update)}"
 
 
-def _run(models: Models, runs: Runs, prompt: str, methods: list[str], fields: dict[str, Any]) -> Iterator[str]:
-    """One press of Race: batches of events until the end or a Stop; or one refusal, which clears nothing."""
-    try:
-        racing = race(models, prompt, methods, **form.options(fields))
-    except LookaheadError as error:
-        yield refusal(str(error))
-        return
-    run = runs.open()
-    run.add(log.begin(racing.result(), live=True, link=form.link(prompt, methods, fields)))
-    done = worker.submit(_compute, run, racing)
-    try:
-        yield from run.batches(lambda: waiting(done))
-    finally:  # finished, stopped, or the page has gone
-        run.stopping = True
-        if done.cancel():
-            racing.close()
-        else:
-            done.result()
-
-
-def _compute(run: Run, racing: Race) -> None:
-    """What the computing thread does for one run: race, and write the log."""
-    try:
-        for lap in racing:
-            run.add(log.step(lap.lane, lap.clock_s, lap.record))
-            if run.stopping:
-                break
-        run.add(log.end(racing.result(), "stopped" if run.stopping else "finished"))
-    except Exception:  # the page gets words, the log the traceback
-        logger.exception("a race broke off")
-        run.add(log.end(racing.result(), "error", FAULT))
-    finally:
-        racing.close()
-
-
-def _recording(scenario: str, at: int | None = None) -> str:
+def recording(scenario: str, at: int | None = None) -> str:
     """A scenario's bundled recording as one batch, or nothing where there is none."""
     trace = recordings.read(scenario)
     if trace is None:
@@ -209,7 +167,7 @@ def _recording(scenario: str, at: int | None = None) -> str:
 
 def _shown(scenario: str, running: bool) -> Any:
     """The recording of a chip that was pressed; a race that is running stays on show."""
-    return gr.skip() if running else _recording(scenario) or gr.skip()
+    return gr.skip() if running else recording(scenario) or gr.skip()
 
 
 def _arrive(query: dict[str, str], drafts: list[str]) -> Any:
@@ -219,7 +177,7 @@ def _arrive(query: dict[str, str], drafts: list[str]) -> Any:
     if scenario:
         at = query.get("pass", "")
         values = {**form.DEFAULTS, **scenario.options, "chat": scenario.chat}
-        batch = _recording(scenario.id, int(at) if at.isdecimal() and len(at) < 7 else None)
+        batch = recording(scenario.id, int(at) if at.isdecimal() and len(at) < 7 else None)
         return [batch or gr.skip(), scenario.prompt, scenario.method, [], *(values[name] for name in form.FIELDS)]
     if "prompt" not in query and "recording" not in query:
         return nothing

@@ -1,7 +1,7 @@
-"""The timeline as a Gradio component: one HTML element, our own script, values that are batches.
+"""The timeline as a Gradio component: one HTML element, drawn by our own script from values that are batches.
 
-The script lives in `assets/*.js`; it is handed over as the component's on-load code, so the page
-loads nothing else and needs no build step. A value is a JSON string with the new events only.
+The script lives in `assets/*.js` and comes with the page's head, once, so nothing else is loaded and no build step is
+needed. A value is a JSON string with the new events only.
 """
 
 from __future__ import annotations
@@ -10,25 +10,30 @@ from collections.abc import Callable, Sequence
 
 import gradio as gr
 
-from .. import assets
+from .runs import Runs
 
 MOUNT = (
-    "lookaheadTimeline.mount({element, read: () => props.value, watch: fn => watch('value', fn), "
+    "lookaheadTimeline.mount({element, main: %s, read: () => props.value, watch: fn => watch('value', fn), "
     "resend: (run, first) => server.resend([run, first]), make: (kind, trace) => server.make([kind, trace]), "
     "open: text => server.open_(text)});"
 )
 
 
-def timeline(value: str, functions: Sequence[Callable], elem_id: str) -> gr.HTML:
+def timeline(value: str, runs: Runs, functions: Sequence[Callable] = (), elem_id: str | None = None) -> gr.HTML:
     """Lanes of tokens, drawn by `assets/timeline.js`.
 
-    `functions` are what the page may call, by their names: `resend` repairs gaps, `make` and `open_` are for files.
+    `functions` are what the page may call, by their names: `make` and `open_`, which are for files. A timeline that has
+    them is the page's main one: keys work wherever the focus is, and a reload brings it back.
     """
+
+    def resend(request: list) -> str | None:
+        return runs.resend(request)
+
     return gr.HTML(
         value,
         html_template='<div class="la-timeline"></div>',
-        js_on_load=f"{assets.script()}\n{MOUNT}",
+        js_on_load=MOUNT % str(bool(functions)).lower(),
         apply_default_css=False,
-        server_functions=list(functions),
+        server_functions=[resend, *functions],
         elem_id=elem_id,
     )

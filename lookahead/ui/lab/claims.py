@@ -13,6 +13,7 @@ from ...events import LookaheadError
 from ...lab import charts
 from ...lab.experiments import EXPERIMENTS, Experiment, Result
 from ...models import Models
+from ..runs import Runs
 from .parts import buttons, drawn, plot, progress, prose, refused, runs, says
 
 INTRO = (
@@ -21,10 +22,10 @@ INTRO = (
 )
 
 
-def add(models: Models) -> None:
+def add(models: Models, kept: Runs) -> None:
     """The section."""
     prose(INTRO)
-    dark, held = gr.Checkbox(False, visible=False), gr.State({})
+    held = gr.State({})
     with gr.Row(elem_classes="la-do"):
         everything, stop = buttons("Run all")
         repeats = gr.Slider(1, 5, 3, step=1, label="repetitions", min_width=160)
@@ -45,9 +46,9 @@ def add(models: Models) -> None:
     figure = plot()
     able = [e for e in EXPERIMENTS.values() if not e.missing(models)]
     outputs = [held, said, why, figure, *cells.values()]
-    runs(everything, stop, partial(_run, models, able), [held, repeats], outputs, dark)
+    runs(everything, stop, partial(_run, models, able), [held, repeats], outputs)
     for e in able:
-        runs(starts[e.id], stop, partial(_run, models, [e]), [held, repeats], outputs, dark)
+        runs(starts[e.id], stop, partial(_run, models, [e]), [held, repeats], outputs)
 
 
 def _run(

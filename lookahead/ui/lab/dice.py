@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,9 +11,10 @@ import gradio as gr
 from ...events import LookaheadError
 from ...lab import charts
 from ...lab.bugs import BUGS
-from ...lab.dice import EVERY, THROWS, Histogram, throw
+from ...lab.dice import EVERY, THROWS, Histogram, P, Q, throw
 from ...models import Models
 from ..jobs import follow
+from ..runs import Runs
 from .parts import buttons, drawn, plot, prose, refused, runs, says
 
 INTRO = (
@@ -21,31 +22,39 @@ INTRO = (
     "is refused. However wrong q is, what comes out is distributed as p. With a bug in the rule it is not, and the "
     "chi-square test says so."
 )
-HONEST = "the rule as it should be"
+HONEST = "as it should be"
 SURE = 1e-4
 
 
-def add(models: Models) -> None:
+def add(models: Models, kept: Runs) -> None:
     """The section."""
     prose(INTRO)
-    dark = gr.Checkbox(False, visible=False)
+    board()
+
+
+def board(
+    p: Sequence[float] = P, q: Sequence[float] = Q, tokens: Sequence[str] = (), bug: str = "", throws: int = THROWS
+) -> None:
+    """Dice to be thrown: the rule and the number of throws to begin with may be changed."""
     with gr.Row(elem_classes="la-do"):
         broken = [(bug.name, bug.id) for bug in BUGS.values() if bug.rule == "rejection"]
-        bug = gr.Dropdown([(HONEST, ""), *broken], value="", label="rule", filterable=False)
-        throws = gr.Slider(500, 20_000, THROWS, step=500, label="throws")
+        rule = gr.Dropdown([(HONEST, ""), *broken], value=bug, label="rule", filterable=False, interactive=True)
+        many = gr.Slider(500, 20_000, throws, step=500, label="throws", interactive=True)
         start, stop = buttons("Throw")
     said = gr.HTML("", apply_default_css=False)
     figure = plot()
-    runs(start, stop, partial(_throw, models), [bug, throws], [said, figure], dark)
+    runs(start, stop, partial(_throw, p, q, tokens), [rule, many], [said, figure])
 
 
-def _throw(models: Models, dark: bool, bug: str, throws: float) -> Iterator[Any]:
+def _throw(
+    p: Sequence[float], q: Sequence[float], tokens: Sequence[str], dark: bool, bug: str, throws: float
+) -> Iterator[Any]:
     rule = {"rule": BUGS[bug].parts.rule} if bug in BUGS else {}
     every = max(EVERY, int(throws) // 40)
     try:
-        for now in follow(lambda: throw(throws=int(throws), every=every, **rule)):
+        for now in follow(lambda: throw(p, q, throws=int(throws), every=every, **rule)):
             if isinstance(now, Histogram):
-                yield [_words(now, bug), drawn(charts.dice(now, dark))]
+                yield [_words(now, bug), drawn(charts.dice(now, dark, tokens))]
             else:
                 yield [says(now) if now else gr.skip(), gr.skip()]
     except LookaheadError as error:

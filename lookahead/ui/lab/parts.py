@@ -6,6 +6,7 @@ Knows Gradio. It does not know what is measured.
 from __future__ import annotations
 
 import html
+import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -53,40 +54,31 @@ def drawn(figure: Any) -> gr.Plot:
     return gr.Plot(figure, visible=figure is not None)
 
 
-def buttons(run: str) -> tuple[gr.Button, gr.Button]:
-    """Run and Stop."""
+def buttons(run: str, width: int = 120) -> tuple[gr.Button, gr.Button]:
+    """Run and Stop; `width` in pixels, for a Run of several words."""
     return (
-        gr.Button(run, variant="primary", scale=0, min_width=120),
+        gr.Button(run, variant="primary", scale=0, min_width=width),
         gr.Button("Stop", interactive=False, scale=0, min_width=96),
     )
 
 
 def runs(
-    start: gr.Button | Sequence[gr.Button],
-    stop: gr.Button,
-    work: Callable[..., Iterator[Any]],
-    inputs: Sequence[Any],
-    outputs: Sequence[Any],
-    dark: gr.Checkbox,
+    start: gr.Button, stop: gr.Button, work: Callable[..., Iterator[Any]], inputs: Sequence[Any], outputs: Any
 ) -> None:
-    """Wire Run and Stop: `work(dark, *inputs)` yields what the outputs become."""
-    starts = [start] if isinstance(start, gr.Button) else list(start)
-    for button in starts:
-        button.click(None, js=_on(False, True, len(starts)), outputs=[*starts, stop], queue=False, **QUIET)
-        running = button.click(
-            work, [dark, *inputs], list(outputs), concurrency_limit=None,
-            js=f"(_, ...rest) => [{DARK}, ...rest]", **QUIET,
-        )  # fmt: skip
-        running.then(None, js=_on(True, False, len(starts)), outputs=[*starts, stop], queue=False, **QUIET)
-        stopped = stop.click(lambda: None, cancels=[running], queue=False, **QUIET)
-        stopped.then(None, js=_on(True, False, len(starts)), outputs=[*starts, stop], queue=False, **QUIET)
+    """Wire Run and Stop: `work(dark, *inputs)` yields what the outputs become; `dark` tells whether the page is."""
+    dark = gr.Checkbox(False, visible=False)
+    turned = {"outputs": [start, stop], "queue": False, **QUIET}
+    start.click(None, js=_on(False, True), **turned)  # first, since listeners of one trigger wait for each other
+    running = start.click(
+        work, [dark, *inputs], outputs, concurrency_limit=None, js=f"(_, ...rest) => [{DARK}, ...rest]", **QUIET
+    )
+    running.then(None, js=_on(True, False), **turned)
+    stopped = stop.click(lambda: None, cancels=[running], queue=False, **QUIET)
+    stopped.then(None, js=_on(True, False), **turned)
 
 
-def _on(start: bool, stop: bool, starts: int) -> str:
-    def update(on: bool) -> str:
-        return f'{{"__type__": "update", "interactive": {str(on).lower()}}}'
-
-    return f"() => [{', '.join([update(start)] * starts + [update(stop)])}]"
+def _on(start: bool, stop: bool) -> str:
+    return f"() => {json.dumps([{'__type__': 'update', 'interactive': on} for on in (start, stop)])}"
 
 
 def progress(make: Callable[[], Iterator[Any]]) -> Iterator[tuple[str, Any]]:

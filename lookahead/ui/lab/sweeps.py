@@ -12,6 +12,7 @@ from ...events import LookaheadError
 from ...lab import charts
 from ...lab.sweeps import SWEEPS, surface
 from ...models import Models
+from ..runs import Runs
 from .parts import buttons, drawn, plot, progress, prose, refused, runs, says, table
 
 INTRO = (
@@ -31,10 +32,9 @@ PROMPTS = {
 }
 
 
-def add(models: Models) -> None:
+def add(models: Models, kept: Runs) -> None:
     """The section."""
     prose(INTRO)
-    dark = gr.Checkbox(False, visible=False)
     with gr.Row(elem_classes="la-do"):
         setting = gr.Dropdown(
             [(LABELS[name], name) for name in SWEEPS], value="draft-length", label="sweep", filterable=False
@@ -46,7 +46,7 @@ def add(models: Models) -> None:
     figure = plot()
     rows = gr.HTML("", apply_default_css=False)
     map_ = plot()
-    runs(start, stop, partial(_sweep, models), [setting, prompts, repeats], [said, figure, rows, map_], dark)
+    runs(start, stop, partial(_sweep, models), [setting, prompts, repeats], [said, figure, rows, map_])
 
 
 def _sweep(models: Models, dark: bool, setting: str, prompts: str, repeats: float) -> Iterator[Any]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import gradio as gr
 
+from ... import recordings
 from ...events import LookaheadError, TraceError
 from ...lab import charts
 from ...lab.whatif import METHODS, Outcome, Recording, ceiling, over_k, what_if
 from ...models import Models
 from ...trace import Trace
+from ..runs import Runs
 from .parts import DARK, QUIET, TRACE, drawn, plot, prose, refused, table
 
 INTRO = (
@@ -19,37 +22,57 @@ INTRO = (
     "are predicted. The <b>oracle</b> knows the next tokens: nobody drafts better chains. It works on the race on show in the Race tab."
 )
 KS = tuple(range(1, 17))
+FIRST = {"shortest": 2, "candidates": 2}
 
 
-def add(models: Models) -> None:
+def add(models: Models, kept: Runs) -> None:
     """The section."""
     prose(INTRO)
-    dark, shown = gr.Checkbox(False, visible=False), gr.Textbox("", visible=False)
+
+    def shown(text: str) -> Recording:
+        if not text:
+            raise TraceError("race", "nothing on show", "run one, or choose a recording, in the Race tab.")
+        return Recording.of(Trace.from_json(text))
+
+    _sliders(shown, TRACE, "use the race on show")
+
+
+def of_recording(scenario: str, method: str, k: int, options: Mapping[str, int]) -> None:
+    """The sliders over a bundled recording; its times are those of the machine it was made on."""
+    recording = Recording.of(recordings.read(scenario))
+    _sliders(lambda _: recording, "''", "count the passes", method, k, options)
+
+
+def _sliders(
+    find: Callable[[str], Recording], source: str, load: str, method: str = METHODS[0], k: int = 6,
+    options: Mapping[str, int] = FIRST,
+) -> None:  # fmt: skip
+    """Sliders over the recording that `find` makes of the text that the script `source` hands over."""
+    dark, text = gr.Checkbox(False, visible=False), gr.Textbox("", visible=False)
     with gr.Row(elem_classes="la-do"):
-        method = gr.Radio(list(METHODS), value=METHODS[0], label="method")
-        k = gr.Slider(0, 16, 6, step=1, label="draft length k")
-        shortest = gr.Slider(1, 8, 2, step=1, label="shortest match, tokens")
-        candidates = gr.Slider(1, 6, 2, step=1, label="candidates")
-        load = gr.Button("use the race on show", size="sm", scale=0, min_width=160)
+        fields = [
+            gr.Radio(list(METHODS), value=method, label="method", interactive=True),
+            gr.Slider(0, 16, k, step=1, label="draft length k", interactive=True),
+            gr.Slider(1, 8, options["shortest"], step=1, label="shortest match, tokens", interactive=True),
+            gr.Slider(1, 6, options["candidates"], step=1, label="candidates", interactive=True),
+        ]
+        begin = gr.Button(load, size="sm", scale=0, min_width=160)
     said = gr.HTML("", apply_default_css=False)
     figure = plot()
 
     def draw(dark: bool, text: str, *settings: Any) -> list[Any]:
-        return _draw(models, dark, text, *settings)
+        return _draw(find, dark, text, *settings)
 
-    inputs, outputs = [dark, shown, method, k, shortest, candidates], [said, figure]
-    fresh = f"(_, __, ...rest) => [{DARK}, {TRACE}, ...rest]"
-    for change in (method.change, k.change, shortest.change, candidates.change, load.click):
-        change(draw, inputs, outputs, js=fresh, queue=False, trigger_mode="always_last", **QUIET)
+    fresh = f"(_, __, ...rest) => [{DARK}, {source}, ...rest]"
+    for change in (*(field.change for field in fields), begin.click):
+        change(draw, [dark, text, *fields], [said, figure], js=fresh, queue=False, trigger_mode="always_last", **QUIET)
 
 
 def _draw(
-    models: Models, dark: bool, text: str, method: str, k: float, shortest: float, candidates: float
+    find: Callable[[str], Recording], dark: bool, text: str, method: str, k: float, shortest: float, candidates: float
 ) -> list[Any]:
     try:
-        if not text:
-            raise TraceError("race", "nothing on show", "run one, or choose a recording, in the Race tab.")
-        recording = Recording.of(Trace.from_json(text))
+        recording = find(text)
         options = {"shortest": int(shortest), "candidates": int(candidates)}
         if method == "ngram":
             options["longest"] = max(6, options["shortest"])

@@ -10,7 +10,7 @@ import lookahead
 PACKAGE = ROOT / "lookahead"
 # What each module may import from its own package. A module not named here may import any of LOW and MIDDLE.
 LAYERS = [
-    {"events", "tree", "theory", "automaton", "verdict", "version", "worker", "assets"},
+    {"events", "tree", "theory", "automaton", "verdict", "version", "worker", "assets", "limits"},
     {"cache", "attention", "llama", "accept", "pace"},
     {"lm", "table"},
     {"cost", "text"},

@@ -17,9 +17,10 @@ from ..models import Models
 from ..race import race
 from ..trace import Trace
 from . import form
+from .stage import Stage
 
 
-def add(models: Models) -> None:
+def add(stage: Stage) -> None:
     """Register /race and /methods."""
 
     def race_api(
@@ -42,7 +43,7 @@ def add(models: Models) -> None:
         """
         given = {"max_new_tokens": max_new_tokens, "k": k, "temperature": temperature, "seed": seed}
         try:
-            trace = worker.call(_whole_race, models, prompt, method, form.options(given))
+            trace = worker.call(_whole_race, stage.models, prompt, method, form.options(given))
         except LookaheadError as error:
             raise gr.Error(str(error), print_exception=False) from None
         return json.loads(trace.to_json())

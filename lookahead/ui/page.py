@@ -15,28 +15,28 @@ from ..cost import BIT_EXACT, cores
 from ..models import Models
 from ..version import VERSION
 from . import api, lab, learn, race_tab
-from .runs import Runs
+from .stage import Stage
 
 
 def build(models: Models) -> gr.Blocks:
-    """The whole app over one set of models."""
+    """The whole app, with these models to begin with."""
+    stage = Stage(models)
     with gr.Blocks(
         title="Lookahead: speculative decoding, seen and measured", analytics_enabled=False, fill_width=True
     ) as page:
-        runs = Runs()
-        gr.HTML(_header(models), apply_default_css=False, elem_id="la-header")
+        gr.HTML(lambda: _header(stage.models), apply_default_css=False, elem_id="la-header")
         with gr.Tabs(elem_id="la-tabs") as tabs:
             with gr.Tab("Race") as racing:
-                race_tab.tab(models, runs, page)
+                race_tab.tab(stage, page)
             with gr.Tab("Lab") as measuring:
-                lab.tab(models, runs)
+                lab.tab(stage)
             with gr.Tab("Learn", id=learn.NAME) as reading:
-                lesson = learn.tab(models, runs, reading)
+                lesson = learn.tab(stage, reading)
         for other in (racing, measuring):
             other.select(None, js="() => lookaheadLearn.left()", queue=False, api_visibility="private")
         page.load(_arrive, None, [tabs, lesson], queue=False, show_progress="hidden", api_visibility="private")
         gr.HTML(_footer(), apply_default_css=False, elem_id="la-footer")
-        api.add(models)
+        api.add(stage)
     return page.queue(default_concurrency_limit=1)
 
 

@@ -15,17 +15,17 @@ from typing import Any
 
 import gradio as gr
 
-from .. import log, recordings, skip
+from .. import log, recordings
 from ..events import RULES, LookaheadError
 from ..export import replay_html, to_csv
 from ..methods import METHODS, method_class
-from ..models import Models
 from ..race import MOST_LANES
 from ..scenarios import SCENARIOS
 from ..trace import Trace
 from . import figures, form
 from .racing import raced
-from .runs import Runs, refusal, whole
+from .runs import refusal, whole
+from .stage import Stage
 from .timeline import timeline
 
 TOGGLE = """() => {
@@ -49,7 +49,7 @@ IDLE = "() => [!window.lookahead.state().done]"
 QUIET = {"show_progress": "hidden", "api_visibility": "private"}
 
 
-def tab(models: Models, runs: Runs, page: gr.Blocks) -> None:
+def tab(stage: Stage, page: gr.Blocks) -> None:
     """Everything on the Race tab."""
     with gr.Row(elem_id="la-ask"):
         prompt = gr.Textbox(
@@ -68,13 +68,13 @@ def tab(models: Models, runs: Runs, page: gr.Blocks) -> None:
         )  # fmt: skip
         more = gr.Button("more", size="sm", elem_id="la-more-button", scale=0)
     with gr.Column(elem_id="la-more"):
-        fields, also = _fields(models)
+        fields, also = _fields(stage)
 
-    lanes = timeline(recording(SCENARIOS[0].id), runs, [make, open_], elem_id="la-race-timeline")
+    lanes = timeline(recording(SCENARIOS[0].id), stage.runs, [make, open_], elem_id="la-race-timeline")
     figures.add()
 
     def run(text: str, chosen: str, further: list[str], *values: Any) -> Iterator[str]:
-        yield from raced(models, runs, text, form.lanes(chosen, further), dict(zip(form.FIELDS, values, strict=True)))
+        yield from raced(stage, text, form.lanes(chosen, further), dict(zip(form.FIELDS, values, strict=True)))
 
     form_values = [fields[name] for name in form.FIELDS]
     buttons = {"outputs": [start, stop], "queue": False, **QUIET}
@@ -102,14 +102,14 @@ def tab(models: Models, runs: Runs, page: gr.Blocks) -> None:
     own.click(None, js=focus, outputs=prompt, **QUIET)
 
     def arrive(request: gr.Request) -> Any:
-        return _arrive(dict(request.query_params), [name for name in models.drafts if name != skip.ROLE])
+        return _arrive(dict(request.query_params), stage.drafts)
 
     page.load(arrive, None, [lanes, *targets], queue=False, **QUIET)
 
 
-def _fields(models: Models) -> tuple[dict[str, Any], gr.Dropdown]:
+def _fields(stage: Stage) -> tuple[dict[str, Any], gr.Dropdown]:
     """The fields behind "more", by name, and the further lanes."""
-    drafts = [name for name in models.drafts if name != skip.ROLE]
+    drafts = stage.drafts
     with gr.Row():
         also = gr.Dropdown(
             [m for m in METHODS if m != "naive"], value=[], multiselect=True, max_choices=MOST_LANES - 2, min_width=240,

@@ -14,30 +14,30 @@ from typing import Any
 
 from .. import log, worker
 from ..events import LookaheadError
-from ..models import Models
 from ..race import Race, race
 from . import form
 from .jobs import waiting
-from .runs import Run, Runs, refusal
+from .runs import Run, refusal
+from .stage import Stage
 
 logger = logging.getLogger("lookahead")
 FAULT = "The run broke off because of a fault in Lookahead, not in what you typed. What ran so far is shown."
 
 
-def raced(models: Models, runs: Runs, prompt: str, methods: Sequence[str], fields: Mapping[str, Any]) -> Iterator[str]:
+def raced(stage: Stage, prompt: str, methods: Sequence[str], fields: Mapping[str, Any]) -> Iterator[str]:
     """A filled-in form raced: batches for a timeline."""
     link = form.link(prompt, methods, fields)
-    yield from watched(runs, lambda: race(models, prompt, methods, **form.options(fields)), link)
+    yield from watched(stage, lambda: race(stage.models, prompt, methods, **form.options(fields)), link)
 
 
-def watched(runs: Runs, make: Callable[[], Race], link: str | None = None) -> Iterator[str]:
+def watched(stage: Stage, make: Callable[[], Race], link: str | None = None) -> Iterator[str]:
     """Batches of the race that `make` makes, until its end or until this is closed; or one refusal, which clears nothing."""
     try:
         racing = make()
     except LookaheadError as error:
         yield refusal(str(error))
         return
-    run = runs.open()
+    run = stage.runs.open()
     run.add(log.begin(racing.result(), live=True, link=link))
     done = worker.submit(_compute, run, racing)
     try:

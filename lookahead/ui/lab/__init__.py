@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import gradio as gr
 
-from ...models import Models
-from ..runs import Runs
+from ..stage import Stage
 from . import claims, dice, drafters, machine, sweeps, whatif
 
 SECTIONS = (
@@ -21,9 +20,9 @@ SECTIONS = (
 )
 
 
-def tab(models: Models, kept: Runs) -> None:
-    """Everything on the Lab tab; `kept` are the runs that may be asked for again."""
+def tab(stage: Stage) -> None:
+    """Everything on the Lab tab."""
     with gr.Tabs(elem_id="la-lab"):
         for name, section in SECTIONS:
             with gr.Tab(name, elem_classes="la-section"):
-                section.add(models, kept)
+                section.add(stage)

@@ -12,8 +12,7 @@ import gradio as gr
 from ...events import LookaheadError
 from ...lab import charts
 from ...lab.experiments import EXPERIMENTS, Experiment, Result
-from ...models import Models
-from ..runs import Runs
+from ..stage import Stage
 from .parts import buttons, drawn, plot, progress, prose, refused, runs, says
 
 INTRO = (
@@ -22,7 +21,7 @@ INTRO = (
 )
 
 
-def add(models: Models, kept: Runs) -> None:
+def add(stage: Stage) -> None:
     """The section."""
     prose(INTRO)
     held = gr.State({})
@@ -40,26 +39,25 @@ def add(models: Models, kept: Runs) -> None:
                     apply_default_css=False,
                 )
                 cells[e.id] = gr.HTML(_cell(None), apply_default_css=False)
-                missing = e.missing(models)
-                starts[e.id] = gr.Button("Run", size="sm", scale=0, min_width=80, interactive=not missing)
+                starts[e.id] = gr.Button("Run", size="sm", scale=0, min_width=80)
     why = gr.HTML("", apply_default_css=False)
     figure = plot()
-    able = [e for e in EXPERIMENTS.values() if not e.missing(models)]
     outputs = [held, said, why, figure, *cells.values()]
-    runs(everything, stop, partial(_run, models, able), [held, repeats], outputs)
-    for e in able:
-        runs(starts[e.id], stop, partial(_run, models, [e]), [held, repeats], outputs)
+    runs(everything, stop, partial(_run, stage, list(EXPERIMENTS.values())), [held, repeats], outputs)
+    for e in EXPERIMENTS.values():
+        runs(starts[e.id], stop, partial(_run, stage, [e]), [held, repeats], outputs)
 
 
-def _run(
-    models: Models, chosen: list[Experiment], dark: bool, held: dict[str, Result], repeats: float
-) -> Iterator[Any]:
+def _run(stage: Stage, chosen: list[Experiment], dark: bool, held: dict[str, Result], repeats: float) -> Iterator[Any]:
     """Run experiments; what is known is shown as it comes, and kept when the run is stopped."""
     held = dict(held)
     still = [gr.skip()] * len(EXPERIMENTS)
     order = list(EXPERIMENTS)
     try:
+        models = stage.models
         for e in chosen:
+            if len(chosen) > 1 and e.missing(models):
+                continue
             for line, result in progress(lambda e=e: e.run(models, int(repeats))):
                 if result is None:
                     yield [gr.skip(), line, gr.skip(), gr.skip(), *still]

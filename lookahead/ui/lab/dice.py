@@ -12,9 +12,8 @@ from ...events import LookaheadError
 from ...lab import charts
 from ...lab.bugs import BUGS
 from ...lab.dice import EVERY, THROWS, Histogram, P, Q, throw
-from ...models import Models
 from ..jobs import follow
-from ..runs import Runs
+from ..stage import Stage
 from .parts import buttons, drawn, plot, prose, refused, runs, says
 
 INTRO = (
@@ -26,7 +25,7 @@ HONEST = "as it should be"
 SURE = 1e-4
 
 
-def add(models: Models, kept: Runs) -> None:
+def add(stage: Stage) -> None:
     """The section."""
     prose(INTRO)
     board()

@@ -9,11 +9,10 @@ import gradio as gr
 
 from ... import skip
 from ...events import MethodError, SettingsError
-from ...models import Models
 from ...race import MOST_LANES, race
 from ...scenarios import SCENARIOS
 from ..racing import watched
-from ..runs import Runs
+from ..stage import Stage
 from ..timeline import timeline
 from .parts import buttons, prose, runs
 
@@ -32,36 +31,38 @@ WITHOUT = {
 PROMPTS = {s.label: s for s in SCENARIOS if s.id in ("story", "tale", "records", "json", "code", "explain")}
 
 
-def add(models: Models, kept: Runs) -> None:
+def add(stage: Stage) -> None:
     """The section."""
     prose(INTRO)
-    drafters = _drafters(models)
+    drafters = _drafters(stage)
     with gr.Row(elem_classes="la-do"):
         prompt = gr.Dropdown(list(PROMPTS), value=next(iter(PROMPTS)), label="prompt", filterable=False, min_width=140)
         temperature = gr.Slider(0, 1.5, 0.8, step=0.1, label="temperature", min_width=160)
         seed = gr.Number(0, label="seed", precision=0, min_width=100)
         start, stop = buttons("Race")
     chosen = gr.CheckboxGroup(list(drafters), value=list(drafters)[:MOST], label=f"drafters, up to {MOST}")
-    lanes = timeline("", kept)
+    lanes = timeline("", stage.runs)
 
     def run(dark: bool, prompt: str, temperature: float, seed: float, chosen: list[str]) -> Iterator[str]:
-        yield from watched(kept, lambda: _race(models, drafters, prompt, temperature, seed, chosen))
+        yield from watched(stage, lambda: _race(stage, prompt, temperature, seed, chosen))
 
     runs(start, stop, run, [prompt, temperature, seed, chosen], lanes)
 
 
-def _drafters(models: Models) -> dict[str, tuple[str, dict[str, Any]]]:
+def _drafters(stage: Stage) -> dict[str, tuple[str, dict[str, Any]]]:
     """Who may draft, in words: a method and its options."""
-    loaded = [role for role in models.drafts if role != skip.ROLE]
-    return {f"draft model: {role}": ("draft", {"draft": role}) for role in loaded} | {
-        words: how for words, how in WITHOUT.items() if how[0] != "self" or skip.ROLE in models.drafts
+    return {f"draft model: {role}": ("draft", {"draft": role}) for role in stage.drafts} | {
+        words: how for words, how in WITHOUT.items() if how[0] != "self" or skip.ROLE in stage.models.drafts
     }
 
 
-def _race(models: Models, drafters: dict, prompt: str, temperature: float, seed: float, chosen: list[str]) -> Any:
+def _race(stage: Stage, prompt: str, temperature: float, seed: float, chosen: list[str]) -> Any:
     if not 1 <= len(chosen) <= MOST:
         raise MethodError("drafters", len(chosen), f"choose from one to {MOST}.")
     if seed is None:
         raise SettingsError("seed", None, "the field holds no number; type one.")
-    scenario, methods = PROMPTS[prompt], ["naive", *(drafters[name] for name in chosen)]
-    return race(models, scenario.prompt, methods, temperature=temperature, seed=int(seed), chat=scenario.chat)
+    drafters, scenario = _drafters(stage), PROMPTS[prompt]
+    if unknown := [name for name in chosen if name not in drafters]:
+        raise MethodError("drafter", unknown[0], f"choose from {', '.join(drafters)}.")
+    methods = ["naive", *(drafters[name] for name in chosen)]
+    return race(stage.models, scenario.prompt, methods, temperature=temperature, seed=int(seed), chat=scenario.chat)

@@ -17,7 +17,7 @@ from ...lab.machine import compare, weight_bytes
 from ...lab.whatif import Recording
 from ...models import Models
 from ...trace import Trace
-from ..runs import Runs
+from ..stage import Stage
 from .parts import DARK, QUIET, TRACE, buttons, drawn, plot, progress, prose, refused, runs, says, table
 
 INTRO = (
@@ -34,15 +34,15 @@ ASK = (
 )
 
 
-def add(models: Models, kept: Runs) -> None:
+def add(stage: Stage) -> None:
     """The section."""
     prose(INTRO)
     dark, shown = gr.Checkbox(False, visible=False), gr.Textbox("", visible=False)
-    gr.HTML(_facts(models), apply_default_css=False)
+    gr.HTML(lambda: _facts(stage.models), apply_default_css=False)
     show = gr.Button("draw the cost curve", size="sm", scale=0)
     figure = plot()
     show.click(
-        lambda dark: drawn(charts.cost_curve(models.costs, dark)),
+        lambda dark: drawn(charts.cost_curve(stage.models.costs, dark)),
         dark,
         figure,
         js=f"() => {DARK}",
@@ -55,11 +55,11 @@ def add(models: Models, kept: Runs) -> None:
     line = gr.HTML("", apply_default_css=False)
     words = gr.HTML("", apply_default_css=False)
     lines = plot()
-    runs(start, stop, partial(_compare, models), [], [line, words, lines])
+    runs(start, stop, partial(_compare, stage), [], [line, words, lines])
     prose(ASK)
     ask = gr.Button("Ask", variant="primary", scale=0)
     said = gr.HTML("", apply_default_css=False)
-    ask.click(lambda text: _advice(models, text), shown, said, js=f"() => {TRACE}", queue=False, **QUIET)
+    ask.click(lambda text: _advice(stage.models, text), shown, said, js=f"() => {TRACE}", queue=False, **QUIET)
 
 
 def _facts(models: Models) -> str:
@@ -79,10 +79,10 @@ def _facts(models: Models) -> str:
     return table(["", ""], rows)
 
 
-def _compare(models: Models, dark: bool) -> Iterator[Any]:
+def _compare(stage: Stage, dark: bool) -> Iterator[Any]:
     found, visits = None, None
     try:
-        for line, now in progress(lambda: compare(models)):
+        for line, now in progress(lambda: compare(stage.models)):
             words, figure, found = gr.skip(), gr.skip(), now or found
             if now and now.measured and (not now.visits or now.visits != visits):
                 words = _found(now)

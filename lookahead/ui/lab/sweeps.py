@@ -11,8 +11,7 @@ import gradio as gr
 from ...events import LookaheadError
 from ...lab import charts
 from ...lab.sweeps import SWEEPS, surface
-from ...models import Models
-from ..runs import Runs
+from ..stage import Stage
 from .parts import buttons, drawn, plot, progress, prose, refused, runs, says, table
 
 INTRO = (
@@ -32,7 +31,7 @@ PROMPTS = {
 }
 
 
-def add(models: Models, kept: Runs) -> None:
+def add(stage: Stage) -> None:
     """The section."""
     prose(INTRO)
     with gr.Row(elem_classes="la-do"):
@@ -46,11 +45,11 @@ def add(models: Models, kept: Runs) -> None:
     figure = plot()
     rows = gr.HTML("", apply_default_css=False)
     map_ = plot()
-    runs(start, stop, partial(_sweep, models), [setting, prompts, repeats], [said, figure, rows, map_])
+    runs(start, stop, partial(_sweep, stage), [setting, prompts, repeats], [said, figure, rows, map_])
 
 
-def _sweep(models: Models, dark: bool, setting: str, prompts: str, repeats: float) -> Iterator[Any]:
-    shown = 0
+def _sweep(stage: Stage, dark: bool, setting: str, prompts: str, repeats: float) -> Iterator[Any]:
+    shown, models = 0, stage.models
     try:
         result = None
         for line, result_now in progress(

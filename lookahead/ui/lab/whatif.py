@@ -11,9 +11,8 @@ from ... import recordings
 from ...events import LookaheadError, TraceError
 from ...lab import charts
 from ...lab.whatif import METHODS, Outcome, Recording, ceiling, over_k, what_if
-from ...models import Models
 from ...trace import Trace
-from ..runs import Runs
+from ..stage import Stage
 from .parts import DARK, QUIET, TRACE, drawn, plot, prose, refused, table
 
 INTRO = (
@@ -25,7 +24,7 @@ KS = tuple(range(1, 17))
 FIRST = {"shortest": 2, "candidates": 2}
 
 
-def add(models: Models, kept: Runs) -> None:
+def add(stage: Stage) -> None:
     """The section."""
     prose(INTRO)
 

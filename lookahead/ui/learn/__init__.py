@@ -15,17 +15,16 @@ import gradio as gr
 from ... import assets
 from ...events import SettingsError
 from ...lessons import TEACHER, WORDS_A_MINUTE, Bug, Dice, Lesson, Prose, Race, Recording, WhatIf, Widget, lessons, read
-from ...models import Models
 from ..lab import dice, whatif
 from ..lab.parts import QUIET, refused
-from ..runs import Runs
+from ..stage import Stage
 from . import games, lanes
 from .prose import to_html
 
 NAME = "learn"
 
 
-def tab(models: Models, kept: Runs, learn: gr.Tab) -> gr.Textbox:
+def tab(stage: Stage, learn: gr.Tab) -> gr.Textbox:
     """Everything on the Learn tab `learn`. Returns what holds the name of the lesson that is open."""
     all_ = {lesson.name: lesson for lesson in (*lessons(), read(TEACHER))}
     with gr.Row(elem_id="la-learn"):
@@ -39,7 +38,7 @@ def tab(models: Models, kept: Runs, learn: gr.Tab) -> gr.Textbox:
             @gr.render(open_, triggers=[open_.change], show_progress="hidden", queue=False)
             def show(name: str) -> None:
                 if name in all_:
-                    _lesson(all_[name], list(all_.values()), models, kept)
+                    _lesson(all_[name], list(all_.values()), stage)
                 elif name:
                     known = ", ".join(all_)
                     gr.HTML(
@@ -50,7 +49,7 @@ def tab(models: Models, kept: Runs, learn: gr.Tab) -> gr.Textbox:
     return open_
 
 
-def _lesson(lesson: Lesson, all_: list[Lesson], models: Models, kept: Runs) -> None:
+def _lesson(lesson: Lesson, all_: list[Lesson], stage: Stage) -> None:
     """The lesson from its heading to the way on."""
     words = f"About {max(1, round(lesson.words / WORDS_A_MINUTE))} minutes to read. {lesson.learn}"
     _heading(
@@ -62,7 +61,7 @@ def _lesson(lesson: Lesson, all_: list[Lesson], models: Models, kept: Runs) -> N
             gr.HTML(f'<div class="la-read">{to_html(part.markdown)}</div>', apply_default_css=False)
         else:
             with gr.Column(elem_classes=f"la-widgetbox la-{type(part).__name__.lower()}"):
-                _widget(part, models, kept, lesson.name)
+                _widget(part, stage, lesson.name)
     if lesson.name == TEACHER.stem:
         gr.Button("Print the last section", scale=0).click(None, js="() => lookaheadLearn.handout()", **QUIET)
     after = all_[all_.index(lesson) + 1 :]
@@ -73,14 +72,14 @@ def _lesson(lesson: Lesson, all_: list[Lesson], models: Models, kept: Runs) -> N
         )
 
 
-def _widget(part: Widget, models: Models, kept: Runs, lesson: str) -> None:
+def _widget(part: Widget, stage: Stage, lesson: str) -> None:
     match part:
         case Race():
-            lanes.race(part, models, kept)
+            lanes.race(part, stage)
         case Recording():
-            lanes.recording(part, models, kept)
+            lanes.recording(part, stage)
         case Bug():
-            lanes.bug(part, models, kept)
+            lanes.bug(part, stage)
         case Dice():
             lanes.say(part.say)
             dice.board(part.p, part.q, part.tokens, part.bug, part.throws)
@@ -88,7 +87,7 @@ def _widget(part: Widget, models: Models, kept: Runs, lesson: str) -> None:
             lanes.say(part.say)
             whatif.of_recording(part.recording, part.method, part.k, part.options)
         case _:
-            games.add(part, models, lesson)
+            games.add(part, stage.models, lesson)
 
 
 def _title(lesson: Lesson) -> str:

@@ -17,13 +17,13 @@ from ...events import LookaheadError
 from ...lab import bugs
 from ...lab.checks import Finding
 from ...lessons import BY_ID, Bug, Race, Recording
-from ...models import Models
 from ...race import race as honest
 from .. import form
 from ..jobs import follow
 from ..lab.parts import buttons, refused, runs, says
 from ..racing import raced, watched
-from ..runs import Runs, whole
+from ..runs import whole
+from ..stage import Stage
 from ..timeline import timeline
 
 HARMS = {
@@ -32,7 +32,7 @@ HARMS = {
 }  # fmt: skip
 
 
-def race(widget: Race, models: Models, kept: Runs) -> None:
+def race(widget: Race, stage: Stage) -> None:
     """A real race, run when somebody asks for it."""
     fields = _fields(widget)
     methods = form.lanes(widget.methods[-1], widget.methods[:-1])
@@ -42,25 +42,25 @@ def race(widget: Race, models: Models, kept: Runs) -> None:
     with gr.Row(elem_classes="la-do"):
         gr.HTML(told, apply_default_css=False)
         start, stop = buttons("Race")
-    lanes = timeline("", kept)
+    lanes = timeline("", stage.runs)
 
     def run(dark: bool) -> Iterator[str]:
-        yield from raced(models, kept, widget.prompt, methods, fields)
+        yield from raced(stage, widget.prompt, methods, fields)
 
     runs(start, stop, run, [], lanes)
 
 
-def recording(widget: Recording, models: Models, kept: Runs) -> None:
+def recording(widget: Recording, stage: Stage) -> None:
     """A bundled recording, its playhead where the lesson wants it."""
     say(widget.say)
     trace, at = recordings.read(widget.recording), widget.pass_number()
     told = f"A recording from {trace.machine.cpu}: {BY_ID[widget.recording].label}" + (
         f", at pass {at}." if at else "."
     )
-    timeline(whole(f"lesson-{widget.recording}-{at or 0}", log.events(trace, told, at=at)), kept)
+    timeline(whole(f"lesson-{widget.recording}-{at or 0}", log.events(trace, told, at=at)), stage.runs)
 
 
-def bug(widget: Bug, models: Models, kept: Runs) -> None:
+def bug(widget: Bug, stage: Stage) -> None:
     """A mistake as a switch; the test that it names; and, where an eye can see the harm, a race."""
     found = bugs.find(widget.bug)
     say(widget.say)
@@ -72,16 +72,16 @@ def bug(widget: Bug, models: Models, kept: Runs) -> None:
     runs(test, stop, partial(_tested, found), [on], said)
     if not widget.scenario:
         return
-    lanes = timeline("", kept)
+    lanes = timeline("", stage.runs)
     scenario = BY_ID[widget.scenario]
     options = {"chat": scenario.chat, **scenario.options, **widget.settings}
 
     def broken(dark: bool, on: bool) -> Iterator[str]:
         methods = ["naive", *widget.methods]
         if on:
-            yield from watched(kept, lambda: bugs.race(models, scenario.prompt, found, methods, **options))
+            yield from watched(stage, lambda: bugs.race(stage.models, scenario.prompt, found, methods, **options))
         else:
-            yield from watched(kept, lambda: honest(models, scenario.prompt, methods, **options))
+            yield from watched(stage, lambda: honest(stage.models, scenario.prompt, methods, **options))
 
     runs(start, stop, broken, [on], lanes)
 

@@ -51,6 +51,10 @@ def use(box, widget):
         right = sum(case.stands for case in widget.cases)
         box.get_by_text(f"{right} of {len(widget.cases)} right", exact=True).wait_for()
         assert box.get_by_role("button", name="again").is_visible()
+        box.get_by_role("button", name="Guess on a real run").click()
+        box.get_by_text("Drafted and drawn just now").wait_for()
+        box.get_by_role("button", name="it is refused").click()
+        box.get_by_text(re.compile("^[01] of 1 right$")).wait_for()
     elif isinstance(widget, Dice):
         box.get_by_role("button", name="Throw").click()
         box.get_by_text("It does not settle on p." if widget.bug else "It settles on p.").wait_for(timeout=60_000)

@@ -87,7 +87,7 @@ def _widget(part: Widget, stage: Stage, lesson: str) -> None:
             lanes.say(part.say)
             whatif.of_recording(part.recording, part.method, part.k, part.options)
         case _:
-            games.add(part, stage.models, lesson)
+            games.add(part, stage, lesson)
 
 
 def _title(lesson: Lesson) -> str:

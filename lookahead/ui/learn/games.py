@@ -1,4 +1,6 @@
-"""Widgets that need no server: a guess, a question, this machine's costs, a listing. Drawn by `assets/games.js`.
+"""Small widgets that `assets/games.js` draws: a guess, a question, this machine's costs, a listing.
+
+They need no server, but for one thing: a guess can be had on a run of this moment.
 
 Knows what each of them shows. It does not know how.
 """
@@ -6,29 +8,59 @@ Knows what each of them shows. It does not know how.
 from __future__ import annotations
 
 import json
+import secrets
+from collections.abc import Iterator
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import gradio as gr
 
 from ... import assets
-from ...lessons import Code, Cost, Guess, Quiz, Widget
+from ...events import LookaheadError
+from ...lab.guesses import TEMPERATURE, cases
+from ...lessons import BY_ID, Code, Cost, Guess, Quiz, Widget
 from ...models import Models
 from ...theory import expected_tokens, speedup
+from ..jobs import follow
+from ..lab.parts import QUIET
+from ..stage import Stage
 
 # The script comes with each widget: a page that is only raced on does not carry it.
-MOUNT = "%s\nlookaheadGames.mount(element.querySelector('div'), JSON.parse(props.value), {solved: () => lookaheadLearn.solved(%s)});"
+MOUNT = """%s
+const show = () => lookaheadGames.mount(element.querySelector('div'), JSON.parse(props.value), {solved: () => lookaheadLearn.solved(%s)});
+show();
+watch('value', show);"""
+REAL = "story"  # the scenario on which anybody may guess for real
+TOLD = f"Drafted and drawn just now, on another story than the next press will bring: temperature {TEMPERATURE}, rejection rule."
 
 
-def add(widget: Widget, models: Models, lesson: str) -> None:
+def add(widget: Widget, stage: Stage, lesson: str) -> None:
     """The widget in its place in the lesson of that name."""
-    gr.HTML(
-        json.dumps({"kind": type(widget).__name__.lower(), "say": widget.say, **DATA[type(widget)](widget, models)}),
+    shown = gr.HTML(
+        _json(widget, stage.models),
         html_template="<div></div>",
         js_on_load=MOUNT % (assets.small("script", "games.js"), json.dumps(lesson)),
         apply_default_css=False,
         elem_classes="la-widget",
     )
+    if isinstance(widget, Guess):
+        real = gr.Button("Guess on a real run", size="sm", scale=0)
+        real.click(partial(_real, stage), None, shown, concurrency_limit=None, **QUIET)
+
+
+def _json(widget: Widget, models: Models | None = None) -> str:
+    data = DATA[type(widget)](widget, models)
+    return json.dumps({"kind": type(widget).__name__.lower(), "say": widget.say, **data})
+
+
+def _real(stage: Stage) -> Iterator[Any]:
+    """Cases of a run of this moment."""
+    try:
+        for now in follow(lambda: cases(stage.models, BY_ID[REAL].prompt, seed=secrets.randbelow(1 << 30))):
+            yield _json(Guess(cases=tuple(now), say=TOLD)) if isinstance(now, list) else gr.skip()
+    except LookaheadError as error:
+        raise gr.Error(str(error), print_exception=False) from None
 
 
 def _guess(guess: Guess, models: Models) -> dict[str, Any]:

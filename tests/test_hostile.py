@@ -1,0 +1,230 @@
+"""Bad and hostile input at every door: the API, plain HTTP, links, files, the command line. Each gets a clear
+refusal, nothing prints a traceback, and afterwards the server still races.
+
+`address` fails at the end if the app has printed a traceback. Limits that a host sets are tested in test_classroom.py.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import urllib.error
+import urllib.parse
+import urllib.request
+
+import pytest
+from conftest import ROOT
+
+from lookahead import LookaheadError
+from lookahead.trace import Trace
+from lookahead.ui import form
+from lookahead.ui.race_tab import arrive, make, open_
+from lookahead.ui.runs import Runs
+
+HUGE = 10**400
+GOOD = {"prompt": "Once upon a time", "method": "draft", "max_new_tokens": 4, "k": "2", "temperature": 0, "seed": 0}
+
+# What a field of /race is given, and a word that the refusal must hold.
+API = [
+    ("prompt", "", "prompt"), ("prompt", None, "prompt"), ("prompt", 7, "prompt"), ("prompt", [], "prompt"),
+    ("prompt", {"a": 1}, "prompt"), ("prompt", ["Once"], "prompt"), ("prompt", "a " * 500_000, "prompt"),
+    ("prompt", [-1], "prompt"), ("prompt", [10**9], "prompt"), ("prompt", [True], "prompt"),
+    ("method", "", "method"), ("method", "nope", "method"), ("method", "../../etc/passwd", "method"),
+    ("method", "__class__", "method"), ("method", None, "method"), ("method", 3, "method"), ("method", ["draft"], "method"),
+    ("method", "draft:draft=/etc", "method"), ("method", "<img src=x onerror=alert(1)>", "method"),
+    ("max_new_tokens", 0, "max_new_tokens"), ("max_new_tokens", -1, "max_new_tokens"), ("max_new_tokens", 10**9, "max_new_tokens"),
+    ("max_new_tokens", 1.5, "max_new_tokens"), ("max_new_tokens", "lots", "max_new_tokens"), ("max_new_tokens", None, "max_new_tokens"),
+    ("max_new_tokens", HUGE, "max_new_tokens"), ("max_new_tokens", True, "max_new_tokens"), ("max_new_tokens", [4], "max_new_tokens"),
+    ("k", "-1", "k"), ("k", "banana", "k"), ("k", "1e999", "k"), ("k", "nan", "k"), ("k", [2], "k"), ("k", "100000", "k"),
+    ("temperature", -1, "temperature"), ("temperature", "hot", "temperature"), ("temperature", 1e308, "temperature"),
+    ("temperature", "nan", "temperature"), ("temperature", "inf", "temperature"), ("temperature", {}, "temperature"),
+    ("seed", -1, "seed"), ("seed", 2**70, "seed"), ("seed", 0.5, "seed"), ("seed", "x", "seed"), ("seed", None, "seed"),
+]  # fmt: skip
+
+LINKS = [
+    ({"prompt": "x" * 20_001}, "prompt"), ({"prompt": "x", "methods": "draft,tree,ngram,suffix,self"}, "methods"),
+    ({"prompt": "x", "methods": "nope"}, "method"), ({"prompt": "x", "k": "<b>"}, "k"), ({"prompt": "x", "seed": "1e999"}, "seed"),
+    ({"prompt": "x", "max_new_tokens": "inf"}, "max_new_tokens"), ({"prompt": "x", "temperature": "nan"}, "temperature"),
+    ({"prompt": "x", "draft": "/etc/passwd"}, "draft"), ({"prompt": "x", "rule": "none"}, "rule"),
+    ({"prompt": "x", "options": "no-equals-sign"}, "option"), ({"recording": "../../app"}, "recording"),
+    ({"recording": "story\r\nSet-Cookie: a=b"}, "recording"), ({"prompt": "x", "top_p": "\u0661\u0662"}, "top_p"),
+]  # fmt: skip
+
+
+def valid():
+    """A bundled recording as data."""
+    return json.loads((ROOT / "assets" / "traces" / "short.json").read_text(encoding="utf-8"))
+
+
+def spoilt(change):
+    data = valid()
+    change(data)
+    return json.dumps(data)
+
+
+def deep(levels):
+    return '{"schema":' + "[" * levels + "]" * levels + "}"
+
+
+FILES = [
+    "", "null", "[]", "true", '"trace"', "{", deep(100_000), '{"a":' * 50_000 + "1" + "}" * 50_000, "\x00\x01\x02", "\ufeff{}", "<html>",
+    '{"schema": "lookahead-trace/1"}',
+    spoilt(lambda d: d["lanes"][1]["steps"][1].update(verify_s=10**400)),
+    spoilt(lambda d: d["lanes"][1]["steps"][1].update(emitted=["__import__('os')"])),
+    spoilt(lambda d: d["lanes"][1]["steps"][1].update(index=2**80)),
+    spoilt(lambda d: d["lanes"][0].update(method=["naive"])),
+    spoilt(lambda d: d["lanes"][0].update(method="x" * 100_000)),
+    spoilt(lambda d: d["prompt"].update(text="x" * 3_000_000)),
+    spoilt(lambda d: d["costs"].update(rows=[0])),
+    spoilt(lambda d: d["costs"].update(seconds=[])),
+    spoilt(lambda d: d["settings"].update(seed=-1)),
+    spoilt(lambda d: d.update(exactness="surely")),
+    spoilt(lambda d: d.update(__proto__={"polluted": 1})),
+    json.dumps(valid()).replace('"naive"', "NaN", 1),
+    " " * (33 << 20),
+]  # fmt: skip
+
+HTTP = [
+    ("GET", "/gradio_api/file=/etc/passwd", None), ("GET", "/gradio_api/file=../../../../etc/passwd", None),
+    ("GET", "/gradio_api/file=app.py", None), ("GET", "/gradio_api/file=lookahead/models.py", None),
+    ("GET", "/gradio_api/file=assets/models/pocket/target/config.json", None), ("GET", "/file=%2e%2e/app.py", None),
+    ("GET", "/static/../../app.py", None), ("GET", "/assets/%2e%2e/%2e%2e/app.py", None), ("GET", "/nothing/here", None),
+    ("POST", "/gradio_api/call/race", "not json"), ("POST", "/gradio_api/call/race", '{"data": "text"}'),
+    ("POST", "/gradio_api/call/race", '{"data": [1, 2, 3, 4, 5, 6, 7, 8, 9]}'), ("POST", "/gradio_api/call/race", "[" * 100_000),
+    ("POST", "/gradio_api/call/nothing", '{"data": []}'), ("POST", "/gradio_api/queue/join", '{"fn_index": 10000, "data": [], "session_hash": "x"}'),
+    ("POST", "/gradio_api/queue/join", '{"fn_index": -1, "data": null}'), ("POST", "/gradio_api/component_server", "{}"),
+    ("POST", "/gradio_api/component_server", '{"data": [["guess", 0]], "component_id": 1, "fn_name": "__class__", "session_hash": "x"}'),
+    ("POST", "/gradio_api/upload", "no form"), ("PUT", "/", "x"), ("DELETE", "/config", None),
+]  # fmt: skip
+
+
+def ask(address, method, path, body=None, headers=()):
+    """(status, text) of a request that is sent as it stands."""
+    host, port = address.removeprefix("http://").split(":")
+    connection = http.client.HTTPConnection(host, int(port), timeout=30)
+    connection.request(method, path, body, {"Content-Type": "application/json", **dict(headers)})
+    answer = connection.getresponse()
+    return answer.status, answer.read(2_000_000).decode("utf-8", "replace")
+
+
+def call_race(address, **changes):
+    """The last event and the data of a call of /race, by plain HTTP."""
+    data = list({**GOOD, **changes}.values())
+    status, text = ask(address, "POST", "/gradio_api/call/race", json.dumps({"data": data}))
+    if status != 200:
+        return "refused", text
+    with urllib.request.urlopen(f"{address}/gradio_api/call/race/{json.loads(text)['event_id']}", timeout=60) as stream:
+        lines = stream.read().decode().strip().split("\n")
+    return lines[-2].removeprefix("event: "), lines[-1].removeprefix("data: ")
+
+
+def races(address):
+    """The server still does what it is for."""
+    event, data = call_race(address)
+    assert event == "complete"
+    return len(json.loads(data)[0]["lanes"]) == 2
+
+
+def test_the_api_refuses_and_goes_on(address):
+    for field, value, word in API:
+        event, data = call_race(address, **{field: value})
+        assert event in ("error", "refused"), (field, value, data[:200])
+        assert word in data, (field, value, data[:300])
+        assert "Traceback" not in data and str(ROOT) not in data
+    assert races(address)
+
+
+@pytest.mark.parametrize(("method", "path", "body"), HTTP, ids=lambda x: str(x)[:50])
+def test_plain_http_gives_nothing_away(address, method, path, body):
+    status, text = ask(address, method, path, body)
+    assert status >= 400, (status, text[:200])
+    assert "root:" not in text and "Start Lookahead" not in text and "Traceback" not in text and str(ROOT) not in text
+
+
+def test_afterwards_it_still_races(address):
+    assert races(address)
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["prompt=%0d%0aSet-Cookie:%20a=b", "recording=%00", "lesson=..%2f..%2fapp", "prompt=" + "x" * 60_000, "%ff%fe=%ff"],
+    ids=lambda q: q[:20],
+)
+def test_a_query_becomes_no_header_and_no_markup(address, query):
+    host, port = address.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=20) as raw:
+        raw.sendall(f"GET /?{query} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+        head = b""
+        while b"\r\n\r\n" not in head:
+            part = raw.recv(65536)
+            if not part:
+                break
+            head += part
+    assert head.startswith((b"HTTP/1.1 200", b"HTTP/1.1 4"))
+    assert b"a=b" not in head.split(b"\r\n\r\n")[0]
+
+
+def test_forged_headers_change_nothing(address):
+    for headers in (
+        {"X-Forwarded-Host": "evil.example", "X-Forwarded-Proto": "javascript"},
+        {"Origin": "http://evil.example", "Referer": "http://evil.example"},
+        {"Cookie": "session=" + "a" * 8000},
+    ):
+        status, text = ask(address, "GET", "/config", headers=headers)
+        assert status < 500
+        assert "evil.example" not in text or status >= 400 or "javascript:" not in text
+
+
+@pytest.mark.parametrize(("query", "word"), LINKS, ids=lambda x: str(x)[:50])
+def test_a_link_that_cannot_be_followed_says_why(query, word):
+    said = json.loads(arrive(query, ["draft", "offdomain"])[0])
+    assert said["error"].startswith("This link cannot be followed.") and word in said["error"]
+    assert "<" not in arrive(query, ["draft", "offdomain"])[0]
+
+
+@pytest.mark.parametrize("text", FILES, ids=lambda text: repr(text[:24]))
+def test_a_file_that_is_no_recording_is_refused(text):
+    with pytest.raises(LookaheadError):
+        Trace.from_json(text)
+    assert set(json.loads(open_(text))) == {"error"}
+    for kind in ("csv", "replay"):
+        assert set(make([kind, text])) == {"error"}
+
+
+@pytest.mark.parametrize("request_", [None, [], ["csv"], "csv", ["sh", "{}"], [["csv"], "{}"], {"kind": "csv"}, ["csv", None], 5], ids=str)
+def test_only_what_is_offered_is_made(request_):
+    assert set(make(request_)) == {"error"}
+
+
+@pytest.mark.parametrize("given", [None, 7, ["x"], {"a": 1}, b"{}"], ids=str)
+def test_what_is_opened_must_be_text(given):
+    assert set(json.loads(open_(given))) == {"error"}
+
+
+def test_runs_of_others_cannot_be_had_by_asking():
+    runs = Runs()
+    mine = runs.open()
+    mine.add({"kind": "begin"})
+    assert len(mine.id) >= 16
+    for request in (None, [], mine.id, [mine.id], [mine.id, "0"], [mine.id, -1], [mine.id, True], [mine.id[:-1], 0], ["*", 0],
+                    [[mine.id], 0], [{"$ne": ""}, 0], [mine.id.lower() if mine.id != mine.id.lower() else "x", 0], [0, 0]):  # fmt: skip
+        assert runs.resend(request) is None, request
+    assert len({runs.open().id for _ in range(200)}) == 200
+
+
+def test_hostile_text_survives_the_round_trip_as_text(address):
+    for prompt in ("</script><script>alert(1)</script>", "<img src=x onerror=alert(1)>", "\u202eevil\u202c", "a" + "\u0301" * 10_000, "\ud83d\udc38\u200d\u200d", "{{7*7}} ${7*7} %s"):
+        event, data = call_race(address, prompt=prompt)
+        assert event == "complete"
+        assert json.loads(data)[0]["prompt"]["text"] == prompt
+
+
+def test_the_form_turns_nothing_into_code():
+    for name in (*form.WHOLE, *form.REAL):
+        for value in ("__import__('os')", "1;2", "0x10", "1_0_0_", [], {}, None, True, float("nan")):
+            try:
+                out = form.options({**form.DEFAULTS, name: value})
+            except LookaheadError:
+                continue
+            assert out[name] != out[name] or isinstance(out[name], (int, float))  # nan is refused by the settings

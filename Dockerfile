@@ -1,18 +1,22 @@
 # Lookahead with its bundled models: docker build -t lookahead . && docker run -p 7860:7860 lookahead
 FROM python:3.11-slim
 
-# "cpu", or a CUDA version such as "cu130": uv knows where PyTorch keeps each build.
+# "cpu", or a CUDA version such as "cu130": uv knows where PyTorch keeps each build. Empty: whatever the package index has.
 ARG TORCH_BACKEND=cpu
 WORKDIR /app
 COPY requirements.txt .
 RUN pip install --no-cache-dir uv==0.13.8 \
-    && uv pip install --system --no-cache --torch-backend=${TORCH_BACKEND} -r requirements.txt \
+    && uv pip install --system --no-cache ${TORCH_BACKEND:+--torch-backend=${TORCH_BACKEND}} -r requirements.txt \
     && pip uninstall --yes uv
 
-COPY app.py README.md LICENSE ./
+COPY app.py places.py README.md LICENSE ./
 COPY lookahead lookahead
 COPY assets assets
-RUN python -m compileall -q lookahead app.py && useradd --create-home --uid 1000 app
+# Weights are often saved for their owner alone, and COPY keeps that. Importing compiles those packages that the app uses.
+RUN find . -not -perm -444 -exec chmod a+rX {} + \
+    && python -m compileall -q lookahead app.py places.py \
+    && python -c "import lookahead.ui" \
+    && useradd --create-home --uid 1000 app
 USER app
 
 # Nothing is written below /app: it may be mounted read-only.
@@ -25,5 +29,5 @@ ENV GRADIO_SERVER_NAME=0.0.0.0 \
     PYTHONUNBUFFERED=1
 EXPOSE 7860
 HEALTHCHECK --interval=30s --timeout=5s --start-period=60s \
-    CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:7860/', timeout=4)"]
+    CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:7860/healthz', timeout=4)"]
 CMD ["python", "app.py"]

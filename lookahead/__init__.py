@@ -25,10 +25,11 @@ from .events import (
     Test,
     TraceError,
 )
+from .hub import load
 from .lane import decode
 from .lm import CachedLM
 from .methods import METHODS
-from .models import Models, load
+from .models import Models
 from .race import Lap, Race, race
 from .table import TableLM
 from .trace import Trace

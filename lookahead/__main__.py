@@ -1,4 +1,4 @@
-"""The command line: `python -m lookahead run | bench | lab | calibrate | record | train | schema`.
+"""The command line: `python -m lookahead run | bench | lab | calibrate | record | train | schema | limits`.
 
 Bad input prints one clear line on stderr and exits 2. `--json` puts one JSON document on stdout
 and nothing else; progress goes to stderr.
@@ -109,6 +109,8 @@ def _parser() -> argparse.ArgumentParser:
     record.add_argument("--out", type=Path, metavar="DIR", help="where to keep them (assets/traces)")
     record.add_argument("--only", metavar="ID,ID", help="these scenarios; all by default")
     commands.add_parser("schema", help="the JSON schema of a trace")
+    limits = commands.add_parser("limits", help="the variables by which a host limits a server, as a table")
+    limits.add_argument("--update", metavar="FILE.md", help="write it between the limits markers of a file")
     return parser
 
 
@@ -119,7 +121,7 @@ def _options(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _load(arguments: argparse.Namespace):
-    from .models import load
+    from .hub import load
 
     return load(arguments.models)
 
@@ -225,6 +227,16 @@ def _schema(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _limits(arguments: argparse.Namespace) -> int:
+    from .bench import replace_between
+    from .limits import MARKS, table
+
+    if arguments.update:
+        replace_between(arguments.update, MARKS, table())
+    print(table())
+    return 0
+
+
 def _train(arguments: argparse.Namespace) -> int:
     from . import terminal
     from .train import Job, Plan, describe, train
@@ -251,6 +263,7 @@ COMMANDS = {
     "record": _record,
     "train": _train,
     "schema": _schema,
+    "limits": _limits,
 }
 
 

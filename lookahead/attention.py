@@ -55,6 +55,17 @@ class Layout:
     pairs_at: int = 0
     spread: torch.Tensor | None = None
 
+    def to(self, device: torch.device | int, non_blocking: bool = False) -> Layout:
+        """The same on another GPU: a model that is spread over several asks for it at every layer."""
+        there = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
+        if self.later.device == there:
+            return self
+        tensors = (self.ancestors, self.pairs, self.spread)
+        ancestors, pairs, spread = (t if t is None else t.to(there, non_blocking=non_blocking) for t in tensors)
+        return Layout(
+            self.past, self.later.to(there, non_blocking=non_blocking), ancestors, pairs, self.pairs_at, spread
+        )
+
 
 def room_of_tree(rows: int) -> int:
     """Columns a tree of `rows` rows needs behind its rows: a pair each, one to align, one for what is not there."""

@@ -62,7 +62,7 @@ class RoomyLayer(DynamicLayer):
 
     def gather(self, base: int, rows: torch.Tensor) -> None:
         """Move rows (absolute indices) to `base`, `base + 1`, ..."""
-        stop = base + rows.shape[0]
+        stop, rows = base + rows.shape[0], rows.to(self.keys.device)
         self.keys[:, :, base:stop] = self.keys[:, :, rows]
         self.values[:, :, base:stop] = self.values[:, :, rows]
 

@@ -94,7 +94,7 @@ class CachedLM:
             position_ids=positions[None],
             past_key_values=self.cache,
             use_cache=True,
-            logits_to_keep=torch.arange(len(ids), device=self.device)[only],
+            logits_to_keep=only,  # a slice, for rows may end on another GPU than they began on
             **attending,
         ).logits[0]
 

@@ -19,7 +19,7 @@ METHODS: tuple[str, ...] = (*PROPOSERS, *PEERS)
 
 def method_class(method: str) -> type[Proposer] | type[Peer]:
     """The method of that name, or a `MethodError` that lists them all."""
-    if method not in METHODS:
+    if not isinstance(method, str) or method not in METHODS:
         raise MethodError("method", method, f"choose one of {', '.join(METHODS)}.")
     return PROPOSERS.get(method) or PEERS[method]
 

@@ -4,20 +4,31 @@ A spec is "pocket" (bundled, offline) or "target+draft", each a hub name or a fo
 share its vocabulary, token by token, and both models must have a cache that can be rolled back;
 anything else is refused with an error that says what to do. No remote code, safetensors only.
 
-Knows transformers' loaders. It does not know strategies.
+On one GPU a family lies where it was put; a target that is too large for it is spread over all of them, layer by layer,
+with its drafts on the first.
+
+Knows transformers' loaders. It does not know strategies, nor how files come to be there: that is `hub`'s.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from accelerate import init_empty_weights
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 
-from . import cost, skip
+from . import cost, room, skip
 from .attention import BY_BRANCH
 from .cache import new_cache
 from .events import ModelError
@@ -63,23 +74,34 @@ class Models:
         return CachedLM(self.drafts[name].model, self.target.vocab)
 
 
-def load(spec: str = "pocket", progress: Progress = lambda text, share: None) -> Models:
+def load(
+    spec: str = "pocket",
+    progress: Progress = lambda text, share: None,
+    *,
+    dtype: torch.dtype | None = None,
+    found: Mapping[str, Path] | None = None,
+) -> Models:
     """Load a family and measure it. `progress(text, share)` is called as work proceeds.
 
-    Raises `ModelError` when a model cannot be found, cannot be rolled back, or does not fit.
+    `dtype` None is chosen by a measurement. `found` says in which folder the files of a hub name lie already; other
+    names are left to transformers. Raises `ModelError` when a model cannot be found, cannot be rolled back, or does
+    not fit.
     """
-    places = _places(spec)
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    members, found = places(spec), found or {}
+    folders = {role: str(found.get(place, place)) for role, place in members.items()}
+    device = room.device()
     progress("Choosing the number format", 0.05)
-    dtype = cost.pick_dtype(device)
+    dtype = dtype or cost.pick_dtype(device)
+    spread = len(room.gpus()) > 1 and _too_large(folders, dtype)
     loaded: dict[str, PreTrainedModel] = {}
-    for i, (role, place) in enumerate(places.items()):
-        progress(f"Loading {_shown(place)}", 0.1 + 0.6 * i / len(places))
-        loaded[role] = _load_model(place, dtype, device)
-    tokenizer = _load_tokenizer(places["target"])
-    for role, place in places.items():
+    # The target last where it is to be spread: it takes what its drafts leave free.
+    for i, role in enumerate(sorted(members, key=lambda role: spread and role == "target")):
+        progress(f"Loading {shown(members[role])}", 0.1 + 0.6 * i / len(members))
+        loaded[role] = _load_model(members[role], folders[role], dtype, device, spread and role == "target")
+    tokenizer = _load_tokenizer(members["target"], folders["target"])
+    for role, place in members.items():
         if role != "target":
-            _same_vocabulary(tokenizer, _load_tokenizer(place), places["target"], place)
+            same_vocabulary(tokenizer, _load_tokenizer(place, folders[role]), shown(members["target"]), shown(place))
     vocab = min(model.config.get_text_config().vocab_size for model in loaded.values())
     progress("Probing exactness", 0.75)
     probe = _most_exact(loaded, vocab)
@@ -87,18 +109,19 @@ def load(spec: str = "pocket", progress: Progress = lambda text, share: None) ->
     progress("Measuring what a pass costs", 0.85)
     cost.warm(target, MOST_ROWS)
     costs = cost.measure(target)
-    drafts = {role: CachedLM(model, vocab) for role, model in loaded.items() if role != "target"}
+    drafts = {role: CachedLM(loaded[role], vocab) for role in members if role != "target"}
     with suppress(ModelError):  # an architecture that cannot be cut short has no `self`
-        drafts[skip.ROLE] = skip.choose(target, costs)
+        if not spread:  # its first layers lie on one GPU and its head on another
+            drafts[skip.ROLE] = skip.choose(target, costs)
     for draft in drafts.values():
         cost.warm(draft, 4)
     draft_costs = {role: cost.measure(draft, rows=(1, 3, 9, 17), after=target) for role, draft in drafts.items()}
     progress("Ready", 1.0)
-    names = {role: _shown(place) for role, place in places.items()}
+    names = {role: shown(place) for role, place in members.items()}
     return Models(spec, names, tokenizer, target, drafts, probe, costs, draft_costs, _eos(loaded["target"], tokenizer))
 
 
-def _places(spec: str) -> dict[str, str]:
+def places(spec: str) -> dict[str, str]:
     """Role -> folder or hub name."""
     if not isinstance(spec, str) or not spec.strip():
         raise ModelError("models", spec, 'give "pocket", or "target+draft" as hub names or folders.')
@@ -116,7 +139,7 @@ def _places(spec: str) -> dict[str, str]:
     return {"target" if i == 0 else "draft" if i == 1 else f"draft{i}": part for i, part in enumerate(parts)}
 
 
-def _shown(place: str) -> str:
+def shown(place: str) -> str:
     """A name for people: the family's own, the last parts of a folder, or the hub name."""
     path = Path(place)
     if path.is_relative_to(BUNDLED):  # trained partly on Llama 3.1 output, whose licence asks for the name
@@ -127,37 +150,59 @@ def _shown(place: str) -> str:
 def _explained(place: str, error: Exception) -> ModelError:
     first = " ".join(str(error).split())[:200]
     mend = f"it could not be loaded ({type(error).__name__}: {first}); check the name, the network, or give a local folder."
-    return ModelError("model", _shown(place), mend)
+    return ModelError("model", shown(place), mend)
 
 
-def _load_tokenizer(place: str) -> PreTrainedTokenizerBase:
+def empty(config: PreTrainedConfig) -> PreTrainedModel:
+    """The model of a configuration without its weights: shapes, and a class to ask. Takes no memory to speak of."""
+    with init_empty_weights(include_buffers=True):
+        model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+    model.tie_weights()
+    return model
+
+
+def _too_large(folders: Mapping[str, str], dtype: torch.dtype) -> bool:
+    """Whether a family does not fit the first GPU. One that does is quicker on it alone."""
     try:
-        return AutoTokenizer.from_pretrained(place, trust_remote_code=False)
+        held = [empty(AutoConfig.from_pretrained(folder, trust_remote_code=False)) for folder in folders.values()]
+    except Exception:  # loading it will say what is wrong
+        return False
+    return room.SPARE * dtype.itemsize * sum(model.num_parameters() for model in held) > room.gpus()[0]
+
+
+def _load_tokenizer(place: str, folder: str) -> PreTrainedTokenizerBase:
+    try:
+        return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     except Exception as error:  # transformers raises a dozen kinds here
         raise _explained(place, error) from error
 
 
-def _load_model(place: str, dtype: torch.dtype, device: torch.device) -> PreTrainedModel:
+def _load_model(place: str, folder: str, dtype: torch.dtype, device: torch.device, spread: bool) -> PreTrainedModel:
     """The model in evaluation mode, with attention that treats every row alike where it can."""
-    options = {"trust_remote_code": False}
+    options = {"dtype": dtype, "use_safetensors": True, "trust_remote_code": False}
+    if spread:  # over GPUs only, with room left for keys and values on each
+        most = {i: int(free / room.SPARE) for i, free in enumerate(room.gpus())}
+        options |= {"device_map": "auto", "max_memory": most}
     try:
-        config = AutoConfig.from_pretrained(place, **options)
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
         try:
             model = AutoModelForCausalLM.from_pretrained(
-                place, config=config, dtype=dtype, attn_implementation=BY_BRANCH, use_safetensors=True, **options
+                folder, config=config, attn_implementation=BY_BRANCH, **options
             )
         except (ValueError, KeyError):  # an architecture with attention of its own
-            model = AutoModelForCausalLM.from_pretrained(
-                place, dtype=dtype, attn_implementation="eager", use_safetensors=True, **options
-            )
+            model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager", **options)
     except Exception as error:  # as above
         raise _explained(place, error) from error
     new_cache(model, in_blocks=True)  # refuses what cannot be rolled back
-    return model.to(device).eval()
+    if not spread:
+        return model.to(device).eval()
+    if {"cpu", "disk"} & {str(where) for where in model.hf_device_map.values()}:
+        raise ModelError("model", shown(place), "it does not fit this machine's GPUs; choose a smaller one.")
+    return model.eval()
 
 
-def _same_vocabulary(
-    target: PreTrainedTokenizerBase, draft: PreTrainedTokenizerBase, target_place: str, draft_place: str
+def same_vocabulary(
+    target: PreTrainedTokenizerBase, draft: PreTrainedTokenizerBase, target_name: str, draft_name: str
 ) -> None:
     """Same token for every id, or a `ModelError` that shows a difference."""
     ours, theirs = target.get_vocab(), draft.get_vocab()
@@ -168,10 +213,10 @@ def _same_vocabulary(
         f"{odd[0]!r} is {ours.get(odd[0], 'absent')} in the target and {theirs.get(odd[0], 'absent')} in the draft"
     )
     mend = (
-        f"its vocabulary differs from {_shown(target_place)}'s in {len(odd):,} tokens ({example}); "
+        f"its vocabulary differs from {target_name}'s in {len(odd):,} tokens ({example}); "
         "choose a draft that was trained with the target's tokenizer."
     )
-    raise ModelError("draft", _shown(draft_place), mend)
+    raise ModelError("draft", draft_name, mend)
 
 
 def _most_exact(loaded: dict[str, PreTrainedModel], vocab: int) -> cost.Exactness:

@@ -53,7 +53,7 @@ class Race:
         if isinstance(methods, str) or not 1 <= len(methods) <= MOST_LANES:
             raise MethodError("methods", methods, f"give a list of 1 to {MOST_LANES} methods.")
         settings, shared = split_options(options)
-        named = [(m, {}) if isinstance(m, str) else m for m in methods]
+        named = [m if isinstance(m, tuple) else (m, {}) for m in methods]
         self._used: set[str] = set()
         self._lanes = [self._lane(models, prompt, name, settings, self._own(name, shared, own)) for name, own in named]
         if unused := shared.keys() - self._used:

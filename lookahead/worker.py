@@ -20,15 +20,23 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 LENGTHS = 9
-_pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="lookahead-compute")
+NAME = "lookahead-compute"
+_pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix=NAME)
 _line: list[Future] = []  # what is being done, then what waits
 _lengths: deque[float] = deque(maxlen=LENGTHS)  # seconds that the last few took
+_began: float | None = None  # when what is being done was begun
 _lock = threading.Lock()
 
 
-def submit(work: Callable[..., T], *arguments: Any) -> Future[T]:
-    """Have `work` done after everything that was asked for before it."""
+class Full(RuntimeError):
+    """As many wait as may wait."""
+
+
+def submit(work: Callable[..., T], *arguments: Any, most: int | None = None) -> Future[T]:
+    """Have `work` done after everything that was asked for before it. Raises `Full` where `most` wait already."""
     with _lock:
+        if most is not None and len(_line) > most:
+            raise Full
         future = _pool.submit(_timed, work, *arguments)
         _line.append(future)
     future.add_done_callback(_leave)
@@ -47,11 +55,31 @@ def usual_s() -> float:
         return median_low(_lengths) if _lengths else 0.0
 
 
+def waiting() -> int:
+    """How many things wait for their turn."""
+    with _lock:
+        return max(0, len(_line) - 1)
+
+
+def computing_s() -> float:
+    """For how long the thing being done has been; 0 while nothing is."""
+    began = _began
+    return perf_counter() - began if began is not None else 0.0
+
+
+def alive() -> bool:
+    """Whether what is asked for would be done; the thread begins with the first thing asked for."""
+    threads = [thread for thread in threading.enumerate() if thread.name.startswith(NAME)]
+    return bool(threads) or not _line
+
+
 def _timed(work: Callable[..., T], *arguments: Any) -> T:
-    start = perf_counter()
+    global _began
+    start = _began = perf_counter()
     try:
         return work(*arguments)
     finally:
+        _began = None
         with _lock:
             _lengths.append(perf_counter() - start)
 

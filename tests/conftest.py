@@ -7,9 +7,11 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 
@@ -49,34 +51,72 @@ def chromium():
         opened.close()
 
 
-@pytest.fixture(scope="module")
-def address():
-    """The app, started as a user would, on a free port."""
+class App:
+    """The app, started as a user would, writing into `folder`; `environment` are variables on top of the usual ones."""
+
+    def __init__(self, folder: Path, port: int | None = None, **environment: str):
+        self.port, self._out, self._errors = port or free_port(), folder / "out.txt", folder / "errors.txt"
+        self.url = f"http://127.0.0.1:{self.port}"
+        env = {**os.environ, "HF_HUB_OFFLINE": "1", "PYTHONUNBUFFERED": "1", **environment}
+        with self._out.open("a") as out, self._errors.open("a") as errors:
+            command = [sys.executable, "app.py", "--port", str(self.port)]
+            self.process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=out, stderr=errors)
+        start = time.monotonic()
+        while True:
+            try:
+                urllib.request.urlopen(self.url, timeout=2)
+                return
+            except OSError:
+                assert self.process.poll() is None, self.output()
+                assert time.monotonic() - start < 120, "the app did not start"
+                time.sleep(0.2)
+
+    def output(self) -> str:
+        """All it has written so far."""
+        return self._out.read_text(encoding="utf-8") + self.errors()
+
+    def errors(self) -> str:
+        """What it has written to stderr: its log."""
+        return self._errors.read_text(encoding="utf-8")
+
+    def memory(self) -> float:
+        """MB that it occupies."""
+        return psutil.Process(self.process.pid).memory_info().rss / 1e6
+
+    def get(self, path: str) -> tuple[int, str]:
+        """Status and body of a plain request."""
+        try:
+            with urllib.request.urlopen(self.url + path, timeout=10) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    def stop(self) -> int:
+        """Ask it to end; its exit status."""
+        self.process.terminate()
+        return self.process.wait(timeout=20)
+
+
+def free_port() -> int:
+    """A port that nobody listens at."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    env = {**os.environ, "HF_HUB_OFFLINE": "1", "PYTHONUNBUFFERED": "1"}
-    server = subprocess.Popen(
-        [sys.executable, "app.py", "--port", str(port)],
-        cwd=ROOT,
-        env=env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    url, start = f"http://127.0.0.1:{port}", time.monotonic()
-    while True:
-        try:
-            urllib.request.urlopen(url, timeout=2)
-            break
-        except OSError:
-            assert server.poll() is None, server.stdout.read()
-            assert time.monotonic() - start < 120, "the app did not start"
-            time.sleep(0.2)
-    yield url
-    server.terminate()
-    output = server.communicate(timeout=20)[0]
-    assert "Traceback" not in output, output
+        return probe.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory):
+    """The app on a free port; at the end it ends as it should and has printed no traceback."""
+    running = App(tmp_path_factory.mktemp("app"))
+    yield running
+    assert running.stop() == 0
+    assert "Traceback" not in running.output(), running.output()
+
+
+@pytest.fixture(scope="module")
+def address(app):
+    """Where the app is."""
+    return app.url
 
 
 @pytest.fixture

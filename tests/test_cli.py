@@ -105,7 +105,7 @@ BAD = [
     (["run", "a\x07b"], "control character"),
     (["run", "Once", "--method", "nope"], "choose one of"),
     (["run", "Once", "--models", "nope"], "no such bundled family"),
-    (["run", "Once", "--models", "a/b+c/d"], "could not be loaded"),
+    (["run", "Once", "--models", "a/b+c/d"], "has no copy"),
     (["run", "Once", "--max-new-tokens", "0"], "max_new_tokens"),
     (["run", "Once", "--max-new-tokens", "-1"], "max_new_tokens"),
     (["run", "Once", "--max-new-tokens", "1000000000"], "max_new_tokens"),

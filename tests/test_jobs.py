@@ -6,6 +6,8 @@ import time
 import pytest
 
 from lookahead import worker
+from lookahead.events import SettingsError
+from lookahead.ui.desk import Ended
 from lookahead.ui.jobs import follow
 
 
@@ -56,10 +58,12 @@ def test_who_waits_is_told_and_may_leave():
     assert not begun, "what was left in the line is never begun"
 
 
-def test_errors_of_the_work_are_raised_here():
-    def broken():
+def test_errors_that_a_visitor_can_mend_are_raised_here_and_faults_become_words():
+    def broken(error):
         yield 1
-        raise ValueError("no")
+        raise error
 
-    with pytest.raises(ValueError, match="no"):
-        list(follow(broken))
+    with pytest.raises(SettingsError, match="seed is 'x': no"):
+        list(follow(lambda: broken(SettingsError("seed", "x", "no"))))
+    with pytest.raises(Ended, match="a fault in Lookahead"):
+        list(follow(lambda: broken(ValueError("secret"))))

@@ -157,3 +157,34 @@ def test_other_models_are_left_to_transformers(tmp_path):
     for kind in ("qwen2", "mistral", "gpt2"):
         assert CachedLM(load(tiny(kind, tmp_path / kind)))._fused is None
     assert CachedLM(load(tiny("llama", tmp_path / "biased", attention_bias=True)))._fused is None
+
+
+@pytest.mark.parametrize("kind", ["qwen3", "gpt2"])
+def test_a_model_that_is_spread_over_devices_gives_the_same(folders, kind):
+    """accelerate's hooks move what a layer is given; here all devices are one, the way through the hooks is the same."""
+    from accelerate import dispatch_model
+
+    plain, model = load(folders[kind]), load(folders[kind])
+    names = [
+        name
+        for name, child in model.named_modules()
+        if not list(child.children()) or "layers." in name or ".h." in name
+    ]
+    spread = dispatch_model(model, dict.fromkeys(names, "cpu"), main_device="cpu", force_hooks=True)
+    tokens, parents = text(9), [-1, 0, 0, 2, 1, 4, 2, 0, 7]
+    logits = []
+    for lm in (CachedLM(plain), CachedLM(spread)):
+        lm.extend(tokens)
+        rows = lm.forward(text(9, seed=1), parents)
+        lm.keep([0, 2, 6])
+        logits += [(rows, lm.extend([5]))]
+    assert all(torch.equal(a, b) for a, b in zip(*logits, strict=True))
+
+
+def test_a_layout_follows_its_layer_to_another_device():
+    tree = attention.layout(4, [-1, 0, 0, 1], 5, 128, torch.device("cpu"))
+    assert tree.to("cpu") is tree
+    there = tree.to(torch.device("meta"), non_blocking=True)
+    assert {t.device.type for t in (there.later, there.ancestors, there.pairs, there.spread)} == {"meta"}
+    assert (there.past, there.pairs_at) == (tree.past, tree.pairs_at)
+    assert attention.layout(4, None, 5, 128, torch.device("cpu")).to("meta").ancestors is None

@@ -1,10 +1,14 @@
 """Loading: one way for the bundled family, folders and hub names; clear refusals."""
 
 import json
+import shutil
 
 import pytest
 from conftest import POCKET, emitted, tiny
-from transformers import AutoTokenizer
+from tokenizers import Tokenizer, decoders, pre_tokenizers
+from tokenizers.models import BPE
+from tokenizers.trainers import BpeTrainer
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 import lookahead
 from lookahead import ModelError
@@ -39,6 +43,51 @@ def test_a_pair_of_folders_races_losslessly(tmp_path, kind):
     selfish = lookahead.load(f"{target}+{target}")
     steps = list(lookahead.decode(selfish, "Once upon a time", method="draft", k=3, max_new_tokens=24))[1:]
     assert all(step.accepted == len(step.draft) for step in steps)
+
+
+def own_tokenizer(kind, *folders):
+    """A tokenizer of the architecture's own sort, learned from a page of text and saved to the folders; its size."""
+    text = (POCKET / "README.md").read_text(encoding="utf-8").splitlines()
+    if kind in ("llama", "mistral"):  # pieces of words behind a mark for the blank, single bytes for the rest
+        made = Tokenizer(BPE(byte_fallback=True, unk_token="<unk>", fuse_unk=True))
+        made.pre_tokenizer = pre_tokenizers.Metaspace()
+        made.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse()])
+        special = {"eos_token": "</s>", "bos_token": "<s>", "unk_token": "<unk>"}
+        extra = [f"<0x{byte:02X}>" for byte in range(256)]
+    else:  # bytes throughout
+        made = Tokenizer(BPE())
+        made.pre_tokenizer, made.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+        special = {"eos_token": "<|endoftext|>"} | ({"pad_token": "<|im_end|>"} if kind == "qwen3" else {})
+        extra = sorted(pre_tokenizers.ByteLevel.alphabet())
+    made.train_from_iterator(
+        text, BpeTrainer(vocab_size=900, special_tokens=list(special.values()), show_progress=False)
+    )
+    made.add_tokens([token for token in extra if made.token_to_id(token) is None])
+    wrapped = PreTrainedTokenizerFast(tokenizer_object=made, **special)
+    for folder in folders:
+        wrapped.save_pretrained(folder)
+    return len(wrapped)
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen3", "gpt2", "mistral"])
+def test_a_pair_with_a_tokenizer_of_its_own_is_loaded_by_path_and_raced(tmp_path, kind):
+    size = own_tokenizer(kind, tmp_path / "words")
+    folders = [tmp_path / "target", tmp_path / "draft"]
+    for i, folder in enumerate(folders):
+        tiny(kind, folder, layers=3 - 2 * i, seed=i, vocab_size=size)
+        shutil.copytree(tmp_path / "words", folder, dirs_exist_ok=True)
+    pair = lookahead.load("+".join(map(str, folders)))
+    assert len(pair.tokenizer) == size == pair.target.vocab
+    prompt = "The draft began with its target's \u00e9mbeddings \U0001f438 and"
+    for changes in ({}, {"temperature": 0.9, "seed": 5}):
+        options = {"max_new_tokens": 32, "k": 4, **changes}
+        for methods in (["naive", "draft", "ngram", "hybrid"], ["naive", "tree", "lookahead", "self"]):
+            race = lookahead.race(pair, prompt, methods=methods, **options)
+            list(race)
+            lanes = race.result().lanes
+            assert len({tuple(lane.tokens) for lane in lanes}) == 1, "lossless"
+            assert len({lane.text for lane in lanes}) == 1
+            assert len(lanes[0].tokens) == 32 or lanes[0].steps[-1].finish == "eos"
 
 
 def test_a_target_without_a_draft_can_use_ngrams_only(tmp_path):
@@ -83,5 +132,9 @@ def test_weights_that_are_not_safetensors_are_refused(tmp_path):
     folder = tmp_path / "m"
     tiny("llama", folder)
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-    with pytest.raises(ModelError, match="could not be loaded"):
+    with pytest.raises(
+        ModelError, match=r"not in model.safetensors but in pytorch_model.bin; only safetensors are read"
+    ):
         lookahead.load(str(folder))
+    with pytest.raises(ModelError, match="could not be loaded"):
+        lookahead.models.load(str(folder))

@@ -1,4 +1,7 @@
-"""Named endpoints for gradio_client: the same engine, the same queue.
+"""Named endpoints for gradio_client: the same engine, the same desk, the same line.
+
+A call to /race says where it stands while it waits: what comes before the trace, for whoever iterates over a job, is
+{"status": words}. A caller who is gone is noticed by the next of these, and the race ends.
 
 Knows Gradio's API and races. It does not know the page.
 """
@@ -6,22 +9,27 @@ Knows Gradio's API and races. It does not know the page.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import gradio as gr
 
-from .. import worker
 from ..events import LookaheadError
 from ..methods import METHODS, method_class
-from ..models import Models
-from ..race import race
-from ..trace import Trace
-from . import form
+from ..race import Race
+from . import form, zero
+from .desk import FAULT, Ended, Turn, desk
+from .racing import made, run_laps
 from .stage import Stage
+from .visitors import forget
+
+# A caller who is gone is noticed within this; telling many who wait takes time from the one whose turn it is.
+EVERY_S, WAITING_S = 0.2, 0.8
 
 
-def add(stage: Stage) -> None:
-    """Register /race and /methods."""
+def add(stage: Stage, page: gr.Blocks) -> None:
+    """Register /race and /methods with the page."""
 
     def race_api(
         prompt: str,
@@ -30,6 +38,7 @@ def add(stage: Stage) -> None:
         k: str = "auto",
         temperature: float = 0.0,
         seed: int = 0,
+        request: gr.Request = None,
     ) -> dict:
         """Race a method against naive decoding on one prompt; returns the trace.
 
@@ -43,22 +52,43 @@ def add(stage: Stage) -> None:
         """
         given = {"max_new_tokens": max_new_tokens, "k": k, "temperature": temperature, "seed": seed}
         try:
-            trace = worker.call(_whole_race, stage.models, prompt, method, form.options(given))
+            yield from _told(stage, prompt, method, given)
         except LookaheadError as error:
+            if not isinstance(error, Ended):
+                desk.refuse("api", error, str(prompt))
             raise gr.Error(str(error), print_exception=False) from None
-        return json.loads(trace.to_json())
+        finally:
+            forget(page, request.session_hash)
 
     def methods_api() -> list:
         """The strategies: name, summary, and whether a draft model is needed."""
         classes = {m: method_class(m) for m in METHODS}
         return [{"name": m, "summary": c.summary, "needs_draft": c.needs_draft} for m, c in classes.items()]
 
-    gr.api(race_api, api_name="race", concurrency_limit=1)
+    gr.api(race_api, api_name="race", concurrency_limit=None)
     gr.api(methods_api, api_name="methods", queue=False)
 
 
-def _whole_race(models: Models, prompt: str, method: str, options: dict[str, Any]) -> Trace:
-    racing = race(models, prompt, form.lanes(method), **options)
-    for _ in racing:
-        pass
-    return racing.result()
+def _told(stage: Stage, prompt: str, method: str, given: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Where the race stands, again and again, and at last its trace."""
+    make = partial(made, prompt=prompt, methods=form.lanes(method), fields=given)
+    racing = zero.lent(make(stage), stage, make)
+    turn = desk.turn("api", partial(_compute, racing), racing.methods, prompt=racing.prompt_text)
+    try:
+        while not turn.done.done():
+            yield {"status": turn.waiting() or "Computing."}
+            turn.pause(EVERY_S, WAITING_S)
+        if (error := turn.done.exception()) is not None:  # the log has the traceback
+            raise error if isinstance(error, Ended) else Ended(FAULT)
+        if words := turn.words(turn.done.result()):
+            raise Ended(words)
+        yield json.loads(racing.result().to_json())
+    finally:
+        turn.leave()
+
+
+def _compute(racing: Race, turn: Turn) -> str | None:
+    try:
+        return run_laps(racing, turn)
+    finally:
+        racing.close()

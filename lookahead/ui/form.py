@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
-from ..events import RULES, MethodError, SettingsError
+from ..events import RULES, MethodError, Settings, SettingsError
+from ..limits import Limits
 from ..methods import method_class, read_options
 from ..race import MOST_LANES
 
@@ -24,7 +25,7 @@ DEFAULTS: dict[str, Any] = {
     "rule": "auto", "seed": 0, "stop": "", "chat": False, "draft": "draft", "options": "",
 }  # fmt: skip
 FIELDS = tuple(DEFAULTS)
-LONGEST_PROMPT = 20_000  # characters a link may bring
+LONGEST_OPTIONS = 2000  # characters of what is not the prompt
 
 
 def options(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -58,21 +59,32 @@ def link(prompt: str, methods: Sequence[str], fields: Mapping[str, Any]) -> str:
     return "?" + urlencode({"prompt": prompt, "methods": ",".join(m for m in methods if m != "naive"), **changed})
 
 
-def from_link(query: Mapping[str, str], drafts: Sequence[str]) -> tuple[str, str, list[str], dict[str, Any]]:
-    """Prompt, method, further methods and fields from a link's query. Raises what a wrong field would raise."""
+def first_values(limits: Limits, **changes: Any) -> dict[str, Any]:
+    """What the fields hold at first, with `changes`, and no more tokens than the host allows."""
+    values = {**DEFAULTS, **changes}
+    return {**values, "max_new_tokens": min(values["max_new_tokens"], limits.max_new_tokens)}
+
+
+def from_link(
+    query: Mapping[str, str], drafts: Sequence[str], limits: Limits | None = None
+) -> tuple[str, str, list[str], dict[str, Any]]:
+    """Prompt, method, further methods and fields from a link's query. Raises what a wrong field would raise.
+
+    Without `limits` it is held to those that hold where a host sets none.
+    """
+    limits = limits or Limits()
     prompt = str(query.get("prompt", ""))
-    if len(prompt) > LONGEST_PROMPT:
-        raise SettingsError(
-            "prompt", f"{len(prompt):,} characters", "a link brings at most 20,000; open a recording instead."
-        )
+    limits.check(prompt)
     methods = [m for m in str(query.get("methods", DEFAULT_METHOD)).split(",") if m] or [DEFAULT_METHOD]
     if len(methods) >= MOST_LANES:
         raise MethodError("methods", ",".join(methods)[:200], f"at most {MOST_LANES - 1} beside naive.")
     for method in methods:
         method_class(method)
-    fields = {**DEFAULTS, **{name: str(query[name])[:2000] for name in FIELDS if name in query}}
+    fields = {**first_values(limits), **{name: str(query[name])[:LONGEST_OPTIONS] for name in FIELDS if name in query}}
     fields["chat"] = str(fields["chat"]) == "True"
     checked = options(fields)
+    Settings(**{name: value for name, value in checked.items() if name in Settings.names()})
+    limits.check(max_new_tokens=checked["max_new_tokens"], lanes=len(methods) + ("naive" not in methods))
     fields |= {name: checked[name] for name in (*WHOLE, *REAL)} | {"k": str(checked["k"])}
     for name, allowed in (("rule", RULES), ("draft", drafts)):
         if fields[name] not in allowed:
@@ -88,7 +100,7 @@ def _number(name: str, value: Any, *, whole: bool) -> Any:
             raise SettingsError(name, value, "give a number.") from None
     if value is None or isinstance(value, bool) or not isinstance(value, (int, float)):
         raise SettingsError(name, value, "the field holds no number; type one.")
-    return int(value) if whole and float(value).is_integer() else value
+    return int(value) if whole and (isinstance(value, int) or value.is_integer()) else value
 
 
 def _k(value: Any) -> Any:

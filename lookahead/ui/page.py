@@ -9,18 +9,23 @@ import html
 from typing import Any
 
 import gradio as gr
+from starlette.middleware import Middleware
 
 from .. import assets
 from ..cost import BIT_EXACT, cores
+from ..limits import Telling
 from ..models import Models
 from ..version import VERSION
-from . import api, lab, learn, race_tab
+from . import api, lab, learn, models_tab, race_tab, visitors
+from .guard import Guard
 from .stage import Stage
 
+SPARE_THREADS = 64  # for page loads and clicks, beside those who wait
+MOST_QUEUED = 10_000
 
-def build(models: Models) -> gr.Blocks:
-    """The whole app, with these models to begin with."""
-    stage = Stage(models)
+
+def build(stage: Stage, telling: Telling) -> gr.Blocks:
+    """The whole app."""
     with gr.Blocks(
         title="Lookahead: speculative decoding, seen and measured", analytics_enabled=False, fill_width=True
     ) as page:
@@ -32,17 +37,24 @@ def build(models: Models) -> gr.Blocks:
                 lab.tab(stage)
             with gr.Tab("Learn", id=learn.NAME) as reading:
                 lesson = learn.tab(stage, reading)
-        for other in (racing, measuring):
+            with gr.Tab("Models", id=models_tab.NAME) as choosing:
+                models_tab.tab(stage)
+        for other in (racing, measuring, choosing):
             other.select(None, js="() => lookaheadLearn.left()", queue=False, api_visibility="private")
         page.load(_arrive, None, [tabs, lesson], queue=False, show_progress="hidden", api_visibility="private")
-        gr.HTML(_footer(), apply_default_css=False, elem_id="la-footer")
-        api.add(stage)
-    return page.queue(default_concurrency_limit=1)
+        gr.HTML(_footer(telling.revision), apply_default_css=False, elem_id="la-footer")
+        api.add(stage, page)
+        visitors.forget_gone(page)
+    # Nothing is computed past the line: an address of Gradio's that skips its queue is closed.
+    # How many may wait is the desk's business; Gradio's own limit would be 1 on a Space with ZeroGPU.
+    return page.queue(default_concurrency_limit=1, api_open=False, max_size=MOST_QUEUED)
 
 
 def _arrive(request: gr.Request) -> Any:
     """The tab and the lesson that a link asks for."""
     name = request.query_params.get("lesson")
+    if name is None and request.query_params.get("tab") == models_tab.NAME:
+        return [gr.Tabs(selected=models_tab.NAME), gr.skip()]
     return [gr.skip(), gr.skip()] if name is None else [gr.Tabs(selected=learn.NAME), name]
 
 
@@ -71,15 +83,16 @@ def _header(models: Models) -> str:
     )
 
 
-def _footer() -> str:
+def _footer(revision: str) -> str:
+    version = f"{VERSION} ({html.escape(revision)})" if revision else VERSION
     return (
-        f'<footer class="la-footer">Lookahead {VERSION}. The bundled models are small and were trained from scratch; '
+        f'<footer class="la-footer">Lookahead {version}. The bundled models are small and were trained from scratch; '
         "they invent what they write. Built with Llama.</footer>"
     )
 
 
-def launch_options() -> dict[str, Any]:
-    """What the page needs of `Blocks.launch`."""
+def launch_options(waiting: int = 64) -> dict[str, Any]:
+    """What the page needs of `Blocks.launch`, where so many visitors may wait."""
     fonts = ["system-ui", "-apple-system", "Segoe UI", "Roboto", "Helvetica Neue", "sans-serif"]
     mono = ["ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace"]
     return {
@@ -91,5 +104,8 @@ def launch_options() -> dict[str, Any]:
         "run_history": False,
         "show_error": False,
         "ssr_mode": False,
-        "max_threads": 128,  # every race that runs or waits holds one, asleep nearly all the time
+        "app_kwargs": {"middleware": [Middleware(Guard)]},
+        # Every run that is at work or waits holds one, asleep nearly all the time.
+        "max_threads": waiting + SPARE_THREADS,
+        "state_session_capacity": visitors.MOST,
     }

@@ -18,8 +18,8 @@ import gradio as gr
 from .. import log, recordings
 from ..events import RULES, LookaheadError
 from ..export import replay_html, to_csv
+from ..limits import Limits
 from ..methods import METHODS, method_class
-from ..race import MOST_LANES
 from ..scenarios import SCENARIOS
 from ..trace import Trace
 from . import figures, form
@@ -94,29 +94,34 @@ def tab(stage: Stage, page: gr.Blocks) -> None:
     targets = [prompt, method, also, *form_values]
     running = gr.Checkbox(False, visible=False)
     for chip, scenario in zip(chips, SCENARIOS, strict=True):
-        values = {**form.DEFAULTS, **scenario.options, "chat": scenario.chat}
+        values = form.first_values(stage.limits, **scenario.options, chat=scenario.chat)
         preset = [scenario.prompt, scenario.method, [], *(values[name] for name in form.FIELDS)]
         chip.click(None, js=f"() => {json.dumps(preset)}", outputs=targets, **QUIET)
         chip.click(partial(_shown, scenario.id), running, lanes, js=IDLE, queue=False, **QUIET)
     focus = "() => { document.querySelector('#la-prompt textarea').focus(); return ''; }"
     own.click(None, js=focus, outputs=prompt, **QUIET)
 
-    def arrive(request: gr.Request) -> Any:
-        return _arrive(dict(request.query_params), stage.drafts)
+    def follow(request: gr.Request) -> Any:
+        drafts, at = stage.drafts or [form.DEFAULTS["draft"]], 4 + form.FIELDS.index("draft")
+        values = arrive(dict(request.query_params), drafts, stage.limits)
+        values[at] = _drafts(stage, values[at])  # those in use when a page is opened
+        return values
 
-    page.load(arrive, None, [lanes, *targets], queue=False, **QUIET)
+    page.load(follow, None, [lanes, *targets], queue=False, **QUIET)
 
 
 def _fields(stage: Stage) -> tuple[dict[str, Any], gr.Dropdown]:
     """The fields behind "more", by name, and the further lanes."""
-    drafts = stage.drafts
+    further = stage.limits.max_lanes - 2
     with gr.Row():
         also = gr.Dropdown(
-            [m for m in METHODS if m != "naive"], value=[], multiselect=True, max_choices=MOST_LANES - 2, min_width=240,
-            label=f"further lanes, up to {MOST_LANES - 2}", elem_id="la-also",
+            [m for m in METHODS if m != "naive"], value=[], multiselect=True, max_choices=max(1, further), min_width=240,
+            label=f"further lanes, up to {further}", elem_id="la-also", visible=further > 0,
         )  # fmt: skip
         fields = {
-            "max_new_tokens": gr.Number(form.DEFAULTS["max_new_tokens"], label="new tokens, at most", min_width=120),
+            "max_new_tokens": gr.Number(
+                form.first_values(stage.limits)["max_new_tokens"], label="new tokens, at most", min_width=120
+            ),
             "k": gr.Textbox(form.DEFAULTS["k"], label='draft length k, or "auto"', min_width=120),
             "temperature": gr.Number(
                 form.DEFAULTS["temperature"], label="temperature (0: greedy)", step=0.1, min_width=120
@@ -137,18 +142,18 @@ def _fields(stage: Stage) -> tuple[dict[str, Any], gr.Dropdown]:
                 form.DEFAULTS["stop"], label="stop at", placeholder="one a line", lines=1, max_lines=4, min_width=120
             ),
             "chat": gr.Checkbox(form.DEFAULTS["chat"], label="as a chat message", min_width=180),
-            "draft": gr.Dropdown(
-                drafts,
-                value=form.DEFAULTS["draft"] if drafts else None,
-                label="draft model",
-                filterable=False,
-                min_width=120,
-            ),
+            "draft": _drafts(stage, gr.skip(), label="draft model", filterable=False, min_width=120),
             "options": gr.Textbox(
                 form.DEFAULTS["options"], label="options of the methods", placeholder="window=5 ngram=3", min_width=180
             ),
         }
     return fields, also
+
+
+def _drafts(stage: Stage, value: Any, **more: Any) -> gr.Dropdown:
+    """The draft models in use, to choose from; without any, the race says so of a method that needs one."""
+    first = form.DEFAULTS["draft"]
+    return gr.Dropdown(stage.drafts or [("none", first)], value=value if isinstance(value, str) else first, **more)
 
 
 def _interactive(race_on: bool, stop_on: bool) -> str:
@@ -170,13 +175,13 @@ def _shown(scenario: str, running: bool) -> Any:
     return gr.skip() if running else recording(scenario) or gr.skip()
 
 
-def _arrive(query: dict[str, str], drafts: list[str]) -> Any:
+def arrive(query: dict[str, str], drafts: list[str], limits: Limits | None = None) -> Any:
     """What a link asks for: a recording at a pass, or a form filled in. Nothing runs by itself."""
     nothing = [gr.skip()] * (4 + len(form.FIELDS))
     scenario = next((s for s in SCENARIOS if s.id == query.get("recording")), None)
     if scenario:
         at = query.get("pass", "")
-        values = {**form.DEFAULTS, **scenario.options, "chat": scenario.chat}
+        values = form.first_values(limits or Limits(), **scenario.options, chat=scenario.chat)
         batch = recording(scenario.id, int(at) if at.isdecimal() and len(at) < 7 else None)
         return [batch or gr.skip(), scenario.prompt, scenario.method, [], *(values[name] for name in form.FIELDS)]
     if "prompt" not in query and "recording" not in query:
@@ -185,7 +190,7 @@ def _arrive(query: dict[str, str], drafts: list[str]) -> Any:
         if "recording" in query:
             mend = f"choose one of {', '.join(s.id for s in SCENARIOS)}."
             raise LookaheadError("recording", query["recording"][:200], mend)
-        prompt, method, also, fields = form.from_link(query, drafts)
+        prompt, method, also, fields = form.from_link(query, drafts, limits)
     except LookaheadError as error:
         return [refusal(f"This link cannot be followed. {error}"), *nothing[1:]]
     return [gr.skip(), prompt, method, also, *(fields[name] for name in form.FIELDS)]

@@ -8,9 +8,11 @@ Knows what is shared. It does not know pages.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from threading import Lock
 
-from .. import skip
+from .. import room, skip
 from ..limits import Limits
 from ..models import Models
 from .runs import Runs
@@ -18,13 +20,23 @@ from .runs import Runs
 
 @dataclass(slots=True)
 class Stage:
-    """`models` is read anew for every run."""
+    """`models` is read anew for every run; `licences` are those of its models by name, where they are known.
+
+    Whoever changes the models holds `changing` meanwhile.
+    """
 
     models: Models
     limits: Limits = field(default_factory=Limits.of)
     runs: Runs = field(default_factory=Runs)
+    licences: Mapping[str, str] = field(default_factory=dict)
+    changing: Lock = field(default_factory=Lock)
 
     @property
     def drafts(self) -> list[str]:
         """Names of the draft models that were loaded (the target's own first layers are not one of them)."""
         return [name for name in self.models.drafts if name != skip.ROLE]
+
+    def change(self, models: Models, licences: Mapping[str, str]) -> None:
+        """Put other models on; the ones before are given back as soon as no race runs with them."""
+        self.models, self.licences = models, licences
+        room.release()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import gradio as gr
 
-from .runs import Runs
+from .runs import Runs, gone
 
 MOUNT = (
     "lookaheadTimeline.mount({element, main: %s, read: () => props.value, watch: fn => watch('value', fn), "
@@ -27,7 +27,7 @@ def timeline(value: str, runs: Runs, functions: Sequence[Callable] = (), elem_id
     """
 
     def resend(request: list) -> str | None:
-        return runs.resend(request)
+        return runs.resend(request) or gone(request)
 
     return gr.HTML(
         value,

@@ -59,7 +59,7 @@ def add(stage: Stage) -> None:
     prose(ASK)
     ask = gr.Button("Ask", variant="primary", scale=0)
     said = gr.HTML("", apply_default_css=False)
-    ask.click(lambda text: _advice(stage.models, text), shown, said, js=f"() => {TRACE}", queue=False, **QUIET)
+    ask.click(lambda text: _advice(stage, text), shown, said, js=f"() => {TRACE}", queue=False, **QUIET)
 
 
 def _facts(models: Models) -> str:
@@ -124,13 +124,15 @@ def _cells(found: Compared, one: Passes) -> list[str]:
     return [f"{three(1e3 * one.pass_s[0])} ms", *more, read]
 
 
-def _advice(models: Models, text: str) -> str:
+def _advice(stage: Stage, text: str) -> str:
+    costs = stage.models.costs
     try:
         if not text:
             raise TraceError("race", "nothing on show", "run one in the Race tab.")
         trace = Trace.from_json(text)
-        recording = Recording.of(trace, models.costs) if trace.settings.rule != "rejection" else None
-        found: Advice = advise(evidence(trace), models.costs, recording)
+        stage.limits.check(trace.prompt.tokens, max(len(lane.tokens) for lane in trace.lanes))
+        recording = Recording.of(trace, costs) if trace.settings.rule != "rejection" else None
+        found: Advice = advise(evidence(trace), costs, recording)
     except LookaheadError as error:
         return refused(error)
     rows: list[list[Any]] = []

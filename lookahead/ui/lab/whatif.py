@@ -31,7 +31,9 @@ def add(stage: Stage) -> None:
     def shown(text: str) -> Recording:
         if not text:
             raise TraceError("race", "nothing on show", "run one, or choose a recording, in the Race tab.")
-        return Recording.of(Trace.from_json(text))
+        recording = Recording.of(Trace.from_json(text))
+        stage.limits.check(list(recording.prompt), len(recording.tokens))
+        return recording
 
     _sliders(shown, TRACE, "use the race on show")
 

@@ -34,7 +34,7 @@ HARMS = {
 
 def race(widget: Race, stage: Stage) -> None:
     """A real race, run when somebody asks for it."""
-    fields = _fields(widget)
+    fields = _fields(widget, stage)
     methods = form.lanes(widget.methods[-1], widget.methods[:-1])
     link = html.escape(form.link(widget.prompt, methods, fields))
     say(widget.say)
@@ -75,15 +75,21 @@ def bug(widget: Bug, stage: Stage) -> None:
     lanes = timeline("", stage.runs)
     scenario = BY_ID[widget.scenario]
     options = {"chat": scenario.chat, **scenario.options, **widget.settings}
+    options["max_new_tokens"] = form.first_values(stage.limits, **options)["max_new_tokens"]
 
     def broken(dark: bool, on: bool) -> Iterator[str]:
         methods = ["naive", *widget.methods]
-        if on:
-            yield from watched(stage, lambda: bugs.race(stage.models, scenario.prompt, found, methods, **options))
-        else:
-            yield from watched(stage, lambda: honest(stage.models, scenario.prompt, methods, **options))
+        make = partial(_raced, bug=found.id if on else "", prompt=scenario.prompt, methods=methods, options=options)
+        yield from watched(stage, make)
 
     runs(start, stop, broken, [on], lanes)
+
+
+def _raced(stage: Stage, bug: str, prompt: str, methods: list[str], options: dict[str, Any]) -> Any:
+    """The race, with the bug of that name or without any."""
+    if not bug:
+        return honest(stage.models, prompt, methods, **options)
+    return bugs.race(stage.models, prompt, bugs.find(bug), methods, **options)
 
 
 def _tested(bug: bugs.Bug, dark: bool, on: bool) -> Iterator[Any]:
@@ -108,10 +114,10 @@ def say(text: str) -> None:
         gr.HTML(f'<p class="la-caption">{html.escape(text)}</p>', apply_default_css=False)
 
 
-def _fields(widget: Race) -> dict[str, Any]:
+def _fields(widget: Race, stage: Stage) -> dict[str, Any]:
     """The widget's settings as the Race tab's form would hold them."""
     options = " ".join(f"{name}={value}" for name, value in widget.options.items())
-    return {**form.DEFAULTS, **widget.settings, "draft": widget.draft, "options": options}
+    return form.first_values(stage.limits, **widget.settings, draft=widget.draft, options=options)
 
 
 def _settings(methods: list[str], fields: dict[str, Any]) -> str:

@@ -1,0 +1,100 @@
+"""Pairs from the hub that are worth trying, as data: for a processor, for one GPU, for several.
+
+A family is what the names of models with one tokenizer begin with, so a draft of it fits a target of it. Parameters and
+licences are as their authors give them; what a model really weighs is asked of the hub before anything is loaded.
+
+Knows names. It does not know the hub, and nothing here has been checked by loading it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+CPU, ONE_GPU, GPUS = "a processor", "one GPU", "several GPUs"
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A target and a draft; `sizes` in billions of parameters, `licences` of the target and the draft."""
+
+    target: str
+    draft: str
+    room: str
+    sizes: tuple[float, float]
+    licences: tuple[str, str]
+    note: str
+    family: str
+    gated: bool = False
+
+    @property
+    def spec(self) -> str:
+        """As one types it."""
+        return f"{self.target}+{self.draft}"
+
+    @property
+    def licence(self) -> str:
+        """Both licences in words, or the one that both have."""
+        return " and ".join(dict.fromkeys(self.licences)) + (", gated" if self.gated else "")
+
+
+SUGGESTED = (
+    Pair(
+        "HuggingFaceTB/SmolLM2-360M-Instruct", "HuggingFaceTB/SmolLM2-135M-Instruct", CPU, (0.36, 0.13),
+        ("Apache 2.0", "Apache 2.0"), "The smallest pair that follows instructions; minutes to load, quick to race.",
+        "HuggingFaceTB/SmolLM2-",
+    ),
+    Pair(
+        "openai-community/gpt2-medium", "distilbert/distilgpt2", CPU, (0.36, 0.08), ("MIT", "Apache 2.0"),
+        "The classic: plain text to be continued, no chat; the draft was distilled from the same family.", "openai-community/gpt2",
+    ),
+    Pair(
+        "Qwen/Qwen2.5-1.5B-Instruct", "Qwen/Qwen2.5-0.5B-Instruct", CPU, (1.54, 0.49), ("Apache 2.0", "Apache 2.0"),
+        "Writes well for its size; on a processor count on a few tokens a second.", "Qwen/Qwen2.5-",
+    ),
+    Pair(
+        "Qwen/Qwen3-8B", "Qwen/Qwen3-0.6B", ONE_GPU, (8.19, 0.6), ("Apache 2.0", "Apache 2.0"),
+        "A draft of a fourteenth of the target's size: what drafting is made for.", "Qwen/Qwen3-",
+    ),
+    Pair(
+        "Qwen/Qwen2.5-Coder-7B-Instruct", "Qwen/Qwen2.5-Coder-0.5B-Instruct", ONE_GPU, (7.62, 0.49),
+        ("Apache 2.0", "Apache 2.0"), "Code is predictable: long accepted runs.", "Qwen/Qwen2.5-",
+    ),
+    Pair(
+        "meta-llama/Llama-3.1-8B-Instruct", "meta-llama/Llama-3.2-1B-Instruct", ONE_GPU, (8.03, 1.24),
+        ("Llama 3.1", "Llama 3.2"), "Ask for access on both pages first, and give the server a token.", "meta-llama/Llama-3.",
+        gated=True,
+    ),
+    Pair(
+        "Qwen/Qwen3-32B", "Qwen/Qwen3-0.6B", GPUS, (32.8, 0.6), ("Apache 2.0", "Apache 2.0"),
+        "One card of 80 GB holds it too, just.", "Qwen/Qwen3-",
+    ),
+    Pair(
+        "Qwen/Qwen2.5-72B-Instruct", "Qwen/Qwen2.5-1.5B-Instruct", GPUS, (72.7, 1.54), ("Qwen", "Apache 2.0"),
+        "A pass of such a target costs so much that a poor draft pays too.", "Qwen/Qwen2.5-",
+    ),
+    Pair(
+        "Qwen/Qwen2.5-72B-Instruct", "Qwen/Qwen2.5-7B-Instruct", GPUS, (72.7, 7.62), ("Qwen", "Apache 2.0"),
+        "The better draft, five times as dear: race it against the small one.", "Qwen/Qwen2.5-",
+    ),
+    Pair(
+        "meta-llama/Llama-3.1-70B-Instruct", "meta-llama/Llama-3.2-1B-Instruct", GPUS, (70.6, 1.24),
+        ("Llama 3.1", "Llama 3.2"), "Ask for access on both pages first, and give the server a token.", "meta-llama/Llama-3.",
+        gated=True,
+    ),
+)  # fmt: skip
+
+
+def family(model: str) -> str | None:
+    """The family that a name belongs to, where it is one of these."""
+    return next((p.family for p in SUGGESTED if model.startswith(p.family) or model in (p.target, p.draft)), None)
+
+
+def billions(model: str) -> float:
+    """Billions of parameters of a model that is named here; infinitely many of one that is not."""
+    known = {p.target: p.sizes[0] for p in SUGGESTED} | {p.draft: p.sizes[1] for p in SUGGESTED}
+    return known.get(model, float("inf"))
+
+
+def drafts(of: str | None = None) -> list[str]:
+    """Every draft of a family, or of all of them, once."""
+    return list(dict.fromkeys(p.draft for p in SUGGESTED if of is None or p.family == of))

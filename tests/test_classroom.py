@@ -1,0 +1,177 @@
+"""A classroom at one server: thirty at once, two hundred in a row, and who leaves before the end."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import subprocess
+import sys
+import time
+import urllib.request
+from functools import cache
+
+import pytest
+import users
+from conftest import ROOT, App, emitted
+
+import lookahead
+
+CLASS = 30
+ROW = 200
+FLAT = 0.05  # of the memory after the first of them
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    running = App(tmp_path_factory.mktemp("classroom"))
+    yield running
+    assert running.stop() == 0
+    assert "Traceback" not in running.output(), running.output()
+
+
+def lesson(server, first):
+    """Thirty users at once, all gone afterwards: what became of each."""
+    command = [sys.executable, ROOT / "tests" / "users.py", server.url, str(first), str(first + CLASS)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    return {int(user): found for user, found in json.loads(done.stdout).items()}
+
+
+def ids(trace, lane):
+    return [token for step in trace["lanes"][lane]["steps"] for token in step["emitted"]]
+
+
+def test_thirty_at_once_each_get_their_own_in_fair_order(server, models):
+    lesson(server, CLASS)
+    memory = server.memory()
+    found = lesson(server, 0)
+    assert len(found) == CLASS
+    assert len({(f["trace"]["prompt"]["text"], f["trace"]["settings"]["seed"]) for f in found.values()}) == CLASS
+    for user, one in found.items():
+        trace, asked = one["trace"], users.asked(user)
+        assert trace["prompt"]["text"] == asked["prompt"]
+        assert [lane["method"] for lane in trace["lanes"]] == ["naive", asked["method"]]
+        alone = lookahead.decode(
+            models, asked["prompt"], "naive", max_new_tokens=users.TOKENS, temperature=asked["temperature"], seed=user
+        )
+        assert ids(trace, 0) == ids(trace, 1) == emitted(list(alone)), f"user {user}"
+    for one in found.values():  # as many came before as were told to; words and traces travel, so two may seem to swap
+        since, ahead = one["told"]
+        before = sum(since < other["done"] < one["done"] for other in found.values())
+        assert abs(before - ahead) <= 2, f"told {ahead}, were {before}"
+    assert max(one["told"][1] for one in found.values()) > CLASS / 2, "they did come at once"
+    assert server.memory() < (1 + FLAT) * memory
+
+
+# ------------------------------------------------------------------ plain HTTP: callers who stop, and who vanish
+
+
+class Caller:
+    """One call to /race."""
+
+    def __init__(self, server, **changed):
+        data = {
+            "prompt": "Once upon a time",
+            "method": "draft",
+            "max_new_tokens": 12,
+            "k": "3",
+            "temperature": 0,
+            "seed": 0,
+        }
+        self._line = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+        self._line.request("POST", "/gradio_api/call/race", json.dumps({"data": list({**data, **changed}.values())}),
+                           {"Content-Type": "application/json"})  # fmt: skip
+        self.event = json.loads(self._line.getresponse().read())["event_id"]
+        self._line.request("GET", f"/gradio_api/call/race/{self.event}")
+        self._answer = self._line.getresponse()
+
+    def next(self):
+        """The next (event, data)."""
+        event = self._answer.readline().decode().strip().removeprefix("event: ")
+        data = self._answer.readline().decode().removeprefix("data: ")
+        self._answer.readline()
+        return event, json.loads(data)
+
+    def until(self, words):
+        """Wait for a status."""
+        while words not in (now := self.next())[1][0].get("status", ""):
+            assert now[0] == "generating", now
+        return self
+
+    def result(self):
+        """The trace, or what went wrong."""
+        while (now := self.next())[0] in ("generating", "heartbeat"):
+            pass
+        self._line.close()
+        return now[1][0] if now[0] == "complete" else now[1]
+
+    def vanish(self):
+        self._line.sock.close()
+        self._answer.close()
+        self._line.close()
+
+
+@cache
+def number_of_race(url):
+    """The number by which the server knows /race."""
+    with urllib.request.urlopen(f"{url}/config") as answer:
+        return next(d["id"] for d in json.load(answer)["dependencies"] if d["api_name"] == "race")
+
+
+def stop(server, event):
+    """What a client's `cancel` sends."""
+    line = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+    body = {"session_hash": event, "fn_index": number_of_race(server.url), "event_id": event}
+    line.request("POST", "/gradio_api/cancel", json.dumps(body), {"Content-Type": "application/json"})
+    assert line.getresponse().status == 200
+    line.close()
+
+
+def idle(server):
+    """Nothing computes, nothing waits, nothing is wrong."""
+    status, text = server.get("/healthz")
+    told = json.loads(text)
+    return status == 200 and told["status"] == "ok" and told["computing_s"] == told["waiting"] == 0
+
+
+def within(seconds, true):
+    start = time.monotonic()
+    while not true():
+        assert time.monotonic() - start < seconds
+        time.sleep(0.02)
+    return time.monotonic() - start
+
+
+def timeless(value):
+    """A trace without its times."""
+    if isinstance(value, dict):
+        return {k: timeless(v) for k, v in value.items() if not k.endswith("_s") and k != "created"}
+    return [timeless(v) for v in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("leave", ["vanish", "stop"])
+def test_who_leaves_frees_the_thread_within_a_second(server, leave):
+    caller = Caller(server, max_new_tokens=900).until("Computing")
+    waiting = Caller(server, seed=5).until("Waiting")
+    waiting.vanish()
+    caller.vanish() if leave == "vanish" else stop(server, caller.event)
+    within(1, lambda: idle(server))
+
+
+def test_two_hundred_in_a_row(server):
+    first = Caller(server).result()
+    memory, outcomes, before = None, [], server.errors().count("outcome=stopped")
+    for number in range(ROW):
+        if number % 3 == 0:
+            outcomes.append(Caller(server, seed=number).result()["settings"]["seed"] == number)
+        else:
+            caller = Caller(server, max_new_tokens=900, seed=number).until("Computing")
+            caller.vanish() if number % 3 == 1 else stop(server, caller.event)
+        if number == ROW // 10:
+            memory = server.memory()
+    assert all(outcomes) and len(outcomes) == (ROW + 2) // 3
+    within(1, lambda: idle(server))
+    assert timeless(Caller(server).result()) == timeless(first)
+    assert server.memory() < (1 + FLAT) * memory
+    left = server.errors().count("outcome=stopped") - before
+    assert left == ROW - len(outcomes), "whoever left was at work or in the line, and was taken out"

@@ -32,6 +32,15 @@ ROOT = Path(__file__).parent.parent
 POCKET = ROOT / "assets" / "models" / "pocket"
 
 
+ASIDE = ("test_errand", "test_ops")
+
+
+def pytest_collection_modifyitems(items):
+    """Last come the files that compute in the worker's thread: with two threads torch no longer waits actively, and all
+    that follows takes twice as long."""
+    items.sort(key=lambda item: item.module.__name__ in ASIDE)
+
+
 @pytest.fixture(scope="session")
 def models():
     """The bundled family, loaded once."""
@@ -104,7 +113,7 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def app(tmp_path_factory):
     """The app on a free port; at the end it ends as it should and has printed no traceback."""
     running = App(tmp_path_factory.mktemp("app"))
@@ -113,7 +122,7 @@ def app(tmp_path_factory):
     assert "Traceback" not in running.output(), running.output()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def address(app):
     """Where the app is."""
     return app.url

@@ -1,7 +1,7 @@
 """Bad and hostile input at every door: the API, plain HTTP, links, files, the command line. Each gets a clear
 refusal, nothing prints a traceback, and afterwards the server still races.
 
-`address` fails at the end if the app has printed a traceback. Limits that a host sets are tested in test_classroom.py.
+The `app` of all tests fails at the very end if it has printed a traceback. Limits that a host sets are tested in test_classroom.py.
 """
 
 from __future__ import annotations

@@ -243,7 +243,7 @@ def test_advice_from_a_race():
 def test_the_command_lists_runs_and_updates(capsys, tmp_path, models, monkeypatch):
     from lookahead.__main__ import main
 
-    monkeypatch.setattr("lookahead.models.load", lambda spec: models)
+    monkeypatch.setattr("lookahead.models.load", lambda *_, **__: models)
     monkeypatch.setenv("COLUMNS", "200")  # a narrow terminal wraps the table's cells
     assert main(["lab", "--json"]) == 0
     assert [one["id"] for one in json.loads(capsys.readouterr().out)] == list(EXPERIMENTS)

@@ -46,6 +46,7 @@ LABELS = (
 CAPTION = "A recording from {cpu}. Press Race to run it here."
 OPENED = "An opened recording, made on {cpu}."
 IDLE = "() => [!window.lookahead.state().done]"
+AFTER_STOP_MS = 600  # a run that was stopped ends with its next word; a press before that would be lost
 QUIET = {"show_progress": "hidden", "api_visibility": "private"}
 
 
@@ -87,7 +88,7 @@ def tab(stage: Stage, page: gr.Blocks) -> None:
     started.then(None, js=_interactive(True, False), **buttons)
     stop.click(None, js="() => JSON.stringify({stop: 1})", outputs=lanes, **QUIET)
     stopped = stop.click(lambda: None, cancels=[started], queue=False, **QUIET)
-    stopped.then(None, js=_interactive(True, False), **buttons)
+    stopped.then(None, js=_interactive(True, False, after_ms=AFTER_STOP_MS), **buttons)
 
     more.click(None, js=TOGGLE, **QUIET)
     page.load(None, js=LABELS, **QUIET)
@@ -156,9 +157,9 @@ def _drafts(stage: Stage, value: Any, **more: Any) -> gr.Dropdown:
     return gr.Dropdown(stage.drafts or [("none", first)], value=value if isinstance(value, str) else first, **more)
 
 
-def _interactive(race_on: bool, stop_on: bool) -> str:
+def _interactive(race_on: bool, stop_on: bool, after_ms: int = 0) -> str:
     update = [{"__type__": "update", "interactive": on} for on in (race_on, stop_on)]
-    return f"() => {json.dumps(update)}"
+    return f"() => new Promise(done => setTimeout(() => done({json.dumps(update)}), {after_ms}))"
 
 
 def recording(scenario: str, at: int | None = None) -> str:

@@ -74,11 +74,14 @@ def runs(
     )
     running.then(None, js=_on(True, False), **turned)
     stopped = stop.click(lambda: None, cancels=[running], queue=False, **QUIET)
-    stopped.then(None, js=_on(True, False), **turned)
+    stopped.then(
+        None, js=_on(True, False, after_ms=1000), **turned
+    )  # it ends with its next word; a press before is lost
 
 
-def _on(start: bool, stop: bool) -> str:
-    return f"() => {json.dumps([{'__type__': 'update', 'interactive': on} for on in (start, stop)])}"
+def _on(start: bool, stop: bool, after_ms: int = 0) -> str:
+    update = json.dumps([{"__type__": "update", "interactive": on} for on in (start, stop)])
+    return f"() => new Promise(done => setTimeout(() => done({update}), {after_ms}))"
 
 
 def progress(make: Callable[[], Iterator[Any]]) -> Iterator[tuple[str, Any]]:

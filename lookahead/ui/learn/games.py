@@ -32,7 +32,7 @@ const show = () => lookaheadGames.mount(element.querySelector('div'), JSON.parse
 show();
 watch('value', show);"""
 REAL = "story"  # the scenario on which anybody may guess for real
-TOLD = f"Drafted and drawn just now, on another story than the next press will bring: temperature {TEMPERATURE}, rejection rule."
+TOLD = f"Drafted and drawn just now, while a story was written on: temperature {TEMPERATURE}, rejection rule. Press again for another."
 
 
 def add(widget: Widget, stage: Stage, lesson: str) -> None:

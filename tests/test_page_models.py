@@ -38,6 +38,12 @@ def app(served, tmp_path_factory):
     assert "Traceback" not in running.output(), running.output()
 
 
+@pytest.fixture(scope="module")
+def address(app):
+    """Where it is."""
+    return app.url
+
+
 def models_tab(visit, **options):
     page = visit(**options)
     page.get_by_role("tab", name="Models", exact=True).click()

@@ -9,6 +9,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -113,13 +114,20 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-@pytest.fixture(scope="session")
-def app(tmp_path_factory):
+@contextmanager
+def started(folder, **environment):
     """The app on a free port; at the end it ends as it should and has printed no traceback."""
-    running = App(tmp_path_factory.mktemp("app"))
+    running = App(folder, **environment)
     yield running
     assert running.stop() == 0
     assert "Traceback" not in running.output(), running.output()
+
+
+@pytest.fixture(scope="session")
+def app(tmp_path_factory):
+    """The app that all tests share but those that want one of their own."""
+    with started(tmp_path_factory.mktemp("app")) as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from functools import cache
 
 import pytest
 import users
-from conftest import ROOT, App, emitted
+from conftest import ROOT, emitted, started
 
 import lookahead
 
@@ -23,10 +23,8 @@ FLAT = 0.05  # of the memory after the first of them
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    running = App(tmp_path_factory.mktemp("classroom"))
-    yield running
-    assert running.stop() == 0
-    assert "Traceback" not in running.output(), running.output()
+    with started(tmp_path_factory.mktemp("classroom")) as running:
+        yield running
 
 
 def lesson(server, first):

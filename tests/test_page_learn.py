@@ -121,8 +121,9 @@ def test_every_lesson_is_walked_through(visit, address, name):
         arrived(page, after[0])
 
 
-def test_every_lesson_fits_a_phone_in_the_dark(visit, address):
-    page = learn(visit, address, color_scheme="dark", viewport={"width": 390, "height": 844})
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_lesson_fits_a_phone(visit, address, scheme):
+    page = learn(visit, address, color_scheme=scheme, viewport={"width": 390, "height": 844})
     for name in ALL:
         page.locator(f"#la-lesson-{name}").click()
         arrived(page, name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from conftest import App, tiny
+from conftest import App, started, tiny
 from fakehub import serving
 from test_page import race
 from test_page_access import serious
@@ -32,10 +32,8 @@ def app(served, tmp_path_factory):
     """The app with that hub and a cache of its own."""
     folder = tmp_path_factory.mktemp("app")
     environment = {"HF_HUB_OFFLINE": "0", "HF_ENDPOINT": served.url, "HF_HUB_CACHE": str(folder / "cache")}
-    running = App(folder, **environment)
-    yield running
-    assert running.stop() == 0
-    assert "Traceback" not in running.output(), running.output()
+    with started(folder, **environment) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")

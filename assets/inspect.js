@@ -206,7 +206,7 @@ const lookaheadInspect = (() => {
     const root = rootOf(log, laneIndex, stepIndex);
     return {
       kind, rule, method: shown(lane.name), title: kind === "prefill" ? "the prompt" : says.lead.slice(0, cut), lead: says.lead.slice(cut + 2), said: quote(says.said), tail: says.tail,
-      naive: lane.naive, context: contextOf(log, laneIndex, stepIndex), branches: draft.branches, window: step.draft.window || 0,
+      naive: lane.naive, context: contextOf(log, laneIndex, stepIndex), branches: draft.branches, window: step.draft.window || 0, pooled: Boolean(step.draft.births && step.draft.births.length),
       rows: draft.rows.map(entry => ({...entry, ...rowOf(step, entry.row, places)})), own: ownOf(step, places),
       emitted: step.pieces.map((piece, i) => ({text: shown(piece), origin: step.origins[i]})),
       places: places.map(place => {

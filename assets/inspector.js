@@ -166,7 +166,7 @@ const lookaheadInspector = (() => {
     if (pass.kind === "prefill") parts.push(make("p", "la-i-note", {}, "The target read all of the prompt but its last token into its cache, and emitted nothing. The race does not put this on the clock."));
     else parts.push(pass.kind === "drafted" ? flow(pass) : plain(pass));
     if (pass.places.length) parts.push(heading("What the target thought"), make("div", "la-i-places", {}, ...pass.places.map(spot => place(spot, pass))));
-    if (pass.window) parts.push(lookaheadMicroscope.view(log, laneIndex, stepIndex, go));
+    if (pass.window || pass.pooled) parts.push(lookaheadMicroscope.view(log, laneIndex, stepIndex, go));
     return [...parts, heading("Time"), timeBar(pass.time)];
   }
 

@@ -1,8 +1,8 @@
 /* microscope.js: the window of lookahead decoding on the page: the grid, the n-grams that were tried, the mask.
 
-   What it is.  `view(log, lane, step, go)` makes the part of the inspector that a pass with a window has. Birthplaces are
-   buttons: `go(lane, step)` opens the pass an n-gram was born in. The mask is one picture that a pointer or the arrow
-   keys walk over; a line of text says what the row there is and whom it may see.
+   What it is.  `view(log, lane, step, go)` makes the part of the inspector that a pass with a window, or with n-grams of
+   one, has. Birthplaces are buttons: `go(lane, step)` opens the pass an n-gram was born in. The mask is one picture that a
+   pointer or the arrow keys walk over; a line of text says what the row there is and whom it may see.
 
    Why it is so.  The mask is drawn as three paths, not as a cell each, and read by one line of text, so that it costs
    little and says to the keyboard and to a screen reader what it shows to the eye.
@@ -131,9 +131,11 @@ const lookaheadMicroscope = (() => {
       field, line);
   }
 
-  /** The microscope of one pass. */
+  /** The microscope of one pass; of a pass whose window rested, the n-grams alone. */
   function view(log, laneIndex, stepIndex, go) {
     const data = J.windowOf(log, laneIndex, stepIndex);
+    if (!data) return make("section", "la-microscope", {"aria-label": "N-grams from the pool"}, make("div", "la-m-column", {},
+      tried({tried: J.triedOf(log, laneIndex, stepIndex)}, laneIndex, go), make("p", "la-i-small", {}, "The window rests: it cost more than it found. What it left in the pool is still tried.")));
     return make("section", "la-microscope", {"aria-label": "Lookahead window"}, make("div", "la-m-column", {}, grid(data), tried(data, laneIndex, go)), mask(log, laneIndex, stepIndex));
   }
 

@@ -102,7 +102,10 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--minutes", type=float, help="time to spend in all (120)")
     train.add_argument("--tokens", type=int, help="or: tokens to train the target on")
     train.add_argument("--resume", action="store_true", help="go on where an earlier run in --out stopped")
-    train.add_argument("--start-from", type=Path, metavar="DIR", help="a family whose target to go on from")
+    train.add_argument("--start-from", type=Path, metavar="DIR", help="a family to go on from")
+    train.add_argument(
+        "--only", nargs="+", metavar="ROLE", help="train these of target, draft, offdomain; take the rest from --start-from"
+    )
     train.add_argument("--compile", action="store_true", help="use torch.compile: faster, needs a C++ compiler")
     train.add_argument("--card", action="store_true", help="only measure the family in --out and write its card")
     record = commands.add_parser("record", help="race every scenario and keep the recordings the page shows")
@@ -239,14 +242,19 @@ def _limits(arguments: argparse.Namespace) -> int:
 
 def _train(arguments: argparse.Namespace) -> int:
     from . import terminal
-    from .train import Job, Plan, describe, train
+    from .train import ROLES, Job, Plan, describe, train
 
     for name in ("minutes", "tokens"):
         if (value := getattr(arguments, name)) is not None and value <= 0:
             raise SettingsError(name, value, "give a number above 0.")
+    only = tuple(arguments.only or ROLES)
+    if wrong := set(only) - set(ROLES):
+        raise SettingsError("only", ", ".join(sorted(wrong)), f"choose among {', '.join(ROLES)}.")
+    if only != ROLES and not arguments.start_from:
+        raise SettingsError("only", ", ".join(only), "say with --start-from where the others are.")
     job = Job(
         arguments.corpus, arguments.out, Plan(), arguments.minutes, arguments.tokens, arguments.resume, arguments.compile,
-        arguments.start_from,
+        arguments.start_from, only,
     )  # fmt: skip
     with terminal.training() as watch:
         if not arguments.card:

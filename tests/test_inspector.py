@@ -76,6 +76,7 @@ const logs = {
   tree: () => logOf("greedy", [base, ["tree", [prefill, greedy, tree]]]),
   opaque: () => logOf("greedy", [base, ["peer", [prefill, opaque], true]]),
   window: () => logOf("greedy", [base, ["lookahead", [prefill, ...window3]]]),
+  pool: () => logOf("greedy", [base, ["lookahead", [prefill, ...window3, looked(4, [[]], [[[" was", " it"], [3, 1]]], [0, 1], " big")]]]),
 };
 const I = lookaheadInspect, J = lookaheadJacobi;
 window.asked = [];
@@ -449,6 +450,13 @@ def test_microscope_shows_grid_births_and_said(page):
     assert "The window opens" in page.inner_text(".la-microscope") and "None: the pool" in page.inner_text(
         ".la-microscope"
     )
+
+
+def test_n_grams_tried_without_a_window_have_their_birthplace_too(page):
+    page.evaluate("open('pool', 1, 4)")
+    assert lines(page, "table.la-m-tried") == [["1", "it was it", "pass 3, column 2", "✓accepted"]]
+    assert page.locator(".la-m-grid, .la-m-mask").count() == 0
+    assert "The window rests" in page.inner_text(".la-microscope")
 
 
 def test_mask_is_read_by_pointer_and_by_keyboard(page):

@@ -41,7 +41,7 @@ def test_every_method_writes_naives_ids_on_a_hundred_prompts(models, temperature
         pytest.skip("not a bit-exact machine; test_exactness.py covers it")
     assert len(HUNDRED) == 100
     for seed, prompt in enumerate(HUNDRED):
-        options = {"max_new_tokens": 16, "details": False, "temperature": temperature, "seed": seed}
+        options = {"max_new_tokens": 12, "details": False, "temperature": temperature, "seed": seed}
         naive = emitted(lookahead.decode(models, prompt, method="naive", **options))
         for method in DRAFTING:
             assert emitted(lookahead.decode(models, prompt, method=method, **options)) == naive, (method, prompt)
@@ -52,11 +52,11 @@ def test_every_method_writes_naives_ids_on_a_hundred_prompts(models, temperature
 def test_ids_equal_naives(models, method, changes):
     if models.exactness != BIT_EXACT:
         pytest.skip("not a bit-exact machine; test_exactness.py covers it")
-    for prompt in PROMPTS:
+    for i, prompt in enumerate(PROMPTS):
         options = {"max_new_tokens": 24, "details": False, **changes}
         naive = emitted(lookahead.decode(models, prompt, method="naive", **options))
-        for k in LENGTHS:
-            assert emitted(lookahead.decode(models, prompt, method=method, k=k, **options)) == naive, (prompt, k)
+        k = LENGTHS[i % len(LENGTHS)]
+        assert emitted(lookahead.decode(models, prompt, method=method, k=k, **options)) == naive, (prompt, k)
 
 
 def test_naive_is_what_transformers_generate_writes(models):

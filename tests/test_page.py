@@ -301,19 +301,18 @@ def test_four_lanes_on_one_prompt(visit):
     assert "hybrid against naive" in page.inner_text(".la-sub")
 
 
-def test_a_chip_shows_its_recording_and_a_link_brings_it_back(visit, address):
+def test_a_chip_shows_its_recording_and_a_link_brings_it_back(visit):
     page = visit()
     page.get_by_role("button", name="records", exact=True).click()
     page.wait_for_function(f"{STATE}.run === 'recording-records'")
     assert state(page)["lanes"][1]["method"] == "ngram"
-    again = visit()
-    again.goto(f"{address}/?recording=records&pass=5")
+    again = visit("?recording=records&pass=5")
     again.wait_for_function(f"window.lookahead && {STATE}.run === 'recording-records-5'")
     assert not state(again)["playing"] and "pass 5 of" in again.inner_text(".la-passline")
     assert again.get_by_label("Prompt", exact=True).input_value().startswith("Name: Anna")
 
 
-def test_a_link_fills_the_form_and_runs_nothing(visit, address):
+def test_a_link_fills_the_form_and_runs_nothing(visit):
     page = visit()
     page.get_by_role("button", name="more", exact=True).click()
     page.get_by_label("Prompt", exact=True).fill("A dog & a cat #1 <b>")
@@ -321,8 +320,7 @@ def test_a_link_fills_the_form_and_runs_nothing(visit, address):
     page.get_by_label("temperature (0: greedy)").fill("0.7")
     shown = race(page)
     query = state(page)["link"]
-    again = visit()
-    again.goto(f"{address}/{query}")
+    again = visit(query)
     again.wait_for_function("document.querySelector('#la-prompt textarea')?.value.startsWith('A dog')")
     assert again.get_by_label("Prompt", exact=True).input_value() == "A dog & a cat #1 <b>"
     again.get_by_role("button", name="more", exact=True).click()
@@ -343,9 +341,8 @@ def test_a_link_fills_the_form_and_runs_nothing(visit, address):
         ("prompt=" + "a" * 20_001, "20,000"),
     ],
 )
-def test_a_wrong_link_gets_words(visit, address, query, word):
-    page = visit()
-    page.goto(f"{address}/?{query}")
+def test_a_wrong_link_gets_words(visit, query, word):
+    page = visit(f"?{query}")
     page.wait_for_function(f"window.lookahead && ({STATE}.error || '').includes({json.dumps(word)})")
     assert "Traceback" not in page.inner_text("body")
     assert state(page)["run"] == "recording-story", "the page works as ever"

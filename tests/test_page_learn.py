@@ -17,10 +17,9 @@ ALL = {lesson.name: lesson for lesson in (*lessons(), read(TEACHER))}
 FIRST = next(iter(ALL))
 
 
-def learn(visit, address, name=FIRST, **options):
+def learn(visit, name=FIRST, **options):
     """The lesson, opened by its address."""
-    page = visit(**options)
-    page.goto(f"{address}/?lesson={name}")
+    page = visit(f"?lesson={name}", **options)
     arrived(page, name)
     return page
 
@@ -100,8 +99,8 @@ def use(box, widget):
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_every_lesson_is_walked_through(visit, address, name):
-    page, lesson = learn(visit, address, name), ALL[name]
+def test_every_lesson_is_walked_through(visit, name):
+    page, lesson = learn(visit, name), ALL[name]
     boxes, prose = page.locator(".la-widgetbox"), page.locator(".la-read")
     widgets = [part for part in lesson.parts if not isinstance(part, Prose)]
     boxes.nth(len(widgets) - 1).wait_for() if widgets else None
@@ -122,8 +121,8 @@ def test_every_lesson_is_walked_through(visit, address, name):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_lesson_fits_a_phone(visit, address, scheme):
-    page = learn(visit, address, color_scheme=scheme, viewport={"width": 390, "height": 844})
+def test_every_lesson_fits_a_phone(visit, scheme):
+    page = learn(visit, color_scheme=scheme, viewport={"width": 390, "height": 844})
     for name in ALL:
         page.locator(f"#la-lesson-{name}").click()
         arrived(page, name)
@@ -132,7 +131,7 @@ def test_every_lesson_fits_a_phone(visit, address, scheme):
         assert page.evaluate("document.documentElement.scrollWidth") <= 390, name
 
 
-def test_a_lesson_is_an_address_and_keeps_the_race(visit, address):
+def test_a_lesson_is_an_address_and_keeps_the_race(visit):
     page = visit()
     shown = race(page)
     page.get_by_role("tab", name="Learn", exact=True).click()
@@ -154,9 +153,8 @@ def test_a_lesson_is_an_address_and_keeps_the_race(visit, address):
     arrived(page, "03-rejection")
 
 
-def test_an_unknown_lesson_is_named(visit, address):
-    page = visit()
-    page.goto(f"{address}/?lesson=%3Cimg src=x onerror=alert(1)%3E")
+def test_an_unknown_lesson_is_named(visit):
+    page = visit("?lesson=%3Cimg src=x onerror=alert(1)%3E")
     refused = page.get_by_role("alert").filter(has_text="choose one of")
     refused.wait_for()
     assert "<img src=x" in refused.inner_text() and FIRST in refused.inner_text()
@@ -164,8 +162,8 @@ def test_an_unknown_lesson_is_named(visit, address):
     arrived(page, FIRST)
 
 
-def test_a_race_in_a_lesson_can_be_stopped_and_the_engine_is_free(visit, address):
-    page = learn(visit, address)
+def test_a_race_in_a_lesson_can_be_stopped_and_the_engine_is_free(visit):
+    page = learn(visit)
     box = page.locator(".la-widgetbox.la-race").first
     box.get_by_role("button", name="Race", exact=True).click()
     page.locator("#la-lesson-02-draft-and-verify").click()  # turned away from while it runs
@@ -174,8 +172,8 @@ def test_a_race_in_a_lesson_can_be_stopped_and_the_engine_is_free(visit, address
     assert race(page)["lanes"][1]["finished"]
 
 
-def test_keys_belong_to_the_timeline_that_has_the_focus(visit, address):
-    page = learn(visit, address, "02-draft-and-verify")
+def test_keys_belong_to_the_timeline_that_has_the_focus(visit):
+    page = learn(visit, "02-draft-and-verify")
     box = page.locator(".la-widgetbox.la-recording").first
     line = box.locator(".la-passline")
     before = line.inner_text()
@@ -186,8 +184,8 @@ def test_keys_belong_to_the_timeline_that_has_the_focus(visit, address):
     assert line.inner_text() != before
 
 
-def test_the_teacher_prints_one_page(visit, address):
-    page = learn(visit, address, TEACHER.stem)
+def test_the_teacher_prints_one_page(visit):
+    page = learn(visit, TEACHER.stem)
     page.evaluate("window.print = () => { window.printed = document.querySelector('#la-lesson').className; }")
     page.get_by_role("button", name="Print the last section").click()
     page.wait_for_function("window.printed")
@@ -202,8 +200,8 @@ def test_the_teacher_prints_one_page(visit, address):
     assert "Minute by minute" in page.locator("body").inner_text()
 
 
-def test_lesson_links_lead_somewhere(visit, address):
-    page = learn(visit, address, TEACHER.stem)
+def test_lesson_links_lead_somewhere(visit):
+    page = learn(visit, TEACHER.stem)
     hrefs = page.locator("#la-lesson a").evaluate_all("all => all.map(a => a.getAttribute('href'))")
     assert any(href.startswith("?prompt=") for href in hrefs)
     for href in hrefs:

@@ -190,6 +190,22 @@ def test_the_window_slides_and_n_grams_remember_where_they_were_born():
     assert sum(len(s.emitted) for s in steps) / len(steps) > 1.5, "an order-1 text is soon foreseen"
 
 
+def test_the_pool_is_tried_while_the_window_rests():
+    class Resting(Fixed):
+        def limit(self, source):
+            return 0
+
+    context = [1, 2, 3, 9, 1, 2, 4, 9, 1]
+    proposer = made("lookahead", window=2, ngram=3, guesses=2)
+    proposer.start(context)
+    draft = proposer.propose(context, 8, Resting(4))
+    assert draft.tokens == (2, 4, 3) and draft.parents == (-1, 0, 0), "the newest first, under one trie"
+    assert set(draft.sources) == {"pool"} and not draft.window
+    assert draft.chances[1] > draft.chances[2]
+    assert not len(proposer.propose([*context, 7], 8, Resting(4))), "nothing in the pool begins with that"
+    assert not len(proposer.propose(context, 0, Resting(4)))
+
+
 def test_a_window_fits_the_machine():
     assert choose(lambda rows, branches: 1.0) == SHAPES[-1], "rows for free: the largest"
     assert choose(lambda rows, branches: float(rows)) == SHAPES[0], "rows as dear as passes: the smallest"

@@ -233,8 +233,8 @@ def test_the_rate_warms_up_stays_and_cools_down():
 def test_the_distillation_loss_is_zero_for_a_twin_only():
     teacher, student = new_model(SMALL.target, SMALL, 1), new_model(SMALL.draft, SMALL, 2)
     ids = torch.randint(0, 512, (2, 17))
-    assert float(like(teacher)(teacher, ids)) == pytest.approx(0.0, abs=1e-5)
-    assert float(like(teacher)(student, ids)) > 0.01
+    assert float(like(teacher)(teacher, ids).detach()) == pytest.approx(0.0, abs=1e-5)
+    assert float(like(teacher)(student, ids).detach()) > 0.01
 
 
 def test_writing_that_was_stopped_goes_on_where_it_was(tmp_path, monkeypatch):
@@ -301,3 +301,23 @@ def test_a_finished_family_is_not_trained_again(family):
     told = []
     train(dataclasses.replace(job, resume=True), told.append)
     assert told == []
+
+
+def test_the_draft_alone_is_trained_further(family, tmp_path):
+    job, _ = family
+    told = []
+    further = dataclasses.replace(job, out=tmp_path, tokens=2_000, start_from=job.out, only=("draft",))
+    train(further, told.append)
+    assert [*dict.fromkeys(r.stage for r in told)] == ["own", "draft-further"]
+    for role, same in (("target", True), ("draft", False), ("offdomain", True)):
+        before, after = ((folder / role / "model.safetensors").read_bytes() for folder in (job.out, tmp_path))
+        assert (before == after) is same, role
+
+
+def test_the_favourite_weighs_as_much_as_it_should():
+    teacher, student = new_model(SMALL.target, SMALL, 1), new_model(SMALL.draft, SMALL, 2)
+    ids = torch.randint(0, 512, (2, 17))
+    with torch.no_grad():
+        picks = teacher(input_ids=ids[:, :-1]).logits.argmax(-1)
+        surprise = torch.nn.functional.cross_entropy(student(input_ids=ids[:, :-1]).logits.transpose(1, 2), picks)
+        assert float(like(teacher, 0.5)(student, ids) - like(teacher)(student, ids)) == pytest.approx(0.5 * float(surprise), rel=1e-4)

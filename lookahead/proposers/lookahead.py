@@ -16,11 +16,12 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from ..events import EMPTY, Draft
+from ..events import Draft
 from ..tree import trie
 from .base import Proposer, check_range
 
 BEARABLE = 1.6  # passes that a pass with a window of our own choosing may cost
+POOL, POOLED = "pool", 0.5  # n-grams drafted without a window: under a name of their own, and the chance they are given
 SHAPES = ((2, 3), (3, 3), (5, 3), (5, 4), (7, 5), (10, 5), (15, 5))  # (window = guesses, ngram), by rows
 
 
@@ -76,25 +77,24 @@ class Lookahead(Proposer):
         self._filling = max(0, self._filling - 1)
         if room < self._columns + self._n:  # what a window would find now comes too late
             self._levels, self._filling = [], 0
-        if not (most or self._filling):
-            self._levels = self._levels[:1]
-            return EMPTY
-        known = list(reversed(self._pool.get(context[-1], {}).items()))
-        guesses = [tokens[: max(1, min(room, most or room))] for tokens, _ in known]
+        idle = not (most or self._filling)  # a window would lose time; what it has found costs next to nothing
+        known = list(reversed(self._pool.get(context[-1], {}).items())) if room > 0 else []
+        guesses = [tokens[: min(room, most or room)] for tokens, _ in known]
         tokens, parents, origins = trie(guesses, rows=len(guesses) * (self._n - 1))
         births = [known[c][1] for c, _ in origins]
         verified = len(tokens)
+        if idle:
+            self._levels = self._levels[:1]
+            chances = tuple(POOLED / (1 + c) for c, _ in origins)
+            return pace.trim(Draft(tuple(tokens), tuple(parents), None, (POOL,) * verified, chances, 0, tuple(births)))
         for level, guess in enumerate(self._levels):
             for column, token in enumerate(guess):
                 first = -1 if column == 0 else verified + column - 1
                 parents.append(first if level == 0 else verified + (level - 1) * self._columns + column)
                 tokens.append(token)
-        rows = len(tokens)
-        if not rows:
-            return EMPTY
-        return Draft(
-            tuple(tokens), tuple(parents), None, (self.name,) * rows, (), rows - verified, (*births, *[None] * (rows - verified))
-        )  # fmt: skip
+        rows, window = len(tokens), len(tokens) - verified
+        births += [None] * window
+        return Draft(tuple(tokens), tuple(parents), None, (self.name,) * rows, (), window, tuple(births))
 
     def observe(self, draft, logits, context):
         if not draft.window:

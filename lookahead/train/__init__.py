@@ -4,8 +4,8 @@
 stages, `own` lets the target write for its draft, `evaluate` measures, `card` tells.
 """
 
-from .family import Job, describe, train
+from .family import ROLES, Job, describe, train
 from .fit import Report
 from .plan import Plan
 
-__all__ = ["Job", "Plan", "Report", "describe", "train"]
+__all__ = ["ROLES", "Job", "Plan", "Report", "describe", "train"]

@@ -10,8 +10,10 @@ Knows the order of things. How a stage learns is in `fit`, what it learns from i
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
@@ -23,6 +25,7 @@ from .own import ROW, OwnBatches, own_rows
 from .plan import Plan, Shape
 
 SHARD = "9MB"  # hosting pushes refuse single files over 10 MB
+ROLES = ("target", "draft", "offdomain")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,7 @@ class Job:
     resume: bool = False
     compile: bool = False
     start_from: Path | None = None
+    only: tuple[str, ...] = ROLES  # the others are taken from `start_from` as they are
 
     @property
     def work(self) -> Path:
@@ -48,7 +52,10 @@ class Job:
         if self.tokens is not None:
             quicker = 1 if stage == "target" else self.plan.drafts_quicker
             return Budget(tokens=max(1, int(self.tokens * quicker * share / self.plan.target_share)))
-        return Budget(minutes=(self.minutes or 120.0) * share)
+        plan = self.plan
+        shares = {"target": plan.target_share, "draft": plan.drafts_share, "offdomain": plan.offdomain_share}
+        whole = 1.0 if self.only == ROLES else sum(shares[role] for role in self.only)
+        return Budget(minutes=(self.minutes or 120.0) * share / whole)
 
 
 def new_model(shape: Shape, plan: Plan, seed: int) -> LlamaForCausalLM:
@@ -119,7 +126,7 @@ class _Stages:
             return done
         start = self.job.start_from
         if start:
-            model = LlamaForCausalLM.from_pretrained(start / "target", dtype=torch.float32, attn_implementation="sdpa")
+            model = _read(start / "target")
         else:
             model = new_model(self.plan.target, self.plan, self.plan.seed)
         batches = Batches(self.streams.training, self.plan.mix, self.plan.seed)
@@ -134,14 +141,19 @@ class _Stages:
         """
         if done := self._finished("draft"):
             return done
-        plan, soft = self.plan, losses.like(target)
-        batches = Batches(self.streams.training, plan.mix, plan.seed + 1)
-        self._stage("draft-plain", self._beginner(target), losses.next_token, batches, plan.draft_share, aside=True)
-        model = self._stage("draft-soft", self._beginner(target), soft, batches, plan.draft_share, aside=True)
-        written = min(plan.own_tokens, json.loads(self._notes.read_text())["target"]["tokens"] // 2)
+        plan, soft, start = self.plan, losses.like(target), self.job.start_from
+        if start and (start / "draft" / "config.json").is_file():
+            model, stage, share = _read(start / "draft").to(self.device), "draft-further", plan.drafts_share
+        else:
+            batches = Batches(self.streams.training, plan.mix, plan.seed + 1)
+            self._stage("draft-plain", self._beginner(target), losses.next_token, batches, plan.draft_share, aside=True)
+            model = self._stage("draft-soft", self._beginner(target), soft, batches, plan.draft_share, aside=True)
+            stage, share = "draft", plan.own_share
+        trained = self._noted().get("target")
+        written = min(plan.own_tokens, trained["tokens"] // 2) if trained else plan.own_tokens
         rows = OwnBatches(own_rows(target, self.streams, plan, written, self.job.work, self.watch, self.job.resume))
-        plan = replace(plan, rows=((1.0, ROW),))
-        return self._stage("draft", model, soft, rows, plan.own_share, plan=plan, scale=plan.refining)
+        plan, loss = replace(plan, rows=((1.0, ROW),)), losses.like(target, plan.favourite)
+        return self._stage(stage, model, loss, rows, share, into="draft", plan=plan, scale=plan.refining)
 
     def _beginner(self, target: LlamaForCausalLM) -> LlamaForCausalLM:
         """A draft that has learned nothing but its teacher's vocabulary."""
@@ -157,23 +169,26 @@ class _Stages:
         batches = Batches(self.streams.training, self.plan.offdomain_mix, self.plan.seed + 3)
         return self._stage("offdomain", model, losses.next_token, batches, self.plan.offdomain_share)
 
-    def _stage(self, stage, model, loss, batches, share, *, aside=False, plan=None, scale=1.0) -> LlamaForCausalLM:
+    def _stage(
+        self, stage, model, loss, batches, share, *, aside=False, into=None, plan=None, scale=1.0
+    ) -> LlamaForCausalLM:
         model = model.to(self.device)
         report = fit(
             model, compiled(loss) if self.job.compile else loss, batches, plan or self.plan, self.job.budget(stage, share),
             stage=stage, folder=self.job.work, watch=self.watch, resume=self.job.resume, scale=scale,
         )  # fmt: skip
         self._note(stage, report)
-        save(model, self.words, (self.job.work if aside else self.job.out) / stage)
+        save(model, self.words, (self.job.work if aside else self.job.out) / (into or stage))
         return model
 
     def _finished(self, role: str) -> LlamaForCausalLM | None:
-        """The model of a stage that an earlier run completed."""
+        """The model of a stage that an earlier run completed, or that this run is not to train."""
         folder = self.job.out / role
-        if not (self.job.resume and (folder / "config.json").is_file()):
+        if role not in self.job.only:
+            shutil.copytree(self.job.start_from / role, folder, dirs_exist_ok=True)
+        elif not (self.job.resume and (folder / "config.json").is_file()):
             return None
-        model = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="sdpa")
-        return model.to(self.device).eval()
+        return _read(folder).to(self.device).eval()
 
     @property
     def _notes(self) -> Path:
@@ -181,9 +196,18 @@ class _Stages:
         return self.job.work / "budget.json"
 
     def _note(self, stage: str, report: Report) -> None:
-        notes = json.loads(self._notes.read_text()) if self._notes.is_file() else {}
-        notes[stage] = asdict(report) | {"device": str(self.device)}
+        notes = self._noted()
+        if report.tokens_per_second or stage not in notes:  # a stage that was complete keeps what it said then
+            notes[stage] = asdict(report) | {"device": str(self.device)}
         self._notes.write_text(json.dumps(notes, indent=1))
+
+    def _noted(self) -> dict[str, Any]:
+        return json.loads(self._notes.read_text()) if self._notes.is_file() else {}
+
+
+def _read(folder: Path) -> LlamaForCausalLM:
+    """A model as it is trained: float32."""
+    return LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="sdpa")
 
 
 def _lend(teacher: LlamaForCausalLM, student: LlamaForCausalLM) -> None:

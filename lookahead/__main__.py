@@ -104,7 +104,10 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--resume", action="store_true", help="go on where an earlier run in --out stopped")
     train.add_argument("--start-from", type=Path, metavar="DIR", help="a family to go on from")
     train.add_argument(
-        "--only", nargs="+", metavar="ROLE", help="train these of target, draft, offdomain; take the rest from --start-from"
+        "--only",
+        nargs="+",
+        metavar="ROLE",
+        help="train these of target, draft, offdomain; take the rest from --start-from",
     )
     train.add_argument("--compile", action="store_true", help="use torch.compile: faster, needs a C++ compiler")
     train.add_argument("--card", action="store_true", help="only measure the family in --out and write its card")

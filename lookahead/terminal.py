@@ -10,6 +10,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import isnan
 from time import monotonic
 from typing import Any
 
@@ -108,7 +109,8 @@ def training() -> Iterator[Any]:
             if report.stage not in tasks:
                 tasks[report.stage] = bar.add_task(report.stage, total=None, told="")
             left = f"{report.seconds_left / 60:.1f} min left" if report.budget else "measuring how long"
-            told = f"loss {report.loss:.3f}  {report.tokens_per_second:,.0f} tokens/s  {left}"
+            loss = "" if isnan(report.loss) else f"loss {report.loss:.3f}  "  # writing has none
+            told = f"{loss}{report.tokens_per_second:,.0f} tokens/s  {left}"
             bar.update(tasks[report.stage], total=report.budget or None, completed=report.tokens, told=told)
             if not console.is_terminal and monotonic() - written >= LOG_EVERY_S:
                 written = monotonic()

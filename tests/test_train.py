@@ -320,4 +320,6 @@ def test_the_favourite_weighs_as_much_as_it_should():
     with torch.no_grad():
         picks = teacher(input_ids=ids[:, :-1]).logits.argmax(-1)
         surprise = torch.nn.functional.cross_entropy(student(input_ids=ids[:, :-1]).logits.transpose(1, 2), picks)
-        assert float(like(teacher, 0.5)(student, ids) - like(teacher)(student, ids)) == pytest.approx(0.5 * float(surprise), rel=1e-4)
+        assert float(like(teacher, 0.5)(student, ids) - like(teacher)(student, ids)) == pytest.approx(
+            0.5 * float(surprise), rel=1e-4
+        )

@@ -99,7 +99,7 @@ NAMES = {
 def _acceptance(shares: Mapping[str, Mapping[str, float]]) -> str:
     domains = list(next(iter(shares.values())))
     lines = [
-        "## Acceptance", "", "Share of drafted tokens that stand, greedy, k = 4, on prompts from held-out documents.", "",
+        "## Acceptance", "", "Share of drafted tokens that stand, greedy, k = 4, 96 tokens each on up to 32 prompts from held-out documents.", "",
         f"| draft learned from | {' | '.join(domains)} |", "|---" * (len(domains) + 1) + "|",
     ]  # fmt: skip
     for role, name in NAMES.items():

@@ -20,7 +20,7 @@ from .losses import next_token
 from .prompts import SAMPLES
 
 MOST_DOCUMENTS, ROW = 60, 512  # held-out documents a domain, and how much of each
-PROMPTS_A_DOMAIN, NEW_TOKENS, K = 8, 96, 4
+PROMPTS_A_DOMAIN, NEW_TOKENS, K = 32, 96, 4
 STORY_OPENING = 20  # words of a held-out text that make a prompt
 
 

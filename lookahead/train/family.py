@@ -125,10 +125,7 @@ class _Stages:
         if done := self._finished("target"):
             return done
         start = self.job.start_from
-        if start:
-            model = _read(start / "target")
-        else:
-            model = new_model(self.plan.target, self.plan, self.plan.seed)
+        model = _read(start / "target") if start else new_model(self.plan.target, self.plan, self.plan.seed)
         batches = Batches(self.streams.training, self.plan.mix, self.plan.seed)
         scale = self.plan.refining if start else 1.0
         return self._stage("target", model, losses.next_token, batches, self.plan.target_share, scale=scale)
@@ -149,8 +146,9 @@ class _Stages:
             self._stage("draft-plain", self._beginner(target), losses.next_token, batches, plan.draft_share, aside=True)
             model = self._stage("draft-soft", self._beginner(target), soft, batches, plan.draft_share, aside=True)
             stage, share = "draft", plan.own_share
-        trained = self._noted().get("target")
-        written = min(plan.own_tokens, trained["tokens"] // 2) if trained else plan.own_tokens
+        written = plan.own_tokens
+        if "target" in self.job.only:
+            written = min(written, self._noted()["target"]["tokens"] // 2)
         rows = OwnBatches(own_rows(target, self.streams, plan, written, self.job.work, self.watch, self.job.resume))
         plan, loss = replace(plan, rows=((1.0, ROW),)), losses.like(target, plan.favourite)
         return self._stage(stage, model, loss, rows, share, into="draft", plan=plan, scale=plan.refining)

@@ -59,7 +59,7 @@ class Plan:
     own_share: float = 0.27  # soft labels on the target's own writing
     offdomain_share: float = 0.04
     drafts_quicker: int = 3  # tokens a draft learns from in the time the target takes for one
-    own_tokens: int = 4_000_000  # tokens the target writes for its draft; fewer after a short training
+    own_tokens: int = 9_000_000  # tokens the target writes for its draft; fewer after a short training
     own_temperatures: tuple[float, ...] = (0.0, 0.0, 0.7, 1.0)
     favourite: float = 0.5  # weight of the target's favourite beside its distribution; see `losses.like`
     save_every_s: float = 300.0

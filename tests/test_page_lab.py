@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from test_page import race
 from test_page_access import serious
@@ -110,7 +112,8 @@ def test_dice_settle_and_with_a_bug_do_not(visit):
 
 def test_this_machine_says_what_a_pass_costs_and_whether_to_draft(visit):
     page = lab(visit, "This machine")
-    assert "GB/s" in page.locator(".la-table").locator("visible=true").inner_text()
+    facts = page.locator(".la-table").locator("visible=true").inner_text()
+    assert "GB/s" in facts and re.search(r"W = \d+, N = \d, G = \d+: \d+ rows, \d\.\d\d one-row", facts)
     page.get_by_role("button", name="draw the cost curve").click()
     page.locator(".js-plotly-plot").wait_for()
     page.get_by_role("button", name="Ask").click()

@@ -16,6 +16,7 @@ from ...lab.formats import LEAST, Compared, Passes, reading, three, verdict
 from ...lab.machine import compare, weight_bytes
 from ...lab.whatif import Recording
 from ...models import Models
+from ...proposers.lookahead import SHAPES, choose
 from ...trace import Trace
 from ..stage import Stage
 from .parts import DARK, QUIET, TRACE, buttons, drawn, plot, progress, prose, refused, runs, says, table
@@ -65,12 +66,19 @@ def add(stage: Stage) -> None:
 def _facts(models: Models) -> str:
     costs, probe = models.costs, models.probe
     held, read = sum(p.nbytes for p in models.target.model.parameters()), weight_bytes(models.target.model)
+    columns, n = choose(costs.pass_s)
+    window, (most, longest) = 1 + 2 * columns * (n - 1), SHAPES[-1]
     rows = [
         ["processor", f"{processor()}, {cores()} cores, {threads()} threads for torch"],
         ["format", f"{models.dtype}, {models.exactness}: {probe.chain_differ + probe.tree_differ} of {probe.chain_rows + probe.tree_rows} rows differ in company"],
         ["target", f"{models.names['target']}, {held / 1e6:.1f} MB of weights, {costs.pass_s(1) * 1e3:.2f} ms a pass"],
         ["memory read", f"{read / costs.pass_s(1) / 1e9:.1f} GB/s in a one-row pass (weights only)"],
         ["8 rows", f"{costs.ratio(8):.2f} one-row passes, {costs.ratio(8) / 8:.2f} a row"],
+        [
+            "lookahead's window",
+            f"W = {columns}, N = {n}, G = {columns}: {window} rows, {costs.pass_s(window, 1 + columns) / costs.pass_s(1):.2f} one-row "
+            f"passes; it must write more tokens a pass than that. Where rows are nearly free, as on a large GPU: W = {most}, N = {longest}, G = {most}",
+        ],
         *(
             [f"draft: {role}", f"{curve.pass_s(1) * 1e3:.2f} ms a pass, 1/{costs.pass_s(1) / curve.pass_s(1):.1f} of the target's"]
             for role, curve in models.draft_costs.items()

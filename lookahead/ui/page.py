@@ -98,8 +98,9 @@ def launch_options(waiting: int = 64) -> dict[str, Any]:
     return {
         "theme": gr.themes.Default(primary_hue="blue", neutral_hue="stone", font=fonts, font_mono=mono),
         "css": assets.style("page.css", "learn.css"),
-        # What Gradio keeps in its own footer is not for paper; a style sheet of ours does not reach it there.
-        "head": f"<script>{assets.script('learn.js')}</script><style media='print'>footer {{ display: none }}</style>",
+        # Gradio's own footer, where a style sheet of ours does not reach: no dot behind the last link, and not on paper.
+        "head": f"<script>{assets.script('learn.js')}</script>"
+        "<style>footer .divider { display: none } @media print { footer { display: none } }</style>",
         "footer_links": ["api"],
         "run_history": False,
         "show_error": False,

@@ -121,6 +121,8 @@ BAD = [
     (["bench", "--prompts", "/no/such/file"], "cannot be read"),
     (["bench", "--methods", "nope"], "choose one of"),
     (["bench", "--repeat", "0"], "repeat"),
+    (["train", "--corpus", "x", "--out", "y", "--only", "tail"], "choose among"),
+    (["train", "--corpus", "x", "--out", "y", "--only", "draft"], "--start-from"),
 ]
 
 

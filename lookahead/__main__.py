@@ -250,9 +250,10 @@ def _train(arguments: argparse.Namespace) -> int:
     for name in ("minutes", "tokens"):
         if (value := getattr(arguments, name)) is not None and value <= 0:
             raise SettingsError(name, value, "give a number above 0.")
-    only = tuple(arguments.only or ROLES)
-    if wrong := set(only) - set(ROLES):
+    asked = arguments.only or ROLES
+    if wrong := set(asked) - set(ROLES):
         raise SettingsError("only", ", ".join(sorted(wrong)), f"choose among {', '.join(ROLES)}.")
+    only = tuple(role for role in ROLES if role in asked)
     if only != ROLES and not arguments.start_from:
         raise SettingsError("only", ", ".join(only), "say with --start-from where the others are.")
     job = Job(

@@ -183,7 +183,8 @@ class _Stages:
         """The model of a stage that an earlier run completed, or that this run is not to train."""
         folder = self.job.out / role
         if role not in self.job.only:
-            shutil.copytree(self.job.start_from / role, folder, dirs_exist_ok=True)
+            if self.job.start_from.resolve() != self.job.out.resolve():
+                shutil.copytree(self.job.start_from / role, folder, dirs_exist_ok=True)
         elif not (self.job.resume and (folder / "config.json").is_file()):
             return None
         return _read(folder).to(self.device).eval()

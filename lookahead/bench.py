@@ -25,6 +25,7 @@ PEERS = (
     "hf-generate:attention=sdpa", "hf-assisted:attention=sdpa", *(f"hf-assisted:attention=sdpa,k={k}" for k in (3, 5, 8, 20)),
     *(f"hf-lookup:attention=sdpa,k={k}" for k in (3, 5, 10)),
 )  # fmt: skip
+LOST = ("lost_to_passes", "lost_to_drafting", "lost_to_engine")  # where a lane's time goes that theory does not know of
 RIVALS = {"naive": "hf-generate", "draft": "hf-assisted", "ngram": "hf-lookup", "suffix": "hf-lookup"}
 Progress = Callable[[int, int, str], None]
 
@@ -86,8 +87,7 @@ def run(
         timings[sample.number][sample.entry.label].append(sample.timing)
         if progress:
             progress(done, total, f"{sample.question.id}: {sample.entry.label}")
-    pass_s = models.costs.pass_s(1)
-    rows = [_row(q, e.label, timed, pass_s) for q, timed in zip(questions, timings, strict=True) for e in entries]
+    rows = [_row(q, e.label, timed) for q, timed in zip(questions, timings, strict=True) for e in entries]
     ordered = [entry.label for entry in entries]
     return {
         "machine": describe_machine(models).model_dump(),
@@ -124,6 +124,15 @@ def markdown(report: dict[str, Any]) -> str:
             f"| {whole['mean_acceptance_length']:.2f} | {share(whole['of_predicted'])} "
             f"| {share(whole['overhead_fraction'])} | {whole['identical_share']:.0%} |"
         )
+    lines += [
+        "",
+        "| method | of predicted, mean of the prompts | the rest: passes dearer than calibrated | drafting dearer | the engine |",
+        "|---|---|---|---|---|",
+    ]
+    for s in summary:
+        if s["category"] == "all" and s["of_predicted_mean"] is not None and s["method"] != "naive":
+            shares = (f"{s[name]:.1%}" for name in ("of_predicted_mean", *LOST))
+            lines.append(f"| `{s['method']}` | {' | '.join(shares)} |")
     if report["against"]:
         lines += [
             "",
@@ -179,13 +188,11 @@ def between(path: str, marks: tuple[str, str]) -> tuple[str, str]:
     return text[:start], text[stop:]
 
 
-def _row(q: Question, method: str, timings: dict[str, list[Timing]], pass_s: float) -> dict[str, Any]:
+def _row(q: Question, method: str, timings: dict[str, list[Timing]]) -> dict[str, Any]:
     runs, naive = timings[method], timings["naive"]
     seconds = statistics.median(t.seconds for t in runs)
     naive_seconds = statistics.median(t.seconds for t in naive)
     first = runs[0]
-    # Theory knows passes, no overhead: naive is one pass a token.
-    predicted = pass_s * len(first.tokens) / first.predicted_s if first.predicted_s else None
     return {
         "id": q.id,
         "category": q.category,
@@ -200,9 +207,40 @@ def _row(q: Question, method: str, timings: dict[str, list[Timing]], pass_s: flo
         "mean_acceptance_length": 1 + first.accepted / first.passes,
         "draft_acceptance_rate": first.accepted / first.drafted if first.drafted else None,
         "identical": all(t.tokens == naive[0].tokens for t in runs),
-        "predicted_speedup": predicted,
         "overhead_fraction": None if first.overhead is None else statistics.median(t.overhead for t in runs),
+        **_theory(runs, naive),
     }
+
+
+def _theory(runs: Sequence[Timing], naive: Sequence[Timing]) -> dict[str, float | None]:
+    """The speedup that theory predicts, and what the lane's time went to beyond it, as shares of that time.
+
+    Theory knows models' passes only, and naive is one a token. What naive takes beyond its own prediction, in passes
+    and outside them, is every lane's share; what is left and the measured share of the prediction make 1.
+    """
+    if runs[0].predicted_s is None:
+        return dict.fromkeys(("predicted_speedup", *LOST))
+    verify_s, propose_s, rest_s, passes_s, drafts_s = _spent(runs)
+    naive_verify_s, naive_propose_s, naive_rest_s, plain_s, _ = _spent(naive)
+    seconds, predicted_s, dearer = verify_s + propose_s + rest_s, passes_s + drafts_s, naive_verify_s / plain_s
+    expected = (
+        passes_s * dearer,
+        drafts_s * dearer + predicted_s * naive_propose_s / plain_s,
+        predicted_s * naive_rest_s / plain_s,
+    )
+    lost = ((s - e) / seconds for s, e in zip((verify_s, propose_s, rest_s), expected, strict=True))
+    speedup = plain_s / len(naive[0].tokens) * len(runs[0].tokens) / predicted_s
+    return {"predicted_speedup": speedup, **dict(zip(LOST, lost, strict=True))}
+
+
+def _spent(runs: Sequence[Timing]) -> list[float]:
+    """Seconds of the median run, or of the two around it: passes, drafting, the rest; and the first two as predicted."""
+    middle = sorted(runs, key=lambda t: t.seconds)[(len(runs) - 1) // 2 : len(runs) // 2 + 1]
+    parts = (
+        (t.verify_s, t.propose_s, t.seconds - t.verify_s - t.propose_s, t.predicted_verify_s, t.predicted_propose_s)
+        for t in middle
+    )
+    return [statistics.mean(part) for part in zip(*parts, strict=True)]
 
 
 def _summary(rows: list[dict[str, Any]], methods: Sequence[str]) -> list[dict[str, Any]]:
@@ -212,6 +250,7 @@ def _summary(rows: list[dict[str, Any]], methods: Sequence[str]) -> list[dict[st
         mine = [row for row in rows if row["method"] == method]
         for category in [*dict.fromkeys(row["category"] for row in mine), "all"]:
             part = [row for row in mine if category in (row["category"], "all")]
+            of_predicted = [row["speedup"] / row["predicted_speedup"] for row in part if row["predicted_speedup"]]
             out.append(
                 {
                     "method": method,
@@ -223,12 +262,13 @@ def _summary(rows: list[dict[str, Any]], methods: Sequence[str]) -> list[dict[st
                     "tokens_per_second_median": statistics.median(row["tokens_per_second"] for row in part),
                     "mean_acceptance_length": statistics.mean(row["mean_acceptance_length"] for row in part),
                     "identical_share": statistics.mean(row["identical"] for row in part),
-                    "of_predicted": _median(
-                        row["speedup"] / row["predicted_speedup"] for row in part if row["predicted_speedup"]
-                    ),
+                    "of_predicted": _median(of_predicted),
                     "overhead_fraction": _median(
                         row["overhead_fraction"] for row in part if row["overhead_fraction"] is not None
                     ),
+                    # Means, for these four make 1.
+                    "of_predicted_mean": statistics.mean(of_predicted) if of_predicted else None,
+                    **{name: statistics.mean(r[name] for r in part) if of_predicted else None for name in LOST},
                 }
             )
     return out

@@ -63,8 +63,8 @@ class RoomyLayer(DynamicLayer):
     def gather(self, base: int, rows: torch.Tensor) -> None:
         """Move rows (absolute indices) to `base`, `base + 1`, ..."""
         stop, rows = base + rows.shape[0], rows.to(self.keys.device)
-        self.keys[:, :, base:stop] = self.keys[:, :, rows]
-        self.values[:, :, base:stop] = self.values[:, :, rows]
+        self.keys[:, :, base:stop] = self.keys.index_select(2, rows)
+        self.values[:, :, base:stop] = self.values.index_select(2, rows)
 
     def get_seq_length(self) -> int:
         return self.length

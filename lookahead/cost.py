@@ -32,6 +32,9 @@ ROWS = (1, 2, 3, 5, 9, 17, 33, 65, 129)
 SMALL = 33
 READ = (1, 2, 4, 8, 16, 32, 64)  # rows in which a drafter catches up with the text
 REPEATS = 7
+ROUND, LATER = 8, 5  # tokens of the rounds that are drafted to be timed, and from which on all take the same
+VERIFIED = 5  # rows of the passes between them
+ROUNDS_S = 0.3  # for as long at least, since what they take varies
 BIT_EXACT, TIE_AWARE = "bit-exact", "tie-aware"
 
 
@@ -40,15 +43,17 @@ class CostCurve:
     """Seconds for a pass of so many rows, measured on this machine.
 
     `tree_s` is what a pass takes longer when its rows branch. The others are a draft model's: `choose_s` is what
-    choosing a token adds to each drafted one, `after_s` what a round's first takes longer than the others, because
-    the target's weights have pushed these out of the processor's cache and there is text to be caught up with.
+    choosing a token adds to each drafted one, `after_s` what each of a round's first tokens takes longer than later
+    ones, because the target's weights have pushed the draft's out of the processor's cache, and `back_s` what the
+    target's next pass takes longer, because the draft's have pushed out the target's.
     """
 
     rows: tuple[int, ...]
     seconds: tuple[float, ...]
     tree_s: float = 0.0
-    after_s: float = 0.0
+    after_s: tuple[float, ...] = ()
     choose_s: float = 0.0
+    back_s: float = 0.0
 
     def pass_s(self, rows: int, branches: int = 1) -> float:
         """Seconds for one pass, between the measured points and past them by straight lines."""
@@ -58,6 +63,10 @@ class CostCurve:
     def token_s(self) -> float:
         """Seconds for a further drafted token: a one-row pass and the choice."""
         return self.seconds[0] + self.choose_s
+
+    def turning_s(self, k: int) -> float:
+        """What a round of `k` drafted tokens costs beyond their own: to get the draft into the cache and out again."""
+        return sum(self.after_s[:k]) + self.back_s if k else 0.0
 
     def ratio(self, rows: int) -> float:
         """A pass of so many rows in units of a one-row pass."""
@@ -108,15 +117,17 @@ def pick_dtype(device: torch.device) -> torch.dtype:
     return torch.bfloat16 if exact and seconds[torch.bfloat16] <= seconds[torch.float32] else torch.float32
 
 
+def _timed(work: Callable[[], object]) -> float:
+    """Seconds of one run."""
+    start = perf_counter()
+    work()
+    return perf_counter() - start
+
+
 def _times(work: Callable[[], object], repeats: int) -> list[float]:
     """Seconds of each of `repeats` runs, after one that does not count."""
     work()
-    times = []
-    for _ in range(repeats):
-        start = perf_counter()
-        work()
-        times.append(perf_counter() - start)
-    return times
+    return [_timed(work) for _ in range(repeats)]
 
 
 def warm(lm: CachedLM, most_rows: int) -> None:
@@ -144,7 +155,8 @@ def measure(
 ) -> CostCurve:
     """Median seconds of a pass of each row count behind a short cached text. Leaves `lm` empty.
 
-    A draft also drafts a few chains, each `after` a pass of its target, as it does in a race.
+    A draft also drafts a few chains, each `after` a pass of its target, as it does in a race; what the target's
+    passes then cost is compared with those after passes of its own.
     """
     draws = random.Random(0)
     tokens = [draws.randrange(lm.vocab) for _ in range(64 + max(rows))]
@@ -160,29 +172,42 @@ def measure(
     median |= _in_turns({n: work for n, work in passes.items() if n not in median}, repeats)
     seconds = [median[n] for n in rows]
     tree_s = max(0.0, median["fork"] - interpolate(rows, seconds, fork))
-    first_s, further_s = _drafted(lm, after, repeats) if after else (seconds[0], seconds[0])
+    if not after:
+        lm.reset()
+        return CostCurve(tuple(rows), tuple(seconds), tree_s)
+    places, back_s = _drafted(lm, after, repeats)
     lm.reset()
-    return CostCurve(
-        tuple(rows), tuple(seconds), tree_s, max(0.0, first_s - further_s), max(0.0, further_s - seconds[0])
-    )
+    token_s = max(seconds[0], statistics.median(places[LATER:]))
+    after_s = tuple(max(0.0, place_s - token_s) for place_s in places[:LATER])
+    return CostCurve(tuple(rows), tuple(seconds), tree_s, after_s, token_s - seconds[0], max(0.0, back_s))
 
 
-def _drafted(lm: CachedLM, target: CachedLM, repeats: int, length: int = 5) -> tuple[float, float]:
-    """Median seconds of a round's first drafted token, right after a pass of the target, and of the others."""
-    rule, first, further = rule_for(Settings()), [], []
-    held = lm.tokens[: min(62, lm.context_length - length - 2)]
-    for turn in range(repeats + 1):
+def _drafted(lm: CachedLM, target: CachedLM, repeats: int) -> tuple[list[float], float]:
+    """Median seconds of a round's first, second, ... drafted token, and what the target's pass takes longer after it."""
+    rule = rule_for(Settings())
+    held = lm.tokens[: min(62, lm.context_length - ROUND - 1, target.context_length - ROUND)]
+    places, longer = [[] for _ in range(ROUND)], []
+    target.reset()
+    target.extend(held)
+
+    def verify() -> object:
+        return target.forward(held[:VERIFIED])
+
+    stop = perf_counter() + ROUNDS_S
+    while len(longer) <= repeats or perf_counter() < stop:
+        turn = len(longer) % lm.vocab
         target.forward([turn])
-        text = [*held, turn, turn]  # what the target has written since
+        plain_s = _timed(verify)
+        text = [*held, turn]  # what the target has written since
         feed, start = lm.sync(text), perf_counter()
-        for i in range(length):
+        for took in places:
             text.append(rule.choose(lm.extend(feed)[0], text).token)
             feed, now = text[-1:], perf_counter()
-            if turn:  # the first does not count
-                (further if i else first).append(now - start)
+            took.append(now - start)
             start = now
+        longer.append(_timed(verify) - plain_s)
     target.reset()
-    return statistics.median(first), statistics.median(further)
+    return [statistics.median(took[1:]) for took in places], statistics.median(longer[1:])  # the first do not count
 
 
 def _in_turns(passes: dict[int | str, Callable[[], object]], repeats: int) -> dict[int | str, float]:
@@ -190,9 +215,7 @@ def _in_turns(passes: dict[int | str, Callable[[], object]], repeats: int) -> di
     times: dict[int | str, list[float]] = {name: [] for name in passes}
     for _ in range(repeats + 1):
         for name, work in passes.items():
-            start = perf_counter()
-            work()
-            times[name].append(perf_counter() - start)
+            times[name].append(_timed(work))
     return {name: statistics.median(found[1:]) for name, found in times.items()}
 
 

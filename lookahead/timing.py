@@ -57,7 +57,7 @@ def read_entry(label: str) -> Entry:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """One lane, run once and alone. `predicted_s` is what its passes and drafts should take by the measured costs.
+    """One lane, run once and alone. The `predicted` ones are what its passes and drafts should take by the measured costs.
 
     `tested` of the `drafted` tokens were looked at, `accepted` of these stood. `verify_s` and `propose_s` are the
     parts of its `seconds` that the target's passes and the drafting took.
@@ -72,7 +72,13 @@ class Timing:
     verify_s: float
     propose_s: float
     overhead: float | None
-    predicted_s: float | None
+    predicted_verify_s: float | None
+    predicted_propose_s: float | None
+
+    @property
+    def predicted_s(self) -> float | None:
+        """Both together; None where nobody looks inside."""
+        return None if self.predicted_verify_s is None else self.predicted_verify_s + self.predicted_propose_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +100,7 @@ def time_lane(lane: Lane) -> Timing:
     start = perf_counter()
     done = list(steps)
     wall = perf_counter() - start
+    verify_s, propose_s = (None, None) if lane.opaque else _predicted(lane, done)
     return Timing(
         tokens=tuple(token for step in done for token in step.emitted),
         seconds=wall,
@@ -104,27 +111,31 @@ def time_lane(lane: Lane) -> Timing:
         verify_s=sum(step.verify_s for step in done),
         propose_s=sum(step.propose_s for step in done),
         overhead=None if lane.opaque else 1 - (lane.forward_seconds() - inside) / wall,
-        predicted_s=None if lane.opaque else _predicted(lane, done),
+        predicted_verify_s=verify_s,
+        predicted_propose_s=propose_s,
     )
 
 
-def _predicted(lane: Lane, steps: Sequence[Step]) -> float:
-    """Seconds by theory: every pass at its measured cost, every drafted token at a draft pass's and a choice's."""
-    costs, total = lane.models.costs, 0.0
+def _predicted(lane: Lane, steps: Sequence[Step]) -> tuple[float, float]:
+    """Seconds by theory, of passes and of drafting: each pass at its measured cost, each drafted token also at a choice's."""
+    costs, verify_s, propose_s = lane.models.costs, 0.0, 0.0
     draft = lane.models.draft_costs.get(lane.options.get("draft", ""))
+    unread = 1  # tokens that the draft model has not read yet
     for step in steps:
         parents = step.draft.parents
-        branches = branch_count(parents)
-        total += costs.pass_s(1 + len(parents), branches)
+        verify_s += costs.pass_s(1 + len(parents), branch_count(parents))
         if draft and parents and step.draft.sources[0] in MODEL_SOURCES:
-            # One pass a level, the first right after the target's: of one row in a chain, of the tree so far in a tree.
-            levels = max(depths(parents))
-            total += draft.after_s + sum(
-                draft.choose_s
-                + draft.pass_s(1 if branches == 1 else round(len(parents) * i / levels), branches if i else 1)
-                for i in range(levels)
+            # One pass a level: the first reads up, the others read one row for a chain, the tree so far for a tree.
+            levels, tree = max(depths(parents)), step.draft.sources[0] == "tree"
+            propose_s += draft.pass_s(1 << (unread - 1).bit_length()) + levels * draft.choose_s
+            propose_s += sum(
+                draft.pass_s(round(len(parents) * i / levels), 2) if tree else draft.pass_s(1) for i in range(1, levels)
             )
-    return total
+            propose_s += sum(draft.after_s[:levels])
+            verify_s += draft.back_s
+            unread = 0 if tree else -min(step.accepted, levels - 1)
+        unread += len(step.emitted)
+    return verify_s, propose_s
 
 
 def samples(

@@ -4,6 +4,7 @@ import pytest
 
 from lookahead import bench
 from lookahead.events import LookaheadError
+from lookahead.timing import Timing
 
 
 def test_an_entry_is_a_method_with_settings_and_options():
@@ -58,6 +59,37 @@ def test_auto_is_compared_with_the_best_length_and_with_an_oracle():
     assert line["of_oracle_median"] == pytest.approx((180 / 200 + 200 / 220) / 2)
 
 
+def timed(tokens, verify_s, propose_s, rest_s, passes_s, drafts_s):
+    seconds = verify_s + propose_s + rest_s
+    return Timing(tuple(range(tokens)), seconds, tokens, 0, 0, 0, verify_s, propose_s, 0.1, passes_s, drafts_s)
+
+
+@pytest.mark.parametrize(
+    ("verify_s", "propose_s", "rest_s", "lost"),
+    [
+        (4.4, 2.44, 0.24, (0, 0, 0)),  # everything by as much dearer as naive's
+        (5.4, 2.44, 0.24, (1, 0, 0)),
+        (4.4, 3.44, 0.24, (0, 1, 0)),
+        (4.4, 2.44, 1.24, (0, 0, 1)),
+        (4.0, 3.04, 0.34, (-0.4, 0.6, 0.1)),
+    ],
+)
+def test_what_is_missing_to_the_prediction_is_shared_out(verify_s, propose_s, rest_s, lost):
+    """Naive's passes take 1.1 of the calibrated second; its own drafting (none) and the rest 0.04 of it each."""
+    naive = [timed(10, 11, 0.4, 0.4, 10, 0), timed(10, 50, 1, 1, 10, 0), timed(10, 1, 0, 0, 10, 0)]
+    runs = [timed(10, verify_s, propose_s, rest_s, 4, 2)]
+    found, seconds = bench._theory(runs, naive), runs[0].seconds
+    assert found["predicted_speedup"] == pytest.approx(10 / 6)
+    assert [found[name] * seconds for name in bench.LOST] == pytest.approx(lost, abs=1e-9)
+    of_predicted = (11.8 / seconds) / found["predicted_speedup"]
+    assert of_predicted + sum(found[name] for name in bench.LOST) == pytest.approx(1)
+
+
+def test_of_an_even_number_of_runs_the_two_in_the_middle_count():
+    runs = [timed(4, 1, 1, 1, 2, 2), timed(4, 9, 9, 9, 9, 9), timed(4, 2, 1, 2, 4, 2), timed(4, 0, 0, 0, 0, 0)]
+    assert bench._spent(runs) == [1.5, 1, 1.5, 3, 2]
+
+
 def test_a_report_becomes_tables(models):
     questions = [bench.Question("q", "story", "Once upon a time", False, {})]
     methods = ["draft", "draft:k=2", "hf-assisted:attention=sdpa,k=3"]
@@ -68,6 +100,11 @@ def test_a_report_becomes_tables(models):
     assert "k = 2" in text
     rows = {r["method"]: r for r in report["rows"]}
     assert rows["naive"]["predicted_speedup"] == pytest.approx(1.0)
+    assert [rows["naive"][name] for name in bench.LOST] == pytest.approx([0, 0, 0], abs=1e-9)
+    for line in report["summary"]:
+        if line["of_predicted_mean"] is not None:
+            assert line["of_predicted_mean"] + sum(line[name] for name in bench.LOST) == pytest.approx(1)
+    assert "| the rest: passes dearer than calibrated |" in text
     assert 0.2 < rows["draft"]["predicted_speedup"] < 10
     assert rows["hf-assisted:attention=sdpa,k=3"]["predicted_speedup"] is None
     assert rows["hf-assisted:attention=sdpa,k=3"]["overhead_fraction"] is None

@@ -50,6 +50,9 @@ def test_without_bf16_instructions(isa):
 
 def test_the_curve_reads_between_its_points():
     curve = cost.CostCurve((1, 2, 4), (0.010, 0.012, 0.020))
+    assert curve.turning_s(3) == 0
+    draft = cost.CostCurve((1,), (0.001,), after_s=(0.004, 0.002), back_s=0.001)
+    assert [draft.turning_s(k) for k in (0, 1, 2, 9)] == pytest.approx([0, 0.005, 0.007, 0.007])
     assert curve.pass_s(3) == pytest.approx(0.016)
     assert curve.ratio(2) == pytest.approx(1.2)
     assert curve.pass_s(6) == pytest.approx(0.028)

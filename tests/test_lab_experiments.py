@@ -23,7 +23,9 @@ PRICY = CostCurve((1, 2, 33), (0.005, 0.01, 0.165))
 
 
 def timing(tokens=12, seconds=0.06, passes=12, drafted=0, tested=0, accepted=0, verify_s=0.05, propose_s=0.0):
-    return Timing(tuple(range(tokens)), seconds, passes, drafted, tested, accepted, verify_s, propose_s, 0.1, seconds)
+    return Timing(
+        tuple(range(tokens)), seconds, passes, drafted, tested, accepted, verify_s, propose_s, 0.1, seconds, 0.0
+    )
 
 
 def row(speedup=2.0, tokens=3.0, cost=1.5, acceptance=0.7, drafted=4.0):
@@ -177,7 +179,9 @@ def test_the_surface_is_the_formula():
     assert [cells[0] for cells in drawn.speedup] == [1.0, 1.0, 1.0], "nothing drafted, nothing gained"
     assert drawn.speedup[2][2] == pytest.approx(9 / (0.0066 / 0.005))
     assert drawn.speedup[0][2] == pytest.approx(1 / (0.0066 / 0.005))
-    slower = sweeps.surface(CURVE, CostCurve((1,), (0.001,), after_s=0.0005), alphas=(0.5,), ks=(0, 2))
+    slower = sweeps.surface(
+        CURVE, CostCurve((1,), (0.001,), after_s=(0.0003, 0.0001), back_s=0.0001), alphas=(0.5,), ks=(0, 2)
+    )
     assert slower.speedup[0] == (1.0, pytest.approx(1.75 / (0.0054 / 0.005 + 2 * 0.2 + 0.1)))
 
 

@@ -206,7 +206,7 @@ def _batches(arm: Arm, batches: Sequence[int], curves: Curves) -> Iterator[Batch
         found, rows = [], texts * (1 + K)
         for target, draft in curves:
             plain = target.pass_s(texts)
-            v, c, turning = target.pass_s(rows) / plain, draft.pass_s(texts) / plain, draft.after_s / plain
+            v, c, turning = target.pass_s(rows) / plain, draft.pass_s(texts) / plain, draft.turning_s(K) / plain
             found.append((v, target.pass_s(rows) / rows / target.pass_s(1), theory.speedup(tokens, K, c, v + turning)))
         v, share, speedup = (statistics.median(values) for values in zip(*found, strict=True))
         yield Batch(texts, rows, v, share, speedup, min(f[2] for f in found), max(f[2] for f in found))

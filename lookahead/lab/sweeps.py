@@ -160,7 +160,7 @@ def predict(alpha: float, k: int, costs: CostCurve, draft: CostCurve | None = No
     `draft` is the draft model's curve; without one drafting costs nothing.
     """
     tokens, plain = theory.expected_tokens(alpha, k), costs.pass_s(1)
-    c, turning_s = (draft.token_s / plain, draft.after_s if k else 0.0) if draft else (0.0, 0.0)
+    c, turning_s = (draft.token_s / plain, draft.turning_s(k)) if draft else (0.0, 0.0)
     return theory.speedup(tokens, k, c), theory.speedup(tokens, k, c, (costs.pass_s(1 + k) + turning_s) / plain)
 
 

@@ -88,7 +88,7 @@ def _sum(cost: Cost, models: Models) -> dict[str, float] | None:
     if cost.alpha is None or cost.k is None or draft is None:
         return None
     curve, tokens = models.costs, expected_tokens(cost.alpha, cost.k)
-    c, v = (draft.token_s + draft.after_s / cost.k) / curve.pass_s(1), curve.ratio(1 + cost.k)
+    c, v = (draft.token_s + draft.turning_s(cost.k) / cost.k) / curve.pass_s(1), curve.ratio(1 + cost.k)
     return {
         "alpha": cost.alpha, "k": cost.k, "c": c, "v": v, "tokens": tokens, "cost": v + cost.k * c,
         "speedup": speedup(tokens, cost.k, c, v), "plain": speedup(tokens, cost.k, c),

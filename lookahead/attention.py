@@ -31,8 +31,6 @@ from torch.nn.functional import pad
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import eager_mask
 
-from .tree import ancestors
-
 BY_BRANCH = "lookahead_by_branch"
 WIDTH = 16  # floats in a processor's vector
 
@@ -79,8 +77,11 @@ def layout(rows: int, parents: Sequence[int] | None, past: int, room: int, devic
     """
     if parents is None:
         return Layout(past, _later(rows, room - past, device))
-    paths = [ancestors(parents, row) for row in range(rows)]
-    longest = max(len(path) for path in paths)
+    paths: list[list[int]] = []
+    for row, parent in enumerate(parents):
+        paths.append([*paths[parent], row] if parent >= 0 else [row])
+    lengths = [len(path) for path in paths]
+    longest = max(lengths)
     pairs_at = past + rows + (past + rows) % 2
     nothing = pairs_at + 2 * rows
     odd = past % 2  # the last cached key then pairs with the first row of each path
@@ -97,9 +98,7 @@ def layout(rows: int, parents: Sequence[int] | None, past: int, room: int, devic
             else:
                 to.append(pairs_at + 2 * (path[i + 1] if i + 1 < len(path) else r))
         spread.append(to + [nothing] * (odd + longest - len(to)))
-    later = torch.ones(rows, room - past, dtype=torch.bool, device=device)
-    for row, path in enumerate(paths):
-        later[row, : len(path)] = False
+    later = torch.arange(room - past, device=device) >= torch.tensor(lengths, device=device)[:, None]
     return Layout(
         past, later, torch.tensor(columns, device=device), torch.tensor(pairs, device=device), pairs_at,
         torch.tensor(spread, device=device),

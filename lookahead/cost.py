@@ -68,6 +68,11 @@ class CostCurve:
         """What a round of `k` drafted tokens costs beyond their own: to get the draft into the cache and out again."""
         return sum(self.after_s[:k]) + self.back_s if k else 0.0
 
+    def scaled(self, by: float) -> CostCurve:
+        """The same on a machine that takes `by` times as long."""
+        seconds, after_s = (tuple(by * s for s in many) for many in (self.seconds, self.after_s))
+        return CostCurve(self.rows, seconds, by * self.tree_s, after_s, by * self.choose_s, by * self.back_s)
+
     def ratio(self, rows: int) -> float:
         """A pass of so many rows in units of a one-row pass."""
         return self.pass_s(rows) / self.seconds[0]
@@ -151,12 +156,17 @@ def warm(lm: CachedLM, most_rows: int) -> None:
 
 
 def measure(
-    lm: CachedLM, rows: Sequence[int] = ROWS, repeats: int = REPEATS, after: CachedLM | None = None
+    lm: CachedLM,
+    rows: Sequence[int] = ROWS,
+    repeats: int = REPEATS,
+    after: CachedLM | None = None,
+    costs: CostCurve | None = None,
 ) -> CostCurve:
     """Median seconds of a pass of each row count behind a short cached text. Leaves `lm` empty.
 
     A draft also drafts a few chains, each `after` a pass of its target, as it does in a race; what the target's
-    passes then cost is compared with those after passes of its own.
+    passes then cost is compared with those after passes of its own. Where the target's `costs` were measured while
+    the machine was quicker or slower than now, by these passes, the draft's are given as they would have been then.
     """
     draws = random.Random(0)
     tokens = [draws.randrange(lm.vocab) for _ in range(64 + max(rows))]
@@ -175,18 +185,19 @@ def measure(
     if not after:
         lm.reset()
         return CostCurve(tuple(rows), tuple(seconds), tree_s)
-    places, back_s = _drafted(lm, after, repeats)
+    places, plain_s, back_s = _drafted(lm, after, repeats)
     lm.reset()
     token_s = max(seconds[0], statistics.median(places[LATER:]))
     after_s = tuple(max(0.0, place_s - token_s) for place_s in places[:LATER])
-    return CostCurve(tuple(rows), tuple(seconds), tree_s, after_s, token_s - seconds[0], max(0.0, back_s))
+    curve = CostCurve(tuple(rows), tuple(seconds), tree_s, after_s, token_s - seconds[0], max(0.0, back_s))
+    return curve.scaled(costs.pass_s(VERIFIED) / plain_s) if costs else curve
 
 
-def _drafted(lm: CachedLM, target: CachedLM, repeats: int) -> tuple[list[float], float]:
-    """Median seconds of a round's first, second, ... drafted token, and what the target's pass takes longer after it."""
+def _drafted(lm: CachedLM, target: CachedLM, repeats: int) -> tuple[list[float], float, float]:
+    """Median seconds of a round's first, second, ... drafted token, of a target's pass, and what one takes longer after it."""
     rule = rule_for(Settings())
     held = lm.tokens[: min(62, lm.context_length - ROUND - 1, target.context_length - ROUND)]
-    places, longer = [[] for _ in range(ROUND)], []
+    places, plain, longer = [[] for _ in range(ROUND)], [], []
     target.reset()
     target.extend(held)
 
@@ -197,7 +208,7 @@ def _drafted(lm: CachedLM, target: CachedLM, repeats: int) -> tuple[list[float],
     while len(longer) <= repeats or perf_counter() < stop:
         turn = len(longer) % lm.vocab
         target.forward([turn])
-        plain_s = _timed(verify)
+        plain.append(_timed(verify))
         text = [*held, turn]  # what the target has written since
         feed, start = lm.sync(text), perf_counter()
         for took in places:
@@ -205,9 +216,12 @@ def _drafted(lm: CachedLM, target: CachedLM, repeats: int) -> tuple[list[float],
             feed, now = text[-1:], perf_counter()
             took.append(now - start)
             start = now
-        longer.append(_timed(verify) - plain_s)
+        longer.append(_timed(verify) - plain[-1])
     target.reset()
-    return [statistics.median(took[1:]) for took in places], statistics.median(longer[1:])  # the first do not count
+    *places, plain_s, longer_s = (
+        statistics.median(took[1:]) for took in (*places, plain, longer)
+    )  # the first do not count
+    return places, plain_s, longer_s
 
 
 def _in_turns(passes: dict[int | str, Callable[[], object]], repeats: int) -> dict[int | str, float]:

@@ -115,7 +115,9 @@ def load(
             drafts[skip.ROLE] = skip.choose(target, costs)
     for draft in drafts.values():
         cost.warm(draft, 4)
-    draft_costs = {role: cost.measure(draft, rows=(1, 3, 9, 17), after=target) for role, draft in drafts.items()}
+    draft_costs = {
+        role: cost.measure(draft, rows=(1, 3, 9, 17), after=target, costs=costs) for role, draft in drafts.items()
+    }
     progress("Ready", 1.0)
     names = {role: shown(place) for role, place in members.items()}
     return Models(spec, names, tokenizer, target, drafts, probe, costs, draft_costs, _eos(loaded["target"], tokenizer))

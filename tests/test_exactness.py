@@ -53,6 +53,7 @@ def test_the_curve_reads_between_its_points():
     assert curve.turning_s(3) == 0
     draft = cost.CostCurve((1,), (0.001,), after_s=(0.004, 0.002), back_s=0.001)
     assert [draft.turning_s(k) for k in (0, 1, 2, 9)] == pytest.approx([0, 0.005, 0.007, 0.007])
+    assert [draft.scaled(2).turning_s(1), draft.scaled(2).token_s] == pytest.approx([0.01, 0.002])
     assert curve.pass_s(3) == pytest.approx(0.016)
     assert curve.ratio(2) == pytest.approx(1.2)
     assert curve.pass_s(6) == pytest.approx(0.028)

@@ -193,7 +193,8 @@ def _curves(models: Models, batches: Sequence[int], repeats: int) -> Iterator[Cu
     sizes = sorted({*texts, *(n * (1 + K) for n in texts)})
     held = []
     for _ in range(repeats):
-        held.append((cost.measure(target, sizes), cost.measure(draft, texts, after=target)))
+        costs = cost.measure(target, sizes)
+        held.append((costs, cost.measure(draft, texts, after=target, costs=costs)))
         yield held
 
 

@@ -25,8 +25,11 @@ MIDDLES = (0.05, 0.15, 0.25, 0.35, 0.45, 0.55, 0.65, 0.75, 0.85, 0.925, 0.965, 0
 FADE = 0.97  # weight of the past against the newest step
 FADE_ROUND = 0.95  # the same for what a drafter's rounds brought
 BELIEF = 4.0  # tests that a drafter's own claim is worth
-HOPE, HOPE_WEIGHT = 0.6, 4.0  # tokens a round is thought to win before any was tried
+HOPE, HOPE_WEIGHT = 0.8, 2.0  # tokens a round is thought to win before any was tried
+WORTH = 1.03  # what rounds must bring, in naive's tokens a second, to go on
 RECENT = 9  # times are medians of so many: one slow pass must not stop the drafting
+KNOWN = 4  # times that a calibrated one counts for
+SLOWEST = 2.0  # times its expected length is the most that a round is blamed for
 PROBE = 2  # tokens drafted to see whether things have changed
 FIRST_WAIT, LONGEST_WAIT = 8, 128
 CREDIT = 3.0  # passes won that are remembered in a drafter's favour
@@ -98,7 +101,7 @@ class Auto:
     def limit(self, source: str) -> int:
         """The deepest draft worth beginning: 0 for a drafter that loses time, but for rare tries."""
         drafter = self._drafter(source)
-        if drafter.rate * self._seconds(1) > 1:
+        if drafter.rate * self._seconds(1) > WORTH:
             return self.deepest
         return drafter.probe()
 
@@ -148,7 +151,8 @@ class Auto:
             drafter.count(step, again=source == self._last)
             depth = max(depths(step.draft.parents))
             seconds = self._seconds(rows, branches) + depth * drafter.token_s
-            lost = (step.verify_s + step.propose_s) / self._seconds(1) - (1 + step.accepted)
+            took = min(step.verify_s + step.propose_s, SLOWEST * seconds)
+            lost = took / self._seconds(1) - (1 + step.accepted)
             drafter.weigh(1 + step.accepted, seconds, lost)
         self._last = source
 
@@ -161,7 +165,7 @@ class _Drafter:
         self._tested = [0.0] * len(MIDDLES)
         self._stood = [0.0] * len(MIDDLES)
         self._honesty = 1.0  # what stood of what was claimed
-        self._times: deque[float] = deque(maxlen=RECENT)
+        self._times: deque[float] = deque([token_s] * KNOWN if token_s else [], maxlen=RECENT)
         self.token_s = token_s  # seconds a drafted token takes
         self.acceptance = 0.7  # share of tested tokens that stood
         self._idle, self._wait = 0, FIRST_WAIT

@@ -21,6 +21,7 @@ from lookahead.train.corpus import Document
 from lookahead.train.drills import drills
 from lookahead.train.family import new_model
 from lookahead.train.fit import Budget, fit, rate
+from lookahead.train.functions import functions
 from lookahead.train.losses import like, next_token
 from lookahead.train.plan import Shape
 from lookahead.train.prompts import SAMPLES
@@ -114,9 +115,61 @@ def test_drills_are_the_same_everywhere_and_right():
         if domain == "code":
             compile(answer, question, "exec")
         if domain == "arithmetic":
-            a, sign, b, result = re.findall(r"Step \d: (\d+) ([+-]) (\d+) = (\d+)", answer)[-1]
-            assert int(result) == (int(a) + int(b) if sign == "+" else int(a) - int(b))
-            assert answer.endswith(f"The answer is {result}.")
+            steps = re.findall(r"(\d+) ([+x-]) (\d+) = (\d+)", answer)
+            for a, sign, b, result in steps:
+                assert int(result) == {"+": int.__add__, "-": int.__sub__, "x": int.__mul__}[sign](int(a), int(b))
+            assert answer.endswith(f"The answer is {steps[-1][-1]}.")
+            assert int(steps[-1][-1]) >= 0 and "  " not in question
+            given = {int(n) for n in re.findall(r"\d+", question)}
+            assert {int(n) for a, _, b, _ in steps for n in (a, b)} - {int(r) for *_, r in steps} <= given
+
+
+def test_functions_made_by_program_do_what_is_asked():
+    asked = dict(functions())
+    assert len(asked) > 600 and len(set(asked.values())) > 90
+
+    def made(question):
+        space = {}
+        exec(asked[question], space)
+        return next(value for name, value in space.items() if name != "__builtins__")
+
+    assert made("Write a Python function that counts the even numbers in a list.")([1, 2, 4]) == 2
+    assert made("Write a Python function that does this: Return the negative numbers of a list.")([1, -2, 4]) == [-2]
+    assert made("Write a Python function that does this: Multiply two numbers.")(6, 7) == 42
+    assert made("Python: a function that doubles every number in a list.")([1, 2]) == [2, 4]
+    assert made("Write a function in Python that converts Fahrenheit to Celsius.")(212) == 100
+    assert made("I need a Python function that returns the longest word in a list.")(["a", "abc", "ab"]) == "abc"
+
+
+def test_stories_are_asked_for_by_what_they_are_about():
+    told = "Once upon a time, there was a shy frog named Pip. He loved to jump in the pond. One day it rained."
+    plain, asked = reading.READERS["tinystories_clean.txt"](told)
+    assert plain.turns == (("text", told),)
+    assert asked.turns[0][1].endswith("about a shy frog named Pip.") and asked.turns[1] == ("assistant", told)
+    odd = told + "!"
+    assert (
+        "a shy frog named Pip who loves to jump in the pond"
+        in list(reading.READERS["tinystories_clean.txt"](odd))[1].text
+    )
+    assert asked.held_out == plain.held_out
+    assert len(list(reading.READERS["tinystories_clean.txt"]("It rained. Nobody came."))) == 1
+
+
+def test_tales_are_asked_for_in_several_ways_and_lists_of_titles_stay_out():
+    rows = [
+        {"kind": "generated-bedtime", "prompt": f"Write a bedtime story called `{t}`.", "text": t}
+        for t in ("ab", "abc", "abcd", "a\nb")
+    ]
+    rows.append(
+        {
+            "kind": "generated-child",
+            "prompt": "Tell the child-appropriate tale called `Here they are:\n\nabcdef`.",
+            "text": "t",
+        }
+    )
+    asked = [d.turns[0][1] for d in reading.READERS["stories_clean.jsonl"]("\n".join(map(json.dumps, rows)))]
+    assert len(asked) == 3 and len({a.split(" called ")[0] for a in asked}) == 3
+    assert asked[1] == "Write a bedtime story called `abc`."
 
 
 def test_documents_with_one_answer_are_held_out_together(corpus):
@@ -125,9 +178,9 @@ def test_documents_with_one_answer_are_held_out_together(corpus):
         for i in range(300)
     ]
     documents = list(reading.READERS["tasks.jsonl"]("\n".join(map(json.dumps, rows))))
-    assert len(documents) == 5 * len(rows)
-    for i in range(0, len(documents), 5):
-        assert len({d.held_out for d in documents[i : i + 5]}) == 1
+    assert len(documents) == 3 * len(rows)
+    for i in range(0, len(documents), 3):
+        assert len({d.held_out for d in documents[i : i + 3]}) == 1
     assert 0 < sum(d.held_out for d in documents) < 100
 
 

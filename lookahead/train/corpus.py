@@ -13,6 +13,7 @@ import ast
 import hashlib
 import json
 import lzma
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,26 +71,58 @@ def _plain(domain: str) -> Callable[[str], Iterator[Document]]:
     return read
 
 
+HERO = re.compile(
+    r"\b(?:was|were|lived|saw|met|found|had) ((?:an?|two) (?:[a-z]+ ){0,3}?[a-z]+(?<!ing)(?: named [A-Z][a-z]+)?)"
+    r"(?=[.!]| who\b| that\b| in\b| with\b| on\b| near\b)"
+)
+WISH = re.compile(r"\b(?:He|She|It|They|[A-Z][a-z]+) (loved|liked|wanted) to ([a-z][a-z ]{3,38}[a-z])[.,!]")
+TOLD = (
+    "Write a short story about {}.", "Tell a story about {}.", "Tell me a story about {}.", "Write a story about {}.",
+    "Tell a short story about {}.", "Tell a bedtime story about {}.", "Write a story for children about {}.",
+)  # fmt: skip
+
+
+def _stories(text: str) -> Iterator[Document]:
+    """Plain stories; and, where the opening says whom one is about, as the answer to the request for it."""
+    for document in _plain("stories")(text):
+        yield document
+        story = document.text
+        if hero := HERO.search(story, 0, 260):
+            about = hero[1]
+            if len(story) % 2 and (wish := WISH.search(story, 0, 500)):
+                about += (
+                    f" who {'loves' if wish[1] == 'loved' else 'likes' if wish[1] == 'liked' else 'wants'} to {wish[2]}"
+                )
+            ask = TOLD[len(story) % len(TOLD)].format(about)
+            yield _asked("stories", ask, story, sibling=story)
+
+
 def _asked(domain: str, prompt: str, answer: str, **others: Any) -> Document:
     return Document(domain, ((USER, prompt.strip()), (ASSISTANT, answer.strip())), **others)
 
 
 SIMPLY = " like I'm five years old."
-ALSO_ASKED = ("{} to a child.", "{} in simple words.", "{}.", "{}:")
+ALSO_ASKED = ("{} to a child.", "{}:", "{} in simple words.", "{}.")
 
 
 def _explained(prompt: str, answer: str) -> Iterator[Document]:
-    """An explanation; the simple ones are few, so they count more and are asked for in more ways."""
-    document = _asked("explain", prompt, answer, weight=2 if SIMPLY in prompt else 1)
+    """An explanation; the simple ones are few, so they are asked for in more ways."""
+    document = _asked("explain", prompt, answer)
     yield document
     if prompt.strip().endswith(SIMPLY):
         topic = prompt.strip().removesuffix(SIMPLY)
-        yield from (_asked("explain", ask.format(topic), answer, sibling=document.text) for ask in ALSO_ASKED)
+        ways = ALSO_ASKED[:2] if len(answer) % 2 else ALSO_ASKED[2:]
+        yield from (_asked("explain", ask.format(topic), answer, sibling=document.text) for ask in ways)
 
 
 def _drills() -> Iterator[Document]:
     for domain, question, answer in drills():
-        yield _asked(domain, question, answer) if question else Document(domain, ((TEXT, answer),))
+        weight = 3 if domain == "code" else 1  # there are few
+        yield _asked(domain, question, answer, weight=weight) if question else Document(domain, ((TEXT, answer),))
+
+
+TALES = ("Write a bedtime story called `{}`.", "Tell a bedtime story called {}.", "Write a story called {}.")
+CHILD = "Tell a story for children called {}."
 
 
 def _tales(text: str) -> Iterator[Document]:
@@ -97,7 +130,12 @@ def _tales(text: str) -> Iterator[Document]:
     for line in text.splitlines():
         data = json.loads(line)
         if data["kind"] in ("generated-child", "generated-bedtime"):
-            yield _asked("tales", data["prompt"], data["text"])
+            title = data["prompt"].strip("`.").rpartition("`")[2].strip()  # some prompts quote a list's heading too
+            if "\n" in title:
+                continue
+            asks = TALES if data["kind"] == "generated-bedtime" else (*TALES[::-1], CHILD)
+            ask = data["prompt"] if len(title) % 2 else asks[len(title) // 2 % len(asks)].format(title)
+            yield _asked("tales", ask, data["text"])
 
 
 TASKS = {
@@ -113,21 +151,25 @@ def _tasks(text: str) -> Iterator[Document]:
         if domain == "explain":
             yield from _explained(data["prompt"], data["text"])
         elif domain:
-            yield _asked(domain, data["prompt"], data["text"])
+            yield _asked(domain, data["prompt"], data["text"], weight=2 if data["kind"] == "llama-python" else 1)
+
+
+ODD = ("capital", "uppercase", "lowercase", " appear ", "letter", " theme", "protagonist", "conflict in")
 
 
 def _explanations(text: str) -> Iterator[Document]:
-    """Questions with answers in prose; poems, lists of songs and the like stay out."""
+    """Questions with answers in prose; poems, answers in capitals only, novels taken apart and the like stay out."""
     for part in text.split(END):
         prompt, _, answer = part.strip().partition("\n\n")
-        if answer.strip() and prompt.startswith(("Explain", "What is", "What are", "How do", "Describe", "Why")):
+        opens = prompt.startswith(("Explain", "What is", "What are", "How do", "Why"))
+        if answer.strip() and opens and not any(odd in prompt for odd in ODD):
             yield from _explained(prompt, answer)
 
 
 def _steps(text: str) -> Iterator[Document]:
     for part in text.split(END):
         prompt, _, answer = part.strip().partition("\n")
-        if answer.strip():
+        if answer.strip() and "hundred" not in prompt and not re.search(r"\d{3}", prompt):
             yield _asked("arithmetic", prompt, answer)
 
 
@@ -183,7 +225,7 @@ def _dialogues(user: str, assistant: str) -> Callable[[str], Iterator[Document]]
 
 # file (without .xz) -> its reader; files that are absent are skipped.
 READERS: dict[str, Callable[[str], Iterator[Document]]] = {
-    "tinystories_clean.txt": _plain("stories"),
+    "tinystories_clean.txt": _stories,
     "african_storybook_en_clean.txt": _plain("stories"),
     "stories_clean.jsonl": _tales,
     "tasks.jsonl": _tasks,

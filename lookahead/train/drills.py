@@ -1,4 +1,4 @@
-"""Practice made by program: converting records, copying, small functions, sums told as stories.
+"""Practice made by program: converting records, copying, sums told as stories, and the small functions of `functions.py`.
 
 What a small model has to see often, and collected text shows seldom: that an answer may copy from
 its question, key by key. The same seed makes the same documents on every machine; the corpus'
@@ -12,6 +12,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from random import Random
+
+from .functions import functions
 
 NAMES = "Anna Ben Lily Tom Mia Sam Rosa Omar Leo Maya Jack Emma Max Sara Tim Lucy Noah Ella Finn Ruth Ivan Nina Paul Zoe Ali Eva Hugo Ida Jon Kim".split()  # fmt: skip
 CITIES = "Denver,Miami,Boston,Paris,Rome,Oslo,Berlin,Chicago,Houston,Dallas,Seattle,London,Madrid,Lisbon,New York,San Jose,Phoenix,Austin,Vienna,Dublin".split(",")  # fmt: skip
@@ -115,80 +117,83 @@ def copied(draws: Random) -> Made:
     return "records", ask.format(text), text
 
 
-# what it does -> (name, parameters, body)
-FUNCTIONS: dict[str, tuple[str, str, str]] = {
-    "adds two numbers": ("add", "a, b", "return a + b"),
-    "subtracts two numbers": ("subtract", "a, b", "return a - b"),
-    "multiplies two numbers": ("multiply", "a, b", "return a * b"),
-    "divides two numbers": ("divide", "a, b", "if b == 0:\n    return None\nreturn a / b"),
-    "returns the larger of two numbers": ("larger", "a, b", "if a > b:\n    return a\nreturn b"),
-    "returns the smaller of two numbers": ("smaller", "a, b", "if a < b:\n    return a\nreturn b"),
-    "returns the square of a number": ("square", "x", "return x * x"),
-    "returns the cube of a number": ("cube", "x", "return x * x * x"),
-    "tells whether a number is even": ("is_even", "n", "return n % 2 == 0"),
-    "tells whether a number is odd": ("is_odd", "n", "return n % 2 == 1"),
-    "tells whether a number is positive": ("is_positive", "n", "return n > 0"),
-    "returns the largest number in a list": ("largest", "numbers", "best = numbers[0]\nfor n in numbers:\n    if n > best:\n        best = n\nreturn best"),
-    "returns the smallest number in a list": ("smallest", "numbers", "best = numbers[0]\nfor n in numbers:\n    if n < best:\n        best = n\nreturn best"),
-    "returns the sum of a list": ("total", "numbers", "result = 0\nfor n in numbers:\n    result += n\nreturn result"),
-    "returns the average of a list": ("average", "numbers", "return sum(numbers) / len(numbers)"),
-    "counts the items in a list": ("count", "items", "result = 0\nfor item in items:\n    result += 1\nreturn result"),
-    "counts the even numbers in a list": ("count_even", "numbers", "result = 0\nfor n in numbers:\n    if n % 2 == 0:\n        result += 1\nreturn result"),
-    "returns the even numbers of a list": ("evens", "numbers", "return [n for n in numbers if n % 2 == 0]"),
-    "removes duplicates from a list": ("unique", "items", "result = []\nfor item in items:\n    if item not in result:\n        result.append(item)\nreturn result"),
-    "reverses a list": ("reverse", "items", "return items[::-1]"),
-    "reverses a string": ("reverse", "text", "return text[::-1]"),
-    "counts the vowels in a string": ("count_vowels", "text", "result = 0\nfor letter in text:\n    if letter in 'aeiou':\n        result += 1\nreturn result"),
-    "counts the words in a string": ("count_words", "text", "return len(text.split())"),
-    "tells whether a word is a palindrome": ("is_palindrome", "word", "return word == word[::-1]"),
-    "makes a string upper case": ("upper", "text", "return text.upper()"),
-    "returns the factorial of a number": ("factorial", "n", "result = 1\nfor i in range(1, n + 1):\n    result *= i\nreturn result"),
-    "returns the first n Fibonacci numbers": ("fibonacci", "n", "result = [0, 1]\nwhile len(result) < n:\n    result.append(result[-1] + result[-2])\nreturn result[:n]"),
-    "tells whether a number is prime": ("is_prime", "n", "if n < 2:\n    return False\nfor i in range(2, n):\n    if n % i == 0:\n        return False\nreturn True"),
-    "converts Celsius to Fahrenheit": ("to_fahrenheit", "celsius", "return celsius * 9 / 5 + 32"),
-    "returns the area of a rectangle": ("area", "width, height", "return width * height"),
-    "returns the perimeter of a rectangle": ("perimeter", "width, height", "return 2 * (width + height)"),
-    "returns the area of a circle": ("area", "radius", "return 3.14159 * radius * radius"),
-    "prints the numbers from 1 to n": ("count_to", "n", "for i in range(1, n + 1):\n    print(i)"),
-    "says hello to somebody": ("hello", "name", 'return f"Hello, {name}!"'),
-}  # fmt: skip
-CODE_ASKED = (
-    "Write a Python function that {}.", "Write a function in Python that {}.", "Please write a Python function that {}.",
-    "I need a Python function that {}.", "Write Python code for a function that {}.", "Python: a function that {}.",
-)  # fmt: skip
-
-
-def functions() -> Iterator[Made]:
-    """Functions small enough to be known by heart, each asked for in every way."""
-    for does, (name, parameters, body) in FUNCTIONS.items():
-        code = f"def {name}({parameters}):\n" + "\n".join("    " + line for line in body.split("\n"))
-        yield from (("code", ask.format(does), code) for ask in CODE_ASKED)
+GIRLS = frozenset("Anna Lily Mia Rosa Maya Emma Sara Lucy Ella Ruth Nina Zoe Eva Ida".split())
+BOXES = "boxes bags baskets jars".split()
+LOSES = ("{who} gives {n} to {other}", "{who} loses {n}", "{other} takes {n}", "{who} eats {n}", "{who} sells {n}")
+GAINS = ("{who} buys {n} more", "{other} gives {who} {n} more", "{who} finds {n} more", "{who} gets {n} from {other}")
 
 
 def told_sum(draws: Random) -> Made:
     """A sum told as a story, worked out step by step."""
     who, other = draws.sample(NAMES, 2)
     thing, have = draws.choice(THINGS), draws.randrange(4, 30)
-    text, steps, now = f"{who} has {have} {thing}.", [], have
+    events, steps, now = [], [], have
     for turn in range(draws.randrange(1, 4)):
         n = draws.randrange(1, 12)
-        if draws.random() < 0.5 and n < now:
-            text += draws.choice((f" {who} gives {n} to {other}.", f" {who} loses {n}.", f" {other} takes {n}."))
-            steps.append(f"Step {turn + 1}: {now} - {n} = {now - n}.")
-            now -= n
-        else:
-            text += draws.choice(
-                (f" {who} buys {n} more.", f" {other} gives {who} {n} more.", f" {who} finds {n} more.")
-            )
-            steps.append(f"Step {turn + 1}: {now} + {n} = {now + n}.")
-            now += n
+        fewer = draws.random() < 0.5 and n < now
+        then = now - n if fewer else now + n
+        events.append(draws.choice(LOSES if fewer else GAINS).format(who=who, other=other, n=n))
+        steps.append(f"Step {turn + 1}: {now} {'-' if fewer else '+'} {n} = {then}.")
+        now = then
     steps.append(f"{who} has {now} {thing} now. The answer is {now}.")
-    return "arithmetic", f"{text} How many {thing} does {who} have now?", "\n".join(steps)
+    she = "she" if who in GIRLS else "he"
+    ask = draws.choice((f"does {who} have now", f"does {who} have", f"does {she} have", f"does {she} have now"))
+    return (
+        "arithmetic",
+        f"{who} has {have} {thing}. {_told(draws, events, who, she)} How many {thing} {ask}?",
+        "\n".join(steps),
+    )
+
+
+def _told(draws: Random, events: list[str], who: str, she: str) -> str:
+    """Events as sentences: the same person is mentioned by name, as "she", or not again."""
+    out = ""
+    for event in events:
+        own = event.startswith(f"{who} ")
+        how = draws.random()
+        if own and how < 0.3 and out and not out.endswith(","):
+            out = f"{out[:-1]} and {event.removeprefix(who + ' ')}."
+        elif own and how < 0.65:
+            out += f" {she.capitalize()} {event.removeprefix(who + ' ')}."
+        else:
+            out += f" {event}."
+    return out.strip()
+
+
+def compared(draws: Random) -> Made:
+    """Two people's things, together or against each other; or so many in each of so many boxes."""
+    who, other = draws.sample(NAMES, 2)
+    thing, kind = draws.choice(THINGS), draws.randrange(3)
+    a, b = sorted((draws.randrange(2, 40), draws.randrange(2, 40)), reverse=True)
+    if kind == 2:
+        a, b, box = draws.randrange(2, 13), draws.randrange(2, 10), draws.choice(BOXES)
+        return (
+            "arithmetic", f"There are {a} {thing} in each of {b} {box}. How many {thing} are there?",
+            f"Step 1: {b} x {a} = {a * b}.\nThere are {a * b} {thing}. The answer is {a * b}.",
+        )  # fmt: skip
+    told = f"{who} has {a} {thing} and {other} has {b} {thing}."
+    if kind:
+        return (
+            "arithmetic", f"{told} How many {thing} do they have together?",
+            f"Step 1: {a} + {b} = {a + b}.\nThey have {a + b} {thing} together. The answer is {a + b}.",
+        )  # fmt: skip
+    return (
+        "arithmetic", f"{told} How many more {thing} does {who} have?",
+        f"Step 1: {a} - {b} = {a - b}.\n{who} has {a - b} more. The answer is {a - b}.",
+    )  # fmt: skip
+
+
+def plain_sum(draws: Random) -> Made:
+    """Two numbers below a hundred."""
+    a, b = sorted((draws.randrange(1, 100), draws.randrange(1, 100)), reverse=True)
+    sign, result = draws.choice((("+", a + b), ("-", a - b)))
+    ask = draws.choice(("What is {}?", "How much is {}?", "Calculate {}."))
+    return "arithmetic", ask.format(f"{a} {sign} {b}"), f"{a} {sign} {b} = {result}. The answer is {result}."
 
 
 # how many of each
 MADE: tuple[tuple[Callable[[Random], Made], int], ...] = (
-    (converted, 5000), (extracted, 2000), (listed, 1500), (copied, 2500), (told_sum, 3000),
+    (converted, 8000), (extracted, 3000), (listed, 2500), (copied, 3000), (told_sum, 16000), (compared, 4000), (plain_sum, 5000),
 )  # fmt: skip
 
 
@@ -198,4 +203,4 @@ def drills(seed: int = 0) -> Iterator[Made]:
     for make, count in MADE:
         for _ in range(count):
             yield make(draws)
-    yield from functions()
+    yield from (("code", question, code) for question, code in functions())

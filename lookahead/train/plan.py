@@ -28,13 +28,13 @@ class Plan:
     context: int = 2048  # positions the models accept
     # Deep rather than wide: on a CPU a layer costs about the same whatever its width, so a deep
     # target makes a one-layer draft cheap beside it.
-    target: Shape = Shape(8, 384, 6, 1024)
-    draft: Shape = Shape(1, 384, 6, 768)
+    target: Shape = Shape(12, 320, 5, 864)
+    draft: Shape = Shape(1, 320, 5, 1024)
     # Share of the training tokens by domain.
     mix: Mapping[str, float] = field(
         default_factory=lambda: {
-            "stories": 0.28, "tales": 0.15, "explain": 0.20, "records": 0.15, "code": 0.10,
-            "arithmetic": 0.07, "dialogue": 0.05,
+            "stories": 0.30, "tales": 0.17, "explain": 0.14, "records": 0.16, "code": 0.10,
+            "arithmetic": 0.09, "dialogue": 0.04,
         }
     )  # fmt: skip
     # The mismatched draft never sees a story, a tale, an explanation or a conversation.
@@ -43,7 +43,7 @@ class Plan:
     )
     # Rows grow: (until this share of the budget, tokens a row). Short rows are cheap, long ones teach
     # the later positions.
-    rows: tuple[tuple[float, int], ...] = ((0.72, 256), (0.92, 512), (1.0, 1024))
+    rows: tuple[tuple[float, int], ...] = ((0.3, 256), (0.85, 512), (1.0, 1024))
     step_tokens: int = 8192
     # Learning rates: Muon for the layers' matrices, AdamW for embeddings and norms. Constant after
     # the warm-up, then linear to nothing.

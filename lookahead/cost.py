@@ -14,10 +14,11 @@ import os
 import platform
 import random
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 import torch
 from torch.nn.functional import linear
@@ -107,18 +108,20 @@ def pick_dtype(device: torch.device) -> torch.dtype:
     """
     if device.type == "cuda":
         return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float32
-    seconds, exact = {}, True
     with torch.inference_mode():
-        for dtype in (torch.bfloat16, torch.float32):
-            # Weights that no cache holds, as in a model: reading them is what a pass pays for.
-            weights = [torch.randn(1024, 512).to(dtype) for _ in range(24)]
-            inputs = [torch.randn(rows, 512).to(dtype) for rows in (1, 4, 8)]
-            work = [lambda x=x, ws=weights: [linear(x, w) for w in ws] for x in inputs]
-            seconds[dtype] = sum(min(_times(w, 9)) for w in work)
-            if dtype == torch.bfloat16:
-                many = inputs[-1]
-                alone = [torch.cat([linear(row[None], w) for row in many]) for w in weights]
-                exact = all(torch.equal(linear(many, w), rows) for w, rows in zip(weights, alone, strict=True))
+        # Weights that no cache holds, as in a model: reading them is what a pass pays for.
+        weights = {d: [torch.randn(1024, 512).to(d) for _ in range(24)] for d in (torch.bfloat16, torch.float32)}
+        inputs = {d: [torch.randn(rows, 512).to(d) for rows in (1, 4, 8)] for d in weights}
+        work = {
+            (d, len(x)): lambda x=x, ws=ws: [linear(x, w) for w in ws] for d, ws in weights.items() for x in inputs[d]
+        }
+        quickest = _in_turns(work, 9, min)  # in turns: a busy machine must not decide
+        many = inputs[torch.bfloat16][-1]
+        exact = all(
+            torch.equal(linear(many, w), torch.cat([linear(row[None], w) for row in many]))
+            for w in weights[torch.bfloat16]
+        )
+    seconds = {d: sum(s for (of, _), s in quickest.items() if of == d) for d in weights}
     return torch.bfloat16 if exact and seconds[torch.bfloat16] <= seconds[torch.float32] else torch.float32
 
 
@@ -127,12 +130,6 @@ def _timed(work: Callable[[], object]) -> float:
     start = perf_counter()
     work()
     return perf_counter() - start
-
-
-def _times(work: Callable[[], object], repeats: int) -> list[float]:
-    """Seconds of each of `repeats` runs, after one that does not count."""
-    work()
-    return [_timed(work) for _ in range(repeats)]
 
 
 def warm(lm: CachedLM, most_rows: int) -> None:
@@ -224,13 +221,15 @@ def _drafted(lm: CachedLM, target: CachedLM, repeats: int) -> tuple[list[float],
     return places, plain_s, longer_s
 
 
-def _in_turns(passes: dict[int | str, Callable[[], object]], repeats: int) -> dict[int | str, float]:
+def _in_turns(
+    passes: Mapping[Any, Callable[[], object]], repeats: int, of: Callable[[list[float]], float] = statistics.median
+) -> dict[Any, float]:
     """Median seconds of each, run in turns: what disturbs the machine for a while then disturbs all alike."""
-    times: dict[int | str, list[float]] = {name: [] for name in passes}
+    times: dict[Any, list[float]] = {name: [] for name in passes}
     for _ in range(repeats + 1):
         for name, work in passes.items():
             times[name].append(_timed(work))
-    return {name: statistics.median(found[1:]) for name, found in times.items()}
+    return {name: of(found[1:]) for name, found in times.items()}
 
 
 def probe(lm: CachedLM, tokens: int = 48) -> Exactness:

@@ -55,9 +55,9 @@ class Plan:
     cooling_share: float = 0.45
     # How a time budget is spent; what is left goes to the target's writing, measuring and the card.
     target_share: float = 0.55
-    draft_share: float = 0.04  # each of: plain (to compare with), soft labels
+    draft_share: float = 0.02  # each of: plain (to compare with), soft labels
     own_share: float = 0.27  # soft labels on the target's own writing
-    offdomain_share: float = 0.04
+    offdomain_share: float = 0.02
     drafts_quicker: int = 3  # tokens a draft learns from in the time the target takes for one
     own_tokens: int = 9_000_000  # tokens the target writes for its draft; fewer after a short training
     own_temperatures: tuple[float, ...] = (0.0, 0.0, 0.7, 1.0)

@@ -290,6 +290,24 @@ def test_the_distillation_loss_is_zero_for_a_twin_only():
     assert float(like(teacher)(student, ids).detach()) > 0.01
 
 
+def test_where_the_target_ends_a_text_another_is_opened(tmp_path, monkeypatch):
+    monkeypatch.setattr(own, "TOGETHER", 16)
+    target, undecided = new_model(SMALL.target, SMALL, 1), dataclasses.replace(SMALL, own_temperatures=(100.0,))
+    questions = [[1, 300 + i, 2, *range(10, 40), 0] for i in range(50)]
+    streams = Streams({"tales": np.array([token for q in questions for token in q], dtype=np.uint16)}, {})
+    again = own._Again(own.beginnings(streams.training, {"tales": 1.0}, (0, 0)))
+    text, given = torch.tensor([[5, 0], [5, 6]]), []
+    for _ in range(4):
+        scores = again(text, torch.zeros(2, 512))
+        given.append(int(scores[0].argmax()) if scores[0].isinf().any() else None)
+        assert not scores[1].any(), "a text that goes on is left alone"
+        text = torch.cat([text, torch.tensor([[given[-1] or 7], [6]])], 1)
+    assert given[0] == 1 and given[1] >= 300 and given[2] == 2 and given[3] is None
+    rows = own.own_rows(target, streams, undecided, 16 * own.ROW, tmp_path, lambda report: None, False)
+    ended = [(row, i) for row in rows.tolist() for i in range(own.OPENING, own.ROW - 3) if row[i] == 0]
+    assert ended and all(row[i + 1] == 1 and row[i + 3] == 2 for row, i in ended)
+
+
 def test_writing_that_was_stopped_goes_on_where_it_was(tmp_path, monkeypatch):
     monkeypatch.setattr(own, "TOGETHER", 2)
     target = new_model(SMALL.target, SMALL, 1)

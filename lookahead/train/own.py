@@ -2,26 +2,30 @@
 
 A draft is asked to continue what the target wrote, so that is what it should have seen. Openings
 come from the training text; the target continues them, greedily and at several temperatures, many
-at once.
+at once. Where it ends a text it is given the opening of another: left to itself a greedy target would
+begin the same few texts over and over.
 
 Knows a model that generates; it does not know how the draft learns.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from time import perf_counter
 
 import numpy as np
 import torch
-from transformers import LlamaForCausalLM
+from transformers import LlamaForCausalLM, LogitsProcessor, LogitsProcessorList
 
 from .batches import Batches, Streams
 from .fit import Report, Watch
 from .plan import Plan
+from .tokenizer import ANSWERS_ID, ASKS_ID, END_ID
 
 TOGETHER, OPENING, WRITTEN = 256, 40, 217
 ROW = OPENING + WRITTEN - 1  # as a training row: the last token is only a label
+BEGINNING, LONGEST_QUESTION = (3, 16), 96  # tokens that open a plain text; of a question no more than so many
 
 
 def own_rows(
@@ -44,12 +48,12 @@ def own_rows(
         torch.manual_seed(plan.seed + turn)
         given = openings.batch(turn * TOGETHER, TOGETHER, OPENING)[:, :OPENING].to(target.device)
         sampling = {"do_sample": True, "temperature": hot, "top_k": 0} if hot else {"do_sample": False}
-        # No end: after a document the next one begins, as in the training rows. A cache of its full size from the start
-        # is twice as quick as one that grows.
+        again = LogitsProcessorList([_Again(beginnings(streams.training, plan.mix, (plan.seed, turn)))])
+        # A cache of its full size from the start is twice as quick as one that grows.
         seen = torch.ones_like(given)  # the end marker is also the padding token, and stands inside rows
         written = writer.generate(
             given, attention_mask=seen, max_new_tokens=WRITTEN, min_new_tokens=WRITTEN, eos_token_id=None,
-            cache_implementation="static", **sampling,
+            cache_implementation="static", logits_processor=again, **sampling,
         )  # fmt: skip
         held = np.concatenate([held[: turn * TOGETHER], written.cpu().numpy().astype(np.uint16)])
         spent = perf_counter() - start
@@ -60,6 +64,41 @@ def own_rows(
             saved = perf_counter()
     _save(held, kept)
     return held
+
+
+def beginnings(
+    streams: Mapping[str, np.ndarray], mix: Mapping[str, float], seed: tuple[int, int]
+) -> Iterator[list[int]]:
+    """Openings of random documents of the mix: a question to its end, or a plain text's first few tokens."""
+    draws = np.random.default_rng(seed)
+    domains = [domain for domain in mix if len(streams.get(domain, ()))]
+    starts = {domain: np.append(0, np.flatnonzero(streams[domain][:-1] == END_ID) + 1) for domain in domains}
+    shares = np.array([mix[domain] for domain in domains])
+    while True:
+        domain = domains[draws.choice(len(domains), p=shares / shares.sum())]
+        start = draws.choice(starts[domain])
+        ids = streams[domain][start : start + LONGEST_QUESTION].tolist()
+        asked = ids[0] == ASKS_ID and ANSWERS_ID in ids
+        yield ids[: ids.index(ANSWERS_ID) + 1 if asked else draws.integers(*BEGINNING)]
+
+
+class _Again(LogitsProcessor):
+    """Where a row's text has ended, the next tokens are another opening."""
+
+    def __init__(self, openings: Iterator[list[int]]):
+        self._openings = openings
+        self._left: dict[int, list[int]] = {}  # row -> what is still to be given, last first
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        """Scores [rows, vocab] that leave no choice to the rows that are being given an opening."""
+        for row in (input_ids[:, -1] == END_ID).nonzero().flatten().tolist():
+            if not self._left.get(row):
+                self._left[row] = next(self._openings)[::-1]
+        for row, left in self._left.items():
+            if left:
+                scores[row] = -torch.inf
+                scores[row, left.pop()] = 0.0
+        return scores
 
 
 def _save(rows: np.ndarray, path: Path) -> None:

@@ -16,6 +16,7 @@ from transformers import PreTrainedTokenizerFast
 from .corpus import ASSISTANT, TEXT, USER, Document
 
 END, ASKS, ANSWERS = "<|end|>", "<|user|>", "<|assistant|>"
+END_ID, ASKS_ID, ANSWERS_ID = range(3)  # the first that a new tokenizer gives out
 TEMPLATE = (
     "{% for m in messages %}{% if m['role'] == 'user' %}<|user|>{{ m['content'] }}"
     "{% else %}<|assistant|>{{ m['content'] }}<|end|>{% endif %}{% endfor %}"

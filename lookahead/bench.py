@@ -130,7 +130,8 @@ def markdown(report: dict[str, Any]) -> str:
         "|---|---|---|---|---|",
     ]
     for s in summary:
-        if s["category"] == "all" and s["of_predicted_mean"] is not None and s["method"] != "naive":
+        known = s["of_predicted_mean"] is not None and s["method"] != "naive" and ":k=" not in s["method"]
+        if s["category"] == "all" and known:
             shares = (f"{s[name]:.1%}" for name in ("of_predicted_mean", *LOST))
             lines.append(f"| `{s['method']}` | {' | '.join(shares)} |")
     if report["against"]:

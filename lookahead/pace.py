@@ -28,7 +28,7 @@ BELIEF = 4.0  # tests that a drafter's own claim is worth
 HOPE, HOPE_WEIGHT = 0.8, 2.0  # tokens a round is thought to win before any was tried
 WORTH = 1.03  # what rounds must bring, in naive's tokens a second, to go on
 RECENT = 9  # times are medians of so many: one slow pass must not stop the drafting
-KNOWN = 4  # times that a calibrated one counts for
+KNOWN = 3  # times that what was expected counts for
 SLOWEST = 2.0  # times its expected length is the most that a round is blamed for
 PROBE = 2  # tokens drafted to see whether things have changed
 FIRST_WAIT, LONGEST_WAIT = 8, 128
@@ -150,10 +150,8 @@ class Auto:
             drafter = self._drafter(source)
             drafter.count(step, again=source == self._last)
             depth = max(depths(step.draft.parents))
-            seconds = self._seconds(rows, branches) + depth * drafter.token_s
-            took = min(step.verify_s + step.propose_s, SLOWEST * seconds)
-            lost = took / self._seconds(1) - (1 + step.accepted)
-            drafter.weigh(1 + step.accepted, seconds, lost)
+            expected = self._seconds(rows, branches) + depth * drafter.token_s
+            drafter.weigh(1 + step.accepted, expected, step.verify_s + step.propose_s, self._seconds(1))
         self._last = source
 
 
@@ -168,6 +166,7 @@ class _Drafter:
         self._times: deque[float] = deque([token_s] * KNOWN if token_s else [], maxlen=RECENT)
         self.token_s = token_s  # seconds a drafted token takes
         self.acceptance = 0.7  # share of tested tokens that stood
+        self._dearer = deque([1.0] * KNOWN, maxlen=RECENT)  # rounds, for turning from model to model costs time too
         self._idle, self._wait = 0, FIRST_WAIT
         self._lost = 0.0  # passes that its rounds cost more than they brought
 
@@ -209,10 +208,15 @@ class _Drafter:
             self._times.append(step.propose_s / max(depths(step.draft.parents)))
             self.token_s = median(self._times)
 
-    def weigh(self, tokens: int, seconds: float, lost: float) -> None:
-        """Remember what a round brought and took, and how many passes it `lost` (reading up included)."""
+    def weigh(self, tokens: int, expected: float, took: float, plain: float) -> None:
+        """Remember what a round brought, and what such rounds take: `took` seconds this time, rather than `expected`.
+
+        What it lost, reading up included, is counted in passes of `plain` seconds.
+        """
+        self._dearer.append(took / expected)
         self._tokens = FADE_ROUND * self._tokens + tokens
-        self._seconds = FADE_ROUND * self._seconds + seconds
+        self._seconds = FADE_ROUND * self._seconds + median(self._dearer) * expected
+        lost = min(took, SLOWEST * expected) / plain - tokens
         self._lost = max(-CREDIT, self._lost + lost)
         if lost < 0:
             self._wait = FIRST_WAIT

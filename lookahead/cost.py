@@ -35,7 +35,7 @@ READ = (1, 2, 4, 8, 16, 32, 64)  # rows in which a drafter catches up with the t
 REPEATS = 7
 ROUND, LATER = 8, 5  # tokens of the rounds that are drafted to be timed, and from which on all take the same
 VERIFIED = 5  # rows of the passes between them
-ROUNDS_S = 0.3  # for as long at least, since what they take varies
+ROUNDS_S = 0.2  # for as long at least, since what they take varies
 BIT_EXACT, TIE_AWARE = "bit-exact", "tie-aware"
 
 

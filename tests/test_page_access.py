@@ -10,7 +10,10 @@ STATE = "window.lookahead.state()"
 
 
 def serious(page):
-    """Violations that axe-core calls serious or critical, in words."""
+    """Violations that axe-core calls serious or critical, in words. A colour on its way to another is none."""
+    page.wait_for_function(
+        "!document.getAnimations().some(a => a instanceof CSSTransition && a.playState === 'running')"
+    )
     found = Axe().run(page).response["violations"]
     return [
         (v["id"], v["help"], [node["target"] for node in v["nodes"]][:4])

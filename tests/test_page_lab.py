@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from playwright.sync_api import expect
 from test_page import race
 from test_page_access import serious
 
@@ -129,14 +130,15 @@ def test_formats_and_threads_are_compared_and_what_was_found_stays_when_stopped(
     compare.click()
     table.locator("td", has_text="ms").first.wait_for(timeout=60_000)
     page.get_by_role("button", name="Stop").locator("visible=true").click()
-    page.wait_for_timeout(1500)
-    assert "in\u00a0use" in table.inner_text() and compare.is_enabled()
+    expect(compare).to_be_enabled(timeout=20_000)
+    assert "in\u00a0use" in table.inner_text()
     assert page.locator(".la-says", has_text="Done.").count() == 0
     compare.click()
     page.locator(".la-says", has_text="Done.").wait_for(timeout=60_000)
     assert page.locator(".la-answer").inner_text().startswith(("Quickest here", "In use is"))
     assert "GB/s" in table.inner_text()
     page.locator(".js-plotly-plot").wait_for()
+    expect(compare).to_be_enabled()
     assert serious(page) == []
     page.get_by_role("tab", name="Race", exact=True).click()
     assert race(page)["lanes"][1]["finished"]

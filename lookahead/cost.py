@@ -224,7 +224,7 @@ def _drafted(lm: CachedLM, target: CachedLM, repeats: int) -> tuple[list[float],
 def _in_turns(
     passes: Mapping[Any, Callable[[], object]], repeats: int, of: Callable[[list[float]], float] = statistics.median
 ) -> dict[Any, float]:
-    """Median seconds of each, run in turns: what disturbs the machine for a while then disturbs all alike."""
+    """Seconds of each (the median, or another `of` them), run in turns: what disturbs the machine for a while then disturbs all alike."""
     times: dict[Any, list[float]] = {name: [] for name in passes}
     for _ in range(repeats + 1):
         for name, work in passes.items():

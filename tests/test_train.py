@@ -308,6 +308,24 @@ def test_where_the_target_ends_a_text_another_is_opened(tmp_path, monkeypatch):
     assert ended and all(row[i + 1] == 1 and row[i + 3] == 2 for row, i in ended)
 
 
+def test_a_cache_that_grows_by_blocks_changes_nothing():
+    target, given = new_model(SMALL.target, SMALL, 1).eval(), torch.randint(3, 500, (3, own.BLOCK - 1))
+
+    def write(**options):
+        length = 2 * own.BLOCK + 2
+        seen = torch.ones_like(given)
+        return target.generate(
+            given, attention_mask=seen, max_new_tokens=length, eos_token_id=None, do_sample=False,
+            output_logits=True, return_dict_in_generate=True, **options,
+        )  # fmt: skip
+
+    cache = own._cache(target)
+    whole, grown = write(), write(past_key_values=cache)
+    assert torch.equal(whole.sequences, grown.sequences)
+    assert torch.allclose(torch.stack(whole.logits), torch.stack(grown.logits), atol=1e-4)
+    assert cache.layers[0].keys.shape[2] == 3 * own.BLOCK
+
+
 def test_writing_that_was_stopped_goes_on_where_it_was(tmp_path, monkeypatch):
     monkeypatch.setattr(own, "TOGETHER", 2)
     target = new_model(SMALL.target, SMALL, 1)

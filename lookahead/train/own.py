@@ -16,7 +16,9 @@ from time import perf_counter
 
 import numpy as np
 import torch
-from transformers import LlamaForCausalLM, LogitsProcessor, LogitsProcessorList
+from torch.nn.functional import pad
+from transformers import LlamaForCausalLM, LogitsProcessor, LogitsProcessorList, StaticCache
+from transformers.cache_utils import StaticLayer
 
 from .batches import Batches, Streams
 from .fit import Report, Watch
@@ -25,6 +27,7 @@ from .tokenizer import ANSWERS_ID, ASKS_ID, END_ID
 
 TOGETHER, OPENING, WRITTEN = 256, 40, 217
 ROW = OPENING + WRITTEN - 1  # as a training row: the last token is only a label
+BLOCK = 32  # positions by which the writer's cache grows
 BEGINNING, LONGEST_QUESTION = (3, 16), 96  # tokens that open a plain text; of a question no more than so many
 
 
@@ -49,11 +52,10 @@ def own_rows(
         given = openings.batch(turn * TOGETHER, TOGETHER, OPENING)[:, :OPENING].to(target.device)
         sampling = {"do_sample": True, "temperature": hot, "top_k": 0} if hot else {"do_sample": False}
         again = LogitsProcessorList([_Again(beginnings(streams.training, plan.mix, (plan.seed, turn)))])
-        # A cache of its full size from the start is twice as quick as one that grows.
         seen = torch.ones_like(given)  # the end marker is also the padding token, and stands inside rows
         written = writer.generate(
             given, attention_mask=seen, max_new_tokens=WRITTEN, min_new_tokens=WRITTEN, eos_token_id=None,
-            cache_implementation="static", logits_processor=again, **sampling,
+            past_key_values=_cache(target), logits_processor=again, **sampling,
         )  # fmt: skip
         held = np.concatenate([held[: turn * TOGETHER], written.cpu().numpy().astype(np.uint16)])
         spent = perf_counter() - start
@@ -80,6 +82,35 @@ def beginnings(
         ids = streams[domain][start : start + LONGEST_QUESTION].tolist()
         asked = ids[0] == ASKS_ID and ANSWERS_ID in ids
         yield ids[: ids.index(ANSWERS_ID) + 1 if asked else draws.integers(*BEGINNING)]
+
+
+class _Growing(StaticLayer):
+    """Keys and values that grow a block of positions at a time.
+
+    A cache of its full size from the start reads what is not there yet (a quarter more time), and one
+    that grows with every token copies itself each time (twice the time).
+    """
+
+    is_compileable = False
+    filled = 0
+
+    def update(self, key_states, value_states, *args, **kwargs):
+        new = key_states.shape[-2]
+        more = self.get_mask_sizes(new)[0] - self.max_cache_len
+        if more and self.is_initialized:
+            self.keys, self.values = (pad(held, (0, 0, 0, more)) for held in (self.keys, self.values))
+        self.max_cache_len += more
+        self.filled += new
+        return super().update(key_states, value_states, *args, **kwargs)
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        return -(-(self.filled + query_length) // BLOCK) * BLOCK, 0
+
+
+def _cache(model: LlamaForCausalLM) -> StaticCache:
+    cache = StaticCache(config=model.config, max_cache_len=BLOCK)
+    cache.layers = [_Growing(BLOCK) for _ in cache.layers]
+    return cache
 
 
 class _Again(LogitsProcessor):

@@ -17,7 +17,7 @@ from .events import SettingsError
 from .models import Models
 from .race import describe_machine
 from .scenarios import BENCH
-from .timing import Question, Timing, read_entry, samples, token_s
+from .timing import Question, Timing, middle, read_entry, samples, token_s
 
 MARKS = ("<!-- bench -->", "<!-- /bench -->")
 FIXED = (1, 2, 3, 4, 6, 8, 12, 16)  # draft lengths that `auto` is compared with
@@ -193,7 +193,8 @@ def _row(q: Question, method: str, timings: dict[str, list[Timing]]) -> dict[str
     runs, naive = timings[method], timings["naive"]
     seconds = statistics.median(t.seconds for t in runs)
     naive_seconds = statistics.median(t.seconds for t in naive)
-    first = runs[0]
+    first, shown = runs[0], middle(runs)
+    accepted, drafted = (sum(getattr(t, name) for t in shown) for name in ("accepted", "drafted"))
     return {
         "id": q.id,
         "category": q.category,
@@ -205,8 +206,8 @@ def _row(q: Question, method: str, timings: dict[str, list[Timing]]) -> dict[str
         "naive_seconds": naive_seconds,
         "tokens_per_second": len(first.tokens) / seconds,
         "speedup": token_s(naive) / token_s(runs),
-        "mean_acceptance_length": 1 + first.accepted / first.passes,
-        "draft_acceptance_rate": first.accepted / first.drafted if first.drafted else None,
+        "mean_acceptance_length": 1 + accepted / sum(t.passes for t in shown),
+        "draft_acceptance_rate": accepted / drafted if drafted else None,
         "identical": all(t.tokens == naive[0].tokens for t in runs),
         "overhead_fraction": None if first.overhead is None else statistics.median(t.overhead for t in runs),
         **_theory(runs, naive),
@@ -236,10 +237,9 @@ def _theory(runs: Sequence[Timing], naive: Sequence[Timing]) -> dict[str, float 
 
 def _spent(runs: Sequence[Timing]) -> list[float]:
     """Seconds of the median run, or of the two around it: passes, drafting, the rest; and the first two as predicted."""
-    middle = sorted(runs, key=lambda t: t.seconds)[(len(runs) - 1) // 2 : len(runs) // 2 + 1]
     parts = (
         (t.verify_s, t.propose_s, t.seconds - t.verify_s - t.propose_s, t.predicted_verify_s, t.predicted_propose_s)
-        for t in middle
+        for t in middle(runs)
     )
     return [statistics.mean(part) for part in zip(*parts, strict=True)]
 

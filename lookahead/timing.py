@@ -168,6 +168,11 @@ def samples(
                 yield Sample(number, q, entry, turn, time_lane(lane(entry, q)))
 
 
+def middle(runs: Sequence[Timing]) -> list[Timing]:
+    """The run of median seconds, or the two around it: whose passes and acceptance go with the median."""
+    return sorted(runs, key=lambda t: t.seconds)[(len(runs) - 1) // 2 : len(runs) // 2 + 1]
+
+
 def token_s(runs: Sequence[Timing]) -> float:
     """Seconds a token: the median run's. (The rejection rule writes another text, perhaps of another length.)"""
     return statistics.median(t.seconds for t in runs) / len(runs[0].tokens)

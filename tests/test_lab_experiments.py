@@ -49,6 +49,10 @@ def test_a_row_by_hand():
     assert found.draft_cost == pytest.approx((0.008 / 4) / (0.09 / 12))
     assert found.predicted == pytest.approx(0.005 * 12 / 0.03)
     assert found.speedup == pytest.approx(found.tokens_per_pass / found.pass_cost), "the arithmetic adds up"
+    slow, quick = timing(seconds=0.05, passes=6, drafted=6, tested=6, accepted=6), timing(seconds=0.02, passes=2)
+    found = row_of(Question("q", "c", "x", False), [slow, ours[0], quick], [naive[0]] * 3, 0.005)
+    assert found.tokens_per_pass == 3 and found.acceptance == 0.8, "of the run that is shown: the median"
+    assert found.speedup == pytest.approx(found.tokens_per_pass / found.pass_cost)
 
 
 def test_words_follow_from_the_numbers():

@@ -16,7 +16,7 @@ from math import log
 from typing import Any
 
 from ..scenarios import BENCH
-from ..timing import Question, Sample, Timing, token_s
+from ..timing import Question, Sample, Timing, middle, token_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,27 +105,28 @@ def rows_of(samples: Iterable[Sample], label: str, pass_s: float) -> list[Row]:
 def row_of(question: Question, ours: Sequence[Timing], naive: Sequence[Timing], pass_s: float) -> Row:
     """One question's row; `pass_s` is what a one-row pass costs by the cost curve."""
     ours, naive = zip(*zip(ours, naive, strict=False), strict=True)  # of the repetitions that both have run
-    first = ours[0]
+    new_tokens, shown = len(ours[0].tokens), middle(ours)
     plain = statistics.median(t.seconds for t in naive) / naive[0].passes
     single = [token_s([b]) / token_s([a]) for a, b in zip(ours, naive, strict=True)]
 
-    def cost(name: str) -> float:
-        return statistics.median(getattr(t, name) for t in ours) / first.passes / plain
+    def mean(name: str) -> float:
+        return statistics.mean(getattr(t, name) for t in shown)
 
+    passes, tested = mean("passes"), mean("tested")
     return Row(
         question=question.id,
         category=question.category,
-        new_tokens=len(first.tokens),
+        new_tokens=new_tokens,
         speedup=token_s(naive) / token_s(ours),
         low=min(single),
         high=max(single),
-        tokens_per_pass=len(first.tokens) / first.passes,
-        acceptance=first.accepted / first.tested if first.tested else None,
-        drafted_per_pass=first.drafted / first.passes,
-        pass_cost=cost("seconds"),
-        verify_cost=cost("verify_s"),
-        draft_cost=cost("propose_s"),
-        predicted=pass_s * len(first.tokens) / first.predicted_s if first.predicted_s else None,
+        tokens_per_pass=new_tokens / passes,
+        acceptance=mean("accepted") / tested if tested else None,
+        drafted_per_pass=mean("drafted") / passes,
+        pass_cost=mean("seconds") / passes / plain,
+        verify_cost=mean("verify_s") / passes / plain,
+        draft_cost=mean("propose_s") / passes / plain,
+        predicted=pass_s * new_tokens / mean("predicted_s") if shown[0].predicted_s else None,
         identical=all(t.tokens == naive[0].tokens for t in ours),
     )
 

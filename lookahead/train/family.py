@@ -151,8 +151,9 @@ class _Stages:
         written = plan.own_tokens
         if "target" in self.job.only:
             written = min(written, self._noted()["target"]["tokens"] // 2)
-        rows = OwnBatches(own_rows(target, self.streams, plan, written, self.job.work, self.watch, self.job.resume))
-        plan, loss = replace(plan, rows=((1.0, ROW),)), losses.like(target, plan.favourite)
+        kept = self.job.work / "own"
+        rows = OwnBatches(own_rows(target, self.streams, plan, written, kept, self.watch, self.job.resume))
+        plan, loss = replace(plan, rows=((1.0, ROW),)), losses.like_writing(plan.favourite)
         return self._stage(stage, model, loss, rows, share, into="draft", plan=plan, scale=plan.refining)
 
     def _beginner(self, target: LlamaForCausalLM) -> LlamaForCausalLM:

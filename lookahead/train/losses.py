@@ -9,7 +9,9 @@ from collections.abc import Callable
 
 import torch
 from torch import nn
-from torch.nn.functional import cross_entropy, kl_div, log_softmax, nll_loss
+from torch.nn.functional import cross_entropy, kl_div, log_softmax
+
+from .own import Rows
 
 
 def next_token(model: nn.Module, ids: torch.Tensor) -> torch.Tensor:
@@ -18,20 +20,33 @@ def next_token(model: nn.Module, ids: torch.Tensor) -> torch.Tensor:
     return cross_entropy(logits.flatten(0, 1).float(), ids[:, 1:].flatten())
 
 
-def like(teacher: nn.Module, favourite: float = 0.0) -> Callable[[nn.Module, torch.Tensor], torch.Tensor]:
+def like(teacher: nn.Module) -> Callable[[nn.Module, torch.Tensor], torch.Tensor]:
     """The loss of a student of `teacher`: KL(teacher || student) in nats a token (Hinton et al. 2015).
 
     Acceptance of a sampled draft is one minus the total variation distance, which the root of half of
-    this bounds (Pinsker); it is what a draft has to learn, rather than the text itself. A greedy draft
-    stands where both have the same favourite: with `favourite` that many times the surprise at the
-    teacher's favourite is added.
+    this bounds (Pinsker); it is what a draft has to learn, rather than the text itself.
     """
 
     def distance(student: nn.Module, ids: torch.Tensor) -> torch.Tensor:
         with torch.no_grad():
             target = log_softmax(teacher(input_ids=ids[:, :-1], use_cache=False).logits.float(), -1).flatten(0, 1)
         own = log_softmax(student(input_ids=ids[:, :-1], use_cache=False).logits.float(), -1).flatten(0, 1)
-        loss = kl_div(own, target, reduction="batchmean", log_target=True)
-        return loss + favourite * nll_loss(own, target.argmax(-1)) if favourite else loss
+        return kl_div(own, target, reduction="batchmean", log_target=True)
+
+    return distance
+
+
+def like_writing(favourite: float) -> Callable[[nn.Module, Rows], torch.Tensor]:
+    """The same distance to what the target is known to have thought of its own writing: its favourites, and the rest as one.
+
+    A greedy draft stands where both have the same favourite: `favourite` times the surprise at the target's is added.
+    """
+
+    def distance(student: nn.Module, rows: Rows) -> torch.Tensor:
+        logits = student(input_ids=rows.ids[:, :-1], use_cache=False).logits[:, -rows.logp.shape[1] :]
+        own = log_softmax(logits.float(), -1).gather(-1, rows.likely)
+        known = (rows.logp.exp() * (rows.logp - own)).sum(-1)
+        rest, own_rest = (torch.log1p(-logp.exp().sum(-1).clamp_max(1 - 1e-5)) for logp in (rows.logp, own))
+        return (known + rest.exp() * (rest - own_rest) - favourite * own[..., 0]).mean()
 
     return distance

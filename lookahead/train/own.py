@@ -3,7 +3,8 @@
 A draft is asked to continue what the target wrote, so that is what it should have seen. Openings
 come from the training text; the target continues them, greedily and at several temperatures, many
 at once. Where it ends a text it is given the opening of another: left to itself a greedy target would
-begin the same few texts over and over.
+begin the same few texts over and over. What it thought of every next token is kept beside the text, so
+that the draft can go over it many times without asking again.
 
 Knows a model that generates; it does not know how the draft learns.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from time import perf_counter
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -27,6 +29,10 @@ from .tokenizer import ANSWERS_ID, ASKS_ID, END_ID
 
 TOGETHER, OPENING, WRITTEN = 256, 40, 217
 ROW = OPENING + WRITTEN - 1  # as a training row: the last token is only a label
+LIKELY = 16  # of what the target thought of a token: so many favourites, with their log-probabilities
+ROWS = np.dtype(
+    [("ids", np.uint16, ROW + 1), ("likely", np.uint16, (WRITTEN, LIKELY)), ("logp", np.float16, (WRITTEN, LIKELY))]
+)
 BLOCK = 32  # positions by which the writer's cache grows
 BEGINNING, LONGEST_QUESTION = (3, 16), 96  # tokens that open a plain text; of a question no more than so many
 
@@ -34,38 +40,49 @@ BEGINNING, LONGEST_QUESTION = (3, 16), 96  # tokens that open a plain text; of a
 def own_rows(
     target: LlamaForCausalLM, streams: Streams, plan: Plan, tokens: int, folder: Path, watch: Watch, resume: bool
 ) -> np.ndarray:
-    """Rows [rows, ROW + 1] of uint16: openings of the mix, continued by the target. About `tokens` tokens.
+    """Rows [rows] of `ROWS`: openings of the mix, continued by the target. About `tokens` tokens.
 
-    What was written before a run was stopped is kept: `resume` goes on from there.
+    A file in `folder` holds what was written together; `resume` goes on after those that are there.
     """
-    kept = folder / "own.npy"
-    held = np.load(kept) if resume and kept.is_file() else np.empty((0, ROW + 1), np.uint16)
+    folder.mkdir(exist_ok=True)
     openings = Batches(streams.training, plan.mix, plan.seed + 7)
-    first, wanted = len(held), max(1, tokens // ROW)
-    start = saved = perf_counter()
+    turns, start, done = -(-max(1, tokens // ROW) // TOGETHER), perf_counter(), 0
     writer = LlamaForCausalLM(target.config).to(target.device, torch.bfloat16).eval()
     writer.load_state_dict(target.state_dict())
     writer.set_attn_implementation("eager")  # twice as quick as sdpa at one token a row on a CPU, and as quick on a GPU
-    for turn in range(len(held) // TOGETHER, -(-wanted // TOGETHER)):
+    held = []
+    for turn in range(turns):
+        kept = folder / f"{turn:05}.npy"
+        if resume and kept.is_file():
+            held.append(np.load(kept))
+            continue
+        given = openings.batch(turn * TOGETHER, TOGETHER, OPENING)[:, :OPENING].to(target.device)
+        others = beginnings(streams.training, plan.mix, (plan.seed, turn))
         hot = plan.own_temperatures[turn % len(plan.own_temperatures)]
         torch.manual_seed(plan.seed + turn)
-        given = openings.batch(turn * TOGETHER, TOGETHER, OPENING)[:, :OPENING].to(target.device)
-        sampling = {"do_sample": True, "temperature": hot, "top_k": 0} if hot else {"do_sample": False}
-        again = LogitsProcessorList([_Again(beginnings(streams.training, plan.mix, (plan.seed, turn)))])
-        seen = torch.ones_like(given)  # the end marker is also the padding token, and stands inside rows
-        written = writer.generate(
-            given, attention_mask=seen, max_new_tokens=WRITTEN, min_new_tokens=WRITTEN, eos_token_id=None,
-            past_key_values=_cache(target), logits_processor=again, **sampling,
-        )  # fmt: skip
-        held = np.concatenate([held[: turn * TOGETHER], written.cpu().numpy().astype(np.uint16)])
+        held.append(_continued(writer, given, hot, others))
+        new = kept.with_suffix(".new.npy")
+        np.save(new, held[-1])
+        new.replace(kept)
+        done += TOGETHER * ROW
         spent = perf_counter() - start
-        pace = (len(held) - first) * ROW / spent
-        watch(Report("own", len(held) * ROW, wanted * ROW, float("nan"), pace, spent))
-        if perf_counter() - saved > plan.save_every_s:
-            _save(held, kept)
-            saved = perf_counter()
-    _save(held, kept)
-    return held
+        watch(Report("own", len(held) * TOGETHER * ROW, turns * TOGETHER * ROW, float("nan"), done / spent, spent))
+    return np.concatenate(held)
+
+
+def _continued(writer: LlamaForCausalLM, given: torch.Tensor, hot: float, others: Iterator[list[int]]) -> np.ndarray:
+    """Rows of `ROWS` that begin with `given`, at temperature `hot`."""
+    sampling = {"do_sample": True, "temperature": hot, "top_k": 0} if hot else {"do_sample": False}
+    thoughts = _Thoughts()
+    written = writer.generate(
+        given, attention_mask=torch.ones_like(given),  # the end marker is also the padding token, and stands inside rows
+        max_new_tokens=WRITTEN, min_new_tokens=WRITTEN, eos_token_id=None, past_key_values=_cache(writer),
+        logits_processor=LogitsProcessorList([thoughts, _Again(others)]), **sampling,
+    )  # fmt: skip
+    rows = np.zeros(len(given), ROWS)
+    rows["ids"] = written.cpu().numpy()
+    rows["likely"], rows["logp"] = thoughts.ids.cpu().numpy(), thoughts.logp.cpu().numpy()
+    return rows
 
 
 def beginnings(
@@ -113,6 +130,29 @@ def _cache(model: LlamaForCausalLM) -> StaticCache:
     return cache
 
 
+class _Thoughts(LogitsProcessor):
+    """Keeps the favourites of every step; changes nothing."""
+
+    def __init__(self):
+        self._steps: list[tuple[torch.Tensor, torch.Tensor]] = []
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        """The scores [rows, vocab] as they are."""
+        logp, ids = scores.log_softmax(-1).topk(LIKELY)
+        self._steps.append((ids, logp))
+        return scores
+
+    @property
+    def ids(self) -> torch.Tensor:
+        """[rows, steps, LIKELY], the likeliest first."""
+        return torch.stack([ids for ids, _ in self._steps], 1)
+
+    @property
+    def logp(self) -> torch.Tensor:
+        """Their log-probabilities, in nats."""
+        return torch.stack([logp for _, logp in self._steps], 1)
+
+
 class _Again(LogitsProcessor):
     """Where a row's text has ended, the next tokens are another opening."""
 
@@ -132,10 +172,16 @@ class _Again(LogitsProcessor):
         return scores
 
 
-def _save(rows: np.ndarray, path: Path) -> None:
-    new = path.with_suffix(".new.npy")
-    np.save(new, rows)
-    new.replace(path)
+class Rows(NamedTuple):
+    """Some of the target's writing: ids [rows, ROW + 1], and of the last WRITTEN the favourites [rows, WRITTEN, LIKELY]."""
+
+    ids: torch.Tensor
+    likely: torch.Tensor
+    logp: torch.Tensor
+
+    def to(self, device: torch.device) -> Rows:
+        """The same on a device."""
+        return Rows(*(part.to(device) for part in self))
 
 
 class OwnBatches:
@@ -144,8 +190,9 @@ class OwnBatches:
     def __init__(self, rows: np.ndarray):
         self._rows = rows
 
-    def batch(self, first_row: int, rows: int, length: int) -> torch.Tensor:
-        """Rows [rows, ROW + 1] of the target's writing."""
+    def batch(self, first_row: int, rows: int, length: int) -> Rows:
+        """So many rows from there on."""
         assert length == ROW
-        picked = np.arange(first_row, first_row + rows) % len(self._rows)
-        return torch.from_numpy(self._rows[picked].astype(np.int64))
+        picked = self._rows[np.arange(first_row, first_row + rows) % len(self._rows)]
+        ids, likely = (torch.from_numpy(picked[name].astype(np.int64)) for name in ("ids", "likely"))
+        return Rows(ids, likely, torch.from_numpy(picked["logp"].astype(np.float32)))

@@ -17,7 +17,7 @@ from .events import SettingsError
 from .models import Models
 from .race import describe_machine
 from .scenarios import BENCH
-from .timing import Question, Timing, middle, read_entry, samples, token_s
+from .timing import Question, Sample, Timing, blocks, middle, paired, read_entry, samples, token_s
 
 MARKS = ("<!-- bench -->", "<!-- /bench -->")
 FIXED = (1, 2, 3, 4, 6, 8, 12, 16)  # draft lengths that `auto` is compared with
@@ -81,20 +81,20 @@ def run(
     """Every method on every question: the document that `bench --json` prints."""
     questions = list(questions)
     entries = [read_entry("naive"), *(read_entry(m) for m in dict.fromkeys(methods) if m != "naive")]
-    timings: list[dict[str, list[Timing]]] = [{e.label: [] for e in entries} for _ in questions]
-    total = len(questions) * len(entries) * repeat
+    taken: list[list[Sample]] = [[] for _ in questions]
+    total = len(questions) * sum(map(len, blocks(entries))) * repeat
     for done, sample in enumerate(samples(models, entries, questions, repeat, options), start=1):
-        timings[sample.number][sample.entry.label].append(sample.timing)
+        taken[sample.number].append(sample)
         if progress:
             progress(done, total, f"{sample.question.id}: {sample.entry.label}")
-    rows = [_row(q, e.label, timed) for q, timed in zip(questions, timings, strict=True) for e in entries]
+    rows = [_row(q, e.label, paired(held, e.label)) for q, held in zip(questions, taken, strict=True) for e in entries]
     ordered = [entry.label for entry in entries]
     return {
         "machine": describe_machine(models).model_dump(),
         "models": {"spec": models.spec, **models.names},
         "exactness": models.exactness,
         "options": {"repeat": repeat, **options},
-        "note": "seconds exclude reading the prompt, for every method alike; medians over the repetitions",
+        "note": "seconds exclude reading the prompt, for every method alike; every run beside a naive one; medians over the repetitions",
         "rows": rows,
         "summary": _summary(rows, ordered),
         "against": _against(rows),
@@ -189,8 +189,8 @@ def between(path: str, marks: tuple[str, str]) -> tuple[str, str]:
     return text[:start], text[stop:]
 
 
-def _row(q: Question, method: str, timings: dict[str, list[Timing]]) -> dict[str, Any]:
-    runs, naive = timings[method], timings["naive"]
+def _row(q: Question, method: str, timings: Sequence[tuple[Timing, Timing]]) -> dict[str, Any]:
+    runs, naive = zip(*timings, strict=True)
     seconds = statistics.median(t.seconds for t in runs)
     naive_seconds = statistics.median(t.seconds for t in naive)
     first, shown = runs[0], middle(runs)
@@ -279,13 +279,14 @@ def _best(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """Of several methods' rows, the fastest for every prompt."""
     out: dict[str, dict[str, Any]] = {}
     for row in rows:
-        if row["id"] not in out or row["tokens_per_second"] > out[row["id"]]["tokens_per_second"]:
+        if row["id"] not in out or row["speedup"] > out[row["id"]]["speedup"]:
             out[row["id"]] = row
     return out
 
 
 def _ratios(ours: Sequence[dict[str, Any]], best: dict[str, dict[str, Any]]) -> list[float]:
-    return [row["tokens_per_second"] / best[row["id"]]["tokens_per_second"] for row in ours if row["id"] in best]
+    """Tokens a second to tokens a second, each in units of the naive run beside it."""
+    return [row["speedup"] / best[row["id"]]["speedup"] for row in ours if row["id"] in best]
 
 
 def _against(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -1,6 +1,7 @@
 """Lanes on the clock: one at a time, after a warm-up, in an order that turns round with every repetition.
 
-What the bench, the lab's experiments and its sweeps share. A lane's seconds exclude reading the prompt;
+What the bench, the lab's experiments and its sweeps share. A machine has quicker and slower spells of a few
+seconds, so naive runs again beside every few lanes, and a lane is compared with that run. A lane's seconds exclude reading the prompt;
 its overhead is the share of its wall time spent outside models' passes, the drafter's included; positions
 and mask are part of a pass, as they are of a forward of transformers.
 
@@ -10,7 +11,7 @@ Knows lanes and clocks. It does not know tables or claims.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
@@ -22,6 +23,7 @@ from .models import Models
 from .tree import branch_count, depths
 
 MOST_REPEATS = 1000
+BESIDE = 3  # lanes that share a naive run
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +85,16 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """An entry on a question, the `number`th of them, timed once; `turn` counts the repetitions."""
+    """An entry on a question, the `number`th of them, timed once; `turn` counts the repetitions.
+
+    Samples of the same question, turn and `block` were taken one right after another, the first entry's among them.
+    """
 
     number: int
     question: Question
     entry: Entry
     turn: int
+    block: int
     timing: Timing
 
 
@@ -141,10 +147,10 @@ def _predicted(lane: Lane, steps: Sequence[Step]) -> tuple[float, float]:
 def samples(
     models: Models, entries: Sequence[Entry], questions: Sequence[Question], repeat: int, options: Mapping[str, Any]
 ) -> Iterator[Sample]:
-    """Time every entry on every question `repeat` times. May be closed after any sample.
+    """Time every entry on every question `repeat` times, the first one (naive, as a rule) in every block of others.
 
-    The first entry, naive as a rule, is warmed up once, the others on every question. Bad input of any of them
-    raises a `LookaheadError` before the first second is spent.
+    May be closed after any sample. The first entry is warmed up once, the others on every question. Bad input of
+    any of them raises a `LookaheadError` before the first second is spent.
     """
     if isinstance(repeat, bool) or not isinstance(repeat, int) or not 1 <= repeat <= MOST_REPEATS:
         raise SettingsError("repeat", repeat, f"give a whole number from 1 to {MOST_REPEATS:,}.")
@@ -164,8 +170,23 @@ def samples(
         for entry in entries[1:]:
             time_lane(lane(entry, q))
         for turn in range(repeat):
-            for entry in entries if turn % 2 == 0 else reversed(entries):
-                yield Sample(number, q, entry, turn, time_lane(lane(entry, q)))
+            order = [(block, entry) for block, held in enumerate(blocks(entries)) for entry in held]
+            for block, entry in order if turn % 2 == 0 else reversed(order):
+                yield Sample(number, q, entry, turn, block, time_lane(lane(entry, q)))
+
+
+def blocks(entries: Sequence[Entry]) -> list[list[Entry]]:
+    """The entries in blocks of a few, each with the first one before the others."""
+    first, *others = entries
+    return [[first, *others[i : i + BESIDE]] for i in range(0, max(1, len(others)), BESIDE)]
+
+
+def paired(taken: Iterable[Sample], label: str, base: str = "naive") -> list[tuple[Timing, Timing]]:
+    """An entry's timings on one question, each with that of `base` beside it."""
+    held = list(taken)
+    beside = {(s.turn, s.block): s.timing for s in held if s.entry.label == base}
+    own = [(s.timing, beside.get((s.turn, s.block))) for s in held if s.entry.label == label]
+    return [(timing, plain) for timing, plain in own if plain]
 
 
 def middle(runs: Sequence[Timing]) -> list[Timing]:

@@ -1,10 +1,12 @@
 """The bench's bookkeeping: entries, question files, predictions, and the tables that compare."""
 
+import itertools
+
 import pytest
 
-from lookahead import bench
+from lookahead import bench, timing
 from lookahead.events import LookaheadError
-from lookahead.timing import Timing
+from lookahead.timing import Timing, blocks, paired, read_entry
 
 
 def test_an_entry_is_a_method_with_settings_and_options():
@@ -57,6 +59,35 @@ def test_auto_is_compared_with_the_best_length_and_with_an_oracle():
     assert line["best_fixed_speedup"] == pytest.approx(1.85)
     assert line["of_oracle_min"] == pytest.approx(180 / 200)
     assert line["of_oracle_median"] == pytest.approx((180 / 200 + 200 / 220) / 2)
+
+
+def test_every_few_lanes_have_a_naive_run_beside_them(models, monkeypatch):
+    """A machine that is slow for a while is slow for both; and the order turns round."""
+    labels = ["naive", "ngram", "suffix", "draft", "draft:k=1", "draft:k=2"]
+    entries = [read_entry(label) for label in labels]
+    assert [[e.label for e in held] for held in blocks(entries)] == [
+        ["naive", "ngram", "suffix", "draft"], ["naive", "draft:k=1", "draft:k=2"]
+    ]  # fmt: skip
+    assert blocks(entries[:1]) == [[entries[0]]]
+    clock = itertools.count(1)
+    monkeypatch.setattr(timing, "time_lane", lambda lane: timed(4, next(clock), 0, 0, 1, 0))
+    asked = [bench.Question("q", "story", "Once upon a time", False, {})]
+    taken = list(timing.samples(models, entries, asked, 2, {"max_new_tokens": 4}))
+    assert [s.entry.label for s in taken] == [
+        *labels[:4],
+        "naive",
+        *labels[4:],
+        *labels[:3:-1],
+        "naive",
+        *labels[3::-1],
+    ]
+    first = next(clock) - 1 - len(taken)  # ticks that the warm-up took
+    at = {(s.entry.label, s.turn, s.block): n for n, s in enumerate(taken, start=first + 1)}
+    for label, block in (("draft", 0), ("draft:k=2", 1)):
+        pairs = [(own.seconds, plain.seconds) for own, plain in paired(taken, label)]
+        assert pairs == [(at[label, turn, block], at["naive", turn, block]) for turn in (0, 1)]
+    assert len(paired(taken, "naive")) == 4
+    assert paired(taken[1:4], "draft") == [], "not before both have run"
 
 
 def timed(tokens, verify_s, propose_s, rest_s, passes_s, drafts_s):

@@ -16,7 +16,7 @@ from math import log
 from typing import Any
 
 from ..scenarios import BENCH
-from ..timing import Question, Sample, Timing, middle, token_s
+from ..timing import Question, Sample, Timing, middle, paired, token_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,18 +93,15 @@ def questions(*categories: str, most: int | None = None, **settings: Any) -> lis
 
 def rows_of(samples: Iterable[Sample], label: str, pass_s: float) -> list[Row]:
     """The rows of an entry, of the questions on which both it and naive have been timed."""
-    runs: dict[int, dict[str, list[Timing]]] = {}
-    asked: dict[int, Question] = {}
+    asked: dict[int, list[Sample]] = {}
     for sample in samples:
-        asked[sample.number] = sample.question
-        runs.setdefault(sample.number, {}).setdefault(sample.entry.label, []).append(sample.timing)
-    both = [(asked[n], held[label], held["naive"]) for n, held in runs.items() if label in held and "naive" in held]
-    return [row_of(question, ours, naive, pass_s) for question, ours, naive in both]
+        asked.setdefault(sample.number, []).append(sample)
+    both = [(held[0].question, paired(held, label)) for held in asked.values()]
+    return [row_of(question, *zip(*pairs, strict=True), pass_s) for question, pairs in both if pairs]
 
 
 def row_of(question: Question, ours: Sequence[Timing], naive: Sequence[Timing], pass_s: float) -> Row:
-    """One question's row; `pass_s` is what a one-row pass costs by the cost curve."""
-    ours, naive = zip(*zip(ours, naive, strict=False), strict=True)  # of the repetitions that both have run
+    """One question's row, from runs and the naive runs beside them; `pass_s` is a one-row pass by the cost curve."""
     new_tokens, shown = len(ours[0].tokens), middle(ours)
     plain = statistics.median(t.seconds for t in naive) / naive[0].passes
     single = [token_s([b]) / token_s([a]) for a, b in zip(ours, naive, strict=True)]

@@ -1,9 +1,9 @@
 """Lanes on the clock: one at a time, after a warm-up, in an order that turns round with every repetition.
 
 What the bench, the lab's experiments and its sweeps share. A machine has quicker and slower spells of a few
-seconds, so naive runs again beside every few lanes, and a lane is compared with that run. A lane's seconds exclude reading the prompt;
-its overhead is the share of its wall time spent outside models' passes, the drafter's included; positions
-and mask are part of a pass, as they are of a forward of transformers.
+seconds, so naive runs again beside every few lanes, and a lane is compared with that run. A lane's seconds
+exclude reading the prompt; its overhead is the share of its wall time spent outside models' passes, the
+drafter's included; positions and mask are part of a pass, as they are of a forward of transformers.
 
 Knows lanes and clocks. It does not know tables or claims.
 """

@@ -367,6 +367,8 @@ def test_writing_that_was_stopped_goes_on_where_it_was(tmp_path, monkeypatch):
     assert whole["ids"].shape == (6, own.ROW + 1) and len(part) == 4
     assert np.array_equal(rest, whole)
     assert (whole["ids"][:, : own.OPENING] < 503).all()
+    write(tmp_path / "part", own.ROW, False)
+    assert len([*(tmp_path / "part").iterdir()]) == 1, "a new run keeps nothing of an old one"
 
 
 @pytest.fixture(scope="session")

@@ -45,6 +45,8 @@ def own_rows(
     A file in `folder` holds what was written together; `resume` goes on after those that are there.
     """
     folder.mkdir(exist_ok=True)
+    for stale in () if resume else folder.glob("*.npy"):
+        stale.unlink()
     openings = Batches(streams.training, plan.mix, plan.seed + 7)
     turns, start, done = -(-max(1, tokens // ROW) // TOGETHER), perf_counter(), 0
     writer = LlamaForCausalLM(target.config).to(target.device, torch.bfloat16).eval()

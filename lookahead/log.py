@@ -13,8 +13,6 @@ from typing import Any
 
 from .trace import StepRecord, Trace
 
-REASONS = ("finished", "stopped", "error")
-
 
 def begin(
     trace: Trace, *, live: bool, caption: str | None = None, link: str | None = None, at: int | None = None
@@ -37,7 +35,7 @@ def step(lane: int, clock_s: float, record: StepRecord) -> dict[str, Any]:
 
 
 def end(trace: Trace | None, reason: str, message: str | None = None) -> dict[str, Any]:
-    """The last event. `trace` is None when nothing ran."""
+    """The last event. `reason`: finished, stopped or error; `trace` is None when nothing ran."""
     lanes = range(len(trace.lanes)) if trace else ()
     return {
         "kind": "end",

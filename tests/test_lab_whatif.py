@@ -5,7 +5,7 @@ from time import perf_counter
 
 import pytest
 from conftest import emitted, table_steps
-from synthetic import Pieces, lane, trace, word
+from synthetic import lane, trace
 from test_lossless import HUNDRED
 
 import lookahead
@@ -16,7 +16,6 @@ from lookahead.lab import whatif
 from lookahead.lab.whatif import Recording, ceiling, what_if
 from lookahead.lane import Lane
 from lookahead.table import TableLM
-from lookahead.trace import Recorder
 
 CURVE = CostCurve((1, 2, 3, 5, 9, 17, 33), (0.005, 0.0052, 0.0054, 0.0058, 0.0066, 0.0078, 0.01), 0.0003)
 SETTINGS = (
@@ -118,17 +117,6 @@ def test_a_trace_is_enough():
     assert [t for s in outcome.steps for t in s.emitted] == race.naive().tokens
     again = Recording.of(Trace.from_json(race.to_json()))
     assert shape(what_if(again, "ngram", 4).steps) == shape(outcome.steps)
-
-
-def test_an_outcome_can_stand_beside_its_recording():
-    race = trace(lane("naive"))
-    outcome = what_if(Recording.of(race), "suffix", 4, shortest=1)
-    beside = race.model_copy(update={"lanes": [*race.lanes, whatif.as_lane(outcome, Recorder(Pieces(), word))]})
-    shown = Trace.from_json(beside.to_json())
-    assert shown.lanes[1].options == {"shortest": 1, "k": 4, "what_if": True}
-    assert shown.agreement(1)["identical"] is True
-    assert shown.stats(1)["speedup"] == pytest.approx(outcome.speedup, rel=1e-3)
-    assert shown.stats(1)["num_spec_steps"] == len(outcome.steps)
 
 
 def test_nothing_drafted_is_naive_in_its_own_time():

@@ -29,7 +29,7 @@ from ..lane import MOST_AUTO
 from ..methods import method_class, options_of
 from ..pace import Auto, Fixed
 from ..proposers import Means, Proposer
-from ..trace import LaneRecord, Recorder, Trace
+from ..trace import Trace
 from ..tree import branch_count
 
 METHODS = ("ngram", "suffix")  # the drafters that look at nothing but the text
@@ -161,13 +161,6 @@ def ceiling(recording: Recording, k: int = 4) -> Outcome:
     """The oracle: a drafter that knows the next `k` tokens and takes no time. Nobody drafts better chains."""
     Settings(k=k)
     return _outcome(recording, _Oracle(recording), Fixed(k), k, {})
-
-
-def as_lane(outcome: Outcome, recorder: Recorder) -> LaneRecord:
-    """The outcome as a lane of a trace, to be shown beside the recording; its options say that it was not run."""
-    plain = {name: value for name, value in outcome.options.items() if isinstance(value, (bool, int, float, str))}
-    steps = [recorder.record(step) for step in (Step("prefill", 0), *outcome.steps)]
-    return LaneRecord(method=outcome.method, options={**plain, "k": outcome.k, "what_if": True}, steps=steps)
 
 
 def over_k(recording: Recording, method: str, ks: Sequence[int], **options: Any) -> Iterator[tuple[Outcome, Outcome]]:

@@ -48,11 +48,15 @@ SCENARIOS: tuple[Scenario, ...] = (
         chat=True,
     ),
     Scenario(
-        "code", "code", "code", "Calculate the area of a rectangle in Python.", "hybrid",
+        "code", "code", "code", "Write a Python function that does this: Return the largest number in a list.", "hybrid",
         "Another domain: brackets, indents and names are easy to guess; the idea behind them is not.", chat=True,
     ),
     Scenario(
-        "explain", "explain", "explain", "Explain the wind like I'm five years old.", "hybrid",
+        "sum", "sum", "arithmetic", "Rosa has 14 shells. She finds 6 more and gives 3 to Omar. How many shells does she have now?", "hybrid",
+        "Step by step: the form of a sum is easy to foretell, its figures are not. Look where the drafts fail.", chat=True,
+    ),
+    Scenario(
+        "explain", "explain", "explain", "Explain rain like I'm five years old.", "hybrid",
         "Explanations wander more than stories, and drafts fail more often.", chat=True,
     ),
     Scenario(
@@ -75,14 +79,14 @@ SCENARIOS: tuple[Scenario, ...] = (
         options={"draft": "offdomain"},
     ),
     Scenario(
-        "window", "Jacobi window", "repetitive", ITEMS, "lookahead",
+        "window", "Jacobi", "repetitive", ITEMS, "lookahead",
         "No small model: the target guesses its own future in a window and keeps what comes true. Open a pass to see it.",
         options={"k": 4},
     ),
 )  # fmt: skip
 
 BENCH: tuple[Scenario, ...] = (
-    *(s for s in SCENARIOS if s.id not in ("short", "mismatch", "window")),
+    *(s for s in SCENARIOS if s.id not in ("code", "sum", "short", "mismatch", "window")),
     Scenario("json-2", "JSON", "repetitive", "Turn this CSV into JSON:\nName,Pet,Color\nAnna,cat,red\nBen,dog,blue\nLily,frog,green\nTom,hen,pink", "suffix", "", chat=True),
     Scenario("story-2", "story", "story", "Lily and Ben went to the park. They saw a big", "hybrid", ""),
     Scenario("story-3", "story", "story", "Tom had a red kite. It was a windy day, so", "hybrid", ""),
@@ -91,6 +95,7 @@ BENCH: tuple[Scenario, ...] = (
     Scenario("tale-3", "tale", "tale", "Write a bedtime story called `Ellen Meets a Friendly Robot`.", "hybrid", "", chat=True),
     Scenario("tale-4", "tale", "tale", "Tell a story for children called Antonio and the Mysterious Map.", "hybrid", "", chat=True),
     Scenario("records-2", "records", "repetitive", ITEMS, "ngram", ""),
+    Scenario("code-1", "code", "code", "Calculate the area of a rectangle in Python.", "hybrid", "", chat=True),
     Scenario("code-2", "code", "code", "Calculate the average of a list in Python.", "hybrid", "", chat=True),
     Scenario("code-3", "code", "code", "Calculate the area of a rhombus. Write it in Python.", "hybrid", "", chat=True),
     Scenario("code-4", "code", "code", "Write a Python function. Calculate the Surface Area of a Hemisphere.", "hybrid", "", chat=True),

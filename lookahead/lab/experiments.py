@@ -255,7 +255,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         ),
         Experiment(
             "different-domain", "Different domain", TABLE, "1.5-2×",
-            (Plan("code and explanations", DRAFT, ("code", "code-2", "explain", "explain-2")),), 1.5, 2.0,
+            (Plan("code and explanations", DRAFT, ("code", "explain")),), 1.5, 2.0,
         ),
         Experiment(
             "mismatched", "Mismatched draft", TABLE, "~1× (no benefit)",
@@ -274,7 +274,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         ),
         Experiment(
             "predictable", "Predictable patterns", HELPS, "Predictable patterns",
-            (Plan("records and JSON", "hybrid", ("repetitive",)), Plan("explanations", "hybrid", ("explain", "explain-2"))),
+            (Plan("records and JSON", "hybrid", ("repetitive",)), Plan("explanations", "hybrid", ("explain",))),
         ),
         Experiment(
             "memory-bound", "Memory-bound inference", HELPS, "Memory-bound inference (spare compute)",

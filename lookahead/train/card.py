@@ -52,8 +52,9 @@ shown. Llama 3.1 is licensed under the Llama 3.1 Community License, Copyright (c
 
 LIMITS = """## Limits
 
-A toy of its size: it invents, repeats itself under greedy decoding, and knows nothing of the world. Its explanations,
-code and sums have the form of an answer, not its truth. English only. Made to show how drafting works, not to be asked.
+A toy of its size: it invents, repeats itself under greedy decoding, and knows nothing of the world. Small tables it
+converts, and small functions and sums are sometimes right; its explanations have the tone of an answer, not its truth.
+English only. Made to show how drafting works, not to be asked.
 """
 
 

@@ -120,7 +120,7 @@ def started(folder, **environment):
     running = App(folder, **environment)
     yield running
     assert running.stop() == 0
-    assert "Traceback" not in running.output(), running.output()
+    assert "traceback" not in running.output().lower(), running.output()
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,6 @@
 """A classroom: `python users.py ADDRESS FIRST LAST` has users FIRST to LAST - 1 race at once, each a prompt and a seed.
 
-Prints what became of each as JSON, with the moments (seconds) at which it was told its place and got its trace. A process
+Prints what became of each as JSON, with the place it was told and when it heard of it (seconds since 1970). A process
 of its own, so that when it is over everybody has gone.
 """
 
@@ -34,8 +34,8 @@ def _race(address: str, user: int, together: threading.Barrier, found: dict) -> 
     for now in job:
         if told is None and "status" in now:
             ahead = re.search(r"(one|\d+) runs? (is|are) before", now["status"])
-            told = (time.monotonic(), int(ahead[1].replace("one", "1")) if ahead else 0)
-    found[user] = {"trace": job.result(), "told": told, "done": time.monotonic()}
+            told = (time.time(), int(ahead[1].replace("one", "1")) if ahead else 0)
+    found[user] = {"trace": job.result(), "told": told}
 
 
 def main() -> None:

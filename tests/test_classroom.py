@@ -71,7 +71,7 @@ def test_thirty_at_once_each_get_their_own_in_fair_order(server, models):
     for (
         user,
         one,
-    ) in found.items():  # told how many were before it, at a moment between its coming and its hearing of it
+    ) in found.items():  # was told how many were before it at some moment between its coming and its hearing
         prompt, (heard, ahead) = users.asked(user)["prompt"], one["told"]
         place = list(came).index(prompt)
         least, most = (max(0, place - sum(end < at for end in gone)) for at in (heard + SLACK, came[prompt] - SLACK))

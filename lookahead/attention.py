@@ -70,10 +70,13 @@ def room_of_tree(rows: int) -> int:
     return 2 * rows + 2
 
 
-def layout(rows: int, parents: Sequence[int] | None, past: int, room: int, device: torch.device) -> Layout:
+def layout(
+    rows: int, parents: Sequence[int] | None, past: int, room: int, device: torch.device, first: int = 0
+) -> Layout:
     """The layout of a pass of `rows` rows behind `past` cached ones; `parents` None is a chain.
 
-    `room` is the length of the longest key buffer once the rows are in.
+    `room` is the length of the longest key buffer once the rows are in. Of a tree the rows before `first` have been
+    there since the pass before; only the later ones ask.
     """
     if parents is None:
         return Layout(past, _later(rows, room - past, device))
@@ -81,7 +84,7 @@ def layout(rows: int, parents: Sequence[int] | None, past: int, room: int, devic
     for row, parent in enumerate(parents):
         paths.append([*paths[parent], row] if parent >= 0 else [row])
     lengths = [len(path) for path in paths]
-    longest = max(lengths)
+    longest = max(lengths[first:])
     pairs_at = past + rows + (past + rows) % 2
     nothing = pairs_at + 2 * rows
     odd = past % 2  # the last cached key then pairs with the first row of each path
@@ -98,10 +101,10 @@ def layout(rows: int, parents: Sequence[int] | None, past: int, room: int, devic
             else:
                 to.append(pairs_at + 2 * (path[i + 1] if i + 1 < len(path) else r))
         spread.append(to + [nothing] * (odd + longest - len(to)))
-    later = torch.arange(room - past, device=device) >= torch.tensor(lengths, device=device)[:, None]
+    later = torch.arange(room - past, device=device) >= torch.tensor(lengths[first:], device=device)[:, None]
     return Layout(
-        past, later, torch.tensor(columns, device=device), torch.tensor(pairs, device=device), pairs_at,
-        torch.tensor(spread, device=device),
+        past, later, torch.tensor(columns[first:], device=device), torch.tensor(pairs, device=device), pairs_at,
+        torch.tensor(spread[first:], device=device),
     )  # fmt: skip
 
 

@@ -132,6 +132,11 @@ def _timed(work: Callable[[], object]) -> float:
     return perf_counter() - start
 
 
+def quickest_s(lm: CachedLM) -> float:
+    """Seconds of the quickest of a few one-row passes behind what is cached."""
+    return _in_turns({1: lambda: lm.forward([0])}, LATER + REPEATS, min)[1]
+
+
 def warm(lm: CachedLM, most_rows: int) -> None:
     """Pass through every row count once, and those in which text is read, behind two lengths of text.
 

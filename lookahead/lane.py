@@ -47,7 +47,7 @@ class Lane:
         self.options = {"draft": draft, **own} if cls.needs_draft else own
         self.draft = models.draft(draft) if cls.needs_draft else None
         self._rule = rule_for(settings)
-        self._cls, self._own = cls, options_of(method, own)
+        self._cls, self.own = cls, options_of(method, own)
         context_length = min(lm.context_length for lm in (models.target, self.draft) if lm)
         self.prompt = encode_prompt(
             models.tokenizer, prompt, chat=settings.chat, vocab=models.target.vocab, room=context_length
@@ -63,12 +63,12 @@ class Lane:
         self._target = self._fresh_target()
         k, costs = self.settings.k, self.models.costs
         if self.opaque:
-            peer = self._cls(self._target, self.draft, self._rule, k, self._own)
+            peer = self._cls(self._target, self.draft, self._rule, k, self.own)
             return peer.steps(self.prompt, self._ends)
         known = self.models.draft_costs.get(self.options.get("draft", ""))
         token_s = dict.fromkeys(MODEL_SOURCES, known.token_s) if known else {}
         pace = Auto(costs.pass_s, MOST_AUTO, token_s) if k == "auto" else Fixed(k)
-        proposer = self._cls(Means(self._rule, self.draft, costs.pass_s), self._own)
+        proposer = self._cls(Means(self._rule, self.draft, costs.pass_s), self.own)
         return loop(self._target, proposer, pace, self._rule, self.prompt, self._ends, details=self.settings.details)
 
     def _fresh_target(self) -> CachedLM:

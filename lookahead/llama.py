@@ -25,7 +25,9 @@ STATIC_ROPE = ("default", "linear", "llama3")
 
 
 @dataclass(frozen=True, slots=True)
-class _Layer:
+class Layer:
+    """The weights of one layer, as many in one as can be."""
+
     norm1: torch.Tensor
     qkv: torch.Tensor
     out: torch.Tensor
@@ -75,7 +77,7 @@ class FusedLlama:
         self.eps, self.scaling = config.rms_norm_eps, self.dim**-0.5
         self.embed, self.norm, self.head = inner.embed_tokens.weight, inner.norm.weight, model.lm_head.weight
         self.layers = [
-            _Layer(
+            Layer(
                 layer.input_layernorm.weight,
                 _joined(layer.self_attn.q_proj, layer.self_attn.k_proj, layer.self_attn.v_proj),
                 layer.self_attn.o_proj.weight,
@@ -95,6 +97,12 @@ class FusedLlama:
         wide = x.float()
         return weight * (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.eps)).to(x.dtype)
 
+    def _product(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return linear(x, weight)
+
+    def _attended(self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, rows: Layout) -> torch.Tensor:
+        return attend(query, keys, values, self.scaling, None, rows)
+
     def __call__(
         self, ids: torch.Tensor, positions: torch.Tensor | slice, cache, rows: Layout, only: slice
     ) -> torch.Tensor:
@@ -104,12 +112,12 @@ class FusedLlama:
         x = self.embed[ids]
         cos, sin = self.cos[positions][:, None], self.sin[positions][:, None]
         for layer, held in zip(self.layers, cache.layers, strict=True):
-            qkv = linear(self._normed(x, layer.norm1), layer.qkv).view(n, turned + self.kv_heads, self.dim)
+            qkv = self._product(self._normed(x, layer.norm1), layer.qkv).view(n, turned + self.kv_heads, self.dim)
             qk = qkv[:, :turned]
             qk = qk * cos + qk.roll(self.dim // 2, -1) * sin
             keys, values = held.update(qk[:, self.heads :].transpose(0, 1)[None], qkv[:, turned:].transpose(0, 1)[None])
-            mixed = attend(qk[:, : self.heads].transpose(0, 1)[None], keys, values, self.scaling, None, rows)
-            x = x + linear(mixed.view(n, -1), layer.out)
-            gate, up = linear(self._normed(x, layer.norm2), layer.gate_up).chunk(2, dim=-1)
-            x = x + linear(silu(gate) * up, layer.down)
-        return linear(self._normed(x[only], self.norm), self.head)
+            mixed = self._attended(qk[:, : self.heads].transpose(0, 1)[None], keys, values, rows)
+            x = x + self._product(mixed.view(n, -1), layer.out)
+            gate, up = self._product(self._normed(x, layer.norm2), layer.gate_up).chunk(2, dim=-1)
+            x = x + self._product(silu(gate) * up, layer.down)
+        return self._product(self._normed(x[only], self.norm), self.head)

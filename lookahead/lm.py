@@ -19,6 +19,7 @@ from transformers import PreTrainedModel
 from . import attention
 from .cache import new_cache, room_for
 from .llama import fused
+from .quick import quick
 from .tree import ancestor_mask, depths, is_chain
 
 PREFILL_ROWS = 512
@@ -27,16 +28,19 @@ PATIENCE = 8  # passes with buffers longer than needed before they are cut
 
 
 class CachedLM:
-    """One model with one cache. `tokens` is what the cache holds; `vocab` cuts padded logits."""
+    """One model with one cache. `tokens` is what the cache holds; `vocab` cuts padded logits.
 
-    def __init__(self, model: PreTrainedModel, vocab: int | None = None):
+    `exact=False` is for a drafter: its numbers may be rounded otherwise where that is quicker.
+    """
+
+    def __init__(self, model: PreTrainedModel, vocab: int | None = None, exact: bool = True):
         config = model.config.get_text_config()
         self.model = model
         self.vocab = vocab or config.vocab_size
         self.context_length = getattr(config, "max_position_embeddings", None) or 1 << 20
         self.device = model.device
         self.by_branch = model.config._attn_implementation == attention.BY_BRANCH
-        self._fused = fused(model) if self.by_branch else None
+        self._fused = (fused if exact else quick)(model) if self.by_branch else None
         self.tokens: list[int] = []
         self.seconds = 0.0  # spent in passes so far: positions, mask and model
         self._rows: list[int] = []  # tokens of the pass that no keep() has settled yet
@@ -54,32 +58,37 @@ class CachedLM:
             torch.cuda.synchronize(self.device)
 
     @torch.inference_mode()
-    def forward(self, tokens: Sequence[int], parents: Sequence[int] | None = None, only: slice = EVERY) -> torch.Tensor:
+    def forward(
+        self, tokens: Sequence[int], parents: Sequence[int] | None = None, only: slice = EVERY, first: int = 0
+    ) -> torch.Tensor:
         """Run rows behind the cache; returns logits [rows, vocab], or of the rows in `only`.
 
         `parents[i]` is the row that row i continues, -1 the last cached token; None is a chain.
-        The rows stay pending until `keep` says which of them were worth it.
+        The rows stay pending until `keep` says which of them were worth it. A pass may continue the one before:
+        the rows before `first` are then that one's, and only the others are run and answered for.
         """
         start = perf_counter()
-        self._rewind(len(self.tokens))
         base = len(self.tokens)
+        self._rewind(base + first)
         chain = parents is None or is_chain(parents)
         self._rows = list(tokens)
-        ids = torch.tensor(self._rows, device=self.device)
+        ids = torch.tensor(self._rows[first:], device=self.device)
         if chain:
-            positions = slice(base, base + len(tokens))
+            positions = slice(base + first, base + len(tokens))
         else:
-            positions = torch.tensor(depths(parents), device=self.device) + (base - 1)
-        tree = None if chain else parents
+            positions = torch.tensor(depths(parents)[first:], device=self.device) + (base - 1)
         if self.by_branch:
-            self._make_room(base + len(tokens) + (attention.room_of_tree(len(tokens)) if tree else 0))
-            rows = attention.layout(len(tokens), tree, base, self._room, self.device)
+            self._make_room(base + len(tokens) + (0 if chain else attention.room_of_tree(len(tokens))))
+            if chain:
+                rows = attention.layout(len(tokens) - first, None, base + first, self._room, self.device)
+            else:
+                rows = attention.layout(len(tokens), parents, base, self._room, self.device, first)
         if self._fused:
             out = self._fused(ids, positions, self.cache, rows, only)
         elif self.by_branch:
             out = self._through_transformers(ids, positions, only, rows=rows, attention_mask=rows.later[None, None])
         else:
-            mask = {"attention_mask": self._mask(tree, base)} if tree else {}
+            mask = {} if chain else {"attention_mask": self._mask(parents, base)[:, :, first:]}
             out = self._through_transformers(ids, positions, only, **mask)
         self.synchronize()
         self.seconds += perf_counter() - start

@@ -71,7 +71,7 @@ class Models:
         if name not in self.drafts:
             have = f"choose one of {', '.join(self.drafts)}" if self.drafts else f'load "{self.spec}+DRAFT" to have one'
             raise ModelError("draft", name, f"{self.spec} has no such draft model; {have}.")
-        return CachedLM(self.drafts[name].model, self.target.vocab)
+        return CachedLM(self.drafts[name].model, self.target.vocab, exact=False)
 
 
 def load(
@@ -109,7 +109,7 @@ def load(
     progress("Measuring what a pass costs", 0.85)
     cost.warm(target, MOST_ROWS)
     costs = cost.measure(target)
-    drafts = {role: CachedLM(loaded[role], vocab) for role in members if role != "target"}
+    drafts = {role: CachedLM(loaded[role], vocab, exact=False) for role in members if role != "target"}
     with suppress(ModelError):  # an architecture that cannot be cut short has no `self`
         if not spread:  # its first layers lie on one GPU and its head on another
             drafts[skip.ROLE] = skip.choose(target, costs)

@@ -15,13 +15,14 @@ import copy
 from accelerate import init_empty_weights
 from transformers import PreTrainedModel
 
-from .cost import CostCurve
+from .cost import CostCurve, quickest_s
 from .events import ModelError
 from .lm import CachedLM
 from .theory import expected_tokens
 
 ROLE = "self"
 WRITTEN = 96  # tokens the target writes for the measurement
+BEHIND = 60  # tokens behind which a pass of the shortened model is timed
 LONGEST = 8
 
 
@@ -52,14 +53,15 @@ def choose(target: CachedLM, costs: CostCurve) -> CachedLM:
     best, best_rate = None, 0.0
     for depth in range(1, max(1, layers // 2) + 1):
         try:
-            short = CachedLM(first_layers(target.model, depth), target.vocab)
+            short = CachedLM(first_layers(target.model, depth), target.vocab, exact=False)
             guesses = short.forward(text[:-1]).argmax(-1).tolist()
+            short.keep(range(min(len(guesses), BEHIND)))
+            token_s = quickest_s(short)
         except (AttributeError, RuntimeError, TypeError, KeyError) as error:
             mend = "its first layers cannot be used alone; choose another method."
             raise ModelError("model", target.model.config.model_type, mend) from error
         short.reset()
         alpha = sum(a == b for a, b in zip(guesses, text[1:], strict=True)) / len(guesses)
-        token_s = costs.pass_s(1) * depth / layers
         rate = max(expected_tokens(alpha, k) / (costs.pass_s(1 + k) + k * token_s) for k in range(1, LONGEST + 1))
         if rate > best_rate:
             best, best_rate = short, rate

@@ -43,14 +43,14 @@ class TableLM:
         return torch.tensor([draws.gauss(0.0, self.spread) for _ in range(self.vocab)])
 
     def forward(
-        self, tokens: Sequence[int], parents: Sequence[int] | None = None, only: slice = slice(None)
+        self, tokens: Sequence[int], parents: Sequence[int] | None = None, only: slice = slice(None), first: int = 0
     ) -> torch.Tensor:
         """Logits [rows, vocab]; see `CachedLM.forward`."""
         self.forwards += 1
         self._rows = list(tokens)
         parents = list(range(-1, len(tokens) - 1)) if parents is None else parents
         paths = [[self._rows[j] for j in ancestors(parents, i)] for i in range(len(tokens))]
-        return torch.stack([self.logits_after(self.tokens + path) for path in paths[only]])
+        return torch.stack([self.logits_after(self.tokens + path) for path in paths[first:][only]])
 
     def keep(self, path: Sequence[int]) -> None:
         """See `CachedLM.keep`."""

@@ -131,15 +131,13 @@ def _predicted(lane: Lane, steps: Sequence[Step]) -> tuple[float, float]:
         parents = step.draft.parents
         verify_s += costs.pass_s(1 + len(parents), branch_count(parents))
         if draft and parents and step.draft.sources[0] in MODEL_SOURCES:
-            # One pass a level: the first reads up, the others read one row for a chain, the tree so far for a tree.
+            # One pass a level: the first reads up, the others read one row for a chain, a level's rows for a tree.
             levels, tree = max(depths(parents)), step.draft.sources[0] == "tree"
             propose_s += draft.pass_s(1 << (unread - 1).bit_length()) + levels * draft.choose_s
-            propose_s += sum(
-                draft.pass_s(round(len(parents) * i / levels), 2) if tree else draft.pass_s(1) for i in range(1, levels)
-            )
+            propose_s += (levels - 1) * (draft.pass_s(lane.own.branches, 2) if tree else draft.pass_s(1))
             propose_s += sum(draft.after_s[:levels])
             verify_s += draft.back_s
-            unread = 0 if tree else -min(step.accepted, levels - 1)
+            unread = -min(step.accepted, levels - 1)
         unread += len(step.emitted)
     return verify_s, propose_s
 

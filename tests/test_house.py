@@ -12,6 +12,7 @@ PACKAGE = ROOT / "lookahead"
 LAYERS = [
     {"events", "tree", "theory", "automaton", "verdict", "version", "worker", "assets", "limits", "room", "suggested"},
     {"fetch", "cache", "attention", "llama", "accept", "pace"},
+    {"quick"},
     {"lm", "table"},
     {"cost", "text"},
     {"skip"},
@@ -40,6 +41,7 @@ ONLY_IN = {
         "lm",
         "models",
         "peers",
+        "quick",
         "skip",
         "text",
         "train",

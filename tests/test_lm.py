@@ -1,6 +1,7 @@
 """CachedLM over real transformers models: trees, paths, rewinding, and what it refuses."""
 
 import random
+from itertools import pairwise
 
 import pytest
 import torch
@@ -119,6 +120,26 @@ def test_generate_still_works_on_the_model_inside(models):
     for prompt, out in zip(prompts, both, strict=True):
         alone = model.generate(torch.tensor([prompt]), max_new_tokens=12, do_sample=False)[0, len(prompt) :].tolist()
         assert out[:6] == alone[:6], "padding may round differently later on, not mask wrongly at once"
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_a_tree_that_grows_is_the_tree_read_at_once(folders, kind):
+    grown, whole = CachedLM(load(folders[kind])), CachedLM(load(folders[kind]))
+    draws, context = random.Random(4), text(63)
+    grown.extend(context)
+    whole.extend(context)
+    for _ in range(5):
+        parents = [-1, *(draws.randint(-1, i) for i in range(8))]
+        rows, bounds = text(9, draws.random()), sorted(draws.sample(range(1, 9), 3))
+        at_once = whole.forward(rows, parents)
+        parts = [
+            grown.forward(rows[:stop], parents[:stop], first=start) for start, stop in pairwise([0, *bounds, len(rows)])
+        ]
+        assert torch.allclose(torch.cat(parts), at_once, atol=1e-4)
+        path = tree.ancestors(parents, draws.randrange(9))
+        grown.keep(path)
+        whole.keep(path)
+        assert torch.allclose(grown.extend([7]), whole.extend([7]), atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", ["mistral-sliding", "mamba"])

@@ -1,7 +1,7 @@
 """tree: the draft model's likeliest continuations as a tree (SpecInfer, Miao et al. 2024; EAGLE-2, Li et al. 2024).
 
-The tree grows a level at a time: one draft pass reads it whole, and the likeliest children of its
-newest rows become the next level. When no further level would pay, the rows that pay stay. A tree
+The tree grows a level at a time: one draft pass reads the newest rows, and their likeliest children
+become the next level. When no further level would pay, the rows that pay stay. A tree
 can hold the target's second choice where a chain would have ended, and pays for it in rows.
 
 Rows are picked, not sampled, so their q is a point mass.
@@ -32,10 +32,15 @@ class Tree(DraftModel):
         def __post_init__(self) -> None:
             check_range(self, branches=(1, 16), rows=(1, 64))
 
+    def __init__(self, means, options):
+        super().__init__(means, options)
+        self._read: tuple[int, list[tuple[int, int]]] = 0, []  # behind so many tokens, rows: token and parent
+
     def propose(self, context, room, pace):
         most = min(room, pace.limit(self.name))
         if most < 1:
             return EMPTY
+        self._keep_what_stood(context)
         tokens, parents, chances, reach = [], [], [], []
         logits = self.lm.extend(self.lm.sync(context))
         newest, above = [-1], [()]
@@ -60,5 +65,19 @@ class Tree(DraftModel):
             going = newest and pace.goes_on(self.name, sum(reach[row] for row in newest))
             if depth == most or len(tokens) >= self.options.rows or not going:
                 break
-            logits = self.lm.forward(tokens, parents, slice(-len(newest), None))
+            logits = self.lm.forward(tokens, parents, first=newest[0])
+            self._read = len(self.lm.tokens), list(zip(tokens, parents, strict=True))
         return pace.trim(Draft(tuple(tokens), tuple(parents), None, (self.name,) * len(tokens), tuple(chances)))
+
+    def _keep_what_stood(self, context) -> None:
+        """Of the tree that the draft model read last, keep the path that has become text: it need not be read again."""
+        start, rows = self._read
+        if start == len(self.lm.tokens) and rows:
+            path, node = [], -1
+            for token in context[start:-1]:
+                node = rows.index((token, node)) if (token, node) in rows else None
+                if node is None:
+                    break
+                path.append(node)
+            self.lm.keep(path)
+        self._read = 0, []

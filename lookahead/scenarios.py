@@ -27,6 +27,16 @@ class Scenario:
 FROG = "Once upon a time there was a small frog who"
 ITEMS = "Item: apples\nPrice: 20\n\nItem: pears\nPrice: 31\n\nItem: books\nPrice:"
 RECORDS = "Name: Anna\nAge: 23\nCity: Denver\n\nName: Ben\nAge: 31\nCity: Miami\n\nName: Lily\nAge:"
+WORDS = (
+    "river moon old friend under the garden and small box\nnear the door cake sun wind star boat over road\n"
+    "happy bird sat on a tree rain song window lake\nsnow big house with a young cat found the night\n"
+    "morning hill took little game and saw the star near"
+)
+MORE_WORDS = (
+    "hill game morning little found gave moon bird door\ncake young old star river saw took lake under\n"
+    "night friend song road box sun tree happy wind rain\nhouse with a boat snow ran garden near window\n"
+    "big the moon over a box made under small hill"
+)
 
 # The rows of the table that everybody quotes, and of the list of when it helps, as things to try.
 SCENARIOS: tuple[Scenario, ...] = (
@@ -95,6 +105,8 @@ BENCH: tuple[Scenario, ...] = (
     Scenario("tale-3", "tale", "tale", "Write a bedtime story called `Ellen Meets a Friendly Robot`.", "hybrid", "", chat=True),
     Scenario("tale-4", "tale", "tale", "Tell a story for children called Antonio and the Mysterious Map.", "hybrid", "", chat=True),
     Scenario("records-2", "records", "repetitive", ITEMS, "ngram", ""),
+    Scenario("copy", "copy", "repetitive", f"Copy this text:\n{WORDS}", "ngram", "", chat=True),
+    Scenario("copy-2", "copy", "repetitive", f"Write this again:\n{MORE_WORDS}", "suffix", "", chat=True),
     Scenario("code-1", "code", "code", "Calculate the area of a rectangle in Python.", "hybrid", "", chat=True),
     Scenario("code-2", "code", "code", "Calculate the average of a list in Python.", "hybrid", "", chat=True),
     Scenario("code-3", "code", "code", "Calculate the area of a rhombus. Write it in Python.", "hybrid", "", chat=True),

@@ -19,7 +19,7 @@ from transformers import PreTrainedModel
 from . import attention
 from .cache import new_cache, room_for
 from .llama import fused
-from .quick import quick
+from .quick import QuickLlama, quick
 from .tree import ancestor_mask, depths, is_chain
 
 PREFILL_ROWS = 512
@@ -46,6 +46,11 @@ class CachedLM:
         self._rows: list[int] = []  # tokens of the pass that no keep() has settled yet
         self.cache = new_cache(model, self.by_branch)
         self._room = self._roomy = 0  # length of the cache's buffers, and passes for which it was too much
+
+    @property
+    def in_eight_bits(self) -> bool:
+        """Whether passes of a few rows read the weights in eight bits."""
+        return isinstance(self._fused, QuickLlama)
 
     def reset(self) -> None:
         """Forget everything."""

@@ -8,6 +8,8 @@ from conftest import tiny
 from transformers import AutoModelForCausalLM
 
 from lookahead import attention, quick, tree
+from lookahead.events import Settings
+from lookahead.lane import Lane
 from lookahead.llama import FusedLlama
 from lookahead.lm import CachedLM
 
@@ -39,7 +41,7 @@ def test_the_bundled_drafters_say_the_same_in_eight_bits(models):
     text = models.tokenizer.encode("Once upon a time there was a small frog who lived in a green pond. One day he")
     for name in ("draft", "offdomain", "self"):
         eight, full = models.draft(name), CachedLM(models.drafts[name].model, models.target.vocab)
-        assert isinstance(eight._fused, quick.QuickLlama) and not isinstance(full._fused, quick.QuickLlama)
+        assert eight.in_eight_bits and not full.in_eight_bits
         for lm in (eight, full):
             lm.extend(text)
         far = []
@@ -55,7 +57,7 @@ def test_grouped_heads_and_long_texts(tmp_path, paying, monkeypatch):
     """Key heads that several query heads share, and rows that look further than a sum is quick for."""
     model = load(tiny("llama", tmp_path / "m", layers=2))
     eight, full = CachedLM(model, exact=False), CachedLM(model)
-    assert isinstance(eight._fused, quick.QuickLlama)
+    assert eight.in_eight_bits
     draws = random.Random(0)
     text = [draws.randrange(4096) for _ in range(120)]
     whole = full.forward(text)
@@ -75,9 +77,6 @@ def test_the_models_own_weights_stay(tmp_path, paying):
 
 def test_a_target_is_never_rounded_otherwise(models):
     for name in ("naive", "draft", "self"):
-        from lookahead.events import Settings
-        from lookahead.lane import Lane
-
         lane = Lane(models, "Once upon a time", name, Settings())
         assert type(lane._fresh_target()._fused) in (FusedLlama, type(None))
     assert type(models.target._fused) in (FusedLlama, type(None))

@@ -80,7 +80,11 @@ def _facts(models: Models) -> str:
             f"passes; it must write more tokens a pass than that. Where rows are nearly free, as on a large GPU: W = {most}, N = {longest}, G = {most}",
         ],
         *(
-            [f"draft: {role}", f"{curve.pass_s(1) * 1e3:.2f} ms a pass, 1/{costs.pass_s(1) / curve.pass_s(1):.1f} of the target's"]
+            [
+                f"draft: {role}",
+                f"{curve.pass_s(1) * 1e3:.2f} ms a pass{' in 8 bits' * models.drafts[role].in_eight_bits}, "
+                f"1/{costs.pass_s(1) / curve.pass_s(1):.1f} of the target's",
+            ]
             for role, curve in models.draft_costs.items()
         ),
     ]  # fmt: skip

@@ -250,7 +250,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         ),
         Experiment(
             "repetitive", "Repetitive content", TABLE, "3-5× (n-gram)",
-            (Plan("records and JSON, n-gram", "ngram", ("repetitive",)), Plan("the same, suffix automaton", "suffix", ("repetitive",))),
+            (Plan("records, JSON and copying, n-gram", "ngram", ("repetitive",)), Plan("the same, suffix automaton", "suffix", ("repetitive",))),
             3.0, 5.0,
         ),
         Experiment(
@@ -274,7 +274,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         ),
         Experiment(
             "predictable", "Predictable patterns", HELPS, "Predictable patterns",
-            (Plan("records and JSON", "hybrid", ("repetitive",)), Plan("explanations", "hybrid", ("explain",))),
+            (Plan("records, JSON and copying", "hybrid", ("repetitive",)), Plan("explanations", "hybrid", ("explain",))),
         ),
         Experiment(
             "memory-bound", "Memory-bound inference", HELPS, "Memory-bound inference (spare compute)",

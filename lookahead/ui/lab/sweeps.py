@@ -25,7 +25,7 @@ LABELS = {
 PROMPTS = {
     "stories": "story",
     "tales": "tale",
-    "records and JSON": "repetitive",
+    "records, JSON and copying": "repetitive",
     "code": "code",
     "explanations": "explain",
 }

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from . import room
 from .events import LookaheadError, SettingsError
 from .lab import command
 
@@ -129,7 +130,9 @@ def _options(arguments: argparse.Namespace) -> dict[str, Any]:
 def _load(arguments: argparse.Namespace):
     from .hub import load
 
-    return load(arguments.models)
+    models = load(arguments.models)
+    room.release()
+    return models
 
 
 def _run(arguments: argparse.Namespace) -> int:

@@ -48,9 +48,9 @@ class CachedLM:
         self._room = self._roomy = 0  # length of the cache's buffers, and passes for which it was too much
 
     @property
-    def in_eight_bits(self) -> bool:
-        """Whether passes of a few rows read the weights in eight bits."""
-        return isinstance(self._fused, QuickLlama)
+    def eight_bits(self) -> int:
+        """Bytes of the 8-bit weights that passes of a few rows read; 0 where all passes read the model's own."""
+        return self._fused.nbytes if isinstance(self._fused, QuickLlama) else 0
 
     def reset(self) -> None:
         """Forget everything."""

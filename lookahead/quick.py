@@ -59,6 +59,11 @@ class QuickLlama(FusedLlama):
             for layer in self.layers
         ]  # fmt: skip
 
+    @property
+    def nbytes(self) -> int:
+        """What the copy in eight bits holds."""
+        return sum(weight.bits.nbytes for weight in _weights(self))
+
     def _normed(self, x, weight):
         return x / torch.linalg.vector_norm(x, dim=-1, keepdim=True).clamp_min(TINY) * weight
 
@@ -87,8 +92,12 @@ def quick(model: PreTrainedModel) -> FusedLlama | None:
     return held
 
 
+def _weights(llama: FusedLlama) -> list:
+    return [llama.head, *(w for layer in llama.layers for w in (layer.qkv, layer.out, layer.gate_up, layer.down))]
+
+
 def _applies(plain: FusedLlama) -> bool:
-    weights = [plain.head, *(w for layer in plain.layers for w in (layer.qkv, layer.out, layer.gate_up, layer.down))]
+    weights = _weights(plain)
     fit = all(w.dtype == torch.bfloat16 and not (w.shape[0] % BLOCK or w.shape[1] % BLOCK) for w in weights)
     return fit and pays() and SPARE * sum(w.numel() for w in weights) <= room.memory()
 

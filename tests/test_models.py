@@ -1,7 +1,10 @@
 """Loading: one way for the bundled family, folders and hub names; clear refusals."""
 
+import gc
 import json
 import shutil
+import weakref
+from time import perf_counter
 
 import pytest
 from conftest import POCKET, emitted, tiny
@@ -11,7 +14,7 @@ from tokenizers.trainers import BpeTrainer
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 import lookahead
-from lookahead import ModelError, lm
+from lookahead import ModelError, lm, room
 
 
 def test_the_bundled_family(models):
@@ -139,3 +142,28 @@ def test_weights_that_are_not_safetensors_are_refused(tmp_path):
         lookahead.load(str(folder))
     with pytest.raises(ModelError, match="could not be loaded"):
         lookahead.models.load(str(folder))
+
+
+def test_what_is_no_longer_used_is_given_back_and_the_rest_set_aside():
+    """Looking through everything that Gradio and transformers hold takes a quarter of a second: not during a race."""
+    import gradio  # noqa: F401
+
+    class Ring:
+        def __init__(self):
+            self.me = self
+
+    try:
+        held = Ring()
+        room.release()
+        gone = weakref.ref(held)
+        del held
+        gc.collect()
+        assert gone() is not None, "set aside"
+        room.release()
+        assert gone() is None, "and looked at again when models change"
+        assert gc.get_freeze_count() > 100_000
+        start = perf_counter()
+        gc.collect()
+        assert perf_counter() - start < 0.05
+    finally:
+        gc.unfreeze()

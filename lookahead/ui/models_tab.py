@@ -159,7 +159,8 @@ def in_use(stage: Stage) -> str:
         )
         rows.append([
             role, name, _count(sum(p.numel() for p in weights)) if weights else "the target's own",
-            hub.size(sum(p.nbytes for p in weights)) if weights else "none of its own", f"{1e3 * curves[role].pass_s(1):.2f} ms" + ", 8 bits" * lm.in_eight_bits,
+            hub.size(sum(p.nbytes for p in weights) + lm.eight_bits) if weights or lm.eight_bits else "none of its own",
+            f"{1e3 * curves[role].pass_s(1):.2f} ms{', in 8 bits' if lm.eight_bits else ''}",
             "" if own else _licence(stage, role),
         ])  # fmt: skip
     probe = held.probe

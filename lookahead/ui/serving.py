@@ -21,6 +21,7 @@ from gradio import networking
 from gradio.tunneling import CURRENT_TUNNELS
 from gradio.utils import get_upload_folder
 
+from .. import room
 from ..cost import cores
 from ..limits import Telling
 from ..version import VERSION
@@ -48,6 +49,7 @@ def serve(stage: Stage, telling: Telling, **launch: Any) -> None:
         options["app_kwargs"] |= {"routes": ops.routes(stage, telling)}
         app, _, _ = page.launch(prevent_thread_lock=True, **options, **launch)
         app.iterators = Iterators()
+        room.release()
         if telling.log == "json":
             journal.adopt()
         journal.say(

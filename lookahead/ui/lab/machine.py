@@ -82,7 +82,7 @@ def _facts(models: Models) -> str:
         *(
             [
                 f"draft: {role}",
-                f"{curve.pass_s(1) * 1e3:.2f} ms a pass{' in 8 bits' * models.drafts[role].in_eight_bits}, "
+                f"{curve.pass_s(1) * 1e3:.2f} ms a pass{' in 8 bits' if models.drafts[role].eight_bits else ''}, "
                 f"1/{costs.pass_s(1) / curve.pass_s(1):.1f} of the target's",
             ]
             for role, curve in models.draft_costs.items()

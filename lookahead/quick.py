@@ -73,7 +73,7 @@ class QuickLlama(FusedLlama):
     def _attended(self, query, keys, values, rows: Layout):
         heads, n, dim = query.shape[1:]
         seen = rows.past + n
-        if n > 1 or heads * seen * dim > ELEMENTS:
+        if n > 1 or rows.ancestors is not None or heads * seen * dim > ELEMENTS:
             return attend(query, keys, values, self.scaling, None, rows)
         keys, values = keys[0, :, None, :seen], values[0, :, None, :seen]
         grouped = query.view(len(keys), -1, 1, dim) * self.scaling

@@ -70,6 +70,18 @@ def test_grouped_heads_and_long_texts(tmp_path, paying, monkeypatch):
     assert apart(torch.cat([eight.extend([token]).clone() for token in text]), whole).mean() < FAR
 
 
+def test_a_tree_that_grows_by_one_row_sees_its_own_branch(tmp_path, paying):
+    model = load(tiny("llama", tmp_path / "m", layers=2))
+    eight, full = CachedLM(model, exact=False), CachedLM(model)
+    rows, parents = [5, 6, 7, 8, 9], [-1, -1, 1, 2, 3]
+    for lm in (eight, full):
+        lm.extend([1, 2, 3])
+    whole = full.forward(rows, parents)
+    eight.forward(rows[:4], parents[:4])
+    grown = eight.forward(rows, parents, first=4)
+    assert apart(grown, whole[4:]).mean() < FAR < apart(whole[:1], whole[4:]).mean()
+
+
 def test_the_models_own_weights_stay(tmp_path, paying):
     model = load(tiny("llama", tmp_path / "m", layers=2))
     before = {name: value.clone() for name, value in model.state_dict().items()}

@@ -71,7 +71,13 @@ class Models:
         if name not in self.drafts:
             have = f"choose one of {', '.join(self.drafts)}" if self.drafts else f'load "{self.spec}+DRAFT" to have one'
             raise ModelError("draft", name, f"{self.spec} has no such draft model; {have}.")
-        return CachedLM(self.drafts[name].model, self.target.vocab, exact=False)
+        return _drafter(self.drafts[name].model, self.target)
+
+
+def _drafter(model: PreTrainedModel, target: CachedLM) -> CachedLM:
+    """A fresh cache over a draft model. One as large as its target is there to agree with it, to the last bit."""
+    size, whole = (sum(p.numel() for p in m.parameters()) for m in (model, target.model))
+    return CachedLM(model, target.vocab, exact=size >= whole)
 
 
 def load(
@@ -109,7 +115,7 @@ def load(
     progress("Measuring what a pass costs", 0.85)
     cost.warm(target, MOST_ROWS)
     costs = cost.measure(target)
-    drafts = {role: CachedLM(loaded[role], vocab, exact=False) for role in members if role != "target"}
+    drafts = {role: _drafter(loaded[role], target) for role in members if role != "target"}
     with suppress(ModelError):  # an architecture that cannot be cut short has no `self`
         if not spread:  # its first layers lie on one GPU and its head on another
             drafts[skip.ROLE] = skip.choose(target, costs)

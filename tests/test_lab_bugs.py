@@ -6,7 +6,7 @@ import pytest
 from conftest import ROOT, emitted
 
 import lookahead
-from lookahead import LookaheadError, Trace, lm
+from lookahead import LookaheadError, Trace
 from lookahead.cost import BIT_EXACT
 from lookahead.lab import bugs
 from lookahead.lab.bugs import BUGS, catch
@@ -97,11 +97,10 @@ def test_on_the_bundled_models_the_damage_shows_and_then_is_gone(models):
     assert emitted(lookahead.decode(models, PROMPT, method="draft", **options)) == right
 
 
-def test_an_overlooked_end_is_written_over(models, monkeypatch):
+def test_an_overlooked_end_is_written_over(models):
     """A perfect draft of a text with a stop string in it: the broken lane runs past it."""
     import dataclasses
 
-    monkeypatch.setattr(lm, "quick", lm.fused)  # the draft is rounded like its target
     selfish = dataclasses.replace(models, drafts={"draft": models.target})
     whole = emitted(lookahead.decode(models, PROMPT, method="naive", max_new_tokens=30, details=False))
     stop = models.tokenizer.decode(whole[10:12])

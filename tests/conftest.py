@@ -155,7 +155,9 @@ def visit(chromium, address):
         page.on("request", lambda r: page.requests.append(r.url))
         page.goto(f"{address}/{query}")
         page.wait_for_function("window.lookahead && window.lookahead.state().run")
-        page.wait_for_function("!document.querySelector('.main > .wrap .progress-text')")  # Gradio's own notice that it is loading
+        page.wait_for_function(
+            "!document.querySelector('.main > .wrap .progress-text')"
+        )  # Gradio's own notice that it is loading
         contexts.append((context, page))
         return page
 

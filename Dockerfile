@@ -15,7 +15,7 @@ COPY assets assets
 # Weights are often saved for their owner alone, and COPY keeps that. Importing compiles those packages that the app uses.
 RUN find . -not -perm -444 -exec chmod a+rX {} + \
     && python -m compileall -q lookahead app.py places.py \
-    && python -c "import lookahead.ui" \
+    && python -c "from lookahead.page import serve" \
     && useradd --create-home --uid 1000 app
 USER app
 

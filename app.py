@@ -1,11 +1,16 @@
-"""Start Lookahead: `python app.py [--host H] [--port P] [--models SPEC] [--share]`."""
+"""Start Lookahead: `python app.py [--host H] [--port P] [--models SPEC] [--dtype FORMAT] [--share]`.
+
+The order is that of what a visitor can do: the port is open and a page plays at once, the models come next, and Gradio
+last.
+"""
 
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
-from dataclasses import replace
+from importlib import import_module
 
 import places
 
@@ -15,51 +20,83 @@ os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 os.environ.setdefault("GRADIO_ANALYTICS_MAX_EVENTS", "1")
 os.environ.setdefault("GRADIO_ANALYTICS_CACHE_FREQUENCY", "1000000000")
 
+# How far loading is when a part of it begins: about its share of a second start, in which the models are known.
+TORCH, TRANSFORMERS, MODELS, GRADIO, PAGE = 0.02, 0.15, 0.35, 0.65, 0.92
+
 
 def main(argv: list[str] | None = None) -> int:
-    """Load the models, build the page, serve it until interrupted."""
+    """Answer at once, load the models, build the page, serve it until interrupted."""
     env = os.environ.get
     parser = argparse.ArgumentParser(description="Speculative decoding you can see, feel and measure.")
     parser.add_argument("--host", default=env("HOST") or env("GRADIO_SERVER_NAME") or "127.0.0.1")
     parser.add_argument("--port", type=int, default=env("PORT") or env("GRADIO_SERVER_PORT"))
     parser.add_argument("--models", default=env("LOOKAHEAD_MODELS") or "pocket", help='"pocket", or target+draft')
+    parser.add_argument("--dtype", help="bfloat16, float32, or auto: measured (LOOKAHEAD_DTYPE)")
     parser.add_argument("--share", action="store_true", help="a public link, through Gradio's servers")
     arguments = parser.parse_args(argv)
+    if arguments.dtype:  # for models that visitors load, too
+        os.environ["LOOKAHEAD_DTYPE"] = arguments.dtype
 
     try:
         places.settle()  # before anything below remembers another place
     except OSError as error:
-        print(f"lookahead: {error}", file=sys.stderr)
-        return 2
-    from transformers.utils import logging
+        return _refused(error)
+    from lookahead import LookaheadError
+    from lookahead.core.numbers import percent
+    from lookahead.core.version import revision
+    from lookahead.server import logging
+    from lookahead.server.limits import Limits, Telling
+    from lookahead.server.queue import queue
+    from lookahead.server.waiting import Waiting, end_at_signals
 
-    from lookahead import LookaheadError, load, worker
-    from lookahead.limits import Limits, Telling
-    from lookahead.ui import Stage, journal, serve
-    from lookahead.version import revision
-
-    logging.disable_progress_bar()
     try:
         limits, telling = Limits.of(), Telling.of()
-        telling = replace(telling, revision=revision())
-        journal.start(telling.log == "json", telling.log_prompts)
-        models = worker.call(load, arguments.models, lambda text, share: print(f"{share:4.0%}  {text}", flush=True))
     except LookaheadError as error:
-        print(f"lookahead: {error}", file=sys.stderr)
-        return 2
+        return _refused(error)
+    telling = telling.model_copy(update={"revision": revision()})
+    logging.configure(telling.log == "json", telling.log_prompts)
     try:
-        serve(
-            Stage(models, limits),
-            telling,
-            server_name=arguments.host,
-            server_port=arguments.port,
-            share=arguments.share,
-        )
+        waiting = Waiting(arguments.host, arguments.port)
     except OSError as error:
-        print(f"lookahead: port {arguments.port}: {error}. Choose another with --port.", file=sys.stderr)
-        return 2
+        words = str(error.strerror or error).partition(" (while")[0]
+        return _refused(f"port {arguments.port or ''} at {arguments.host}: {words}. Choose another with --port.")
+    end_at_signals()
+
+    def progress(text: str, share: float) -> None:
+        print(f"{percent(share):>4}  {text}", flush=True)
+        waiting.tell(text[0].lower() + text[1:], MODELS + share * (GRADIO - MODELS))
+
+    try:
+        waiting.tell("reading torch", TORCH)
+        if os.environ.get("SPACES_ZERO_GPU"):  # `spaces` must come before anything that asks torch for a GPU
+            import_module("lookahead.server.zero")
+        import_module("torch")
+        waiting.tell("reading transformers", TRANSFORMERS)
+        from transformers.utils.logging import disable_progress_bar
+
+        from lookahead import load
+
+        disable_progress_bar()
+        models = queue.call(load, arguments.models, progress)
+    except LookaheadError as error:
+        waiting.close()
+        return _refused(error)
+    waiting.tell("the models are ready; reading Gradio", GRADIO)
+    from lookahead.page import serve
+    from lookahead.server.state import ServerState
+
+    waiting.tell("the models are ready; making the page", PAGE)
+    gc.freeze()  # what is imported stays
+    gc.enable()
+    serve(ServerState(models, limits), telling, waiting, share=arguments.share)
     return 0
 
 
+def _refused(error: object) -> int:
+    print(f"lookahead: {error}", file=sys.stderr)
+    return 2
+
+
 if __name__ == "__main__":
+    gc.disable()  # a fifth of the time that importing takes would go into looking for garbage that is not there
     sys.exit(main())

@@ -10,30 +10,41 @@ race = lookahead.race(models, "Once upon a time", methods=["naive", "draft"])
 for lap in race:
     ...
 print(race.result().verdict()["sentence"])
+
+Importing this costs nothing: torch and transformers are imported with the first name that needs them, so whoever wants
+limits, recordings or a version (the page that is shown while the rest loads) does not wait for them.
 """
 
-from .cost import CostCurve, Exactness
-from .events import (
-    Draft,
-    LookaheadError,
-    MethodError,
-    ModelError,
-    PromptError,
-    Settings,
-    SettingsError,
-    Step,
-    Test,
-    TraceError,
-)
-from .hub import load
-from .lane import decode
-from .lm import CachedLM
-from .methods import METHODS
-from .models import Models
-from .race import Lap, Race, race
-from .table import TableLM
-from .trace import Trace
-from .version import VERSION as __version__
+from importlib import import_module
+from sys import modules
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from .core.version import VERSION as __version__
+
+if TYPE_CHECKING:
+    from .calibration.exactness import Exactness
+    from .core.costs import CostCurve, PassCosts
+    from .core.events import (
+        Draft,
+        LookaheadError,
+        MethodError,
+        ModelError,
+        PromptError,
+        Settings,
+        SettingsError,
+        Step,
+        Test,
+        TraceError,
+    )
+    from .core.table import TableLM
+    from .family.hub import load
+    from .family.models import Models
+    from .model.lm import CachedLM
+    from .race.lane import decode
+    from .race.methods import METHODS
+    from .race.race import Lap, Race, race
+    from .trace.trace import Trace
 
 __all__ = [
     "METHODS",
@@ -46,6 +57,7 @@ __all__ = [
     "MethodError",
     "ModelError",
     "Models",
+    "PassCosts",
     "PromptError",
     "Race",
     "Settings",
@@ -60,3 +72,39 @@ __all__ = [
     "load",
     "race",
 ]
+
+_HOMES = {
+    "core.costs": ("CostCurve", "PassCosts"),
+    "core.events": (
+        "Draft", "LookaheadError", "MethodError", "ModelError", "PromptError", "Settings", "SettingsError", "Step",
+        "Test", "TraceError",
+    ),
+    "calibration.exactness": ("Exactness",),
+    "family.hub": ("load",),
+    "race.lane": ("decode",),
+    "model.lm": ("CachedLM",),
+    "race.methods": ("METHODS",),
+    "family.models": ("Models",),
+    "race.race": ("Lap", "Race", "race"),
+    "core.table": ("TableLM",),
+    "trace.trace": ("Trace",),
+}  # fmt: skip
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f".{_HOME[name]}", __name__), name)
+    return value
+
+
+class _Package(ModuleType):
+    """`race` is a function here and a room too: importing the room must not replace the function."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _HOME and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+modules[__name__].__class__ = _Package

@@ -10,37 +10,30 @@ import argparse
 import json
 import os
 import sys
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from . import room
-from .events import LookaheadError, SettingsError
-from .lab import command
-
-RUN_OPTIONS = (
-    "max_new_tokens",
-    "k",
-    "temperature",
-    "top_k",
-    "top_p",
-    "repetition_penalty",
-    "seed",
-    "rule",
-    "stop",
-    "chat",
-)
+from .core.events import LookaheadError, Settings, SettingsError
+from .core.numbers import size
+from .hardware import memory
+from .measure import command
 
 
 def main(argv: list[str] | None = None) -> int:
     """Parse and run; returns the exit status."""
     arguments = _parser().parse_args(argv)
+    if getattr(arguments, "dtype", None):
+        os.environ["LOOKAHEAD_DTYPE"] = arguments.dtype
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     try:
         from transformers.utils import logging
 
         logging.disable_progress_bar()
-        return COMMANDS[arguments.command](arguments)
+        arguments.call(arguments)
+        return 0
     except LookaheadError as error:
         print(f"lookahead: {error}", file=sys.stderr)
         return 2
@@ -59,7 +52,11 @@ _k.__name__ = 'whole number or "auto"'
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m lookahead", description="Speculative decoding, seen and measured.")
     commands = parser.add_subparsers(dest="command", required=True)
-    shared = argparse.ArgumentParser(add_help=False)
+    number_format = argparse.ArgumentParser(add_help=False)
+    number_format.add_argument(
+        "--dtype", metavar="FORMAT", help="bfloat16, float32, or auto: measured (LOOKAHEAD_DTYPE)"
+    )
+    shared = argparse.ArgumentParser(add_help=False, parents=[number_format])
     shared.add_argument(
         "--models", default=os.environ.get("LOOKAHEAD_MODELS", "pocket"), help='"pocket", or target+draft'
     )
@@ -75,17 +72,24 @@ def _parser() -> argparse.ArgumentParser:
     decoding.add_argument("--seed", type=int)
     decoding.add_argument("--rule", help="auto, greedy, coupled or rejection")
     decoding.add_argument("--stop", action="append", help="end at this text (may be repeated)")
+    decoding.add_argument(
+        "--wide", action="store_true", default=None, help="passes of more rows than are exact on this machine"
+    )
     decoding.add_argument("--chat", action="store_true", default=None, help="wrap the prompt in the chat template")
 
     run = commands.add_parser("run", parents=[shared, decoding], help="write a continuation, coloured by origin")
+    run.set_defaults(call=_run)
     run.add_argument("prompt")
     run.add_argument("--method", default="draft")
     run.add_argument("--race", action="store_true", help="run naive beside it and compare")
     run.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="an option of the method")
 
     bench = commands.add_parser("bench", parents=[shared, decoding], help="measure methods against naive")
+    bench.set_defaults(call=_bench)
     bench.add_argument("--methods", help='"a,b", or with options "a b:k=4 draft:draft=offdomain"; all by default')
     bench.add_argument("--peers", action="store_true", help="add transformers' own, with several settings each")
+    bench.add_argument("--vllm", metavar="PYTHON", help="add vLLM: the interpreter of the environment it is in")
+    bench.add_argument("--llama-server", metavar="PROGRAM", help="add llama.cpp's server")
     bench.add_argument(
         "--fixed", metavar="METHODS", help="compare auto with fixed draft lengths, for these methods: a,b"
     )
@@ -93,11 +97,11 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument("--repeat", type=int, default=3)
     bench.add_argument("--update", metavar="FILE.md", help="write the table between the bench markers of a file")
 
-    command.add(commands, shared)
-    commands.add_parser(
-        "calibrate", parents=[shared], help="what this machine asks for a pass, and whether it is exact"
-    )
+    command.add(commands, shared).set_defaults(call=partial(command.run, load=_load))
+    calibrate = "what this machine asks for a pass, and whether it is exact"
+    commands.add_parser("calibrate", parents=[shared], help=calibrate).set_defaults(call=_calibrate)
     train = commands.add_parser("train", help="make a family of models from text")
+    train.set_defaults(call=_train)
     train.add_argument("--corpus", required=True, type=Path, metavar="DIR", help="the text; see the model card")
     train.add_argument("--out", required=True, type=Path, metavar="DIR", help="the family, and its work folder")
     train.add_argument("--minutes", type=float, help="time to spend in all (120)")
@@ -112,36 +116,39 @@ def _parser() -> argparse.ArgumentParser:
     )
     train.add_argument("--compile", action="store_true", help="use torch.compile: faster, needs a C++ compiler")
     train.add_argument("--card", action="store_true", help="only measure the family in --out and write its card")
-    record = commands.add_parser("record", help="race every scenario and keep the recordings the page shows")
+    record = commands.add_parser(
+        "record", parents=[number_format], help="race every scenario and keep the recordings the page shows"
+    )
+    record.set_defaults(call=_record)
     record.add_argument("--out", type=Path, metavar="DIR", help="where to keep them (assets/traces)")
     record.add_argument("--only", metavar="ID,ID", help="these scenarios; all by default")
-    commands.add_parser("schema", help="the JSON schema of a trace")
+    commands.add_parser("schema", help="the JSON schema of a trace").set_defaults(call=_schema)
     limits = commands.add_parser("limits", help="the variables by which a host limits a server, as a table")
+    limits.set_defaults(call=_limits)
     limits.add_argument("--update", metavar="FILE.md", help="write it between the limits markers of a file")
     return parser
 
 
-def _options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The decoding options that were given."""
-    given = {name: getattr(arguments, name) for name in RUN_OPTIONS}
-    return {name: tuple(v) if isinstance(v, list) else v for name, v in given.items() if v is not None}
+def _settings(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The decoding settings that were given."""
+    given = {name: getattr(arguments, name, None) for name in Settings.names()}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _load(arguments: argparse.Namespace):
-    from .hub import load
+    from .family.hub import load
 
     models = load(arguments.models)
-    room.release()
+    memory.release()
     return models
 
 
-def _run(arguments: argparse.Namespace) -> int:
-    from . import terminal
-    from .events import Settings
-    from .methods import method_class, read_options
-    from .race import race
+def _run(arguments: argparse.Namespace) -> None:
+    from .measure import terminal
+    from .race.methods import method_class, read_options
+    from .race.race import race
 
-    options = {**_options(arguments), **read_options(arguments.option)}
+    options = {**_settings(arguments), **read_options(arguments.option)}
     method_class(arguments.method)
     Settings(**{name: value for name, value in options.items() if name in Settings.names()})
     methods = [arguments.method] if not arguments.race or arguments.method == "naive" else ["naive", arguments.method]
@@ -152,13 +159,13 @@ def _run(arguments: argparse.Namespace) -> int:
         print(running.result().to_json())
     else:
         terminal.show_race(running)
-    return 0
 
 
-def _bench(arguments: argparse.Namespace) -> int:
-    from . import bench, terminal
-    from .events import Settings
-    from .methods import METHODS
+def _bench(arguments: argparse.Namespace) -> None:
+    from .measure import bench, engines, terminal
+    from .measure.progress import questions
+    from .measure.tables import replace_between
+    from .race.methods import METHODS
 
     methods = arguments.methods.split() if arguments.methods else [",".join(METHODS)]
     methods = [m for group in methods for m in ([group] if ":" in group else group.split(",")) if m]
@@ -168,95 +175,93 @@ def _bench(arguments: argparse.Namespace) -> int:
         methods += [f"{method}:k={k}" for method in arguments.fixed.split(",") for k in bench.FIXED]
     for method in methods:
         bench.read_entry(method)
-    options = _options(arguments)
+    options = _settings(arguments)
     options.pop("chat", None)
     Settings(**options)
-    questions = bench.read_questions(arguments.prompts) if arguments.prompts else bench.default_questions()
+    prompts = bench.read_questions(arguments.prompts) if arguments.prompts else questions()
     models = _load(arguments)
-    with terminal.progress() as progress:
-        report = bench.run(models, methods, questions, repeat=arguments.repeat, progress=progress, **options)
+    with terminal.progress() as progress, TemporaryDirectory() as folder:
+        others = engines.vllm(arguments.vllm, models) if arguments.vllm else []
+        if arguments.llama_server:
+            others += engines.llama_cpp(arguments.llama_server, models, Path(folder))
+        report = bench.run(
+            models, methods, prompts, repeat=arguments.repeat, progress=progress, others=others, **options
+        )
     if arguments.update:
-        bench.update(arguments.update, report)
+        replace_between(arguments.update, bench.MARKS, bench.markdown(report))
     if arguments.json:
         print(json.dumps(report))
     else:
         terminal.show_bench(report)
-    return 0
 
 
-def _lab(arguments: argparse.Namespace) -> int:
-    return command.run(arguments, _load)
-
-
-def _calibrate(arguments: argparse.Namespace) -> int:
-    from . import terminal
-    from .race import describe_machine
+def _calibrate(arguments: argparse.Namespace) -> None:
+    from .measure import terminal
+    from .race.race import describe_machine
 
     models = _load(arguments)
-    costs, probe = models.costs, models.probe
+    curve, probe = models.costs.target, models.probe
     report = {
         "machine": describe_machine(models).model_dump(),
         "models": {"spec": models.spec, **models.names},
         "exactness": models.exactness,
         "probe": {
             "chain_rows": probe.chain_rows,
-            "chain_differ": probe.chain_differ,
             "tree_rows": probe.tree_rows,
-            "tree_differ": probe.tree_differ,
+            "longest_text": probe.reach,
+            "compared": probe.compared,
+            "differ": probe.differ,
             "largest_difference": probe.worst,
+            "sentence": probe.sentence,
         },
         "pass": [
-            {"rows": rows, "seconds": seconds, "ratio": costs.ratio(rows)}
-            for rows, seconds in zip(costs.rows, costs.seconds, strict=True)
+            {"rows": rows, "seconds": seconds, "ratio": curve.ratio(rows)}
+            for rows, seconds in zip(curve.rows, curve.seconds, strict=True)
         ],
     }
     if arguments.json:
         print(json.dumps(report))
     else:
         terminal.show_calibration(report)
-    return 0
 
 
-def _record(arguments: argparse.Namespace) -> int:
-    from . import recordings, terminal
-    from .models import load
+def _record(arguments: argparse.Namespace) -> None:
+    from .family.models import load
+    from .measure import recordings, terminal
 
     scenarios = recordings.choose(arguments.only)
     with terminal.progress() as progress:
         files = recordings.write(load("pocket"), arguments.out or recordings.FOLDER, scenarios, progress)
     for path in files:
-        print(f"{path} {path.stat().st_size:,} bytes")
-    return 0
+        print(f"{path} {size(path.stat().st_size)}")
 
 
-def _schema(arguments: argparse.Namespace) -> int:
-    from .trace import Trace
+def _schema(arguments: argparse.Namespace) -> None:
+    from .trace.trace import Trace
 
     print(json.dumps(Trace.schema_json(), indent=1))
-    return 0
 
 
-def _limits(arguments: argparse.Namespace) -> int:
-    from .bench import replace_between
-    from .limits import MARKS, table
+def _limits(arguments: argparse.Namespace) -> None:
+    from .measure.tables import replace_between
+    from .server.limits import MARKS, table
 
     if arguments.update:
         replace_between(arguments.update, MARKS, table())
     print(table())
-    return 0
 
 
-def _train(arguments: argparse.Namespace) -> int:
-    from . import terminal
+def _train(arguments: argparse.Namespace) -> None:
+    from .measure import terminal
     from .train import ROLES, Job, Plan, describe, train
 
     for name in ("minutes", "tokens"):
         if (value := getattr(arguments, name)) is not None and value <= 0:
             raise SettingsError(name, value, "give a number above 0.")
-    asked = arguments.only or ROLES
-    if wrong := set(asked) - set(ROLES):
+    roles = arguments.only or ROLES
+    if wrong := set(roles) - set(ROLES):
         raise SettingsError("only", ", ".join(sorted(wrong)), f"choose among {', '.join(ROLES)}.")
-    only = tuple(role for role in ROLES if role in asked)
+    only = tuple(role for role in ROLES if role in roles)
     if only != ROLES and not arguments.start_from:
         raise SettingsError("only", ", ".join(only), "say with --start-from where the others are.")
     job = Job(
@@ -267,19 +272,6 @@ def _train(arguments: argparse.Namespace) -> int:
         if not arguments.card:
             train(job, watch)
     print(describe(job))
-    return 0
-
-
-COMMANDS = {
-    "run": _run,
-    "bench": _bench,
-    "lab": _lab,
-    "calibrate": _calibrate,
-    "record": _record,
-    "train": _train,
-    "schema": _schema,
-    "limits": _limits,
-}
 
 
 if __name__ == "__main__":

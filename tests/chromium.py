@@ -1,4 +1,4 @@
-"""A real headless Chromium for the tests: found, or installed where that is allowed.
+"""A real headless Chromium for the tests: found, or installed where that is allowed; and pages in it without a server.
 
 Under CI a missing browser is a failure; elsewhere the tests that need it are skipped, saying so.
 """
@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,8 @@ ARGUMENTS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+# The shell is the same engine without windows, which take longer to open than most of our pages to load.
+NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 
 
 def _found() -> str | None:
@@ -38,7 +40,7 @@ def _install() -> None:
         quiet = {"check": False, "stdout": subprocess.DEVNULL, "timeout": 600}
         subprocess.run(["apt-get", "update", "-qq"], **quiet)
         subprocess.run(
-            ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "chromium", "fonts-dejavu-core"], **quiet
+            ["apt-get", "install", "-y", "-qq", "--no-install-recommends", NAMES[0], "fonts-dejavu-core"], **quiet
         )
     if not _found():
         subprocess.run([sys.executable, "-m", "playwright", "install", "chromium"], check=False, timeout=600)
@@ -56,3 +58,25 @@ def executable() -> str:
     if os.environ.get("CI"):
         pytest.fail(message)
     pytest.skip(message)
+
+
+def bare_page(browser, body: str, style: str, script: str, size: tuple[int, int] = (1280, 900), **options):
+    """A page with that style and script and no server behind it; what goes wrong in it is in its `problems`."""
+    page = browser.new_page(viewport={"width": size[0], "height": size[1]}, **options)
+    page.problems = []
+    page.on("pageerror", lambda error: page.problems.append(str(error)))
+    head = '<!doctype html><html lang="en"><title>Test</title><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+    # localhost counts as a secure context, without which there is no clipboard
+    page.route("http://localhost/**", lambda route: route.fulfill(content_type="text/html", body=head + body))
+    page.goto("http://localhost/")
+    page.add_style_tag(content=style)
+    page.add_script_tag(content=script)
+    return page
+
+
+def until(page, condition: str, timeout_s: float = 30) -> None:
+    """Wait until a script's condition holds. Asked from out here: our pages' policies forbid a wait in them by `eval`."""
+    deadline = time.monotonic() + timeout_s
+    while not page.evaluate(condition):
+        assert time.monotonic() < deadline, f"never: {condition}"
+        page.wait_for_timeout(20)

@@ -1,6 +1,17 @@
-"""Contrast of two colours written as #rrggbb, as WCAG 2 counts it."""
+"""The page's palette, and the contrast of two colours written as #rrggbb, as WCAG 2 counts it."""
 
 from __future__ import annotations
+
+import re
+
+from lookahead.trace import assets
+
+
+def palette(block):
+    """The colours of a block of palette.css, ":root" or ".dark", by name."""
+    css = assets.joined("page/palette.css")
+    body = css[css.index(f"\n{block} {{") :]
+    return dict(re.findall(r"--la-([\w-]+): (#[0-9a-f]{6})", body[: body.index("}")]))
 
 
 def luminance(colour):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import os
 import socket
 import subprocess
@@ -9,37 +11,70 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
 import pytest
-import torch
 
+if "PYTEST_XDIST_WORKER" in os.environ:  # beside other workers: one computing thread each, also in what they start
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
+import torch
+
 import lookahead
-from lookahead.accept import rule_for
-from lookahead.decode import Ends
-from lookahead.decode import decode as loop
-from lookahead.events import Settings
-from lookahead.methods import method_class, options_of
-from lookahead.pace import Auto, Fixed
-from lookahead.proposers import Means
-from lookahead.table import TableLM
+from lookahead.core.accept import rule_for
+from lookahead.core.events import Settings
+from lookahead.core.table import TableLM
+from lookahead.drafting import Resources
+from lookahead.drafting.draft_length import AdaptiveLength, FixedLength
+from lookahead.race.decode import Ends
+from lookahead.race.decode import decode as loop
+from lookahead.race.methods import method_class, options_of
 
 ROOT = Path(__file__).parent.parent
 POCKET = ROOT / "assets" / "models" / "pocket"
 
 
-ASIDE = ("test_errand", "test_ops")
+BROWSER = {"chromium", "app"}  # who needs one of them shares a worker: two browsers at once are too much for two cores
+LONG = ("test_page", "test_train", "test_models", "test_hosting", "test_cli", "test_hub")
+SPLIT = ("test_lossless", "test_accept", "test_exactness")
+LAST = ("test_model_loading", "test_ops")
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items):
-    """Last come the files that compute in the worker's thread: with two threads torch no longer waits actively, and all
-    that follows takes twice as long."""
-    items.sort(key=lambda item: item.module.__name__ in ASIDE)
+    """Which worker runs what, and in which order.
+
+    A file's tests share a worker, and what the file has prepared; long files come first and those whose tests are shared
+    out one by one last, so that all workers end together. Alone, last come the files that compute in the queue's thread:
+    with two threads torch no longer waits actively, and all that follows takes twice as long.
+    """
+    beside_others = "PYTEST_XDIST_WORKER" in os.environ
+    browser = {item.module.__name__ for item in items if BROWSER & set(item.fixturenames)}
+    for item in items:
+        name = item.module.__name__
+        if name not in SPLIT:
+            item.add_marker(pytest.mark.xdist_group("browser" if name in browser else name))
+    last = SPLIT if beside_others else LAST
+    items.sort(key=lambda item: _place(item.module.__name__, LONG if beside_others else (), last))
+
+
+def _place(name, first, last):
+    return first.index(name) if name in first else len(first) + (name in last)
+
+
+@pytest.fixture(autouse=True)
+def log():
+    """The app's logger as it was: a test that starts the log would leave it writing to a stream that is closed by then."""
+    logger = logging.getLogger("lookahead")
+    handlers, propagate, level = logger.handlers[:], logger.propagate, logger.level
+    yield
+    logger.handlers[:], logger.propagate = handlers, propagate
+    logger.setLevel(level)
 
 
 @pytest.fixture(scope="session")
@@ -62,24 +97,39 @@ def chromium():
 
 
 class App:
-    """The app, started as a user would, writing into `folder`; `environment` are variables on top of the usual ones."""
+    """The app, started as a user would, writing into `folder`; `environment` are variables on top of the usual ones.
 
-    def __init__(self, folder: Path, port: int | None = None, **environment: str):
+    It is waited for until it can race, unless `ready` is False: then until its port answers. `place` is where the app lies,
+    and `in_child` runs in its process before it begins.
+    """
+
+    def __init__(
+        self, folder: Path, port: int | None = None, *, ready: bool = True, place: Path = ROOT,
+        in_child: Callable[[], None] | None = None, **environment: str,
+    ):  # fmt: skip
         self.port, self._out, self._errors = port or free_port(), folder / "out.txt", folder / "errors.txt"
         self.url = f"http://127.0.0.1:{self.port}"
         env = {**os.environ, "HF_HUB_OFFLINE": "1", "PYTHONUNBUFFERED": "1", **environment}
         with self._out.open("a") as out, self._errors.open("a") as errors:
             command = [sys.executable, "app.py", "--port", str(self.port)]
-            self.process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=out, stderr=errors)
+            self.process = subprocess.Popen(command, cwd=place, env=env, stdout=out, stderr=errors, preexec_fn=in_child)
+        try:
+            self.wait(ready)
+        except BaseException:
+            self.process.kill()
+            raise
+
+    def wait(self, ready: bool = True) -> dict:
+        """Wait until it can race, or only until it answers; what it says of its loading then."""
         start = time.monotonic()
         while True:
-            try:
-                urllib.request.urlopen(self.url, timeout=2)
-                return
-            except OSError:
-                assert self.process.poll() is None, self.output()
-                assert time.monotonic() - start < 120, "the app did not start"
-                time.sleep(0.2)
+            with suppress(OSError):
+                said = json.loads(self.get("/loading")[1])
+                if said["ready"] or not ready:
+                    return said
+            assert self.process.poll() is None, self.output()
+            assert time.monotonic() - start < 180, "the app did not start"
+            time.sleep(0.05)
 
     def output(self) -> str:
         """All it has written so far."""
@@ -140,48 +190,77 @@ def address(app):
 LEAVING = "addEventListener('beforeunload', () => { console.error = () => {}; });"
 
 
+@pytest.fixture(scope="module")
+def pages(chromium, address):
+    """What `visit` opens pages with, for a module that shares one."""
+
+    @contextmanager
+    def visits():
+        contexts = []
+
+        def opened(query="", **options):
+            context = chromium.new_context(**{"viewport": {"width": 1440, "height": 900}, **options})
+            context.set_default_timeout(60_000)  # the machine may have other things to do
+            context.add_init_script(LEAVING)
+            page = context.new_page()
+            page.faults, page.requests = [], []
+            page.on("console", lambda m: page.faults.append(m.text) if m.type == "error" else None)
+            page.on("pageerror", lambda e: page.faults.append(str(e)))
+            page.on("request", lambda r: page.requests.append(r.url))
+            page.goto(f"{address}/{query}")
+            page.wait_for_function("window.lookahead && window.lookahead.state().run")
+            page.wait_for_function(
+                "!document.querySelector('.main > .wrap .progress-text')"
+            )  # Gradio's own notice that it is loading
+            contexts.append((context, page))
+            return page
+
+        yield opened
+        for context, page in contexts:
+            assert not page.faults
+            outside = [url for url in page.requests if not url.startswith((address, "data:", "blob:"))]
+            assert not outside
+            context.close()
+
+    return visits
+
+
 @pytest.fixture
-def visit(chromium, address):
+def visit(pages):
     """Open the page, with that query; at the end no request has left the machine and nothing was logged as an error."""
-    contexts = []
+    with pages() as opened:
+        yield opened
 
-    def opened(query="", **options):
-        context = chromium.new_context(**{"viewport": {"width": 1440, "height": 900}, **options})
-        context.add_init_script(LEAVING)
-        page = context.new_page()
-        page.faults, page.requests = [], []
-        page.on("console", lambda m: page.faults.append(m.text) if m.type == "error" else None)
-        page.on("pageerror", lambda e: page.faults.append(str(e)))
-        page.on("request", lambda r: page.requests.append(r.url))
-        page.goto(f"{address}/{query}")
-        page.wait_for_function("window.lookahead && window.lookahead.state().run")
-        page.wait_for_function(
-            "!document.querySelector('.main > .wrap .progress-text')"
-        )  # Gradio's own notice that it is loading
-        contexts.append((context, page))
-        return page
 
-    yield opened
-    for context, page in contexts:
-        assert not page.faults
-        outside = [url for url in page.requests if not url.startswith((address, "data:", "blob:"))]
-        assert not outside
-        context.close()
+@pytest.fixture
+def page(request, chromium):
+    """A page without the app, as the module's `blank` makes it; at the end it had no problem."""
+    page = request.module.blank(chromium)
+    yield page
+    assert page.problems == []
+    page.close()
 
 
 def table_steps(
-    method, settings, *, target=None, draft=None, prompt=(1, 2, 3), eos=(), k=None, proposer=None, **options
+    method, settings, *, target=None, draft=None, prompt=(1, 2, 3), eos=(), stop=None, k=None, drafter=None, **options
 ):
     """Run the real loop over TableLMs; returns its steps."""
     target = (target or TableLM(seed=0)).fresh()
     draft = (draft or TableLM(seed=1)).fresh()
     rule = rule_for(settings)
-    means = Means(rule, draft, lambda rows, branches: 1 + 0.02 * rows)
-    made = proposer(means) if proposer else method_class(method)(means, options_of(method, options))
+    resources = Resources(rule, draft, lambda rows, branches: 1 + 0.02 * rows)
+    made = drafter(resources) if drafter else method_class(method)(resources, options_of(method, options))
     k = settings.k if k is None else k
-    pace = Auto(means.pass_s, 8) if k == "auto" else Fixed(k)
-    ends = Ends(frozenset(eos), settings.max_new_tokens, target.context_length)
-    return list(loop(target, made, pace, rule, list(prompt), ends, details=settings.details))
+    policy = AdaptiveLength(resources.pass_s, 8) if k == "auto" else FixedLength(k)
+    ends = Ends(frozenset(eos), settings.max_new_tokens, target.context_length, stop)
+    return list(loop(target, made, policy, rule, list(prompt), ends, details=settings.details))
+
+
+def finished(race):
+    """The trace of a race that is run to its end."""
+    for _ in race:
+        pass
+    return race.result()
 
 
 def emitted(steps):
@@ -193,31 +272,15 @@ def tiny(kind: str, folder: Path, *, seed: int = 0, layers: int = 2, **changes) 
     """Save a tiny random model of some architecture with the bundled tokenizer; returns its folder."""
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-    common = {
-        "llama": ("llama", {}),
-        "mistral": ("mistral", {"sliding_window": None}),
-        "mistral-sliding": ("mistral", {"sliding_window": 16}),
-        "qwen2": ("qwen2", {}),
-        "qwen3": ("qwen3", {"head_dim": 16}),
-        "gemma": ("gemma", {"head_dim": 16}),
-        "gpt2": ("gpt2", {}),
-        "mamba": ("mamba", {}),
-    }
-    family, extra = common[kind]
     sizes = {
         "vocab_size": 4096, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": layers,
-        "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 256,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 256, "head_dim": 16,
         "eos_token_id": 0, "bos_token_id": 0, "pad_token_id": 0,
     }  # fmt: skip
-    if kind == "gpt2":
-        sizes = {
-            "vocab_size": 4096, "n_embd": 64, "n_layer": layers, "n_head": 4, "n_positions": 256,
-            "eos_token_id": 0, "bos_token_id": 0,
-        }  # fmt: skip
-    if kind == "mamba":
-        sizes = {"vocab_size": 4096, "hidden_size": 64, "num_hidden_layers": 2, "eos_token_id": 0, "bos_token_id": 0}
+    if kind.startswith("mistral"):
+        sizes["sliding_window"] = 16 if kind == "mistral-sliding" else None
     torch.manual_seed(seed)
-    config = AutoConfig.for_model(family, **{**sizes, **extra, **changes})
+    config = AutoConfig.for_model(kind.removesuffix("-sliding"), **{**sizes, **changes})
     model = AutoModelForCausalLM.from_config(config)
     with torch.no_grad():
         for parameter in model.parameters():  # larger than usual, so that the argmax depends on the context

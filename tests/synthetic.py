@@ -7,10 +7,12 @@ from dataclasses import replace
 
 from conftest import table_steps
 
-from lookahead.events import Settings
-from lookahead.table import TableLM
-from lookahead.trace import Costs, LaneRecord, Machine, ModelNames, PromptRecord, Recorder, SettingsRecord, Trace
-from lookahead.version import VERSION
+from lookahead.core.events import Settings
+from lookahead.core.table import TableLM
+from lookahead.core.version import VERSION
+from lookahead.trace.recorder import Recorder
+from lookahead.trace.schema import Costs, LaneRecord, Machine, ModelNames, PromptRecord, SettingsRecord
+from lookahead.trace.trace import Trace
 
 VOCAB, SHIFT = 64, 3000  # ids as long as real ones
 HEADS, TAILS = ("b", "st", "gr", "m", "sh", "fl", "pr", "t"), ("e", "orest", "ay", "ill", "arden", "ound", "ight", "ed")
@@ -20,9 +22,6 @@ ROWS, SECONDS = (1, 2, 3, 5, 9, 17, 33), (0.005, 0.0054, 0.0056, 0.006, 0.0066, 
 
 class Near(TableLM):
     """A draft that knows most of the target's table and is wrong about the rest."""
-
-    def fresh(self):
-        return Near(self.vocab, self.order, self.seed, self.spread, self.context_length)
 
     def logits_after(self, sequence):
         missed = random.Random(f"miss:{sequence[-self.order :]}").random() < MISS

@@ -1,4 +1,4 @@
-"""A classroom: `python users.py ADDRESS FIRST LAST` has users FIRST to LAST - 1 race at once, each a prompt and a seed.
+"""A classroom: `python users.py PORT FIRST LAST` has users FIRST to LAST - 1 race at once, each a prompt and a seed.
 
 Prints what became of each as JSON, with the place it was told and when it heard of it (seconds since 1970). A process
 of its own, so that when it is over everybody has gone.
@@ -6,6 +6,7 @@ of its own, so that when it is over everybody has gone.
 
 from __future__ import annotations
 
+import http.client
 import json
 import re
 import sys
@@ -25,24 +26,67 @@ def asked(user: int) -> dict:
             "temperature": temperature, "seed": user}  # fmt: skip
 
 
-def _race(address: str, user: int, together: threading.Barrier, found: dict) -> None:
-    from gradio_client import Client
+class Caller:
+    """One call to /race, by plain HTTP; it is given up when nothing is heard for `patience_s`."""
 
-    client = Client(address, verbose=False)
+    def __init__(self, port, patience_s=30, **changed):
+        data = {
+            "prompt": "Once upon a time",
+            "method": "draft",
+            "max_new_tokens": 12,
+            "k": "3",
+            "temperature": 0,
+            "seed": 0,
+        }
+        self._line = http.client.HTTPConnection("127.0.0.1", port, timeout=patience_s)
+        self._line.request("POST", "/gradio_api/call/race", json.dumps({"data": list({**data, **changed}.values())}),
+                           {"Content-Type": "application/json"})  # fmt: skip
+        self.event = json.loads(self._line.getresponse().read())["event_id"]
+        self._line.request("GET", f"/gradio_api/call/race/{self.event}")
+        self._answer = self._line.getresponse()
+
+    def next(self):
+        """The next (event, data)."""
+        event = self._answer.readline().decode().strip().removeprefix("event: ")
+        data = self._answer.readline().decode().removeprefix("data: ")
+        self._answer.readline()
+        return event, json.loads(data)
+
+    def until(self, words):
+        """Wait for a status."""
+        while words not in (now := self.next())[1][0].get("status", ""):
+            assert now[0] == "generating", now
+        return self
+
+    def result(self):
+        """The trace, or what went wrong."""
+        while (now := self.next())[0] in ("generating", "heartbeat"):
+            pass
+        self._line.close()
+        return now[1][0] if now[0] == "complete" else now[1]
+
+    def vanish(self):
+        self._line.sock.close()
+        self._answer.close()
+        self._line.close()
+
+
+def _race(port: int, user: int, together: threading.Barrier, found: dict) -> None:
     together.wait()
-    job, told = client.submit(**asked(user), api_name="/race"), None
-    for now in job:
-        if told is None and "status" in now:
-            ahead = re.search(r"(one|\d+) runs? (is|are) before", now["status"])
+    caller, told = Caller(port, patience_s=300, **asked(user)), None
+    while (now := caller.next())[0] in ("generating", "heartbeat"):
+        if told is None and now[1] and "status" in now[1][0]:
+            ahead = re.search(r"(one|\d+) runs? (is|are) before", now[1][0]["status"])
             told = (time.time(), int(ahead[1].replace("one", "1")) if ahead else 0)
-    found[user] = {"trace": job.result(), "told": told}
+    assert now[0] == "complete", now
+    found[user] = {"trace": now[1][0], "told": told}
 
 
 def main() -> None:
     """Everybody at once."""
-    address, users = sys.argv[1], range(int(sys.argv[2]), int(sys.argv[3]))
+    port, users = int(sys.argv[1]), range(int(sys.argv[2]), int(sys.argv[3]))
     together, found = threading.Barrier(len(users)), {}
-    threads = [threading.Thread(target=_race, args=(address, user, together, found)) for user in users]
+    threads = [threading.Thread(target=_race, args=(port, user, together, found)) for user in users]
     for thread in threads:
         thread.start()
     for thread in threads:

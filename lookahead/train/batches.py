@@ -10,6 +10,7 @@ Knows token ids and shares.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -23,36 +24,36 @@ PATTERN = 1000
 
 
 class Streams:
-    """Token streams by domain, [tokens] of uint16, kept in a folder once made."""
+    """Token streams by domain, [tokens] of uint16, stored in a folder once encoded."""
 
     def __init__(self, training: Mapping[str, np.ndarray], held_out: Mapping[str, list[list[int]]]):
         self.training, self.held_out = training, held_out
 
     @classmethod
-    def made(cls, documents: list[Document], tokenizer: PreTrainedTokenizerFast, seed: int, folder: Path) -> Streams:
-        """Encode the corpus; what was encoded before is read back."""
-        kept = folder / "tokens.npz"
+    def of(cls, documents: list[Document], tokenizer: PreTrainedTokenizerFast, seed: int, folder: Path) -> Streams:
+        """The encoded corpus; read back from `folder` where an earlier run stored it."""
+        path = folder / "tokens.npz"
         domains = sorted({d.domain for d in documents})
-        held = cls.held_out_of(documents, tokenizer)
-        if kept.is_file():
-            with np.load(kept) as stored:
-                return cls({domain: stored[domain] for domain in domains}, held)
+        held_out = cls.held_out_of(documents, tokenizer)
+        if path.is_file():
+            with np.load(path) as stored:
+                return cls({domain: stored[domain] for domain in domains}, held_out)
         training = {}
         for domain in domains:
-            mine = [d for d in documents if d.domain == domain and not d.held_out]
-            encoded = zip(mine, encode(tokenizer, mine), strict=True)
+            chosen = [d for d in documents if d.domain == domain and not d.held_out]
+            encoded = zip(chosen, encode(tokenizer, chosen), strict=True)
             rows = [ids for document, ids in encoded for _ in range(document.weight)]
             np.random.default_rng(seed).shuffle(rows)
             training[domain] = np.concatenate([np.asarray(row, dtype=np.uint16) for row in rows])
-        np.savez(kept, **training)
-        return cls(training, held)
+        np.savez(path, **training)
+        return cls(training, held_out)
 
     @staticmethod
     def held_out_of(documents: list[Document], tokenizer: PreTrainedTokenizerFast) -> dict[str, list[list[int]]]:
         """Domain -> the ids of its held-out documents."""
-        found = [d for d in documents if d.held_out]
+        held_out = [d for d in documents if d.held_out]
         out: dict[str, list[list[int]]] = {d.domain: [] for d in documents}
-        for document, ids in zip(found, encode(tokenizer, found), strict=True):
+        for document, ids in zip(held_out, encode(tokenizer, held_out), strict=True):
             out[document.domain].append(ids)
         return out
 
@@ -67,20 +68,17 @@ class Batches:
         self._streams = streams
         self._pattern = np.random.default_rng(seed).permutation([d for d, n in counts.items() for _ in range(n)])
         self._counts = counts
-        seen: dict[str, int] = dict.fromkeys(counts, 0)
-        self._rank = []
-        for domain in self._pattern:
-            self._rank.append(seen[domain])
-            seen[domain] += 1
+        ranks = {domain: count() for domain in counts}
+        self._rank = [next(ranks[domain]) for domain in self._pattern]
 
     def batch(self, first_row: int, rows: int, length: int) -> torch.Tensor:
         """Rows `first_row` ... of the training, [rows, length + 1]; the last token is only a label."""
         return torch.from_numpy(np.stack([self._row(first_row + i, length + 1) for i in range(rows)]))
 
     def _row(self, n: int, length: int) -> np.ndarray:
-        lap, slot = divmod(n, len(self._pattern))
+        cycle, slot = divmod(n, len(self._pattern))
         domain = str(self._pattern[slot])
         stream = self._streams[domain]
-        start = (lap * self._counts[domain] + self._rank[slot]) * (length - 1) % len(stream)
+        start = (cycle * self._counts[domain] + self._rank[slot]) * (length - 1) % len(stream)
         piece = np.take(stream, range(start, start + length), mode="wrap")
         return piece.astype(np.int64)

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..core.numbers import count, decimal, millions, percent, seconds
+from ..measure.tables import markdown_table
 from .plan import Plan
 
 HEAD = """# Llama-Pocket: a small family for speculative decoding
@@ -19,15 +21,10 @@ on two CPU cores. They were trained by this repository:
 
 and this card was written by `python -m lookahead train --corpus DIR --out DIR --card`, which measures everything again.
 
-| | target | draft | offdomain |
-|---|---|---|---|
-| architecture | {target} | {draft} | {offdomain} |
-| parameters | {p_target:.1f} M | {p_draft:.1f} M | {p_offdomain:.1f} M |
-| learned from | the whole mix | the target's distributions, over the mix and over the target's own writing | records, code and arithmetic only: the mismatched draft |
-| one pass, two CPU cores | {pass_target:.2f} ms (8 rows: {pass_eight:.2f} ms) | {pass_draft:.2f} ms | as the draft |
+{family}
 
-bfloat16, safetensors; byte-level BPE of {vocab:,} tokens; markers `<|user|>`, `<|assistant|>`, `<|end|>` and a chat
-template. Trained on rows of up to {longest:,} tokens; text beyond that position gets worse.
+bfloat16, safetensors; byte-level BPE of {vocab} tokens; markers `<|user|>`, `<|assistant|>`, `<|end|>` and a chat
+template. Trained on rows of up to {longest} tokens; text beyond that position gets worse.
 """
 
 DATA = """## Data
@@ -35,20 +32,35 @@ DATA = """## Data
 Public text, never part of this repository. Held out: one document in fifty by a hash of its text, and every document
 that contains a prompt of the scenarios or of this card.
 
-| domain | share | sources | licence |
-|---|---|---|---|
-| stories | {stories:.0%} | samples of roneneldan/TinyStories kept in public repositories; African Storybook (global-asp/asp-source) | CDLA-Sharing-1.0; CC-BY |
-| tales | {tales:.0%} | erikhyrkas/snakes, training_data: child and bedtime stories with their instructions | MIT repository, generated with Llama 3.1 |
-| explain | {explain:.0%} | the same: questions and answers, explanations for children (asked for in five ways), how-tos | the same |
-| records | {records:.0%} | the same: format conversion, text to JSON, tables; and drills made by program (`lookahead/train/drills.py`) | the same; ours |
-| code | {code:.0%} | ten MIT repositories of small Python files; the same collection's Python tasks; drills | MIT; ours |
-| arithmetic | {arithmetic:.0%} | openai/grade-school-math (training part), templated steps, spelling; drills | MIT; ours |
-| dialogue | {dialogue:.0%} | google-research-datasets: schema-guided dialogue, Synthetic-Persona-Chat | CC-BY-SA-4.0; CC-BY-4.0 |
+{sources}
 
 GSM8K's test part, HumanEval and MBPP were not used. Part of the text was generated with Llama 3.1, whose Community
 License asks that models trained on its output carry "Llama" at the start of their name and that "Built with Llama" is
 shown. Llama 3.1 is licensed under the Llama 3.1 Community License, Copyright (c) Meta Platforms, Inc. All Rights Reserved.
 """
+
+SOURCES = {  # by domain of the mix: where its texts come from, and under which licence
+    "stories": (
+        "samples of roneneldan/TinyStories kept in public repositories; African Storybook (global-asp/asp-source)",
+        "CDLA-Sharing-1.0; CC-BY",
+    ),
+    "tales": (
+        "erikhyrkas/snakes, training_data: child and bedtime stories with their instructions",
+        "MIT repository, generated with Llama 3.1",
+    ),
+    "explain": (
+        "the same: questions and answers, explanations for children (asked for in five ways), how-tos", "the same",
+    ),
+    "records": (
+        "the same: format conversion, text to JSON, tables; and drills made by program (`lookahead/train/drills.py`)",
+        "the same; ours",
+    ),
+    "code": ("ten MIT repositories of small Python files; the same collection's Python tasks; drills", "MIT; ours"),
+    "arithmetic": ("openai/grade-school-math (training part), templated steps, spelling; drills", "MIT; ours"),
+    "dialogue": (
+        "google-research-datasets: schema-guided dialogue, Synthetic-Persona-Chat", "CC-BY-SA-4.0; CC-BY-4.0",
+    ),
+}  # fmt: skip
 
 LIMITS = """## Limits
 
@@ -61,32 +73,43 @@ English only. Made to show how drafting works, not to be asked.
 def write(report: Mapping[str, Any], notes: Mapping[str, Any], plan: Plan, arguments: str, remark: str) -> str:
     """The card as Markdown. `remark` says what the figures alone would not."""
     head = HEAD.format(
-        arguments=arguments, vocab=plan.vocab, longest=plan.rows[-1][1], **report["shapes"],
-        **{f"p_{role}": n / 1e6 for role, n in report["parameters"].items()},
-        pass_target=report["pass"]["target_rows_1_ms"], pass_eight=report["pass"]["target_rows_8_ms"],
-        pass_draft=report["pass"]["draft_rows_1_ms"],
-    )  # fmt: skip
+        arguments=arguments, vocab=count(plan.vocab), longest=count(plan.rows[-1][1]), family=_family(report)
+    )
     parts = [head, _budget(notes), remark, _losses(report["losses"]), _acceptance(report["acceptance"])]
-    parts += [DATA.format(**plan.mix), LIMITS, _samples(report["samples"])]
+    parts += [DATA.format(sources=_sources(plan)), LIMITS, _samples(report["samples"])]
     return "\n".join(part.strip() + "\n" for part in parts if part.strip())
 
 
+def _family(report: Mapping[str, Any]) -> str:
+    took = {name: seconds(ms / 1e3) for name, ms in report["pass"].items()}
+    rows = [
+        ["architecture", *report["shapes"].values()],
+        ["parameters", *(millions(number) for number in report["parameters"].values())],
+        ["learned from", "the whole mix", "the target's distributions, over the mix and over the target's own writing",
+         "records, code and arithmetic only: the mismatched draft"],
+        ["one pass, two CPU cores", f"{took['target_rows_1_ms']} (8 rows: {took['target_rows_8_ms']})",
+         took["draft_rows_1_ms"], "as the draft"],
+    ]  # fmt: skip
+    return markdown_table(["", *report["shapes"]], rows)
+
+
+def _sources(plan: Plan) -> str:
+    rows = [[domain, percent(plan.mix[domain]), *SOURCES[domain]] for domain in SOURCES]
+    return markdown_table(["domain", "share", "sources", "licence"], rows)
+
+
 def _budget(notes: Mapping[str, Any]) -> str:
-    lines = ["## Budget", "", "| stage | tokens | minutes of computing | on |", "|---|---|---|---|"]
-    for stage, note in notes.items():
-        lines.append(f"| {stage} | {note['tokens'] / 1e6:.2f} M | {note['seconds'] / 60:.0f} | {note['device']} |")
-    return "\n".join(lines)
+    rows = [[stage, millions(n["tokens"]), seconds(n["seconds"]), str(n["device"])] for stage, n in notes.items()]
+    return "## Budget\n\n" + markdown_table(["stage", "tokens", "computing", "on"], rows)
 
 
 def _losses(losses: Mapping[str, Mapping[str, Mapping[str, float]]]) -> str:
-    lines = [
-        "## Held-out loss", "", "Nats a token and, in brackets, bits a byte, on documents no model was trained on.", "",
-        "| domain | target | draft | offdomain |", "|---|---|---|---|",
+    rows = [
+        [domain, *(f"{decimal(of[domain]['nats_a_token'])} ({decimal(of[domain]['bits_a_byte'])})" for of in losses.values())]
+        for domain in losses["target"]
     ]  # fmt: skip
-    for domain in losses["target"]:
-        cells = [f"{losses[r][domain]['nats_a_token']:.2f} ({losses[r][domain]['bits_a_byte']:.2f})" for r in losses]
-        lines.append(f"| {domain} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+    intro = "Nats a token and, in brackets, bits a byte, on documents no model was trained on."
+    return f"## Held-out loss\n\n{intro}\n\n" + markdown_table(["domain", *losses], rows)
 
 
 NAMES = {
@@ -99,14 +122,11 @@ NAMES = {
 
 def _acceptance(shares: Mapping[str, Mapping[str, float]]) -> str:
     domains = list(next(iter(shares.values())))
-    lines = [
-        "## Acceptance", "", "Share of drafted tokens that stand, greedy, k = 4, 96 tokens each on up to 32 prompts from held-out documents.", "",
-        f"| draft learned from | {' | '.join(domains)} |", "|---" * (len(domains) + 1) + "|",
-    ]  # fmt: skip
-    for role, name in NAMES.items():
-        if role in shares:
-            lines.append(f"| {name} | {' | '.join(f'{shares[role][d]:.2f}' for d in domains)} |")
-    return "\n".join(lines)
+    rows = [[name, *(decimal(shares[role][d]) for d in domains)] for role, name in NAMES.items() if role in shares]
+    intro = (
+        "Share of drafted tokens that stand, greedy, k = 4, 96 tokens each on up to 32 prompts from held-out documents."
+    )
+    return f"## Acceptance\n\n{intro}\n\n" + markdown_table(["draft learned from", *domains], rows)
 
 
 def _samples(samples: list[Mapping[str, str]]) -> str:

@@ -16,11 +16,12 @@ import lzma
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ..events import LookaheadError
-from ..scenarios import BENCH, SCENARIOS
+from ..core.events import LookaheadError
+from ..measure.scenarios import BENCH, SCENARIOS
 from .drills import drills
 from .prompts import SAMPLES
 
@@ -33,7 +34,7 @@ class CorpusError(LookaheadError):
     """The corpus folder is missing or holds none of the files the training knows."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Document:
     """Turns of (role, text), the domain whose share of the mix they count towards, and how often one counts.
 
@@ -45,12 +46,12 @@ class Document:
     weight: int = 1
     sibling: str = ""
 
-    @property
+    @cached_property
     def text(self) -> str:
         """All turns, one after another."""
         return "\n".join(text for _, text in self.turns)
 
-    @property
+    @cached_property
     def held_out(self) -> bool:
         """True for documents that no model may be trained on."""
         deciding = self.sibling or self.text
@@ -62,13 +63,13 @@ class Document:
 _PROMPTS = frozenset(s.prompt for s in (*SCENARIOS, *BENCH)) | {prompt for prompt, _ in SAMPLES}
 
 
-def _plain(domain: str) -> Callable[[str], Iterator[Document]]:
-    def read(text: str) -> Iterator[Document]:
-        for part in text.split(END):
-            if part := part.strip():
-                yield Document(domain, ((TEXT, part),))
+def _parts(text: str) -> list[str]:
+    """The texts of a file, without the space around them; none is empty."""
+    return [part for part in map(str.strip, text.split(END)) if part]
 
-    return read
+
+def _plain(domain: str) -> Callable[[str], Iterator[Document]]:
+    return lambda text: (Document(domain, ((TEXT, part),)) for part in _parts(text))
 
 
 HERO = re.compile(
@@ -76,7 +77,7 @@ HERO = re.compile(
     r"(?=[.!]| who\b| that\b| in\b| with\b| on\b| near\b)"
 )
 WISH = re.compile(r"\b(?:He|She|It|They|[A-Z][a-z]+) (loved|liked|wanted) to ([a-z][a-z ]{3,38}[a-z])[.,!]")
-TOLD = (
+STORY_REQUESTS = (
     "Write a short story about {}.", "Tell a story about {}.", "Tell me a story about {}.", "Write a story about {}.",
     "Tell a short story about {}.", "Tell a bedtime story about {}.", "Write a story for children about {}.",
 )  # fmt: skip
@@ -93,32 +94,32 @@ def _stories(text: str) -> Iterator[Document]:
                 about += (
                     f" who {'loves' if wish[1] == 'loved' else 'likes' if wish[1] == 'liked' else 'wants'} to {wish[2]}"
                 )
-            ask = TOLD[len(story) % len(TOLD)].format(about)
-            yield _asked("stories", ask, story, sibling=story)
+            ask = STORY_REQUESTS[len(story) % len(STORY_REQUESTS)].format(about)
+            yield _exchange("stories", ask, story, sibling=story)
 
 
-def _asked(domain: str, prompt: str, answer: str, **others: Any) -> Document:
+def _exchange(domain: str, prompt: str, answer: str, **others: Any) -> Document:
     return Document(domain, ((USER, prompt.strip()), (ASSISTANT, answer.strip())), **others)
 
 
 SIMPLY = " like I'm five years old."
-ALSO_ASKED = ("{} to a child.", "{}:", "{} in simple words.", "{}.")
+MORE_REQUESTS = ("{} to a child.", "{}:", "{} in simple words.", "{}.")
 
 
 def _explained(prompt: str, answer: str) -> Iterator[Document]:
     """An explanation; the simple ones are few, so they are asked for in more ways."""
-    document = _asked("explain", prompt, answer)
+    document = _exchange("explain", prompt, answer)
     yield document
     if prompt.strip().endswith(SIMPLY):
         topic = prompt.strip().removesuffix(SIMPLY)
-        ways = ALSO_ASKED[:2] if len(answer) % 2 else ALSO_ASKED[2:]
-        yield from (_asked("explain", ask.format(topic), answer, sibling=document.text) for ask in ways)
+        ways = MORE_REQUESTS[:2] if len(answer) % 2 else MORE_REQUESTS[2:]
+        yield from (_exchange("explain", ask.format(topic), answer, sibling=document.text) for ask in ways)
 
 
 def _drills() -> Iterator[Document]:
     for domain, question, answer in drills():
         weight = 3 if domain == "code" else 1  # there are few
-        yield _asked(domain, question, answer, weight=weight) if question else Document(domain, ((TEXT, answer),))
+        yield _exchange(domain, question, answer, weight=weight) if question else Document(domain, ((TEXT, answer),))
 
 
 TALES = ("Write a bedtime story called `{}`.", "Tell a bedtime story called {}.", "Write a story called {}.")
@@ -127,15 +128,14 @@ CHILD = "Tell a story for children called {}."
 
 def _tales(text: str) -> Iterator[Document]:
     """Stories with the instruction they answer; the spooky ones stay out."""
-    for line in text.splitlines():
-        data = json.loads(line)
+    for data in map(json.loads, text.splitlines()):
         if data["kind"] in ("generated-child", "generated-bedtime"):
             title = data["prompt"].strip("`.").rpartition("`")[2].strip()  # some prompts quote a list's heading too
             if "\n" in title:
                 continue
             asks = TALES if data["kind"] == "generated-bedtime" else (*TALES[::-1], CHILD)
             ask = data["prompt"] if len(title) % 2 else asks[len(title) // 2 % len(asks)].format(title)
-            yield _asked("tales", ask, data["text"])
+            yield _exchange("tales", ask, data["text"])
 
 
 TASKS = {
@@ -145,49 +145,47 @@ TASKS = {
 
 
 def _tasks(text: str) -> Iterator[Document]:
-    for line in text.splitlines():
-        data = json.loads(line)
+    for data in map(json.loads, text.splitlines()):
         domain = TASKS.get(data["kind"])
         if domain == "explain":
             yield from _explained(data["prompt"], data["text"])
         elif domain:
-            yield _asked(domain, data["prompt"], data["text"], weight=2 if data["kind"] == "llama-python" else 1)
+            yield _exchange(domain, data["prompt"], data["text"], weight=2 if data["kind"] == "llama-python" else 1)
 
 
-ODD = ("capital", "uppercase", "lowercase", " appear ", "letter", " theme", "protagonist", "conflict in")
+EXCLUDED = ("capital", "uppercase", "lowercase", " appear ", "letter", " theme", "protagonist", "conflict in")
 
 
 def _explanations(text: str) -> Iterator[Document]:
     """Questions with answers in prose; poems, answers in capitals only, novels taken apart and the like stay out."""
-    for part in text.split(END):
-        prompt, _, answer = part.strip().partition("\n\n")
+    for part in _parts(text):
+        prompt, _, answer = part.partition("\n\n")
         opens = prompt.startswith(("Explain", "What is", "What are", "How do", "Why"))
-        if answer.strip() and opens and not any(odd in prompt for odd in ODD):
+        if answer.strip() and opens and not any(word in prompt for word in EXCLUDED):
             yield from _explained(prompt, answer)
 
 
 def _steps(text: str) -> Iterator[Document]:
-    for part in text.split(END):
-        prompt, _, answer = part.strip().partition("\n")
+    for part in _parts(text):
+        prompt, _, answer = part.partition("\n")
         if answer.strip() and "hundred" not in prompt and not re.search(r"\d{3}", prompt):
-            yield _asked("arithmetic", prompt, answer)
+            yield _exchange("arithmetic", prompt, answer)
 
 
 def _word_problems(text: str) -> Iterator[Document]:
-    for part in text.split(END):
-        question, _, answer = part.strip().partition("\nAnswer:")
+    for part in _parts(text):
+        question, _, answer = part.partition("\nAnswer:")
         if answer.strip():
-            yield _asked("arithmetic", question.removeprefix("Question:"), answer)
+            yield _exchange("arithmetic", question.removeprefix("Question:"), answer)
 
 
-ASKED = ("Write a Python function that does this: {}", "Write a Python function. {}", "{} Write it in Python.")
+CODE_REQUESTS = ("Write a Python function that does this: {}", "Write a Python function. {}", "{} Write it in Python.")
 
 
 def _python(text: str) -> Iterator[Document]:
     """Short files as they stand, and every small documented function as an instruction and its answer."""
-    for part in text.split(END):
-        part = part.strip()
-        if 0 < len(part) < 2400:
+    for part in _parts(text):
+        if len(part) < 2400:
             yield Document("code", ((TEXT, part),))
         try:
             body = ast.parse(part).body
@@ -202,22 +200,23 @@ def _python(text: str) -> Iterator[Document]:
             node.body = node.body[1:]  # the docstring went into the question
             code = ast.unparse(node)
             if code.count("\n") < 25 and len(code) < 900:
-                ask = ASKED[len(code) % len(ASKED)].format(words.rstrip(".") + ".")
-                yield _asked("code", ask, code)
+                ask = CODE_REQUESTS[len(code) % len(CODE_REQUESTS)].format(words.rstrip(".") + ".")
+                yield _exchange("code", ask, code)
 
 
 def _dialogues(user: str, assistant: str) -> Callable[[str], Iterator[Document]]:
     """Turns marked by the speakers' names; what stands before the first mark is dropped."""
 
     def read(text: str) -> Iterator[Document]:
-        for part in text.split(END):
-            turns: list[tuple[str, str]] = []
-            for line in part.strip().split("\n"):
-                for role, mark in ((USER, user), (ASSISTANT, assistant)):
-                    if line.startswith(mark):
-                        turns.append((role, line.removeprefix(mark).strip()))
+        for part in _parts(text):
+            turns = [
+                (role, line.removeprefix(mark).strip())
+                for line in part.split("\n")
+                for role, mark in ((USER, user), (ASSISTANT, assistant))
+                if line.startswith(mark)
+            ]
             alternate = all(role == (USER, ASSISTANT)[i % 2] for i, (role, _) in enumerate(turns))
-            if len(turns) >= 4 and alternate and all(said for _, said in turns):
+            if len(turns) >= 4 and alternate and all(words for _, words in turns):
                 yield Document("dialogue", tuple(turns[: len(turns) // 2 * 2]))
 
     return read

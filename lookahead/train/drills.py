@@ -24,7 +24,7 @@ JOBS = "baker,teacher,farmer,doctor,painter,pilot,nurse,cook,driver,singer,build
 WORDS = "the a small big old young happy little tree river house garden road bird sun moon star boat hill lake box cake song game friend window door rain snow wind morning night ran sat found made saw took gave under over near with and".split()  # fmt: skip
 
 Record = dict[str, str | int]
-Made = tuple[str, str, str]  # domain, question ("" for plain text), answer
+Drill = tuple[str, str, str]  # domain, question ("" for plain text), answer
 
 COLUMNS: dict[str, Callable[[Random], str | int]] = {
     "Name": lambda r: r.choice(NAMES), "Age": lambda r: r.randrange(5, 90), "City": lambda r: r.choice(CITIES),
@@ -65,7 +65,7 @@ def as_blocks(rows: list[Record]) -> str:
 
 
 FORMATS = {"CSV": as_csv, "JSON": as_json, "yaml": as_yaml, "a table": as_table, "plain text": as_lines}
-ASKED = (
+REQUESTS = (
     "Convert this {a} to {b}:\n{text}", "Turn this {a} into {b}:\n{text}", "Change this {a} to {b}.\n{text}",
     "Here is some {a}, can you convert it to {b}?\n{text}", "Write this {a} as {b}:\n{text}", "{text}\nConvert this to {b}.",
 )  # fmt: skip
@@ -79,35 +79,35 @@ def records(draws: Random) -> list[Record]:
     return [{column: COLUMNS[column](draws) for column in columns} for _ in range(draws.randrange(2, 7))]
 
 
-def converted(draws: Random) -> Made:
+def converted(draws: Random) -> Drill:
     """Records in one form, asked for in another."""
     (a, from_form), (b, to_form) = draws.sample(list(FORMATS.items()), 2)
     rows = records(draws)
-    asked = draws.choice(ASKED).format(a=a.removeprefix("a "), b=b, text=from_form(rows))
-    return "records", asked, to_form(rows)
+    question = draws.choice(REQUESTS).format(a=a.removeprefix("a "), b=b, text=from_form(rows))
+    return "records", question, to_form(rows)
 
 
-def extracted(draws: Random) -> Made:
+def extracted(draws: Random) -> Drill:
     """Sentences about people, asked for as JSON or CSV."""
     people = [(draws.choice(NAMES), draws.randrange(5, 90), draws.choice(CITIES)) for _ in range(draws.randrange(1, 5))]
     says = draws.choice(
         ("{0} is {1} years old and lives in {2}.", "{0} is {1} and comes from {2}.", "{0}, {1}, lives in {2}.")
     )
     form, write = draws.choice((("JSON", as_json), ("JSON", as_json), ("CSV", as_csv)))
-    told = " ".join(says.format(*person) for person in people)
+    text = " ".join(says.format(*person) for person in people)
     rows: list[Record] = [{"Name": name, "Age": age, "City": city} for name, age, city in people]
     ask = draws.choice(("Turn this into {}: {}", "Write this as {}:\n{}", "Make {} from this text:\n{}"))
-    return "records", ask.format(form, told), write(rows)
+    return "records", ask.format(form, text), write(rows)
 
 
-def listed(draws: Random) -> Made:
+def listed(draws: Random) -> Drill:
     """Records that simply go on, as they stand in files."""
     columns = ["Name", *draws.sample([c for c in COLUMNS if c != "Name"], draws.randrange(1, 4))]
     rows = [{column: COLUMNS[column](draws) for column in columns} for _ in range(draws.randrange(5, 16))]
     return "records", "", draws.choice((as_csv, as_json, as_yaml, as_lines, as_blocks, as_blocks))(rows)
 
 
-def copied(draws: Random) -> Made:
+def copied(draws: Random) -> Drill:
     """Words in no order, to be written again: nothing but copying helps."""
     lines = [" ".join(draws.choices(WORDS, k=draws.randrange(3, 12))) for _ in range(draws.randrange(1, 6))]
     text = "\n".join(lines)
@@ -123,7 +123,7 @@ LOSES = ("{who} gives {n} to {other}", "{who} loses {n}", "{other} takes {n}", "
 GAINS = ("{who} buys {n} more", "{other} gives {who} {n} more", "{who} finds {n} more", "{who} gets {n} from {other}")
 
 
-def told_sum(draws: Random) -> Made:
+def story_sum(draws: Random) -> Drill:
     """A sum told as a story, worked out step by step."""
     who, other = draws.sample(NAMES, 2)
     thing, have = draws.choice(THINGS), draws.randrange(4, 30)
@@ -138,29 +138,26 @@ def told_sum(draws: Random) -> Made:
     steps.append(f"{who} has {now} {thing} now. The answer is {now}.")
     she = "she" if who in GIRLS else "he"
     ask = draws.choice((f"does {who} have now", f"does {who} have", f"does {she} have", f"does {she} have now"))
-    return (
-        "arithmetic",
-        f"{who} has {have} {thing}. {_told(draws, events, who, she)} How many {thing} {ask}?",
-        "\n".join(steps),
-    )
+    question = f"{who} has {have} {thing}. {_narrated(draws, events, who, she)} How many {thing} {ask}?"
+    return "arithmetic", question, "\n".join(steps)
 
 
-def _told(draws: Random, events: list[str], who: str, she: str) -> str:
+def _narrated(draws: Random, events: list[str], who: str, she: str) -> str:
     """Events as sentences: the same person is mentioned by name, as "she", or not again."""
     out = ""
     for event in events:
-        own = event.startswith(f"{who} ")
+        by_who = event.startswith(f"{who} ")
         how = draws.random()
-        if own and how < 0.3 and out and not out.endswith(","):
+        if by_who and how < 0.3 and out and not out.endswith(","):
             out = f"{out[:-1]} and {event.removeprefix(who + ' ')}."
-        elif own and how < 0.65:
+        elif by_who and how < 0.65:
             out += f" {she.capitalize()} {event.removeprefix(who + ' ')}."
         else:
             out += f" {event}."
     return out.strip()
 
 
-def compared(draws: Random) -> Made:
+def compared(draws: Random) -> Drill:
     """Two people's things, together or against each other; or so many in each of so many boxes."""
     who, other = draws.sample(NAMES, 2)
     thing, kind = draws.choice(THINGS), draws.randrange(3)
@@ -171,19 +168,19 @@ def compared(draws: Random) -> Made:
             "arithmetic", f"There are {a} {thing} in each of {b} {box}. How many {thing} are there?",
             f"Step 1: {b} x {a} = {a * b}.\nThere are {a * b} {thing}. The answer is {a * b}.",
         )  # fmt: skip
-    told = f"{who} has {a} {thing} and {other} has {b} {thing}."
+    facts = f"{who} has {a} {thing} and {other} has {b} {thing}."
     if kind:
         return (
-            "arithmetic", f"{told} How many {thing} do they have together?",
+            "arithmetic", f"{facts} How many {thing} do they have together?",
             f"Step 1: {a} + {b} = {a + b}.\nThey have {a + b} {thing} together. The answer is {a + b}.",
         )  # fmt: skip
     return (
-        "arithmetic", f"{told} How many more {thing} does {who} have?",
+        "arithmetic", f"{facts} How many more {thing} does {who} have?",
         f"Step 1: {a} - {b} = {a - b}.\n{who} has {a - b} more. The answer is {a - b}.",
     )  # fmt: skip
 
 
-def plain_sum(draws: Random) -> Made:
+def plain_sum(draws: Random) -> Drill:
     """Two numbers below a hundred."""
     a, b = sorted((draws.randrange(1, 100), draws.randrange(1, 100)), reverse=True)
     sign, result = draws.choice((("+", a + b), ("-", a - b)))
@@ -192,15 +189,15 @@ def plain_sum(draws: Random) -> Made:
 
 
 # how many of each
-MADE: tuple[tuple[Callable[[Random], Made], int], ...] = (
-    (converted, 8000), (extracted, 3000), (listed, 2500), (copied, 3000), (told_sum, 16000), (compared, 4000), (plain_sum, 5000),
+COUNTS: tuple[tuple[Callable[[Random], Drill], int], ...] = (
+    (converted, 8000), (extracted, 3000), (listed, 2500), (copied, 3000), (story_sum, 16000), (compared, 4000), (plain_sum, 5000),
 )  # fmt: skip
 
 
-def drills(seed: int = 0) -> Iterator[Made]:
+def drills(seed: int = 0) -> Iterator[Drill]:
     """All of them: (domain, question, answer)."""
     draws = Random(seed)
-    for make, count in MADE:
+    for make, count in COUNTS:
         for _ in range(count):
             yield make(draws)
     yield from (("code", question, code) for question, code in functions())

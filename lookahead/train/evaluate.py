@@ -13,8 +13,9 @@ from typing import Any
 import torch
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
-from ..lane import decode
-from ..models import Models, load
+from ..core.numbers import counted
+from ..family.models import Models, load
+from ..race.lane import decode
 from .corpus import ASSISTANT, TEXT, Document
 from .losses import next_token
 from .prompts import SAMPLES
@@ -46,22 +47,21 @@ def prompts(documents: list[Document]) -> dict[str, list[tuple[str, bool]]]:
     """Domain -> (prompt, chat) from held-out documents."""
     out: dict[str, list[tuple[str, bool]]] = {}
     for document in documents:
-        held = out.setdefault(document.domain, [])
-        if not document.held_out or len(held) >= PROMPTS_A_DOMAIN:
+        chosen = out.setdefault(document.domain, [])
+        if not document.held_out or len(chosen) >= PROMPTS_A_DOMAIN:
             continue
         role, text = document.turns[0]
         if role == TEXT:
-            opening = " ".join(text.split(" ")[:STORY_OPENING])
-            held.append((opening, False))
+            chosen.append((" ".join(text.split(" ")[:STORY_OPENING]), False))
         elif len(text) < 1500 and document.turns[1][0] == ASSISTANT:
-            held.append((text, True))
+            chosen.append((text, True))
     return out
 
 
-def acceptance(models: Models, asked: Mapping[str, list[tuple[str, bool]]], draft: str) -> dict[str, float]:
+def acceptance(models: Models, by_domain: Mapping[str, list[tuple[str, bool]]], draft: str) -> dict[str, float]:
     """Domain -> share of drafted tokens that greedy verification accepts, k = 4."""
     out = {}
-    for domain, questions in asked.items():
+    for domain, questions in by_domain.items():
         drafted = accepted = 0
         for prompt, chat in questions:
             options = {"k": K, "max_new_tokens": NEW_TOKENS, "details": False, "chat": chat, "draft": draft}
@@ -91,22 +91,22 @@ def whole(
     words: PreTrainedTokenizerFast,
 ) -> dict[str, Any]:  # fmt: skip
     """Everything the card needs."""
-    report: dict[str, Any] = {"losses": {}, "acceptance": {}}
+    report: dict[str, Any] = {"losses": {}, "acceptance": {}, "parameters": {}, "shapes": {}}
     for role in ("target", "draft", "offdomain"):
         model = LlamaForCausalLM.from_pretrained(out / role, dtype=torch.float32).eval()
         report["losses"][role] = losses(model, held_out, words)
-        report.setdefault("parameters", {})[role] = sum(p.numel() for p in model.parameters())
-        layers, width = model.config.num_hidden_layers, model.config.hidden_size
-        report.setdefault("shapes", {})[role] = f"Llama, {layers} layer{'s' if layers > 1 else ''} x {width}"
-    asked = prompts(documents)
+        report["parameters"][role] = sum(p.numel() for p in model.parameters())
+        layers = counted(model.config.num_hidden_layers, "layer")
+        report["shapes"][role] = f"Llama, {layers} x {model.config.hidden_size}"
+    by_domain = prompts(documents)
     for role, folder in {"draft": out / "draft", "offdomain": out / "offdomain", **asides}.items():
         if folder.is_dir():
             models = load(f"{out / 'target'}+{folder}")
-            report["acceptance"][role] = acceptance(models, asked, "draft")
+            report["acceptance"][role] = acceptance(models, by_domain, "draft")
     models = load(f"{out / 'target'}+{out / 'draft'}")
     report["pass"] = {
         "target_rows_1_ms": models.costs.pass_s(1) * 1e3, "target_rows_8_ms": models.costs.pass_s(8) * 1e3,
-        "draft_rows_1_ms": models.draft_costs["draft"].pass_s(1) * 1e3,
+        "draft_rows_1_ms": models.costs.drafters["draft"].curve.pass_s(1) * 1e3,
     }  # fmt: skip
     report["samples"] = samples(models)
     return report

@@ -2,7 +2,7 @@
 
     python -m lookahead train --corpus DIR --out DIR [--minutes M] [--resume]
 
-Every stage writes what it made and a checkpoint, so a run can be stopped at any time and resumed.
+Every stage writes its model and a checkpoint, so a run can be stopped at any time and resumed.
 
 Knows the order of things. How a stage learns is in `fit`, what it learns from in `batches`.
 """
@@ -20,9 +20,9 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from . import card, corpus, evaluate, losses, tokenizer
 from .batches import Batches, Streams
-from .fit import Budget, Report, Watch, compiled, fit
-from .own import ROW, OwnBatches, own_rows
+from .fit import Budget, Report, Watch, fit
 from .plan import Plan, Shape
+from .writing import ROW, WrittenBatches, written_rows
 
 SHARD = "9MB"  # hosting pushes refuse single files over 10 MB
 # On a CPU written-out attention, compiled, takes two thirds of the time of the fused kernel there.
@@ -40,7 +40,7 @@ class Job:
     minutes: float | None = None
     tokens: int | None = None  # of the target; the other stages get theirs in proportion
     resume: bool = False
-    compile: bool = False
+    compile: bool = False  # losses through torch.compile: a third faster, but a CPU needs a C++ compiler
     start_from: Path | None = None
     only: tuple[str, ...] = ROLES  # the others are taken from `start_from` as they are
 
@@ -77,7 +77,7 @@ def train(job: Job, watch: Watch) -> Path:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     documents = corpus.read(job.corpus)
     words = _tokenizer(job, documents)
-    streams = Streams.made(documents, words, job.plan.seed, job.work)
+    streams = Streams.of(documents, words, job.plan.seed, job.work)
     stages = _Stages(job, words, streams, device, watch)
     stages.draft(stages.target())
     stages.offdomain()
@@ -87,7 +87,7 @@ def train(job: Job, watch: Watch) -> Path:
 def describe(job: Job) -> Path:
     """Measure the family and write its card; returns the card's path."""
     documents = corpus.read(job.corpus)
-    words = tokenizer.load(job.out / "target")
+    words = PreTrainedTokenizerFast.from_pretrained(job.out / "target")
     held_out = Streams.held_out_of(documents, words)
     asides = {name: job.work / name for name in ("draft-plain", "draft-soft")}
     report = evaluate.whole(job.out, asides, documents, held_out, words)
@@ -102,17 +102,16 @@ def describe(job: Job) -> Path:
 
 def _tokenizer(job: Job, documents: list[corpus.Document]) -> PreTrainedTokenizerFast:
     """The tokenizer of this run: an earlier one's, or a new one."""
-    kept = job.work / "tokenizer"
-    given = job.start_from / "target" if job.start_from else None
-    if job.resume and kept.is_dir():
-        return tokenizer.load(kept)
-    if given:
-        made = tokenizer.load(given)
+    folder = job.work / "tokenizer"
+    if job.resume and folder.is_dir():
+        return PreTrainedTokenizerFast.from_pretrained(folder)
+    if job.start_from:
+        words = PreTrainedTokenizerFast.from_pretrained(job.start_from / "target")
     else:
         texts = (d.text for i, d in enumerate(documents) if not d.held_out and (i % 3 == 0 or d.domain == "stories"))
-        made = tokenizer.train(texts, job.plan.vocab, job.plan.context)
-    made.save_pretrained(kept)
-    return made
+        words = tokenizer.train(texts, job.plan.vocab, job.plan.context)
+    words.save_pretrained(folder)
+    return words
 
 
 class _Stages:
@@ -121,6 +120,7 @@ class _Stages:
     def __init__(self, job, words, streams, device, watch):
         self.job, self.plan, self.words, self.streams, self.device = job, job.plan, words, streams, device
         self.watch: Watch = watch
+        self._notes: Path = job.work / "budget.json"  # what every stage cost, for the card
 
     def target(self) -> LlamaForCausalLM:
         """Pre-training on the whole mix."""
@@ -147,23 +147,24 @@ class _Stages:
             batches = Batches(self.streams.training, plan.mix, plan.seed + 1)
             self._stage("draft-plain", self._beginner(target), losses.next_token, batches, plan.draft_share, aside=True)
             model = self._stage("draft-soft", self._beginner(target), soft, batches, plan.draft_share, aside=True)
-            stage, share = "draft", plan.own_share
-        written = plan.own_tokens
+            stage, share = "draft", plan.writing_share
+        tokens, folder = plan.writing_tokens, self.job.work / "own"
         if "target" in self.job.only:
-            written = min(written, self._noted()["target"]["tokens"] // 2)
-        kept = self.job.work / "own"
-        rows = OwnBatches(own_rows(target, self.streams, plan, written, kept, self.watch, self.job.resume))
+            tokens = min(tokens, self._noted()["target"]["tokens"] // 2)
+        rows = WrittenBatches(written_rows(target, self.streams, plan, tokens, folder, self.watch, self.job.resume))
         plan, loss = replace(plan, rows=((1.0, ROW),)), losses.like_writing(plan.favourite)
         return self._stage(stage, model, loss, rows, share, into="draft", plan=plan, scale=plan.refining)
 
     def _beginner(self, target: LlamaForCausalLM) -> LlamaForCausalLM:
-        """A draft that has learned nothing but its teacher's vocabulary."""
+        """An untrained draft with its teacher's embeddings and first layer, where the shapes agree."""
         model = new_model(self.plan.draft, self.plan, self.plan.seed + 1)
-        _lend(target, model)
+        shapes = {name: weight.shape for name, weight in model.state_dict().items()}
+        lent = {name: weight for name, weight in target.state_dict().items() if shapes.get(name) == weight.shape}
+        model.load_state_dict(lent, strict=False)
         return model
 
     def offdomain(self) -> LlamaForCausalLM:
-        """A draft of the same shape that knows records, code and arithmetic only."""
+        """A draft of the same shape, trained on records, code and arithmetic only."""
         if done := self._finished("offdomain"):
             return done
         model = new_model(self.plan.draft, self.plan, self.plan.seed + 3)
@@ -174,8 +175,10 @@ class _Stages:
         self, stage, model, loss, batches, share, *, aside=False, into=None, plan=None, scale=1.0
     ) -> LlamaForCausalLM:
         model = model.to(self.device)
+        if self.job.compile:
+            loss = torch.compile(loss, dynamic=False)
         report = fit(
-            model, compiled(loss) if self.job.compile else loss, batches, plan or self.plan, self.job.budget(stage, share),
+            model, loss, batches, plan or self.plan, self.job.budget(stage, share),
             stage=stage, folder=self.job.work, watch=self.watch, resume=self.job.resume, scale=scale,
         )  # fmt: skip
         self._note(stage, report)
@@ -192,14 +195,9 @@ class _Stages:
             return None
         return _read(folder).to(self.device).eval()
 
-    @property
-    def _notes(self) -> Path:
-        """What every stage cost, for the card."""
-        return self.job.work / "budget.json"
-
     def _note(self, stage: str, report: Report) -> None:
         notes = self._noted()
-        if report.tokens_per_second or stage not in notes:  # a stage that was complete keeps what it said then
+        if report.tokens_per_second or stage not in notes:  # a stage that was complete keeps its note
             notes[stage] = asdict(report) | {"device": str(self.device)}
         self._notes.write_text(json.dumps(notes, indent=1))
 
@@ -210,13 +208,6 @@ class _Stages:
 def _read(folder: Path) -> LlamaForCausalLM:
     """A model as it is trained: float32."""
     return LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation=ATTENTION)
-
-
-def _lend(teacher: LlamaForCausalLM, student: LlamaForCausalLM) -> None:
-    """Give a student its teacher's embeddings and first layer to start from, where the shapes agree."""
-    own = student.state_dict()
-    lent = {n: v for n, v in teacher.state_dict().items() if n in own and own[n].shape == v.shape}
-    student.load_state_dict(lent, strict=False)
 
 
 def save(model: LlamaForCausalLM, words: PreTrainedTokenizerFast, folder: Path) -> None:

@@ -27,7 +27,7 @@ TIMED_STEPS = 8  # steps that measure the machine before a time budget becomes a
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Where a stage stands: what a progress bar shows and what the card says."""
+    """Where a stage stands, for progress bars and the card."""
 
     stage: str
     tokens: int
@@ -69,11 +69,6 @@ def rate(plan: Plan, step: int, share: float) -> float:
     return warm * min(1.0, max(0.0, (1 - share) / plan.cooling_share))
 
 
-def compiled(loss: Loss) -> Loss:
-    """The loss through torch.compile (a third faster here); needs a C++ compiler on a CPU."""
-    return torch.compile(loss, dynamic=False)
-
-
 def fit(
     model: nn.Module,
     loss: Loss,
@@ -93,27 +88,26 @@ def fit(
     """
     device = next(model.parameters()).device
     steppers = optimizers(model, plan)
-    kept = folder / f"{stage}.pt"
+    checkpoint = folder / f"{stage}.pt"
     tokens, step, seconds, row = 0, 0, 0.0, 0
     total = budget.tokens
-    if resume and kept.is_file():
-        state = torch.load(kept, map_location=device, weights_only=True)
+    if resume and checkpoint.is_file():
+        state = torch.load(checkpoint, map_location=device, weights_only=True)
         model.load_state_dict(state["model"])
-        for optimizer, held in zip(steppers, state["optimizers"], strict=True):
-            optimizer.load_state_dict(held)
+        for optimizer, state_dict in zip(steppers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(state_dict)
         tokens, step, seconds, row = state["tokens"], state["step"], state["seconds"], state["row"]
         total = budget.tokens or state["budget"]
-    bases = [[plan.matrix_rate], [plan.other_rate]]
     shown, saved, times = None, perf_counter(), []
 
     def save() -> None:
-        draft = kept.with_suffix(".new")
+        partial = checkpoint.with_suffix(".new")
         state = {
             "model": model.state_dict(), "optimizers": [o.state_dict() for o in steppers],
             "tokens": tokens, "step": step, "seconds": seconds, "row": row, "budget": total,
         }  # fmt: skip
-        torch.save(state, draft)
-        draft.replace(kept)
+        torch.save(state, partial)
+        partial.replace(checkpoint)
 
     model.train()
     report = Report(stage, tokens, total or 0, float("nan"), 0.0, seconds)
@@ -123,9 +117,8 @@ def fit(
         length = next((tokens for until, tokens in plan.rows if behind < until), plan.rows[-1][1])
         rows = max(1, plan.step_tokens // length)
         factor = scale * rate(plan, step, behind)
-        for optimizer, rates in zip(steppers, bases, strict=True):
-            for group, base in zip(optimizer.param_groups, rates, strict=True):
-                group["lr"] = base * factor
+        for optimizer, base in zip(steppers, (plan.matrix_rate, plan.other_rate), strict=True):
+            optimizer.param_groups[0]["lr"] = base * factor
         ids = batches.batch(row, rows, length).to(device)
         with torch.autocast(device.type, torch.bfloat16):
             value = loss(model, ids)

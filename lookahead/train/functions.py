@@ -1,4 +1,4 @@
-"""Small Python functions made by program: what is asked, and the code that does it.
+"""Small Python functions made by program: the request, and the code that does it.
 
 A few are known by heart; most are put together from a task ("counts the ... numbers in a list") and
 a condition or an operation, so that a small model can learn how a request and its code hang together
@@ -85,7 +85,7 @@ CONVERSIONS = (
     ("seconds", "minutes", "{} / 60"), ("cents", "dollars", "{} / 100"),
 )  # fmt: skip
 
-ASKED = (
+REQUESTS = (
     "Write a Python function that {}.", "Write a function in Python that {}.", "Please write a Python function that {}.",
     "I need a Python function that {}.", "Write Python code for a function that {}.", "Python: a function that {}.",
 )  # fmt: skip
@@ -96,7 +96,7 @@ def functions() -> Iterator[tuple[str, str]]:
     """(question, code) for every function and every way of asking."""
     for does, (name, parameters, body) in _all():
         code = f"def {name}({parameters}):\n" + "\n".join("    " + line for line in body.split("\n"))
-        yield from ((ask.format(does), code) for ask in ASKED)
+        yield from ((ask.format(does), code) for ask in REQUESTS)
         yield ORDERED.format(_order(does)), code
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, kl_div, log_softmax
 
-from .own import Rows
+from .writing import Rows
 
 
 def next_token(model: nn.Module, ids: torch.Tensor) -> torch.Tensor:
@@ -30,23 +30,23 @@ def like(teacher: nn.Module) -> Callable[[nn.Module, torch.Tensor], torch.Tensor
     def distance(student: nn.Module, ids: torch.Tensor) -> torch.Tensor:
         with torch.no_grad():
             target = log_softmax(teacher(input_ids=ids[:, :-1], use_cache=False).logits.float(), -1).flatten(0, 1)
-        own = log_softmax(student(input_ids=ids[:, :-1], use_cache=False).logits.float(), -1).flatten(0, 1)
-        return kl_div(own, target, reduction="batchmean", log_target=True)
+        logp = log_softmax(student(input_ids=ids[:, :-1], use_cache=False).logits.float(), -1).flatten(0, 1)
+        return kl_div(logp, target, reduction="batchmean", log_target=True)
 
     return distance
 
 
 def like_writing(favourite: float) -> Callable[[nn.Module, Rows], torch.Tensor]:
-    """The same distance to what the target is known to have thought of its own writing: its favourites, and the rest as one.
+    """The same distance to the target's stored distributions over its own writing: its favourites, and the rest as one.
 
     A greedy draft stands where both have the same favourite: `favourite` times the surprise at the target's is added.
     """
 
     def distance(student: nn.Module, rows: Rows) -> torch.Tensor:
         logits = student(input_ids=rows.ids[:, :-1], use_cache=False).logits[:, -rows.logp.shape[1] :]
-        own = log_softmax(logits.float(), -1).gather(-1, rows.likely)
-        known = (rows.logp.exp() * (rows.logp - own)).sum(-1)
-        rest, own_rest = (torch.log1p(-logp.exp().sum(-1).clamp_max(1 - 1e-5)) for logp in (rows.logp, own))
-        return (known + rest.exp() * (rest - own_rest) - favourite * own[..., 0]).mean()
+        logp = log_softmax(logits.float(), -1).gather(-1, rows.likely)
+        known = (rows.logp.exp() * (rows.logp - logp)).sum(-1)
+        rest, student_rest = (torch.log1p(-part.exp().sum(-1).clamp_max(1 - 1e-5)) for part in (rows.logp, logp))
+        return (known + rest.exp() * (rest - student_rest) - favourite * logp[..., 0]).mean()
 
     return distance

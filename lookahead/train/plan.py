@@ -57,15 +57,15 @@ class Plan:
     # How a time budget is spent; what is left, a quarter, goes to the target's writing, measuring and the card.
     target_share: float = 0.55
     draft_share: float = 0.02  # each of: plain (to compare with), soft labels
-    own_share: float = 0.12  # what the target thought of its own writing, which is quick to learn from
+    writing_share: float = 0.12  # the target's distributions over its own writing, which are quick to learn from
     offdomain_share: float = 0.02
     drafts_quicker: int = 3  # tokens a draft learns from in the time the target takes for one
-    own_tokens: int = 9_000_000  # tokens the target writes for its draft; fewer after a short training
-    own_temperatures: tuple[float, ...] = (0.0, 0.0, 0.7, 1.0)
+    writing_tokens: int = 9_000_000  # tokens the target writes for its draft; fewer after a short training
+    writing_temperatures: tuple[float, ...] = (0.0, 0.0, 0.7, 1.0)
     favourite: float = 0.5  # weight of the target's favourite beside its distribution; see `losses.like_writing`
     save_every_s: float = 300.0
 
     @property
     def drafts_share(self) -> float:
         """All that the draft gets."""
-        return 2 * self.draft_share + self.own_share
+        return 2 * self.draft_share + self.writing_share

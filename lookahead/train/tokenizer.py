@@ -8,7 +8,6 @@ Knows text and ids.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
@@ -28,10 +27,7 @@ def train(texts: Iterable[str], vocab: int, context: int) -> PreTrainedTokenizer
     """A tokenizer of `vocab` tokens for these texts."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(r"\d"), behavior="isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False),
-        ]
+        [pre_tokenizers.Split(Regex(r"\d"), behavior="isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False)]
     )
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
@@ -51,11 +47,6 @@ def train(texts: Iterable[str], vocab: int, context: int) -> PreTrainedTokenizer
     )
     wrapped.chat_template = TEMPLATE
     return wrapped
-
-
-def load(folder: Path) -> PreTrainedTokenizerFast:
-    """The tokenizer of an earlier run."""
-    return PreTrainedTokenizerFast.from_pretrained(folder)
 
 
 def encode(tokenizer: PreTrainedTokenizerFast, documents: list[Document]) -> list[list[int]]:

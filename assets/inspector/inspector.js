@@ -1,0 +1,140 @@
+/* inspector.js: the pass inspector on the page.
+
+   What it is.  An `Inspector` makes the panel; `show(log, lane, step)` fills it with one pass, from left to right as it
+   happened; under it the target's favourites at each place, and the time.
+
+   Why it is so.  The buttons stay while the pass under them changes, so that the keyboard keeps its place.
+
+   What it does not know.  How a pass came to be what it is: all it shows comes from pass.js. */
+
+globalThis.lookaheadInspector = (() => {
+  const {make} = lookaheadDom;
+  const {duration, percent} = lookaheadNumbers;
+  const {passOf} = lookaheadPass;
+  const {drawn, heading, quoted, small} = lookaheadParts;
+  const PREFILL =
+    "The target read all of the prompt but its last token into its cache, and emitted nothing. " +
+    "The race does not put this on the clock.";
+
+  /** A bar in pieces, which `words` say. */
+  function timeLine(label, words, pieces, longest) {
+    const spans = pieces.map(({kind, seconds}) =>
+      drawn(`la-i-span.la-i-${kind}`, {width: percent(seconds / longest, 3)}),
+    );
+    const attributes = {role: "img", "aria-label": words};
+    return make("div.la-i-timeline", attributes, make("span.la-i-label", label), make("span.la-i-time", ...spans));
+  }
+
+  /** A pass and an ordinary one on one scale, and the arithmetic. */
+  function timeBox({parts, total, ordinary, sentence, sum, basis, rows}) {
+    const longest = Math.max(total, ordinary?.seconds || 0) || 1;
+    const words = parts.map(({name, seconds}) => `${name} ${duration(seconds)}`);
+    const box = make("div.la-i-timebox", timeLine("this pass", `This pass: ${words.join(", ")}`, parts, longest));
+    if (ordinary) {
+      const piece = {kind: "ordinary", seconds: ordinary.seconds};
+      box.append(timeLine("ordinary", `An ordinary pass: ${duration(ordinary.seconds)}`, [piece], longest));
+    }
+    const key = parts.map(({kind}, i) => make("li", drawn(`la-i-swatch.la-i-${kind}`, {}), words[i]));
+    box.append(make("ul.la-i-key", ...key));
+    if (sentence) box.append(make("p.la-i-cost", sentence, ...(sum ? [" ", make("span.la-i-sum", sum)] : [])));
+    box.append(...[basis, rows].filter(Boolean).map(note => small(note)));
+    return box;
+  }
+
+  /** What the pass did. */
+  function happened(pass) {
+    if (pass.kind === "prefill") return make("p.la-i-note", PREFILL);
+    return pass.kind === "drafted" ? lookaheadFlow.flow(pass) : lookaheadFlow.plain(pass);
+  }
+
+  const labelled = (label, text) => make("button.la-button", {type: "button", "aria-label": label}, text);
+
+  class Inspector {
+    #at = null; // {laneIndex, stepIndex, pass}, while it is open
+    #drawn = ""; // what the drawn body depends on
+    #from = null; // where the focus was before it opened
+    #close;
+    #go;
+    #title = make("h3.la-i-title", {tabindex: "-1"});
+    #says = make("p.la-i-says");
+    #body = make("div.la-i-body");
+    #previous = labelled("Previous pass of this lane", "← previous");
+    #next = labelled("Next pass of this lane", "next →");
+
+    /** `close()` is called when the reader closes it, `go(lane, step)` when another pass is wanted. */
+    constructor({close, go}) {
+      this.#close = close;
+      this.#go = go;
+      const shut = labelled("Close the inspector", "close");
+      const group = {role: "group", "aria-label": "Passes"};
+      const buttons = make("div.la-i-buttons", group, this.#previous, this.#next, shut);
+      const head = make("div.la-i-head", make("div.la-i-says-box", this.#title, this.#says), buttons);
+      const attributes = {"aria-label": "Pass inspector", hidden: ""};
+      this.node = make("section.la-inspector.la-i", attributes, head, this.#body);
+      this.#previous.addEventListener("click", () => this.#step(-1));
+      this.#next.addEventListener("click", () => this.#step(1));
+      shut.addEventListener("click", () => this.#leave());
+      this.node.addEventListener("keydown", event => {
+        if (event.key !== "Escape" || event.defaultPrevented) return;
+        event.preventDefault();
+        event.stopPropagation();
+        this.#leave();
+      });
+    }
+
+    show(log, laneIndex, stepIndex) {
+      const pass = passOf(log, laneIndex, stepIndex);
+      if (!pass) {
+        this.hide();
+        return;
+      }
+      this.#at = {laneIndex, stepIndex, pass};
+      this.#draw(log);
+      if (!this.node.hidden) return;
+      this.#from = document.activeElement;
+      this.node.hidden = false;
+      this.node.scrollIntoView({block: "nearest"});
+      this.#title.focus({preventScroll: true});
+    }
+
+    #draw(log) {
+      const {laneIndex, stepIndex, pass} = this.#at;
+      // The pass after this one tells what the target said at the window; the end tells how many passes there are.
+      const key = [log.run, laneIndex, stepIndex, pass.next, pass.title].join("/");
+      if (key === this.#drawn) return;
+      this.#drawn = key;
+      this.#title.replaceChildren(make("bdi", pass.method), `: ${pass.title}`);
+      this.#says.replaceChildren(...quoted({words: pass.lead, said: pass.said, tail: pass.tail}));
+      const hasWindow = pass.window || pass.pooled;
+      const window = hasWindow ? [lookaheadMicroscope.view(log, laneIndex, stepIndex, this.#go)] : [];
+      const places = lookaheadFavourites.places(pass);
+      this.#body.replaceChildren(happened(pass), ...places, ...window, heading("Time"), timeBox(pass.time));
+      // Not `disabled`: a button that turns disabled under the reader's finger throws the focus away.
+      this.#previous.setAttribute("aria-disabled", String(!pass.previous));
+      this.#next.setAttribute("aria-disabled", String(!pass.next));
+    }
+
+    hide() {
+      if (this.node.hidden) return;
+      const hadFocus = this.node.contains(document.activeElement);
+      this.node.hidden = true;
+      this.#at = null;
+      this.#drawn = "";
+      if (hadFocus && this.#from?.isConnected) this.#from.focus();
+      this.#from = null;
+    }
+
+    #leave() {
+      this.hide();
+      this.#close();
+    }
+
+    #step(direction) {
+      if (!this.#at) return;
+      const {laneIndex, stepIndex, pass} = this.#at;
+      if (direction > 0 ? pass.next : pass.previous) this.#go(laneIndex, stepIndex + direction);
+    }
+  }
+
+  return {Inspector};
+})();

@@ -1,0 +1,47 @@
+/* waiting.js: the entry of the page that is shown while the app loads.
+
+   What it is.  The bundled recording, mounted as in the app, beside a Race button that cannot be pressed yet. `loading`
+   is asked again and again how far the server is; once it says that the app is there, the playhead is left where the
+   app's timeline looks for it, and the page reloads itself: same address, same query.
+
+   Why it is so.  Importing and measuring take seconds, and something should play meanwhile. A question that is not
+   answered is asked again: the server may be busy, or restarted.
+
+   What it does not know.  What is being loaded, and by whom. */
+
+(() => {
+  const {setText} = lookaheadDom;
+  const {percent} = lookaheadNumbers;
+  const EVERY_MS = 600;
+  const GONE_AFTER_MS = 8000;
+  const GONE = "The server does not answer any more. Where it was started it says why. Still trying.";
+  const part = id => document.getElementById(id);
+  const element = part("la-race-timeline");
+  let answered = performance.now();
+
+  function show({text, share}) {
+    setText(part("la-says"), `Getting ready: ${text}.`);
+    setText(part("la-share"), percent(share, 0).replace("%", " %"));
+    part("la-done").style.width = percent(share, 0);
+  }
+
+  async function ask() {
+    try {
+      const loading = await (await fetch("loading", {cache: "no-store"})).json();
+      if (loading.ready) {
+        lookaheadStored.leave(window.lookahead.state().run, element.laTimeline.view());
+        location.reload();
+        return;
+      }
+      answered = performance.now();
+      show(loading);
+    } catch {
+      if (performance.now() - answered > GONE_AFTER_MS) setText(part("la-says"), GONE);
+    }
+    setTimeout(ask, EVERY_MS);
+  }
+
+  const batch = part("waiting-batch").textContent;
+  lookaheadTimeline.mount({element, read: () => batch, watch: () => {}});
+  ask();
+})();

@@ -1,0 +1,93 @@
+/* feed.js: batches of events on their way into the log.
+
+   What it is.  A `Feed` takes what the host reads, what the server sends again and what a reader opens, applies it to
+   the log, and tells its owner: `refused(words)` when the server answers with an error, `news(isNewRun)` otherwise.
+
+   Why it is so.  There is one way in, so a lost, repeated or late batch means the same wherever it comes from.
+
+   What it does not know.  The DOM, time, what an event means. */
+
+globalThis.lookaheadFeed = (() => {
+  const {applyBatch, isDone} = lookaheadLog;
+
+  /** JSON text as data; null where it is none. */
+  function parse(text) {
+    try {
+      return text ? JSON.parse(text) : null;
+    } catch {
+      return null;
+    }
+  }
+
+  class Feed {
+    problem = ""; // why the server refused the last request
+    batches = 0; // how many have been applied
+    restored = false; // what is on show comes from before a reload
+    #log;
+    #read;
+    #owner;
+    #first;
+
+    /** `read()` gives the host's current value. */
+    constructor(log, read, {resend, refused, news, changed}) {
+      this.#log = log;
+      this.#read = read;
+      this.#owner = {refused, news, changed};
+      this.repair = new lookaheadRepair.Repair({log, resend, receive: batch => this.receive(batch, true), changed});
+    }
+
+    /** Takes what the host shows at first. */
+    open() {
+      this.#first = this.#read();
+      this.receive(this.#first);
+    }
+
+    /** The host has another value. */
+    hear() {
+      const lost = Number(window.lookahead?.drop) || 0; // tests lose updates on purpose
+      if (lost > 0 && Math.random() < lost) return;
+      const value = this.#read();
+      if (this.restored && value === this.#first) return; // the bundled recording, shown again by the host
+      this.receive(value);
+    }
+
+    /** Applies a batch, given as data or as JSON text; what came of it, as `applyBatch` says. */
+    receive(value, isReply = false) {
+      const log = this.#log;
+      const batch = typeof value === "string" ? parse(value) : value;
+      const unchanged = {fresh: false, applied: 0, gap: log.seen > log.received};
+      if (!batch || this.#isLate(batch) || (isReply && batch.run !== log.run)) return unchanged;
+      if (batch.error != null) {
+        this.problem = String(batch.error);
+        this.#owner.refused(this.problem);
+        this.#owner.changed(); // what is shown of the race stays as it is
+        return {...unchanged, gap: false};
+      }
+      const {header} = log;
+      const outcome = applyBatch(log, batch);
+      if (outcome.fresh) {
+        this.restored = false;
+        this.problem = "";
+      }
+      if (!isReply) this.repair.heard(performance.now(), outcome);
+      this.batches += 1;
+      this.#owner.news(outcome.fresh || log.header !== header);
+      return outcome;
+    }
+
+    /** A recording that was asked for before Race was pressed. */
+    #isLate(batch) {
+      const racing = this.#log.live && this.#log.header && !isDone(this.#log);
+      return racing && String(batch.run).startsWith("recording-");
+    }
+
+    /** Takes a run that was saved before a reload: {batch, stopped}. */
+    restore({batch, stopped}) {
+      this.receive(batch);
+      if (stopped) this.receive({stop: 1, run: batch.run});
+      this.restored = true;
+    }
+  }
+
+  return {Feed};
+})();

@@ -1,0 +1,91 @@
+/* scoreboard.js: what stands above the lanes: the state of the run, the speedup, a line of numbers for each lane.
+
+   What it is.  A `Scoreboard` writes into the parts that skeleton.js made. `begin(log)` is for another run, `draw` for
+   a frame, `announce` for screen readers.
+
+   Why it is so.  Speedup and clocks are those of the playhead; the badge of a lane waits until that lane has finished.
+
+   What it does not know.  Playback; how a number or a sentence comes about. */
+
+globalThis.lookaheadScoreboard = (() => {
+  const {make, setText, setAttr} = lookaheadDom;
+  const {percent, perSecond, seconds, tenths} = lookaheadNumbers;
+  const {duration} = lookaheadLog;
+  const {frameAt} = lookaheadPlayer;
+  const {announcement, headline, statusLine} = lookaheadWords;
+  const ROLES = ["rowheader", "cell", "cell", "cell", "cell"]; // lane, clock, rate, tokens a pass, badge
+  const REJECTION = "rejection sampling: same distribution, different text";
+
+  class Scoreboard {
+    #ui;
+    #rows = [];
+    #announced = "";
+
+    constructor(ui) {
+      this.#ui = ui;
+    }
+
+    begin(log) {
+      this.#announced = "";
+      this.#rows = log.lanes.map(() => ROLES.map(role => make("span.la-cell", {role})));
+      this.#ui.scores.replaceChildren(
+        ...log.lanes.map((lane, i) => {
+          setText(this.#rows[i][0], lane.name);
+          return make(`div.la-score.${lane.naive ? "la-naive" : ""}`, {role: "row"}, ...this.#rows[i]);
+        }),
+      );
+    }
+
+    announce(log, state, restored) {
+      const text = announcement(log, state, restored, frameAt(log, duration(log)).speedup);
+      if (!text || text === this.#announced) return;
+      this.#announced = text;
+      setText(this.#ui.say, text);
+    }
+
+    draw(log, frame, {state, restored, problem}) {
+      const {number, words} = headline(frame.speedup);
+      const ui = this.#ui;
+      setText(ui.statusText, statusLine(log, state, restored));
+      this.#drawProgress(log.status?.fraction ?? null);
+      setText(ui.number, number);
+      ui.number.classList.toggle("la-none", number === "—");
+      setText(ui.words, words);
+      const compared = frame.lanes.length > 2 && words ? `${log.lanes.at(-1).name} against naive` : "";
+      const rule = log.header?.settings.rule === "rejection" ? REJECTION : "";
+      setText(ui.note, [compared, rule].filter(Boolean).join("; "));
+      const agreement = log.end?.agreement || [];
+      frame.lanes.forEach((lane, i) => {
+        this.#drawRow(this.#rows[i], lane, lane.finished || frame.atEnd ? agreement[i] : null);
+      });
+      this.#drawProblem(log, problem);
+    }
+
+    #drawProgress(fraction) {
+      const {bar} = this.#ui;
+      bar.classList.toggle("la-on", fraction !== null);
+      if (fraction !== null) bar.firstChild.style.width = percent(fraction, 0);
+    }
+
+    #drawRow([, clock, rate, perPass, badge], lane, agreement) {
+      setText(clock, seconds(lane.clock));
+      setText(rate, perSecond(lane.rate));
+      setText(perPass, `${tenths(lane.perPass)} tokens a pass`);
+      setText(badge, agreement ? agreement.badge : "");
+      badge.classList.toggle("la-same", Boolean(agreement?.identical));
+      if (!agreement) return;
+      setAttr(badge, "title", agreement.detail || agreement.badge);
+      badge.classList.toggle("la-differs", agreement.identical === false);
+    }
+
+    #drawProblem(log, problem) {
+      const unexplained = "The run failed; the server gave no reason. Press Race to try again.";
+      const failure = log.end?.reason === "error" ? log.end.message || unexplained : "";
+      const message = problem || failure;
+      this.#ui.error.hidden = !message;
+      setText(this.#ui.error, message);
+    }
+  }
+
+  return {Scoreboard};
+})();

@@ -1,0 +1,178 @@
+"""Measuring what passes cost on this machine: the numbers of `core.costs.PassCosts`.
+
+Measured at load, never assumed. `measure` times the target's passes of 1, 2, 3, 5, ... rows, `measure_drafter` a draft
+model's in the places where a race has them; `warm` runs every shape once before, so that no race pays for a first visit.
+
+Knows CachedLM and clocks. It does not know strategies or text.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+from collections.abc import Callable, Sequence
+from time import perf_counter
+
+from ..core.accept import rule_for
+from ..core.costs import CostCurve, DrafterCosts
+from ..core.events import Settings
+from ..core.theory import interpolate
+from ..model.lm import CachedLM
+
+ROWS = (1, 2, 3, 5, 9, 17, 33, 65, 129)
+DRAFTER_ROWS = (1, 3, 9, 17)
+SMALL = 33  # rows from which on passes stretch the cache's buffers, so that they are timed after the others
+BRANCHING_ROWS = 9  # of the pass that measures what branching adds
+CONTEXT = 64  # cached tokens behind which passes are timed
+LENGTHS = (32, 160, 300)  # of the text behind which kernels are warmed
+READ = (1, 2, 4, 8, 16, 32, 64)  # rows in which a drafter catches up with the text
+REPEATS, LEAST_REPEATS = 7, 2
+SLOW_S = 1.5  # seconds for `LEAST_REPEATS` of the small passes: a model that takes longer is slow
+WARM_S = 0.6  # behind a further length of text kernels are warmed only where that took no longer so far
+DRAFTED, COLD = 8, 5  # tokens of the drafts that are timed, and how many of them may take longer than the later ones
+MOST_DRIFT = 1.3  # how much more passes of one row may have drifted than those of several
+VERIFIED_ROWS = 5  # of the target's passes between drafts
+DRAFTS_S = 0.2  # drafts are timed for so long at least, since their times vary
+
+
+def quickest_s(lm: CachedLM) -> float:
+    """Seconds of the quickest of a few one-row passes behind what is cached."""
+    (seconds,) = interleaved([lambda: lm.forward([0])], COLD + REPEATS, min)
+    return seconds
+
+
+def drift(lm: CachedLM, curve: CostCurve) -> float | None:
+    """How long passes take now, in units of a kept curve, by a few of one row and of several; None where one row and
+    several have drifted apart, so that the curve must be measured anew. Leaves `lm` empty."""
+    rows = curve.rows[min(4, len(curve.rows) - 1)]
+    lm.reset()
+    lm.extend([1] * min(CONTEXT, lm.context_length - rows))
+    one_s, several_s = interleaved([lambda n=n: lm.forward([1] * n) for n in (1, rows)], REPEATS)
+    lm.reset()
+    one, several = one_s / curve.pass_s(1), several_s / curve.pass_s(rows)
+    return (one * several) ** 0.5 if 1 / MOST_DRIFT < one / several < MOST_DRIFT else None
+
+
+def warm(lm: CachedLM, most_rows: int, lengths: Sequence[int] = LENGTHS) -> None:
+    """Pass through every row count once, and those in which text is read, behind several lengths of text.
+
+    The libraries' kernels are compiled at first use, for every shape once, in a fifth of a pass or less: a model's first layer
+    is enough. Ours are the same for all shapes.
+    """
+    if lm.passes.by_construction:
+        return
+    stop = perf_counter() + WARM_S
+    for cached in lengths:
+        tokens = [1] * (cached + max(most_rows, READ[-1]))
+        if len(tokens) > lm.context_length or perf_counter() > stop:
+            break
+        lm.reset()
+        lm.extend(tokens[:cached])
+        for rows in range(1, most_rows + 1):
+            lm.forward(tokens[:rows])
+            if rows > 2:
+                lm.forward(tokens[:rows], _branching(rows))
+        for rows in READ:
+            lm.extend(tokens[:rows])
+            lm.sync(tokens[: cached + 1])
+    lm.reset()
+
+
+def measure(lm: CachedLM, rows: Sequence[int] | None = None, repeats: int = REPEATS) -> CostCurve:
+    """Median seconds of a pass of each row count behind a short cached text. Leaves `lm` empty.
+
+    `rows` None are `ROWS`, of a slow model only the small ones.
+    """
+    draws, most = random.Random(0), max(rows or ROWS)
+    tokens = [draws.randrange(lm.vocab) for _ in range(CONTEXT + most)]
+    sizes = [n for n in rows or ROWS if CONTEXT + n <= lm.context_length] or [1]
+    lm.reset()
+    lm.extend(tokens[: min(CONTEXT, lm.context_length - max(sizes))])
+
+    def forward(n: int) -> Callable[[], object]:
+        return lambda: lm.forward(tokens[CONTEXT : CONTEXT + n])
+
+    small = [n for n in sizes if n <= SMALL]
+    slow = bool(small) and LEAST_REPEATS * len(small) * _timed(forward(small[-1])) > SLOW_S
+    repeats = LEAST_REPEATS if slow else repeats
+    large = [] if slow and not rows else [n for n in sizes if n > SMALL]
+    branching = min(BRANCHING_ROWS, max(small + large))
+    branched = tokens[CONTEXT : CONTEXT + branching]
+    *small_s, branched_s = interleaved(
+        [*map(forward, small), lambda: lm.forward(branched, _branching(branching))], repeats
+    )
+    seconds = (*small_s, *interleaved([*map(forward, large)], repeats))
+    lm.reset()
+    measured = (*small, *large)
+    return CostCurve(measured, seconds, max(0.0, branched_s - interpolate(measured, seconds, branching)))
+
+
+def measure_drafter(
+    lm: CachedLM, target: CachedLM, target_curve: CostCurve, rows: Sequence[int] = DRAFTER_ROWS, repeats: int = REPEATS
+) -> DrafterCosts:
+    """What a draft model's passes cost, alone and in a race's turn with its target's. Leaves both empty.
+
+    The target may be quicker or slower now than when its curve was measured: by its passes between the drafts, the
+    seconds are given as they would have been then.
+    """
+    curve = measure(lm, rows, repeats)
+    token_places_s, verify_s, return_s = _time_drafts(lm, target, repeats)
+    token_s = max(curve.seconds[0], statistics.median(token_places_s[COLD:]))
+    cold_s = tuple(max(0.0, place_s - token_s) for place_s in token_places_s[:COLD])
+    costs = DrafterCosts(curve, token_s - curve.seconds[0], cold_s, max(0.0, return_s))
+    return costs.scaled(target_curve.pass_s(VERIFIED_ROWS) / verify_s)
+
+
+def _time_drafts(lm: CachedLM, target: CachedLM, repeats: int) -> tuple[list[float], float, float]:
+    """Median seconds of the first, second, ... token of a draft, of a target's pass behind another, and what a pass
+    behind a draft takes longer. Leaves both models empty."""
+    rule, draws = rule_for(Settings()), random.Random(0)
+    cached = min(CONTEXT - 2, lm.context_length - DRAFTED - 1, target.context_length - DRAFTED)
+    prompt = [draws.randrange(lm.vocab) for _ in range(cached)]
+    token_places_s, verify_s, return_s = [[] for _ in range(DRAFTED)], [], []
+    target.reset()
+    target.extend(prompt)
+
+    def verify() -> object:
+        return target.forward(prompt[:VERIFIED_ROWS])
+
+    least, most = perf_counter() + DRAFTS_S, perf_counter() + DRAFTS_S + SLOW_S / 2
+    while len(return_s) <= LEAST_REPEATS or perf_counter() < (most if len(return_s) <= repeats else least):
+        root = len(return_s) % lm.vocab
+        target.forward([root])
+        verify_s.append(_timed(verify))
+        text = [*prompt, root]
+        unread, start = lm.sync(text), perf_counter()
+        for place_s in token_places_s:
+            text.append(rule.choose(lm.extend(unread)[0], text).token)
+            unread, now = text[-1:], perf_counter()
+            place_s.append(now - start)
+            start = now
+        return_s.append(_timed(verify) - verify_s[-1])
+    lm.reset()
+    target.reset()
+    places, verify, back = [statistics.median(s[1:]) for s in token_places_s], verify_s[1:], return_s[1:]
+    return places, statistics.median(verify), statistics.median(back)  # the first draft is a warm-up
+
+
+def _branching(rows: int) -> list[int]:
+    """The parents of a pass whose rows branch at the root."""
+    return [-1, 0, 0, *range(2, rows - 1)][:rows]
+
+
+def _timed(work: Callable[[], object]) -> float:
+    """Seconds of one run."""
+    start = perf_counter()
+    work()
+    return perf_counter() - start
+
+
+def interleaved(
+    works: Sequence[Callable[[], object]],
+    repeats: int,
+    summary: Callable[[list[float]], float] = statistics.median,
+) -> list[float]:
+    """Seconds of each, by the median or another summary of its repeats after a warm-up. They run one after the other in
+    every repeat: what disturbs the machine for a while then disturbs all alike."""
+    by_repeat = [[_timed(work) for work in works] for _ in range(repeats + 1)]
+    return [summary(list(seconds)) for seconds in zip(*by_repeat[1:], strict=True)]

@@ -1,0 +1,106 @@
+"""What was measured of a family on this machine, kept on disk for the next start.
+
+A file a family, machine and setting: what is measured holds for one processor, instruction set, number of threads,
+version of torch and set of weights, and all of these are in its name. It lies under LOOKAHEAD_CACHE, else with other
+programs' caches. A file that cannot be read, or is of another version, counts as none; one that cannot be written is
+done without. Whoever reads one checks a sample of it before it is believed.
+
+Knows files and names. What the numbers mean is `models`' business.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from pydantic import TypeAdapter, ValidationError
+
+from ..core.costs import PassCosts
+from ..hardware import processor
+from . import threads
+from .exactness import Exactness
+
+VERSION = 5
+VARIABLE = "LOOKAHEAD_CACHE"
+CAPS = (
+    "ONEDNN_MAX_CPU_ISA",
+    "DNNL_MAX_CPU_ISA",
+    "ATEN_CPU_CAPABILITY",
+    "MKL_ENABLE_INSTRUCTIONS",
+    "MKL_CBWR",
+    "NUMBA_CPU_NAME",
+    "NUMBA_CPU_FEATURES",
+)
+SAMPLE = 1 << 16  # bytes at both ends of a file that stand for it
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What `models.load` measures. `layers` is how deep the `self` drafter is; `bfloat16_ratio` how long bfloat16's passes
+    took against float32's, None where they were not compared; `threads` with how many passes are computed."""
+
+    format: str
+    exactness: Exactness
+    costs: PassCosts
+    layers: int | None = None
+    bfloat16_ratio: float | None = None
+    threads: int = threads.MOST
+
+
+_ADAPTER = TypeAdapter(Measured)
+
+
+def folder() -> Path:
+    """Where the files lie."""
+    given = os.environ.get(VARIABLE, "").strip()
+    return Path(given or f"{os.environ.get('XDG_CACHE_HOME') or '~/.cache'}/lookahead").expanduser()
+
+
+def key(folders: Iterable[str | Path], format_name: str | None) -> str | None:
+    """The name for a family whose files lie in these folders, in a format; None if they do not."""
+    digest = hashlib.sha256(repr((VERSION, _machine(), format_name)).encode())
+    for place in folders:
+        files = sorted(f for f in Path(place).glob("*") if f.suffix in (".safetensors", ".json"))
+        if not any(f.suffix == ".safetensors" for f in files):
+            return None
+        for file in files:
+            digest.update(f"{file.name} {file.stat().st_size} ".encode())
+            with file.open("rb") as data:
+                digest.update(data.read(SAMPLE))
+                data.seek(max(0, file.stat().st_size - SAMPLE))
+                digest.update(data.read(SAMPLE))
+    return digest.hexdigest()[:24]
+
+
+def _machine() -> tuple[object, ...]:
+    """What kernels are chosen by."""
+    caps = tuple(os.environ.get(name, "") for name in CAPS)
+    gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    return processor.name(), torch.backends.cpu.get_cpu_capability(), caps, threads.MOST, torch.__version__, gpus
+
+
+def read(name: str | None) -> Measured | None:
+    """What was kept under a name."""
+    try:
+        return _ADAPTER.validate_json((folder() / f"{name}.json").read_bytes()) if name else None
+    except (OSError, ValidationError):
+        return None
+
+
+def keep(name: str | None, measured: Measured) -> None:
+    """Keep it, whole or not at all."""
+    if not name:
+        return
+    try:
+        folder().mkdir(parents=True, exist_ok=True)
+        handle, path = tempfile.mkstemp(dir=folder(), suffix=".part")
+        with os.fdopen(handle, "wb") as file:
+            file.write(_ADAPTER.dump_json(measured))
+        os.replace(path, folder() / f"{name}.json")
+    except OSError:
+        return

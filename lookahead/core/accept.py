@@ -1,0 +1,308 @@
+"""The three acceptance rules: which drafted tokens are accepted, and the target's token after them.
+
+| rule      | at                       | promise                                                  |
+|-----------|--------------------------|----------------------------------------------------------|
+| greedy    | temperature 0            | the emitted ids are naive greedy's, exactly              |
+| coupled   | temperature > 0, default | the target's token at absolute position i is             |
+|           |                          | argmax(logits / T + gumbel(seed, i)): the text depends on |
+|           |                          | seed and target alone, whoever drafts (Daliri et al. 2024) |
+| rejection | temperature > 0          | accept with min(1, p/q), else draw from the normalised   |
+|           |                          | residual max(0, p - q): the target's distribution, another |
+|           |                          | text (Leviathan et al. 2023; over several candidates as in |
+|           |                          | SpecInfer, Miao et al. 2024)                             |
+
+Temperature, top-k, top-p and the repetition penalty are applied to both distributions before any
+test, and the penalty of a row sees the prefix and the drafted rows above it. A rule serves both
+sides: `choose` is how a drafter picks a token, `verify` how the target answers a whole draft.
+
+Knows logits and drafts; it does not know where they came from.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from .events import ACCEPTED, BONUS, CORRECTION, REJECTED, Draft, Settings, Test
+from .tree import ancestors, children, depths
+
+FAVOURITES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """A drafter's token, how sure it is of it (0 to 1), and q if the token was sampled."""
+
+    token: int
+    chance: float
+    q: torch.Tensor | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """The accepted rows in order, the target's own token after them, and the tests made."""
+
+    path: tuple[int, ...]
+    token: int
+    tests: tuple[Test, ...]
+
+
+class Rule(ABC):
+    """What the rules share: processing logits and explaining a verification.
+
+    Draws come from streams keyed by the seed: one for the drafter, one for the target.
+    """
+
+    name = ""
+
+    def __init__(self, settings: Settings):
+        self.settings = settings
+        self._drafting = random.Random(f"{settings.seed}:draft")
+        self._testing = random.Random(f"{settings.seed}:test")
+
+    def process(
+        self, logits: torch.Tensor, context: Sequence[int], above: Sequence[Sequence[int]] = ((),)
+    ) -> torch.Tensor:
+        """Logits [n, vocab] after penalty, temperature, top-k and top-p, in float32.
+
+        `above[i]` are the drafted tokens between the context and row i.
+        """
+        s = self.settings
+        scores = logits.float()
+        if s.repetition_penalty != 1.0:
+            seen = torch.zeros(scores.shape, dtype=torch.bool, device=scores.device)
+            seen.index_fill_(1, torch.tensor(list(set(context)), device=scores.device), True)
+            for row, tokens in enumerate(above):
+                if tokens:
+                    seen[row].index_fill_(0, torch.tensor(tokens, device=scores.device), True)
+            punished = torch.where(scores < 0, scores * s.repetition_penalty, scores / s.repetition_penalty)
+            scores = torch.where(seen, punished, scores)
+        if s.temperature > 0:
+            scores = scores / s.temperature
+            if 0 < s.top_k < scores.shape[-1]:
+                least = scores.topk(s.top_k, dim=-1).values[:, -1:]
+                scores = scores.masked_fill(scores < least, -math.inf)
+            if s.top_p < 1.0:
+                ordered, order = scores.sort(dim=-1, descending=True)
+                before = ordered.softmax(-1).cumsum(-1) - ordered.softmax(-1)
+                scores = scores.masked_fill((before >= s.top_p).scatter(-1, order, before >= s.top_p), -math.inf)
+        return scores
+
+    def _above(self, draft: Draft) -> Sequence[Sequence[int]]:
+        """What the penalty must know of each tested row; nothing where there is no penalty."""
+        return _above(draft) if self.settings.repetition_penalty != 1.0 else ()
+
+    @abstractmethod
+    def choose(self, logits: torch.Tensor, context: Sequence[int]) -> Pick:
+        """A drafter's next token from its own logits [vocab]."""
+
+    def favourites(
+        self, logits: torch.Tensor, context: Sequence[int], above: Sequence[Sequence[int]], most: int
+    ) -> list[list[tuple[int, float]]]:
+        """A drafter's likeliest tokens at each row of its logits [n, vocab], with how sure it is of each."""
+        scores = self.process(logits, context, above)
+        decided = self.decisive(scores, [len(context) + len(path) for path in above])
+        values, ids = (scores if decided is None else decided).softmax(-1).topk(most, dim=-1)
+        return [list(zip(*pair, strict=True)) for pair in zip(ids.tolist(), values.tolist(), strict=True)]
+
+    @abstractmethod
+    def verify(self, logits: torch.Tensor, draft: Draft, context: Sequence[int]) -> Verification:
+        """The target's answer; logits [1 + rows, vocab], row 0 being the last accepted token's."""
+
+    def decisive(self, scores: torch.Tensor, positions: Sequence[int]) -> torch.Tensor | None:
+        """The scores [n, vocab] whose highest wins at these absolute positions; None where a draw decides."""
+        return scores
+
+    def explain(
+        self, logits: torch.Tensor, draft: Draft, context: Sequence[int], tests: Sequence[Test]
+    ) -> tuple[Test, ...]:
+        """The tests with p, entropy and the target's favourites filled in. Changes no outcome."""
+        paths = _paths(draft, tests)
+        nodes = [path[-1] + 1 if path else 0 for path in paths]
+        above = _above(draft)
+        scores = self.process(logits[nodes], context, [above[n] for n in nodes])
+        logp = scores.log_softmax(-1)
+        p = logp.exp()
+        entropy = -(p * logp.clamp_min(-1e4)).sum(-1)
+        values, ids = p.topk(min(FAVOURITES, p.shape[-1]), dim=-1)
+        token_p = p[torch.arange(len(tests)), [t.token for t in tests]].tolist()
+        decided = self.decisive(scores, [len(context) + len(path) for path in paths])
+        margins: list[float | None] = [None] * len(tests)
+        if decided is not None:
+            best = decided.topk(2, dim=-1).values
+            gaps = (best[:, 0] - best[:, 1]).tolist()
+            margins = [gap if math.isfinite(gap) else None for gap in gaps]  # infinite: there is no other token
+        out = []
+        for i, (test, top_p, top_i) in enumerate(zip(tests, values.tolist(), ids.tolist(), strict=True)):
+            test = replace(test, p=token_p[i] if test.p is None else test.p)
+            if test.outcome != REJECTED:
+                top = tuple((t, v) for t, v in zip(top_i, top_p, strict=True) if v > 0)
+                test = replace(test, entropy=float(entropy[i]), top=top, margin=margins[i])
+            out.append(test)
+        return tuple(out)
+
+
+def _above(draft: Draft) -> list[list[int]]:
+    """The drafted tokens that lead to each row of the pass, the root's (none) first."""
+    return [[]] + [[draft.tokens[r] for r in ancestors(draft.parents, i)] for i in range(draft.tested)]
+
+
+def _surest(scores: torch.Tensor) -> Pick:
+    """The token with the highest of the scores [vocab], and its share of their softmax."""
+    chance, token = scores.softmax(-1).max(-1)
+    return Pick(int(token), float(chance))
+
+
+def _paths(draft: Draft, tests: Sequence[Test]) -> list[list[int]]:
+    """For each test, the rows that were accepted before it."""
+    path: list[int] = []
+    out = []
+    for test in tests:
+        out.append(list(path))
+        if test.outcome == ACCEPTED:
+            path.append(test.row)
+    return out
+
+
+def follow(draft: Draft, wanted: Sequence[int]) -> Verification:
+    """Walk down the tree as long as a child has the target's token (`wanted`, a row)."""
+    path: list[int] = []
+    tests: list[Test] = []
+    below = children(draft.parents[: draft.tested])
+    node = 0
+    while True:
+        token = wanted[node]
+        for row in below[node]:
+            if draft.tokens[row] == token:
+                break
+            tests.append(Test(row, draft.tokens[row], REJECTED))
+        else:
+            tests.append(Test(None, token, CORRECTION if below[node] else BONUS))
+            return Verification(tuple(path), token, tuple(tests))
+        tests.append(Test(row, token, ACCEPTED))
+        path.append(row)
+        node = row + 1
+
+
+class Greedy(Rule):
+    """The target's most likely token, or nothing."""
+
+    name = "greedy"
+
+    def choose(self, logits, context):
+        return _surest(self.process(logits[None], context)[0])
+
+    def verify(self, logits, draft, context):
+        return follow(draft, self.process(logits[: 1 + draft.tested], context, self._above(draft)).argmax(-1).tolist())
+
+
+class Coupled(Rule):
+    """Sampling with noise that both sides share: gumbel(seed, position), one value a token."""
+
+    name = "coupled"
+
+    def __init__(self, settings: Settings):
+        super().__init__(settings)
+        self._generator = torch.Generator()
+        self._noise: dict[int, torch.Tensor] = {}
+
+    def noise(self, position: int, vocab: int) -> torch.Tensor:
+        """Standard Gumbel noise [vocab] for an absolute position, the same for drafter and target."""
+        noise = self._noise.get(position)
+        if noise is None or noise.shape[0] < vocab:
+            self._generator.manual_seed(random.Random(f"{self.settings.seed}:{position}").getrandbits(63))
+            # Drawn in fixed blocks, so that a drafter with a padded vocabulary sees the same values.
+            size = -(-vocab // 4096) * 4096
+            # Twice the digits for the rare large values; a third of the time of `exponential_`.
+            uniform = torch.rand(size, generator=self._generator, dtype=torch.float64)
+            noise = -uniform.log_().neg_().float().log_()
+            if len(self._noise) > 256:
+                self._noise.clear()
+            self._noise[position] = noise
+        return noise[:vocab]
+
+    def decisive(self, scores, positions):
+        noise = torch.stack([self.noise(p, scores.shape[-1]) for p in positions])
+        return scores + noise.to(scores.device)
+
+    def choose(self, logits, context):
+        return _surest(self.decisive(self.process(logits[None], context), [len(context)])[0])
+
+    def verify(self, logits, draft, context):
+        scores = self.process(logits[: 1 + draft.tested], context, self._above(draft))
+        positions = [len(context), *(len(context) + d for d in depths(draft.parents[: draft.tested]))]
+        return follow(draft, self.decisive(scores, positions).argmax(-1).tolist())
+
+
+class Rejection(Rule):
+    """Classic speculative sampling over any tree: siblings are tried in order.
+
+    A rejected sibling leaves the residual max(0, p - q), normalised, for the next one; `q` of a
+    row is the distribution it was sampled from, or a point mass on it when it was not sampled.
+    """
+
+    name = "rejection"
+
+    def decisive(self, scores, positions):
+        return None
+
+    def choose(self, logits, context):
+        q = self.process(logits[None], context)[0].softmax(-1)
+        return Pick(at_quantile(q, self._drafting.random()), float(q.max()), q)
+
+    def verify(self, logits, draft, context):
+        probabilities = self.process(logits[: 1 + draft.tested], context, self._above(draft)).softmax(-1)
+        path: list[int] = []
+        tests: list[Test] = []
+        below = children(draft.parents[: draft.tested])
+        node = 0
+        while True:
+            p = probabilities[node]
+            for row in below[node]:
+                token = draft.tokens[row]
+                q = draft.q[row] if draft.q else None
+                token_p, token_q = float(p[token]), 1.0 if q is None else float(q[token])
+                draw = self._testing.random()
+                if draw * token_q < token_p:
+                    break
+                tests.append(Test(row, token, REJECTED, p=token_p, q=token_q, draw=draw))
+                p = _residual(p, q, token)
+            else:
+                draw = self._testing.random()
+                token = at_quantile(p, draw)
+                outcome = CORRECTION if below[node] else BONUS
+                tests.append(Test(None, token, outcome, p=float(p[token]), draw=draw))
+                return Verification(tuple(path), token, tuple(tests))
+            tests.append(Test(row, token, ACCEPTED, p=token_p, q=token_q, draw=draw))
+            path.append(row)
+            node = row + 1
+
+
+def _residual(p: torch.Tensor, q: torch.Tensor | None, token: int) -> torch.Tensor:
+    """max(0, p - q), normalised; p itself where nothing is left (p equals q up to rounding)."""
+    rest = p.clone()
+    if q is None:
+        rest[token] = 0.0
+    else:
+        rest = (rest - q[: rest.shape[0]]).clamp_min_(0.0)
+    total = rest.sum()
+    return rest / total if float(total) > 1e-12 else p
+
+
+def at_quantile(p: torch.Tensor, u: float) -> int:
+    """The token at quantile u of p: one uniform number, no rounding past the last token with mass."""
+    steps = p.double().cumsum(0)
+    token = int(torch.searchsorted(steps, u * float(steps[-1]), right=True))
+    if token >= len(p):
+        token = int(p.nonzero()[-1])
+    return token
+
+
+def rule_for(settings: Settings) -> Rule:
+    """The rule that the settings name."""
+    return {"greedy": Greedy, "coupled": Coupled, "rejection": Rejection}[settings.acceptance](settings)

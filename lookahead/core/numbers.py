@@ -1,0 +1,72 @@
+"""How figures are written for readers, so that the same figure reads the same on the page, in a table and in a terminal.
+
+    seconds(0.00842)  "8.42 ms"      ratio(2.407)     "2.41x"       count(20000)        "20,000"
+    seconds(95)       "95.0 s"       percent(0.224)   "22%"         size(13_600_000)    "13.6 MB"
+    seconds(390)      "6.5 min"      decimal(3.583)   "3.58"        millions(1.2e9)     "1.20 B"
+
+What programs read (JSON, CSV, a trace) holds the numbers themselves and does not come here; nor do the figures that Plotly
+writes under the pointer, whose formats say the same: ".2f" for ratios, ".0f" for percentages.
+
+Knows numbers. It does not know what they measure.
+"""
+
+from __future__ import annotations
+
+UNKNOWN = "-"
+
+
+def decimal(value: float) -> str:
+    """A measured number: two decimals below 10, three digits above, and commas from 1,000 on."""
+    size = abs(value)
+    return f"{value:.2f}" if size < 9.995 else f"{value:.1f}" if size < 99.95 else f"{value:,.0f}"
+
+
+def ratio(value: float) -> str:
+    """How many times as much, or as fast: 2.41x."""
+    return f"{decimal(value)}x"
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """A number of unknown size, such as a margin in logits or a probability: so many digits and no trailing zeros."""
+    return f"{value:.{digits}g}"
+
+
+def percent(share: float | None, digits: int = 0) -> str:
+    """A share of 1 as a percentage; a dash where it is not known."""
+    return UNKNOWN if share is None else f"{share:.{digits}%}"
+
+
+def seconds(value: float) -> str:
+    """A duration in milliseconds below 1 s, in minutes from 2 min on."""
+    if value >= 120:
+        return f"{value / 60:.1f} min"
+    if value >= 0.9995:
+        return f"{decimal(value)} s"
+    return f"{decimal(1e3 * value)} ms" if value >= 5e-6 or not value else "under 0.01 ms"
+
+
+def count(value: float) -> str:
+    """A whole number with commas; one that is not whole keeps its decimals."""
+    return f"{value:,.0f}" if value == int(value) else f"{value:,g}"
+
+
+def counted(value: int, noun: str) -> str:
+    """A whole number and what is counted: 1 run, 2 runs."""
+    return f"{count(value)} {noun}" if value == 1 else f"{count(value)} {noun}s"
+
+
+def millions(value: float) -> str:
+    """Parameters, or tokens to train on: 13.6 M, 1.20 B."""
+    return f"{decimal(value / 1e9)} B" if value >= 0.9995e9 else f"{decimal(value / 1e6)} M"
+
+
+def size(value: float) -> str:
+    """Bytes, by powers of ten: 52 kB, 13.6 MB, 1.2 GB."""
+    if value >= 1e9:
+        return f"{value / 1e9:,.1f} GB"
+    return f"{value / 1e6:,.1f} MB" if value >= 1e5 else f"{value / 1e3:,.0f} kB"
+
+
+def speed(bytes_per_s: float) -> str:
+    """How fast memory is read: 12.3 GB/s."""
+    return f"{decimal(bytes_per_s / 1e9)} GB/s"

@@ -1,0 +1,51 @@
+"""The formulas of speculative decoding, as plain functions of floats.
+
+Letters are the papers', declared once: `alpha` is the chance that a drafted token is accepted,
+`k` how many are drafted, `c` the cost of one drafted token in units of an ordinary target pass,
+`v` the cost of the verifying pass in the same units.
+
+Knows no model, no clock and no trace: it can be checked with a pencil.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def expected_tokens(alpha: float, k: int) -> float:
+    """Tokens one pass emits when each draft is accepted with chance alpha, independently.
+
+    1 + alpha + ... + alpha^k = (1 - alpha^(k+1)) / (1 - alpha). Leviathan et al. 2023, equation 1.
+    """
+    if alpha >= 1.0:
+        return float(k + 1)
+    return (1.0 - alpha ** (k + 1)) / (1.0 - alpha)
+
+
+def speedup(tokens_per_pass: float, k: int, c: float, v: float = 1.0) -> float:
+    """How many times faster than naive: tokens won per pass over what the pass cost.
+
+    With v = 1 this is Leviathan et al. 2023, theorem 3.8; a measured v makes it honest where
+    extra rows are not free.
+    """
+    return tokens_per_pass / (v + k * c)
+
+
+def residual(p: Sequence[float], q: Sequence[float]) -> list[float]:
+    """What the target samples from after a rejection: max(0, p - q), normalised.
+
+    Where p and q agree up to rounding the residual is empty; a refusal then has no chance, and
+    p itself is returned so that a caller who got there by rounding still samples correctly.
+    """
+    rest = [max(0.0, a - b) for a, b in zip(p, q, strict=True)]
+    total = sum(rest)
+    return [r / total for r in rest] if total > 0 else list(p)
+
+
+def interpolate(xs: Sequence[float], ys: Sequence[float], x: float) -> float:
+    """The measured curve (xs, ys), xs rising, read at x: linear between points and past the end."""
+    if len(xs) == 1 or x <= xs[0]:
+        return ys[0]
+    i = next((i for i in range(1, len(xs)) if x <= xs[i]), len(xs) - 1)
+    share = (x - xs[i - 1]) / (xs[i] - xs[i - 1])
+    return ys[i - 1] + share * (ys[i] - ys[i - 1])

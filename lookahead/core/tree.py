@@ -1,0 +1,104 @@
+"""The shape of a draft: depths, who sees whom, and root-to-leaf paths.
+
+A tree is a tuple of parents: `parents[i]` is the row that row i continues, -1 the root (the last
+accepted token). Parents come before children. That one shape carries chains, candidate tries and
+draft trees; everything here follows from it.
+
+Knows nothing of tokens, models or torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+MANY = 1 << 20  # rows: no limit
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a pass keeps to, so that its rows have the bits of rows computed alone; the default asks for nothing.
+
+    A pass has at least `least` rows, of a chain at most `chain_rows`, of a tree at most `tree_rows`; the branches of a
+    tree are laid out by `tile` keys; buffers have at most `columns` columns, None for any number.
+    """
+
+    least: int = 1
+    chain_rows: int = MANY
+    tree_rows: int = MANY
+    tile: int = 1
+    columns: int | None = None
+
+    def rows(self, parents: Sequence[int]) -> int:
+        """The most rows of a pass of that shape, -1 being what is cached."""
+        return self.chain_rows if is_chain(parents) else self.tree_rows
+
+
+def depths(parents: Sequence[int]) -> list[int]:
+    """Distance of each row from the root; a child of the root has depth 1."""
+    out: list[int] = []
+    for parent in parents:
+        out.append(1 if parent < 0 else out[parent] + 1)
+    return out
+
+
+def ancestors(parents: Sequence[int], row: int) -> list[int]:
+    """The rows from the root down to `row`, both `row` itself and its eldest ancestor included."""
+    path = []
+    while row >= 0:
+        path.append(row)
+        row = parents[row]
+    return path[::-1]
+
+
+def ancestor_mask(parents: Sequence[int]) -> list[list[bool]]:
+    """`mask[i][j]` is True when row i may look at row j: j is i or an ancestor of i."""
+    mask: list[list[bool]] = []
+    for i, parent in enumerate(parents):
+        row = list(mask[parent]) if parent >= 0 else [False] * len(parents)
+        row[i] = True
+        mask.append(row)
+    return mask
+
+
+def children(parents: Sequence[int]) -> list[list[int]]:
+    """The children of every node, elder first. Entry 0 is the root's; entry i + 1 is row i's."""
+    out: list[list[int]] = [[] for _ in range(len(parents) + 1)]
+    for row, parent in enumerate(parents):
+        out[parent + 1].append(row)
+    return out
+
+
+def is_chain(parents: Sequence[int]) -> bool:
+    """Whether every row continues the row before it."""
+    return all(parent == i - 1 for i, parent in enumerate(parents))
+
+
+def branch_count(parents: Sequence[int]) -> int:
+    """How many root-to-leaf paths there are; 1 for a chain, and for no row at all."""
+    return max(1, len(parents) - len({parent for parent in parents if parent >= 0}))
+
+
+def trie(candidates: Sequence[Sequence[int]], rows: int) -> tuple[list[int], list[int], list[tuple[int, int]]]:
+    """Merge candidate continuations into one tree of at most `rows` rows: (tokens, parents, origins).
+
+    Earlier candidates come first and whole, so the likeliest continuation is a plain chain at the
+    front of the pass. `origins[i]` is (candidate, place in it) that brought row i.
+    """
+    tokens: list[int] = []
+    parents: list[int] = []
+    origins: list[tuple[int, int]] = []
+    index: dict[tuple[int, int], int] = {}
+    for c, candidate in enumerate(candidates):
+        node = -1
+        for place, token in enumerate(candidate):
+            row = index.get((node, token))
+            if row is None:
+                if len(tokens) >= rows:
+                    break
+                row = index[node, token] = len(tokens)
+                tokens.append(token)
+                parents.append(node)
+                origins.append((c, place))
+            node = row
+    return tokens, parents, origins

@@ -1,0 +1,23 @@
+"""The strategies that run in our loop: one file each, and this registry.
+
+A drafter drafts; it never verifies and never sees the loop. Adding a strategy is adding a file
+and a line here.
+"""
+
+from __future__ import annotations
+
+from .base import Drafter, Resources
+from .draft import DraftModel
+from .hybrid import Hybrid
+from .lookahead import Lookahead
+from .naive import Naive
+from .ngram import NGram
+from .self import SelfDraft
+from .suffix import Suffix
+from .tree import Tree
+
+DRAFTERS: dict[str, type[Drafter]] = {
+    drafter.name: drafter for drafter in (Naive, Hybrid, DraftModel, Tree, NGram, Suffix, Lookahead, SelfDraft)
+}
+
+__all__ = ["DRAFTERS", "Drafter", "Resources"]

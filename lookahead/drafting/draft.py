@@ -1,0 +1,46 @@
+"""draft: a chain from a small model with the same vocabulary (Leviathan et al. 2023; Chen et al. 2023).
+
+The draft model keeps its own cache; `CachedLM.sync` finds what it has already read, so a rejected
+tail and a bonus token need no special case. How a token is picked is the rule's business: the
+most likely one, one with the shared noise, or a sample whose distribution q goes with it. The
+chain ends where one more token would no longer pay: a draft model that is unsure says so.
+
+Knows nothing of the target.
+"""
+
+from __future__ import annotations
+
+from ..core.events import EMPTY, Draft
+from .base import Drafter
+
+
+class DraftModel(Drafter):
+    """Autoregressive drafting with a small model."""
+
+    name = "draft"
+    summary = "drafts from a small model"
+    needs_draft = True
+
+    def start(self, context):
+        if len(context) > 1:
+            self.lm.extend(self.lm.sync(context[:-1]))
+
+    def propose(self, context, room, policy):
+        longest = min(room, policy.limit(self.name))
+        if longest < 1:
+            return EMPTY
+        picks, reach = [], 1.0
+        text = list(context)
+        unread = self.lm.sync(text)
+        while True:
+            pick = self.rule.choose(self.lm.extend(unread)[0], text)
+            picks.append(pick)
+            text.append(pick.token)
+            reach *= policy.chance(self.name, pick.chance)
+            if len(picks) >= longest or not policy.extends(self.name, reach):
+                break
+            unread = [pick.token]
+        sampled = picks[0].q is not None
+        return Draft.chain(
+            [p.token for p in picks], self.name, [p.q for p in picks] if sampled else None, [p.chance for p in picks]
+        )

@@ -1,0 +1,179 @@
+"""The draft length policy: how much to draft in a pass.
+
+`FixedLength` drafts a given number of tokens. `AdaptiveLength` maximises expected tokens per second: it weighs the chance
+that a drafted token is accepted against what its row and its drafting cost. Chances are the drafter's confidence,
+calibrated by what was accepted in this run; costs are this machine's measured passes, scaled to the passes of this run.
+A drafter whose drafts lose time rests, and is probed ever more rarely.
+
+Both have the same methods, and both give the worth of drafting as a speedup: tokens per ordinary pass's time. A drafter
+is known by the name that stands in `Draft.sources`.
+
+Knows counts and seconds. It does not know who drafts, or what.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from functools import cache
+from statistics import median
+
+from ..core.events import Draft, Step
+from ..core.tree import branch_count, depths
+from .history import RECENT, UNSTATED, Confidence, DrafterHistory
+
+LEAST_SPEEDUP = 1.03  # what a drafter's recent drafts must have brought to go on
+SLOPE_ROWS = 5  # over so many further rows the price of a row is taken
+
+
+class FixedLength:
+    """Always the same draft length, every pass counted as an ordinary one."""
+
+    def __init__(self, k: int):
+        self.longest = k  # tokens from the root to the deepest row
+
+    def limit(self, drafter: str) -> int:
+        """The longest draft worth beginning, for a drafter whose drafts take time whatever comes of them."""
+        return self.longest
+
+    def extends(self, drafter: str, reach: float) -> bool:
+        """Whether one more token is worth drafting, where the draft so far is accepted with the chance `reach`."""
+        return True
+
+    def chance(self, drafter: str, confidence: float) -> float:
+        """The calibrated confidence: the chance that a drafted token is accepted where its parent is."""
+        return confidence
+
+    def trim(self, draft: Draft) -> Draft:
+        """The draft's rows that are worth verifying."""
+        return draft.pruned([row for row, depth in enumerate(depths(draft.parents)) if depth <= self.longest])
+
+    def expected_speedup(self, draft: Draft) -> float:
+        """What a pass with this draft should bring."""
+        return 1 + sum(reaches(draft, self.chance))
+
+    def recent_speedup(self, drafter: str) -> float:
+        """What this drafter's drafts have been bringing: as if half of every draft were accepted."""
+        return 1 + self.longest / 2
+
+    def observe(self, step: Step) -> None:
+        """Learn from a pass: nothing."""
+
+
+class AdaptiveLength:
+    """The draft length that maximises expected tokens per second.
+
+    `pass_s(rows, branches)` are the seconds of a pass; `longest` bounds the depth of a draft. `token_s` has the seconds
+    of a drafted token by drafter, as far as they are known before the run has timed it. `learned` is what an earlier run
+    has found the drafters' confidence to mean, and will hold what this one finds.
+    """
+
+    def __init__(
+        self, pass_s: Callable[[int, int], float], longest: int, token_s: Mapping[str, float] | None = None,
+        learned: dict[str, Confidence] | None = None,
+    ):  # fmt: skip
+        self._calibrated_s, self.longest = cache(pass_s), longest
+        # This run's passes against the calibrated ones: of chains, and of trees; and the medians of both.
+        self._slowdowns: tuple[deque[float], deque[float]] = deque(maxlen=RECENT), deque(maxlen=RECENT)
+        self._chain_slowdown = self._tree_slowdown = 1.0
+        self._histories: dict[str, DrafterHistory] = {}
+        self._token_s, self._learned = token_s or {}, {} if learned is None else learned
+        self._last_drafter: str | None = None
+
+    def limit(self, drafter: str) -> int:
+        """The longest draft worth beginning: 0 for a drafter that loses time, but for rare probes."""
+        history = self._history(drafter)
+        return self.longest if history.rate * self._pass_s(1) > LEAST_SPEEDUP else history.probe()
+
+    def extends(self, drafter: str, reach: float) -> bool:
+        """Whether one more token is worth drafting, where the draft so far is accepted with the chance `reach`."""
+        history = self._history(drafter)
+        return reach * history.confidence.acceptance > self._rate(drafter) * (history.token_s + self._row_s())
+
+    def chance(self, drafter: str, confidence: float) -> float:
+        """The calibrated confidence: the chance that a drafted token is accepted where its parent is."""
+        return self._history(drafter).confidence.chance(confidence)
+
+    def trim(self, draft: Draft) -> Draft:
+        """The draft's rows that are worth verifying: the likeliest, for as long as they bring more than they cost."""
+        if not len(draft):
+            return draft
+        chances = reaches(draft, self.chance)
+        likeliest = sorted(range(len(draft)), key=lambda row: (-chances[row], row))
+        rate, tokens, best_gain, best_count = self._rate(draft.sources[0]), 0.0, 0.0, 0
+        for count, row in enumerate(likeliest, start=1):
+            tokens += chances[row]
+            gain = tokens - rate * (self._pass_s(1 + count) - self._pass_s(1))
+            if gain > best_gain:
+                best_gain, best_count = gain, count
+        rows = sorted(likeliest[:best_count])
+        trimmed = draft.pruned(rows)
+        if branch_count(trimmed.parents) == 1:
+            return trimmed
+        # Branches cost more than rows: they stay if they are worth more than the best chain alone.
+        return max(trimmed, draft.pruned(_best_chain(draft, chances, rows)), key=self.expected_speedup)
+
+    def expected_speedup(self, draft: Draft) -> float:
+        """What a pass with this draft should bring."""
+        seconds = self._pass_s(1 + len(draft), branch_count(draft.parents))
+        return (1 + sum(reaches(draft, self.chance))) / seconds * self._pass_s(1)
+
+    def recent_speedup(self, drafter: str) -> float:
+        """What this drafter's drafts have been bringing; never less than naive decoding."""
+        return self._rate(drafter) * self._pass_s(1)
+
+    def observe(self, step: Step) -> None:
+        """Learn from a pass: how slow it was, what was accepted, and what the draft brought for its time."""
+        rows, branches = 1 + len(step.draft), branch_count(step.draft.parents)
+        self._slowdowns[branches > 1].append(step.verify_s / self._calibrated_s(rows, branches))
+        chains, trees = self._slowdowns
+        self._chain_slowdown, self._tree_slowdown = median(chains or trees), median(trees or chains)
+        drafter = step.draft.sources[0] if step.draft.sources else None
+        if drafter is not None:
+            history = self._history(drafter)
+            history.count(step, again=drafter == self._last_drafter)
+            expected_s = self._pass_s(rows, branches) + max(depths(step.draft.parents)) * history.token_s
+            history.weigh(1 + step.accepted, expected_s, step.verify_s + step.propose_s, self._pass_s(1))
+        self._last_drafter = drafter
+
+    def _history(self, drafter: str) -> DrafterHistory:
+        if drafter not in self._histories:
+            confidence = self._learned.get(drafter, Confidence()).faded()
+            self._learned[drafter] = confidence
+            token_s = self._token_s.get(drafter, 0.0)
+            self._histories[drafter] = DrafterHistory(self._calibrated_s(1, 1), token_s, confidence)
+        return self._histories[drafter]
+
+    def _pass_s(self, rows: int, branches: int = 1) -> float:
+        """Seconds of a pass as this run's passes go."""
+        slowdown = self._tree_slowdown if branches > 1 else self._chain_slowdown
+        return slowdown * self._calibrated_s(rows, branches)
+
+    def _row_s(self) -> float:
+        """Seconds that a further row adds to a pass: the mean of the first `SLOPE_ROWS`."""
+        return (self._pass_s(1 + SLOPE_ROWS) - self._pass_s(1)) / SLOPE_ROWS
+
+    def _rate(self, drafter: str) -> float:
+        """Tokens per second of this drafter's recent drafts; never less than naive's."""
+        return max(self._history(drafter).rate, 1 / self._pass_s(1))
+
+
+DraftLength = FixedLength | AdaptiveLength
+
+
+def reaches(draft: Draft, chance: Callable[[str, float], float]) -> list[float]:
+    """The chance that each row is reached and accepted: the product of the chances down to it."""
+    reach: list[float] = []
+    for row, parent in enumerate(draft.parents[: draft.tested]):
+        accepted = chance(draft.sources[row], draft.chances[row] if draft.chances else UNSTATED)
+        reach.append(accepted * (reach[parent] if parent >= 0 else 1.0))
+    return reach
+
+
+def _best_chain(draft: Draft, chances: list[float], rows: list[int]) -> list[int]:
+    """Of these rows, the path from the root that follows the likeliest child."""
+    path, node = [], -1
+    while below := [row for row in rows if draft.parents[row] == node]:
+        node = max(below, key=lambda row: chances[row])
+        path.append(node)
+    return path

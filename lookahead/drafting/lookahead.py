@@ -1,0 +1,104 @@
+"""lookahead: Jacobi iterations in a window, and the n-grams they find (Fu et al. 2024, arXiv 2402.02057).
+
+Every pass computes the next token of each trajectory in the window; trajectory and token form an
+n-gram, which goes into a pool. Beside the window, in the same pass, the pool's n-grams that begin
+with the text's last token are verified. No draft model, no earlier text needed: the model drafts
+for itself, and pays for it in rows.
+
+Knows the target only by its logits at the window's rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..core.events import Draft
+from ..core.tree import trie
+from .base import Drafter, check_range
+from .jacobi import JacobiWindow, NGramPool
+
+MOST_COST = 1.6  # passes that a pass with a window of our own choosing may cost
+POOL = "pool"  # the drafter's name for n-grams drafted without a window: they are worth something else
+POOL_CONFIDENCE = 0.5
+SHAPES = ((2, 3), (3, 3), (5, 3), (5, 4), (7, 5), (10, 5), (15, 5))  # (window = guesses, ngram), by rows
+
+
+class Lookahead(Drafter):
+    """Window, pool, and both branches in one pass."""
+
+    name = "lookahead"
+    summary = "drafts with a Jacobi window and a pool of n-grams"
+
+    @dataclass(frozen=True, slots=True)
+    class Options:
+        """W `window` columns, N `ngram` tokens, G `guesses` verified a pass; 0 leaves it to this machine's costs.
+
+        `seed_prompt` puts the prompt's own n-grams into the pool.
+        """
+
+        window: int = 0
+        ngram: int = 0
+        guesses: int = 0
+        seed_prompt: bool = True
+
+        def __post_init__(self) -> None:
+            check_range(self, window=(0, 32), ngram=(0, 8), guesses=(0, 32))
+
+    def __init__(self, resources, options):
+        super().__init__(resources, options)
+        columns, n = choose(self.pass_s)
+        self._window = JacobiWindow(options.window or columns, max(2, options.ngram or n))
+        self._pool = NGramPool(options.guesses or self._window.columns)
+        self._pass = 0  # number of the pass, from 1
+        self._passes_due = 0  # for which the window stays, whatever the policy says
+
+    def start(self, context):
+        self._window.start(context)
+        if self.options.seed_prompt:
+            for i in range(len(context) - self._window.n + 1):
+                self._pool.add(tuple(context[i : i + self._window.n]))
+
+    def propose(self, context, room, policy):
+        self._pass += 1
+        length = min(room, policy.limit(self.name))
+        looks_ahead = self._looks_ahead(length, room)
+        guesses = self._pool.after(context[-1]) if room > 0 else []
+        cut = [tokens[: length or room] for tokens, _ in guesses]
+        tokens, parents, origins = trie(cut, rows=len(guesses) * (self._window.n - 1))
+        births = [guesses[guess][1] for guess, _ in origins]
+        if not looks_ahead:  # what the window has found costs next to nothing
+            sources, chances = (POOL,) * len(tokens), tuple(POOL_CONFIDENCE / (1 + guess) for guess, _ in origins)
+            return policy.trim(Draft(tuple(tokens), tuple(parents), None, sources, chances, 0, tuple(births)))
+        window_tokens, window_parents = self._window.rows(first=len(tokens))
+        births += [None] * len(window_tokens)
+        tokens, parents = (*tokens, *window_tokens), (*parents, *window_parents)
+        return Draft(tokens, parents, None, (self.name,) * len(tokens), (), len(window_tokens), tuple(births))
+
+    def _looks_ahead(self, length: int, room: int) -> bool:
+        """Whether the window is in this pass. Once begun it stays until it was full, for it finds nothing before."""
+        if length and not self._passes_due:
+            self._passes_due = self._window.n
+        self._passes_due = max(0, self._passes_due - 1)
+        if room < self._window.columns + self._window.n:  # what it would find now comes too late
+            self._window.close()
+            self._passes_due = 0
+        if length or self._passes_due:
+            return True
+        self._window.shrink()
+        return False
+
+    def observe(self, draft, logits, context):
+        if draft.window:
+            predicted = logits[-self._window.columns :].argmax(-1).tolist()
+            for column, ngram in enumerate(self._window.advance(predicted)):
+                self._pool.add(ngram, (self._pass, column))
+
+
+def choose(pass_s, most_cost: float = MOST_COST) -> tuple[int, int]:
+    """(window, ngram) with the most rows whose pass this machine bears: a small one on a CPU, a large one on a GPU."""
+    best = SHAPES[0]
+    for columns, n in SHAPES:
+        rows = 1 + 2 * columns * (n - 1)  # window and guesses
+        if pass_s(rows, 1 + columns) <= most_cost * pass_s(1, 1):
+            best = (columns, n)
+    return best

@@ -1,0 +1,107 @@
+"""ngram: look the last few tokens up in the prompt and in what was generated, and draft what
+followed them there (prompt lookup decoding, Saxena 2023; LLMA, Yang et al. 2023).
+
+An index maps every n-gram, shortest to longest, to the places where it ended; a new token adds
+one entry a length, so a pass costs the same at token 100 and at token 10,000. The longest match
+wins, then the most recent one; several different continuations are offered as a trie. Where the
+text has begun to repeat itself, the continuation goes on round and round.
+
+Needs no model: it works where text repeats itself and drafts nothing where it does not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..core.events import EMPTY, Draft, SettingsError
+from ..core.tree import trie
+from .base import Drafter, check_range, rows_looked_up
+
+MOST_PLACES = 8  # where an n-gram ended: the most recent ones are looked at
+MOST_LENGTH = 64  # tokens of a match that are counted
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """What followed the text's last `length` tokens at an earlier place."""
+
+    continuation: tuple[int, ...]
+    length: int
+
+
+class NGram(Drafter):
+    """Longest-suffix lookup, several candidates."""
+
+    name = "ngram"
+    summary = "drafts from earlier text"
+
+    @dataclass(frozen=True, slots=True)
+    class Options:
+        """`shortest` and `longest` match in tokens; at most `candidates` continuations a pass."""
+
+        shortest: int = 2
+        longest: int = 6
+        candidates: int = 2
+
+        def __post_init__(self) -> None:
+            check_range(self, shortest=(1, 32), longest=(1, 32), candidates=(1, 32))
+            if self.shortest > self.longest:
+                raise SettingsError("shortest", self.shortest, f"give at most longest ({self.longest}).")
+
+    def __init__(self, resources, options):
+        super().__init__(resources, options)
+        self._ends: dict[tuple[int, ...], list[int]] = {}  # by n-gram: the places behind it, in order
+        self._indexed = 0  # the n-grams that end within so many tokens are in the index
+
+    def start(self, context):
+        """Index every n-gram that ends before the last token: the last has no continuation yet."""
+        for end in range(self._indexed + 1, len(context)):
+            for n in range(self.options.shortest, min(self.options.longest, end) + 1):
+                self._ends.setdefault(tuple(context[end - n : end]), []).append(end)
+        self._indexed = max(self._indexed, len(context) - 1)
+
+    def propose(self, context, room, policy):
+        longest = min(room, policy.longest)  # a lookup costs next to nothing: what does not pay is trimmed
+        if longest < 1:
+            return EMPTY
+        self.start(context)
+        matches = self._matches(context, longest)
+        tokens, parents, origins = trie([match.continuation for match in matches], rows_looked_up(longest))
+        chances, drafted_behind = [], set()
+        for parent, (candidate, depth) in zip(parents, origins, strict=True):
+            length = matches[candidate].length + depth
+            chance = length / (length + 1)  # the longer the match, the likelier its continuation
+            second = parent in drafted_behind  # a better match drafted another token in its place
+            chances.append((1 - chance) / 2 if second else chance)
+            drafted_behind.add(parent)
+        return policy.trim(Draft(tuple(tokens), tuple(parents), None, (self.name,) * len(tokens), tuple(chances)))
+
+    def _matches(self, context, longest) -> list[Match]:
+        """Matches with different continuations of at most `longest` tokens, the best first."""
+        matches: list[Match] = []
+        for n in range(min(self.options.longest, len(context)), self.options.shortest - 1, -1):
+            places = self._ends.get(tuple(context[-n:]), ())[-MOST_PLACES:]
+            for length, end in sorted(((_matched(context, end), end) for end in places), reverse=True):
+                continuation = _continued(context, end, length, longest)
+                if any(match.continuation[: len(continuation)] == continuation for match in matches):
+                    continue
+                matches.append(Match(continuation, length))
+                if len(matches) == self.options.candidates:
+                    return matches
+        return matches
+
+
+def _matched(context, end) -> int:
+    """How many tokens before `end` are the text's last ones."""
+    length, most = 0, min(end, MOST_LENGTH)
+    while length < most and context[end - 1 - length] == context[-1 - length]:
+        length += 1
+    return length
+
+
+def _continued(context, end, length, longest) -> tuple[int, ...]:
+    """What followed at `end`: of a text whose last tokens have come round a second time, round and round."""
+    tokens = tuple(context[end : end + longest])
+    if length < len(tokens) or len(tokens) == longest:
+        return tokens
+    return (tokens * (longest // len(tokens) + 1))[:longest]

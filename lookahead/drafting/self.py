@@ -1,0 +1,21 @@
+"""self: the target's own first layers as the draft model (Zhang et al. 2024, Draft & Verify; Elhoushi et
+al. 2024, LayerSkip).
+
+No second model and no second vocabulary: the layers are shared, the drafting cache is its own. How
+many layers is measured when the models are loaded (`calibration/depth.py`).
+
+Knows nothing of the target but that shortened model.
+"""
+
+from __future__ import annotations
+
+from ..model.layer_skip import ROLE
+from .draft import DraftModel
+
+
+class SelfDraft(DraftModel):
+    """Autoregressive drafting with a part of the target."""
+
+    name = "self"
+    summary = "drafts with the model's own first layers"
+    draft_model = ROLE

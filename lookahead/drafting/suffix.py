@@ -1,0 +1,109 @@
+"""suffix: the text so far as a suffix automaton with counts (SuffixDecoding, Oliaro et al. 2024).
+
+The longest ending of the text that stood somewhere before is found in constant time; what followed
+it there becomes a tree, the most frequent continuations first, and the longer the match the deeper
+the draft may go. Earlier outputs can be read in too (`earlier`), for runs that resemble each other.
+
+Needs no model, and a step costs the same at token 100 and at token 10,000.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+from typing import Any
+
+from ..core.events import EMPTY, Draft, SettingsError
+from ..core.numbers import count
+from .automaton import SuffixAutomaton
+from .base import Drafter, check_range, rows_looked_up
+
+
+class Suffix(Drafter):
+    """Frequent continuations of the longest match."""
+
+    name = "suffix"
+    summary = "drafts what followed the longest match, by frequency"
+
+    @dataclass(frozen=True, slots=True)
+    class Options:
+        """A match has at least `shortest` tokens and may be drafted `reach` times its own length deep.
+
+        `candidates` branches leave a row at most. `earlier` holds texts, as lists of token ids, that count
+        as if they had been written before.
+        """
+
+        shortest: int = 2
+        reach: int = 4
+        candidates: int = 2
+        earlier: tuple[tuple[int, ...], ...] = ()
+
+        def __post_init__(self) -> None:
+            check_range(self, shortest=(1, 64), reach=(1, 64), candidates=(1, 32))
+            object.__setattr__(self, "earlier", _texts(self.earlier))
+
+    def __init__(self, resources, options):
+        super().__init__(resources, options)
+        self._seen = SuffixAutomaton()
+        for text in options.earlier:
+            for token in text:
+                self._seen.extend(token)
+            self._seen.break_off()
+        self._read = 0
+
+    def start(self, context):
+        for token in context[self._read :]:
+            self._seen.extend(token)
+        self._read = len(context)
+
+    def propose(self, context, room, policy):
+        self.start(context)
+        longest = min(room, policy.longest)  # a lookup costs next to nothing: what does not pay is trimmed
+        state, matched = self._seen.seen()
+        if longest < 1 or matched < self.options.shortest:
+            return EMPTY
+        deepest = min(longest, self.options.reach * matched)
+        return policy.trim(self._tree(state, matched, deepest, rows_looked_up(longest)))
+
+    def _tree(self, state: int, matched: int, deepest: int, rows: int) -> Draft:
+        """The likeliest rows below a state, best first; a parent is always likelier than its children."""
+        tokens, parents, chances = [], [], []
+        queue: list[tuple[float, int, int, int, int, float]] = []
+
+        def offer(state: int, row: int, depth: int, reached: float) -> None:
+            state, length = self._seen.followed(state)
+            if not state:
+                return
+            counts = self._seen.follows(state)
+            total = sum(counts.values()) + 1 / min(matched + depth, length)  # the longer the match, the surer
+            for token, times in heapq.nlargest(self.options.candidates, counts.items(), key=lambda c: c[1]):
+                chance = times / total
+                heapq.heappush(
+                    queue, (-reached * chance, len(queue), row, token, self._seen.after(state, token), chance)
+                )
+
+        offer(state, -1, 0, 1.0)
+        depths = {-1: 0}
+        while queue and len(tokens) < rows:
+            reached, _, parent, token, below, chance = heapq.heappop(queue)
+            row = len(tokens)
+            depths[row] = depths[parent] + 1
+            tokens.append(token)
+            parents.append(parent)
+            chances.append(chance)
+            if depths[row] < deepest:
+                offer(below, row, depths[row], -reached)
+        return Draft(tuple(tokens), tuple(parents), None, (self.name,) * len(tokens), tuple(chances))
+
+
+def _texts(value: Any) -> tuple[tuple[int, ...], ...]:
+    """Lists of token ids, or a `SettingsError`."""
+    try:
+        texts = tuple(tuple(text) for text in value)
+    except TypeError:
+        texts = None
+    if texts is None or not all(isinstance(t, int) and not isinstance(t, bool) and t >= 0 for x in texts for t in x):
+        raise SettingsError("earlier", value, "give a list of texts, each a list of token ids.")
+    if sum(map(len, texts)) > 1_000_000:
+        raise SettingsError("earlier", f"{count(sum(map(len, texts)))} tokens", "give at most a million tokens.")
+    return texts

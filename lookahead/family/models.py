@@ -1,0 +1,308 @@
+"""Models by name: the bundled family, pairs from the hub, and local folders, all loaded one way.
+
+A spec is "pocket" (bundled, offline) or "target+draft", each a hub name or a folder. A pair must
+share its vocabulary, token by token, and both models must have a cache that can be rolled back;
+anything else is refused with an error that says what to do. No remote code, safetensors only.
+
+On one GPU a family lies where it was put; a target that is too large for it is spread over all of them, layer by layer,
+with its drafts on the first.
+
+Knows transformers' loaders. It does not know strategies, nor how files come to be there: that is `hub`'s.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from transformers.tokenization_utils_base import PreTrainedTokenizerBase
+from transformers.tokenization_utils_tokenizers import TokenizersBackend
+
+from ..calibration import cost, depth, exactness, number_format, remembered, threads
+from ..calibration.number_format import BFLOAT16, FLOAT32
+from ..calibration.remembered import Measured
+from ..core.costs import PassCosts
+from ..core.events import ModelError
+from ..core.numbers import count
+from ..hardware import memory
+from ..model import layer_skip, llama, llama_files
+from ..model.forward import Forward
+from ..model.lm import CachedLM
+
+BUNDLED = Path(__file__).parents[2] / "assets" / "models"
+MOST_ROWS = 21  # of the passes that small machines make
+Progress = Callable[[str, float], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Models:
+    """A target, its drafts by name, their tokenizer, and what was measured of them at load."""
+
+    spec: str
+    names: dict[str, str]
+    tokenizer: PreTrainedTokenizerBase
+    target: CachedLM
+    drafts: dict[str, CachedLM]
+    measured: Measured
+    eos: frozenset[int] = field(default=frozenset())
+
+    @property
+    def exactness(self) -> str:
+        """ "bit-exact" or "tie-aware", as probed on this machine."""
+        return self.probe.kind
+
+    @property
+    def probe(self) -> exactness.Exactness:
+        """How far passes are exact."""
+        return self.measured.exactness
+
+    @property
+    def costs(self) -> PassCosts:
+        """What the passes of the target and of its drafts cost."""
+        return self.measured.costs
+
+    @property
+    def dtype(self) -> str:
+        """The number format: "bfloat16" or "float32"."""
+        return self.measured.format
+
+    def draft(self, name: str) -> CachedLM:
+        """A fresh cache over the draft of that name, or a `ModelError` that lists them."""
+        if name == layer_skip.ROLE and name not in self.drafts:
+            mend = "the first layers of this architecture cannot be used alone; choose another method."
+            raise ModelError("draft", name, mend)
+        if name not in self.drafts:
+            have = f"choose one of {', '.join(self.drafts)}" if self.drafts else f'load "{self.spec}+DRAFT" to have one'
+            raise ModelError("draft", name, f"{self.spec} has no such draft model; {have}.")
+        return self.drafts[name].fresh()
+
+
+def _drafter(passes: Forward, target: CachedLM) -> CachedLM:
+    """A draft model. One as large as its target is there to agree with it, to the last bit, not to be quick."""
+    if passes.size >= target.passes.size:
+        return CachedLM(passes, target.vocab, limits=target.limits)
+    return CachedLM(passes, target.vocab, exact=False)
+
+
+def load(
+    spec: str = "pocket",
+    progress: Progress = lambda text, share: None,
+    *,
+    dtype: str | torch.dtype | None = None,
+    folder_of: Mapping[str, Path] | None = None,
+) -> Models:
+    """Load a family and measure it, or check what an earlier start has measured. `progress(text, share)` is called as
+    work proceeds.
+
+    `dtype` is "bfloat16" or "float32"; None is chosen by a measurement. `folder_of` says in which folder the
+    files of a hub name lie already; other names are left to transformers. Raises `ModelError` when a model cannot be
+    found, cannot be rolled back, or does not fit, and `SettingsError` for a format that there is not.
+    """
+    members, folder_of = places(spec), folder_of or {}
+    folders = {role: str(folder_of.get(place, place)) for role, place in members.items()}
+    device, requested = memory.device(), number_format.requested(dtype)
+    key = remembered.key(folders.values(), requested.name if requested else None)
+    kept = remembered.read(key)
+    form = requested or (
+        number_format.FORMATS[kept.format]
+        if kept
+        else number_format.likely(device, llama_files.compiles(folders["target"]))
+    )
+    spread = len(memory.gpus()) > 1 and _too_large(folders, form.dtype)
+    tokenizer, loaded = _shared_tokenizer(members, folders), {}
+
+    def read(roles: Iterable[str]) -> None:
+        for role in roles:
+            progress(f"Reading {shown(members[role])}", 0.05 + 0.35 * len(loaded) / len(members))
+            loaded[role] = _load(members[role], folders[role], form.dtype, device, spread and role == "target")
+
+    if device.type == "cpu" and llama_files.compiles(folders["target"]):
+        progress("Preparing kernels for this processor", 0.03)
+        llama.prepare(form.dtype)
+    draft_roles = [role for role in members if role != "target"]
+    # The target last where it is to be spread: it takes what its drafts leave free.
+    read([*draft_roles, "target"] if spread else ["target"])
+    ratio, by_operators = kept.bfloat16_ratio if kept else None, None
+    threads.use(kept.threads if kept else threads.choose(CachedLM(loaded["target"])))
+    if not requested and not kept and form is BFLOAT16 and device.type == "cpu":
+        progress("Choosing the number format", 0.2)
+        ratio, by_operators = _bfloat16(CachedLM(loaded["target"]))
+        if not by_operators:
+            form = FLOAT32
+            read(["target"])
+            threads.use(threads.choose(CachedLM(loaded["target"])))
+    if not spread:
+        read(draft_roles)
+    vocab = min(passes.shape.vocab for passes in loaded.values())
+    target = CachedLM(loaded["target"], vocab)
+    progress("Checking exactness" if kept else "Probing exactness", 0.45)
+    probe = _probed(target, kept, by_operators)
+    target.limits = probe.limits
+    progress("Measuring what a pass costs", 0.6)
+    lengths = cost.LENGTHS[1:2] if kept else cost.LENGTHS  # what is known needs few passes, so that a race can begin
+    cost.warm(layer_skip.shallow(target), MOST_ROWS, lengths)
+    drafts = {role: _drafter(loaded[role], target) for role in draft_roles}
+    # Of a spread target the first layers lie on one GPU, its head on another: no layer skip.
+    costs, layers = _costs(target, drafts, kept, () if spread else tokenizer(depth.TEXT)["input_ids"])
+    for draft in drafts.values():
+        cost.warm(draft, 4, lengths)
+    measured = Measured(form.name, probe, costs, layers, ratio, threads.now())
+    remembered.keep(key, measured)
+    progress("Ready", 1.0)
+    names = {role: shown(place) for role, place in members.items()}
+    return Models(spec, names, tokenizer, target, drafts, measured, _eos(folders["target"], target, tokenizer))
+
+
+def _shared_tokenizer(members: Mapping[str, str], folders: Mapping[str, str]) -> PreTrainedTokenizerBase:
+    """The target's tokenizer; a `ModelError` where a draft's has another vocabulary."""
+    target = _load_tokenizer(members["target"], folders["target"])
+    for role, place in members.items():
+        if role != "target":
+            same_vocabulary(target, _load_tokenizer(place, folders[role]), shown(members["target"]), shown(place))
+    return target
+
+
+def _bfloat16(target: CachedLM) -> tuple[float | None, exactness.Exactness | None]:
+    """How long its passes take in units of float32's, and what its operators allow; None where that is not to be used."""
+    ratio = number_format.trial(target)
+    if ratio is not None and ratio > number_format.CLEARLY:
+        return ratio, None
+    by_operators = exactness.of_operators(target)
+    return ratio, by_operators if by_operators.whole else None
+
+
+def _costs(
+    target: CachedLM, drafts: dict[str, CachedLM], kept: Measured | None, text: Sequence[int]
+) -> tuple[PassCosts, int | None]:
+    """What passes cost, and the depth of `self`, which is added to the drafts: measured, or as they were kept at today's
+    speed. Without a `text` there is no `self`."""
+    drift = cost.drift(target, kept.costs.target) if kept else None
+    if drift is not None:
+        if kept.layers:
+            drafts[layer_skip.ROLE] = layer_skip.at(target, kept.layers)
+        if kept.costs.drafters.keys() == drafts.keys():
+            return kept.costs.scaled(drift), kept.layers
+    curve, layers = cost.measure(target), None
+    with suppress(ModelError):  # an architecture that cannot be cut short
+        if text:
+            drafts[layer_skip.ROLE] = depth.choose(target, curve, text)
+            layers = drafts[layer_skip.ROLE].passes.shape.layers
+    costs = {role: cost.measure_drafter(draft, target, curve) for role, draft in drafts.items()}
+    return PassCosts(curve, costs), layers
+
+
+def _probed(target: CachedLM, kept: Measured | None, by_operators: exactness.Exactness | None) -> exactness.Exactness:
+    """How far the target is exact: as it was kept, as far as a sample agrees; where nothing is, the device's own attention."""
+    if kept:
+        return exactness.confirm(target, kept.exactness, exactness.AGAIN_S, random.randrange(1 << 30))
+    result = exactness.find(target, by_operators)
+    if result.kind == exactness.BIT_EXACT or target.device.type == "cpu" or not target.passes.use_sdpa():
+        return result
+    return exactness.find(target.fresh())
+
+
+def places(spec: str) -> dict[str, str]:
+    """Role -> folder or hub name."""
+    if not isinstance(spec, str) or not spec.strip():
+        raise ModelError("models", spec, 'give "pocket", or "target+draft" as hub names or folders.')
+    bundled = BUNDLED / spec
+    if "/" not in spec and (bundled / "target" / "config.json").is_file():
+        drafts = sorted({path.parent.name for path in bundled.glob("*/config.json")} - {"target"})
+        return {role: str(bundled / role) for role in ("target", *drafts)}
+    parts = [part.strip() for part in spec.split("+")]
+    if not all(parts):
+        raise ModelError("models", spec, 'a name is missing around "+"; give "target+draft".')
+    if len(parts) == 1 and "/" not in spec and not Path(spec).is_dir():
+        have = ", ".join(sorted(p.name for p in BUNDLED.iterdir() if p.is_dir())) if BUNDLED.is_dir() else "none"
+        raise ModelError("models", spec, f'no such bundled family (there is: {have}); or give "org/target+org/draft".')
+    return {"target" if i == 0 else "draft" if i == 1 else f"draft{i}": part for i, part in enumerate(parts)}
+
+
+def shown(place: str) -> str:
+    """A name for people: the family's own, the last parts of a folder, or the hub name."""
+    path = Path(place)
+    if path.is_relative_to(BUNDLED):  # trained partly on Llama 3.1 output, whose licence asks for the name
+        return f"Llama-{path.parent.name} {path.name}"
+    return f"{path.parent.name}/{path.name}" if path.is_dir() else place
+
+
+def _explained(place: str, error: Exception) -> ModelError:
+    first = " ".join(str(error).split())[:200]
+    mend = f"it could not be loaded ({type(error).__name__}: {first}); check the name, the network, or give a local folder."
+    return ModelError("model", shown(place), mend)
+
+
+def _too_large(folders: Mapping[str, str], dtype: torch.dtype) -> bool:
+    """Whether a family does not fit the first GPU. One that does is quicker on it alone."""
+    from ..model import modules
+
+    try:
+        numbers = sum(modules.empty(folder).num_parameters() for folder in folders.values())
+    except Exception:  # loading it will say what is wrong
+        return False
+    return memory.SPARE * dtype.itemsize * numbers > memory.gpus()[0]
+
+
+def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerBase:
+    """The tokenizer in a folder or of a hub name. Raises whatever transformers raises."""
+    try:
+        config = json.loads((Path(folder) / "tokenizer_config.json").read_text(encoding="utf-8"))
+        whole = config["tokenizer_class"] == "TokenizersBackend" and "auto_map" not in config
+    except (OSError, ValueError, KeyError, TypeError):
+        whole = False
+    if whole:
+        return TokenizersBackend.from_pretrained(folder, trust_remote_code=False)
+    # Looking for a class takes every model's configuration, and those seconds to import.
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+
+
+def _load_tokenizer(place: str, folder: str) -> PreTrainedTokenizerBase:
+    try:
+        return load_tokenizer(folder)
+    except Exception as error:  # transformers raises a dozen kinds here
+        raise _explained(place, error) from error
+
+
+def _load(place: str, folder: str, dtype: torch.dtype, device: torch.device, spread: bool) -> Forward:
+    """A model's passes: of a plain Llama on a processor read without transformers' models, else through them."""
+    try:
+        passes = llama_files.read(folder, dtype) if device.type == "cpu" else None
+        if passes is None:
+            from ..model import modules
+
+            passes = modules.load(folder, dtype, device, spread)
+    except ModelError:
+        raise
+    except Exception as error:  # as above
+        raise _explained(place, error) from error
+    return passes
+
+
+def same_vocabulary(
+    target: PreTrainedTokenizerBase, draft: PreTrainedTokenizerBase, target_name: str, draft_name: str
+) -> None:
+    """Same token for every id, or a `ModelError` that shows a difference."""
+    target_ids, draft_ids = target.get_vocab(), draft.get_vocab()
+    if target_ids == draft_ids:
+        return
+    differing = sorted({token for token, _ in target_ids.items() ^ draft_ids.items()})
+    example = f"{differing[0]!r} is {target_ids.get(differing[0], 'absent')} in the target and {draft_ids.get(differing[0], 'absent')} in the draft"
+    mend = (
+        f"its vocabulary differs from {target_name}'s in {count(len(differing))} tokens ({example}); "
+        "choose a draft that was trained with the target's tokenizer."
+    )
+    raise ModelError("draft", draft_name, mend)
+
+
+def _eos(folder: str, target: CachedLM, tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
+    """Every id that ends a text."""
+    ids = llama_files.ends(folder) if llama_files.plain(folder) else target.model.generation_config.eos_token_id
+    ids = ids if isinstance(ids, (list, tuple)) else [ids]
+    return frozenset(i for i in (*ids, tokenizer.eos_token_id) if i is not None)

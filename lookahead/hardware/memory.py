@@ -1,0 +1,71 @@
+"""Devices and what is free on them: memory for weights, on the GPUs or beside the processor, and disk for downloads.
+
+A container may be given less memory than its machine has, so the container's own limit counts where there is one.
+
+Knows bytes and devices. It does not know models.
+"""
+
+from __future__ import annotations
+
+import gc
+import shutil
+from pathlib import Path
+
+import psutil
+import torch
+
+CGROUP = Path("/sys/fs/cgroup")
+SPARE = 1.2  # times the weights: keys and values, a pass's own tensors, what loading holds for a moment
+
+
+def device() -> torch.device:
+    """Where models go: the first GPU, else the processor."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def gpus() -> list[int]:
+    """Free bytes of every GPU."""
+    return (
+        [torch.cuda.mem_get_info(i)[0] for i in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
+    )
+
+
+def free() -> int:
+    """Free bytes where models go: of all GPUs together, else of the processor's memory."""
+    return sum(gpus()) or min(psutil.virtual_memory().available, _container(CGROUP))
+
+
+def disk_free(folder: Path) -> int:
+    """Free bytes on the disk that holds a folder, which need not be there yet."""
+    while not folder.exists():
+        folder = folder.parent
+    return shutil.disk_usage(folder).free
+
+
+def release() -> None:
+    """Give back what nobody holds any more; models that hold each other in a ring need to be looked for.
+
+    What is left is set aside until the next time. Python would look through all of it again now and then, in the middle
+    of a race, and with these libraries' half a million objects that takes a quarter of a second.
+    """
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def _container(root: Path) -> int:
+    """Bytes that a container may still take; more than any machine has where it is not limited."""
+    for limit, used, file_cache in (
+        ("memory.max", "memory.current", "inactive_file"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "total_inactive_file"),
+    ):
+        try:
+            most, now = int((root / limit).read_text()), int((root / used).read_text())
+            lines = (root / limit).with_name("memory.stat").read_text().splitlines()
+        except (OSError, ValueError):  # no such file, or "max"
+            continue
+        kept = sum(int(line.split()[1]) for line in lines if line.split()[0] == file_cache)  # given back when asked for
+        return max(0, most - now + kept)
+    return 1 << 62

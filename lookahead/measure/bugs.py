@@ -1,0 +1,278 @@
+"""Break it: the classic mistakes as switches, each with the test that catches it.
+
+A bug is one part of the engine (the rule, the target, the ends) replaced in a run of its own; nothing of
+the engine is changed, and the engine does not import this file. `catch` runs the test that a bug names, for
+real. `race` races the broken method beside an honest naive lane, so that a page can show the damage.
+
+Three of them stand in the sketch that everybody copies: rows misread, the accepted prefix dropped, the
+bonus token lost. Knows the engine's parts; it does not know pages.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from ..core.accept import Pick, Rejection, Rule, Verification, at_quantile, rule_for
+from ..core.events import ACCEPTED, BONUS, CORRECTION, Draft, MethodError, Settings, SettingsError
+from ..family.models import Models
+from ..race.decode import Ends
+from ..race.lane import Lane
+from ..race.race import Race
+from .checks import CHECKS, HONEST, Finding, Parts
+
+TEXT, DISTRIBUTION, SPEED = "text", "distribution", "speed"
+
+
+@dataclass(frozen=True, slots=True)
+class Bug:
+    """A mistake: what is `wrong` in a sentence, what suffers (`harm`: text, distribution, or only speed), the test.
+
+    `rule` is the acceptance rule it needs to show ("" for any); `seed` tells whether the sketch has it.
+    """
+
+    id: str
+    name: str
+    wrong: str
+    harm: str
+    test: str
+    parts: Parts
+    rule: str = ""
+    seed: bool = False
+
+
+class NoResidual(Rejection):
+    """After a rejection, samples from p itself."""
+
+    def verify(self, logits, draft, context):
+        verification = super().verify(logits, draft, context)
+        last = verification.tests[-1]
+        if last.outcome != CORRECTION:
+            return verification
+        row = verification.path[-1] + 1 if verification.path else 0
+        above = self._above(draft)
+        p = self.process(logits[row : row + 1], context, above[row : row + 1])[0].softmax(-1)
+        token = at_quantile(p, last.draw)
+        return Verification(
+            verification.path, token, (*verification.tests[:-1], replace(last, token=token, p=float(p[token])))
+        )
+
+
+class UnprocessedQ(Rejection):
+    """Samples the draft at the temperature, and tests against a q without it."""
+
+    def choose(self, logits, context):
+        pick = super().choose(logits, context)
+        return Pick(pick.token, pick.chance, logits.float().softmax(-1))
+
+
+class NoiseReused(Rejection):
+    """Tests with the random numbers that the drafter has used."""
+
+    def __init__(self, settings: Settings):
+        super().__init__(settings)
+        self._testing = random.Random(f"{settings.seed}:draft")
+
+
+def _of_rejection(broken: type[Rejection]) -> Callable[[Settings], Rule]:
+    """Makes the broken rule where the rejection rule is in force, and the right one elsewhere."""
+    return lambda settings: broken(settings) if settings.acceptance == Rejection.name else rule_for(settings)
+
+
+class _Altered:
+    """The rule in force, with its verification altered before it is returned to the loop."""
+
+    def __init__(self, settings: Settings):
+        self._rule = rule_for(settings)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._rule, name)
+
+    def verify(self, logits: torch.Tensor, draft: Draft, context: Sequence[int]) -> Verification:
+        return self.alter(self._rule.verify(logits, draft, context), draft)
+
+    def alter(self, verification: Verification, draft: Draft) -> Verification:
+        return verification
+
+
+class PrefixDropped(_Altered):
+    """On a rejection, appends the correction without the tokens accepted before it."""
+
+    def alter(self, verification, draft):
+        if verification.tests[-1].outcome != CORRECTION:
+            return verification
+        return Verification(
+            (), verification.token, tuple(test for test in verification.tests if test.outcome != ACCEPTED)
+        )
+
+
+class BonusLost(_Altered):
+    """When everything is accepted, drops the token that the target computed after it."""
+
+    def alter(self, verification, draft):
+        if verification.tests[-1].outcome != BONUS or not verification.path:
+            return verification
+        return Verification(verification.path[:-1], draft.tokens[verification.path[-1]], verification.tests[:-1])
+
+
+class RowsMisread(_Altered):
+    """Looks for the target's answer to a token in the row before it."""
+
+    def verify(self, logits, draft, context):
+        return self._rule.verify(logits.roll(1, dims=0), draft, context)
+
+
+class NotRolledBack:
+    """A target whose cache keeps every row of a pass while `cached` counts only the accepted ones."""
+
+    def __init__(self, lm: Any):
+        self._lm, self._rows, self._reported = lm, 0, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._lm, name)
+
+    def reset(self) -> None:
+        """See `CachedLM.reset`."""
+        self._reported = 0
+        self._lm.reset()
+
+    def extend(self, tokens: Sequence[int]) -> torch.Tensor:
+        """See `CachedLM.extend`."""
+        self._reported += len(tokens)
+        return self._lm.extend(tokens)
+
+    def forward(self, tokens: Sequence[int], parents: Sequence[int]) -> torch.Tensor:
+        """See `CachedLM.forward`."""
+        self._rows = len(tokens)
+        return self._lm.forward(tokens, parents)
+
+    def keep(self, path: Sequence[int]) -> None:
+        """Keeps all rows, for as long as there is room for another such pass."""
+        self._reported += len(path)
+        full = self._lm.cached() + 4 * self._rows > self._lm.context_length
+        self._lm.keep(path if full else range(self._rows))
+
+    def cached(self) -> int:
+        """The length as if rejected rows had been dropped."""
+        return self._reported
+
+
+class EndsOverlooked(Ends):
+    """Checks only the last token of a pass for an end of the text."""
+
+    def cut(self, prompt, context, emitted):
+        """See `Ends.cut`."""
+        _, finish = super().cut(prompt, [*context, *emitted[:-1]], emitted[-1:])
+        return len(emitted), finish
+
+
+def _overlooked(ends: Ends) -> Ends:
+    return EndsOverlooked(ends.eos, ends.most_new, ends.context_length, ends.stopped)
+
+
+_SAME, _END, _WHOLE, _DICE = CHECKS
+BUGS: dict[str, Bug] = {
+    bug.id: bug
+    for bug in (
+        Bug(
+            "no-residual", "no residual",
+            "After a rejection the correction is drawn from p itself, so tokens that the draft favours are rejected, drawn again and come too often.",
+            DISTRIBUTION, _DICE, Parts(rule=_of_rejection(NoResidual)), rule="rejection",
+        ),
+        Bug(
+            "unprocessed-q", "q without the temperature",
+            "The draft is sampled at the temperature but tested with a q that the temperature was never applied to.",
+            DISTRIBUTION, _DICE, Parts(rule=_of_rejection(UnprocessedQ)), rule="rejection",
+        ),
+        Bug(
+            "noise-reused", "noise reused",
+            "The test draws the very numbers the draft was sampled with, so whether a token is accepted depends on which token it is.",
+            DISTRIBUTION, _DICE, Parts(rule=_of_rejection(NoiseReused)), rule="rejection",
+        ),
+        Bug(
+            "no-rollback", "cache not rolled back",
+            "Refused tokens stay in the target's cache, and the model reads on as if they had been written.",
+            TEXT, _SAME, Parts(target=NotRolledBack),
+        ),
+        Bug(
+            "eos-ignored", "end overlooked",
+            "Only the last token of a pass is asked whether it ends the text, so an end inside an accepted run is written over.",
+            TEXT, _END, Parts(ends=_overlooked),
+        ),
+        Bug(
+            "prefix-dropped", "accepted prefix dropped",
+            "On a mismatch only the correction is appended: the drafted tokens accepted before it are thrown away.",
+            TEXT, _SAME, Parts(rule=PrefixDropped), seed=True,
+        ),
+        Bug(
+            "rows-misread", "rows misread",
+            "The target's logits are read a row off, so a drafted token is compared with the answer to another question.",
+            TEXT, _SAME, Parts(rule=RowsMisread), seed=True,
+        ),
+        Bug(
+            "bonus-lost", "bonus token lost",
+            "When every drafted token is accepted, the target's own next token, computed in the same pass, is discarded.",
+            SPEED, _WHOLE, Parts(rule=BonusLost), seed=True,
+        ),
+    )
+}  # fmt: skip
+
+
+def find(id: str) -> Bug:
+    """The bug of that id, or a `SettingsError` that lists them."""
+    if id not in BUGS:
+        raise SettingsError("bug", id, f"choose one of {', '.join(BUGS)}.")
+    return BUGS[id]
+
+
+def catch(bug: Bug | None, test: str | None = None) -> Iterator[Finding]:
+    """Run the test that `bug` names with the bug switched on; without a bug every test, or `test` alone."""
+    tests = [test] if test else [bug.test] if bug else list(CHECKS)
+    for name in tests:
+        yield Finding(name, *CHECKS[name](bug.parts if bug else HONEST))
+
+
+class BrokenLane(Lane):
+    """A lane with a bug in it."""
+
+    def __init__(self, bug: Bug, *arguments: Any):
+        super().__init__(*arguments)
+        self._bug = bug
+        if self.opaque:
+            raise MethodError("method", self.method, "its loop is transformers' own; choose one of ours to break.")
+        self._rule, self._ends = bug.parts.rule(self.settings), bug.parts.ends(self._ends)
+
+    def _fresh_target(self):
+        return self._bug.parts.target(super()._fresh_target())
+
+
+class BrokenRace(Race):
+    """A race whose drafting lanes have a bug in them; the naive lane is honest."""
+
+    def __init__(self, bug: Bug, *arguments: Any):
+        self._bug = bug
+        super().__init__(*arguments)
+
+    def _lane(self, models, prompt, method, *arguments):
+        if method == "naive":
+            return super()._lane(models, prompt, method, *arguments)
+        return BrokenLane(self._bug, models, prompt, method, *arguments)
+
+
+def race(
+    models: Models,
+    prompt: Any,
+    bug: Bug,
+    methods: Sequence[str | tuple[str, Mapping[str, Any]]] = ("naive", "draft"),
+    **options: Any,
+) -> BrokenRace:
+    """`lookahead.race` with the bug switched on; a bug of the rejection rule needs `rule="rejection"` among the options."""
+    if bug.rule and options.get("rule") != bug.rule:
+        raise SettingsError(
+            "rule", options.get("rule", "auto"), f'this bug is one of the "{bug.rule}" rule; choose it.'
+        )
+    return BrokenRace(bug, models, prompt, methods, options)

@@ -1,0 +1,256 @@
+"""The lab's figures: claims beside measurements, sweeps beside theory, the price of rows, dice.
+
+They share their type and inks with the figures of a race. What is measured is a solid mark with its
+extremes, what is claimed or computed is shown by dash, hatching and shape as well as by colour. Each is a
+function of what the lab's generators yield, so a figure can be drawn of a run that is not over.
+
+Knows the lab's results and Plotly. It does not know pages.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+
+import plotly.graph_objects as go
+
+from ..core.costs import CostCurve
+from ..core.numbers import count, decimal, percent, ratio
+from ..trace.charts import DARK, LIGHT, SYMBOLS, blank, finished
+from .dice import Histogram
+from .experiments import Result
+from .formats import Compared
+from .pass_parts import PassParts
+from .sweeps import Point, Surface, Sweep
+from .whatif import Outcome
+
+NOTHING = "Nothing has been measured yet."
+CLAIM, HERE = "claimed", "measured here"
+PART_HATCHES = ("", "/", "x", ".", "-")
+
+
+def expectations(results: Sequence[Result], dark: bool = False) -> go.Figure:
+    """Every experiment's median speedup with its extremes, over the range that is claimed; naive stands at 1.
+
+    A claim without numbers has no range; what it is compared with stands beside it as a ring.
+    """
+    figure, ink = blank(dark, "speedup (times naive)", None), DARK if dark else LIGHT
+    done = [result for result in results if result.measured.median is not None]
+    names = [html.escape(result.experiment.title) for result in done]
+    claims = [(name, r.experiment) for name, r in zip(names, done, strict=True) if r.experiment.low is not None]
+    if claims:
+        figure.add_bar(
+            x=[e.high - e.low for _, e in claims], base=[e.low for _, e in claims], y=[name for name, _ in claims],
+            name=CLAIM, orientation="h", width=0.62, customdata=[e.claim for _, e in claims],
+            marker={
+                "color": ink["rule"], "line": {"width": 1, "color": ink["quiet"]},
+                "pattern": {"shape": "/", "fgcolor": ink["quiet"], "fgopacity": 0.5, "size": 7, "solidity": 0.15},
+            },
+            hovertemplate="claimed: %{customdata}<extra></extra>",
+        )  # fmt: skip
+    compared = [(name, r.compared) for name, r in zip(names, done, strict=True) if r.compared and r.compared.median]
+    if compared:
+        figure.add_scatter(
+            x=[arm.median for _, arm in compared], y=[name for name, _ in compared], name="compared with", mode="markers",
+            customdata=[html.escape(arm.label) for _, arm in compared],
+            marker={"symbol": "circle-open", "size": 11, "color": ink["quiet"], "line": {"width": 2}},
+            hovertemplate="%{customdata}: %{x:.2f}x<extra></extra>",
+        )  # fmt: skip
+    if done:
+        arms = [result.measured for result in done]
+        figure.add_scatter(
+            x=[arm.median for arm in arms], y=names, name=HERE, mode="markers+text",
+            text=[f"<b>{ratio(arm.median)}</b>" for arm in arms], textposition="top center", textfont={"color": ink["ink"]},
+            customdata=[
+                [html.escape(arm.label) + (" (computed)" if arm.computed else ""), arm.low, arm.high] for arm in arms
+            ],
+            marker={"symbol": "diamond", "size": 12, "color": ink["lanes"][0]},
+            error_x=_extremes(arms, ink["lanes"][0]),
+            hovertemplate="%{customdata[0]}: %{x:.2f}x, %{customdata[1]:.2f}x to %{customdata[2]:.2f}x<extra></extra>",
+        )  # fmt: skip
+        edge = 1.1 * max([2.0, *(arm.high for arm in arms), *(e.high for _, e in claims)])
+        figure.update_xaxes(range=[0, edge], ticksuffix="x")
+        figure.add_vline(x=1, line={"color": ink["naive"], "dash": "2px,3px", "width": 1.5})
+    order = {"categoryorder": "array", "categoryarray": names}
+    figure.update_yaxes(autorange="reversed", showgrid=False, ticksuffix="  ", tickfont_color=ink["ink"], **order)
+    return finished(figure, figure.data, [] if done else [NOTHING], dark)
+
+
+def sweep(swept: Sweep, dark: bool = False) -> go.Figure:
+    """The measured speedup at every point with its extremes, and what the two formulas expect there."""
+    figure, ink = blank(dark, html.escape(swept.setting), "speedup (times naive)"), DARK if dark else LIGHT
+    points = [point for point in swept.points if point.speedup is not None]
+    lines = (
+        ("leviathan", "theory, verifying for nothing", "2px,3px", 3),
+        ("priced", "theory, verifying as measured", "7px,3px", 1),
+    )
+    for field, name, dash, colour in lines:
+        known = [point for point in points if getattr(point, field) is not None]
+        if known:
+            figure.add_scatter(
+                x=[point.x for point in known], y=[getattr(point, field) for point in known], name=name, mode="lines",
+                line={"color": ink["lanes"][colour], "dash": dash, "width": 2}, hovertemplate="%{y:.2f}x",
+            )  # fmt: skip
+    if points:
+        figure.add_scatter(
+            x=[point.x for point in points], y=[point.speedup for point in points], name=HERE, mode="lines+markers",
+            customdata=[_hover(point) for point in points],
+            line={"color": ink["lanes"][0], "width": 2.5}, marker={"symbol": "circle", "size": 9},
+            error_y=_extremes([point.arm for point in points], ink["lanes"][0]),
+            hovertemplate="%{customdata}<br>%{y:.2f}x",
+        )  # fmt: skip
+        figure.update_yaxes(rangemode="tozero", ticksuffix="x")
+        figure.add_hline(y=1, line={"color": ink["naive"], "dash": "2px,3px", "width": 1.5})
+    return finished(figure, figure.data, [] if points else [NOTHING], dark)
+
+
+def what_if(ks: Sequence[int], lines: Sequence[tuple[Outcome, Outcome]], k: int, dark: bool = False) -> go.Figure:
+    """The predicted speedup of a lookup setting over the draft length, below the oracle's; `k` is marked."""
+    figure, ink = blank(dark, "draft length k", "predicted speedup (times naive)"), DARK if dark else LIGHT
+    kinds = ((1, "7px,3px", ink["quiet"], 1.5), (0, "solid", ink["lanes"][0], 2.5))
+    for which, dash, colour, width in kinds if lines else ():
+        outcomes = [pair[which] for pair in lines]
+        figure.add_scatter(
+            x=list(ks), y=[outcome.speedup for outcome in outcomes], name=html.escape(outcomes[0].method), mode="lines+markers",
+            line={"color": colour, "dash": dash, "width": width}, marker={"size": 7},
+            customdata=[[outcome.tokens_per_pass, len(outcome.steps)] for outcome in outcomes],
+            hovertemplate="k = %{x}: %{y:.2f}x, %{customdata[0]:.2f} tokens a pass in %{customdata[1]} passes",
+        )  # fmt: skip
+    if lines:
+        figure.add_hline(y=1, line={"color": ink["naive"], "dash": "2px,3px", "width": 1.5})
+        figure.add_vline(x=k, line={"color": ink["lanes"][0], "width": 1})
+        figure.update_yaxes(rangemode="tozero", ticksuffix="x")
+    return finished(figure, figure.data, [] if lines else [NOTHING], dark)
+
+
+def speedup_surface(drawn: Surface, points: Sequence[Point] = (), dark: bool = False) -> go.Figure:
+    """The priced speedup as contours over draft length and acceptance, with measured points on it.
+
+    The thick contour is naive's speed: below it drafting loses. A point's text is what was measured there.
+    """
+    figure, ink = blank(dark, "draft length k", "acceptance (% of tested tokens)"), DARK if dark else LIGHT
+    accepted = [100 * alpha for alpha in drawn.alphas]
+    field = ink["field"]
+    figure.add_contour(
+        x=list(drawn.ks), y=accepted, z=[list(cells) for cells in drawn.speedup], name="theory, verifying as measured",
+        colorscale=[[0, field], [1, ink["lanes"][1]]], opacity=0.75, line={"color": ink["quiet"], "width": 1},
+        contours={"showlabels": True, "labelfont": {"color": ink["ink"], "size": 12}}, showscale=False,
+        hovertemplate="k = %{x}, %{y:.0f}% accepted: %{z:.2f}x<extra></extra>",
+    )  # fmt: skip
+    figure.add_contour(
+        x=list(drawn.ks), y=accepted, z=[list(cells) for cells in drawn.speedup], name="naive's speed", showscale=False,
+        contours={"type": "constraint", "operation": "=", "value": 1.0}, line={"color": ink["ink"], "width": 3},
+        hoverinfo="skip",
+    )  # fmt: skip
+    known = [point for point in points if point.acceptance is not None and point.speedup is not None]
+    if known:
+        figure.add_scatter(
+            x=[point.x for point in known], y=[100 * point.acceptance for point in known], name=HERE,
+            mode="markers+text", text=[f"<b>{ratio(point.speedup)}</b>" for point in known], textposition="top center",
+            textfont={"color": ink["ink"]}, customdata=[_hover(point) for point in known],
+            marker={"symbol": "diamond", "size": 12, "color": ink["lanes"][2], "line": {"width": 1, "color": ink["ink"]}},
+            hovertemplate="%{customdata}<extra></extra>",
+        )  # fmt: skip
+    figure.update_yaxes(range=[0, 100])
+    return finished(figure, figure.data, [], dark)
+
+
+def cost_curve(curve: CostCurve, dark: bool = False) -> go.Figure:
+    """What a pass of so many rows costs, in one-row passes, between rows for nothing and rows at full price."""
+    figure, ink = blank(dark, "rows in a pass", "cost (one-row passes)"), DARK if dark else LIGHT
+    rows = list(curve.rows)
+    for name, y, dash in (
+        ("rows for nothing", [1.0] * len(rows), "2px,3px"),
+        ("rows at full price", [float(n) for n in rows], "7px,3px"),
+    ):
+        figure.add_scatter(
+            x=rows, y=y, name=name, mode="lines", line={"color": ink["quiet"], "dash": dash, "width": 1.5}, hoverinfo="skip"
+        )  # fmt: skip
+    figure.add_scatter(
+        x=rows, y=[curve.ratio(n) for n in rows], customdata=[1e3 * s for s in curve.seconds], name=HERE,
+        mode="lines+markers", line={"color": ink["lanes"][0], "width": 2.5}, marker={"size": 9},
+        hovertemplate="%{x} rows: %{customdata:.3g} ms, %{y:.2f} one-row passes<extra></extra>",
+    )  # fmt: skip
+    figure.update_xaxes(type="log", tickvals=rows)
+    figure.update_yaxes(
+        type="log", tickvals=[n for n in (0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000) if n <= rows[-1]]
+    )
+    return finished(figure, figure.data, [], dark)
+
+
+def formats(compared: Compared, dark: bool = False) -> go.Figure:
+    """What a pass of so many rows takes in every number format, with every thread count.
+
+    Formats differ in dash and filling, thread counts in colour and shape; what is in use is the thick line.
+    """
+    figure, ink = blank(dark, "rows in a pass", "a pass (ms)"), DARK if dark else LIGHT
+    used, counts = compared.in_use, sorted({one.threads or 0 for one in compared.passes})
+    counts.sort(key=lambda n: n != (used.threads or 0))  # what is in use has the first look
+    for one in compared.measured:
+        look, other = counts.index(one.threads or 0), one.dtype != used.dtype
+        figure.add_scatter(
+            x=list(one.rows), y=[1e3 * s for s in one.pass_s], name=one.name + (", in use" if one.in_use else ""),
+            mode="lines+markers", customdata=[s / one.pass_s[0] for s in one.pass_s],
+            line={"color": ink["lanes"][look], "dash": "7px,3px" if other else "solid", "width": 3.5 if one.in_use else 1.5},
+            marker={"symbol": SYMBOLS[look] + ("-open" if other else ""), "size": 10 if one.in_use else 8},
+            hovertemplate="%{x} rows: %{y:.3g} ms, %{customdata:.2f} one-row passes",
+        )  # fmt: skip
+    if compared.measured:
+        took = [1e3 * s for one in compared.measured for s in one.pass_s]
+        marks = [m * 10.0**e for e in range(-3, 6) for m in (1, 2, 5)]
+        figure.update_xaxes(type="log", tickvals=list(used.rows))
+        figure.update_yaxes(type="log", tickvals=[m for m in marks if 0.9 * min(took) <= m <= 1.1 * max(took)])
+    return finished(figure, figure.data, [] if compared.measured else [NOTHING], dark)
+
+
+def pass_parts(models: Sequence[PassParts], dark: bool = False) -> go.Figure:
+    """What each model's one-row pass takes, part by part, in units of reading its weights at memory's speed."""
+    figure, ink = blank(dark, "times as long as reading the weights", None), DARK if dark else LIGHT
+    inks = (ink["quiet"], *ink["lanes"])
+    for number, name in enumerate(dict.fromkeys(name for one in models for name in one.segments)):
+        has = [one for one in models if name in one.segments]
+        figure.add_bar(
+            x=[one.segments[name] / one.limit_s for one in has], y=[one.role for one in has], name=name, orientation="h",
+            customdata=[1e3 * one.segments[name] for one in has], width=0.5,
+            marker={"color": inks[number], "line": {"width": 0}, "pattern": {"shape": PART_HATCHES[number], "size": 7}},
+            hovertemplate="%{customdata:.3g} ms",
+        )  # fmt: skip
+    figure.update_layout(barmode="stack", legend_traceorder="normal", height=120 + 56 * len(models))
+    figure.update_yaxes(autorange="reversed")
+    return finished(figure, figure.data, [] if models else [NOTHING], dark)
+
+
+def dice(thrown: Histogram | None, dark: bool = False, names: Sequence[str] = ()) -> go.Figure:
+    """How often each token fell, beside how often the target says it should; `names` of the tokens, if they have any."""
+    figure, ink = blank(dark, "token", "share of the throws (%)"), DARK if dark else LIGHT
+    if thrown is None:
+        return finished(figure, [], [NOTHING], dark)
+    tokens, n = [html.escape(name) for name in names] or list(range(len(thrown.seen))), thrown.throws
+    figure.add_bar(
+        x=tokens, y=[100 * e / n for e in thrown.expected], name="the target's p",
+        marker={
+            "color": ink["rule"], "line": {"width": 1, "color": ink["quiet"]},
+            "pattern": {"shape": "/", "fgcolor": ink["quiet"], "fgopacity": 0.5, "size": 7, "solidity": 0.15},
+        },
+        hovertemplate="token %{x}: %{y:.1f}% expected<extra></extra>",
+    )  # fmt: skip
+    figure.add_bar(
+        x=tokens, y=[100 * s / n for s in thrown.seen], name=f"fallen in {count(n)} throws", customdata=list(thrown.seen),
+        marker={"color": ink["lanes"][0], "line": {"width": 0}},
+        hovertemplate="token %{x}: %{customdata} times, %{y:.1f}%<extra></extra>",
+    )  # fmt: skip
+    figure.update_xaxes(dtick=1, showgrid=False)
+    return finished(figure, figure.data, [], dark)
+
+
+def _extremes(arms: Sequence, colour: str) -> dict:
+    """Bars from the lowest to the highest measurement."""
+    return {
+        "type": "data", "symmetric": False, "array": [arm.high - arm.median for arm in arms],
+        "arrayminus": [arm.median - arm.low for arm in arms], "color": colour, "thickness": 1.5, "width": 5,
+    }  # fmt: skip
+
+
+def _hover(point: Point) -> str:
+    stood = "" if point.acceptance is None else f", {percent(point.acceptance)} accepted"
+    return html.escape(f"{point.label}: {decimal(point.tokens_per_pass)} tokens a pass{stood}")

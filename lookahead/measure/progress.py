@@ -1,0 +1,160 @@
+"""What the lab's measurements share: a method on a prompt against naive, and a sentence on why.
+
+A `Row` is one prompt, an `Arm` several under one name. Each is computed from the timings so far, so a run
+that is stopped half way has rows to show. The words come from the numbers: how many tokens a pass wrote,
+what a pass cost, and which of the two made the difference.
+
+Knows timings. It does not know claims.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import log
+from typing import Any
+
+from ..core.numbers import decimal, percent, ratio
+from .scenarios import BENCH
+from .timing import Question, Sample, Timing, middle, paired, predicted, token_s
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One prompt. `speedup` compares median times; `low` and `high` are the extremes of single repetitions.
+
+    `acceptance` is the share of the tested tokens that stood. Costs are those of a pass, in naive passes:
+    `pass_cost` of all of it, `verify_cost` of the target's part, `draft_cost` of the drafting. `predicted` is the
+    speedup by the measured cost curves, None for a method whose drafts are not visible.
+    """
+
+    question: str
+    category: str
+    new_tokens: int
+    speedup: float
+    low: float
+    high: float
+    tokens_per_pass: float
+    acceptance: float | None
+    drafted_per_pass: float
+    pass_cost: float
+    verify_cost: float
+    draft_cost: float
+    predicted: float | None
+    identical: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """What was measured under one name: `median`, `low` and `high` speedup over its rows; None before the first.
+
+    `computed` marks speedups that are arithmetic on measured costs and not a run of their own.
+    """
+
+    label: str
+    method: str
+    rows: tuple[Row, ...] = ()
+    median: float | None = None
+    low: float | None = None
+    high: float | None = None
+    computed: bool = False
+
+    @classmethod
+    def of(cls, label: str, method: str, rows: Sequence[Row]) -> Arm:
+        """The rows under a name."""
+        if not rows:
+            return cls(label, method)
+        return cls(
+            label, method, tuple(rows), statistics.median(row.speedup for row in rows),
+            min(row.low for row in rows), max(row.high for row in rows),
+        )  # fmt: skip
+
+    def mean(self, name: str) -> float | None:
+        """The mean of a number of the rows; None where none of them has it."""
+        values = [value for row in self.rows if (value := getattr(row, name)) is not None]
+        return statistics.mean(values) if values else None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a measurement is, and what is known so far: `done` of `total`, `text` for people, `result`."""
+
+    done: int
+    total: int
+    text: str
+    result: Any
+
+
+def questions(*categories: str, most: int | None = None, **settings: Any) -> list[Question]:
+    """The bundled prompts of these categories or with these ids, all without any, at most so many; `settings` for each."""
+    chosen = [s for s in BENCH if not categories or s.category in categories or s.id in categories]
+    return [Question(s.id, s.category, s.prompt, s.chat, {**s.options, **settings}) for s in chosen[:most]]
+
+
+def rows_of(samples: Iterable[Sample], label: str) -> list[Row]:
+    """The rows of an entry, of the questions on which both it and naive have been timed."""
+    by_question: dict[int, list[Sample]] = {}
+    for sample in samples:
+        by_question.setdefault(sample.number, []).append(sample)
+    both = [(taken[0].question, paired(taken, label)) for taken in by_question.values()]
+    return [row_of(question, *zip(*pairs, strict=True)) for question, pairs in both if pairs]
+
+
+def row_of(question: Question, runs: Sequence[Timing], naive: Sequence[Timing]) -> Row:
+    """One question's row, from runs and the naive runs beside them."""
+    new_tokens, shown = len(runs[0].tokens), middle(runs)
+    plain = statistics.median(t.seconds for t in naive) / naive[0].passes
+    single = [token_s([b]) / token_s([a]) for a, b in zip(runs, naive, strict=True)]
+
+    def mean(name: str) -> float:
+        return statistics.mean(getattr(t, name) for t in shown)
+
+    passes, tested = mean("passes"), mean("tested")
+    return Row(
+        question=question.id,
+        category=question.category,
+        new_tokens=new_tokens,
+        speedup=token_s(naive) / token_s(runs),
+        low=min(single),
+        high=max(single),
+        tokens_per_pass=new_tokens / passes,
+        acceptance=mean("accepted") / tested if tested else None,
+        drafted_per_pass=mean("drafted") / passes,
+        pass_cost=mean("seconds") / passes / plain,
+        verify_cost=mean("verify_s") / passes / plain,
+        draft_cost=mean("propose_s") / passes / plain,
+        predicted=priced.speedup if (priced := predicted(runs)) else None,
+        identical=all(t.tokens == naive[0].tokens for t in runs),
+    )
+
+
+def because(arm: Arm) -> str:
+    """One sentence: the arm's speedup out of its tokens a pass and its cost a pass."""
+    if not arm.rows:
+        return f"{arm.label}: not measured."
+    tokens, cost = arm.mean("tokens_per_pass"), arm.mean("pass_cost")
+    if not arm.mean("drafted_per_pass"):
+        return f"{arm.label}: nothing was drafted, so a pass wrote one token as in naive decoding: {ratio(arm.median)}."
+    loop = max(0.0, cost - arm.mean("verify_cost") - arm.mean("draft_cost"))
+    share = arm.mean("acceptance")
+    stood = "no drafted token was tested" if share is None else f"{percent(share)} of the tested tokens stood"
+    return (
+        f"{arm.label}: {stood} and a pass wrote {decimal(tokens)} tokens; with "
+        f"{decimal(arm.mean('drafted_per_pass'))} drafted it cost {decimal(cost)} naive passes ({decimal(arm.mean('verify_cost'))} the "
+        f"target's, {decimal(arm.mean('draft_cost'))} drafting, {decimal(loop)} the loop). {decimal(tokens)} / {decimal(cost)} = {ratio(tokens / cost)} on average; "
+        f"the median prompt had {ratio(arm.median)}."
+    )
+
+
+def difference(one: Arm, other: Arm) -> str:
+    """One sentence: what makes `one` faster or slower than `other`, tokens a pass or the cost of a pass."""
+    if not one.rows or not other.rows:
+        return ""
+    tokens = one.mean("tokens_per_pass") / other.mean("tokens_per_pass")
+    cost = one.mean("pass_cost") / other.mean("pass_cost")
+    main = "what a pass writes" if abs(log(tokens)) >= abs(log(cost)) else "what a pass costs"
+    return (
+        f"{one.label} against {other.label}: a pass writes {decimal(tokens)} times as many tokens and costs {decimal(cost)} times "
+        f"as much, so the difference is mostly in {main}."
+    )

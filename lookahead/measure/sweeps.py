@@ -1,0 +1,147 @@
+"""Sweeps: one setting turned through its range, what was measured at every point, and what theory expects there.
+
+Two predictions stand beside every measured speedup of a drafted chain, both from the acceptance measured at that
+point: Leviathan's, where verifying costs one pass whatever its rows, and the priced one, where it costs what this
+machine's curve says. What is left between the priced one and the measurement is the loop, and tokens that are not
+accepted independently of each other.
+
+`surface` draws the priced formula over acceptance and draft length, for the measured points to lie on.
+
+Knows lanes and costs. It does not know pages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from ..core.costs import PassCosts
+from ..family.models import Models
+from .progress import Arm, Progress, questions, rows_of
+from .timing import Entry, Sample, read_entry, samples
+
+LENGTHS = (1, 2, 3, 4, 6, 8, 12, 16)
+TEMPERATURES = (0.0, 0.3, 0.6, 0.8, 1.0, 1.3, 1.6)
+TOKENS = (8, 16, 32, 64, 128, 256)
+SHAPES = ((2, 2, 2), (3, 3, 3), (5, 3, 5), (5, 4, 5), (7, 5, 7), (10, 5, 10), (15, 5, 15))  # W, N, G
+ALPHAS = tuple(i / 20 for i in range(21))
+FIXED = "draft:k=4"  # what runs where another setting is turned
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One value of the setting. `arm` is what was measured; None stands for what has no prediction or no draft.
+
+    `acceptance` is the share of the tested tokens that were accepted. `leviathan` and `priced` are predicted speedups.
+    """
+
+    x: float
+    label: str
+    arm: Arm
+    acceptance: float | None
+    tokens_per_pass: float | None
+    leviathan: float | None
+    priced: float | None
+
+    @property
+    def speedup(self) -> float | None:
+        """Measured: the median over the prompts."""
+        return self.arm.median
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """What was swept, and the points so far."""
+
+    setting: str
+    points: tuple[Point, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Surface:
+    """`speedup[i][j]` is the priced formula's at acceptance `alphas[i]` and draft length `ks[j]`."""
+
+    alphas: tuple[float, ...]
+    ks: tuple[int, ...]
+    speedup: tuple[tuple[float, ...], ...]
+
+
+class Run(NamedTuple):
+    """A point to be: where it stands, its name, the entry that is run there, and settings of all its lanes."""
+
+    x: float
+    label: str
+    entry: str
+    settings: dict[str, Any]
+
+
+def _window(shape: tuple[int, int, int]) -> Run:
+    """Window W, n-gram N and guesses G of `lookahead`; x is the rows a pass may have."""
+    w, n, g = shape
+    entry = f"lookahead:window={w},ngram={n},guesses={g}"
+    return Run(1 + (w + g) * (n - 1), f"W {w}, N {n}, G {g}", entry, {"k": n - 1})
+
+
+SWEEPS = {  # the setting's name for people, its range, and what is run at a value of it
+    "draft-length": ("draft length", LENGTHS, lambda k: Run(k, f"k = {k}", f"draft:k={k}", {})),
+    "temperature": ("temperature", TEMPERATURES, lambda t: Run(t, f"temperature {t:g}", FIXED, {"temperature": t})),
+    "output-length": ("output length", TOKENS, lambda n: Run(n, f"{n} tokens", FIXED, {"max_new_tokens": n})),
+    "window": ("W, N, G", SHAPES, _window),
+}
+
+
+def sweep(
+    models: Models,
+    name: str,
+    values: Sequence[Any] | None = None,
+    *,
+    prompts: Sequence[str] = ("story",),
+    repeats: int = 3,
+    tokens: int = 64,
+    most: int | None = None,
+) -> Iterator[Progress]:
+    """Measure every point of a sweep of `SWEEPS` against naive; yields the `Sweep` so far, and may be closed at any point.
+
+    `values` stand in for the whole range. `prompts` are categories or ids of bundled prompts, `most` of them; `tokens` is
+    the length where it is not what is swept. Every point has a naive run of its own, so that a machine that slows down
+    slows both.
+    """
+    setting, whole_range, run_at = SWEEPS[name]
+    runs = [run_at(value) for value in values or whole_range]
+    prompts_by_run = [questions(*prompts, most=most, **{"max_new_tokens": tokens, **run.settings}) for run in runs]
+    total, done = sum(map(len, prompts_by_run)) * repeats, 0
+    swept = Sweep(setting)
+    for run, run_prompts in zip(runs, prompts_by_run, strict=True):
+        entry, before, taken = read_entry(run.entry), swept.points, []
+        for sample in samples(models, [read_entry("naive"), entry], run_prompts, repeats, {}):
+            taken.append(sample)
+            done += sample.entry is entry
+            if point := _point(models, run, entry, taken):
+                swept = replace(swept, points=(*before, point))
+            yield Progress(done, total, f"{run.label}: {sample.question.id}", swept)
+
+
+def _point(models: Models, run: Run, entry: Entry, taken: Sequence[Sample]) -> Point | None:
+    rows = rows_of(taken, entry.label)
+    if not rows:
+        return None
+    arm = Arm.of(run.label, entry.label, rows)
+    alpha = arm.mean("acceptance")
+    leviathan, priced = None, arm.mean("predicted")
+    if "k" in entry.settings and alpha is not None:
+        expected = models.costs.predict(alpha, entry.settings["k"], entry.method)
+        leviathan, priced = expected.leviathan, expected.speedup
+    return Point(run.x, run.label, arm, alpha, arm.mean("tokens_per_pass"), leviathan, priced)
+
+
+def surface(
+    costs: PassCosts,
+    drafter: str | None = None,
+    *,
+    alphas: Sequence[float] = ALPHAS,
+    ks: Sequence[int] = tuple(range(1, 17)),
+) -> Surface:
+    """The priced speedup over acceptance and draft length; without a drafter drafting takes no time."""
+    cells = tuple(tuple(costs.predict(alpha, k, drafter).speedup for k in ks) for alpha in alphas)
+    return Surface(tuple(alphas), tuple(ks), cells)

@@ -1,0 +1,218 @@
+"""What if: from one naive recording, the passes that any n-gram or suffix setting would have taken.
+
+Under the greedy and the coupled rule every method writes naive's text, so the recording already holds
+every answer the target could give along the way. The real loop runs with the real drafters; only the
+target and the rule are replaced by ones that read their answers from the recording. No model is
+needed and a setting takes milliseconds.
+
+The passes are exact: those of a real run with that draft length, step for step. (`auto` also goes by
+measured times, and a text alone does not tell what it would do.) Times are predictions: the recording's
+own measured passes, scaled by the cost curve to each pass's rows.
+
+Drafters that need the target or a model to draft (`draft`, `tree`, `lookahead`, ...) cannot be told
+from a text alone. Knows recordings and the loop; it does not know pages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..core.accept import Verification, follow
+from ..core.costs import PassCosts
+from ..core.events import EMPTY, MOST_DRAFTED, Draft, MethodError, Step, TraceError, whole_number
+from ..core.tree import Limits, branch_count
+from ..drafting import Drafter, Resources
+from ..drafting.draft_length import FixedLength
+from ..model.shape import ENDLESS
+from ..race.decode import Ends
+from ..race.decode import decode as loop
+from ..race.methods import method_class, options_of
+from ..trace.trace import Trace
+
+METHODS = ("ngram", "suffix")  # the drafters that look at nothing but the text
+ORACLE = "oracle"
+BEYOND = -1  # the target's token behind the recording's end: none
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A naive run: ids of the prompt and of what was written, and how and when the text ended.
+
+    `costs` are those of the machine that the times are for. `naive_s` is the run's own time without prefill, `verify_s`
+    the part of it spent in passes.
+    """
+
+    prompt: tuple[int, ...]
+    tokens: tuple[int, ...]
+    costs: PassCosts
+    naive_s: float
+    verify_s: float
+    finish: str = "length"
+    max_new_tokens: int | None = None
+
+    @classmethod
+    def of(cls, trace: Trace, costs: PassCosts | None = None) -> Recording:
+        """The naive lane of a trace, or a `TraceError` where there is none to work with.
+
+        `costs` may give another machine's than the trace's own. A run that was stopped counts as one of so many new tokens.
+        """
+        naive = trace.naive()
+        if naive is None or not naive.verified:
+            raise TraceError("trace", "no naive lane", "record a race with the naive method in it.")
+        if trace.settings.rule == "rejection":
+            mend = "its text depends on who drafts; record one with the greedy or the coupled rule."
+            raise TraceError("rule", trace.settings.rule, mend)
+        ended = naive.steps[-1].finish
+        return cls(
+            prompt=tuple(trace.prompt.tokens),
+            tokens=tuple(naive.tokens),
+            costs=costs or trace.costs.pass_costs(),
+            naive_s=naive.clock_s,
+            verify_s=sum(step.verify_s for step in naive.verified),
+            finish=ended or "length",
+            max_new_tokens=trace.settings.max_new_tokens if ended else None,
+        )
+
+    @property
+    def scale(self) -> float:
+        """How much slower the recording's passes were than the cost curve says."""
+        return self.verify_s / (len(self.tokens) * self.costs.pass_s(1))
+
+    @property
+    def other_s(self) -> float:
+        """Seconds a naive pass spent outside the target."""
+        return (self.naive_s - self.verify_s) / len(self.tokens)
+
+    def ends(self) -> Ends:
+        """What ended the text, so that it ends there again."""
+        n, whole = len(self.tokens), len(self.prompt) + len(self.tokens)
+        return Ends(
+            eos=frozenset(self.tokens[-1:] if self.finish == "eos" else ()),
+            most_new=self.max_new_tokens or (n if self.finish == "length" else ENDLESS),
+            context_length=whole if self.finish == "context" else ENDLESS,
+            stopped=(lambda written: len(written) >= n) if self.finish == "stop" else None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a setting would have done.
+
+    `steps` are its passes, prefill left out: `verify_s` and `other_s` predicted, `propose_s` really spent here, now.
+    Seconds are predictions, naive's are its own.
+    """
+
+    method: str
+    k: int
+    steps: tuple[Step, ...]
+    seconds: float
+    naive_s: float
+
+    @property
+    def tokens_per_pass(self) -> float:
+        """How many tokens a pass wrote."""
+        return sum(len(step.emitted) for step in self.steps) / len(self.steps)
+
+    @property
+    def acceptance_rate(self) -> float | None:
+        """Share of the drafted tokens that were accepted; None where nothing was drafted."""
+        drafted = sum(len(step.draft) for step in self.steps)
+        return sum(step.accepted for step in self.steps) / drafted if drafted else None
+
+    @property
+    def speedup(self) -> float:
+        """Predicted: naive's time over this setting's."""
+        return self.naive_s / self.seconds
+
+
+def what_if(recording: Recording, method: str, k: int = 4, **options: Any) -> Outcome:
+    """The passes of `ngram` or `suffix` at draft length `k`, with the method's own options.
+
+    Raises `LookaheadError` for a method that needs more than a text, and for options out of range.
+    """
+    if method not in METHODS:
+        raise MethodError("method", method, f"choose {' or '.join(METHODS)}: others need a model to draft.")
+    resources = Resources(rule=None, pass_s=recording.costs.pass_s)
+    return _outcome(recording, method_class(method)(resources, options_of(method, options)), k)
+
+
+def ceiling(recording: Recording, k: int) -> Outcome:
+    """The oracle: a drafter that knows the next `k` tokens and takes no time. Nobody drafts better chains."""
+    return _outcome(recording, _Oracle(recording), k)
+
+
+def over_k(recording: Recording, method: str, ks: Sequence[int], **options: Any) -> Iterator[tuple[Outcome, Outcome]]:
+    """For every draft length, what the method and what the oracle would have done."""
+    for k in ks:
+        yield what_if(recording, method, k, **options), ceiling(recording, k)
+
+
+def _outcome(recording: Recording, drafter: Drafter, k: int) -> Outcome:
+    whole_number("k", k, 0, MOST_DRAFTED)
+    target, rule, policy = _RecordedTarget(), _RecordedRule(recording), FixedLength(k)
+    steps = loop(target, drafter, policy, rule, recording.prompt, recording.ends(), details=False)
+    priced = [_priced(recording, step, drafter.name == ORACLE) for step in steps if step.kind == "verify"]
+    seconds = sum(step.seconds for step in priced)
+    return Outcome(drafter.name, k, tuple(priced), seconds, recording.naive_s)
+
+
+def _priced(recording: Recording, step: Step, free: bool) -> Step:
+    """The step with the times that its pass should take."""
+    verify_s = recording.scale * recording.costs.pass_s(1 + len(step.draft), branch_count(step.draft.parents))
+    spent = 0.0 if free else step.propose_s
+    return replace(step, propose_s=spent, verify_s=verify_s, other_s=recording.other_s)
+
+
+class _RecordedTarget:
+    """In the target's place: it counts tokens and computes nothing, for the answers are known."""
+
+    limits = Limits()  # a pass is as wide as its draft
+
+    def __init__(self):
+        self._length = 0
+
+    def reset(self) -> None:
+        self._length = 0
+
+    def extend(self, tokens: Sequence[int]) -> None:
+        self._length += len(tokens)
+
+    def forward(self, tokens: Sequence[int], parents: Sequence[int]) -> None:
+        return None
+
+    def keep(self, path: Sequence[int]) -> None:
+        self._length += len(path)
+
+    def cached(self) -> int:
+        return self._length
+
+
+class _RecordedRule:
+    """In the rule's place: the target's token at every position is the recording's."""
+
+    def __init__(self, recording: Recording):
+        self._text = (*recording.prompt, *recording.tokens)
+
+    def verify(self, logits: None, draft: Draft, context: Sequence[int]) -> Verification:
+        below: list[int] = [0]
+        for parent in draft.parents[: draft.tested]:
+            below.append(1 + below[parent + 1])
+        wanted = [len(context) + depth for depth in below]
+        return follow(draft, [self._text[i] if i < len(self._text) else BEYOND for i in wanted])
+
+
+class _Oracle(Drafter):
+    """Drafts what the recording says comes next."""
+
+    name = ORACLE
+    summary = "drafts the next tokens as they will be"
+
+    def __init__(self, recording: Recording):
+        super().__init__(Resources(rule=None), None)
+        self._text = (*recording.prompt, *recording.tokens)
+
+    def propose(self, context, room, policy):
+        tokens = self._text[len(context) : len(context) + min(room, policy.longest)]
+        return Draft.chain(tokens, self.name) if tokens else EMPTY

@@ -1,0 +1,108 @@
+"""The keys and values of the tokens read so far, in buffers that are written in place.
+
+Rolling back is setting a length; appending copies only the new rows. The buffers handed to attention are whole blocks
+of columns, so that the shapes of a pass repeat: the CPU's kernels are compiled per shape, and with one shape a token
+the first visit of every length would cost as much again as the pass itself. The tail of the last block is for the
+attention to mask (`attention.attend` does; transformers' own attentions are given exact lengths).
+
+For the branches of a draft tree the cache keeps copies of values behind the rows, as `attention` lays them out.
+
+Knows tensors and lengths. It does not know tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+BLOCK = 128  # columns
+PATIENCE = 8  # passes with buffers longer than needed before they are cut
+
+
+def room_for(length: int) -> int:
+    """Whole blocks that hold `length` columns."""
+    return -(-length // BLOCK) * BLOCK
+
+
+class CacheLayer:
+    """One layer's keys and values, [1, heads, room, dim], of which `length` columns count."""
+
+    def __init__(self, cache: KeyValueCache):
+        self.cache = cache
+        self.length = 0
+        self.keys = self.values = torch.empty(0)
+
+    def make_room(
+        self, rows: int, heads: int, dim: int, dtype: torch.dtype, device: torch.device | None = None
+    ) -> tuple[int, int]:
+        """Count so many further columns, which the caller fills; returns the addresses of keys and values."""
+        stop = self.length + rows
+        room = max(self.cache.room, room_for(stop))
+        if self.keys.dim() < 4 or room != self.keys.shape[2]:
+            # Zeros, not garbage: a masked key has weight 0, and 0 times a NaN would be a NaN.
+            longer = [torch.zeros(1, heads, room, dim, dtype=dtype, device=device) for _ in range(2)]
+            if self.keys.dim() == 4:
+                for new, old in zip(longer, (self.keys, self.values), strict=True):
+                    new[:, :, : self.length] = old[:, :, : self.length]
+            self.keys, self.values = longer
+        self.length = stop
+        return self.keys.data_ptr(), self.values.data_ptr()
+
+    def update(self, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Append rows [1, heads, rows, dim]; returns what attention may see."""
+        start, (_, heads, rows, dim) = self.length, keys.shape
+        self.make_room(rows, heads, dim, keys.dtype, keys.device)
+        stop = self.length
+        self.keys[:, :, start:stop] = keys
+        self.values[:, :, start:stop] = values
+        if self.cache.copied is not None:
+            at, columns = self.cache.copied
+            self.values[:, :, at : at + len(columns)] = self.values[:, :, columns.to(values.device)]
+        if self.cache.in_blocks:  # the whole buffer: a contiguous one, which matmul need not copy
+            return self.keys, self.values
+        return self.keys[:, :, :stop], self.values[:, :, :stop]
+
+    def gather(self, start: int, columns: torch.Tensor) -> None:
+        """Move columns to `start`, `start + 1`, ..."""
+        stop, columns = start + columns.shape[0], columns.to(self.keys.device)
+        self.keys[:, :, start:stop] = self.keys.index_select(2, columns)
+        self.values[:, :, start:stop] = self.values.index_select(2, columns)
+
+
+class KeyValueCache:
+    """The layers of one cache. `in_blocks` hands out whole buffers, else exactly the columns that count."""
+
+    def __init__(self, layers: int, in_blocks: bool = True):
+        self.in_blocks = in_blocks
+        self.layers = [CacheLayer(self) for _ in range(layers)]
+        self.room = 0  # columns of the buffers from the next pass on
+        self.copied: tuple[int, torch.Tensor] | None = None  # values of these columns are copied to that column and on
+        self._too_long = 0  # passes for which the room was too much
+
+    def lay_out(self, columns: int, copies_at: int = 0, copies: Sequence[int] = ()) -> None:
+        """Prepare a pass: room for so many columns, and copies of values for the branches of a tree behind its rows.
+
+        Too long buffers, whose emptiness costs time too, are cut after a while.
+        """
+        room = room_for(columns)
+        self._too_long = 0 if room >= self.room else self._too_long + 1
+        if room > self.room or self._too_long > PATIENCE:
+            self.room = room
+        self.copied = (copies_at, torch.tensor(copies)) if copies else None
+
+    def gather(self, start: int, columns: torch.Tensor) -> None:
+        """Move columns of every layer to `start`, `start + 1`, ..."""
+        for layer in self.layers:
+            layer.gather(start, columns)
+
+    def rewind(self, length: int) -> None:
+        """Cut every layer back to `length` tokens, also after a pass that broke off half way."""
+        for layer in self.layers:
+            layer.length = min(layer.length, length)
+
+    def length(self) -> int:
+        """How many tokens it holds, every layer alike."""
+        lengths = {layer.length for layer in self.layers}
+        assert len(lengths) == 1, "all layers hold the same tokens"
+        return lengths.pop()

@@ -1,0 +1,228 @@
+"""Llama's passes, each one compiled call (`whole_pass`), for target and drafters on a CPU.
+
+The arithmetic, and the order of every rounding, is that of `transformers.models.llama`; the order of every sum is the
+same whatever else a pass computes (`kernels`), so that a token gets the same bits from a prompt that is read at once, from
+a chain, a tree or a single step. A drafter's weights may be kept in eight bits: what it drafts is verified, however it
+came about.
+
+For plain Llama models; everything else goes through `modules`. Knows tensors; it does not know where weights came from,
+tokens' meaning or drafts.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+
+from ..core.tree import ancestors, is_chain
+from . import kernels, whole_pass
+from .cache import KeyValueCache
+from .forward import EVERY, Forward, Parts
+from .llama_weights import Weights
+from .product import Product, stored
+from .shape import Shape
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+SPARE_POSITIONS = 8  # behind the context's end, for rows that only fill a pass up
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Whom the rows of a pass look at in the cache: each at the first `straight` [rows] columns, then at the first `counts`
+    [rows] of its `branch` [rows, longest]. `new` [rows] are the columns where their keys and values go, the last they see."""
+
+    new: np.ndarray
+    straight: np.ndarray
+    branch: np.ndarray
+    counts: np.ndarray
+
+    @classmethod
+    def of(cls, parents: Sequence[int], base: int, first: int = 0) -> Columns:
+        """For the rows of a tree from `first` on, behind `base` cached tokens."""
+        n = len(parents) - first
+        new = np.arange(base + first, base + len(parents))
+        if is_chain(parents):
+            return cls(new, new + 1, np.zeros((n, 1), np.int64), np.zeros(n, np.int64))
+        paths = [ancestors(parents, row) for row in range(first, len(parents))]
+        starts = [next((i for i, row in enumerate(path) if row != i), len(path)) for path in paths]
+        counts = [len(path) - start for path, start in zip(paths, starts, strict=True)]
+        branch = np.zeros((n, max(1, *counts)), np.int64)
+        for row, path, start, count in zip(branch, paths, starts, counts, strict=True):
+            row[:count] = path[start:]
+        return cls(new, np.array(starts) + base, branch + base, np.array(counts))
+
+
+def fits(shape: Shape) -> bool:
+    """Whether the kernels take a Llama of that shape."""
+    return shape.head_dim % kernels.NARROW == 0
+
+
+def prepare(dtype: torch.dtype) -> None:
+    """Compile what passes in a number format need: seconds, where it has not been done before."""
+    whole_pass.addresses(stored(dtype))
+
+
+class _Tables(NamedTuple):
+    """What a pass takes beside its rows, as `whole_pass.forward` has it; `longest` is the most inputs of a product."""
+
+    kernels: np.ndarray
+    norms: np.ndarray
+    weights: np.ndarray
+    scales: np.ndarray
+    longest: int
+
+
+class Llama(Forward):
+    """Callable on the rows of one pass. `source` makes transformers' model of the same weights, if anybody asks; `small`
+    keeps the weights of products in eight bits."""
+
+    by_construction = True
+
+    @torch.inference_mode()
+    def __init__(self, shape: Shape, weights: Weights, source: Callable[[Llama], PreTrainedModel], small: bool = False):
+        self.shape, self.weights, self.small, self._source = shape, weights, small, source
+        self._scaling = shape.head_dim**-0.5
+        places = torch.arange(shape.context_length + SPARE_POSITIONS, dtype=torch.float32)
+        angles = places[:, None] * weights.inv_freq
+        cos, sin = (f(angles) * weights.attention_factor for f in (torch.cos, torch.sin))
+        # rotate_half(x) is [-x2, x1]: the sign goes into the table.
+        turns = torch.cat([cos, cos], -1), torch.cat([-sin, sin], -1)
+        self._turns = [table.to(self.dtype).float().numpy() for table in turns]
+        self._rounded = int(self.dtype == torch.bfloat16)
+
+    # Made with the first pass: of a draft model that is read and then kept in eight bits there is none.
+    @cached_property
+    def _products(self) -> list[list[Product]]:
+        return [[Product(weight, self.small) for weight in layer.products] for layer in self.weights.layers]
+
+    @cached_property
+    def _head(self) -> Product:
+        return Product(self.weights.embed if self.weights.head is None else self.weights.head, self.small)
+
+    @cached_property
+    def _tables(self) -> _Tables:
+        rows = [*self._products, [self._head] * 4]
+        return _Tables(
+            whole_pass.addresses(self._head.stored),
+            torch.stack(self.weights.norms).float().numpy(),
+            np.array([[product.blocks.ctypes.data for product in row] for row in rows]),
+            np.array([[product.scales.ctypes.data for product in row] for row in rows]),
+            max(product.size for product in (*self._products[0], self._head)),
+        )
+
+    @cached_property
+    def model(self) -> PreTrainedModel:
+        return self._source(self)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.weights.embed.dtype
+
+    @property
+    def copies(self) -> int:
+        return sum(product.nbytes for row in (*self._products, [self._head]) for product in row)
+
+    @property
+    def read_bytes(self) -> int:
+        return self.copies + sum(norm.nbytes for norm in self.weights.norms)
+
+    def new_cache(self) -> KeyValueCache:
+        return KeyValueCache(self.shape.layers)
+
+    def parameters(self) -> Iterator[torch.Tensor]:
+        return self.weights.parameters()
+
+    def first(self, layers: int) -> Llama:
+        short: Any = copy.copy(self)
+        for name in ("model", "_tables"):
+            vars(short).pop(name, None)
+        short.shape = replace(self.shape, layers=layers)
+        short.weights = replace(self.weights, layers=self.weights.layers[:layers])
+        short._products, short._head = self._products[:layers], self._head
+        return short
+
+    def converted(self, dtype: torch.dtype) -> Llama:
+        return Llama(self.shape, self.weights.to(dtype), self._source)
+
+    def for_drafting(self) -> Llama:
+        return Llama(self.shape, self.weights, self._source, small=True)
+
+    def lay_out(self, parents, base, first, cache, tile):
+        cache.lay_out(base + len(parents))
+        return Columns.of(parents, base, first)
+
+    def filled(self, rows: int) -> int:
+        return rows
+
+    def __call__(self, ids, positions, cache: KeyValueCache, rows: Columns, only: slice = EVERY) -> torch.Tensor:
+        shape, tables, n = self.shape, self._tables, len(ids)
+        inner = self.weights.layers[0].gate_up.shape[0] // 2
+        caches = np.array([layer.make_room(n, shape.kv_heads, shape.head_dim, self.dtype) for layer in cache.layers])
+        first, stop, _ = only.indices(n)
+        logits = torch.empty(stop - first, shape.vocab, dtype=self.dtype)
+        cos, sin = (table[rows.straight + rows.counts - 1] for table in self._turns)
+        whole_pass.forward(
+            tables.kernels, ids.numpy(), self.weights.embed.data_ptr(), cos, sin, tables.norms, tables.weights,
+            tables.scales, caches, rows.new, rows.straight, rows.branch, rows.counts, cache.layers[0].keys.shape[2],
+            shape.heads, shape.kv_heads, inner, shape.vocab, self._rounded, kernels.spare_floats(n, tables.longest),
+            first, stop - first, logits.data_ptr(), np.float32(self.weights.eps), np.float32(self._scaling),
+        )  # fmt: skip
+        return logits
+
+    def by_depth(self, ids: torch.Tensor, most: int) -> Iterator[torch.Tensor]:
+        whole = self.shape.layers
+        for layers in sorted({*range(1, min(most, whole) + 1), whole}):
+            yield self.first(layers)._read(ids)[0]
+
+    def _read(self, ids: torch.Tensor, only: slice = EVERY) -> tuple[torch.Tensor, KeyValueCache]:
+        """The logits of a text that is read into a new cache."""
+        n, cache = len(ids), self.new_cache()
+        return self(ids, slice(0, n), cache, self.lay_out(range(-1, n - 1), 0, 0, cache, 1), only), cache
+
+    def products(self) -> list[tuple[tuple[int, int], Callable[[torch.Tensor], Product]]]:
+        sizes = [(product.out, product.size) for product in (*self._products[0], self._head)]
+        return [(size, partial(Product, small=self.small)) for size in sizes]
+
+    def norm(self, x: torch.Tensor) -> torch.Tensor:
+        (rows, width), x = x.shape, x.float().contiguous()
+        y, ones = torch.empty(rows, width), torch.ones(width)
+        kernels.norm().ctypes(x.data_ptr(), ones.data_ptr(), y.data_ptr(), rows, width, 0, self.weights.eps)
+        return y
+
+    def activation(self, x: torch.Tensor) -> torch.Tensor:
+        rows, width = x.shape
+        both, y = torch.cat([x.float(), torch.ones(rows, width)], 1), torch.empty(rows, width)
+        kernels.gate().ctypes(both.data_ptr(), y.data_ptr(), rows, width, 2 * width, self._rounded)
+        return y.to(x.dtype)
+
+    def attention(self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, seen: int) -> torch.Tensor:
+        (n, heads, dim), (kv, room, _) = query.shape, keys.shape
+        query, mixed, scores = query.float().contiguous(), torch.empty(n, heads, dim), torch.empty(n, seen)
+        straight, none, no_branch = np.full(n, seen), np.zeros(n, np.int64), np.zeros((n, 1), np.int64)
+        kernels.attend().ctypes(
+            query.data_ptr(), heads * dim, keys.data_ptr(), values.data_ptr(), room, dim, mixed.data_ptr(),
+            scores.data_ptr(), seen, straight.ctypes.data, no_branch.ctypes.data, 1, none.ctypes.data,
+            n, heads, kv, self._rounded, self._scaling,
+        )  # fmt: skip
+        return mixed
+
+    def parts(self, cached: int) -> Parts:
+        shape, n = self.shape, cached + 1
+        _, cache = self._read(torch.ones(n, dtype=torch.long), slice(0, 1))
+        query, x = torch.ones(1, shape.heads, shape.head_dim), torch.ones(1, shape.hidden)
+        products = [product for layer in self._products for product in layer]
+        rooms = [(torch.ones(1, product.size), torch.empty(1, len(product.scales))) for product in products]
+        bound = [product.bound(x, y) for product, (x, y) in zip(products, rooms, strict=True)]
+        return Parts(
+            lambda: [multiply() for multiply in bound] and rooms,
+            lambda: [self.attention(query, layer.keys[0], layer.values[0], n) for layer in cache.layers],
+            lambda: self._head(x),
+        )

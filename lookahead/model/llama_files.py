@@ -1,0 +1,148 @@
+"""A plain Llama read straight from its folder, without the seconds that importing transformers' models takes.
+
+Takes what it knows every field of: an untouched Llama with rotation of the default kind, weights in safetensors under
+the usual names. Everything else is None here and for `modules` to load.
+
+Knows configuration files and safetensors. It does not know places, pairs or devices.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+
+from .llama import Llama, fits
+from .llama_weights import Layer, Weights
+from .shape import Shape
+
+CONFIG, WHOLE, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+# Fields that change nothing, or that are read here; with any other the folder is left to transformers.
+READ = {
+    "vocab_size", "max_position_embeddings", "hidden_size", "num_hidden_layers", "num_attention_heads",
+    "num_key_value_heads", "head_dim", "hidden_act", "intermediate_size", "rms_norm_eps", "rope_parameters",
+    "tie_word_embeddings",
+}  # fmt: skip
+IDLE = {
+    "architectures", "attention_dropout", "bos_token_id", "dtype", "eos_token_id", "initializer_range", "model_type",
+    "pad_token_id", "torch_dtype", "unk_token_id", "_model_name_or_path", "transformers_version", "use_cache", "_name_or_path", "is_llama_config",
+    "rope_interleaved", "transformers.js_config",
+}  # fmt: skip
+MUST_BE = {
+    "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_act": "silu", "attention_bias": False,
+    "mlp_bias": False, "rope_interleaved": False, "rope_scaling": None, "pretraining_tp": 1,
+}  # fmt: skip
+
+
+def plain(folder: str | Path) -> dict[str, Any] | None:
+    """The configuration in a folder where it is a plain Llama's, with `rope_theta` among its fields; else None."""
+    try:
+        config = json.loads((Path(folder) / CONFIG).read_text(encoding="utf-8"))
+        rope = config.pop("rope_parameters", None) or {"rope_theta": config.pop("rope_theta", None)}
+    except (OSError, ValueError, AttributeError, TypeError):
+        return None
+    if set(rope) - {"rope_theta", "rope_type"} or rope.get("rope_type", "default") != "default":
+        return None
+    known = config.keys() <= READ | IDLE | MUST_BE.keys()
+    if not known or any(config.get(name, value) != value for name, value in MUST_BE.items()):
+        return None
+    needed = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
+    sizes = all(isinstance(config.get(name), int) and config[name] > 0 for name in needed)
+    if not sizes or config.get("model_type") != "llama" or not rope["rope_theta"]:
+        return None
+    return {**config, "rope_theta": float(rope["rope_theta"])}
+
+
+def compiles(folder: str | Path) -> bool:
+    """Whether `read` will have passes for the model in a folder."""
+    config = plain(folder)
+    return config is not None and fits(Shape.of(config.get))
+
+
+def parameters(config: dict[str, Any]) -> int:
+    """How many numbers the weights of such a model hold."""
+    shape = Shape.of(config.get)
+    wide, query, pairs = shape.hidden, shape.heads * shape.head_dim, 2 * shape.kv_heads * shape.head_dim
+    layer = 2 * wide + wide * (query + pairs) + query * wide + 3 * wide * config["intermediate_size"]
+    tables = 1 if config.get("tie_word_embeddings") else 2
+    return tables * shape.vocab * wide + shape.layers * layer + wide
+
+
+def ends(folder: str | Path) -> int | list[int] | None:
+    """The ids that end a text, as the folder's generation settings say, or its configuration where there are none."""
+    for name in ("generation_config.json", CONFIG):
+        if (Path(folder) / name).is_file():
+            return json.loads((Path(folder) / name).read_text(encoding="utf-8")).get("eos_token_id")
+    return None
+
+
+def read(folder: str, dtype: torch.dtype) -> Llama | None:
+    """The passes of the plain Llama in a folder, in that number format; None where there is none that is whole."""
+    config = plain(folder)
+    if config is None:
+        return None
+    shape = Shape.of(config.get)
+    if not fits(shape):
+        return None
+    try:
+        tensors = {name: tensor.to(dtype) for name, tensor in _tensors(Path(folder))}
+        weights = _weights(tensors, shape, config)
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        RuntimeError,
+    ):  # something is missing or misshapen: transformers has words for it
+        return None
+
+    def model(llama: Llama):
+        from .llama_for_transformers import llama_model
+
+        return llama_model(llama, folder)
+
+    return Llama(shape, weights, model)
+
+
+def _weights(tensors: dict[str, torch.Tensor], shape: Shape, config: dict[str, Any]) -> Weights:
+    """The weights by their usual names. Raises `KeyError` for a missing one and `ValueError` for one of another size."""
+    layers = []
+    for i in range(shape.layers):
+        of = partial(_of, tensors, f"model.layers.{i}.")
+        layers.append(
+            Layer(
+                of("input_layernorm"),
+                torch.cat([of("self_attn.q_proj"), of("self_attn.k_proj"), of("self_attn.v_proj")]),
+                of("self_attn.o_proj"),
+                of("post_attention_layernorm"),
+                torch.cat([of("mlp.gate_proj"), of("mlp.up_proj")]),
+                of("mlp.down_proj"),
+            )
+        )
+    inv_freq = 1.0 / (config["rope_theta"] ** (torch.arange(0, shape.head_dim, 2, dtype=torch.float) / shape.head_dim))
+    embed, norm = _of(tensors, "model.", "embed_tokens"), _of(tensors, "model.", "norm")
+    head = None if config.get("tie_word_embeddings") else _of(tensors, "", "lm_head")
+    weights = Weights(embed, layers, norm, head, config.get("rms_norm_eps", 1e-6), inv_freq)
+    if sum(weight.numel() for weight in weights.parameters()) != parameters(config):
+        raise ValueError("the weights are not of the sizes that the configuration names")
+    return weights
+
+
+def _of(tensors: dict[str, torch.Tensor], prefix: str, name: str) -> torch.Tensor:
+    return tensors[f"{prefix}{name}.weight"]
+
+
+def _tensors(folder: Path) -> Iterator[tuple[str, torch.Tensor]]:
+    """Every tensor of the folder's safetensors, as copies: the files may be written over later."""
+    files = [folder / WHOLE]
+    if not files[0].is_file():
+        index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
+        files = [folder / Path(name).name for name in sorted(set(index["weight_map"].values()))]
+    for path in files:
+        with safe_open(path, framework="pt") as file:
+            for name in file.keys():  # noqa: SIM118 not a mapping
+                yield name, file.get_tensor(name).clone()

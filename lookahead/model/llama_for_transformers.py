@@ -1,0 +1,97 @@
+"""A Llama for transformers: its `generate`, and whoever else calls the model, computes with our passes.
+
+So a lane of transformers' own speculation differs from ours in how it speculates and in nothing else: the same passes,
+the same bits, and the same text. What our passes do not compute (several texts at once, hidden states, another
+attention than ours) transformers' modules do, over the same weights.
+
+Knows transformers' models and caches. It does not know what they are asked for.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import init_empty_weights
+from transformers import AutoConfig, DynamicCache, GenerationConfig, LlamaForCausalLM, PreTrainedModel
+from transformers.modeling_outputs import CausalLMOutputWithPast
+
+from .cache import KeyValueCache
+from .llama import Llama
+from .lm import CachedLM
+from .modules import BY_BRANCH, lend, lent
+
+IDLE = {"use_cache", "position_ids", "cache_position", "return_dict"}  # arguments that change nothing here
+
+
+class OurLlamaForCausalLM(LlamaForCausalLM):
+    """transformers' class, whose passes are ours where they can be."""
+
+    passes: Llama | None = None
+
+    def forward(self, input_ids=None, attention_mask=None, past_key_values=None, logits_to_keep=0, **other) -> Any:
+        """See transformers."""
+        cache = self._cache(input_ids, attention_mask, past_key_values, logits_to_keep, other)
+        if cache is None:
+            return super().forward(
+                input_ids=input_ids, attention_mask=attention_mask, past_key_values=past_key_values,
+                logits_to_keep=logits_to_keep, **other,
+            )  # fmt: skip
+        lm, ids = CachedLM(self.passes), input_ids[0].tolist()
+        lm.cache, lm.tokens = cache, [0] * cache.length()
+        ahead = len(ids) - (logits_to_keep or len(ids))
+        lm.extend(ids[:ahead])  # the most of a prompt, which is read as in every lane
+        logits = lm.forward(ids[ahead:])
+        lm.keep(range(len(ids) - ahead))
+        return CausalLMOutputWithPast(logits=logits[None].clone(), past_key_values=past_key_values)
+
+    def _cache(self, ids, mask, dynamic, last, other: dict[str, Any]) -> KeyValueCache | None:
+        """Where a pass that is ours to compute keeps its keys and values; None for others."""
+        more = {name for name, value in other.items() if value is not None and value is not False} - IDLE
+        available = self.passes is not None and self.passes.dtype == self.dtype and self.device.type == "cpu"
+        one = ids is not None and len(ids) == 1 and (mask is None or (mask.dim() == 2 and bool(mask.all())))
+        plain = isinstance(last, int) and not more and self.config._attn_implementation == BY_BRANCH
+        if not (available and one and plain):
+            return None
+        cache = self.passes.new_cache() if dynamic is None else lent(dynamic)
+        empty = type(dynamic) is DynamicCache and dynamic.get_seq_length() == 0
+        start = 0 if cache is None else cache.length()
+        in_order = torch.arange(start, start + ids.shape[1])
+        places = (other.get(name) for name in ("position_ids", "cache_position"))
+        if not all(given is None or torch.equal(given.view(-1), in_order) for given in places):
+            return None
+        if cache is None and empty:
+            cache = KeyValueCache(self.passes.shape.layers, in_blocks=False)
+            lend(cache, dynamic)
+        return cache
+
+
+def llama_model(llama: Llama, folder: str) -> PreTrainedModel:
+    """transformers' model over the tensors of a Llama that was read from a folder without it."""
+    shape, weights = llama.shape, llama.weights
+    head = weights.embed if weights.head is None else weights.head
+    state = {
+        "model.embed_tokens.weight": weights.embed, "lm_head.weight": head, "model.norm.weight": weights.norm
+    }  # fmt: skip
+    heads = [n * shape.head_dim for n in (shape.heads, shape.kv_heads, shape.kv_heads)]
+    for i, layer in enumerate(weights.layers):
+        q, k, v = layer.qkv.split(heads)
+        gate, up = layer.gate_up.chunk(2)
+        parts = {
+            "input_layernorm": layer.norm1, "self_attn.q_proj": q, "self_attn.k_proj": k, "self_attn.v_proj": v,
+            "self_attn.o_proj": layer.out, "post_attention_layernorm": layer.norm2, "mlp.gate_proj": gate,
+            "mlp.up_proj": up, "mlp.down_proj": layer.down,
+        }  # fmt: skip
+        state |= {f"model.layers.{i}.{name}.weight": weight for name, weight in parts.items()}
+    config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    config.num_hidden_layers = shape.layers
+    config._attn_implementation = BY_BRANCH
+    with init_empty_weights(include_buffers=False):
+        model = OurLlamaForCausalLM._from_config(config, dtype=llama.dtype)
+    model.passes = llama
+    model.requires_grad_(False).load_state_dict(state, assign=True)
+    model.tie_weights()
+    if (Path(folder) / "generation_config.json").is_file():
+        model.generation_config = GenerationConfig.from_pretrained(folder)
+    return model.eval()

@@ -1,0 +1,191 @@
+"""CachedLM: a causal language model, its key-value cache, and the way back.
+
+Three moves: `forward` runs rows (a chain or a tree) behind what is cached, `keep` makes one path
+of them permanent and drops the rest, `sync` rewinds to whatever the cache and a context have in
+common. Every lane owns a CachedLM; lanes may share the model's passes, and with them its weights. An interrupted pass
+leaves nothing behind: the next move rewinds to the last kept token.
+
+Knows token ids. It does not know which strategy is running, nor what a good draft is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+import torch
+
+from ..core.tree import Limits, depths, is_chain
+from . import attention
+from .cache import room_for
+from .forward import EVERY, Forward
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+PREFILL_ROWS = 512
+
+
+class CachedLM:
+    """One model with one cache. `tokens` is what the cache holds; `vocab` cuts padded logits.
+
+    `exact=False` is for a drafter: its numbers may be rounded otherwise where that is quicker. `limits` are what passes
+    keep to: a wider one is computed as several, a narrower one filled up.
+    """
+
+    def __init__(
+        self,
+        model: Forward | PreTrainedModel,
+        vocab: int | None = None,
+        exact: bool = True,
+        limits: Limits | None = None,
+    ):
+        self.passes = model if isinstance(model, Forward) else _passes(model)
+        if not exact:
+            self.passes = self.passes.for_drafting()
+        self.vocab = vocab or self.passes.shape.vocab
+        self.context_length = self.passes.shape.context_length
+        self.device = self.passes.device
+        self.limits = limits or Limits()
+        self.seconds = 0.0  # spent in passes so far: positions, mask and model
+        self.reset()
+
+    @property
+    def model(self) -> PreTrainedModel:
+        """transformers' model of the same weights."""
+        return self.passes.model
+
+    @property
+    def eight_bits(self) -> bool:
+        """Whether passes of a few rows read weights in eight bits."""
+        return self.passes.small
+
+    def fresh(self) -> CachedLM:
+        """The same model and limits with an empty cache."""
+        return CachedLM(self.passes, self.vocab, limits=self.limits)
+
+    def reset(self) -> None:
+        """Forget everything."""
+        self.tokens: list[int] = []
+        self._rows: list[int] = []  # tokens of the pass that no keep() has settled yet
+        self.cache = self.passes.new_cache()
+
+    def synchronize(self) -> None:
+        """Wait for the device, so that a clock read next measures finished work (`forward` does)."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+    def forward(
+        self, tokens: Sequence[int], parents: Sequence[int] | None = None, only: slice = EVERY, first: int = 0
+    ) -> torch.Tensor:
+        """Run rows behind the cache; returns logits [rows, vocab], or of the rows in `only`.
+
+        `parents[i]` is the row that row i continues, -1 the last cached token; None is a chain.
+        The rows stay pending until `keep` says which of them were worth it. A pass may continue the one before:
+        the rows before `first` are then that one's, and only the others are run and answered for.
+        """
+        parents = range(-1, len(tokens) - 1) if parents is None else parents
+        stops = self._stops(parents, first)
+        logits = []
+        for start, stop in pairwise([first, *stops]):
+            fill = max(0, self.limits.least - (stop - start))
+            shape = [
+                *parents[:stop],
+                *(range(stop - 1, stop - 1 + fill) if is_chain(parents) else [parents[stop - 1]] * fill),
+            ]
+            rows = self._pass([*tokens[:stop], *tokens[stop - 1 : stop] * fill], shape, EVERY, start)
+            logits.append(rows[: stop - start])
+            self._rows = self._rows[:stop]
+        return (logits[0] if len(logits) == 1 else torch.cat(logits))[only]
+
+    def _stops(self, parents: Sequence[int], first: int) -> list[int]:
+        """Where the parts end in which a pass is computed: as many rows as its limits allow."""
+        most, columns, stops = self.limits.rows(parents), self.limits.columns, []
+        while first < len(parents):
+            stop = min(len(parents), first + most)
+            while columns and stop > first + 1 and self._columns(parents[:stop], first) > columns:
+                stop = first + (stop - first) // 2
+            stops.append(stop)
+            first = stop
+        return stops
+
+    def _columns(self, parents: Sequence[int], first: int) -> int:
+        """Length of the buffers for a pass of that shape."""
+        return room_for(attention.branches(parents, len(self.tokens), first, self.limits.tile).columns)
+
+    @torch.inference_mode()
+    def _pass(self, tokens: Sequence[int], parents: Sequence[int], only: slice, first: int = 0) -> torch.Tensor:
+        """One forward pass, as wide as it is given."""
+        start = perf_counter()
+        base = len(self.tokens)
+        self._rewind(base + first)
+        self._rows = list(tokens)
+        ids = torch.tensor(self._rows[first:], device=self.device)
+        if is_chain(parents):
+            positions = slice(base + first, base + len(tokens))
+        else:
+            positions = torch.tensor(depths(parents)[first:], device=self.device) + (base - 1)
+        rows = self.passes.lay_out(parents, base, first, self.cache, self.limits.tile)
+        out = self.passes(ids, positions, self.cache, rows, only)
+        self.synchronize()
+        self.seconds += perf_counter() - start
+        return out[:, : self.vocab]
+
+    def keep(self, path: Sequence[int]) -> None:
+        """Make the rows in `path` (in order) part of the cache; drop the other rows of the pass."""
+        base = len(self.tokens)
+        if any(row != i for i, row in enumerate(path)):
+            with torch.inference_mode():
+                rows = torch.tensor(path, device=self.device) + base
+                self.cache.gather(base, rows)
+        self.tokens += [self._rows[row] for row in path]
+        self._rewind(len(self.tokens))
+
+    def extend(self, tokens: Sequence[int]) -> torch.Tensor:
+        """Append a chain for good; returns the logits [1, vocab] behind its last token."""
+        logits = torch.empty(0, self.vocab)
+        for start in range(0, len(tokens), PREFILL_ROWS):
+            chunk = list(tokens[start : start + PREFILL_ROWS])
+            rows = self._filled(chunk)
+            logits = self._pass(rows, range(-1, len(rows) - 1), slice(len(chunk) - 1, len(chunk)))
+            self.keep(range(len(chunk)))
+        return logits
+
+    def _filled(self, chunk: list[int]) -> list[int]:
+        """The chunk with rows behind it that nobody looks at, as its passes like it."""
+        size = self.passes.filled(len(chunk))
+        if len(self.tokens) + size > self.context_length:
+            return chunk
+        return chunk + chunk[-1:] * (size - len(chunk))
+
+    def sync(self, context: Sequence[int]) -> list[int]:
+        """Rewind to the longest prefix shared with `context`; returns what is still to be fed.
+
+        At least the last token is left to feed, so that its logits can be had.
+        """
+        shared, limit = 0, min(len(self.tokens), len(context) - 1)
+        if self.tokens[:limit] == list(context[:limit]):
+            shared = limit
+        else:
+            while self.tokens[shared] == context[shared]:
+                shared += 1
+        del self.tokens[shared:]
+        self._rewind(shared)
+        return list(context[shared:])
+
+    def _rewind(self, length: int) -> None:
+        """Cut the cache back to `length` tokens; a pass that is not settled is dropped."""
+        self._rows = []
+        self.cache.rewind(length)
+
+    def cached(self) -> int:
+        """How many tokens the cache itself says it holds."""
+        return self.cache.length()
+
+
+def _passes(model: PreTrainedModel) -> Forward:
+    from .modules import of  # transformers' models take seconds to import; who has one has them already
+
+    return of(model)

@@ -1,0 +1,326 @@
+"""A forward pass through transformers' own modules: any architecture, any device; and plain Llamas brought to `llama`.
+
+Registers our attention with transformers under the name `BY_BRANCH`; the layout of a pass arrives as a keyword through
+the model's own forward, and a mask of four dimensions tells transformers to build none. Without a layout it is ordinary
+eager attention, so `model.generate` works as ever.
+
+Importing this takes seconds, most of them transformers', so a family that can do without is loaded without
+(`llama_files`). Knows transformers' models and caches. It does not know where a model came from, nor tokens.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import init_empty_weights
+from transformers import (
+    AttentionInterface,
+    AttentionMaskInterface,
+    AutoConfig,
+    AutoModelForCausalLM,
+    DynamicCache,
+    LlamaForCausalLM,
+    PreTrainedModel,
+)
+from transformers.activations import ACT2FN
+from transformers.cache_utils import DynamicLayer
+from transformers.masking_utils import eager_mask
+from transformers.pytorch_utils import Conv1D
+
+from ..core.events import ModelError
+from ..hardware import memory
+from . import attention
+from .attention import Layout
+from .cache import CacheLayer, KeyValueCache
+from .forward import EVERY, Forward, Product, plain
+from .llama import Llama, fits
+from .llama_weights import Layer, Weights
+from .shape import Shape
+
+BY_BRANCH = "lookahead_by_branch"
+STATIC_ROPE = ("default", "linear", "llama3")
+
+
+def by_branch(
+    module, query, key, value, attention_mask, scaling=None, dropout=0.0, softcap=None, rows: Layout | None = None, **_
+):
+    """transformers' attention interface over `attention.attend`."""
+    scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
+    if rows is None:  # somebody else's pass, `model.generate` say: transformers made the mask
+        return attention.plain(query, key, value, scaling, softcap, attention_mask), None
+    return attention.attend(query, key, value, scaling, softcap, rows), None
+
+
+AttentionInterface.register(BY_BRANCH, by_branch)
+AttentionMaskInterface.register(BY_BRANCH, eager_mask)
+
+
+class _ModulesLayer(DynamicLayer):
+    """What transformers' modules take for a layer of their cache; the rows go to ours."""
+
+    def __init__(self, layer: CacheLayer):
+        super().__init__()
+        self.layer = layer
+
+    def update(self, key_states, value_states, *args, **kwargs):
+        return self.layer.update(key_states, value_states)
+
+    def get_seq_length(self) -> int:
+        return self.layer.length
+
+    def crop(self, tokens_to_remove: int) -> None:
+        self.layer.length -= abs(int(tokens_to_remove))
+
+
+class _ModulesCache(KeyValueCache):
+    """Our cache, and transformers' over the same layers."""
+
+    def __init__(self, model: PreTrainedModel, layers: int, in_blocks: bool):
+        super().__init__(layers, in_blocks)
+        self.dynamic = DynamicCache(config=model.config)
+        lend(self, self.dynamic)
+
+
+def lend(cache: KeyValueCache, dynamic: DynamicCache) -> None:
+    """Have transformers' cache, which is empty, hold what ours holds from now on."""
+    dynamic.layers = [_ModulesLayer(layer) for layer in cache.layers]
+
+
+def lent(dynamic: DynamicCache) -> KeyValueCache | None:
+    """Our cache behind transformers'; None where there is none."""
+    layer = next(iter(dynamic.layers), None)
+    return layer.layer.cache if isinstance(layer, _ModulesLayer) else None
+
+
+def _transposed(weight: torch.Tensor) -> Product:
+    """A `Conv1D`'s product, whose weight [in, out] lies the other way round."""
+    turned, zero = weight.t().contiguous(), torch.zeros(len(weight), dtype=weight.dtype)
+    return lambda x: torch.addmm(zero, x, turned)
+
+
+class Modules(Forward):
+    """The passes of a transformers model. Raises `ModelError` where its cache cannot be rolled back."""
+
+    def __init__(self, model: PreTrainedModel):
+        self._model, self.layers = model, rollback_layers(model)
+        config = model.config.get_text_config()
+        self.shape = Shape.of(lambda name: getattr(config, name, None))
+
+    @property
+    def model(self) -> PreTrainedModel:
+        return self._model
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.model.dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self.model.device
+
+    @property
+    def devices(self) -> set[str]:
+        spread = getattr(self.model, "hf_device_map", None) or {"": self.device}
+        return {str(place) for place in spread.values()}
+
+    @property
+    def by_branch(self) -> bool:
+        return self.model.config._attn_implementation == BY_BRANCH
+
+    def new_cache(self) -> KeyValueCache:
+        return _ModulesCache(self.model, self.layers, in_blocks=self.by_branch)
+
+    def __call__(
+        self,
+        ids: torch.Tensor,
+        positions: torch.Tensor | slice,
+        cache: KeyValueCache,
+        rows: Layout | torch.Tensor | None,
+        only: slice = EVERY,
+    ) -> torch.Tensor:
+        if isinstance(positions, slice):
+            positions = torch.arange(positions.start, positions.stop, device=self.device)
+        positions = positions.clamp(max=self.shape.context_length - 1)  # of rows that only fill a pass up
+        attending: dict[str, Any] = {}
+        if isinstance(rows, Layout):
+            attending = {"rows": rows, "attention_mask": rows.later[None, None]}
+        elif rows is not None:
+            attending = {"attention_mask": rows}
+        return self.model(
+            input_ids=ids[None],
+            position_ids=positions[None],
+            past_key_values=cache.dynamic,
+            use_cache=True,
+            logits_to_keep=only,  # a slice, for rows may end on another GPU than they began on
+            **attending,
+        ).logits[0]
+
+    def by_depth(self, ids: torch.Tensor, most: int) -> Iterator[torch.Tensor]:
+        body, head = self.model.base_model, self.model.get_output_embeddings()
+        norm = getattr(body, "norm", None) or body.ln_f
+        result = self.model(ids[None], output_hidden_states=True)
+        for state in result.hidden_states[1 : 1 + min(most, self.shape.layers - 1)]:
+            yield head(norm(state))[0]
+        yield result.logits[0]
+
+    def first(self, layers: int) -> Modules:
+        return Modules(first_layers(self.model, layers))
+
+    def converted(self, dtype: torch.dtype) -> Modules:
+        model = copy.deepcopy(self.model)
+        for parameter in model.parameters():  # not the buffers: tables as of the rotation stay float32
+            parameter.data = parameter.data.to(dtype)
+        return Modules(model)
+
+    def parameters(self) -> Iterator[torch.Tensor]:
+        return self.model.parameters()
+
+    @property
+    def read_bytes(self) -> int:
+        embedding, head = self.model.get_input_embeddings(), self.model.get_output_embeddings()
+        if embedding is None or head is None or embedding.weight is head.weight:
+            return self.nbytes
+        return self.nbytes - embedding.weight.nbytes
+
+    def products(self) -> list[tuple[tuple[int, int], Callable[[torch.Tensor], Product]]]:
+        modules = [m for m in self.model.modules() if isinstance(m, (torch.nn.Linear, Conv1D))]
+        return [
+            (tuple(m.weight.shape[::-1]), _transposed) if isinstance(m, Conv1D) else (tuple(m.weight.shape), plain)
+            for m in modules
+        ]
+
+    def norm(self, x: torch.Tensor) -> torch.Tensor:
+        for module in self.model.modules():
+            weight = getattr(module, "weight", None)
+            if weight is not None and weight.dim() == 1 and weight.shape[0] == self.shape.hidden:
+                return module(x[None])[0]
+        return x
+
+    def activation(self, x: torch.Tensor) -> torch.Tensor:
+        return ACT2FN[self.shape.activation](x)
+
+    def use_sdpa(self) -> bool:
+        if self.model._supports_sdpa:
+            self.model.set_attn_implementation("sdpa")
+        return self.model._supports_sdpa
+
+
+def of(model: PreTrainedModel) -> Forward:
+    """The passes of a model: compiled where it is a plain Llama on a CPU, else through its modules.
+
+    A plain Llama's projections become views of joined ones; `model.generate` works as before.
+    """
+    modules = Modules(model)
+    if not (modules.by_branch and _plain_llama(model) and fits(modules.shape)):
+        return modules
+    body, config = model.model, model.config
+    layers = [
+        Layer(
+            layer.input_layernorm.weight.data,
+            _joined(layer.self_attn.q_proj, layer.self_attn.k_proj, layer.self_attn.v_proj),
+            layer.self_attn.o_proj.weight.data,
+            layer.post_attention_layernorm.weight.data,
+            _joined(layer.mlp.gate_proj, layer.mlp.up_proj),
+            layer.mlp.down_proj.weight.data,
+        )
+        for layer in body.layers
+    ]
+    tied = model.lm_head.weight is body.embed_tokens.weight
+    weights = Weights(
+        body.embed_tokens.weight.data, layers, body.norm.weight.data, None if tied else model.lm_head.weight.data,
+        config.rms_norm_eps, body.rotary_emb.inv_freq, body.rotary_emb.attention_scaling,
+    )  # fmt: skip
+    return Llama(modules.shape, weights, lambda llama: first_layers(model, llama.shape.layers))
+
+
+def _plain_llama(model: PreTrainedModel) -> bool:
+    config = model.config
+    return (
+        isinstance(model, LlamaForCausalLM)
+        and model.device.type == "cpu"
+        and not (config.attention_bias or config.mlp_bias)
+        and config.hidden_act == "silu"
+        and config.rope_parameters.get("rope_type", "default") in STATIC_ROPE
+    )
+
+
+def _joined(*projections: torch.nn.Linear) -> torch.Tensor:
+    """One weight for several projections, which become views of it (or are already, in a model that shares them)."""
+    parts = [p.weight.data for p in projections]
+    ends = [w.data_ptr() + w.nbytes for w in parts]
+    if len({w.untyped_storage().data_ptr() for w in parts}) == 1 and ends[:-1] == [w.data_ptr() for w in parts[1:]]:
+        return parts[0].as_strided((sum(len(w) for w in parts), parts[0].shape[1]), (parts[0].shape[1], 1))
+    weight = torch.cat(parts)
+    for projection, part in zip(projections, weight.split([len(w) for w in parts]), strict=True):
+        projection.weight.data = part
+    return weight
+
+
+def first_layers(model: PreTrainedModel, layers: int) -> PreTrainedModel:
+    """A model of the same architecture with only the first layers, made of the same tensors; itself if it has no more.
+
+    Raises what an architecture that cannot be cut raises: `AttributeError`, `RuntimeError`, `TypeError` or `KeyError`.
+    """
+    if layers == model.config.num_hidden_layers:
+        return model
+    config = copy.deepcopy(model.config)
+    config.num_hidden_layers = layers
+    if getattr(config, "layer_types", None):
+        config.layer_types = config.layer_types[:layers]
+    config._attn_implementation = model.config._attn_implementation
+    with init_empty_weights(include_buffers=False):
+        short = type(model)(config).requires_grad_(False)
+    wanted = short.state_dict().keys()
+    short.load_state_dict({name: value for name, value in model.state_dict().items() if name in wanted}, assign=True)
+    short.tie_weights()
+    return short.to(model.device).eval()
+
+
+def rollback_layers(model: PreTrainedModel) -> int:
+    """How many layers its cache has, or a `ModelError` for models whose cache cannot be rolled back."""
+    name = model.config.model_type
+    if getattr(model, "_is_stateful", False):
+        mend = "its recurrent state cannot be rolled back; choose a model with plain attention."
+        raise ModelError("model", name, mend)
+    layers = DynamicCache(config=model.config).layers
+    if others := sorted({type(layer).__name__ for layer in layers if type(layer) is not DynamicLayer}):
+        mend = (
+            f"its cache ({', '.join(others)}) cannot be rolled back; choose a model with full attention in every layer."
+        )
+        raise ModelError("model", name, mend)
+    return len(layers)
+
+
+def load(folder: str, dtype: torch.dtype, device: torch.device, spread: bool) -> Forward:
+    """The passes of the model in a folder, or of a hub name, with attention that treats every row alike where it can.
+
+    `spread` lays its layers over all GPUs. Raises `ModelError` where it does not fit or cannot be rolled back, and
+    whatever transformers raises.
+    """
+    options = {"dtype": dtype, "use_safetensors": True, "trust_remote_code": False}
+    if spread:  # over GPUs only, with room left for keys and values on each
+        most = {i: int(free / memory.SPARE) for i, free in enumerate(memory.gpus())}
+        options |= {"device_map": "auto", "max_memory": most}
+    config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    try:
+        model = AutoModelForCausalLM.from_pretrained(folder, config=config, attn_implementation=BY_BRANCH, **options)
+    except (ValueError, KeyError):  # an architecture with attention of its own
+        model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager", **options)
+    if not spread:
+        return of(model.to(device).eval())
+    if {"cpu", "disk"} & {str(where) for where in model.hf_device_map.values()}:
+        raise ModelError("model", folder, "it does not fit this machine's GPUs; choose a smaller one.")
+    return of(model.eval())
+
+
+def empty(folder: str | Path) -> PreTrainedModel:
+    """The model of a folder's configuration without its weights: shapes, and a class to ask. Takes hardly any memory."""
+    config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    with init_empty_weights(include_buffers=True):
+        model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+    model.tie_weights()
+    return model

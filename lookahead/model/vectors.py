@@ -1,0 +1,280 @@
+"""What kernels are made of: the few steps that numba has no words for, written in LLVM's.
+
+Vectors are 16 floats where the processor's are (AVX-512), else 8. A product's sums stay in registers over the whole loop
+(`_block`), each adding its terms one by one with one rounding a term, so that the order is the same for any number of
+rows. Numbers are stored as bfloat16 (the upper half of a float32), float32, or in 8 bits.
+
+Knows addresses and numbers. It does not know what is computed with them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+from llvmlite import ir
+from numba import config, njit, types
+from numba.core.codegen import get_host_cpu_features  # empty where LLVM cannot tell
+from numba.extending import intrinsic, register_jitable
+
+HERE = Path(__file__).parent
+SOURCES = [HERE / name for name in ("vectors.py", "tiles.py", "kernels.py", "whole_pass.py")]  # of all compiled code
+
+
+def kept_in(sources: list[Path]) -> Path:
+    """Where compiled code is kept: numba looks whether a function's own file has changed, not whether what it calls has."""
+    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources))
+    return HERE / "__pycache__" / digest.hexdigest()[:16]
+
+
+config.CACHE_DIR = config.CACHE_DIR or str(kept_in(SOURCES))
+FEATURES = config.CPU_FEATURES or get_host_cpu_features()  # NUMBA_CPU_FEATURES plays another processor
+LANES = 16 if "+avx512f" in FEATURES else 8  # floats in a vector
+SUMS = 24 if LANES == 16 else 12  # vectors of sums that the registers hold beside weights and inputs
+BLOCK, NARROW = 64, 16  # outputs that are computed together; a head's size is whole narrow blocks
+ROWS = 6  # that are computed at once at most
+BFLOAT16, FLOAT32, INT8 = 0, 1, 2  # how numbers are stored
+BYTES = {BFLOAT16: 2, FLOAT32: 4, INT8: 1}
+INTEGER = types.int64  # a size, a flag or an address
+
+_FLOAT, _INT32, _INT64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
+_VECTOR = ir.VectorType(_FLOAT, LANES)
+_STORED = {BFLOAT16: ir.IntType(16), FLOAT32: _FLOAT, INT8: ir.IntType(8)}
+
+
+@register_jitable
+def whole(width, block):
+    """The width in whole blocks."""
+    return -(-width // block) * block
+
+
+def _address(element):
+    """A function that makes a pointer to such elements of an integer."""
+
+    @intrinsic
+    def pointer(typing_context, address):
+        def code(context, builder, signature, arguments):
+            return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
+
+        return types.CPointer(element)(INTEGER), code
+
+    return pointer
+
+
+bfloat16_at, floats_at, integers_at = (_address(kind) for kind in (types.uint16, types.float32, INTEGER))
+
+
+@intrinsic
+def as_float(typing_context, bits):
+    return types.float32(types.uint32), lambda context, builder, signature, arguments: builder.bitcast(
+        arguments[0], _FLOAT
+    )
+
+
+@intrinsic
+def as_bits(typing_context, number):
+    return types.uint32(types.float32), lambda context, builder, signature, arguments: builder.bitcast(
+        arguments[0], _INT32
+    )
+
+
+@intrinsic
+def call(typing_context, address, arguments):
+    """Call a kernel by its address."""
+
+    def code(context, builder, signature, values):
+        each = [context.get_value_type(kind) for kind in signature.args[1].types]
+        kernel = builder.inttoptr(values[0], ir.FunctionType(ir.VoidType(), each).as_pointer())
+        builder.call(kernel, [builder.extract_value(values[1], i) for i in range(len(each))])
+        return context.get_dummy_value()
+
+    return types.void(INTEGER, arguments), code
+
+
+def _block(stored: int, width: int = BLOCK):
+    """A function that adds to y[row, :width] the sum over k of x[row, k] w[k, :width], for 1 to `ROWS` rows.
+
+    Of addresses: x float32 [rows, x_stride], w [k, w_stride] as stored, y float32 [rows, y_stride].
+    """
+
+    @intrinsic
+    def multiply(typing_context, rows, x, w, y, k, x_stride, w_stride, y_stride):
+        def code(context, builder, signature, arguments):
+            count, x, w, y, *sizes = arguments
+            x, y = (builder.inttoptr(pointer, _FLOAT.as_pointer()) for pointer in (x, y))
+            w = builder.inttoptr(w, _STORED[stored].as_pointer())
+            done = builder.append_basic_block("done")
+            choice = builder.switch(count, done)
+            for rows in range(1, ROWS + 1):
+                choice.add_case(_number(rows), builder.append_basic_block(f"rows{rows}"))
+                builder.position_at_end(builder.function.blocks[-1])
+                at_once = 1 << (min(width // LANES, SUMS // rows).bit_length() - 1)
+                for first in range(0, width // LANES, at_once):
+                    _added_up(builder, rows, range(first, first + at_once), stored, x, w, y, *sizes)
+                builder.branch(done)
+            builder.position_at_end(done)
+            return context.get_dummy_value()
+
+        return types.void(*[INTEGER] * 8), code
+
+    return multiply
+
+
+def _added_up(builder, rows, vectors, stored, x, w, y, k, x_stride, w_stride, y_stride) -> None:
+    """The loop over k for so many rows and those vectors of a block, with all sums in registers."""
+    begin, loop, after = builder.block, builder.append_basic_block("k"), builder.append_basic_block("after")
+    rows = range(rows)
+    places = [
+        builder.bitcast(builder.gep(y, [_sum(builder, y_stride, row, v * LANES)]), _VECTOR.as_pointer())
+        for row in rows
+        for v in vectors
+    ]
+    start = [builder.load(place, align=4) for place in places]
+    builder.cbranch(builder.icmp_signed("<", _number(0), k), loop, after)
+    builder.position_at_end(loop)
+    i, sums = builder.phi(_INT64), [builder.phi(_VECTOR) for _ in places]
+    at = builder.mul(i, w_stride)
+    weights = [_loaded(builder, w, builder.add(at, _number(v * LANES)), stored) for v in vectors]
+    inputs = [
+        _spread(builder, builder.load(builder.gep(x, [builder.add(builder.mul(x_stride, _number(row)), i)])))
+        for row in rows
+    ]
+    pairs = [(one, weight) for one in inputs for weight in weights]
+    added = [_fused(builder, one, weight, total) for (one, weight), total in zip(pairs, sums, strict=True)]
+    following = builder.add(i, _number(1))
+    builder.cbranch(builder.icmp_signed("<", following, k), loop, after)
+    builder.position_at_end(after)
+    ends = [builder.phi(_VECTOR) for _ in places]
+    for phi, first, later in (
+        (i, _number(0), following),
+        *zip(sums, start, added, strict=True),
+        *zip(ends, start, added, strict=True),
+    ):
+        phi.add_incoming(first, begin)
+        phi.add_incoming(later, loop)
+    for end, place in zip(ends, places, strict=True):
+        builder.store(end, place, align=4)
+
+
+def _dots(stored: int, keys: int):
+    """A function that puts at y the sums of the products of x float32 [size] and each of so many (1 or `LANES`) rows of
+    w [keys, size] as stored: `size` is whole vectors. Every sum's order is the same, however many there are."""
+
+    @intrinsic
+    def multiply(typing_context, x, w, y, size):
+        def code(context, builder, signature, arguments):
+            x, w, y, size = arguments
+            x, y = (builder.inttoptr(pointer, _FLOAT.as_pointer()) for pointer in (x, y))
+            w = builder.inttoptr(w, _STORED[stored].as_pointer())
+            begin, loop, after = builder.block, builder.append_basic_block("k"), builder.append_basic_block("after")
+            builder.branch(loop)
+            builder.position_at_end(loop)
+            i, totals = builder.phi(_INT64), [builder.phi(_VECTOR) for _ in range(keys)]
+            one, added = _loaded(builder, x, i, FLOAT32), []
+            for key, total in enumerate(totals):
+                place = builder.add(builder.mul(size, _number(key)), i)
+                added.append(_fused(builder, one, _loaded(builder, w, place, stored), total))
+            following = builder.add(i, _number(LANES))
+            nothing = ir.Constant(_VECTOR, [0.0] * LANES)
+            for phi, first, later in (
+                (i, _number(0), following),
+                *((t, nothing, a) for t, a in zip(totals, added, strict=True)),
+            ):
+                phi.add_incoming(first, begin)
+                phi.add_incoming(later, loop)
+            builder.cbranch(builder.icmp_signed("<", following, size), loop, after)
+            builder.position_at_end(after)
+            segment = LANES
+            while segment > 1:  # the upper half of every segment is added to its lower half, of two vectors at once
+                pairs = [added[n : n + 2] for n in range(0, len(added), 2)]
+                added = [_halved(builder, pair[0], pair[-1], segment) for pair in pairs]
+                segment //= 2
+            if keys == 1:
+                builder.store(builder.extract_element(added[0], ir.Constant(_INT32, 0)), y)
+            else:
+                builder.store(added[0], builder.bitcast(y, _VECTOR.as_pointer()), align=4)
+            return context.get_dummy_value()
+
+        return types.void(*[INTEGER] * 4), code
+
+    return multiply
+
+
+def _halved(builder, a, b, segment: int):
+    """Of two vectors, the halves of every segment added up: those of a, then those of b."""
+    half = segment // 2
+    lower = [at + i for at in range(0, 2 * LANES, segment) for i in range(half)]
+    masks = [ir.Constant(ir.VectorType(_INT32, LANES), [i + by for i in lower]) for by in (0, half)]
+    return builder.fadd(*(builder.shuffle_vector(a, b, mask) for mask in masks))
+
+
+def _number(n: int) -> ir.Constant:
+    return ir.Constant(_INT64, n)
+
+
+def _sum(builder, stride, row: int, column: int):
+    """Where a number lies in an array of rows."""
+    return builder.add(builder.mul(stride, _number(row)), _number(column))
+
+
+def _fused(builder, a, b, total):
+    """a b + total, rounded once."""
+    kind = ir.FunctionType(_VECTOR, [_VECTOR] * 3)
+    return builder.call(builder.module.declare_intrinsic(f"llvm.fma.v{LANES}f32", (), kind), [a, b, total])
+
+
+def _loaded(builder, w, place, stored: int):
+    """A vector of stored numbers as float32."""
+    width = ir.VectorType(_STORED[stored], LANES)
+    vector = builder.load(builder.bitcast(builder.gep(w, [place]), width.as_pointer()), align=BYTES[stored])
+    if stored == BFLOAT16:
+        longer = ir.VectorType(_INT32, LANES)
+        return builder.bitcast(builder.shl(builder.zext(vector, longer), ir.Constant(longer, [16] * LANES)), _VECTOR)
+    return builder.sitofp(vector, _VECTOR) if stored == INT8 else vector
+
+
+def _spread(builder, number):
+    """A vector of the same number."""
+    nothing = ir.Constant(_VECTOR, ir.Undefined)
+    first = builder.insert_element(nothing, number, ir.Constant(_INT32, 0))
+    return builder.shuffle_vector(first, nothing, ir.Constant(ir.VectorType(_INT32, LANES), [0] * LANES))
+
+
+block_bfloat16, block_float32, block_int8 = (_block(stored) for stored in (BFLOAT16, FLOAT32, INT8))
+narrow_bfloat16, narrow_float32 = (_block(stored, NARROW) for stored in (BFLOAT16, FLOAT32))
+dot_bfloat16, dot_float32 = (_dots(stored, 1) for stored in (BFLOAT16, FLOAT32))
+dots_bfloat16, dots_float32 = (_dots(stored, LANES) for stored in (BFLOAT16, FLOAT32))
+
+
+@njit(inline="always")
+def float_of(short):
+    """bfloat16 as float32."""
+    return as_float(np.uint32(short) << np.uint32(16))
+
+
+@njit(inline="always")
+def bfloat16_of(number):
+    """float32 rounded to bfloat16, ties to even."""
+    bits = as_bits(number)
+    return np.uint16((bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16))
+
+
+@njit(inline="always")
+def rounding(number, rounded):
+    return float_of(bfloat16_of(number)) if rounded else number
+
+
+@njit(inline="always")
+def exp(x):
+    """e to the x, for x of at most 87. Source: Cephes' expf, its polynomial and its two parts of ln 2."""
+    x = max(x, np.float32(-87.0))
+    n = np.floor(x * np.float32(1.44269504) + np.float32(0.5))
+    f = x - n * np.float32(0.693359375) + n * np.float32(2.12194440e-4)
+    p = np.float32(1.9875691500e-4)
+    p = p * f + np.float32(1.3981999507e-3)
+    p = p * f + np.float32(8.3334519073e-3)
+    p = p * f + np.float32(4.1665795894e-2)
+    p = p * f + np.float32(1.6666665459e-1)
+    p = p * f + np.float32(5.0000001201e-1)
+    return (p * f * f + f + np.float32(1.0)) * as_float(np.uint32((np.int32(n) + np.int32(127)) << np.int32(23)))

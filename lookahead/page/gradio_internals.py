@@ -1,0 +1,127 @@
+"""Everything that is private in Gradio and used here, in one file, read in the version `READ_IN`.
+
+A test holds requirements.txt to that version, and every other file to Gradio's public names. When Gradio is raised,
+read the passages that are named here again, then raise `READ_IN`.
+
+Knows how Gradio opens its port, keeps sessions and runs, shows progress, and updates components. It does not know what is on the page.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any
+
+import gradio as gr
+import uvicorn
+from gradio import http_server, networking
+from gradio.context import get_blocks_context
+from gradio.tunneling import CURRENT_TUNNELS
+from gradio.utils import get_upload_folder
+
+READ_IN = "6.31.0"
+SESSIONS, GONE_SESSIONS = 200, 30  # kept of all visitors, and of those who have gone
+
+
+# ---------------------------------------------------------------- the port
+
+
+def launch(page: gr.Blocks, host: str, port: int, take_sockets: Any, **options: Any) -> None:
+    """`Blocks.launch`, on sockets that listen already: `take_sockets()` gives them when the app is made, without a gap.
+
+    - blocks.py `launch` calls `http_server.start_server` once the app is made; that one would open a port of its own.
+    - blocks.py `launch(_frontend=True)` asks the page within 3 s, and gives up on a machine that is slow just then.
+    - networking.py writes what a public link needs to `CERTIFICATE_PATH`, which is in the working directory.
+    - routes.py keeps runs under way in `App.iterators`: see `_Iterators`.
+    """
+
+    def start_server(app: Any, **_: Any) -> tuple[str, int, str, http_server.Server]:
+        server = http_server.Server(uvicorn.Config(app, log_level="warning"))
+        server.run = partial(server.run, take_sockets())
+        server.run_in_thread()
+        return host, port, f"http://{'localhost' if host == '0.0.0.0' else host}:{port}/", server
+
+    http_server.start_server = start_server
+    networking.CERTIFICATE_PATH = os.path.join(get_upload_folder(), "certificate.pem")
+    app, _, _ = page.launch(prevent_thread_lock=True, server_name=host, _frontend=False, **options)
+    app.iterators = _Iterators()
+
+
+def close(page: gr.Blocks) -> None:
+    """`Blocks.close`; blocks.py waits for the tunnels of `share` only where it blocks, so they are ended here."""
+    for tunnel in CURRENT_TUNNELS:
+        tunnel.kill()
+    page.close(verbose=False)
+
+
+class _Iterators(dict):
+    """Where Stop meets a run's end, routes.py `cancel_event` and queueing.py `reset_iterators` take the same run out of
+    `App.iterators`. The second must not raise: what it does after that would be left undone, and the request kept for ever."""
+
+    def __delitem__(self, key: Any) -> None:
+        self.pop(key, None)
+
+
+# ---------------------------------------------------------------- sessions
+
+
+def forget_gone(page: gr.Blocks) -> None:
+    """Have the sessions of visitors forgotten when they have gone.
+
+    state_holder.py keeps a copy of every component's settings for each session, the best part of a megabyte here. Where
+    nothing in it differs from the page as it was built, it is dropped: should the visitor come back (a phone that slept),
+    it is made again. Where something does, an open lesson or a result, it is kept until `GONE_SESSIONS` others have gone
+    and the visitor has not done anything since.
+    """
+    last_used: dict[str, Any] = {}  # of the sessions whose visitors have gone, the first to go first
+
+    def gone(request: gr.Request) -> None:
+        session, holder = request.session_hash, page.state_holder
+        if not forget(page, session):
+            last_used.pop(session, None)
+            last_used[session] = holder.time_last_used.get(session)
+        while len(last_used) > GONE_SESSIONS:
+            first = next(iter(last_used))
+            if last_used.pop(first) == holder.time_last_used.get(first):
+                _drop(page, first)
+
+    page.unload(gone)
+
+
+def forget(page: gr.Blocks, session: str | None) -> bool:
+    """Drop a session unless something would be lost; whether nothing is kept."""
+    state = page.state_holder.session_data.get(session)
+    if state is not None:
+        built, current = page.default_config, state.blocks_config
+        if state.state_data or current.blocks != built.blocks or current.fns != built.fns:
+            return False
+        _drop(page, session)
+    return True
+
+
+def _drop(page: gr.Blocks, session: str | None) -> None:
+    page.state_holder.session_data.pop(session, None)
+    page.state_holder.time_last_used.pop(session, None)
+
+
+# ---------------------------------------------------------------- progress
+
+
+def progress_on(component: gr.components.Component) -> None:
+    """Show the progress of the `gr.render` made last on this component.
+
+    renderable.py shows it on the container of all that is rendered, and at every message of any run the page copies what
+    shows progress with all that is in it (core, `update_state`).
+    """
+    functions = get_blocks_context().fns
+    functions[max(functions)].show_progress_on = [component]
+
+
+# ---------------------------------------------------------------- updates from a script
+
+
+def interactive(states: Iterable[bool]) -> Sequence[str]:
+    """For each state what a `js` function returns to make a button interactive, or not: `gr.update` as JSON, helpers.py."""
+    return [json.dumps({"__type__": "update", "interactive": state}) for state in states]

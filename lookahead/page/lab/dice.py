@@ -1,0 +1,70 @@
+"""Dice: the rejection rule thrown thousands of times, and the histogram settling on the target's p; or not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import gradio as gr
+
+from ...core.numbers import count, decimal, percent, significant
+from ...measure import charts
+from ...measure.bugs import BUGS
+from ...measure.dice import EVERY, THROWS, Histogram, P, Q, throw
+from ...server.state import ServerState
+from ..parts import drawn, markup, plot, prose, says
+from ..running import buttons, followed, run_and_stop
+
+INTRO = (
+    "A token is drafted from q, accepted with the chance min(1, p/q), and replaced by a draw from what is left of p where it "
+    "is rejected. However wrong q is, what comes out is distributed as p. With a bug in the rule it is not, and the "
+    "chi-square test says so."
+)
+HONEST = "as it should be"
+SURE = 1e-4
+
+
+def add(server: ServerState) -> None:
+    """The section."""
+    prose(INTRO)
+    board()
+
+
+def board(
+    p: Sequence[float] = P, q: Sequence[float] = Q, tokens: Sequence[str] = (), bug: str = "", throws: int = THROWS
+) -> None:
+    """The dice; `bug` and `throws` are what the controls start with."""
+    with gr.Row(elem_classes="la-do"):
+        broken = [(bug.name, bug.id) for bug in BUGS.values() if bug.rule == "rejection"]
+        rule = gr.Dropdown([(HONEST, ""), *broken], value=bug, label="rule", filterable=False, interactive=True)
+        many = gr.Slider(500, 20_000, throws, step=500, label="throws", interactive=True)
+        start, stop = buttons("Throw")
+    status = markup()
+    figure = plot()
+    work = partial(_throw, p, q, tokens)
+    run_and_stop(start, stop, work, [rule, many], [figure], status=status, done=None, draws=True)
+
+
+def _throw(
+    p: Sequence[float], q: Sequence[float], tokens: Sequence[str], dark: bool, bug: str, throws: float
+) -> Iterator[Any]:
+    rule = {"rule": BUGS[bug].parts.rule} if bug in BUGS else {}
+    every = max(EVERY, int(throws) // 40)
+    for line, histogram in followed(lambda: throw(p, q, throws=int(throws), every=every, **rule)):
+        if histogram is None:
+            yield [line, gr.skip()]
+        else:
+            yield [_words(histogram, bug), drawn(charts.dice(histogram, dark, tokens))]
+
+
+def _words(now: Histogram, bug: str) -> str:
+    text = f"{count(now.throws)} of {count(now.of)} throws; {percent(now.accepted / now.throws)} of the drafted tokens were accepted."
+    if now.p_value is not None:
+        odds = significant(now.p_value, 2) if now.p_value >= 1e-12 else "less than 1e-12"
+        text += f" Chi-square {decimal(now.chi_square)} with {now.freedom} degrees of freedom: a correct rule strays as far in {odds} of all cases."
+        if now.throws == now.of:
+            text += " It settles on p." if now.p_value > SURE else " It does not settle on p."
+    if bug in BUGS:
+        text += f" {BUGS[bug].wrong}"
+    return says(text, now.throws / now.of)

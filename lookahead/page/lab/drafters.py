@@ -1,0 +1,82 @@
+"""Drafter race: one prompt and one seed, several drafters. The text is the same in every lane, only the speed differs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import gradio as gr
+
+from ...core.events import MethodError, SettingsError
+from ...measure.scenarios import SCENARIOS
+from ...model import layer_skip
+from ...race.race import race
+from ...server.form import first_values
+from ...server.race_job import race_batches
+from ...server.state import ServerState
+from ..parts import QUIET, prose
+from ..running import STOP_LANES, buttons, run_and_stop
+from ..timeline import timeline
+
+INTRO = (
+    "Every lane has the same target, prompt and seed; what differs is who drafts. Also when sampling, the words are the "
+    "target's: its draws come from noise that depends on the seed and the position alone, so a bad draft costs time and "
+    "changes no word. Watch the texts, then the clocks."
+)
+WITHOUT = {
+    "its own first layers": ("self", {}),
+    "earlier text, n-grams": ("ngram", {}),
+    "earlier text, suffixes": ("suffix", {}),
+    "a window of its own guesses": ("lookahead", {}),
+}
+PROMPTS = {s.label: s for s in SCENARIOS if s.id in ("story", "tale", "records", "json", "code", "explain")}
+
+
+def add(server: ServerState) -> None:
+    """The section."""
+    prose(INTRO)
+    most = server.limits.max_lanes - 1
+    with gr.Row(elem_classes="la-do"):
+        prompt = gr.Dropdown(list(PROMPTS), value=next(iter(PROMPTS)), label="prompt", filterable=False, min_width=140)
+        temperature = gr.Slider(0, 1.5, 0.8, step=0.1, label="temperature", min_width=160)
+        seed = gr.Number(0, label="seed", precision=0, min_width=100)
+        start, stop = buttons("Race")
+    chosen = gr.CheckboxGroup([], label=f"drafters, up to {most}")
+    # On load: the drafters in use when a page is opened.
+    gr.on(None, lambda: _offered(server, most), None, chosen, queue=False, **QUIET)
+    lanes = timeline("", server.runs)
+
+    def run(prompt: str, temperature: float, seed: float, chosen: list[str]) -> Iterator[str]:
+        make = partial(_race, prompt=prompt, temperature=temperature, seed=seed, chosen=chosen)
+        yield from race_batches(server, make)
+
+    run_and_stop(start, stop, run, [prompt, temperature, seed, chosen], [lanes], stopped=(lanes, STOP_LANES))
+
+
+def _offered(server: ServerState, most: int) -> gr.CheckboxGroup:
+    names = list(_drafters(server))
+    return gr.CheckboxGroup(names, value=names[:most])
+
+
+def _drafters(server: ServerState) -> dict[str, tuple[str, dict[str, Any]]]:
+    """Who may draft, in words: a method and its options."""
+    return {f"draft model: {role}": ("draft", {"draft": role}) for role in server.drafts} | {
+        words: how for words, how in WITHOUT.items() if how[0] != "self" or layer_skip.ROLE in server.models.drafts
+    }
+
+
+def _race(server: ServerState, prompt: str, temperature: float, seed: float, chosen: list[str]) -> Any:
+    most = server.limits.max_lanes - 1
+    if not 1 <= len(chosen) <= most:
+        raise MethodError("drafters", len(chosen), f"choose from one to {most}.")
+    if seed is None:
+        raise SettingsError("seed", None, "the field holds no number; type one.")
+    drafters, scenario = _drafters(server), PROMPTS[prompt]
+    if unknown := [name for name in chosen if name not in drafters]:
+        raise MethodError("drafter", unknown[0], f"choose from {', '.join(drafters)}.")
+    methods = ["naive", *(drafters[name] for name in chosen)]
+    return race(
+        server.models, scenario.prompt, methods, temperature=temperature, seed=int(seed), chat=scenario.chat,
+        max_new_tokens=first_values(server.limits)["max_new_tokens"],
+    )  # fmt: skip

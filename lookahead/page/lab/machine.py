@@ -1,0 +1,225 @@
+"""This machine: what a pass costs, in which format and with how many threads, and whether drafting pays here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import gradio as gr
+
+from ...calibration import threads
+from ...core.events import LookaheadError, TraceError
+from ...core.numbers import count, decimal, percent, ratio, seconds, size, speed
+from ...drafting.lookahead import SHAPES, choose
+from ...family.models import Models
+from ...hardware import processor
+from ...measure import bits, charts
+from ...measure.advice import advise, evidence
+from ...measure.formats import LEAST, Compared, Passes, reading, verdict
+from ...measure.machine import compare
+from ...measure.pass_parts import PassParts, take_apart
+from ...measure.whatif import Recording
+from ...server.state import ServerState
+from ...trace.trace import Trace
+from ..parts import DARK, QUIET, TRACE, drawn, markup, plot, prose, refused, table
+from ..running import buttons, measured, run_and_stop
+
+INTRO = (
+    "A pass reads every weight once, however many rows it computes. While reading is what takes the time, more rows come "
+    "nearly for nothing, and that is what drafts are verified in. Measured when the app started:"
+)
+COMPARE = (
+    "<b>Another format, other threads?</b> The target's pass in float32 and bfloat16 with several thread counts, in turns, "
+    "and how fast memory can be read. The weights are copied for it; what races run with stays as it is."
+)
+BITS = (
+    "<b>Why do bits differ?</b> A drafted token is checked in company: its row is computed beside others. A library may add "
+    "up a row's numbers in another order when there are more rows, and then the last bits differ, and now and then the text. "
+    "Here every operator of a pass is tried on this machine, in the order of a pass."
+)
+PARTS = (
+    "<b>How near is a pass to memory's speed?</b> No pass can be quicker than memory delivers its weights. Here a buffer as large "
+    "as each model is read, and the parts of its pass are timed alone; norms and the starting of kernels are the rest."
+)
+ASK = (
+    "<b>Should I turn it on?</b> From the race on show in the Race tab: how often drafted tokens were accepted, what drafting took, and "
+    "these costs."
+)
+
+
+def add(server: ServerState) -> None:
+    """The section."""
+    prose(INTRO)
+    dark, shown = gr.Checkbox(False, visible=False), gr.Textbox("", visible=False)
+    markup(lambda: _facts(server.models))
+    show = gr.Button("draw the cost curve", size="sm", scale=0)
+    figure = plot()
+
+    def curve(dark: bool) -> gr.Plot:
+        return drawn(charts.cost_curve(server.models.costs.target, dark))
+
+    show.click(curve, dark, figure, js=f"() => {DARK}", queue=False, **QUIET)
+    _trial(COMPARE, "Compare formats and threads", partial(_compare, server), charted=True)
+    _trial(PARTS, "Take a pass apart", partial(_take_apart, server), charted=True)
+    _trial(BITS, "Why do bits differ?", partial(_examine, server), charted=False)
+    prose(ASK)
+    ask = gr.Button("Ask", variant="primary", scale=0)
+    answer = markup()
+    ask.click(lambda text: _advice(server, text), shown, answer, js=f"() => {TRACE}", queue=False, **QUIET)
+
+
+def _trial(words: str, label: str, work: Callable[..., Iterator[Any]], charted: bool) -> None:
+    """Something that is measured when asked: what it says goes below its buttons, and its chart if it has one."""
+    prose(words)
+    with gr.Row(elem_classes="la-do"):
+        start, stop = buttons(label, 300)
+    line, *answer = markup(), markup(), *([plot()] if charted else [])
+    run_and_stop(start, stop, work, [], answer, status=line, draws=charted)
+
+
+def _facts(models: Models) -> str:
+    costs, probe = models.costs, models.probe
+    passes = models.target.passes
+    columns, n = choose(costs.pass_s)
+    window, (most, longest) = 1 + 2 * columns * (n - 1), SHAPES[-1]
+    rows = [
+        ["processor", f"{processor.name()}, {processor.cores()} cores"],
+        ["threads", _threads(models)],
+        ["format", _format(models)],
+        ["exactness", f"{probe.sentence} {probe.differ} of {probe.compared} rows compared differ"],
+        ["target", f"{models.names['target']}, {size(passes.nbytes)} of weights, {seconds(costs.pass_s(1))} a pass"],
+        ["memory read", f"{speed(passes.read_bytes / costs.pass_s(1))} in a one-row pass (weights only)"],
+        ["8 rows", f"{decimal(costs.target.ratio(8))} one-row passes, {decimal(costs.target.ratio(8) / 8)} a row"],
+        [
+            "lookahead's window",
+            f"W = {columns}, N = {n}, G = {columns}: {window} rows, {decimal(costs.pass_s(window, 1 + columns) / costs.pass_s(1))} one-row "
+            f"passes; it must write more tokens a pass than that. Where rows are nearly free, as on a large GPU: W = {most}, N = {longest}, G = {most}",
+        ],
+        *(
+            [
+                f"draft: {role}",
+                f"{seconds(drafter.curve.pass_s(1))} a pass{' in 8 bits' if models.drafts[role].eight_bits else ''}, "
+                f"1/{decimal(costs.pass_s(1) / drafter.curve.pass_s(1))} of the target's",
+            ]
+            for role, drafter in costs.drafters.items()
+        ),
+    ]  # fmt: skip
+    return table(["", ""], rows)
+
+
+def _threads(models: Models) -> str:
+    """How many threads a pass is computed with, and why no more."""
+    used, most = models.measured.threads, threads.MOST
+    if used == most:
+        return f"{used}"
+    return f"{used} of {most}: more are not clearly quicker here, and a pass would wait for each of them"
+
+
+def _format(models: Models) -> str:
+    """The number format in use, and bfloat16's time against float32's."""
+    slowdown = models.measured.bfloat16_ratio
+    words = f"{models.dtype}, {models.exactness}"
+    if slowdown is not None:
+        slower = (
+            f"{decimal(slowdown)} times as long as" if slowdown >= 1 else f"{decimal(1 / slowdown)} times as quick as"
+        )
+        words += f"; bfloat16's passes of 1 and 9 rows together are {slower} float32's in the trial"
+    return words
+
+
+def _examine(server: ServerState) -> Iterator[Any]:
+    for line, examined in measured(lambda: bits.examine(server.models)):
+        yield [line, _operators(examined) if examined and examined.operators else gr.skip()]
+
+
+def _operators(examined: bits.Examined) -> str:
+    """The answer, and the operators of a pass one by one."""
+    rows = []
+    for one in examined.operators:
+        exact = "none" if one.most == 1 else f"{one.most} and more" if one.rows is None else str(one.most)
+        since = "" if one.rows is None else f"from {one.rows} rows, by {one.units or 'under 1'} ulp"
+        rows.append([one.format, one.name, count(one.keys) if one.keys else "", exact, since])
+    heads = ["format", "operator", "keys", "rows that keep a row's bits", "then it changes"]
+    answer = f'<p class="la-answer">{examined.sentence}</p>' if examined.operators else ""
+    return answer + table(heads, rows, "in the order of a pass; an ulp is one unit in the last place")
+
+
+def _take_apart(server: ServerState, dark: bool) -> Iterator[Any]:
+    for line, parts in measured(lambda: take_apart(server.models)):
+        yield [line, _table(parts), drawn(charts.pass_parts(parts, dark))] if parts else [line, gr.skip(), gr.skip()]
+
+
+def _table(models: Sequence[PassParts]) -> str:
+    """Every model's pass beside its limit, and its parts."""
+    names = list(dict.fromkeys(name for one in models for name in one.segments))
+    rows = [
+        [
+            one.role, size(one.weight_bytes), speed(one.bytes_per_s), seconds(one.limit_s), seconds(one.pass_s), ratio(one.ratio),
+            *(seconds(one.segments[name]) if name in one.segments else "" for name in names[1:]),
+        ]
+        for one in models
+    ]  # fmt: skip
+    heads = ["model", "weights", "memory reads", "in", "the pass takes", "so many times that", *names[1:]]
+    return table(
+        heads,
+        rows,
+        "one row behind 64 tokens; the quickest of many, and products count with what they take beyond reading",
+    )
+
+
+def _compare(server: ServerState, dark: bool) -> Iterator[Any]:
+    compared, visits = None, None
+    for line, newest in measured(lambda: compare(server.models)):
+        words, figure, compared = gr.skip(), gr.skip(), newest or compared
+        if newest and newest.measured and (not newest.visits or newest.visits != visits):
+            words = _comparison(newest)
+            if (visits or 0) < LEAST <= newest.visits:  # once on the way: to draw is to disturb what is measured
+                figure = drawn(charts.formats(newest, dark))
+            visits = newest.visits
+        yield [line, words, figure]
+    yield [gr.skip(), _comparison(compared), drawn(charts.formats(compared, dark))]
+
+
+def _comparison(compared: Compared) -> str:
+    """What is known so far, in two sentences and a table."""
+    answer, detail = verdict(compared), reading(compared)
+    words = f'<p class="la-answer">{answer}</p>' if answer else ""
+    words += f'<p class="la-prose">{detail}</p>' if detail else ""
+    caption = f"medians of {compared.visits}; 9 and 33 rows in one-row passes" if compared.visits else ""
+    heads = ["format", "threads", "1 row", "9 rows", "33 rows", "weights read, of what memory gives"]
+    rows = [
+        [one.dtype + (", in use" if one.in_use else ""), str(one.threads or "GPU"), *_cells(compared, one)]
+        for one in compared.passes
+    ]
+    # Unbroken: on a phone a table is scrolled.
+    whole = [[cell.replace(" ", "\u00a0") for cell in row] for row in (heads, *rows)]
+    return words + table(whole[0], whole[1:], caption)
+
+
+def _cells(compared: Compared, one: Passes) -> list[str]:
+    if not one.pass_s:
+        return ["", "", "", one.left_out]
+    more = [decimal(one.seconds(n) / one.pass_s[0]) if n <= one.rows[-1] else "" for n in (9, 33)]
+    share, reached = compared.share(one), speed(one.bytes_per_s)
+    read = f"{reached}, from the cache" if share > 1 else f"{reached} of {speed(compared.given(one))}, {percent(share)}"
+    return [seconds(one.pass_s[0]), *more, read]
+
+
+def _advice(server: ServerState, text: str) -> str:
+    costs = server.models.costs
+    try:
+        if not text:
+            raise TraceError("race", "nothing on show", "run one in the Race tab.")
+        trace = Trace.from_json(text)
+        server.limits.check(trace.prompt.tokens, max(len(lane.tokens) for lane in trace.lanes))
+        recording = Recording.of(trace, costs) if trace.settings.rule != "rejection" else None
+        advice = advise(evidence(trace), costs, recording)
+    except LookaheadError as error:
+        return refused(error)
+    rows: list[list[Any]] = []
+    for option in advice.options:
+        rows += [[f"{option.method}, k = {option.k}", "", "", ratio(option.speedup)]]
+        rows += [["", term.name, term.formula, decimal(term.value)] for term in option.terms]
+    words = f'<p class="la-answer">{advice.sentence}</p>'
+    return words + table(["", "", "", ""], rows, "the arithmetic of every drafter at its best length")

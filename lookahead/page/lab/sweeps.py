@@ -1,0 +1,79 @@
+"""Sweeps: one setting turned through its range, measured at every point, with theory beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import gradio as gr
+
+from ...measure import charts
+from ...measure.sweeps import SWEEPS, surface, sweep
+from ...server.state import ServerState
+from ..parts import drawn, markup, plot, prose, table
+from ..running import buttons, measured, run_and_stop
+
+INTRO = (
+    "Two predictions stand beside every measured speedup, both from the acceptance measured at that point: Leviathan's formula, "
+    "where verifying costs one pass whatever its rows, and the same with verifying as dear as this machine's passes are."
+)
+LABELS = {
+    "draft-length": "draft length k", "temperature": "temperature", "output-length": "output length",
+    "window": "W, N, G of lookahead",
+}  # fmt: skip
+PROMPTS = {
+    "stories": "story",
+    "tales": "tale",
+    "records, JSON and copying": "repetitive",
+    "code": "code",
+    "explanations": "explain",
+}
+
+
+def add(server: ServerState) -> None:
+    """The section."""
+    prose(INTRO)
+    with gr.Row(elem_classes="la-do"):
+        settings = [(LABELS[name], name) for name in SWEEPS]
+        setting = gr.Dropdown(settings, value="draft-length", label="sweep", filterable=False)
+        prompts = gr.Dropdown(list(PROMPTS.items()), value="story", label="prompts", filterable=False)
+        repeats = gr.Slider(1, 5, 2, step=1, label="repetitions", min_width=160)
+        start, stop = buttons("Sweep")
+    status = markup()
+    figure = plot()
+    rows = markup()
+    map_ = plot()
+    inputs, outputs = [setting, prompts, repeats], [figure, rows, map_]
+    run_and_stop(start, stop, partial(_sweep, server), inputs, outputs, status=status, draws=True)
+
+
+def _sweep(server: ServerState, dark: bool, setting: str, prompts: str, repeats: float) -> Iterator[Any]:
+    result, points, models, same = None, 0, server.models, gr.skip()
+    for line, newest in measured(lambda: sweep(models, setting, prompts=(prompts,), repeats=int(repeats), most=2)):
+        result = newest or result
+        if result is None or len(result.points) == points:
+            yield [line, same, same, same]
+        else:
+            points = len(result.points)
+            yield [line, drawn(charts.sweep(result, dark)), _rows(result), same]
+    map_ = same
+    if setting == "draft-length":
+        landscape = surface(models.costs, "draft")
+        map_ = drawn(charts.speedup_surface(landscape, result.points, dark))
+    yield [same, drawn(charts.sweep(result, dark)), _rows(result), map_]
+
+
+def _rows(result: Any) -> str:
+    def number(value: float | None, form: str) -> str:
+        return "" if value is None else format(value, form)
+
+    rows = [
+        [
+            p.label, number(p.acceptance, ".0%"), number(p.tokens_per_pass, ".2f"), number(p.speedup, ".2f") + "x",
+            number(p.priced, ".2f"), number(p.leviathan, ".2f"),
+        ]
+        for p in result.points
+    ]  # fmt: skip
+    theory = ["theory, verifying as measured", "theory, verifying for nothing"]
+    return table(["", "accepted", "tokens a pass", "measured", *theory], rows)

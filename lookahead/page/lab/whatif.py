@@ -1,0 +1,96 @@
+"""What if: from the naive lane of the race on show, the passes any lookup setting would have taken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import gradio as gr
+
+from ...core.events import LookaheadError, TraceError
+from ...core.numbers import decimal, percent, ratio, seconds
+from ...measure import charts, recordings
+from ...measure.whatif import METHODS, Outcome, Recording, ceiling, over_k, what_if
+from ...server.state import ServerState
+from ...trace.trace import Trace
+from ..parts import DARK, QUIET, TRACE, drawn, markup, plot, prose, refused, table
+
+INTRO = (
+    "A drafter that looks at nothing but the text (<b>ngram</b>, <b>suffix</b>) can be recomputed from a recording, pass by "
+    "pass and without the model: the text would have been the same. These are the very passes of a real run; only their times "
+    "are predicted. The <b>oracle</b> knows the next tokens: nobody drafts better chains. It works on the race on show in the Race tab."
+)
+KS = tuple(range(1, 17))
+FIRST = {"shortest": 2, "candidates": 2}
+
+
+def add(server: ServerState) -> None:
+    """The section."""
+    prose(INTRO)
+
+    def shown(text: str) -> Recording:
+        if not text:
+            raise TraceError("race", "nothing on show", "run one, or choose a recording, in the Race tab.")
+        recording = Recording.of(Trace.from_json(text))
+        server.limits.check(list(recording.prompt), len(recording.tokens))
+        return recording
+
+    _sliders(shown, TRACE, "use the race on show")
+
+
+def of_recording(scenario: str, method: str, k: int, options: Mapping[str, int]) -> None:
+    """The sliders over a bundled recording; its times are those of the machine it was made on."""
+    recording = Recording.of(recordings.read(scenario))
+    _sliders(lambda _: recording, "''", "count the passes", method, k, options)
+
+
+def _sliders(
+    find: Callable[[str], Recording], source: str, load: str, method: str = METHODS[0], k: int = 6,
+    options: Mapping[str, int] = FIRST,
+) -> None:  # fmt: skip
+    """Sliders over the recording that `find` makes of the text that the script `source` hands over."""
+    dark, text = gr.Checkbox(False, visible=False), gr.Textbox("", visible=False)
+    with gr.Row(elem_classes="la-do"):
+        fields = [
+            gr.Radio(list(METHODS), value=method, label="method", interactive=True),
+            gr.Slider(0, 16, k, step=1, label="draft length k", interactive=True),
+            gr.Slider(1, 8, options["shortest"], step=1, label="shortest match, tokens", interactive=True),
+            gr.Slider(1, 6, options["candidates"], step=1, label="candidates", interactive=True),
+        ]
+        begin = gr.Button(load, size="sm", scale=0, min_width=160)
+    rows = markup()
+    figure = plot()
+    draw = partial(_draw, find)
+    fresh = f"(_, __, ...rest) => [{DARK}, {source}, ...rest]"
+    for change in (*(field.change for field in fields), begin.click):
+        change(draw, [dark, text, *fields], [rows, figure], js=fresh, queue=False, trigger_mode="always_last", **QUIET)
+
+
+def _draw(
+    find: Callable[[str], Recording], dark: bool, text: str, method: str, k: float, shortest: float, candidates: float
+) -> list[Any]:
+    try:
+        recording = find(text)
+        options = {"shortest": int(shortest), "candidates": int(candidates)}
+        if method == "ngram":
+            options["longest"] = max(6, options["shortest"])
+        outcomes = what_if(recording, method, int(k), **options), ceiling(recording, int(k))
+        lines = list(over_k(recording, method, KS, **options))
+    except LookaheadError as error:
+        return [refused(error), drawn(None)]
+    return [_table(recording, outcomes), drawn(charts.what_if(KS, lines, int(k), dark))]
+
+
+def _table(recording: Recording, outcomes: Sequence[Outcome]) -> str:
+    naive = len(recording.tokens)
+    rows = [["naive", str(naive), decimal(1), "", seconds(recording.naive_s), ratio(1)]]
+    for outcome in outcomes:
+        rows.append(
+            [
+                f"{outcome.method}, k = {outcome.k}", str(len(outcome.steps)), decimal(outcome.tokens_per_pass), percent(outcome.acceptance_rate),
+                seconds(outcome.seconds), ratio(outcome.speedup),
+            ]
+        )  # fmt: skip
+    heads = ["", "passes", "tokens a pass", "drafted tokens accepted", "time, predicted", "speedup, predicted"]
+    return table(heads, rows, f"{naive} tokens, as they were written; naive's time is the recording's own.")

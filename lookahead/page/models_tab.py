@@ -1,0 +1,258 @@
+"""The Models tab: what is in use, pairs worth trying, and a field for any pair of the hub, looked at before it is loaded.
+
+What is loaded is loaded for everybody on this server; a host may restrict that or switch it off (`limits`). Bytes are
+fetched outside the queue, what computes is done in it. Until the new models are measured and ready the
+old ones stay; whatever goes wrong, they stay for good.
+
+Knows Gradio, plans and the models in use. What a plan is made of is hub's business.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import gradio as gr
+import torch
+
+from ..calibration.exactness import BIT_EXACT
+from ..core.numbers import millions, seconds, size
+from ..family import hub, models
+from ..family.suggested import SUGGESTED, Pair
+from ..model import layer_skip
+from ..server.download_job import DownloadJob
+from ..server.queue import Refused
+from ..server.state import ServerState
+from .parts import QUIET, markup, prose, says, table
+from .running import run_and_stop
+
+NAME = "models"
+BUNDLED = "pocket"
+BOTH = (torch.bfloat16, torch.float32)
+TOPICS = {
+    "hub": "found", "weights": "weights", "code": "code", "cache": "rolling back", "vocabulary": "vocabulary", "memory": "memory",
+    "disk": "disk", "host": "this server",
+}  # fmt: skip
+ROOMS = {"a processor": "For a processor", "one GPU": "For one GPU", "several GPUs": "For several GPUs"}
+ANY = (
+    "A target and a draft by their names on the hub. They must share one vocabulary, and their caches must allow rolling back. "
+    "<b>Check</b> reads sizes, licences and tokenizers from the hub and loads nothing; <b>Load</b> checks, downloads and "
+    "measures. Only safetensors are read, and no code that comes with a model is run."
+)
+EVERYBODY = (
+    "What you load is loaded for everybody on this server: everybody's next race runs with it. Races go on while it is "
+    "downloaded; then it is loaded and measured in its turn."
+)
+LISTED = " This host allows the suggested pairs only."
+AT_MOST = " This host allows {most} of weights in memory at most."
+OFF = (
+    "The host of this server has switched loading off. To race a pair of your own, run Lookahead yourself: "
+    "<code>python app.py --models organisation/target+organisation/draft</code>."
+)
+CARDS = (
+    "Sizes and licences as their authors give them; each pair shares one tokenizer as far as we know. What is really there is "
+    "read from the hub when you press Check."
+)
+BUILT = (
+    "<b>Built with Llama.</b> The bundled models are ours, trained from scratch. Part of what they read was written by Llama 3.1, which is "
+    "licensed under the Llama 3.1 Community License, Copyright © Meta Platforms, Inc. All Rights Reserved. Their card, "
+    "<code>assets/models/pocket/README.md</code>, names every source and its licence."
+)
+BUSY = (
+    "Somebody is loading models on this server, or a load that was stopped is coming to its end. Try again in a moment."
+)
+ARRIVED = '<p class="la-says" role="status" data-arrived>Ready. The page is loading anew.</p>'
+RELOAD = f"() => {{ if (document.querySelector('#la-models [data-arrived]')) location.replace('?tab={NAME}'); }}"
+STOPPED = "Stopped. The models in use are as they were."
+
+
+def tab(server: ServerState) -> None:
+    """Everything on the Models tab."""
+    allowed = server.limits.loading != "none"
+    with gr.Column(elem_id="la-models", elem_classes="la-section"):
+        markup(lambda: in_use(server))
+        back = gr.Button(
+            "back to the bundled models", size="sm", scale=0, elem_id="la-back", visible=False, interactive=allowed
+        )
+        markup("<h3>Any pair</h3>")
+        prose(OFF if not allowed else ANY)
+        if allowed:
+            prose(EVERYBODY + _restricted(server))
+        with gr.Row(elem_classes="la-do"):
+            pair = gr.Textbox(
+                "", label="target+draft", placeholder=SUGGESTED[0].spec, elem_id="la-pair", scale=1, min_width=280, interactive=allowed,
+                max_lines=1,
+            )  # fmt: skip
+            check = gr.Button("Check", scale=0, min_width=96, interactive=allowed)
+            load = gr.Button("Load", variant="primary", scale=0, min_width=96, interactive=allowed)
+            stop = gr.Button("Stop", interactive=False, scale=0, min_width=96)
+        line = markup()
+        plan = markup()
+        markup("<h3>Pairs worth trying</h3>")
+        prose(CARDS)
+        for room, title in ROOMS.items():
+            markup(f'<h4 class="la-room">{title}</h4>')
+            for one in (one for one in SUGGESTED if one.room == room):
+                _row(one, pair, allowed)
+        gr.on(None, lambda: gr.Button(visible=server.models.spec != BUNDLED), None, back, queue=False, **QUIET)
+        if allowed:
+            shared = {"status": line, "done": None, "stopped": (line, says(STOPPED)), "then": RELOAD}
+            runs = (
+                (check, partial(_check, server), [pair], [check.click, pair.submit]),
+                (load, partial(_load, server), [pair], []),
+                (back, lambda: (yield from _load(server, BUNDLED)), [], []),
+            )
+            for start, work, inputs, triggers in runs:
+                others = [button for button in (check, load, back) if button is not start]
+                run_and_stop(start, stop, work, inputs, [plan], triggers=triggers, others=others, **shared)
+
+
+def _restricted(server: ServerState) -> str:
+    most = server.limits.max_model_gb
+    words = LISTED if server.limits.loading == "listed" else ""
+    return words + AT_MOST.format(most=f"{most:g} GB") if most else words
+
+
+def _row(pair: Pair, field: gr.Textbox, allowed: bool) -> None:
+    """A suggestion, with a button that fills it in."""
+    sizes = " and ".join(millions(1e9 * billions) for billions in pair.sizes)
+    with gr.Row(elem_classes="la-claim la-suggested"):
+        markup(
+            f"<b>{html.escape(pair.target)}</b><b>+ {html.escape(pair.draft)}</b>"
+            f"<span>{sizes} parameters. {html.escape(pair.licence)}. {html.escape(pair.note)}</span>"
+        )
+        if allowed:
+            fill = gr.Button("fill in", size="sm", scale=0, min_width=80)
+            focus = "document.querySelector('#la-pair input, #la-pair textarea').focus()"
+            fill.click(None, js=f"() => {{ {focus}; return {json.dumps(pair.spec)}; }}", outputs=field, **QUIET)
+
+
+# ---------------------------------------------------------------- models in use
+
+
+def in_use(server: ServerState) -> str:
+    """The models in use, in a table and two sentences."""
+    loaded, rows = server.models, []
+    members = {"target": loaded.target, **loaded.drafts}
+    curves = {"target": loaded.costs.target, **{role: costs.curve for role, costs in loaded.costs.drafters.items()}}
+    for role, lm in members.items():
+        skip, passes = role == layer_skip.ROLE, lm.passes
+        numbers, nbytes = (0, passes.copies) if skip else (passes.size, passes.nbytes + passes.copies)
+        name = _first(loaded.names["target"], passes.shape.layers) if skip else loaded.names[role]
+        rows.append([
+            role, name, millions(numbers) if numbers else "the target's own",
+            size(nbytes) if nbytes else "none of its own",
+            f"{seconds(curves[role].pass_s(1))}{', in 8 bits' if lm.eight_bits else ''}",
+            "" if skip else _licence(server, role),
+        ])  # fmt: skip
+    probe, exact = loaded.probe, loaded.exactness == BIT_EXACT
+    so = "drafting cannot change the text" if exact else "two tokens that are very close may swap"
+    words = (
+        f"{loaded.dtype} on {_where(loaded)}, {loaded.exactness}: of {probe.compared} rows that were computed in company, "
+        f"{probe.differ or 'none'} differed from the same row computed alone, so {so}. {probe.sentence}"
+    )
+    heads = ["", "model", "parameters", "memory", "a pass", "licence"]
+    built = f'<p class="la-caption">{BUILT}</p>' if loaded.spec == BUNDLED else ""
+    return f'<h3>In use</h3><p class="la-prose">{html.escape(words)}</p>{table(heads, rows)}{built}'
+
+
+def _first(target: str, layers: int) -> str:
+    return f"{target}, first {'layer' if layers == 1 else f'{layers} layers'}"
+
+
+def _where(loaded: models.Models) -> str:
+    if len(loaded.target.passes.devices) > 1:
+        return f"{len(loaded.target.passes.devices)} GPUs"
+    device = loaded.target.device
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else "the processor"
+
+
+def _licence(server: ServerState, role: str) -> str:
+    if server.models.spec == BUNDLED:
+        return "Built with Llama"
+    return server.licences.get(server.models.names[role], "") or "see its page"
+
+
+# ---------------------------------------------------------------- check and load
+
+
+def _check(server: ServerState, spec: str) -> Iterator[list[Any]]:
+    yield from _followed(DownloadJob(lambda job: _look(server, spec, job)))
+    yield [says("Checked. Nothing was loaded."), gr.skip()]
+
+
+def _load(server: ServerState, spec: str) -> Iterator[list[Any]]:
+    yield from _followed(DownloadJob(lambda job: _bring(server, spec, job)))
+    yield [ARRIVED, gr.skip()]
+
+
+def _followed(job: DownloadJob) -> Iterator[list[Any]]:
+    """A line of progress, and the plan once there is one. The job publishes both."""
+    yield [says("Asking the hub."), ""]
+    for update in job.start().follow():
+        line, plan = says(update.waiting, 0.0) if update.waiting else gr.skip(), gr.skip()
+        for value in update.values:
+            if isinstance(value, hub.Plan):
+                plan = plan_shown(value)
+            elif not update.waiting:
+                line = says(*value)
+        yield [line, plan]
+
+
+def _look(server: ServerState, spec: str, job: DownloadJob) -> hub.Plan:
+    dtype = server.models.target.passes.dtype  # most likely: it is measured once the weights are there
+    plan = hub.look(spec, limits=server.limits, dtype=dtype, progress=job.progress, compute=job.compute)
+    job.publish(plan)
+    return plan
+
+
+def _bring(server: ServerState, spec: str, job: DownloadJob) -> None:
+    """All the way, in the job's thread; `changing` is held until its end, whoever has left meanwhile."""
+    if not server.changing.acquire(blocking=False):
+        raise Refused(BUSY)
+    try:
+        plan = _look(server, spec, job)
+        files = hub.download(plan, job.progress)
+        job.compute(_swap, server, plan, files, job.progress)
+    finally:
+        server.changing.release()
+
+
+def _swap(server: ServerState, plan: hub.Plan, files: dict[str, Any], progress: models.Progress) -> None:
+    ready = models.load(plan.spec, progress, folder_of=files)
+    progress("Ready", 1.0)  # the last moment to leave
+    server.change(ready, {known.name: known.licence for known in plan.models})
+
+
+def plan_shown(plan: hub.Plan) -> str:
+    """A plan: the answer, the sizes, and everything that was looked at."""
+    rows = [
+        [one.role, one.name, one.architecture, millions(one.parameters) if one.parameters else "",
+         size(one.missing) if one.missing else "nothing" if one.bytes else "",
+         *(size(one.memory(dtype)) if one.parameters else "" for dtype in BOTH), one.licence + (", gated" if one.gated else "")]
+        for one in plan.models
+    ]  # fmt: skip
+    if len(rows) > 1 and all(one.parameters for one in plan.models):
+        whole = sum(one.parameters for one in plan.models)
+        rows.append(["together", "", "", millions(whole), size(plan.missing) if plan.missing else "nothing",
+                     *(size(plan.memory(dtype)) for dtype in BOTH), ""])  # fmt: skip
+    types = [f"in {dtype}".replace("torch.", "") + (", used here" if dtype == plan.dtype else "") for dtype in BOTH]
+    sizes = table(["", "model", "kind", "parameters", "to download", *types, "licence"], rows)
+    words = "This pair cannot be used here." if plan.refused else "This pair can be loaded."
+    if not plan.refused and plan.missing:
+        words = f"This pair can be loaded: {size(plan.missing)} to download."
+    return f'<p class="la-answer">{words}</p>{sizes}{_checks(plan.checks)}'
+
+
+def _checks(checks: tuple[hub.Check, ...]) -> str:
+    items = []
+    for check in checks:
+        kind, mark = ("fails", "no") if check.error else ("passes", "yes")
+        words = f"{check.error.value}: {check.error.mend}" if check.error else check.words
+        items.append(
+            f'<li class="la-{kind}"><span class="la-mark">{mark}</span><b>{TOPICS[check.topic]}</b><span>{html.escape(words)}</span></li>'
+        )
+    return f'<ul class="la-checks" aria-label="what was checked">{"".join(items)}</ul>'

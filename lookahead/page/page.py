@@ -1,0 +1,121 @@
+"""The page: the header with what was measured of this machine, the tabs, the footer.
+
+Knows what is where. What a tab does is in its own file.
+"""
+
+from __future__ import annotations
+
+import html
+from typing import Any
+
+import gradio as gr
+from starlette.middleware import Middleware
+
+from ..calibration.exactness import BIT_EXACT
+from ..core.numbers import decimal, seconds, significant
+from ..core.version import VERSION
+from ..family.models import Models
+from ..hardware import processor
+from ..model.attention import WIDEST
+from ..server.limits import Telling
+from ..server.state import ServerState
+from ..trace import assets
+from . import api, gradio_internals, models_tab, race_tab
+from .guard import Guard
+from .lab import tab as lab
+from .learn import tab as learn
+from .parts import QUIET, markup
+
+SPARE_THREADS = 64  # for page loads and clicks, beside those who wait
+MOST_QUEUED = 10_000
+
+
+def build(server: ServerState, telling: Telling) -> gr.Blocks:
+    """The whole app."""
+    with gr.Blocks(
+        title="Lookahead: speculative decoding, seen and measured", analytics_enabled=False, fill_width=True
+    ) as page:
+        markup(lambda: _header(server.models), elem_id="la-header")
+        with gr.Tabs(elem_id="la-tabs") as tabs:
+            with gr.Tab("Race") as racing:
+                race_tab.tab(server, page)
+            with gr.Tab("Lab") as measuring:
+                lab.tab(server)
+            with gr.Tab("Learn", id=learn.NAME) as reading:
+                lesson = learn.tab(server, reading)
+            with gr.Tab("Models", id=models_tab.NAME) as choosing:
+                models_tab.tab(server)
+        for other in (racing, measuring, choosing):
+            other.select(None, js="() => lookaheadLearn.left()", queue=False, api_visibility="private")
+        # Gradio copies what shows progress with all that is in it, at every message of any run: never the tabs.
+        page.load(_arrive, None, [tabs, lesson], queue=False, show_progress_on=lesson, **QUIET)
+        markup(_footer(telling.revision), elem_id="la-footer")
+        api.add(server, page)
+        gradio_internals.forget_gone(page)
+    # Nothing is computed past the queue: an address of Gradio's that skips its own is closed.
+    # How many may wait is our queue's business; Gradio's limit would be 1 on a Space with ZeroGPU.
+    return page.queue(default_concurrency_limit=1, api_open=False, max_size=MOST_QUEUED)
+
+
+def _arrive(request: gr.Request) -> Any:
+    """The tab and the lesson of a link."""
+    name = request.query_params.get("lesson")
+    if name is None and request.query_params.get("tab") == models_tab.NAME:
+        return [gr.Tabs(selected=models_tab.NAME), gr.skip()]
+    return [gr.skip(), gr.skip()] if name is None else [gr.Tabs(selected=learn.NAME), name]
+
+
+def _header(models: Models) -> str:
+    """The name, and what was measured of this machine at start."""
+    probe, curve = models.probe, models.costs.target
+    rows = "".join(
+        f"<tr><td>{n}</td><td>{seconds(s)}</td><td>{decimal(curve.ratio(n))}</td></tr>"
+        for n, s in zip(curve.rows, curve.seconds, strict=True)
+    )
+    compared = (
+        f"At start, every operator of a pass was tried with 1 to {WIDEST} rows, and {probe.compared} rows of chains and trees "
+        f"were compared with the same rows computed alone: {probe.differ} differed"
+    )
+    exact = f"{probe.sentence} {compared}" + (
+        ", bit for bit. Drafting cannot change the text here."
+        if models.exactness == BIT_EXACT
+        else f", by {significant(probe.worst, 2)} at most. Two tokens that close may swap; the page says so when it happens."
+    )
+    names = html.escape(", ".join(f"{role}: {name}" for role, name in models.names.items()))
+    return (
+        '<header class="la-header"><h1>Lookahead</h1>'
+        "<p>One model writes the same text twice: a token a pass, and with drafts.</p>"
+        f'<details class="la-machine"><summary>{models.exactness} · {models.dtype} · {processor.cores()} cores</summary>'
+        f"<div><p>{exact}</p><p>What a pass of so many rows costs the target:</p>"
+        f"<table><thead><tr><th>rows</th><th>a pass</th><th>in one-row passes</th></tr></thead><tbody>{rows}</tbody></table>"
+        f"<p>{names}</p></div></details></header>"
+    )
+
+
+def _footer(revision: str) -> str:
+    version = f"{VERSION} ({html.escape(revision)})" if revision else VERSION
+    return (
+        f'<footer class="la-footer">Lookahead {version}. The bundled models are small and were trained from scratch; '
+        "they invent what they write. Built with Llama.</footer>"
+    )
+
+
+def launch_options(waiting: int = 64) -> dict[str, Any]:
+    """What the page needs of `Blocks.launch`, where so many visitors may wait."""
+    fonts = ["system-ui", "-apple-system", "Segoe UI", "Roboto", "Helvetica Neue", "sans-serif"]
+    mono = ["ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace"]
+    return {
+        "theme": gr.themes.Default(primary_hue="blue", neutral_hue="stone", font=fonts, font_mono=mono),
+        "css": assets.style(*assets.PAGE_STYLES),
+        # Gradio's own footer, where a style sheet of ours does not reach: no dot behind the last link, and not on paper.
+        "head": f"<script>{assets.script('learn/learn.js')}</script>"
+        "<style>footer .divider { display: none } @media print { footer { display: none } }</style>",
+        "footer_links": ["api"],
+        "run_history": False,
+        "show_error": False,
+        "ssr_mode": False,
+        "app_kwargs": {"middleware": [Middleware(Guard)]},
+        # Every run that is at work or waits holds one, asleep nearly all the time.
+        "max_threads": waiting + SPARE_THREADS,
+        "state_session_capacity": gradio_internals.SESSIONS,
+    }

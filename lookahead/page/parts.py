@@ -1,0 +1,57 @@
+"""What tabs are made of: a line of words with a bar, tables, paragraphs, places for figures.
+
+Knows Gradio and HTML. It does not know what is shown.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from typing import Any
+
+import gradio as gr
+
+from ..core.events import LookaheadError
+
+QUIET = {"show_progress": "hidden", "api_visibility": "private"}
+DARK = "document.body.classList.contains('dark')"
+TRACE = "window.lookahead.trace() || ''"
+
+
+def says(text: str, share: float | None = None) -> str:
+    """A line of words, with a bar where there is a share of the work done."""
+    bar = "" if share is None else f'<span class="la-done"><i style="width:{100 * share:.0f}%"></i></span>'
+    return f'<p class="la-says" role="status">{html.escape(text)}{bar}</p>'
+
+
+def refused(error: LookaheadError) -> str:
+    """Words for what was not run."""
+    return f'<p class="la-refused" role="alert">{html.escape(str(error))}</p>'
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "") -> str:
+    """A plain table of texts."""
+    head = "".join(f"<th scope='col'>{html.escape(h)}</th>" for h in heads)
+    body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    words = f"<caption>{html.escape(caption)}</caption>" if caption else ""
+    return f'<div class="la-tablebox" tabindex="0" role="region" aria-label="table"><table class="la-table">{words}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def markup(value: Any = "", **more: Any) -> gr.HTML:
+    """HTML that our own styles alone dress; `value` may be a function, called when a page is opened."""
+    return gr.HTML(value, apply_default_css=False, **more)
+
+
+def prose(text: str) -> gr.HTML:
+    """A paragraph of the page's own words."""
+    return markup(f'<p class="la-prose">{text}</p>')
+
+
+def plot() -> gr.Plot:
+    """A place for a figure, invisible while it is empty."""
+    return gr.Plot(show_label=False, visible=False)
+
+
+def drawn(figure: Any) -> gr.Plot:
+    """The figure in its place; None takes it away."""
+    return gr.Plot(figure, visible=figure is not None)

@@ -1,0 +1,106 @@
+"""Run and Stop: the one place where a button begins work, another ends it, and a line says how it goes.
+
+Knows Gradio and jobs. It does not know what is computed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import gradio as gr
+
+from ..core.events import LookaheadError
+from ..server.queue import Job, published, queue
+from . import gradio_internals
+from .parts import DARK, QUIET, refused, says
+
+AFTER_STOP_MS = 800  # a stopped run ends with its next word; a press before that would be lost
+STOP_LANES = json.dumps({"stop": 1})  # to a timeline
+
+
+def buttons(run: str, width: int = 120) -> tuple[gr.Button, gr.Button]:
+    """Run and Stop; `width` in pixels, for a Run of several words."""
+    return (
+        gr.Button(run, variant="primary", scale=0, min_width=width),
+        gr.Button("Stop", interactive=False, scale=0, min_width=96),
+    )
+
+
+def run_and_stop(
+    start: gr.Button, stop: gr.Button, work: Callable[..., Iterator[Any]], inputs: Sequence[Any], outputs: Sequence[Any],
+    *, triggers: Sequence[Any] = (), others: Sequence[gr.Button] = (), status: gr.HTML | None = None,
+    done: str | None = "Done.", draws: bool = False, stopped: tuple[Any, str] | tuple[()] = (), then: str = "",
+) -> None:  # fmt: skip
+    """Wire Run and Stop: `work(*inputs)` yields what the outputs become.
+
+    Args:
+        triggers: events that begin it, if not the click on `start` alone.
+        others: buttons that cannot be pressed meanwhile either.
+        status: a line for progress and errors. `work` then yields its text first, then the outputs, and says nothing of
+            its own end: `done` is written there, and any `LookaheadError`.
+        draws: `work` gets first whether the page is dark.
+        stopped: a component and what it shows when Stop is pressed.
+        then: a script to run when the work is over, however it ended.
+    """
+    all_buttons = {"outputs": [start, *others, stop], "queue": False, **QUIET}
+    running, idle = ([not on] * (1 + len(others)) + [on] for on in (True, False))
+    if status is not None:
+        outputs = [status, *outputs]
+        work = reporting(work, len(outputs), done)
+    if draws:
+        inputs = [gr.Checkbox(False, visible=False), *inputs]
+    triggers = list(triggers) or [start.click]
+    gr.on(triggers, None, js=_set(running), **all_buttons)  # first: listeners of one trigger wait for each other
+    begun = gr.on(
+        triggers, work, inputs, outputs, js=f"(_, ...rest) => [{DARK}, ...rest]" if draws else None, trigger_mode="once",
+        concurrency_limit=None, **QUIET,
+    )  # fmt: skip
+    begun.then(None, js=_set(idle), **all_buttons)
+    if then:
+        begun.then(None, js=then, **QUIET)
+    if stopped:
+        stop.click(None, js=f"() => {json.dumps(stopped[1])}", outputs=stopped[0], **QUIET)
+    ended = stop.click(lambda: None, cancels=[begun], queue=False, **QUIET)
+    again = stopped[1:] if status is not None else ()  # the last word of the work may have come in between
+    shown = [*all_buttons["outputs"], *([stopped[0]] if again else [])]
+    ended.then(None, js=_set(idle, AFTER_STOP_MS, *again), **{**all_buttons, "outputs": shown})
+
+
+def followed(make: Callable[[], Iterator[Any]]) -> Iterator[tuple[Any, Any]]:
+    """The generator `make()` computed as a job: (text for a status line or no change, newest value or None)."""
+    for update in queue.submit(Job("lab", published(make))).follow():
+        yield says(update.waiting) if update.waiting else gr.skip(), update.values[-1] if update.values else None
+
+
+def measured(make: Callable[[], Iterator[Any]]) -> Iterator[tuple[Any, Any]]:
+    """`followed` for generators of `Progress`: (text for a status line or no change, the result so far or None)."""
+    for line, progress in followed(make):
+        if progress is None:
+            yield line, None
+        else:
+            share = progress.done / max(1, progress.total)
+            yield says(f"{progress.done} of {progress.total}: {progress.text}", share), progress.result
+
+
+def reporting(work: Callable[..., Iterator[Any]], width: int, done: str | None) -> Callable[..., Iterator[Any]]:
+    """The work with its end or error written to the first of `width` outputs."""
+
+    def row(text: str) -> Any:
+        return [text, *[gr.skip()] * (width - 1)] if width > 1 else text
+
+    def reported(*inputs: Any) -> Iterator[Any]:
+        try:
+            yield from work(*inputs)
+            if done:
+                yield row(says(done))
+        except LookaheadError as error:
+            yield row(refused(error))
+
+    return reported
+
+
+def _set(states: Sequence[bool], after_ms: int = 0, *values: str) -> str:
+    updates = ", ".join([*gradio_internals.interactive(states), *map(json.dumps, values)])
+    return f"() => new Promise(done => setTimeout(() => done([{updates}]), {after_ms}))"

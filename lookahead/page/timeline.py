@@ -1,0 +1,39 @@
+"""The timeline as a Gradio component: one HTML element, drawn by our own script from values that are batches.
+
+The script lives in `assets/timeline/` and comes with the page's head, once, so nothing else is loaded and no build step is
+needed. A value is a JSON string with the new events only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import gradio as gr
+
+from ..server.runs import Runs
+from .parts import markup
+
+MOUNT = (
+    "lookaheadTimeline.mount({element, main: %s, read: () => props.value, watch: fn => watch('value', fn), "
+    "resend: (run, first) => server.resend([run, first]), make: (kind, trace) => server.make([kind, trace]), "
+    "open: text => server.open_(text)});"
+)
+
+
+def timeline(value: str, runs: Runs, functions: Sequence[Callable] = (), elem_id: str | None = None) -> gr.HTML:
+    """Lanes of tokens, drawn by `assets/timeline/timeline.js`.
+
+    `functions` are what the page may call, by their names: `make` and `open_`, which are for files. A timeline that has
+    them is the page's main one: keys work wherever the focus is, and a reload brings it back.
+    """
+
+    def resend(request: list) -> str | None:
+        return runs.resend(request)
+
+    return markup(
+        value,
+        html_template='<div class="la-timeline"></div>',
+        js_on_load=MOUNT % str(bool(functions)).lower(),
+        server_functions=[resend, *functions],
+        elem_id=elem_id,
+    )

@@ -1,0 +1,4 @@
+"""The loop, a lane of it, and lanes on one fair clock; transformers' own decoding as a lane.
+
+Knows models, drafters and records. It does not know who watches.
+"""

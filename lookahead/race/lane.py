@@ -1,0 +1,108 @@
+"""One lane: a method, its models and its settings, checked and ready to run.
+
+This is where a caller's words (a prompt, a method's name, options) become the loop's: ids, a
+drafter, a draft length policy, a rule and an end. `decode` runs one lane; a race runs several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ..calibration import threads
+from ..core.accept import rule_for
+from ..core.costs import MODEL_DRAFTERS
+from ..core.events import Settings, SettingsError, Step
+from ..core.numbers import count
+from ..core.tree import Limits
+from ..drafting import Resources
+from ..drafting.draft_length import AdaptiveLength, FixedLength
+from ..drafting.history import Learned
+from ..family.models import Models
+from ..model.lm import CachedLM
+from .decode import Ends
+from .decode import decode as loop
+from .methods import method_class, options_of
+from .peers import Peer
+from .text import StopStrings, encode_prompt
+
+MOST_AUTO = 63  # tokens of a chain, with the root 64 rows: what passes cost is measured up to there
+
+
+def split_options(options: Mapping[str, Any]) -> tuple[Settings, dict[str, Any]]:
+    """Options as given -> (settings of the run, options of the method)."""
+    known = Settings.names()
+    settings = Settings(**{name: value for name, value in options.items() if name in known})
+    return settings, {name: value for name, value in options.items() if name not in known}
+
+
+class Lane:
+    """A run that has not started. Raises `LookaheadError` for whatever is wrong with it.
+
+    `learned` has what `auto` found in earlier runs; a run of the same prompt by the same method goes on from there."""
+
+    def __init__(
+        self, models: Models, prompt: Any, method: str, settings: Settings, options: Mapping[str, Any] | None = None,
+        learned: Learned | None = None,
+    ):  # fmt: skip
+        given = dict(options or {})
+        cls = method_class(method)
+        draft = cls.draft_model or given.pop("draft", "draft")
+        given.pop("draft", None)
+        self.models, self.method, self.settings = models, method, settings
+        self.opaque = issubclass(cls, Peer)
+        self.options = {"draft": draft, **given} if cls.needs_draft else given
+        self.draft = models.draft(draft) if cls.needs_draft else None
+        self._rule = rule_for(settings)
+        self._cls, self._method_options = cls, options_of(method, given)
+        context_length = min(lm.context_length for lm in (models.target, self.draft) if lm)
+        self.prompt = encode_prompt(
+            models.tokenizer, prompt, chat=settings.chat, vocab=models.target.vocab, room=context_length
+        )
+        self._learned = learned(hash(tuple(self.prompt)), method, repr(self.options)) if learned else None
+        if settings.max_new_tokens > context_length:
+            mend = f"the model's context holds {count(context_length)} tokens; with this prompt ask for {count(context_length - len(self.prompt))} at most."
+            raise SettingsError("max_new_tokens", settings.max_new_tokens, mend)
+        stopped = StopStrings(models.tokenizer, settings.stop) if settings.stop else None
+        self._ends = Ends(models.eos, settings.max_new_tokens, context_length, stopped)
+
+    def steps(self) -> Iterator[Step]:
+        """Run it. The generator may be closed at any step."""
+        threads.use(self.models.measured.threads)
+        self._target = self._fresh_target()
+        k, costs = self.settings.k, self.models.costs
+        if self.opaque:
+            peer = self._cls(self._target, self.draft, self._rule, k, self._method_options)
+            return peer.steps(self.prompt, self._ends)
+        drafter_costs = costs.drafters.get(self.options.get("draft", ""))
+        token_s = dict.fromkeys(MODEL_DRAFTERS, drafter_costs.token_s) if drafter_costs else {}
+        longest = self._target.limits.chain_rows - 1  # what follows the root in one pass
+        policy = (
+            AdaptiveLength(costs.pass_s, min(MOST_AUTO, longest), token_s, self._learned)
+            if k == "auto"
+            else FixedLength(min(k, longest))
+        )
+        drafter = self._cls(Resources(self._rule, self.draft, costs.pass_s), self._method_options)
+        return loop(self._target, drafter, policy, self._rule, self.prompt, self._ends, details=self.settings.details)
+
+    def _fresh_target(self) -> CachedLM:
+        """The target with a cache of its own."""
+        target = self.models.target.fresh()
+        if self.settings.wide:
+            target.limits = Limits()
+        return target
+
+    def forward_seconds(self) -> float:
+        """Time spent inside models since `steps` was called, drafting included."""
+        return self._target.seconds + (self.draft.seconds if self.draft else 0.0)
+
+
+def decode(models: Models, prompt: Any, method: str = "draft", **options: Any) -> Iterator[Step]:
+    """Continue `prompt` (text or ids) with one method; yields a `Step` a pass.
+
+    Options are those of `Settings` plus the method's own; `draft="draft"` names the draft model, for methods that
+    use one.
+    Bad input raises a `LookaheadError` at once, before the first step is asked for.
+    """
+    settings, method_options = split_options(options)
+    return Lane(models, prompt, method, settings, method_options).steps()

@@ -1,0 +1,50 @@
+"""Every method by name: the strategies that run in our loop, and the peers that run in their own.
+
+The one place that knows both. What a method takes as options, whether it needs a draft model and
+which, is told by its class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from typing import Any
+
+from ..core.events import MethodError
+from ..drafting import DRAFTERS, Drafter
+from .peers import PEERS, Peer
+
+METHODS: tuple[str, ...] = (*DRAFTERS, *PEERS)
+
+
+def method_class(method: str) -> type[Drafter] | type[Peer]:
+    """The method of that name, or a `MethodError` that lists them all."""
+    if not isinstance(method, str) or method not in METHODS:
+        raise MethodError("method", method, f"choose one of {', '.join(METHODS)}.")
+    return DRAFTERS.get(method) or PEERS[method]
+
+
+def option_names(method: str) -> list[str]:
+    """The options of a method that are not settings of the run."""
+    return [f.name for f in fields(method_class(method).Options)]
+
+
+def read_options(pairs: Iterable[str]) -> dict[str, Any]:
+    """`name=value` pairs as options: whole numbers become numbers, the rest stays text."""
+    out: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, value = (part.strip() for part in pair.partition("="))
+        if not equals or not name:
+            raise MethodError("option", pair, "give NAME=VALUE.")
+        out[name.replace("-", "_")] = int(value) if value.lstrip("-").isdecimal() else value
+    return out
+
+
+def options_of(method: str, given: Mapping[str, Any]) -> Any:
+    """A method's options from a caller's words; unknown ones raise."""
+    known = option_names(method)
+    for name in given:
+        if name not in known:
+            mend = f"its options are: {', '.join(known)}." if known else "it takes no options."
+            raise MethodError("option", name, f'unknown to "{method}"; {mend}')
+    return method_class(method).Options(**given)

@@ -1,0 +1,201 @@
+"""The fair race: several lanes continue one prompt, never two at the same time.
+
+Two lanes computing at once would share the cores and both numbers would be wrong. So lanes take
+turns: the next pass goes to the lane whose own clock is furthest behind. A clock adds only its
+lane's measured work (drafting, the target's pass, the loop), with the prompt's reading excluded
+and identical on every lane; text, JSON and page time count for nobody. Shown in that order, the
+laps make a race that is live and fair at once.
+
+Knows lanes and records. It does not know who is watching.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any
+
+import torch
+
+from ..calibration.exactness import TIE_AWARE
+from ..core.events import MethodError, Settings, Step
+from ..core.version import VERSION
+from ..drafting.history import Learned
+from ..family.models import Models
+from ..hardware import processor
+from ..trace.recorder import Recorder
+from ..trace.schema import Costs, LaneRecord, Machine, ModelNames, PromptRecord, SettingsRecord, StepRecord
+from ..trace.trace import Trace
+from .lane import Lane, split_options
+from .methods import option_names
+from .text import Pieces
+
+MOST_LANES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Lap:
+    """One step of one lane, with that lane's clock (seconds, prefill excluded) at its end."""
+
+    lane: int
+    step: Step
+    record: StepRecord
+    clock_s: float
+
+
+class Race:
+    """Iterate for laps; `result()` is the trace of what has run so far. May be closed at any lap."""
+
+    def __init__(
+        self,
+        models: Models,
+        prompt: Any,
+        methods: Sequence[str | tuple[str, Mapping[str, Any]]],
+        options: Mapping[str, Any],
+        learned: Learned | None = None,
+    ):
+        if isinstance(methods, str) or not 1 <= len(methods) <= MOST_LANES:
+            raise MethodError("methods", methods, f"give a list of 1 to {MOST_LANES} methods.")
+        settings, shared = split_options(options)
+        named = [m if isinstance(m, tuple) else (m, {}) for m in methods]
+        self._used: set[str] = set()
+        self._learned = learned
+        self._lanes = [
+            self._lane(models, prompt, name, settings, self._options(name, shared, extra)) for name, extra in named
+        ]
+        if unused := shared.keys() - self._used:
+            raise MethodError("option", sorted(unused)[0], "none of these methods takes it.")
+        self._models, self.settings = models, settings
+        ids = self._lanes[0].prompt
+        self._word = _words(models)
+        self._recorders = [Recorder(Pieces(models.tokenizer, ids), self._word) for _ in self._lanes]
+        self._steps: list[list[StepRecord]] = [[] for _ in self._lanes]
+        self._clocks = [0.0] * len(self._lanes)
+        self._created = datetime.now(UTC).isoformat(timespec="seconds")
+        self._prompt = _prompt_record(models, ids)
+        self._laps = self._run()
+
+    def _lane(self, models: Models, prompt: Any, method: str, settings: Settings, options: Mapping[str, Any]) -> Lane:
+        """One lane of this race."""
+        return Lane(models, prompt, method, settings, options, self._learned)
+
+    def _options(self, method: str, shared: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
+        """A lane's options: those given with its method, and the shared ones that the method takes."""
+        takes = {"draft", *option_names(method)}
+        self._used |= shared.keys() & takes
+        return {**{name: value for name, value in shared.items() if name in takes}, **extra}
+
+    def __iter__(self) -> Iterator[Lap]:
+        return self._laps
+
+    @property
+    def methods(self) -> list[str]:
+        """The lanes' methods, in order."""
+        return [lane.method for lane in self._lanes]
+
+    @property
+    def prompt_text(self) -> str:
+        """What the lanes continue, as text."""
+        return self._prompt.text
+
+    def _run(self) -> Iterator[Lap]:
+        running = {i: lane.steps() for i, lane in enumerate(self._lanes)}
+        try:
+            for i, steps in running.items():
+                yield self._lap(i, next(steps))
+            while running:
+                i = min(running, key=lambda lane: (self._clocks[lane], lane))
+                lap = self._lap(i, next(running[i]))
+                if lap.step.finish:
+                    del running[i]
+                yield lap
+        finally:
+            for steps in running.values():
+                steps.close()
+
+    def _lap(self, lane: int, step: Step) -> Lap:
+        if step.kind != "prefill":
+            self._clocks[lane] += step.seconds
+        record = self._recorders[lane].record(step)
+        self._steps[lane].append(record)
+        return Lap(lane, step, record, self._clocks[lane])
+
+    def close(self) -> None:
+        """Stop early; what has run stays in `result()`."""
+        self._laps.close()
+
+    def _exactness(self) -> str:
+        """What holds for this race: passes as wide as they come, or a text that is too long, are not exact."""
+        longest = len(self._prompt.tokens) + self.settings.max_new_tokens
+        return TIE_AWARE if self.settings.wide else self._models.probe.kind_for(longest)
+
+    def result(self) -> Trace:
+        """The trace so far."""
+        s = self.settings
+        return Trace(
+            created=self._created,
+            version=VERSION,
+            machine=describe_machine(self._models),
+            models=ModelNames(
+                spec=self._models.spec,
+                target=self._models.names["target"],
+                drafts={role: name for role, name in self._models.names.items() if role != "target"},
+            ),
+            exactness=self._exactness(),
+            settings=SettingsRecord(
+                max_new_tokens=s.max_new_tokens, k=s.k, temperature=s.temperature, top_k=s.top_k, top_p=s.top_p,
+                repetition_penalty=s.repetition_penalty, seed=s.seed, rule=s.acceptance, stop=list(s.stop), chat=s.chat,
+            ),
+            prompt=self._prompt,
+            costs=Costs.of(self._models.costs),
+            lanes=[
+                LaneRecord(method=lane.method, opaque=lane.opaque, options=_plain(lane.options), steps=steps)
+                for lane, steps in zip(self._lanes, self._steps, strict=True)
+            ],
+        )  # fmt: skip
+
+
+def _plain(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options a record keeps: single values, not whole texts."""
+    return {name: value for name, value in options.items() if isinstance(value, (bool, int, float, str))}
+
+
+def race(
+    models: Models,
+    prompt: Any,
+    methods: Sequence[str | tuple[str, Mapping[str, Any]]] = ("naive", "draft"),
+    *,
+    learned: Learned | None = None,
+    **options: Any,
+) -> Race:
+    """Race `methods` on one prompt. A method may be ("draft", {"draft": "offdomain"}).
+
+    Options are those of `Settings`, shared by all lanes, plus options of any of the methods.
+    `learned` has what `auto` found in earlier races, and takes up what it finds in this one.
+    Bad input raises a `LookaheadError` at once.
+    """
+    return Race(models, prompt, methods, options, learned)
+
+
+def describe_machine(models: Models) -> Machine:
+    """Where these models run."""
+    device = models.target.device
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
+    return Machine(
+        cpu=processor.name(), cores=processor.cores(), threads=models.measured.threads, device=name,
+        dtype=models.dtype, torch=torch.__version__,
+    )  # fmt: skip
+
+
+def _prompt_record(models: Models, ids: list[int]) -> PromptRecord:
+    pieces = Pieces(models.tokenizer)
+    words = [pieces.add(token) for token in ids]
+    words[-1] += pieces.flush() if not words[-1] else ""
+    return PromptRecord(text="".join(words), tokens=ids, pieces=words)
+
+
+def _words(models: Models):
+    """A function from one id to its text, cached."""
+    return cache(lambda token: models.tokenizer.decode([token], clean_up_tokenization_spaces=False))

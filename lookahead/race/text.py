@@ -1,0 +1,116 @@
+"""Between text and token ids: prompts in, stop strings, and the piece of text each token adds.
+
+A token of a byte-level vocabulary may be half a character. Pieces are decoded in context and a
+half character is held back until it is whole, so joining the pieces gives exactly the text and
+an emoji arrives once, on the token that completes it.
+
+Knows a tokenizer; it knows no model and no strategy.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from typing import Any
+
+from transformers.tokenization_utils_base import PreTrainedTokenizerBase
+
+from ..core.events import PromptError
+from ..core.numbers import count
+
+MOST_CHARACTERS = 1_000_000
+BROKEN = "\ufffd"
+
+
+def encode_prompt(tokenizer: PreTrainedTokenizerBase, prompt: Any, *, chat: bool, vocab: int, room: int) -> list[int]:
+    """Ids of a prompt given as text or as ids; `room` is the model's context in tokens."""
+    if isinstance(prompt, str):
+        ids = _encode_text(tokenizer, prompt, chat, room)
+    elif isinstance(prompt, Sequence) or hasattr(prompt, "tolist"):
+        ids = prompt.tolist() if hasattr(prompt, "tolist") else list(prompt)
+        for token in ids if isinstance(ids, list) else [ids]:
+            if isinstance(token, bool) or not isinstance(token, int) or not 0 <= token < vocab:
+                raise PromptError("prompt", token, f"give token ids from 0 to {count(vocab - 1)}, in one flat list.")
+    else:
+        raise PromptError("prompt", prompt, "give text or a list of token ids.")
+    if not ids:
+        raise PromptError("prompt", prompt, "it is empty; type some text to continue.")
+    if len(ids) >= room:
+        mend = f"it has {count(len(ids))} tokens and the model's context holds {count(room)}; shorten it."
+        raise PromptError("prompt", prompt, mend)
+    return ids
+
+
+def _encode_text(tokenizer: PreTrainedTokenizerBase, prompt: str, chat: bool, room: int) -> list[int]:
+    if not prompt.strip():
+        raise PromptError("prompt", prompt, "it is empty; type some text to continue.")
+    if len(prompt) > MOST_CHARACTERS:
+        mend = f"it has {count(len(prompt))} characters and the model's context holds {count(room)} tokens; shorten it."
+        raise PromptError("prompt", prompt, mend)
+    for at, character in enumerate(prompt):
+        if unicodedata.category(character) in ("Cc", "Cs") and character not in "\t\n\r":
+            mend = f"character {at + 1} is the control character U+{ord(character):04X}; remove it."
+            raise PromptError("prompt", prompt, mend)
+    if not chat:
+        return tokenizer(prompt)["input_ids"]
+    if not tokenizer.chat_template:
+        raise PromptError("chat", True, "this model has no chat template; switch chat off.")
+    wrapped = tokenizer.apply_chat_template(
+        [{"role": "user", "content": prompt}], tokenize=False, add_generation_prompt=True
+    )
+    return tokenizer(wrapped, add_special_tokens=False)["input_ids"]
+
+
+class StopStrings:
+    """Whether generated ids have just completed one of the stop strings."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, stops: Sequence[str]):
+        self._tokenizer, self._stops = tokenizer, tuple(stops)
+        # A token is at least one byte, so this many tokens always cover the longest stop string.
+        self._window = max((len(s.encode("utf-8", "surrogatepass")) for s in stops), default=0) + 1
+
+    def __call__(self, generated: Sequence[int]) -> bool:
+        tail = self._tokenizer.decode(generated[-self._window :], clean_up_tokenization_spaces=False)
+        return any(stop in tail for stop in self._stops)
+
+
+class Pieces:
+    """The text that each token of one growing sequence adds."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, prompt: Sequence[int] = ()):
+        self._tokenizer = tokenizer
+        self._ids: list[int] = []
+        self._start = self._read = 0  # decode from `start`; the text up to `read` has been given out
+        for token in prompt:
+            self.add(token)
+
+    def _decode(self, ids: Sequence[int]) -> str:
+        return self._tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+
+    def add(self, token: int) -> str:
+        """Append a token; returns the text it completes ("" while a character is half there)."""
+        self._ids.append(token)
+        given = self._decode(self._ids[self._start : self._read])
+        text = self._decode(self._ids[self._start :])
+        if text.endswith(BROKEN) and len(self._ids) - self._read < 8:
+            return ""
+        if len(text) > len(given):
+            self._start, self._read = self._read, len(self._ids)
+        return text[len(given) :]
+
+    def flush(self) -> str:
+        """What is still held back when the sequence ends in the middle of a character."""
+        given = self._decode(self._ids[self._start : self._read])
+        return self._decode(self._ids[self._start :])[len(given) :]
+
+    def drafted(self, tokens: Sequence[int], parents: Sequence[int]) -> list[str]:
+        """The piece of every row of a draft, each read behind its own ancestors."""
+        tail = self._ids[self._start :]
+        paths: list[list[int]] = []
+        out = []
+        for token, parent in zip(tokens, parents, strict=True):
+            above = tail if parent < 0 else paths[parent]
+            paths.append([*above, token])
+            before, text = self._decode(above).rstrip(BROKEN), self._decode(paths[-1]).rstrip(BROKEN)
+            out.append(text[len(before) :])
+        return out

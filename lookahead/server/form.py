@@ -1,0 +1,107 @@
+"""The form: what its fields are called, what they hold at first, and the way from what they hold to options.
+
+Numbers are made out of text, empty fields are named, nothing is guessed. A link carries the fields
+that differ from the defaults; what comes back from a link is checked like what was typed.
+
+Knows field names and types. Ranges are the settings' business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import urlencode
+
+from ..core.events import RULES, MethodError, Settings, SettingsError
+from ..race.methods import method_class, read_options
+from ..race.race import MOST_LANES
+from .limits import Limits
+
+WHOLE = ("max_new_tokens", "top_k", "seed")
+REAL = ("temperature", "top_p", "repetition_penalty")
+DEFAULT_METHOD = "hybrid"
+DEFAULTS: dict[str, Any] = {
+    "max_new_tokens": 128, "k": "auto", "temperature": 0, "top_k": 0, "top_p": 1, "repetition_penalty": 1,
+    "rule": "auto", "seed": 0, "stop": "", "chat": False, "draft": "draft", "options": "",
+}  # fmt: skip
+FIELDS = tuple(DEFAULTS)
+LONGEST_OPTIONS = 2000  # characters of what is not the prompt
+
+
+def options(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Form values by name -> options for `race`. Raises `SettingsError` for what is not a number."""
+    out = dict(fields)
+    for name in (*WHOLE, *REAL):
+        if name in out:
+            out[name] = _number(name, out[name], whole=name in WHOLE)
+    if not out.get("draft", True):  # no draft model was loaded
+        del out["draft"]
+    if "k" in out:
+        out["k"] = _k(out["k"])
+    if "stop" in out:
+        out["stop"] = tuple(line for line in str(out["stop"] or "").split("\n") if line)
+    out |= read_options(str(out.pop("options", "") or "").replace(",", " ").split())
+    return out
+
+
+def lanes(method: str, also: Sequence[str] = ()) -> list[str]:
+    """Naive first, the chosen method last, every method once."""
+    further = [m for m in dict.fromkeys(also) if m not in ("naive", method)]
+    return ["naive", *further, *([method] if method != "naive" else [])]
+
+
+def link(prompt: str, methods: Sequence[str], fields: Mapping[str, Any]) -> str:
+    """The query that brings this form back."""
+    changed = {name: value for name, value in fields.items() if value != DEFAULTS[name]}
+    return "?" + urlencode({"prompt": prompt, "methods": ",".join(m for m in methods if m != "naive"), **changed})
+
+
+def first_values(limits: Limits, **changes: Any) -> dict[str, Any]:
+    """What the fields hold at first, with `changes`, and no more tokens than the host allows."""
+    values = {**DEFAULTS, **changes}
+    return {**values, "max_new_tokens": min(values["max_new_tokens"], limits.max_new_tokens)}
+
+
+def from_link(
+    query: Mapping[str, str], drafts: Sequence[str], limits: Limits
+) -> tuple[str, str, list[str], dict[str, Any]]:
+    """Prompt, method, further methods and fields from a link's query. Raises what a wrong field would raise."""
+    prompt = str(query.get("prompt", ""))
+    limits.check(prompt)
+    methods = [m for m in str(query.get("methods", DEFAULT_METHOD)).split(",") if m] or [DEFAULT_METHOD]
+    if len(methods) >= MOST_LANES:
+        raise MethodError("methods", ",".join(methods)[:200], f"at most {MOST_LANES - 1} beside naive.")
+    for method in methods:
+        method_class(method)
+    fields = {**first_values(limits), **{name: str(query[name])[:LONGEST_OPTIONS] for name in FIELDS if name in query}}
+    fields["chat"] = str(fields["chat"]) == "True"
+    checked = options(fields)
+    Settings(**{name: value for name, value in checked.items() if name in Settings.names()})
+    limits.check(max_new_tokens=checked["max_new_tokens"], lanes=len(methods) + ("naive" not in methods))
+    fields |= {name: checked[name] for name in (*WHOLE, *REAL)} | {"k": str(checked["k"])}
+    for name, allowed in (("rule", RULES), ("draft", drafts)):
+        if fields[name] not in allowed:
+            raise SettingsError(name, fields[name][:200], f"choose one of {', '.join(allowed)}.")
+    return prompt, methods[-1], methods[:-1], fields
+
+
+def _number(name: str, value: Any, *, whole: bool) -> Any:
+    if isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            raise SettingsError(name, value, "give a number.") from None
+    if value is None or isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise SettingsError(name, value, "the field holds no number; type one.")
+    return int(value) if whole and (isinstance(value, int) or value.is_integer()) else value
+
+
+def _k(value: Any) -> Any:
+    text = str(value).strip().lower() if value is not None else ""
+    if text in ("auto", ""):
+        return "auto"
+    try:
+        number = float(text)
+    except ValueError:
+        raise SettingsError("k", value, 'give "auto" or a whole number.') from None
+    return int(number) if number.is_integer() else number

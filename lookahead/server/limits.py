@@ -1,0 +1,108 @@
+"""What the host of a server allows its visitors, and what the server reports: environment variables, read by pydantic-settings.
+
+Every field of `Limits` and `Telling` is the variable LOOKAHEAD_<NAME>; its description is the README's table. A value
+that cannot be read stops the server at its start with a clear error: a limit that is silently not in force is worse than
+none.
+
+Knows names and numbers. It does not know who asks.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from ..core.events import SettingsError
+from ..core.numbers import count
+from ..measure.tables import markdown_table
+
+PREFIX = "LOOKAHEAD_"
+MARKS = ("<!-- limits -->", "<!-- /limits -->")
+MOST = 10**9
+
+Whole = Annotated[int, Field(ge=1, le=MOST)]
+Switch = Annotated[bool, BeforeValidator(lambda value: {"0": False, "1": True}.get(value, value)), Field(strict=True)]
+
+
+class Variables(BaseSettings):
+    """Fields read from the environment; empty variables count as not set."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="ignore")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_blanks(cls, values: dict[str, Any]) -> dict[str, Any]:
+        stripped = {name: value.strip() if isinstance(value, str) else value for name, value in values.items()}
+        return {name: value for name, value in stripped.items() if value != ""}
+
+    @classmethod
+    def of(cls) -> Self:
+        """What the environment sets. Raises `SettingsError` naming the variable."""
+        try:
+            return cls()
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            mend = "Input should be 1 or 0" if first["type"] == "bool_type" else first["msg"].partition(", unable")[0]
+            name = f"{PREFIX}{first['loc'][0].upper()}"
+            raise SettingsError(name, first["input"], f"{mend.replace('Input should', 'it must')}.") from None
+
+
+class Limits(Variables):
+    """What visitors may ask for."""
+
+    max_prompt_chars: Whole = Field(20_000, description="longest prompt, characters")
+    max_new_tokens: Whole = Field(2_000, description="most new tokens in a lane")
+    max_lanes: int = Field(4, ge=2, le=4, description="most lanes in a race, 2 to 4")
+    max_run_s: float = Field(
+        300, gt=0, le=MOST, allow_inf_nan=False,
+        description="seconds of computing after which a run is ended; what it found stays",
+    )  # fmt: skip
+    max_waiting: int = Field(
+        64, ge=1, le=1000, description="most visitors waiting for their turn; the next is asked to come back later"
+    )
+    loading: Literal["any", "listed", "none"] = Field(
+        "any", description="which models visitors may load: any, listed (the page's own suggestions), none"
+    )
+    max_model_gb: float = Field(
+        0, ge=0, le=MOST, allow_inf_nan=False,
+        description="largest family that may be loaded, GB in memory; 0: as much as fits",
+    )  # fmt: skip
+
+    def check(self, prompt: Any = "", max_new_tokens: Any = 0, lanes: int = 0) -> None:
+        """Raise `SettingsError` for what is more than this host allows; what is wrong besides is the settings' business."""
+        if isinstance(prompt, (str, list)) and len(prompt) > self.max_prompt_chars:
+            mend = f"this server's limit is {count(self.max_prompt_chars)}; shorten it."
+            raise SettingsError("prompt", f"{count(len(prompt))} characters", mend)
+        if isinstance(max_new_tokens, (int, float)) and max_new_tokens > self.max_new_tokens:
+            mend = f"this server's limit is {count(self.max_new_tokens)}."
+            raise SettingsError("max_new_tokens", max_new_tokens, mend)
+        if lanes > self.max_lanes:
+            raise SettingsError("lanes", lanes, f"this server's limit is {self.max_lanes}, naive included.")
+
+
+class Telling(Variables):
+    """What a server tells about itself, and to whom."""
+
+    log: Literal["text", "json"] = Field(
+        "text", description="what is written to stderr: text (lines for people), json (an object a line)"
+    )
+    log_prompts: Switch = Field(
+        False, description="1: the log may hold prompts and the words of errors; it never does otherwise"
+    )
+    metrics: Switch = Field(False, description="1: /metrics for Prometheus, where `prometheus_client` is installed")
+    revision: str = Field(
+        "", description="the git revision that the page names, where there is no git folder to read it from"
+    )
+
+
+def table() -> str:
+    """All variables as a Markdown table, with what holds when nothing is set."""
+    fields = {**Limits.model_fields, **Telling.model_fields}
+    rows = [[f"`{PREFIX}{name.upper()}`", _shown(one.default), one.description] for name, one in fields.items()]
+    return markdown_table(["variable", "unless set", "what it does"], rows)
+
+
+def _shown(default: str | float) -> str:
+    return default if isinstance(default, str) else count(default)

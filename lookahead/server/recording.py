@@ -1,0 +1,26 @@
+"""A scenario's bundled recording, as a page plays it.
+
+Knows recordings and batches. It does not know Gradio: the page that is shown while Gradio loads plays one too.
+"""
+
+from __future__ import annotations
+
+from ..measure import recordings
+from ..trace import wire
+from .runs import whole
+
+CAPTION = "A recording from {cpu}. Press Race to run it here."
+
+
+def recording(scenario: str, at: int | None = None, caption: str = CAPTION) -> str:
+    """A scenario's recording as one batch, with the playhead at pass `at` where given; "" where there is none."""
+    trace = recordings.read(scenario)
+    if trace is None:
+        return ""
+    events = wire.events(trace, caption.format(cpu=trace.machine.cpu), link=f"?recording={scenario}", at=at)
+    return whole(f"recording-{scenario}" + (f"-{at}" if at else ""), events)
+
+
+def passed(text: str) -> int | None:
+    """The pass that a link's `pass=` names."""
+    return int(text) if text.isdecimal() and len(text) < 7 else None

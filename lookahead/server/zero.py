@@ -1,0 +1,107 @@
+"""ZeroGPU: on a Space that is lent a GPU for one call at a time, races run in such a call. Elsewhere nothing is imported.
+
+The app of such a Space has no GPU. What a function decorated with `spaces.GPU` does is done by another process, which is
+lent one for as long as the call takes, out of the share of the visitor who asks. So:
+
+- The call is made in the visitor's own context (`spaces` finds the request there), which is carried into the computing
+  thread. A plain thread would lose it. The thread still does one thing at a time: two races never share the cores.
+- Arguments and results are pickled, and models are not: the other process loads and measures them itself, on the GPU, and
+  keeps them for its next call. What a pass costs on this process's cores would be wrong there.
+- `spaces` makes torch say that there is a GPU here, so that weights can be put on it ahead of a call. Here they are not,
+  and what this process computes, it computes on its cores, so torch is made to tell the truth again.
+
+Knows `spaces`, races. It does not know who follows a race, or how.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import copy_context
+from importlib.util import find_spec
+from typing import Any
+
+import gradio as gr
+import torch
+
+from ..family.models import load
+from ..race.race import Lap, Race
+from ..trace.trace import Trace
+from .limits import Limits
+from .queue import Ended
+from .state import ServerState
+
+Make = Callable[[ServerState], Race]
+CALL_S = 60  # what a call asks for; a shorter one gets its GPU sooner, a longer one may be refused
+_lent_to: list[ServerState] = []  # in the process that is lent a GPU: the models of its last call
+
+
+def present(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether GPUs are lent here: the environment says so, and the package is installed."""
+    return environment.get("SPACES_ZERO_GPU", "").lower() in ("1", "t", "true") and find_spec("spaces") is not None
+
+
+def _laps(spec: str, limits: Limits, make: Make) -> Iterator[Trace | Lap]:
+    """In the process that is lent a GPU: the race as it begins, then its laps, without what only this process can hold."""
+    if not _lent_to or _lent_to[0].models.spec != spec:
+        _lent_to.clear()
+        _lent_to.append(ServerState(load(spec), limits))
+    racing = make(_lent_to[0])
+    try:
+        yield racing.result()
+        for lap in racing:
+            yield Lap(lap.lane, None, lap.record, lap.clock_s)
+    finally:
+        racing.close()
+
+
+if HERE := present():
+    import spaces  # before anything asks torch for a GPU
+
+    torch.cuda.is_available, torch.cuda.device_count = lambda: False, lambda: 0  # undone by `spaces` where there is one
+    _laps = spaces.GPU(_laps, duration=CALL_S)
+
+
+class Lent:
+    """A race that runs where a GPU is lent, followed like one that runs here. `begun` gets its trace when it begins."""
+
+    def __init__(self, racing: Race, server: ServerState, make: Make, begun: Callable[[Trace], Any]):
+        self.methods, self.settings, self.prompt_text = racing.methods, racing.settings, racing.prompt_text
+        self._trace, self._begun = racing.result(), begun
+        racing.close()
+        self._context = copy_context()
+        self._laps = self._run(server.models.spec, server.limits, make)
+
+    def __iter__(self) -> Iterator[Lap]:
+        return self._laps
+
+    def _run(self, spec: str, limits: Limits, make: Make) -> Iterator[Lap]:
+        laps = _laps(spec, limits, make)
+        try:
+            self._trace = self._context.run(next, laps)
+            self._begun(self._trace)
+            while lap := self._context.run(next, laps, None):
+                self._trace.lanes[lap.lane].steps.append(lap.record)
+                yield lap
+        except gr.Error as error:  # no GPU, no share left, the call took too long: words for the visitor
+            raise Ended(f"ZeroGPU: {error.message}") from None
+        finally:
+            self._context.run(laps.close)
+
+    def close(self) -> None:
+        """Stop early; what has run stays in `result()`."""
+        self._laps.close()
+
+    def result(self) -> Trace:
+        """The trace so far."""
+        return self._trace
+
+
+def lent(
+    racing: Race, server: ServerState, make: Make, begun: Callable[[Trace], Any] = lambda trace: None
+) -> Race | Lent:
+    """The race that `make(server)` has made, to be run on a GPU where they are lent; elsewhere the race itself.
+
+    `make` is called again in the other process, with that one's state, so it must be picklable.
+    """
+    return Lent(racing, server, make, begun) if HERE else racing

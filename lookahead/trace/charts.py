@@ -1,0 +1,326 @@
+"""Five figures of a race, drawn with Plotly from a `RaceRecord`.
+
+Each is a function of the trace and of `dark`, since no ink is readable on paper and on black. Lanes
+keep one colour, one dash and one hatching through all figures: naive is grey, for colour means
+drafting, and no lane is marked by its colour alone. Grounds are transparent; the words around a figure
+are the page's. Where a figure has nothing to show it says why.
+
+Knows records and the theory. It does not know pages. Names come
+from traces, perhaps from a stranger's: they are escaped, since Plotly reads markup.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import plotly.graph_objects as go
+
+from ..core.numbers import counted, decimal, percent
+from .schema import LaneRecord, RaceRecord, positions
+
+FONT = 'system-ui, -apple-system, "Segoe UI", "Helvetica Neue", Arial, sans-serif'
+# After Okabe and Ito, darkened for paper and lightened for black. Lanes differ in lightness too: to one in twenty men
+# a green of the grey's lightness is that grey.
+LIGHT = {
+    "ink": "#1c1b19", "quiet": "#5d5a53", "rule": "#dcd9d0", "field": "#ffffff", "naive": "#716d65",
+    "lanes": ("#00553e", "#1769c2", "#b4560a", "#7d2a78"),
+}  # fmt: skip
+DARK = {
+    "ink": "#ecebe5", "quiet": "#a9a69d", "rule": "#383733", "field": "#1b1b19", "naive": "#a19e95",
+    "lanes": ("#5fe3b8", "#7db8f5", "#f2a25c", "#dc9fd4"),
+}  # fmt: skip
+DASHES = ("solid", "7px,2px", "2px,2px", "9px,2px,2px,2px")  # short gaps: the steps stay steps
+HATCHES = ("", "/", "x", ".")
+SYMBOLS = ("circle", "square", "diamond", "triangle-up")
+PARTS = (("propose_s", "drafting"), ("verify_s", "the target's pass"), ("other_s", "the rest"))
+NOTHING_RAN = "No pass has run yet."
+
+
+@dataclass(frozen=True, slots=True)
+class _Lane:
+    """A lane with what tells it from the others in every figure."""
+
+    record: LaneRecord
+    number: int
+    name: str
+    colour: str
+    dash: str
+    hatch: str
+    symbol: str
+
+    @property
+    def naive(self) -> bool:
+        return self.record.method == "naive"
+
+
+# ---------------------------------------------------------------- the figures
+
+
+def tokens_over_time(trace: RaceRecord, dark: bool = False) -> go.Figure:
+    """How many tokens each lane had written when its own clock read so many seconds; prefill is not on it.
+
+    Lines are steps, for a pass commits its tokens at its end. The steeper line is the faster lane.
+    """
+    figure = blank(dark, "the lane's own time (s)", "tokens written")
+    shown = [lane for lane in _lanes(trace, dark) if lane.record.verified]
+    for lane in shown:
+        clock, tokens, passes = [0.0], [0], [""]
+        for number, step in enumerate(lane.record.verified, start=1):
+            clock.append(clock[-1] + step.seconds)
+            tokens.append(tokens[-1] + len(step.emitted))
+            passes.append(f"pass {number}: {counted(len(step.emitted), 'token')}")
+        figure.add_scatter(
+            x=clock, y=tokens, customdata=passes, name=lane.name, mode="lines",
+            line={"color": lane.colour, "dash": lane.dash, "width": 1.5 if lane.naive else 2.5, "shape": "hv"},
+            hovertemplate="%{customdata}<br>%{y} tokens at %{x:.3g} s",
+        )  # fmt: skip
+    if shown:  # a little air, so that no line's end lies on the frame
+        figure.update_xaxes(range=[0, 1.02 * max(line.x[-1] for line in figure.data) or 1])
+        figure.update_yaxes(range=[0, 1.05 * max(line.y[-1] for line in figure.data) or 1])
+    return finished(figure, shown, [] if shown else [NOTHING_RAN], dark)
+
+
+def acceptance_by_position(trace: RaceRecord, dark: bool = False) -> go.Figure:
+    """Of the passes that drafted to a position, the share that accepted a token there.
+
+    A bar's height is an entry of `acceptance_rate_per_position`; hovering tells the counts behind it, and a 0 stands
+    where all were rejected. Far positions rest on few passes. Naive drafts nothing, and an opaque lane does not tell: they have no bars.
+    """
+    figure = blank(dark, "position in the draft", "accepted (% of passes)")
+    lanes = _lanes(trace, dark)
+    shown = []
+    for lane in lanes:
+        counts = positions(lane.record.verified)
+        if not counts:
+            continue
+        shown.append(lane)
+        figure.add_bar(
+            x=list(range(1, len(counts) + 1)), y=[100 * accepted / tried for accepted, tried in counts], customdata=counts,
+            name=lane.name, marker=_marker(lane), text=["" if accepted else "0" for accepted, _ in counts],
+            textposition="outside", cliponaxis=False,
+            hovertemplate="position %{x}: accepted in %{customdata[0]} of %{customdata[1]} passes (%{y:.0f}%)",
+        )  # fmt: skip
+    figure.update_xaxes(dtick=_ticks(max((len(bar.x) for bar in figure.data), default=1)), showgrid=False)
+    figure.update_yaxes(range=[0, 100], dtick=25)
+    return finished(figure, shown, _silences(lanes, shown), dark)
+
+
+def accepted_per_pass(trace: RaceRecord, dark: bool = False) -> go.Figure:
+    """How many passes accepted none, one, two, ... drafted tokens; the target's own token comes on top.
+
+    Naive is left out: it accepts none in every pass. An opaque lane tells what it accepted, so it is here.
+    """
+    figure = blank(dark, "drafted tokens accepted in a pass", "passes (%)")
+    lanes = _lanes(trace, dark)
+    shown = []
+    for lane in lanes:
+        accepted = [step.accepted for step in lane.record.verified]
+        if lane.naive or not (any(accepted) or positions(lane.record.verified)):
+            continue
+        shown.append(lane)
+        counts = [accepted.count(n) for n in range(max(accepted) + 1)]
+        figure.add_bar(
+            x=list(range(len(counts))), y=[100 * n / len(accepted) for n in counts], name=lane.name, marker=_marker(lane),
+            customdata=[(n, len(accepted)) for n in counts],
+            hovertemplate="accepted %{x}: %{customdata[0]} of %{customdata[1]} passes (%{y:.0f}%)",
+        )  # fmt: skip
+    figure.update_xaxes(dtick=_ticks(max((len(bar.x) for bar in figure.data), default=1)), showgrid=False)
+    figure.update_yaxes(rangemode="tozero")
+    return finished(figure, shown, _silences(lanes, shown), dark)
+
+
+def time_per_token(trace: RaceRecord, dark: bool = False) -> go.Figure:
+    """Where the time of a token went, a bar a lane: drafting, the target's pass, and the rest of the loop.
+
+    Milliseconds on the lane's clock over tokens written, prefill excluded: the shorter bar is the faster lane.
+    Peers report whole passes, so their drafting hides in the target's pass.
+    """
+    figure = blank(dark, "time a token (ms)", None)
+    shown = [lane for lane in _lanes(trace, dark) if lane.record.tokens]
+    ink = DARK if dark else LIGHT
+    colours = (ink["lanes"][2], ink["lanes"][1], ink["naive"])
+    totals = [1e3 * lane.record.clock_s / len(lane.record.tokens) for lane in shown]
+    edge = 1.12 * max(totals, default=1.0)
+    for (field, part), colour in zip(PARTS, colours, strict=True):
+        spent = [1e3 * sum(getattr(s, field) for s in lane.record.verified) / len(lane.record.tokens) for lane in shown]
+        label = "" if len(shown) > 1 else f"{part} "  # one lane has no legend: its parts say what they are
+        room = 0.07 + 0.012 * len(label)
+        figure.add_bar(
+            x=spent, y=[lane.name for lane in shown], name=part, orientation="h", width=min(0.55, 0.14 * len(shown)),
+            marker={"color": colour, "line": {"width": 0}},
+            text=[label + decimal(ms) if ms > room * edge else "" for ms in spent],
+            textposition="inside", insidetextanchor="middle", textangle=0,
+            textfont={"color": "#151513" if dark else "#ffffff"},
+            hovertemplate="%{y}, " + part + ": %{x:.3g} ms a token<extra></extra>",
+        )  # fmt: skip
+    for lane, total in zip(shown, totals, strict=True):
+        figure.add_annotation(
+            x=total, y=lane.name, text=f"<b>{decimal(total)}</b>", xanchor="left", xshift=6, showarrow=False
+        )
+    figure.update_layout(barmode="stack", legend_traceorder="normal")
+    figure.update_xaxes(range=[0, edge])
+    figure.update_yaxes(autorange="reversed", showgrid=False, ticksuffix="  ", tickfont_color=ink["ink"])
+    return finished(figure, shown, [] if shown else [NOTHING_RAN], dark)
+
+
+def predicted_against_measured(trace: RaceRecord, dark: bool = False) -> go.Figure:
+    """Each lane's speedup by theory and by the clock; on the diagonal the theory holds.
+
+    Predicted: `RaceRecord.predicted`, at the costs in the trace. Measured: `stats()["speedup"]`. What lies below the
+    line lost time that the theory does not know: the loop's own work, and passes slower than when calibrated.
+    An opaque lane does not tell its rows, so nothing can be predicted of it.
+    """
+    figure = blank(dark, "predicted speedup (times naive)", "measured speedup (times naive)")
+    ink, lanes = DARK if dark else LIGHT, _lanes(trace, dark)
+    points = [
+        (lane, predicted.speedup, measured)
+        for lane in lanes
+        if not lane.naive
+        and (predicted := trace.predicted(lane.number))
+        and (measured := trace.stats(lane.number)["speedup"])
+    ]
+    edge = 1.15 * max([1.0, *(max(x, y) for _, x, y in points)])
+    if points:
+        line = {"color": ink["quiet"], "width": 1.5}
+        figure.add_shape(type="line", x0=0, y0=0, x1=edge, y1=edge, line=line, layer="between")
+        figure.add_shape(type="line", x0=0, y0=1, x1=edge, y1=1, line={**line, "dash": "2px,3px"}, layer="between")
+        word = {"showarrow": False, "font": {"color": ink["quiet"], "size": 13}}
+        figure.add_annotation(x=edge, y=1, text="naive", xanchor="right", yanchor="bottom", **word)
+        figure.add_annotation(
+            x=0.08 * edge, y=0.08 * edge, text="as predicted", xanchor="left", xshift=8, yanchor="top", **word
+        )
+    for lane, x, y in points:
+        figure.add_scatter(
+            x=[x], y=[y], name=lane.name, mode="markers+text" if len(points) == 1 else "markers", text=[lane.name],
+            textposition="top left" if y > x else "bottom right", textfont={"color": ink["ink"]},
+            marker={"color": lane.colour, "symbol": lane.symbol, "size": 13, "line": {"width": 0}},
+            hovertemplate=f"measured %{{y:.2f}}x, predicted %{{x:.2f}}x: {percent(y / x)} of it",
+        )  # fmt: skip
+    figure.update_xaxes(range=[0, edge], ticksuffix="x", dtick=_round_step(edge), constrain="domain")
+    figure.update_yaxes(range=[0, edge], ticksuffix="x", dtick=_round_step(edge))
+    shown = [lane for lane, _, _ in points]
+    if trace.naive() is None:
+        notes = ["There is no naive lane to measure against."]
+    else:
+        notes = [f"{lane.name} does not tell its rows: no prediction." for lane in lanes if lane.record.opaque]
+        notes = notes or ([] if shown else ["No lane but naive has run."])
+    return finished(figure, shown, notes, dark)
+
+
+FIGURES = (tokens_over_time, acceptance_by_position, accepted_per_pass, time_per_token, predicted_against_measured)
+
+
+def heading(figure: Callable[..., go.Figure]) -> tuple[str, str]:
+    """A figure's title, and the sentence that says what is to be seen: its name, and how its docstring begins."""
+    return figure.__name__.replace("_", " ").capitalize(), (figure.__doc__ or "").split("\n")[0]
+
+
+# ---------------------------------------------------------------- what lanes look like
+
+
+def _lanes(trace: RaceRecord, dark: bool) -> list[_Lane]:
+    """The lanes with their names and looks; the looks go round when there are more lanes than looks."""
+    ink, names = DARK if dark else LIGHT, _names(trace)
+    out, place = [], 0
+    for number, record in enumerate(trace.lanes):
+        naive = record.method == "naive"
+        at = place % len(DASHES)
+        colour = ink["naive"] if naive else ink["lanes"][at]
+        looks = ("solid", "", "circle-open") if naive else (DASHES[at], HATCHES[at], SYMBOLS[at])
+        out.append(_Lane(record, number, names[number], colour, *looks))
+        place += not naive
+    return out
+
+
+def _names(trace: RaceRecord) -> list[str]:
+    """A name for each lane, escaped: its method, with its options or its number where methods repeat."""
+    methods = [lane.method for lane in trace.lanes]
+    names = []
+    for i, lane in enumerate(trace.lanes):
+        name = lane.method
+        if methods.count(name) > 1:
+            options = (f"{value}" if key == name else f"{key} {value}" for key, value in lane.options.items())
+            name = f"{name} ({', '.join(options) or f'lane {i}'})"
+        name = name if names.count(name) == 0 else f"{name} {i}"
+        names.append(name if len(name) <= 40 else f"{name[:37]}...")
+    return [html.escape(name) for name in names]
+
+
+def _pattern(hatch: str) -> dict[str, Any]:
+    """Hatching drawn over a solid bar, in lighter strokes."""
+    return {"shape": hatch, "fillmode": "overlay", "fgcolor": "#ffffff", "fgopacity": 0.45, "size": 6, "solidity": 0.25}
+
+
+def _marker(lane: _Lane) -> dict[str, Any]:
+    return {"color": lane.colour, "line": {"width": 0}, "pattern": _pattern(lane.hatch)}
+
+
+# ---------------------------------------------------------------- what figures share
+
+
+def blank(dark: bool, x: str, y: str | None) -> go.Figure:
+    """An empty figure in the page's type and inks."""
+    ink = DARK if dark else LIGHT
+    axis = {
+        "gridcolor": ink["rule"], "linecolor": ink["rule"], "zeroline": False, "ticks": "", "automargin": True,
+        "tickfont": {"color": ink["quiet"]}, "fixedrange": True,
+    }  # fmt: skip
+    return go.Figure(
+        layout={
+            "template": go.layout.Template(),
+            "paper_bgcolor": "rgba(0,0,0,0)",
+            "plot_bgcolor": "rgba(0,0,0,0)",
+            "font": {"family": FONT, "size": 14, "color": ink["ink"]},
+            "margin": {"l": 64, "r": 24, "t": 24, "b": 56},
+            "xaxis": {**axis, "title": {"text": x, "font": {"color": ink["quiet"], "size": 14}, "standoff": 12}},
+            "yaxis": {**axis, "title": {"text": y, "font": {"color": ink["quiet"], "size": 14}, "standoff": 12} if y else {}},
+            "hoverlabel": {"bgcolor": ink["field"], "bordercolor": ink["rule"], "font": {"color": ink["ink"], "family": FONT}},
+            "barmode": "group", "bargap": 0.3, "bargroupgap": 0.06, "dragmode": False,
+        }
+    )  # fmt: skip
+
+
+def finished(figure: go.Figure, shown: Sequence[Any], notes: Sequence[str], dark: bool) -> go.Figure:
+    """The figure with a legend where there are several things `shown`, and with words where something is missing."""
+    ink = DARK if dark else LIGHT
+    place = {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom"}
+    legend = {**place, "font": {"color": ink["ink"]}, "itemclick": False, "itemdoubleclick": False}
+    figure.update_layout(showlegend=len(shown) > 1, legend=legend)
+    if not notes:
+        return figure
+    word = {"xref": "paper", "yref": "paper", "showarrow": False, "font": {"color": ink["quiet"], "size": 14}}
+    if shown:
+        figure.add_annotation(x=1, y=1.02, xanchor="right", yanchor="bottom", text=" ".join(notes), **word)
+    else:
+        figure.add_annotation(x=0.5, y=0.5, text="<br>".join(notes), **word)
+        figure.update_xaxes(visible=False)
+        figure.update_yaxes(visible=False)
+    return figure
+
+
+def _silences(lanes: Sequence[_Lane], shown: Sequence[_Lane]) -> list[str]:
+    """Why lanes that might draft have nothing to show."""
+    numbers = [lane.number for lane in shown]
+    silent = [lane for lane in lanes if lane.number not in numbers and not lane.naive]
+    opaque = [lane.name for lane in silent if lane.record.opaque and lane.record.steps]
+    idle = [lane.name for lane in silent if not lane.record.opaque and lane.record.verified]
+    notes = [
+        *(f"{name} does not tell what it drafted." for name in opaque),
+        *(f"{name} drafted nothing." for name in idle),
+    ]
+    if notes or shown:
+        return notes
+    return ["Nothing was drafted." if any(lane.record.verified for lane in lanes) else NOTHING_RAN]
+
+
+def _ticks(count: int) -> int:
+    """Every so many whole numbers a tick, so that at most a dozen stand under the axis."""
+    return next(step for step in (1, 2, 5, 10, 20, 50, 100) if count / step <= 12 or step == 100)
+
+
+def _round_step(edge: float) -> float:
+    """A tick every so many, for five or six of them from 0 to `edge`."""
+    return next(step for step in (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 1e12) if edge / step <= 6)

@@ -1,0 +1,166 @@
+"""What a reader takes home from a race: a table of its passes, and one page that plays it again.
+
+The page is a single file: our own scripts and styles, the race's log and nothing else. It needs no
+server, loads nothing and may reach nothing: its policy names our script and our style by their
+hashes, so text from a prompt or a model, or from a stranger's trace, cannot run even if it got
+loose. Everything a trace says enters the page in base64, or escaped.
+
+Knows traces. It does not know Gradio, nor how the timeline draws.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import gzip
+import html
+import io
+import json
+import unicodedata
+from collections.abc import Iterator
+from typing import Any
+
+from ..core.tree import ancestors
+from ..core.version import VERSION
+from . import assets, wire
+from .schema import DraftRecord, LaneRecord, RaceRecord
+
+COLUMNS = (
+    "lane", "method", "pass", "kind", "rows", "drafted", "draft", "accepted", "tokens", "text", "origins",
+    "propose_ms", "verify_ms", "other_ms", "clock_ms", "finish",
+)  # fmt: skip
+BRANCH = " | "
+# What makes a spreadsheet compute a cell, in both widths; and the apostrophe, so that one can always be taken away.
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20", "'")
+
+TITLE, CAPTION = 60, 300  # characters
+SECONDS, OTHER = 6, 4  # decimals
+
+
+# ---------------------------------------------------------------- the table
+
+
+def to_csv(trace: RaceRecord) -> str:
+    """One row a pass of every lane, as CSV text (RFC 4180; write it with newline="").
+
+    `lane` counts from 0, `pass` from 1, prefill being pass 0. `rows` is what the target's pass computed, the last
+    token's own row included; `drafted` how many of them were up for a test, `draft` their text (the paths of a
+    tree are parted by " | "), `accepted` how many of those were emitted, `tokens` and `text` what was. An opaque lane
+    leaves empty what is not known of it. Times are milliseconds; `clock_ms` is the lane's clock at the pass's end.
+
+    Model text may begin like a formula, and a spreadsheet would compute it. So a text cell that begins with = + - @, a
+    tab, a line end or an apostrophe gets an apostrophe in front; to have the text back, take one leading
+    apostrophe away.
+    """
+    out = io.StringIO(newline="")
+    table = csv.writer(out)
+    table.writerow(COLUMNS)
+    for number, lane in enumerate(trace.lanes):
+        table.writerows([_cell(value) for value in row] for row in _passes(number, lane))
+    return out.getvalue()
+
+
+def _passes(number: int, lane: LaneRecord) -> Iterator[list[Any]]:
+    """The rows of one lane."""
+    clock, count = 0.0, 0
+    for step in lane.steps:
+        verify = step.kind == "verify"
+        count, clock = count + verify, clock + (step.seconds if verify else 0.0)
+        drafts = verify and not lane.opaque
+        yield [
+            number, lane.method, count if verify else 0, step.kind,
+            1 + len(step.draft.tokens) if drafts else None, step.tested if drafts else None, _paths(step.draft),
+            step.accepted, len(step.emitted), "".join(step.pieces), " ".join(step.origins),
+            _ms(step.propose_s), _ms(step.verify_s), _ms(step.other_s), _ms(clock), step.finish,
+        ]  # fmt: skip
+
+
+def _paths(draft: DraftRecord) -> str:
+    """The text of a draft: its root-to-leaf paths, without the rows that only look further ahead."""
+    parents = draft.parents[: len(draft.tokens) - draft.window]
+    leaves = [row for row in range(len(parents)) if row not in parents]
+    return BRANCH.join("".join(draft.pieces[row] for row in ancestors(parents, leaf)) for leaf in leaves)
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:.4f}"
+
+
+def _cell(value: Any) -> Any:
+    """A value that no spreadsheet takes for a formula."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
+
+
+# ---------------------------------------------------------------- the page
+
+
+def replay_html(trace: RaceRecord, caption: str | None = None) -> str:
+    """One self-contained page that plays the race; write it as UTF-8.
+
+    Nothing is lost but decimals: times are rounded to the microsecond, probabilities, entropies and margins to four
+    places; a trace saved from the page is valid.
+    `caption` is the line over the race, by default where and when it was recorded.
+    """
+    machine, day = trace.machine, trace.created[:10]
+    caption = _plain(caption or f"A recording from {machine.cpu}, {day}.", CAPTION)
+    return assets.document(
+        "replay",
+        _title(trace),
+        log=_log(trace, caption),
+        lanes=html.escape(_plain(", ".join(lane.method for lane in trace.lanes), CAPTION)),
+        origin=html.escape(_plain(_origin(trace), 4 * CAPTION)),
+    )
+
+
+def _title(trace: RaceRecord) -> str:
+    return f"{_plain(trace.prompt.text, TITLE) or 'A race'} - Lookahead"
+
+
+def _origin(trace: RaceRecord) -> str:
+    """Where the recording comes from, in words."""
+    machine, models = trace.machine, trace.models
+    drafts = ", ".join(models.drafts.values())
+    recorded = "" if trace.version == VERSION else f" by version {trace.version}"
+    device = machine.cpu if machine.device == "cpu" else f"{machine.device} beside {machine.cpu}"
+    return (
+        f"Recorded{recorded} on {trace.created[:10]} on {device}, {machine.cores} cores, {machine.dtype}, "
+        f"{trace.exactness}. Target: {models.target}{f'; drafts: {drafts}' if drafts else ''}. Times are that machine's."
+    )
+
+
+def _plain(text: str, most: int) -> str:
+    """At most so many characters of one line: no control or format characters, no heaps of combining marks."""
+    out: list[str] = []
+    marks = 0
+    for character in text:
+        kind = unicodedata.category(character)
+        marks = marks + 1 if kind[0] == "M" else 0
+        if kind[0] in "CZ":
+            character = " " if kind[0] == "Z" or kind == "Cc" else ""
+        if marks <= 2 and not (character == " " and out[-1:] in ([" "], [])):
+            out.append(character)
+        if len(out) > most:
+            return "".join(out[: most - 3]).rstrip() + "..."
+    return "".join(out).strip()
+
+
+# ---------------------------------------------------------------- the log in the page
+
+
+def _log(trace: RaceRecord, caption: str) -> str:
+    """The log as JSON, gzip and base64, which `replay.js` unpacks: no text of a trace can end its element."""
+    batch = {"run": "replay", "i0": 0, "ev": rounded(wire.events(trace, caption)), "end": True}
+    data = json.dumps(batch, allow_nan=False, separators=(",", ":")).encode()
+    return base64.b64encode(gzip.compress(data, mtime=0)).decode()
+
+
+def rounded(value: Any, decimals: int = OTHER) -> Any:
+    """Plain data with fewer decimals: seconds ("..._s" and costs) to the microsecond, all else to four places."""
+    if isinstance(value, float):
+        return round(value, decimals)
+    if isinstance(value, dict):
+        return {
+            name: rounded(item, SECONDS if name.endswith("_s") or name == "seconds" else decimals)
+            for name, item in value.items()
+        }
+    return [rounded(item, decimals) for item in value] if isinstance(value, (list, tuple)) else value

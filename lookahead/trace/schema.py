@@ -1,0 +1,395 @@
+"""A recorded race: what every lane did, in JSON that can be checked, kept and played again.
+
+The records mirror `Step` and add text: the piece each token contributed. They are pydantic
+models, so one definition gives validation of foreign files, the published JSON schema
+(`trace.schema.json` beside it) and a round trip. Statistics and the verdict are computed from the
+records alone, so a file from someone else's machine tells the same story as a live race.
+
+Knows records. It does not know models, clocks or pages.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from itertools import pairwise
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from ..core.costs import CostCurve, DrafterCosts, PassCosts, PricedRun
+from ..core.events import ACCEPTED, REJECTED, WINDOW, TraceError
+from ..core.numbers import significant, size
+from ..core.tree import depths
+from . import verdict
+
+SCHEMA = "lookahead-trace/1"
+MOST_BYTES = 32 << 20
+MOST_STEPS = 100_000
+TIES = {"bfloat16": 0.5, "float16": 0.06}  # logits closer than this may swap by rounding
+TIE = 0.01
+
+Token = Annotated[int, Field(ge=0, lt=1 << 31)]
+Row = Annotated[int, Field(ge=-1, lt=1 << 16)]
+Text = Annotated[str, Field(max_length=10_000)]
+Name = Annotated[str, Field(max_length=200)]
+Real = Annotated[float, Field(allow_inf_nan=False, ge=-1e12, le=1e12)]
+Seconds = Annotated[float, Field(allow_inf_nan=False, ge=0, le=1e7)]
+Tokens = Annotated[list[Token], Field(max_length=200_000)]
+Rows = Annotated[list[Row], Field(max_length=4096)]
+Texts = Annotated[list[Text], Field(max_length=200_000)]
+
+
+class Record(BaseModel):
+    """Base of the records: nothing unknown passes, nothing changes afterwards."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class DraftRecord(Record):
+    """The drafted tree, with the text of every row; see `events.Draft`."""
+
+    tokens: Tokens = []
+    parents: Rows = []
+    pieces: Texts = []
+    sources: Annotated[list[Name], Field(max_length=4096)] = []
+    chances: Annotated[list[Real], Field(max_length=4096)] = []
+    window: Annotated[int, Field(ge=0, le=4096)] = 0
+    births: Annotated[list[tuple[Row, Row] | None], Field(max_length=4096)] = []
+
+    @model_validator(mode="after")
+    def _is_tree(self) -> DraftRecord:
+        n = len(self.tokens)
+        if not n == len(self.parents) == len(self.pieces) == len(self.sources):
+            raise ValueError("a draft needs one parent, piece and source for every token")
+        if len(self.chances) not in (0, n) or len(self.births) not in (0, n) or self.window > n:
+            raise ValueError("a draft's chances, births and window must fit its rows")
+        if any(not -1 <= p < i for i, p in enumerate(self.parents)):
+            raise ValueError("a drafted row must come after its parent")
+        return self
+
+
+class TestRecord(Record):
+    """One test of one token; see `events.Test`."""
+
+    __test__ = False
+
+    row: Row | None
+    token: Token
+    outcome: Literal["accepted", "rejected", "correction", "bonus"]
+    p: Real | None = None
+    q: Real | None = None
+    draw: Real | None = None
+    entropy: Real | None = None
+    top: Annotated[list[tuple[Token, Text, Real]], Field(max_length=64)] = []
+    margin: Real | None = None
+
+
+class StepRecord(Record):
+    """One pass; see `events.Step`."""
+
+    kind: Literal["prefill", "verify"]
+    index: Annotated[int, Field(ge=0, le=MOST_STEPS)]
+    draft: DraftRecord = DraftRecord()
+    statuses: Annotated[list[Literal["accepted", "rejected", "unvisited", "window"]], Field(max_length=4096)] = []
+    path: Rows = []
+    emitted: Tokens = []
+    pieces: Texts = []
+    origins: Annotated[list[Literal["accepted", "correction", "bonus"]], Field(max_length=4096)] = []
+    tests: Annotated[list[TestRecord], Field(max_length=4096)] = []
+    propose_s: Seconds = 0.0
+    verify_s: Seconds = 0.0
+    other_s: Seconds = 0.0
+    finish: Literal["eos", "stop", "length", "context"] | None = None
+
+    @model_validator(mode="after")
+    def _agrees(self) -> StepRecord:
+        if not len(self.emitted) == len(self.pieces) == len(self.origins):
+            raise ValueError("a step needs one piece and one origin for every emitted token")
+        if len(self.statuses) != len(self.draft.tokens):
+            raise ValueError("a step needs one status for every drafted row")
+        if any(not 0 <= row < len(self.draft.tokens) for row in self.path):
+            raise ValueError("a step's path must name drafted rows")
+        return self
+
+    @property
+    def seconds(self) -> float:
+        """The step's own time."""
+        return self.propose_s + self.verify_s + self.other_s
+
+    @property
+    def accepted(self) -> int:
+        """How many drafted tokens were emitted."""
+        return self.origins.count(ACCEPTED)
+
+    @property
+    def tested(self) -> int:
+        """How many drafted rows, the first ones, were there to be tested."""
+        return len(self.statuses) - self.statuses.count(WINDOW)
+
+    @property
+    def depth(self) -> int:
+        """How deep in the draft those rows go."""
+        return max(depths(self.draft.parents[: self.tested]), default=0)
+
+
+class LaneRecord(Record):
+    """One lane: its method, the method's options, its steps. An opaque lane does not tell what it drafted."""
+
+    method: Name
+    opaque: bool = False
+    options: dict[Name, bool | int | float | Name] = {}
+    steps: Annotated[list[StepRecord], Field(max_length=MOST_STEPS)] = []
+
+    @property
+    def tokens(self) -> list[int]:
+        """Ids of the generated text."""
+        return [token for step in self.steps for token in step.emitted]
+
+    @property
+    def text(self) -> str:
+        """The generated text."""
+        return "".join(piece for step in self.steps for piece in step.pieces)
+
+    @property
+    def verified(self) -> list[StepRecord]:
+        """The steps on the clock: all but prefill."""
+        return [step for step in self.steps if step.kind == "verify"]
+
+    @property
+    def clock_s(self) -> float:
+        """The lane's own time, prefill excluded."""
+        return sum(step.seconds for step in self.verified)
+
+
+class Machine(Record):
+    """Where the race ran."""
+
+    cpu: Name
+    cores: Annotated[int, Field(ge=1, le=1 << 20)]
+    threads: Annotated[int, Field(ge=1, le=1 << 20)]
+    device: Name
+    dtype: Name
+    torch: Name
+    price: Annotated[float, Field(gt=0, le=1000)] = 1.0  # a one-row pass in units of the format's quickest
+
+
+class ModelNames(Record):
+    """Which models raced."""
+
+    spec: Name
+    target: Name
+    drafts: dict[Name, Name] = {}
+
+
+class SettingsRecord(Record):
+    """The settings in force; `rule` is the one applied, never "auto"."""
+
+    max_new_tokens: Annotated[int, Field(ge=1, le=MOST_STEPS)]
+    k: Literal["auto"] | Annotated[int, Field(ge=0, le=4096)]
+    temperature: Real
+    top_k: Annotated[int, Field(ge=0)]
+    top_p: Real
+    repetition_penalty: Real
+    seed: Annotated[int, Field(ge=0, lt=1 << 63)]
+    rule: Literal["greedy", "coupled", "rejection"]
+    stop: Annotated[list[Name], Field(max_length=16)]
+    chat: bool
+
+
+class PromptRecord(Record):
+    """What the lanes continued."""
+
+    text: Annotated[str, Field(max_length=2_000_000)]
+    tokens: Tokens
+    pieces: Texts
+
+
+class CurveRecord(Record):
+    """Seconds for one model's pass of so many rows on that machine; see `costs.CostCurve`."""
+
+    rows: Annotated[list[Annotated[int, Field(ge=1, le=1 << 20)]], Field(min_length=1, max_length=64)]
+    seconds: Annotated[list[Seconds], Field(min_length=1, max_length=64)]
+    branching_s: Seconds | None = None  # unknown to traces of before November 2026
+
+    @model_validator(mode="after")
+    def _is_curve(self) -> CurveRecord:
+        if len(self.rows) != len(self.seconds) or any(a >= b for a, b in pairwise(self.rows)):
+            raise ValueError("a cost curve needs rising row counts, and seconds for each")
+        return self
+
+    def cost_curve(self) -> CostCurve:
+        """The curve of the record."""
+        return CostCurve(tuple(self.rows), tuple(self.seconds), self.branching_s or 0.0)
+
+
+class DrafterCostsRecord(Record):
+    """What drafting with a model costs; see `costs.DrafterCosts`."""
+
+    curve: CurveRecord
+    choose_s: Seconds = 0.0
+    cold_s: Annotated[list[Seconds], Field(max_length=64)] = []
+    return_s: Seconds = 0.0
+
+
+class Costs(CurveRecord):
+    """The cost model of that machine, the target's curve first; see `costs.PassCosts`. Traces of before November 2026
+    do not know what draft models cost."""
+
+    drafters: Annotated[dict[Name, DrafterCostsRecord], Field(max_length=16)] = {}
+
+    @classmethod
+    def of(cls, costs: PassCosts) -> Self:
+        """The record of a cost model."""
+        return cls(**asdict(costs.target), drafters={name: asdict(drafter) for name, drafter in costs.drafters.items()})
+
+    def pass_costs(self) -> PassCosts:
+        """The cost model of the record."""
+        drafters = {
+            name: DrafterCosts(record.curve.cost_curve(), record.choose_s, tuple(record.cold_s), record.return_s)
+            for name, record in self.drafters.items()
+        }
+        return PassCosts(self.cost_curve(), drafters)
+
+
+class RaceRecord(Record):
+    """A whole race: what is kept of it, and what is computed from that."""
+
+    format: Literal["lookahead-trace/1"] = Field(alias="schema", default=SCHEMA)
+    created: Name
+    version: Name
+    machine: Machine
+    models: ModelNames
+    exactness: Literal["bit-exact", "tie-aware"]
+    settings: SettingsRecord
+    prompt: PromptRecord
+    costs: Costs
+    lanes: Annotated[list[LaneRecord], Field(max_length=8)]
+
+    def to_json(self, indent: int | None = None) -> str:
+        """The trace as JSON text."""
+        return self.model_dump_json(by_alias=True, indent=indent)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """A trace from JSON text, or a `TraceError` that says what is wrong with it."""
+        if len(text) > MOST_BYTES:
+            raise TraceError("trace", size(len(text)), f"a trace has at most {size(MOST_BYTES)}.")
+        try:
+            return cls.model_validate_json(text)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            where = ".".join(str(part) for part in first["loc"]) or "file"
+            raise TraceError("trace", where, f"{first['msg']}; give a file that Lookahead saved.") from None
+
+    @classmethod
+    def schema_json(cls) -> dict[str, Any]:
+        """The published JSON schema."""
+        return cls.model_json_schema(by_alias=True)
+
+    def header(self) -> dict[str, Any]:
+        """The trace without its steps, as plain data: what a player needs before the first step."""
+        return self.model_dump(by_alias=True, mode="json", exclude={"lanes": {"__all__": {"steps"}}})
+
+    def naive(self) -> LaneRecord | None:
+        """The baseline lane, if there is one."""
+        return next((lane for lane in self.lanes if lane.method == "naive"), None)
+
+    def stats(self, lane: int) -> dict[str, Any]:
+        """What lane number `lane` did, under the field's names. Times are seconds."""
+        record, naive = self.lanes[lane], self.naive()
+        steps = record.verified
+        accepted = [s.accepted for s in steps]
+        tokens, clock = len(record.tokens), record.clock_s
+        rows = sum(s.tested for s in steps)
+        rate = tokens / clock if clock > 0 else None
+        base = len(naive.tokens) / naive.clock_s if naive and naive.clock_s > 0 else None
+        return {
+            "method": record.method,
+            "new_tokens": tokens,
+            "clock_s": clock,
+            "tokens_per_second": rate,
+            "prefill_s": sum(s.seconds for s in record.steps if s.kind == "prefill"),
+            "num_spec_steps": len(steps),
+            "num_draft_tokens": rows,
+            "num_accepted_draft_tokens": sum(accepted),
+            "mean_acceptance_length": 1 + sum(accepted) / len(steps) if steps else None,
+            "draft_acceptance_rate": sum(accepted) / rows if rows else None,
+            "acceptance_rate_per_position": [part / whole for part, whole in positions(steps)],
+            "accepted_histogram": [accepted.count(n) for n in range(max(accepted, default=0) + 1)],
+            "speedup": rate / base if rate and base else None,
+            "finish": record.steps[-1].finish if record.steps else None,
+            "other_fraction": sum(s.other_s for s in steps) / clock if clock > 0 else None,
+        }
+
+    def agreement(self, lane: int) -> dict[str, Any] | None:
+        """Whether a lane printed naive's ids, and if not, where they part and by what margin."""
+        record, naive = self.lanes[lane], self.naive()
+        if naive is None or record is naive:
+            return None
+        if self.settings.rule == "rejection":
+            detail = "The rejection rule keeps the target's distribution, not its text."
+            return {"identical": None, "badge": "same distribution, different text", "detail": detail}
+        ids, base = record.tokens, naive.tokens
+        shared = next((i for i, (a, b) in enumerate(zip(ids, base, strict=False)) if a != b), None)
+        if shared is None:
+            if len(ids) != len(base) and _ended(record) and _ended(naive):
+                detail = f"{len(ids)} tokens against {len(base)}."
+                return {"identical": False, "badge": "differs in length: a bug", "detail": detail}
+            exact = self.exactness == "bit-exact"
+            return {"identical": True, "badge": "identical, bit-exact" if exact else "identical", "detail": None}
+        margin = _margin(naive, shared)
+        if self.exactness == "bit-exact" and not record.opaque:  # a peer reads the prompt in passes of its own
+            cause = "a bug"
+        elif margin is None:
+            cause = "its margin was not recorded"
+        else:
+            tie = margin <= TIES.get(self.machine.dtype, TIE)
+            cause = f"{'a tie of' if tie else 'a bug, the margin is'} {significant(margin)} logits"
+        number, rows = _pass_of(record, shared)
+        apart = "" if margin is None else f" Naive's two favourites there were {significant(margin)} logits apart."
+        detail = (
+            f"Token {shared + 1}: naive wrote id {base[shared]}, this lane {ids[shared]}, in its pass {number} of {rows} "
+            f'{"row" if rows == 1 else "rows"}.{apart} The Lab\'s "Why do bits differ?" shows which operator rounds a row '
+            "differently in such a pass."
+        )
+        parts = {"position": shared, "margin": margin, "pass": number, "rows": rows}
+        return {"identical": False, "badge": f"differs at token {shared + 1}: {cause}", "detail": detail, **parts}
+
+    def predicted(self, lane: int) -> PricedRun | None:
+        """What a lane's passes should have taken; None for a lane that is opaque or has not run."""
+        record = self.lanes[lane]
+        priced = self.costs.pass_costs().of_passes(record.verified, record.options)
+        return None if record.opaque or not record.verified or priced.plain_s <= 0 else priced
+
+    def verdict(self, lane: int = -1) -> dict[str, Any] | None:
+        """One sentence on why a lane was fast or slow, and the arithmetic behind it."""
+        return verdict.of(self, lane % len(self.lanes))
+
+
+def positions(steps: Sequence[StepRecord]) -> list[tuple[int, int]]:
+    """For each position of a draft: (passes that accepted a token there, passes that drafted so far)."""
+    drafted = Counter(position for step in steps for position in range(step.depth))
+    accepted = Counter(position for step in steps for position in range(min(step.accepted, step.depth)))
+    return [(accepted[position], drafted[position]) for position in range(len(drafted))]
+
+
+def _pass_of(lane: LaneRecord, position: int) -> tuple[int, int]:
+    """The number of the pass that wrote the token at a position, from 1, and how many rows it had."""
+    written = 0
+    for number, step in enumerate(lane.verified, start=1):
+        written += len(step.emitted)
+        if written > position:
+            return number, 1 + len(step.draft.tokens)
+    return len(lane.verified), 1
+
+
+def _ended(lane: LaneRecord) -> bool:
+    return bool(lane.steps) and lane.steps[-1].finish is not None
+
+
+def _margin(naive: LaneRecord, position: int) -> float | None:
+    """How far naive's token led the runner-up at `position`, in the scores that decided."""
+    tests = [t for step in naive.verified for t in step.tests if t.outcome != REJECTED]
+    return tests[position].margin if position < len(tests) else None

@@ -1,0 +1,80 @@
+"""The verdict: one sentence on why a lane was fast or slow, and the arithmetic behind it.
+
+Knows records and their statistics; `schema.py` hands it the race, which has both.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..core.numbers import decimal, percent, ratio, seconds
+
+
+def of(race: Any, lane: int) -> dict[str, Any] | None:
+    """The sentence and the arithmetic for a lane; None where it or naive has not run, and for naive itself."""
+    record, naive = race.lanes[lane], race.naive()
+    if naive is None or record is naive or not record.verified or not naive.verified:
+        return None
+    stats, base = race.stats(lane), race.stats(race.lanes.index(naive))
+    predicted = race.predicted(lane)
+    price = race.machine.price  # naive's one-row pass in units of the format's quickest
+    tokens, passes, gain = stats["new_tokens"], stats["num_spec_steps"], stats["speedup"]
+    per_pass, cost = tokens / passes, stats["clock_s"] / passes / (base["clock_s"] / base["num_spec_steps"])
+    arithmetic = [
+        f"tokens a pass = {tokens} tokens / {passes} passes = {decimal(per_pass)}",
+        f"cost of a pass = ({seconds(stats['clock_s'])} / {passes}) / ({seconds(base['clock_s'])} / {base['num_spec_steps']}) = {decimal(cost)} naive passes",
+        f"speedup = tokens a pass / cost of a pass = {decimal(per_pass)} / {decimal(cost)} = {decimal(gain)}",
+    ]
+    if record.opaque:
+        sentence = (
+            f"{ratio(gain)}: {decimal(per_pass)} tokens a pass, and a pass with its drafting cost {decimal(cost)} ordinary "
+            "passes. What this method drafted it does not tell."
+        )
+    else:
+        sentence, details = _of_drafts(record, naive, stats, per_pass, cost, race.settings.k == "auto")
+        arithmetic += details
+    if predicted is not None:
+        arithmetic.append(
+            f"predicted by calibration = {tokens} x {seconds(predicted.plain_s)} / "
+            f"({seconds(predicted.verify_s)} verifying + {seconds(predicted.draft_s)} drafting) = {ratio(predicted.speedup)}"
+        )
+    if price != 1.0:
+        free = ratio(gain / price)
+        sentence += f" Naive is held to exact kernels too; against the quickest naive run it is {free}."
+        arithmetic.append(
+            f"against the quickest naive = {decimal(gain)} / {decimal(price)} (price of an exact pass) = {free}"
+        )
+    return {"sentence": sentence, "arithmetic": arithmetic}
+
+
+def _of_drafts(
+    record: Any, naive: Any, stats: dict[str, Any], per_pass: float, cost: float, auto: bool
+) -> tuple[str, list[str]]:
+    """The same for a lane that tells what it drafted: the sentence, and the arithmetic of its drafts.
+
+    `auto` says that the lane was free to draft nothing.
+    """
+    passes, gain = stats["num_spec_steps"], stats["speedup"]
+    verify = sum(s.verify_s for s in record.verified) / passes
+    plain = sum(s.verify_s for s in naive.verified) / len(naive.verified)
+    rows = 1 + sum(len(s.draft.tokens) for s in record.verified) / passes
+    drafting = sum(s.propose_s for s in record.verified) / stats["clock_s"]
+    depth = sum(s.depth for s in record.verified) / passes
+    best = (1 + depth) / cost
+    facts = (
+        f"{decimal(per_pass)} tokens a pass; verifying {decimal(rows)} rows costs {decimal(verify / plain)} passes; "
+        f"drafting took {percent(drafting)} of the time"
+    )
+    if stats["num_draft_tokens"] == 0:
+        why = "auto found no draft worth its cost here" if auto else "nothing was drafted"
+        mend = " A draft length in numbers makes it draft all the same." if auto else ""
+        sentence = f"{ratio(gain)}: {why}, so every pass wrote one token, as in naive decoding.{mend}"
+    elif gain >= 1:
+        sentence = f"{ratio(gain)}: {facts}. A perfect draft of this length would give {ratio(best)}."
+    else:
+        sentence = f"{ratio(gain)}, slower, because a pass with its draft cost {decimal(cost)} ordinary passes and wrote {decimal(per_pass)} tokens: {facts}."
+    return sentence, [
+        f"verifying = {seconds(verify)} for {decimal(rows)} rows / {seconds(plain)} for 1 row = {decimal(verify / plain)}",
+        f"accepted {stats['num_accepted_draft_tokens']} of {stats['num_draft_tokens']} drafted tokens",
+        f"perfect draft = (1 + {decimal(depth)} tokens deep) / {decimal(cost)} = {ratio(best)}",
+    ]

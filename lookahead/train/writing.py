@@ -1,0 +1,190 @@
+"""The target's own writing, for its draft to learn from (Zhou et al. 2024, DistillSpec).
+
+A draft continues text that the target wrote, so it is trained on such text. Openings come from the
+training text; the target continues them, greedily and at several temperatures, many at once. Where it
+ends a text the opening of another follows: a greedy target would otherwise begin the same few texts
+over and over. The likeliest tokens of every position are stored beside the text, so that the draft can
+be trained on it many times without another pass of the target.
+
+Knows a model that generates; it does not know how the draft learns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from time import perf_counter
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch.nn.functional import pad
+from transformers import LlamaForCausalLM, LogitsProcessor, LogitsProcessorList, StaticCache
+from transformers.cache_utils import StaticLayer
+
+from .batches import Batches, Streams
+from .fit import Report, Watch
+from .plan import Plan
+from .tokenizer import ANSWERS_ID, ASKS_ID, END_ID
+
+TOGETHER, OPENING, WRITTEN = 256, 40, 217
+ROW = OPENING + WRITTEN - 1  # as a training row: the last token is only a label
+LIKELY = 16  # stored tokens of the target's distribution at every position, with their log-probabilities
+ROWS = np.dtype(
+    [("ids", np.uint16, ROW + 1), ("likely", np.uint16, (WRITTEN, LIKELY)), ("logp", np.float16, (WRITTEN, LIKELY))]
+)
+BLOCK = 32  # positions by which the writer's cache grows
+BEGINNING, LONGEST_QUESTION = (3, 16), 96  # tokens that open a plain text; of a question no more than so many
+
+
+def written_rows(
+    target: LlamaForCausalLM, streams: Streams, plan: Plan, tokens: int, folder: Path, watch: Watch, resume: bool
+) -> np.ndarray:
+    """Rows [rows] of `ROWS`: openings of the mix, continued by the target. About `tokens` tokens.
+
+    A file in `folder` holds the rows that were written together; `resume` goes on after those that are there.
+    """
+    folder.mkdir(exist_ok=True)
+    for stale in () if resume else folder.glob("*.npy"):
+        stale.unlink()
+    openings = Batches(streams.training, plan.mix, plan.seed + 7)
+    turns, start, done = -(-max(1, tokens // ROW) // TOGETHER), perf_counter(), 0
+    writer = LlamaForCausalLM(target.config).to(target.device, torch.bfloat16).eval()
+    writer.load_state_dict(target.state_dict())
+    writer.set_attn_implementation("eager")  # twice as quick as sdpa at one token a row on a CPU, and as quick on a GPU
+    written = []
+    for turn in range(turns):
+        path = folder / f"{turn:05}.npy"
+        if resume and path.is_file():
+            written.append(np.load(path))
+            continue
+        given = openings.batch(turn * TOGETHER, TOGETHER, OPENING)[:, :OPENING].to(target.device)
+        others = beginnings(streams.training, plan.mix, (plan.seed, turn))
+        hot = plan.writing_temperatures[turn % len(plan.writing_temperatures)]
+        torch.manual_seed(plan.seed + turn)
+        written.append(_continued(writer, given, hot, others))
+        new = path.with_suffix(".new.npy")
+        np.save(new, written[-1])
+        new.replace(path)
+        done += TOGETHER * ROW
+        spent = perf_counter() - start
+        watch(Report("own", len(written) * TOGETHER * ROW, turns * TOGETHER * ROW, float("nan"), done / spent, spent))
+    return np.concatenate(written)
+
+
+def _continued(writer: LlamaForCausalLM, given: torch.Tensor, hot: float, others: Iterator[list[int]]) -> np.ndarray:
+    """Rows of `ROWS` that begin with `given`, at temperature `hot`."""
+    sampling = {"do_sample": True, "temperature": hot, "top_k": 0} if hot else {"do_sample": False}
+    favourites = _Favourites()
+    written = writer.generate(
+        given, attention_mask=torch.ones_like(given),  # the end marker is also the padding token, and stands inside rows
+        max_new_tokens=WRITTEN, min_new_tokens=WRITTEN, eos_token_id=None, past_key_values=_cache(writer),
+        logits_processor=LogitsProcessorList([favourites, _NextOpening(others)]), **sampling,
+    )  # fmt: skip
+    rows = np.zeros(len(given), ROWS)
+    rows["ids"] = written.cpu().numpy()
+    for name, steps in zip(("logp", "likely"), zip(*favourites.steps, strict=True), strict=True):
+        rows[name] = torch.stack(steps, 1).cpu().numpy()
+    return rows
+
+
+def beginnings(
+    streams: Mapping[str, np.ndarray], mix: Mapping[str, float], seed: tuple[int, int]
+) -> Iterator[list[int]]:
+    """Openings of random documents of the mix: a question to its end, or a plain text's first few tokens."""
+    draws = np.random.default_rng(seed)
+    domains = [domain for domain in mix if len(streams.get(domain, ()))]
+    starts = {domain: np.append(0, np.flatnonzero(streams[domain][:-1] == END_ID) + 1) for domain in domains}
+    shares = np.array([mix[domain] for domain in domains])
+    while True:
+        domain = domains[draws.choice(len(domains), p=shares / shares.sum())]
+        start = draws.choice(starts[domain])
+        ids = streams[domain][start : start + LONGEST_QUESTION].tolist()
+        is_question = ids[0] == ASKS_ID and ANSWERS_ID in ids
+        yield ids[: ids.index(ANSWERS_ID) + 1 if is_question else draws.integers(*BEGINNING)]
+
+
+class _Growing(StaticLayer):
+    """Keys and values that grow a block of positions at a time.
+
+    A cache of full size from the start also reads empty positions (a quarter more time), and one that
+    grows with every token is copied each time (twice the time).
+    """
+
+    is_compileable = False
+    filled = 0
+
+    def update(self, key_states, value_states, *args, **kwargs):
+        new = key_states.shape[-2]
+        more = self.get_mask_sizes(new)[0] - self.max_cache_len
+        if more and self.is_initialized:
+            self.keys, self.values = (pad(states, (0, 0, 0, more)) for states in (self.keys, self.values))
+        self.max_cache_len += more
+        self.filled += new
+        return super().update(key_states, value_states, *args, **kwargs)
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        return -(-(self.filled + query_length) // BLOCK) * BLOCK, 0
+
+
+def _cache(model: LlamaForCausalLM) -> StaticCache:
+    cache = StaticCache(config=model.config, max_cache_len=BLOCK)
+    cache.layers = [_Growing(BLOCK) for _ in cache.layers]
+    return cache
+
+
+class _Favourites(LogitsProcessor):
+    """Keeps the favourites of every step, the likeliest first; changes nothing."""
+
+    def __init__(self):
+        self.steps: list[tuple[torch.Tensor, ...]] = []  # log-probabilities in nats and ids, [rows, LIKELY] each
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        """The scores [rows, vocab] as they are."""
+        self.steps.append(tuple(scores.log_softmax(-1).topk(LIKELY)))
+        return scores
+
+
+class _NextOpening(LogitsProcessor):
+    """Where a row's text has ended, the next tokens are another opening."""
+
+    def __init__(self, openings: Iterator[list[int]]):
+        self._openings = openings
+        self._left: dict[int, list[int]] = {}  # row -> the tokens still to be written, last first
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        """Scores [rows, vocab] that allow a single token in rows where an opening is being written."""
+        for row in (input_ids[:, -1] == END_ID).nonzero().flatten().tolist():
+            if not self._left.get(row):
+                self._left[row] = next(self._openings)[::-1]
+        for row, left in self._left.items():
+            if left:
+                scores[row] = -torch.inf
+                scores[row, left.pop()] = 0.0
+        return scores
+
+
+class Rows(NamedTuple):
+    """Some of the target's writing: ids [rows, ROW + 1], and of the last WRITTEN the favourites [rows, WRITTEN, LIKELY]."""
+
+    ids: torch.Tensor
+    likely: torch.Tensor
+    logp: torch.Tensor
+
+    def to(self, device: torch.device) -> Rows:
+        """The same on a device."""
+        return Rows(*(part.to(device) for part in self))
+
+
+class WrittenBatches:
+    """`batch` over whole rows of the target's writing, in the order they were written, again and again."""
+
+    def __init__(self, rows: np.ndarray):
+        self._rows = rows
+
+    def batch(self, first_row: int, rows: int, length: int) -> Rows:
+        """So many rows from there on."""
+        assert length == ROW
+        picked = self._rows[np.arange(first_row, first_row + rows) % len(self._rows)]
+        ids, likely = (torch.from_numpy(picked[name].astype(np.int64)) for name in ("ids", "likely"))
+        return Rows(ids, likely, torch.from_numpy(picked["logp"].astype(np.float32)))

@@ -1,0 +1,206 @@
+"""The acceptance rules against enumeration, with the odds stated.
+
+The chi-square tests draw thousands of short texts with fixed seeds and compare their frequencies
+with the target's exact distribution, enumerated. A correct rule fails a fresh set of seeds once
+in ten thousand; the seeds being fixed, the result here never changes. The broken rules at the
+end show that the tests can fail.
+"""
+
+import itertools
+import math
+from collections import Counter
+
+import pytest
+import torch
+from conftest import emitted, sampling, table_steps
+from scipy.stats import chisquare
+
+from lookahead.core import accept
+from lookahead.core.events import EMPTY, Draft, Settings
+from lookahead.core.table import TableLM
+from lookahead.drafting import DRAFTERS, Drafter, Resources
+from lookahead.measure import bugs
+
+VOCAB, LENGTH, RUNS, ODDS = 4, 3, 5000, 1e-4
+TARGET, DRAFTER = TableLM(VOCAB, seed=3, spread=1.2), TableLM(VOCAB, seed=8, spread=1.2)
+PROMPT = (1, 2)
+
+
+def exact(settings):
+    """Probability of every text of LENGTH tokens, by enumeration."""
+    rule = accept.rule_for(settings)
+    out = {}
+    for text in itertools.product(range(VOCAB), repeat=LENGTH):
+        chance = 1.0
+        for i in range(LENGTH):
+            context = [*PROMPT, *text[:i]]
+            chance *= float(rule.process(TARGET.logits_after(context)[None], context)[0].double().softmax(-1)[text[i]])
+        out[text] = chance
+    return out
+
+
+def observed(settings, drafter, runs=RUNS):
+    """Texts of that many runs, a seed each."""
+    texts = Counter()
+    for seed in range(runs):
+        changed = Settings(**{**{n: getattr(settings, n) for n in Settings.names()}, "seed": seed})
+        steps = table_steps(None, changed, target=TARGET, prompt=PROMPT, drafter=drafter)
+        texts[tuple(emitted(steps))] += 1
+    return texts
+
+
+def p_value(settings, drafter, runs=RUNS):
+    """Chi-square p-value; cells expected under five times are pooled."""
+    expected, seen = exact(settings), observed(settings, drafter, runs)
+    assert not seen.keys() - {t for t, p in expected.items() if p > 0}, "a text the target would never write"
+    cells, rest = [], [0.0, 0.0]
+    for text, p in expected.items():
+        if p * runs >= 5:
+            cells.append((seen[text], p * runs))
+        else:
+            rest[0] += seen[text]
+            rest[1] += p * runs
+    if rest[1] > 0:
+        cells.append(tuple(rest))
+    total = sum(c[1] for c in cells)
+    return chisquare([c[0] for c in cells], [c[1] * runs / total for c in cells]).pvalue
+
+
+class Branching(Drafter):
+    """Drafts a tree from the small model: `shape` is its parents; rows sampled, or picked (q a point mass)."""
+
+    name = "branching"
+    shape = (-1, -1, 0, 0, 1)
+    sampled = True
+
+    def propose(self, context, room, policy):
+        if room < 2:
+            return EMPTY
+        tokens, qs, paths = [], [], []
+        for row, parent in enumerate(self.shape):
+            above = [] if parent < 0 else paths[parent]
+            logits = DRAFTER.logits_after([*context, *above])
+            if self.sampled:
+                pick = self.rule.choose(logits, [*context, *above])
+                token, q = pick.token, pick.q
+            else:  # the likeliest not yet taken by a sibling
+                taken = [tokens[r] for r, p in enumerate(self.shape[:row]) if p == parent]
+                token, q = next(t for t in logits.argsort(descending=True).tolist() if t not in taken), None
+            paths.append([*above, token])
+            tokens.append(token)
+            qs.append(q)
+        return Draft(tuple(tokens), self.shape, tuple(qs), ("test",) * len(tokens))
+
+
+class Picked(Branching):
+    sampled = False
+
+
+def method(name, **options):
+    """A strategy of ours, drafting from DRAFTER where it needs a model."""
+
+    def made(resources):
+        cls = DRAFTERS[name]
+        return cls(Resources(resources.rule, DRAFTER.fresh(), resources.pass_s), cls.Options(**options))
+
+    made.__name__ = name
+    return made
+
+
+def sampled_tree(resources):
+    return Branching(resources, None)
+
+
+def picked_tree(resources):
+    return Picked(resources, None)
+
+
+PROCESSED = {"temperature": 0.8, "top_k": 3, "top_p": 0.9, "repetition_penalty": 1.4}
+
+
+@pytest.mark.parametrize("drafter", [method("naive"), method("draft"), sampled_tree, picked_tree])
+@pytest.mark.parametrize("changes", [{}, PROCESSED], ids=["plain", "processed"])
+@pytest.mark.parametrize("rule", ["rejection", "coupled"])
+def test_texts_follow_the_targets_distribution(rule, drafter, changes):
+    settings = sampling(rule=rule, max_new_tokens=LENGTH, k=2, **changes)
+    assert p_value(settings, drafter) > ODDS
+
+
+@pytest.mark.parametrize(
+    "drafter",
+    [method("tree"), method("suffix", shortest=1), method("lookahead", window=2, ngram=2, guesses=2), method("hybrid")],
+    ids=lambda p: p.__name__,
+)
+@pytest.mark.parametrize("k", [2, "auto"])
+def test_the_rejection_rule_holds_for_every_shape_of_draft(drafter, k):
+    assert p_value(sampling(rule="rejection", max_new_tokens=LENGTH, k=k), drafter) > ODDS
+
+
+@pytest.mark.parametrize("bug", [bugs.NoResidual, bugs.UnprocessedQ, bugs.NoiseReused])
+def test_the_test_catches_broken_rules(bug, monkeypatch):
+    import conftest
+
+    monkeypatch.setattr(conftest, "rule_for", bug)
+    settings = sampling(rule="rejection", max_new_tokens=LENGTH, k=2, temperature=0.6)
+    assert p_value(settings, method("draft"), runs=8000) < 1e-9
+
+
+def test_coupled_noise_is_gumbel_and_shared_across_vocabulary_sizes():
+    rule = accept.Coupled(sampling())
+    noise = torch.cat([rule.noise(i, 4096) for i in range(20)])
+    # Gumbel: mean 0.5772, variance pi^2 / 6; 81,920 draws, six standard errors.
+    assert float(noise.mean()) == pytest.approx(0.5772, abs=6 * math.sqrt(1.645 / len(noise)))
+    assert float(noise.var()) == pytest.approx(math.pi**2 / 6, rel=0.05)
+    assert torch.equal(rule.noise(3, 100), accept.Coupled(sampling()).noise(3, 4096)[:100])
+    assert not torch.equal(rule.noise(3, 100), rule.noise(4, 100))
+    assert not torch.equal(rule.noise(3, 100), accept.Coupled(sampling(seed=1)).noise(3, 100))
+
+
+def test_penalty_sees_the_rows_above():
+    rule = accept.Greedy(Settings(repetition_penalty=2.0))
+    logits = torch.tensor([[2.0, 1.5, -1.0]] * 2)
+    out = rule.process(logits, [2], [[], [0]])
+    assert out.tolist() == [[2.0, 1.5, -2.0], [1.0, 1.5, -2.0]]
+
+
+def test_top_k_and_top_p_match_transformers():
+    from transformers import generation as hf
+
+    torch.manual_seed(0)
+    logits, context = torch.randn(1, 50) * 3, [3, 7, 7, 20]
+    theirs = logits.clone()
+    for processor in (
+        hf.RepetitionPenaltyLogitsProcessor(1.3), hf.TemperatureLogitsWarper(0.7), hf.TopKLogitsWarper(12), hf.TopPLogitsWarper(0.8),
+    ):  # fmt: skip
+        theirs = processor(torch.tensor([context]), theirs)
+    ours = accept.Coupled(sampling(temperature=0.7, top_k=12, top_p=0.8, repetition_penalty=1.3)).process(
+        logits, context
+    )
+    assert torch.equal(theirs.softmax(-1) > 0, ours.softmax(-1) > 0)
+    assert torch.allclose(theirs.softmax(-1), ours.softmax(-1))
+
+
+def test_zero_residual_falls_back_to_p():
+    p = torch.tensor([0.5, 0.5])
+    assert torch.equal(accept._residual(p, p.clone(), 0), p)
+
+
+def test_inverse_cdf_reaches_the_ends():
+    p = torch.tensor([0.0, 0.25, 0.75, 0.0])
+    assert accept.at_quantile(p, 0.0) == 1
+    assert accept.at_quantile(p, 0.2499) == 1
+    assert accept.at_quantile(p, 0.9999999999) == 2
+
+
+def test_explanations_give_probabilities_without_changing_outcomes():
+    steps = table_steps("draft", Settings(max_new_tokens=30, k=3))
+    silent = table_steps("draft", Settings(max_new_tokens=30, k=3, details=False))
+    assert emitted(steps) == emitted(silent)
+    for step in steps[1:]:
+        settled = [t for t in step.tests if t.outcome != "rejected"]
+        assert [t.token for t in settled] == list(step.emitted)
+        for test in settled:
+            assert 0 < test.p <= 1
+            assert test.entropy >= 0
+            assert test.top[0][0] == test.token, "greedy takes the favourite"
+            assert len(test.top) == 5

@@ -1,0 +1,78 @@
+"""The cost model against sums made by hand."""
+
+import dataclasses
+
+import pytest
+
+from lookahead.core.costs import CostCurve, DrafterCosts, PassCosts, PricedRun
+from lookahead.core.events import Draft, Step
+
+CURVE = CostCurve((1, 2, 4), (0.010, 0.012, 0.020), branching_s=0.003)
+DRAFTER = DrafterCosts(CostCurve((1, 2), (0.001, 0.0015), 0.0005), 0.0002, cold_s=(0.004, 0.002), return_s=0.001)
+COSTS = PassCosts(CURVE, {"small": DRAFTER})
+
+
+def test_the_curve_reads_between_its_points():
+    assert [CURVE.pass_s(rows) for rows in (3, 6)] == pytest.approx([0.016, 0.028])
+    assert CURVE.pass_s(3, branches=2) == pytest.approx(0.019)
+    assert CURVE.ratio(2) == pytest.approx(1.2)
+
+
+def test_a_draft_costs_its_tokens_and_the_switch():
+    assert [DRAFTER.switch_s(k) for k in (0, 1, 2, 9)] == pytest.approx([0, 0.005, 0.007, 0.007])
+    assert [DRAFTER.token_s, DRAFTER.tokens_s(3), DRAFTER.tokens_s(3, texts=2)] == pytest.approx(
+        [0.0012, 0.0036, 0.0051]
+    )
+
+
+def test_all_of_it_is_scaled():
+    twice = COSTS.scaled(2)
+    assert [twice.pass_s(4), twice.pass_s(4, 2)] == pytest.approx([0.040, 0.046])
+    assert [twice.drafters["small"].switch_s(1), twice.drafters["small"].token_s] == pytest.approx([0.010, 0.0024])
+
+
+def test_a_prediction_adds_up():
+    expected = COSTS.predict(0.5, 3, "small")
+    assert (expected.tokens, expected.rows) == (1.875, 4)
+    seconds = 0.020 + 3 * 0.0012 + 0.007
+    assert expected.cost == pytest.approx(seconds / 0.010)
+    assert expected.speedup == pytest.approx(1.875 * 0.010 / seconds)
+    assert expected.leviathan == pytest.approx(1.875 * 0.010 / (0.010 + seconds - 0.020))
+    assert COSTS.predict(0.5, 3).cost == pytest.approx(2.0), "without a draft model drafting takes no time"
+    assert COSTS.predict(0.9, 0, "small").speedup == 1.0
+
+
+def test_what_was_measured_stands_in():
+    expected = COSTS.predict(0.5, 3, "small", tokens=3.0, token_s=0.002, rows_per_token=2, branching=0.5, share=0.25)
+    assert expected.rows == 7
+    drafted = CURVE.pass_s(7) + 0.5 * 0.003 + 3 * 0.002 + 0.001
+    assert expected.tokens_per_pass == pytest.approx(0.25 * 3 + 0.75)
+    assert expected.cost == pytest.approx(0.25 * drafted / 0.010 + 0.75)
+    batch = COSTS.predict(0.5, 1, "small", texts=2)
+    assert (batch.rows, batch.plain_s, batch.verify_s) == (4, 0.012, 0.020)
+
+
+def step(draft, accepted, propose_s=0.5):
+    origins = ("accepted",) * accepted + ("correction",)
+    return Step("verify", 1, draft, emitted=(1,) * (accepted + 1), origins=origins, propose_s=propose_s)
+
+
+def test_a_run_is_priced_pass_by_pass():
+    """The draft model reads the root, later what it has not read: a token of its own that nobody fed it, and the bonus."""
+    chain, tree = Draft.chain([1, 2], "draft"), Draft((1, 2, 3), (-1, -1, 0), None, ("tree",) * 3)
+    one = COSTS.of_passes([step(chain, 2), step(chain, 0)], {"draft": "small"})
+    first, second = 0.001 + 0.001, 0.0015 + 0.001  # the second begins with two unread rows
+    assert one.draft_s == pytest.approx(first + second + 2 * (2 * 0.0002 + 0.006))
+    assert one.verify_s == pytest.approx(2 * (0.016 + 0.001))
+    assert one == PricedRun(4, 0.010, one.verify_s, one.draft_s)
+    assert one.speedup == pytest.approx(4 * 0.010 / one.seconds)
+    branched = COSTS.of_passes([step(tree, 0)], {"draft": "small", "branches": 2})
+    assert branched.verify_s == pytest.approx(0.020 + 0.003 + 0.001)
+    assert branched.draft_s == pytest.approx(0.001 + (0.0015 + 0.0005) + 2 * 0.0002 + 0.006)
+
+
+def test_looking_up_is_free_and_an_unknown_draft_model_takes_what_it_took():
+    lookup = Draft.chain([1, 2], "ngram")
+    assert COSTS.of_passes([step(lookup, 1), step(Draft(), 0)], {}).draft_s == 0
+    old = dataclasses.replace(COSTS, drafters={})
+    assert old.of_passes([step(Draft.chain([1], "draft"), 1)], {"draft": "small"}).draft_s == 0.5

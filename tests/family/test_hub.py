@@ -1,0 +1,495 @@
+"""Pairs by name, against a small hub of our own: what is said before a download, what is refused, what is brought and resumed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import weakref
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import ROOT, emitted, tiny
+from fakehub import serving
+from huggingface_hub import constants
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM
+
+import lookahead
+from lookahead import ModelError
+from lookahead.family import fetch, hub
+from lookahead.family.known import Known
+from lookahead.family.models import load as load_measured
+from lookahead.family.suggested import SUGGESTED, billions, drafts, family
+from lookahead.hardware import memory
+from lookahead.server.limits import Limits
+
+VISITOR = Limits()
+BF16 = torch.bfloat16
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """A pair of every kind, one whose tokenizer differs, and what cannot be used."""
+    root = tmp_path_factory.mktemp("models")
+    made = {kind: (tiny(kind, root / kind / "target", layers=3), tiny(kind, root / kind / "draft", layers=1))
+            for kind in ("llama", "qwen3")}  # fmt: skip
+    for kind in ("mistral-sliding", "mamba"):
+        made[kind] = tiny(kind, root / kind)
+    return made
+
+
+@pytest.fixture
+def shelf(folders, tmp_path, monkeypatch):
+    """A hub with a good pair, and a cache of its own."""
+    with serving() as served:
+        served.add("org/target", folders["llama"][0])
+        served.add("org/draft", folders["llama"][1], licence="mit")
+        monkeypatch.setattr(constants, "ENDPOINT", served.url)
+        monkeypatch.setattr(
+            constants, "HUGGINGFACE_CO_URL_TEMPLATE", served.url + "/{repo_id}/resolve/{revision}/{filename}"
+        )
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+        monkeypatch.setattr(constants, "HF_HUB_ETAG_TIMEOUT", 5)
+        yield served
+
+
+def look(spec, **more):
+    return hub.look(spec, **{"limits": VISITOR, "dtype": BF16, **more})
+
+
+def words(plan):
+    return {check.topic: str(check.error) if check.error else check.words for check in plan.checks}
+
+
+def changed(folder, to, **config):
+    """A copy of a model with another configuration."""
+    shutil.copytree(folder, to)
+    path = to / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **config}))
+    return to
+
+
+# ---------------------------------------------------------------- before the download
+
+
+def test_a_pair_is_known_before_its_weights_are_here(shelf, folders):
+    plan = look("org/target + org/draft")
+    assert plan.refused is None
+    assert plan.spec == "org/target+org/draft"
+    target, draft = plan.models
+    model = AutoModelForCausalLM.from_pretrained(folders["llama"][0])
+    assert target.parameters == sum(p.numel() for p in model.parameters())
+    assert target.memory(BF16) == 2 * target.parameters and target.memory(torch.float32) == 4 * target.parameters
+    assert (target.role, draft.role, target.architecture) == ("target", "draft", "llama")
+    assert (target.licence, draft.licence) == ("apache-2.0", "mit")
+    assert plan.missing == sum(Path(f, "model.safetensors").stat().st_size for f in folders["llama"])
+    assert not shelf.asked(".safetensors")
+    assert list(words(plan)) == ["hub", "weights", "code", "cache", "vocabulary", "memory", "disk", "host"]
+    assert "4,096 tokens, the same in both" in words(plan)["vocabulary"]
+
+
+def test_tied_weights_count_once(tmp_path, shelf):
+    shelf.add("org/tied", tiny("llama", tmp_path / "tied", tie_word_embeddings=True))
+    known = look("org/tied").models[0]
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "tied")
+    assert known.parameters == sum(p.numel() for p in model.parameters())
+
+
+@pytest.mark.parametrize(
+    "spec",
+    ["/etc/passwd", "../..", "..", ".", "~", "~/models", "a\\b", "C:\\models", "assets/models", "tests/conftest.py", "org/../etc", "./org/x",
+     "a/b/c", "org/name@main", "org/na me", "file:///etc", "https://huggingface.co/org/x", "org/x+/etc", "org/x+../y", "org/é", "o" * 90 + "/long-name", "x" * 5000, "org/\0"],
+)  # fmt: skip
+def test_a_visitor_names_no_place_on_this_machine(spec, shelf):
+    with pytest.raises(ModelError, match="as the hub shows them") as caught:
+        look(spec)
+    assert caught.value.mend
+    assert not shelf.log
+
+
+@pytest.mark.parametrize("spec", ["", " ", "+", "org/x+", "+org/x", None, 7])
+def test_a_visitor_leaves_no_name_out(spec, shelf):
+    with pytest.raises(ModelError, match="a name is missing"):
+        look(spec)
+
+
+def test_a_visitor_may_ask_for_the_bundled_family_and_for_no_other_word(shelf):
+    plan = look("pocket")
+    assert plan.refused is None
+    assert not plan.missing
+    assert all("Llama" in known.licence for known in plan.models)
+    for spec in ("pockets", "gpt2", "README"):
+        with pytest.raises(ModelError, match="no such bundled family"):
+            look(spec)
+    with pytest.raises(ModelError, match="at most 3 drafts"):
+        look("+".join(["org/target"] * 5))
+
+
+def test_what_the_host_allows(shelf):
+    with pytest.raises(ModelError, match="switched loading off"):
+        look("org/target+org/draft", limits=Limits(loading="none"))
+    with pytest.raises(ModelError, match="switched loading off"):
+        look("pocket", limits=Limits(loading="none"))
+    with pytest.raises(ModelError, match="suggested pairs only"):
+        look("org/target+org/draft", limits=Limits(loading="listed"))
+    pair = SUGGESTED[0]
+    assert hub.requested(pair.spec, Limits(loading="listed")) == {"target": pair.target, "draft": pair.draft}
+    assert hub.requested("pocket", Limits(loading="listed"))
+    assert not shelf.log
+    plan = look("org/target+org/draft", limits=Limits(max_model_gb=0.0001))
+    assert "the host of this server allows 0.1 MB" in str(plan.refused)
+    assert look("org/target+org/draft", limits=Limits(max_model_gb=1)).refused is None
+
+
+def test_the_host_may_give_folders(folders, shelf):
+    plan = look("+".join(folders["qwen3"]), limits=None)
+    assert plan.refused is None
+    assert not plan.missing
+    assert not shelf.log
+
+
+# ---------------------------------------------------------------- refusals
+
+
+def test_a_name_that_is_not_there(shelf):
+    plan = look("Qwen/Qwen3-8b+org/draft")
+    assert 'the hub shows no such model; check the spelling ("Qwen/Qwen3-8B"?)' in str(plan.refused)
+    assert "HF_TOKEN if it is private" in str(plan.refused)
+    with pytest.raises(ModelError):
+        hub.download(plan)
+
+
+def test_a_gated_model_says_where_to_ask(shelf, folders):
+    shelf.add("org/gated", folders["llama"][0], gated=True)
+    plan = look("org/gated+org/draft")
+    assert plan.models[0].gated
+    assert f"agree to its terms on {shelf.url}/org/gated" in str(plan.refused)
+    assert "HF_TOKEN" in str(plan.refused)
+
+
+def test_a_visitor_does_not_see_what_the_server_may(shelf, folders, tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "hf_of_the_host")
+    shelf.add("host/private", folders["llama"][0], private=True)
+    shelf.add("host/small", folders["llama"][1], private=True)
+    assert look("host/private", limits=None).refused is None
+    assert "the hub shows no such model" in str(look("host/private").refused)
+    hub.download(look("host/small", limits=None))
+    hub.download(look("org/draft"))
+    shelf.add("org/odd", swapped(folders["llama"][1], tmp_path / "odd"))
+    assert "Drafts that would fit: org/draft." in str(look("org/target+org/odd").refused)
+    assert "Drafts that would fit: host/small, org/draft." in str(look("org/target+org/odd", limits=None).refused)
+
+
+def test_no_safetensors(shelf, folders, tmp_path):
+    folder = tmp_path / "m"
+    shutil.copytree(folders["llama"][0], folder)
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    shelf.add("org/pickle", folder)
+    assert "not in model.safetensors but in pytorch_model.bin; only safetensors" in str(look("org/pickle").refused)
+    (folder / "pytorch_model.bin").unlink()
+    shelf.add("org/empty", folder)
+    assert "it has no weights" in str(look("org/empty").refused)
+    (folder / "config.json").unlink()
+    shelf.add("org/adapter", folder)
+    assert "no config.json" in str(look("org/adapter").refused)
+
+
+def test_code_of_its_own_is_never_run(shelf, folders, tmp_path):
+    code = {"auto_map": {"AutoConfig": "configuration_odd.OddConfig", "AutoModelForCausalLM": "modeling_odd.OddModel"}}
+    folder = changed(folders["llama"][0], tmp_path / "odd", model_type="odd", **code)
+    (folder / "configuration_odd.py").write_text("raise SystemExit('this was run')")
+    shelf.add("org/odd", folder)
+    assert "needs code of its own (auto_map), which is never run here" in str(look("org/odd").refused)
+    assert not shelf.asked(".py")
+    shelf.add("org/unknown", changed(folders["llama"][0], tmp_path / "unknown", model_type="odd"))
+    assert "does not know its architecture (odd)" in str(look("org/unknown").refused)
+    shelf.add("org/native", changed(folders["llama"][0], tmp_path / "native", **code))  # it has some, and needs none
+    assert look("org/native").refused is None
+
+
+def test_quantised_weights_and_what_is_no_decoder(shelf, folders, tmp_path):
+    shelf.add("org/awq", changed(folders["llama"][0], tmp_path / "awq", quantization_config={"quant_method": "awq"}))
+    assert "quantised" in str(look("org/awq").refused)
+    shelf.add("org/t5", changed(folders["llama"][0], tmp_path / "t5", model_type="t5"))
+    assert "cannot be used" in str(look("org/t5").refused)
+    shelf.add("org/bloom", changed(folders["llama"][0], tmp_path / "bloom", model_type="bloom"))
+    assert "cannot be told positions" in str(look("org/bloom").refused)
+    folder = changed(folders["llama"][0], tmp_path / "broken")
+    (folder / "config.json").write_text('["no object"]')
+    shelf.add("org/broken", folder)
+    assert "configuration cannot be used" in str(look("org/broken").refused)
+
+
+def test_what_a_repository_claims_is_not_believed(shelf, folders, tmp_path, monkeypatch):
+    shelf.add("org/tall", changed(folders["llama"][0], tmp_path / "tall", num_hidden_layers=10**8))
+    assert "claims 100,000,000 layers" in str(look("org/tall").refused)
+    shelf.add("org/fat", folders["llama"][0], sizes={"merges.txt": 1 << 40})
+    assert "merges.txt is implausibly large" in str(look("org/fat").refused)
+    shelf.add("org/whole", folders["llama"][0], sizes={"model.safetensors": 60 * 10**9})
+    monkeypatch.setattr(memory, "disk_free", lambda folder: 10**12)
+    with pytest.raises(ModelError, match="too large for one download; run `hf download org/whole`"):
+        hub.download(look("org/whole"))
+    for name, index in (
+        ("odd", "[]"),
+        ("script", '{"weight_map": {"a": "run.py"}}'),
+        ("gone", '{"weight_map": {"a": "b.safetensors"}}'),
+    ):
+        folder = changed(folders["llama"][0], tmp_path / name)
+        (folder / "model.safetensors").unlink()
+        (folder / "run.py").write_text("raise SystemExit")
+        (folder / "model.safetensors.index.json").write_text(index)
+        shelf.add(f"org/{name}", folder)
+        assert "choose another copy of this model" in str(look(f"org/{name}").refused)
+
+
+@pytest.mark.parametrize("kind", ["mistral-sliding", "mamba"])
+def test_what_cannot_be_rolled_back_is_refused_from_its_configuration_alone(shelf, folders, kind, tmp_path):
+    shelf.add("org/stuck", folders[kind])
+    error = look("org/stuck+org/draft").refused
+    assert "cannot be rolled back; choose a model" in str(error)
+    assert not shelf.asked(".safetensors")
+    with pytest.raises(ModelError) as caught:
+        load_measured(folders[kind])
+    assert caught.value.mend == error.mend, "the same words before and after loading"
+    with pytest.raises(ModelError, match="cannot be rolled back"):
+        lookahead.load(folders[kind])
+
+
+def test_too_large_for_memory_and_disk(shelf, folders, tmp_path, monkeypatch):
+    shelf.add(
+        "org/huge",
+        changed(
+            folders["llama"][0], tmp_path / "huge", num_hidden_layers=4, hidden_size=1 << 20, intermediate_size=1 << 22
+        ),
+    )
+    plan = look("org/huge+org/draft")
+    assert "of memory and" in str(plan.refused) and "choose a smaller one" in str(plan.refused)
+    assert plan.models[0].parameters > 1e13
+    monkeypatch.setattr(memory, "disk_free", lambda folder: 1000)
+    assert "of the disk are free" in str(look("org/target+org/draft").refused)
+
+
+def test_a_draft_with_another_tokenizer_is_refused_with_those_that_fit(shelf, folders, tmp_path):
+    odd = swapped(folders["qwen3"][1], tmp_path / "odd")
+    shelf.add("org/odd", odd)
+    shelf.add("Qwen/Qwen3-8B", folders["qwen3"][0])
+    shelf.add("distilbert/distilgpt2", folders["llama"][1])  # another family's draft, with the same tokenizer file
+    hub.download(look("org/draft"))  # a copy on this server, with the same tokenizer file
+    error = look("Qwen/Qwen3-8B+org/odd").refused
+    assert "vocabulary differs from Qwen/Qwen3-8B's in 2 tokens" in str(error)
+    assert "Drafts that would fit: Qwen/Qwen3-0.6B, distilbert/distilgpt2, org/draft." in str(error)
+    assert not [path for _, path, _ in shelf.log if path.endswith(".safetensors") and "org/draft" not in path]
+    error = look("org/target+org/odd").refused
+    assert "Drafts that would fit: distilbert/distilgpt2, org/draft." in str(error)
+    swapped(folders["llama"][0], tmp_path / "lone")
+    shelf.add("org/lone", tmp_path / "lone")
+    assert "would fit" not in str(look("org/lone+org/draft").refused), "nobody has that tokenizer"
+
+
+def swapped(folder, to):
+    """A copy with two tokens swapped: as many, and others."""
+    shutil.copytree(folder, to)
+    data = json.loads((to / "tokenizer.json").read_text(encoding="utf-8"))
+    vocab = data["model"]["vocab"]
+    first, second = sorted(vocab, key=vocab.get)[300:302]
+    vocab[first], vocab[second] = vocab[second], vocab[first]
+    data["model"]["merges"] = []
+    (to / "tokenizer.json").write_text(json.dumps(data), encoding="utf-8")
+    return to
+
+
+def test_without_a_connection(shelf, monkeypatch):
+    hub.download(look("org/target+org/draft"))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    plan = look("org/target+org/draft")
+    assert plan.refused is None
+    assert not plan.missing
+    assert "works without a connection (HF_HUB_OFFLINE)" in str(look("org/other").refused)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    assert look("org/target+org/draft").refused is None
+    assert "the hub cannot be reached (ConnectError); try again later" in str(look("org/other").refused)
+
+
+def test_what_was_only_looked_at_is_not_a_copy(shelf, monkeypatch):
+    look("org/target")
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    assert "has no copy" in str(look("org/target").refused)
+
+
+def test_a_hub_with_troubles_of_its_own(shelf):
+    shelf.down = True
+    assert "cannot be reached (HfHubHTTPError 503)" in str(look("org/target").refused)
+
+
+# ---------------------------------------------------------------- the download
+
+
+@pytest.fixture
+def large(shelf, folders, tmp_path):
+    """A pair whose target comes in several shards, with what is never to be brought beside them."""
+    folder = tmp_path / "large"
+    shutil.copytree(folders["llama"][0], folder)
+    tensors = load_file(folder / "model.safetensors")
+    names = sorted(tensors)
+    parts = {"model-00001-of-00002.safetensors": names[::2], "model-00002-of-00002.safetensors": names[1::2]}
+    for file, held in parts.items():
+        save_file({name: tensors[name] for name in held}, folder / file, metadata={"format": "pt"})
+    index = {"metadata": {}, "weight_map": {name: file for file, held in parts.items() for name in held}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    (folder / "model.safetensors").unlink()
+    for never in ("pytorch_model.bin", "consolidated.safetensors", "modeling.py", "README.md"):
+        (folder / never).write_bytes(b"x" * 100)
+    shelf.add("org/large", folder)
+    return "org/large+org/draft"
+
+
+def test_only_what_is_needed_is_brought_and_then_it_races(shelf, large):
+    plan, seen = look(large), []
+    found = hub.download(plan, lambda text, share: seen.append((text, share)))
+    assert found.keys() == {"org/large", "org/draft"}
+    assert not [path for _, path, _ in shelf.log if path.endswith((".bin", ".py", ".md", "consolidated.safetensors"))]
+    shares = [share for _, share in seen]
+    assert shares == sorted(shares) and shares[-1] == 1.0
+    assert seen[-1][0].startswith(f"Downloading: {hub.size(plan.missing or sum(k.bytes for k in plan.models))} of")
+    assert look(large).missing == 0, "what is here counts as none"
+    shelf.log.clear()
+    pair = load_measured(plan.spec, dtype=BF16, folder_of=found)
+    assert not shelf.log, "nothing is asked of the hub in the thread that computes"
+    assert pair.names == {"target": "org/large", "draft": "org/draft"}
+    steps = {m: emitted(lookahead.decode(pair, "Once", method=m, max_new_tokens=12)) for m in ("naive", "draft")}
+    assert steps["draft"] == steps["naive"]
+
+
+def test_load_does_it_all(shelf):
+    seen = []
+    pair = lookahead.load("org/target+org/draft", lambda text, share: seen.append((text, share)))
+    assert set(pair.drafts) >= {"draft"}
+    shares = [share for _, share in seen]
+    assert shares == sorted(shares) and shares[-1] == 1.0
+    assert any(text.startswith("Downloading") for text, _ in seen)
+    with pytest.raises(ModelError, match="no such model"):
+        lookahead.load("org/target+org/missing")
+
+
+def test_a_download_is_stopped_between_two_pieces_and_goes_on_from_there(shelf, tmp_path):
+    shelf.delay_s = 0.02
+
+    def stop(text, share):
+        if share > 0.2:
+            raise hub.Stopped
+
+    plan = look("org/target+org/draft")
+    with pytest.raises(hub.Stopped):
+        hub.download(plan, stop)
+    parts = list((tmp_path / "cache").rglob("*.lookahead.incomplete"))
+    assert len(parts) == 1
+    held = parts[0].stat().st_size
+    assert 0 < held < plan.models[0].bytes
+    assert hub.look(plan.spec, dtype=BF16).refused is None
+    shelf.delay_s = 0.0
+    shelf.log.clear()
+    hub.download(look("org/target+org/draft"))
+    spans = shelf.asked("org/target/resolve/" + shelf.repos["org/target"].commit + "/model.safetensors")
+    assert spans == [f"bytes={held}-"]
+    assert not list((tmp_path / "cache").rglob("*.lookahead.incomplete"))
+    ours = fetch.cached("org/target") / "model.safetensors"
+    assert ours.read_bytes() == (shelf.repos["org/target"].folder / "model.safetensors").read_bytes()
+
+
+def test_a_connection_that_breaks_is_taken_up_again(shelf):
+    plan = look("org/target")
+    shelf.breaks = 2
+    found = hub.download(plan)
+    ours = found["org/target"] / "model.safetensors"
+    assert ours.read_bytes() == (shelf.repos["org/target"].folder / "model.safetensors").read_bytes()
+    assert len(shelf.asked("model.safetensors")) == 3
+
+
+def test_a_file_that_somebody_else_is_bringing_is_left_to_them(shelf):
+    plan = look("org/target")
+    held = next(file for file in plan.models[0].files if file.name == "model.safetensors")
+    etag = fetch.get_hf_file_metadata(fetch.hf_hub_url(held.repo, held.name, revision=held.commit)).etag
+    lock = fetch.cache() / ".locks" / "models--org--target" / f"{etag}.lookahead.lock"
+    with fetch.WeakFileLock(lock), pytest.raises(ModelError, match="another program is bringing model"):
+        hub.download(plan)
+    hub.download(plan)
+
+
+def test_a_hub_that_sends_nothing_is_not_waited_for(shelf, monkeypatch):
+    plan = look("org/target")
+    monkeypatch.setattr(fetch, "_rest", lambda *_: None)  # nothing comes
+    with pytest.raises(ModelError, match="cannot be reached"):
+        hub.download(plan)
+    monkeypatch.undo()
+
+
+def test_files_go_where_other_programs_find_them(shelf):
+    hub.download(look("org/target"))
+    from huggingface_hub import hf_hub_download
+
+    assert Path(hf_hub_download("org/target", "model.safetensors", local_files_only=True)).is_file()
+    folder = fetch.cached("org/target")
+    assert {path.name for path in (folder.parents[1] / "blobs").iterdir()} == {
+        path.resolve().name for path in folder.iterdir()
+    }
+
+
+def test_the_command_line_refuses_in_one_line_and_brings_what_is_good(shelf, folders, tmp_path):
+    hub_of_ours = {"HF_ENDPOINT": shelf.url, "HF_HUB_OFFLINE": "0", "HF_HUB_CACHE": str(tmp_path / "other")}
+    environment = {**os.environ, **hub_of_ours}
+    quiet = {"cwd": ROOT, "env": environment, "capture_output": True, "text": True, "timeout": 120, "check": False}
+    done = subprocess.run([sys.executable, "app.py", "--models", folders["mistral-sliding"]], **quiet)
+    assert done.returncode == 2
+    assert done.stderr.strip().startswith("lookahead: model is") and done.stderr.strip().count("\n") == 0
+    assert "cannot be rolled back" in done.stderr
+    options = ["--method", "draft", "--max-new-tokens", "8", "--models", "org/target+org/draft"]
+    done = subprocess.run([sys.executable, "-m", "lookahead", "run", "Once upon", *options], **quiet)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("Once upon")
+    assert (tmp_path / "other" / "models--org--draft").is_dir()
+
+
+def test_nothing_holds_models_that_are_no_longer_in_use(shelf):
+    import gc
+
+    pair = lookahead.load("org/target+org/draft")
+    held = weakref.ref(pair.target.model)
+    del pair
+    gc.collect()
+    assert held() is None
+
+
+# ---------------------------------------------------------------- room, and what is suggested
+
+
+def test_a_container_has_what_it_was_given(tmp_path, monkeypatch):
+    monkeypatch.setattr(memory, "CGROUP", tmp_path)
+    whole = memory.free()
+    assert whole > 1e8
+    (tmp_path / "memory.max").write_text("4000\n")
+    (tmp_path / "memory.current").write_text("1500\n")
+    (tmp_path / "memory.stat").write_text("anon 1000\ninactive_file 500\n")
+    assert memory.free() == 3000
+    (tmp_path / "memory.max").write_text("max\n")
+    assert memory.free() > 1e8
+    assert memory.disk_free(tmp_path / "not" / "yet") > 0
+
+
+def test_suggestions_are_pairs_of_one_family():
+    for pair in SUGGESTED:
+        assert hub.NAME.fullmatch(pair.target) and hub.NAME.fullmatch(pair.draft)
+        assert pair.sizes[0] > 2 * pair.sizes[1]
+        assert family(pair.target) == family(pair.draft) == pair.family
+        assert pair.draft in drafts(pair.family)
+        assert pair.licence and pair.note.endswith(".")
+        assert hub.requested(pair.spec, VISITOR)
+    assert {pair.room for pair in SUGGESTED} == {"a processor", "one GPU", "several GPUs"}
+    assert billions("nobody/knows") == float("inf")
+    known = Known("target", "Qwen/Qwen2.5-72B-Instruct", "x")
+    assert hub.fitting(known, ["Qwen/Qwen2.5-7B-Instruct"])[0] == "Qwen/Qwen2.5-0.5B-Instruct"

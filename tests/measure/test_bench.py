@@ -1,0 +1,139 @@
+"""The bench's bookkeeping: entries, question files, predictions, and the tables that compare."""
+
+import itertools
+import re
+
+import pytest
+
+from lookahead.core.costs import PricedRun
+from lookahead.core.events import LookaheadError
+from lookahead.measure import bench, timing
+from lookahead.measure.timing import Timing, blocks, paired, predicted, read_entry
+
+
+def test_an_entry_is_a_method_with_settings_and_options():
+    entry = bench.read_entry("hf-assisted:attention=sdpa,k=5")
+    assert (entry.method, entry.settings, entry.options) == ("hf-assisted", {"k": 5}, {"attention": "sdpa"})
+    assert bench.read_entry("draft:draft=offdomain").options == {"draft": "offdomain"}
+    for bad in ("nope", "draft:k", "nope:k=3"):
+        with pytest.raises(LookaheadError):
+            bench.read_entry(bad)
+    for label in (*bench.PEERS, *(f"draft:k={k}" for k in bench.FIXED)):
+        assert bench.read_entry(label).label == label
+
+
+def test_spec_bench_questions_are_read(tmp_path):
+    path = tmp_path / "question.jsonl"
+    lines = (
+        '{"question_id": 81, "category": "writing", "turns": ["Compose a post.", "Rewrite it."]}',
+        '{"id": "a", "category": "x", "prompt": "Once", "chat": false}',
+    )
+    path.write_text("\n".join(lines), encoding="utf-8")
+    first, second = bench.read_questions(str(path))
+    assert (first.id, first.category, first.prompt, first.chat) == ("81", "writing", "Compose a post.", True)
+    assert (second.id, second.prompt, second.chat) == ("a", "Once", False)
+
+
+def row(method, prompt, rate, identical=True):
+    return {"method": method, "id": prompt, "tokens_per_second": rate, "speedup": rate / 100, "identical": identical}
+
+
+def test_rivals_are_taken_at_their_best_for_every_prompt():
+    rows = [
+        row("draft", "a", 200), row("draft", "b", 300),
+        row("hf-assisted:k=3", "a", 100, identical=False), row("hf-assisted:k=8", "a", 160),
+        row("hf-assisted:k=3", "b", 150), row("hf-assisted:k=8", "b", 120),
+    ]  # fmt: skip
+    (line,) = bench._against(rows)
+    assert line["ratio_min"] == pytest.approx(200 / 160)
+    assert line["ratio_max"] == pytest.approx(300 / 150)
+    assert line["settings"] == 2
+    assert line["rival_identical_share"] == 0.75
+
+
+def test_auto_is_compared_with_the_best_length_and_with_an_oracle():
+    rows = [
+        row("draft", "a", 180), row("draft", "b", 200), row("draft:k=2", "a", 200), row("draft:k=2", "b", 100),
+        row("draft:k=4", "a", 150), row("draft:k=4", "b", 220),
+    ]  # fmt: skip
+    (line,) = bench._fixed(rows)
+    assert line["best_fixed"] == 4
+    assert line["best_fixed_speedup"] == pytest.approx(1.85)
+    assert line["of_oracle_min"] == pytest.approx(180 / 200)
+    assert line["of_oracle_median"] == pytest.approx((180 / 200 + 200 / 220) / 2)
+
+
+def test_every_few_lanes_have_a_naive_run_beside_them(models, monkeypatch):
+    """A machine that is slow for a while is slow for both; and the order turns round."""
+    labels = ["naive", "ngram", "suffix", "draft", "draft:k=1", "draft:k=2"]
+    entries = [read_entry(label) for label in labels]
+    assert [[e.label for e in held] for held in blocks(entries)] == [
+        ["naive", "ngram", "suffix", "draft"], ["naive", "draft:k=1", "draft:k=2"]
+    ]  # fmt: skip
+    assert blocks(entries[:1]) == [[entries[0]]]
+    clock = itertools.count(1)
+    monkeypatch.setattr(timing, "time_lane", lambda lane: timed(4, next(clock), 0, 0, 1, 0))
+    asked = [bench.Question("q", "story", "Once upon a time", False, {})]
+    taken = list(timing.samples(models, entries, asked, 2, {"max_new_tokens": 4}))
+    forth = [*labels[:4], "naive", *labels[4:]]
+    back = [*labels[:3:-1], "naive", *labels[3::-1]]
+    assert [s.entry.label for s in taken] == forth + back
+    first = next(clock) - 1 - len(taken)  # ticks that the warm-up took
+    at = {(s.entry.label, s.turn, s.block): n for n, s in enumerate(taken, start=first + 1)}
+    for label, block in (("draft", 0), ("draft:k=2", 1)):
+        pairs = [(own.seconds, plain.seconds) for own, plain in paired(taken, label)]
+        assert pairs == [(at[label, turn, block], at["naive", turn, block]) for turn in (0, 1)]
+    assert len(paired(taken, "naive")) == 4
+    assert paired(taken[1:4], "draft") == [], "not before both have run"
+
+
+def timed(tokens, verify_s, propose_s, rest_s, passes_s, drafts_s):
+    seconds, priced = verify_s + propose_s + rest_s, PricedRun(tokens, 1.0, passes_s, drafts_s)
+    return Timing(tuple(range(tokens)), seconds, tokens, 0, 0, 0, verify_s, propose_s, 0.1, priced)
+
+
+@pytest.mark.parametrize(
+    ("verify_s", "propose_s", "rest_s", "lost"),
+    [
+        (4.4, 2.44, 0.24, (0, 0, 0)),  # everything by as much dearer as naive's
+        (5.4, 2.44, 0.24, (1, 0, 0)),
+        (4.4, 3.44, 0.24, (0, 1, 0)),
+        (4.4, 2.44, 1.24, (0, 0, 1)),
+        (4.0, 3.04, 0.34, (-0.4, 0.6, 0.1)),
+    ],
+)
+def test_what_is_missing_to_the_prediction_is_shared_out(verify_s, propose_s, rest_s, lost):
+    """Naive's passes take 1.1 of the calibrated second; its own drafting (none) and the rest 0.04 of it each."""
+    naive = [timed(10, 11, 0.4, 0.4, 10, 0), timed(10, 50, 1, 1, 10, 0), timed(10, 1, 0, 0, 10, 0)]
+    runs = [timed(10, verify_s, propose_s, rest_s, 4, 2)]
+    found, seconds = bench._theory(runs, naive), runs[0].seconds
+    assert found["predicted_speedup"] == pytest.approx(10 / 6)
+    assert [found[name] * seconds for name in bench.LOST] == pytest.approx(lost, abs=1e-9)
+    of_predicted = (11.8 / seconds) / found["predicted_speedup"]
+    assert of_predicted + sum(found[name] for name in bench.LOST) == pytest.approx(1)
+
+
+def test_of_an_even_number_of_runs_the_two_in_the_middle_count():
+    runs = [timed(4, 1, 1, 1, 2, 2), timed(4, 9, 9, 9, 9, 9), timed(4, 2, 1, 2, 4, 2), timed(4, 0, 0, 0, 0, 0)]
+    assert bench._spent(runs) == [1.5, 1, 1.5]
+    assert predicted(runs) == PricedRun(4, 1.0, 3, 2)
+
+
+def test_a_report_becomes_tables(models):
+    questions = [bench.Question("q", "story", "Once upon a time", False, {})]
+    methods = ["draft", "draft:k=2", "hf-assisted:attention=sdpa,k=3"]
+    report = bench.run(models, methods, questions, repeat=1, max_new_tokens=10)
+    text = re.sub(" +", " ", bench.markdown(report))
+    assert "| `draft` |" in text
+    assert "`hf-assisted`, 1 setting |" in text
+    assert "k = 2" in text
+    rows = {r["method"]: r for r in report["rows"]}
+    assert rows["naive"]["predicted_speedup"] == pytest.approx(1.0)
+    assert [rows["naive"][name] for name in bench.LOST] == pytest.approx([0, 0, 0], abs=1e-9)
+    for line in report["summary"]:
+        if line["of_predicted_mean"] is not None:
+            assert line["of_predicted_mean"] + sum(line[name] for name in bench.LOST) == pytest.approx(1)
+    assert "| the rest: passes dearer than calibrated |" in text
+    assert 0.2 < rows["draft"]["predicted_speedup"] < 10
+    assert rows["hf-assisted:attention=sdpa,k=3"]["predicted_speedup"] is None
+    assert rows["hf-assisted:attention=sdpa,k=3"]["overhead_fraction"] is None

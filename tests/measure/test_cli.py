@@ -1,0 +1,174 @@
+"""The command line, as a user runs it: documents on stdout, errors in words, exit codes."""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+
+import pytest
+from conftest import POCKET, ROOT
+
+import app
+import lookahead
+from lookahead.__main__ import main
+from lookahead.family import hub
+
+
+def run(arguments, code=0):
+    """A process of its own."""
+    command, env = [sys.executable, *shlex.split(arguments)], {**os.environ, "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return done
+
+
+@pytest.fixture(autouse=True)
+def loaded(models, monkeypatch):
+    """In this process "pocket" is the family that the other tests have loaded."""
+    load = hub.load
+    monkeypatch.setattr(hub, "load", lambda spec, *rest, **kw: models if spec == "pocket" else load(spec, *rest, **kw))
+
+
+@pytest.fixture
+def cli(capsys):
+    """The same command in this process; what it wrote to stdout."""
+
+    def call(arguments):
+        capsys.readouterr()
+        assert main(shlex.split(arguments)) == 0
+        return capsys.readouterr().out
+
+    return call
+
+
+def test_run_prints_the_text_and_the_comparison(cli):
+    out = cli("run 'Once upon a time' --method draft --race --max-new-tokens 24")
+    assert out.startswith("Once upon a time")
+    assert "identical" in out
+    assert "tokens a pass" in out
+
+
+def test_run_json_is_one_trace_and_nothing_else():
+    arguments = "--method ngram --race --json --max-new-tokens 16 --option candidates=3"
+    done = run(f"-m lookahead run 'Once upon a time' {arguments}")
+    trace = lookahead.Trace.from_json(done.stdout)
+    assert [lane.method for lane in trace.lanes] == ["naive", "ngram"]
+    assert trace.lanes[1].options == {"candidates": 3}
+    assert len(trace.lanes[0].tokens) == 16
+
+
+def test_calibrate_json(cli):
+    report = json.loads(cli("calibrate --json"))
+    assert report["exactness"] in ("bit-exact", "tie-aware")
+    assert report["pass"][0]["rows"] == 1
+    assert all(line["seconds"] > 0 for line in report["pass"])
+    assert report["probe"]["chain_rows"] > 0
+
+
+def test_a_number_format_may_be_asked_for():
+    report = json.loads(run("-m lookahead calibrate --json --dtype float32").stdout)
+    assert report["machine"]["dtype"] == "float32"
+    assert report["exactness"] == "bit-exact"
+    assert "Bit-exact" in report["probe"]["sentence"]
+
+
+@pytest.mark.parametrize(
+    ("begin", "arguments"), [(main, ["calibrate", "--models", f"{POCKET / 'target'}"]), (app.main, ["--port", "0"])]
+)
+def test_an_unknown_number_format_is_refused_in_a_line(begin, arguments, capsys, monkeypatch):
+    monkeypatch.setenv("LOOKAHEAD_DTYPE", "auto")  # what the option sets, as it was afterwards
+    assert begin([*arguments, "--dtype", "float9"]) == 2
+    refused = capsys.readouterr().err
+    assert refused.count("\n") == 1
+    assert "float9" in refused and "bfloat16, float32" in refused
+
+
+def test_bench_json_holds_the_contract(tmp_path, cli):
+    prompts = tmp_path / "p.jsonl"
+    lines = [
+        {"id": "a", "category": "x", "prompt": "Once upon a time", "chat": False},
+        {"id": "b", "category": "y", "prompt": "Hi", "chat": True},
+    ]
+    prompts.write_text("\n".join(map(json.dumps, lines)) + "\n\n", encoding="utf-8")
+    out = cli(f"bench --methods draft,ngram --prompts {prompts} --max-new-tokens 12 --repeat 1 --json")
+    report = json.loads(out)
+    assert {"machine", "models", "exactness", "rows", "summary"} <= report.keys()
+    assert [(r["id"], r["method"]) for r in report["rows"]] == [
+        (i, m) for i in "ab" for m in ("naive", "draft", "ngram")
+    ]
+    for row in report["rows"]:
+        assert {"id", "category", "method", "new_tokens", "seconds", "naive_seconds", "speedup"} <= row.keys()
+        assert {"mean_acceptance_length", "draft_acceptance_rate", "identical", "overhead_fraction"} <= row.keys()
+        assert row["identical"] is True
+        assert 0 <= row["overhead_fraction"] < 1
+    for line in report["summary"]:
+        assert {"method", "category", "speedup_median", "speedup_min", "identical_share"} <= line.keys()
+        assert line["identical_share"] == 1
+
+
+def test_schema_is_published(cli):
+    assert json.loads(cli("schema")) == lookahead.Trace.schema_json()
+
+
+BAD = [
+    (["run", ""], "prompt"),
+    (["run", "   "], "prompt"),
+    (["run", "x" * 100_000], "shorten"),
+    (["run", "Once " * 1100], "shorten"),
+    (["run", "a\x07b"], "control character"),
+    (["run", "Once", "--method", "nope"], "choose one of"),
+    (["run", "Once", "--models", "nope"], "no such bundled family"),
+    (["run", "Once", "--models", "a/b+c/d"], "has no copy"),
+    (["run", "Once", "--max-new-tokens", "0"], "max_new_tokens"),
+    (["run", "Once", "--max-new-tokens", "-1"], "max_new_tokens"),
+    (["run", "Once", "--max-new-tokens", "1000000000"], "max_new_tokens"),
+    (["run", "Once", "--max-new-tokens", "ten"], "invalid"),
+    (["run", "Once", "--temperature", "nan"], "temperature"),
+    (["run", "Once", "--temperature", "hot"], "invalid"),
+    (["run", "Once", "--k", "x"], "invalid"),
+    (["run", "Once", "--option", "nonsense"], "NAME=VALUE"),
+    (["run", "Once", "--method", "ngram", "--option", "colour=red"], "option"),
+    (["run"], "required"),
+    ([], "required"),
+    (["fly"], "invalid choice"),
+    (["bench", "--prompts", "/no/such/file"], "cannot be read"),
+    (["bench", "--methods", "nope"], "choose one of"),
+    (["bench", "--repeat", "0"], "repeat"),
+    (["train", "--corpus", "x", "--out", "y", "--only", "tail"], "choose among"),
+    (["train", "--corpus", "x", "--out", "y", "--only", "draft"], "--start-from"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "word"), BAD, ids=lambda x: " ".join(x)[:40] if isinstance(x, list) else None)
+def test_bad_input_exits_2_with_words(arguments, word, capsys):
+    try:
+        code = main(arguments)
+    except SystemExit as stop:  # argparse
+        code = stop.code
+    seen = capsys.readouterr()
+    assert code == 2
+    assert word in seen.err
+    assert not seen.out
+    assert "Traceback" not in seen.err
+
+
+def test_a_bad_prompts_file_names_its_line(tmp_path, capsys):
+    for bad in ("{", "[]", '{"id": 1}', '{"prompt": 7}', '{"prompt": "a", "chat": "yes"}', "[" * 10_000):
+        path = tmp_path / "bad.jsonl"
+        path.write_text('{"prompt": "fine"}\n' + bad, encoding="utf-8")
+        assert main(["bench", "--prompts", str(path)]) == 2
+        assert "line 2 must be" in capsys.readouterr().err
+    path.write_text("\n", encoding="utf-8")
+    assert main(["bench", "--prompts", str(path)]) == 2
+
+
+def test_exit_code_2_from_a_real_process():
+    assert "temperature is nan" in run("-m lookahead run Once --temperature nan", code=2).stderr
+    assert "no such bundled family" in run("app.py --models nope", code=2).stderr
+
+
+def test_emoji_and_accents_are_welcome(cli):
+    out = cli("run 'Zo\u00eb \U0001f438 said: na\u00efve' --max-new-tokens 8")
+    assert out.startswith("Zo\u00eb \U0001f438 said: na\u00efve")

@@ -1,0 +1,289 @@
+"""Experiments, sweeps and advice: the bookkeeping is exact, the words follow from the numbers, and all can be stopped."""
+
+import dataclasses
+import json
+import re
+
+import pytest
+from conftest import emitted
+from synthetic import lane, trace
+
+import lookahead
+from lookahead import LookaheadError
+from lookahead.core import theory
+from lookahead.core.costs import CostCurve, DrafterCosts, PassCosts, PricedRun
+from lookahead.measure import advice, command, sweeps
+from lookahead.measure.advice import Evidence, advise
+from lookahead.measure.experiments import EXPERIMENTS, HELPS, HURTS, TABLE, Batch, Result
+from lookahead.measure.progress import Arm, Row, because, difference, questions, row_of
+from lookahead.measure.timing import Question, Timing
+from lookahead.measure.whatif import Recording
+
+TINY = {"repeats": 1, "prompts": 1, "tokens": 6}
+CURVE = CostCurve((1, 2, 3, 5, 9, 17, 33), (0.005, 0.0052, 0.0054, 0.0058, 0.0066, 0.0078, 0.01))
+COSTS = PassCosts(CURVE)
+DEAR = PassCosts(CostCurve((1, 2, 33), (0.005, 0.01, 0.165)))
+
+
+def timing(tokens=12, seconds=0.06, passes=12, drafted=0, tested=0, accepted=0, verify_s=0.05, propose_s=0.0):
+    priced = PricedRun(tokens, 0.005, seconds, 0.0)
+    return Timing(tuple(range(tokens)), seconds, passes, drafted, tested, accepted, verify_s, propose_s, 0.1, priced)
+
+
+def row(speedup=2.0, tokens=3.0, cost=1.5, acceptance=0.7, drafted=4.0):
+    return Row(
+        "q", "c", 12, speedup, speedup - 0.1, speedup + 0.1, tokens, acceptance, drafted, cost, 1.2, 0.3, 2.0, True
+    )
+
+
+# ------------------------------------------------------------------ rows and words
+
+
+def test_a_row_by_hand():
+    naive = [timing(), timing(seconds=0.12)]
+    ours = [timing(seconds=0.03, passes=4, drafted=16, tested=10, accepted=8, verify_s=0.02, propose_s=0.008)] * 2
+    found = row_of(Question("q", "c", "x", False), ours, naive)
+    assert found.speedup == pytest.approx(0.09 / 0.03)
+    assert (found.low, found.high) == (pytest.approx(2), pytest.approx(4))
+    assert found.tokens_per_pass == 3 and found.acceptance == 0.8 and found.drafted_per_pass == 4
+    assert found.pass_cost == pytest.approx((0.03 / 4) / (0.09 / 12))
+    assert found.verify_cost == pytest.approx((0.02 / 4) / (0.09 / 12))
+    assert found.draft_cost == pytest.approx((0.008 / 4) / (0.09 / 12))
+    assert found.predicted == pytest.approx(0.005 * 12 / 0.03)
+    assert found.speedup == pytest.approx(found.tokens_per_pass / found.pass_cost), "the arithmetic adds up"
+    slow, quick = timing(seconds=0.05, passes=6, drafted=6, tested=6, accepted=6), timing(seconds=0.02, passes=2)
+    found = row_of(Question("q", "c", "x", False), [slow, ours[0], quick], [naive[0]] * 3)
+    assert found.tokens_per_pass == 3 and found.acceptance == 0.8, "of the run that is shown: the median"
+    assert found.speedup == pytest.approx(found.tokens_per_pass / found.pass_cost)
+
+
+def test_words_follow_from_the_numbers():
+    fast, slow = Arm.of("fast", "draft", [row()]), Arm.of("slow", "draft", [row(0.8, 1.2, 1.5, 0.1)])
+    assert "70% of the tested tokens stood" in because(fast) and "3.00 / 1.50 = 2.00x" in because(fast)
+    assert "mostly in what a pass writes" in difference(fast, slow)
+    dear = Arm.of("dear", "draft", [row(1.0, 2.9, 2.9)])
+    assert "mostly in what a pass costs" in difference(fast, dear)
+    assert "nothing was drafted" in because(Arm.of("idle", "draft", [row(1.0, 1.0, 1.0, None, 0.0)]))
+    assert "not measured" in because(Arm("none", "draft"))
+
+
+def test_the_seeds_claims_stand_in_its_words():
+    brief = [e.claim for e in EXPERIMENTS.values() if e.group == TABLE]
+    assert brief == ["2-3×", "2-4×", "3-5× (n-gram)", "1.5-2×", "~1× (no benefit)"]
+    assert [len([e for e in EXPERIMENTS.values() if e.group == group]) for group in (TABLE, HELPS, HURTS)] == [5, 4, 3]
+    for experiment in EXPERIMENTS.values():
+        assert (experiment.low is None) == (experiment.group != TABLE)
+        assert all(plan.questions(None, None) for plan in experiment.plans), experiment.id
+
+
+@pytest.mark.parametrize(
+    ("median", "outcome"), [(1.2, "less"), (2.0, "as claimed"), (2.9, "as claimed"), (3.4, "more"), (None, "")]
+)
+def test_a_claim_with_numbers(median, outcome):
+    arm = Arm.of("x", "draft", [row(median)] if median else [])
+    assert Result(EXPERIMENTS["good-match"], (arm,)).outcome == outcome
+
+
+def test_a_claim_without_numbers_is_a_comparison():
+    better, worse = Arm.of("a", "m", [row(2.0)]), Arm.of("b", "m", [row(1.5)])
+    assert Result(EXPERIMENTS["long-outputs"], (better, worse)).outcome == "as claimed"
+    assert Result(EXPERIMENTS["long-outputs"], (worse, better)).outcome == "not so"
+    assert Result(EXPERIMENTS["long-outputs"], (better, Arm.of("b", "m", [row(1.95)]))).outcome == "no difference"
+    assert Result(EXPERIMENTS["short-outputs"], (worse, better)).outcome == "as claimed"
+    assert Result(EXPERIMENTS["short-outputs"], (worse, Arm("b", "m"))).outcome == ""
+    assert Result(EXPERIMENTS["memory-bound"], (better,)).outcome == "as claimed"
+    batches = (Batch(1, 5, 1.2, 0.3, 2.0, 1.9, 2.1), Batch(64, 320, 4.5, 0.2, 0.7, 0.6, 0.8))
+    bound = Result(EXPERIMENTS["compute-bound"], (better,), batches)
+    assert bound.outcome == "as claimed" and bound.measured.computed and bound.measured.median == 0.7
+    assert "from 64 texts on it loses" in bound.why and "Computed" in bound.why
+
+
+# ------------------------------------------------------------------ for real
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=list(EXPERIMENTS))
+def test_every_experiment_runs_and_tells_what_it_knows_on_the_way(models, experiment):
+    if experiment.batches:
+        experiment = dataclasses.replace(experiment, batches=experiment.batches[:3])
+    laps = list(experiment.run(models, **TINY))
+    assert laps[0].result.measured.median is None, "nothing is told before both sides ran"
+    assert [lap.done for lap in laps] == sorted(lap.done for lap in laps)
+    assert laps[-1].done == laps[-1].total
+    result = laps[-1].result
+    assert result.outcome and result.why
+    for arm in result.arms:
+        assert arm.low <= arm.median <= arm.high
+        for one in arm.rows:
+            assert one.speedup == pytest.approx(one.tokens_per_pass / one.pass_cost, rel=1e-6)
+            assert one.identical or models.exactness != "bit-exact"
+    assert [batch.texts for batch in result.batches] == list(experiment.batches)
+    for batch in result.batches:
+        tokens = result.arms[0].mean("tokens_per_pass")
+        assert batch.rows == 5 * batch.texts and 0 < batch.speedup < tokens / batch.verify_cost
+    json.dumps(command.document(models, [result], 1))
+
+
+def test_it_says_which_draft_models_it_lacks(models):
+    assert all(not experiment.missing(models) for experiment in EXPERIMENTS.values())
+    pair = dataclasses.replace(models, drafts={"draft": models.drafts["draft"]})
+    lacking = [e.id for e in EXPERIMENTS.values() if e.missing(pair) == ["offdomain"]]
+    assert lacking == ["mismatched", "alignment"]
+    with pytest.raises(LookaheadError, match="no such draft model"):
+        next(EXPERIMENTS["alignment"].run(pair, **TINY))
+
+
+def test_an_experiment_may_be_left_and_what_ran_is_kept(models):
+    running = EXPERIMENTS["alignment"].run(models, 2, prompts=2, tokens=6)
+    for lap in running:
+        if lap.result.measured.median:
+            break
+    running.close()
+    assert lap.result.arms[0].rows and lap.done < lap.total
+    assert because(lap.result.arms[0])
+    assert emitted(lookahead.decode(models, "Once", method="draft", max_new_tokens=4))
+
+
+def test_sweeps_measure_and_predict(models):
+    laps = list(sweeps.sweep(models, "draft-length", (1, 3), repeats=1, tokens=12, most=1))
+    sweep = laps[-1].result
+    assert [point.x for point in sweep.points] == [1, 3] and laps[-1].done == laps[-1].total == 2
+    for point in sweep.points:
+        k, draft = int(point.x), models.costs.drafters["draft"]
+        c = (draft.token_s + draft.switch_s(k) / k) / models.costs.pass_s(1)
+        tokens = theory.expected_tokens(point.acceptance, k)
+        assert point.leviathan == pytest.approx(theory.speedup(tokens, k, c))
+        assert point.priced == pytest.approx(theory.speedup(tokens, k, c, models.costs.target.ratio(1 + k)))
+        assert point.speedup > 0 and point.tokens_per_pass >= 1
+    for name, values in (
+        ("temperature", (0.0, 1.0)),
+        ("output-length", (4, 8)),
+        ("window", ((2, 2, 2), (3, 3, 3))),
+    ):
+        *_, last = sweeps.sweep(models, name, values, repeats=1, tokens=8, most=1)
+        assert len(last.result.points) == 2, name
+        assert all(point.speedup and point.priced for point in last.result.points if point.acceptance is not None)
+        if name == "output-length":
+            assert [point.arm.rows[0].new_tokens for point in last.result.points] == [4, 8]
+
+
+def test_a_sweep_may_be_left(models):
+    running = sweeps.sweep(models, "temperature", (0.0, 1.0), repeats=1, tokens=6, most=1)
+    for lap in running:
+        if lap.result.points:
+            break
+    running.close()
+    assert len(lap.result.points) == 1
+
+
+def test_the_surface_is_the_formula():
+    drawn = sweeps.surface(COSTS, alphas=(0.0, 0.5, 1.0), ks=(0, 2, 8))
+    assert [cells[0] for cells in drawn.speedup] == [1.0, 1.0, 1.0], "nothing drafted, nothing gained"
+    assert drawn.speedup[2][2] == pytest.approx(9 / (0.0066 / 0.005))
+    assert drawn.speedup[0][2] == pytest.approx(1 / (0.0066 / 0.005))
+    drafter = DrafterCosts(CostCurve((1,), (0.001,)), cold_s=(0.0003, 0.0001), return_s=0.0001)
+    slower = sweeps.surface(PassCosts(CURVE, {"draft": drafter}), "draft", alphas=(0.5,), ks=(0, 2))
+    assert slower.speedup[0] == (1.0, pytest.approx(1.75 / (0.0054 / 0.005 + 2 * 0.2 + 0.1)))
+
+
+def test_prompts_by_category_and_id():
+    assert {q.category for q in questions("story")} == {"story"}
+    assert [q.id for q in questions("code-2", "story", most=1)] == ["story"]
+    hot = questions("hot", max_new_tokens=9)[0]
+    assert hot.settings == {"temperature": 1.0, "max_new_tokens": 9}
+
+
+# ------------------------------------------------------------------ advice
+
+
+def test_advice_takes_the_best_length_and_shows_its_sums():
+    good, poor = Evidence("draft", 0.85, 200, 1.0, 0.0006), Evidence("suffix", 0.6, 50, 0.2, 0.00002)
+    told = advise([poor, good], COSTS)
+    assert told.method == "draft" and told.k == told.options[0].k and "Yes" in told.sentence
+    option = told.options[0]
+    assert option.speedup == max(option.speedups)
+    terms = {term.name: term.value for term in option.terms}
+    assert terms["speedup"] == pytest.approx(terms["tokens a pass"] / terms["cost of a pass"])
+    by_hand = theory.speedup(theory.expected_tokens(0.85, told.k), told.k, 0.12, CURVE.ratio(1 + told.k))
+    assert option.speedup == pytest.approx(by_hand)
+    assert all(best >= other.speedup for best, other in zip([option.speedup] * 2, told.options, strict=True))
+
+
+def test_advice_may_be_no():
+    for found, costs in (
+        (Evidence("draft", 0.05, 100, 1.0, 0.001), COSTS),
+        (Evidence("ngram", 0.6, 90, 1.0, 0.0), DEAR),
+    ):
+        told = advise([found], costs)
+        assert told.method is None and told.k == 0 and told.sentence.startswith("Don't")
+        assert told.options[0].terms
+    with pytest.raises(LookaheadError, match="race"):
+        advise([], COSTS)
+
+
+def test_advice_from_a_race():
+    race = trace(lane("naive"), lane("draft"), lane("ngram", shortest=1), lane("draft", opaque=True))
+    found = advice.evidence(race)
+    assert [one.method for one in found] == ["draft", "ngram"]
+    draft = found[0]
+    statuses = [status for step in race.lanes[1].verified for status in step.statuses]
+    assert draft.acceptance == statuses.count("accepted") / draft.tested
+    assert draft.tested == statuses.count("accepted") + statuses.count("rejected")
+    assert draft.rows == 1.0 and found[1].rows >= 1.0
+    assert advice.evidence(trace(lane("lookahead"))) == []
+    (tree,) = advice.evidence(trace(lane("tree")))
+    assert tree.rows > 1 and tree.branching == 1.0
+    costs = PassCosts(dataclasses.replace(CURVE, branching_s=0.001))
+    verifying = {term.name: term.value for term in advise([tree], costs, ks=(2,)).options[0].terms}["verifying"]
+    assert verifying == pytest.approx(costs.pass_s(1 + round(2 * tree.rows), 2) / costs.pass_s(1))
+    told = advise(found, COSTS, Recording.of(race))
+    assert sorted(option.method for option in told.options) == ["draft", "ngram", "suffix"]
+    replayed = next(option for option in told.options if option.method == "ngram")
+    assert replayed.terms[-1].value == replayed.speedup == max(replayed.speedups)
+
+
+# ------------------------------------------------------------------ the command
+
+
+def test_the_command_lists_runs_and_updates(capsys, tmp_path, models, monkeypatch):
+    from lookahead.__main__ import main
+
+    monkeypatch.setattr("lookahead.family.models.load", lambda *_, **__: models)
+    monkeypatch.setenv("COLUMNS", "200")  # a narrow terminal wraps the table's cells
+    assert main(["lab", "--json"]) == 0
+    assert [one["id"] for one in json.loads(capsys.readouterr().out)] == list(EXPERIMENTS)
+    assert main(["lab"]) == 0
+    assert "good-match" in capsys.readouterr().out
+    page = tmp_path / "page.md"
+    page.write_text("before <!-- lab --> old <!-- /lab --> after", encoding="utf-8")
+    tiny = ["--repeat", "1", "--prompts-each", "1", "--max-new-tokens", "6", "--update", str(page)]
+    assert main(["lab", "good-match,short-outputs", "--json", *tiny]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert [e["id"] for e in report["experiments"]] == ["good-match", "short-outputs"]
+    for one in report["experiments"]:
+        assert one["low"] <= one["median"] <= one["high"] and one["why"] and one["arms"][0]["rows"]
+    text = page.read_text(encoding="utf-8")
+    text = re.sub(" +", " ", text)
+    assert text.startswith("before <!-- lab -->\n| performance expectations |") and text.endswith("<!-- /lab --> after")
+    assert "| Good draft model match | 2-3× |" in text and "old" not in text
+    assert main(["lab", "mismatched", *tiny[:6]]) == 0
+    assert "~1× (no benefit)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [(["nope"], "choose from all"), (["all", "--repeat", "0"], "repeat"), (["all", "--update", "/no/file"], "lab")],
+    ids=str,
+)
+def test_bad_words_on_the_command_line(arguments, word, capsys):
+    from lookahead.__main__ import main
+
+    assert main(["lab", *arguments]) == 2
+    assert word in capsys.readouterr().err
+
+
+def test_the_report_becomes_tables(models):
+    result = Result(EXPERIMENTS["good-match"], (Arm.of("x", "draft", [row(2.5)]),))
+    silent = Result(EXPERIMENTS["alignment"], (Arm("x", "draft"), Arm("y", "draft")))
+    text = re.sub(" +", " ", command.markdown(command.document(models, [result, silent], 1)))
+    assert "| Good draft model match | 2-3× | x: 2.50x | 2.40x to 2.60x | | as claimed |" in text
+    assert "| Good draft model alignment | Good draft model alignment | not measured |" in text

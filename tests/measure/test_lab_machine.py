@@ -1,0 +1,255 @@
+"""This machine, measured on request: every combination has its numbers, nothing is left changed, and the words are true."""
+
+import gc
+import weakref
+from dataclasses import replace
+
+import pytest
+import torch
+from conftest import emitted, tiny
+
+import lookahead
+from lookahead.calibration.exactness import Exactness
+from lookahead.calibration.threads import now as threads
+from lookahead.core.tree import Limits
+from lookahead.hardware.processor import cores
+from lookahead.measure import charts, formats, machine
+from lookahead.measure.formats import Compared, Memory, Passes, reading, verdict
+from lookahead.model.lm import CachedLM
+from lookahead.page.lab.machine import _comparison
+
+QUICK = {"rows": (1, 2, 9), "visits": 3, "read_bytes": 1 << 20}
+MEMORY = (Memory(1, 30e9), Memory(2, 40e9))
+
+
+def passes(dtype, n, *ms, in_use=False, left_out=""):
+    return Passes(dtype, n, in_use, 64_000_000 if dtype == "float32" else 32_000_000, (1, 9), tuple(t / 1e3 for t in ms), left_out)  # fmt: skip
+
+
+def found(*given, **known):
+    return Compared(given, **{"memory": MEMORY, "visits": 9, **known})
+
+
+BF2 = passes("bfloat16", 2, 4, 5)
+F2 = passes("float32", 2, 5, 9)
+
+
+def used(one):
+    return replace(one, in_use=True)
+
+
+# ------------------------------------------------------------------ measured
+
+
+def test_every_combination_is_measured(models):
+    laps = list(machine.compare(models, **QUICK))
+    counts = machine.thread_counts(cores(), models.measured.threads)
+    result = laps[-1].result
+    assert [(one.dtype, one.threads) for one in result.passes] == [
+        (dtype, n) for dtype in (models.dtype, "float32" if models.dtype == "bfloat16" else "bfloat16") for n in counts
+    ]
+    assert (result.in_use.dtype, result.in_use.threads) == (models.dtype, models.measured.threads)
+    assert result.in_use.pass_s, "what is in use is never left out"
+    for one in result.passes:
+        assert bool(one.pass_s) != bool(one.left_out)
+        assert one.rows == (1, 2, 9) and len(one.pass_s) in (0, 3) and all(s > 0 for s in one.pass_s)
+        if one.pass_s:
+            assert result.share(one) == pytest.approx(one.weight_bytes / one.pass_s[0] / result.given(one))
+    assert [m.threads for m in result.memory] == counts and all(m.bytes_per_s > 1e6 for m in result.memory)
+    assert result.visits == 3 and verdict(result) and reading(result)
+    assert laps[-1].done == laps[-1].total and laps[0].result.measured == ()
+    assert all(0 <= lap.done <= lap.total and lap.text for lap in laps)
+    by_dtype = {one.dtype: one.weight_bytes for one in result.passes}
+    assert by_dtype["float32"] == 2 * by_dtype["bfloat16"]
+
+
+def test_nothing_is_left_changed(models):
+    def race():
+        return [emitted(lookahead.decode(models, "Once", method=m, max_new_tokens=12)) for m in ("naive", "draft")]
+
+    passes, before = models.target.passes, race()
+    weights = [(p.data_ptr(), p.dtype, p.detach().clone()) for p in passes.parameters()]
+    kept, count = list(models.target.tokens), threads()
+    for closing_at in (1, 2, 4, 7, None):
+        running = machine.compare(models, **QUICK)
+        for i, _ in enumerate(running):
+            assert threads() == count, "also between two visits"
+            if i == closing_at:
+                break
+        running.close()
+    assert threads() == count and models.target.tokens == kept and models.target.passes is passes
+    for p, (place, dtype, values) in zip(passes.parameters(), weights, strict=True):
+        assert (p.data_ptr(), p.dtype) == (place, dtype) and torch.equal(p, values)
+    assert race() == before
+
+
+def test_the_thread_count_is_restored_when_a_pass_fails(models, monkeypatch):
+    count, running = threads(), machine.compare(models, **QUICK)
+    monkeypatch.setattr(machine, "thread_counts", lambda cores, used: sorted({1, used, used + 1}))
+    for lap in running:
+        if "thread" in lap.text and str(count) not in lap.text:
+            break
+    monkeypatch.setattr(machine, "_timed", lambda lm, tokens: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        list(running)
+    assert threads() == count
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen3", "gpt2"])
+def test_the_copy_is_another_format_and_computes_the_same(kind, tmp_path):
+    family = lookahead.load(tiny(kind, tmp_path / kind))
+    passes = family.target.passes
+    other = torch.float32 if passes.dtype == torch.bfloat16 else torch.bfloat16
+    copy = passes.converted(other)
+    assert {p.dtype for p in copy.parameters()} == {other}
+    assert not {p.data_ptr() for p in copy.parameters()} & {p.data_ptr() for p in passes.parameters()}
+    rows = [CachedLM(one, family.target.vocab).forward(list(range(5, 20))).float() for one in (passes, copy)]
+    assert not torch.equal(*rows), "another format rounds otherwise"
+    assert torch.nn.functional.cosine_similarity(*rows).min() > 0.98
+    reference = weakref.ref(copy)
+    del copy
+    gc.collect()
+    assert reference() is None
+
+
+def test_what_a_pass_reads(models, tmp_path):
+    assert models.target.passes.read_bytes == models.target.passes.nbytes, "the embedding is the head's too"
+    for kind in ("llama", "qwen3"):
+        passes = lookahead.load(tiny(kind, tmp_path / kind, tie_word_embeddings=False)).target.passes
+        embedding = passes.model.get_input_embeddings().weight
+        assert passes.read_bytes == passes.nbytes - embedding.nbytes, kind
+
+
+def test_thread_counts():
+    assert machine.thread_counts(1, 1) == [1]
+    assert machine.thread_counts(2, 2) == [1, 2]
+    assert machine.thread_counts(8, 8) == [1, 2, 4, 8]
+    assert machine.thread_counts(16, 8) == [1, 4, 8, 16], "the one in use is among them, and they are four"
+    assert machine.thread_counts(2, 1) == [1, 2]
+
+
+def test_what_is_far_slower_is_tried_twice_and_left_out(models, monkeypatch):
+    real, tries = machine._timed, []
+
+    def timed(lm, tokens):
+        if lm.model is models.target.model:
+            return real(lm, tokens)
+        tries.append(len(tokens))
+        return 60.0
+
+    monkeypatch.setattr(machine, "_timed", timed)
+    *_, last = machine.compare(models, **QUICK)
+    left = [one for one in last.result.passes if one.dtype != models.dtype]
+    assert all(one.left_out == machine.FAR_SLOWER and not one.pass_s for one in left)
+    assert tries == [1] * 2 * len(left), "at its first pass, and once more"
+    assert last.result.probed is None and all(one.dtype == models.dtype for one in last.result.measured)
+
+
+def test_a_moment_of_noise_leaves_nothing_out(models, monkeypatch):
+    real, noisy = machine._timed, [60.0]
+    monkeypatch.setattr(
+        machine,
+        "_timed",
+        lambda lm, tokens: noisy.pop() if noisy and lm.model is not models.target.model else real(lm, tokens),
+    )
+    *_, last = machine.compare(models, **QUICK)
+    assert not noisy and not any(one.left_out for one in last.result.passes)
+
+
+def test_where_no_copy_fits_the_format_in_use_is_measured_alone(models, monkeypatch):
+    monkeypatch.setattr(machine.memory, "free", lambda: 1000)
+    *_, last = machine.compare(models, **QUICK)
+    assert {one.left_out for one in last.result.passes if one.dtype != models.dtype} == {machine.NO_ROOM}
+    assert last.result.in_use.pass_s
+
+
+def test_a_short_context_is_enough(tmp_path):
+    family = lookahead.load(tiny("llama", tmp_path / "short", max_position_embeddings=66))
+    *_, last = machine.compare(family, **{**QUICK, "rows": (1, 2, 5, 9)})
+    assert last.result.in_use.rows == (1, 2) and last.result.in_use.pass_s
+    assert verdict(last.result) == "", "of nine rows nothing is known"
+    assert "bfloat16" in _comparison(last.result).replace("\u00a0", " ")
+
+
+# ------------------------------------------------------------------ words
+
+
+def test_the_quickest_is_in_use():
+    assert verdict(found(used(BF2), F2)) == (
+        "Quickest here is bfloat16 with 2 threads (4.00 ms for one row, 5.00 ms for nine), and that is what is in use."
+    )
+    assert "no" not in verdict(found(used(BF2), replace(F2, pass_s=(), left_out="skipped"))), "nothing to compare with"
+    told = verdict(found(used(passes("bfloat16", 2, 2, 10)), passes("float32", 2, 5, 8)))
+    assert (
+        told.startswith("Quickest here for one row and nine together is bfloat16")
+        and "float32 with 2 threads (8.00" in told
+    )
+    assert verdict(found(used(BF2), F2, visits=formats.LEAST - 1)) == "", "nothing is said too soon"
+
+
+def test_a_little_quicker_is_not_quicker():
+    told = verdict(found(used(BF2), passes("bfloat16", 1, 3.9, 4.9)))
+    assert told == "In use is bfloat16 with 2 threads, and nothing here is quicker by more than measurements vary (5%)."
+
+
+def test_why_the_quickest_is_not_in_use():
+    inexact, exact = (Exactness(rows, rows, None, Limits()) for rows in (1, 32))
+    told = verdict(found(BF2, used(F2), probed=inexact))
+    assert "1.56 times as quick as float32 with 2 threads, which is in use" in told
+    assert "only where it is quick and exact" in told and "other bits in company" in told
+    for probed in (exact, None):
+        assert "the trial at load did not find it so" in verdict(found(BF2, used(F2), probed=probed))
+    told = verdict(found(used(replace(BF2, pass_s=(0.02, 0.03))), F2))
+    assert "float32 with 2 threads (5.00" in told and "trial at load" in told
+    told = verdict(found(used(BF2), passes("bfloat16", 1, 2, 3)))
+    assert "OMP_NUM_THREADS=1" in told
+    gpu = [replace(one, threads=None) for one in (used(BF2), passes("float32", 2, 1, 2))]
+    assert "float32 (1.00" in verdict(found(*gpu)) and "on a GPU" in verdict(found(*gpu))
+
+
+@pytest.mark.parametrize(
+    ("ms", "words"),
+    [
+        (0.5, "the weights fit in the processor's cache"),  # 64 GB/s
+        (1.0, "it mostly waits for them"),  # 32
+        (4.0, "reading alone would take 0.80 ms of the 4.00 ms"),  # 8
+    ],
+)
+def test_what_a_pass_makes_of_memory(ms, words):
+    one = passes("bfloat16", 2, ms, 5, in_use=True)
+    assert words in reading(found(one)) and "40.0 GB/s" in reading(found(one))
+    assert reading(found(one, memory=())) == ""
+    assert reading(found(one, visits=formats.LEAST - 1)) == ""
+
+
+def test_the_table_marks_what_is_in_use_and_what_was_skipped():
+    skipped = replace(F2, pass_s=(), left_out=machine.FAR_SLOWER)
+    told = _comparison(found(used(BF2), passes("bfloat16", 1, 0.5, 1), skipped)).replace("\u00a0", " ")
+    assert told.count("in use</td>") == 1 and "<td>bfloat16, in use</td><td>2</td><td>4.00 ms</td><td>1.25</td>" in told
+    assert (
+        "skipped, far slower" in told and "8.00 GB/s of 40.0 GB/s, 20%" in told and "64.0 GB/s, from the cache" in told
+    )
+
+
+# ------------------------------------------------------------------ the figure
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_lines_are_told_apart_by_more_than_colour(dark):
+    every = [
+        passes(dtype, n, 4 + n, 5 + n, in_use=(dtype, n) == ("bfloat16", 4))
+        for dtype in ("bfloat16", "float32")
+        for n in (1, 2, 4, 8)
+    ]
+    figure = charts.formats(found(*every), dark)
+    assert len(figure.data) == 8 and list(figure.data[0].y) == [5.0, 6.0] and list(figure.data[0].x) == [1, 9]
+    looks = {(trace.line.dash, trace.marker.symbol) for trace in figure.data}
+    assert len(looks) == 8 and len({trace.line.dash for trace in figure.data}) == 2
+    (thick,) = [trace for trace in figure.data if trace.line.width > 2]
+    assert thick.name == "bfloat16 with 4 threads, in use"
+    assert (figure.layout.xaxis.type, figure.layout.yaxis.type) == ("log", "log")
+
+
+def test_before_anything_was_measured_the_figure_says_so():
+    figure = charts.formats(found(used(replace(BF2, pass_s=()))))
+    assert charts.NOTHING in " ".join(note.text for note in figure.layout.annotations)

@@ -1,0 +1,107 @@
+"""The bundled recordings: what is raced, how small it is kept, and that it comes back whole."""
+
+import json
+from importlib import import_module
+
+import pytest
+from synthetic import lane, trace
+
+from lookahead import SettingsError, Trace, TraceError
+from lookahead.__main__ import main
+from lookahead.measure import recordings
+from lookahead.measure.scenarios import SCENARIOS
+
+BY_ID = {scenario.id: scenario for scenario in SCENARIOS}
+
+
+@pytest.fixture
+def raced(monkeypatch):
+    """Stands in for the race: remembers what was asked for and has a small one to show."""
+    asked = []
+    result = trace(lane("naive", 12), lane("draft", 12), max_new_tokens=12)
+
+    class Fake(list):
+        def result(self):
+            return result
+
+    def race(models, prompt, methods, **options):
+        asked.append((models, prompt, methods, options))
+        return Fake([1, 2])
+
+    monkeypatch.setattr(import_module("lookahead.race.race"), "race", race)
+    return asked
+
+
+def test_every_scenario_is_raced_as_it_stands(raced, tmp_path):
+    told = []
+    files = recordings.write("models", tmp_path / "new", SCENARIOS, lambda *report: told.append(report))
+    assert [path.name for path in files] == [f"{scenario.id}.json" for scenario in SCENARIOS]
+    kept = raced[1:]
+    assert raced[0] == kept[0], "the first race warms up and is run again"
+    for scenario, (models, prompt, methods, options) in zip(SCENARIOS, kept, strict=True):
+        assert (models, prompt, methods) == ("models", scenario.prompt, ["naive", scenario.method])
+        assert options["seed"] == recordings.SEED and options["chat"] == scenario.chat
+        assert options["max_new_tokens"] <= recordings.MOST_NEW_TOKENS
+        assert scenario.options.items() <= options.items()
+    assert told[0] == (0, len(SCENARIOS), "story") and told[-1][:2] == (len(SCENARIOS), len(SCENARIOS))
+
+
+def test_a_recording_is_short_and_comes_back_whole(tmp_path):
+    race = trace(*(lane(method, 128, 8) for method in ("naive", "hybrid")), max_new_tokens=128)
+    text = recordings.compact(race)
+    assert len(text) < 150_000 and len(text) < 0.8 * len(race.to_json())
+    back = Trace.from_json(text)
+    assert json.loads(text)["schema"] == "lookahead-trace/1"
+    assert [record.text for record in back.lanes] == [record.text for record in race.lanes]
+    assert back.lanes[1].steps[3].draft == race.lanes[1].steps[3].draft
+    assert recordings.compact(back) == text, "rounding twice changes nothing"
+    for ours, theirs in zip(back.lanes, race.lanes, strict=True):
+        assert ours.clock_s == pytest.approx(theirs.clock_s, abs=1e-6 * 2 * len(ours.steps))
+    assert back.stats(1)["speedup"] == pytest.approx(race.stats(1)["speedup"], rel=1e-3)
+
+
+def test_reading(raced, tmp_path):
+    recordings.write(None, tmp_path, [BY_ID["hot"]])
+    assert recordings.read("hot", tmp_path) is not None
+    for name in ("story", "nothing", "../traces/story", "", "hot.json", "/etc/passwd"):
+        assert recordings.read(name, tmp_path) is None
+    (tmp_path / "hot.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(TraceError):
+        recordings.read("hot", tmp_path)
+
+
+def test_the_bundled_story_is_there():
+    story = recordings.read("story")
+    assert story.prompt.text == BY_ID["story"].prompt
+    assert [record.method for record in story.lanes] == ["naive", BY_ID["story"].method]
+
+
+def test_choosing():
+    assert recordings.choose(None) == list(SCENARIOS)
+    assert [scenario.id for scenario in recordings.choose("hot, story")] == ["story", "hot"]
+    with pytest.raises(SettingsError, match="choose from story"):
+        recordings.choose("story,nope")
+
+
+def test_the_command_refuses_in_words(tmp_path, capsys, monkeypatch):
+    assert main(["record", "--only", "nope"]) == 2
+    assert "choose from story" in capsys.readouterr().err
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    monkeypatch.setattr("lookahead.family.models.load", lambda spec: None)
+    assert main(["record", "--only", "short", "--out", str(tmp_path / "file")]) == 2
+    assert "give another folder" in capsys.readouterr().err
+
+
+def test_the_command_lists_what_it_wrote(raced, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("lookahead.family.models.load", lambda spec: None)
+    assert main(["record", "--only", "short,hot", "--out", str(tmp_path)]) == 0
+    seen = capsys.readouterr().out.splitlines()
+    assert [line.split(" ")[0] for line in seen] == [str(tmp_path / "hot.json"), str(tmp_path / "short.json")]
+
+
+def test_a_real_recording(models, tmp_path):
+    recordings.write(models, tmp_path, [BY_ID["short"]])
+    race = recordings.read("short", tmp_path)
+    assert race.lanes[0].text == race.lanes[1].text
+    assert len(race.lanes[0].tokens) <= 12
+    assert (tmp_path / "short.json").stat().st_size < 20_000

@@ -1,0 +1,250 @@
+"""CachedLM over real transformers models: trees, paths, rewinding, and what it refuses."""
+
+import json
+import random
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import tiny
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM
+
+from lookahead.core import tree
+from lookahead.core.events import ModelError
+from lookahead.model import attention, llama_files, modules
+from lookahead.model.lm import CachedLM
+
+FAMILIES = ["llama", "mistral", "qwen2", "qwen3", "gemma", "gpt2"]
+
+
+def load(folder, dtype=torch.float32, how=modules.BY_BRANCH):
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation=how).eval()
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    root = tmp_path_factory.mktemp("tiny")
+    return {kind: tiny(kind, root / kind) for kind in FAMILIES}
+
+
+def text(n, seed=0):
+    draws = random.Random(seed)
+    return [draws.randrange(4096) for _ in range(n)]
+
+
+@torch.inference_mode()
+def reference(model, tokens):
+    """Logits of every position from one plain pass without a cache."""
+    return model(input_ids=torch.tensor([tokens])).logits[0]
+
+
+@pytest.mark.parametrize("how", [modules.BY_BRANCH, "eager", "sdpa"])
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_trees_over_a_cache_give_what_each_path_gives_alone(folders, kind, how):
+    plain, lm = load(folders[kind], how="eager"), CachedLM(load(folders[kind], how=how))
+    draws, context = random.Random(1), text(140)
+    lm.extend(context)  # past one block of keys
+    for _ in range(4):
+        parents = [draws.randint(-1, i - 1) for i in range(9)]
+        rows = text(9, draws.random())
+        logits = lm.forward(rows, parents)
+        for i in range(9):
+            path = [rows[j] for j in tree.ancestors(parents, i)]
+            assert torch.allclose(logits[i], reference(plain, context + path)[-1], atol=2e-3, rtol=1e-3)
+        path = tree.ancestors(parents, draws.randrange(9))
+        lm.keep(path)
+        context += [rows[j] for j in path]
+        assert lm.tokens == context
+        assert lm.cached() == len(context)
+        after = lm.forward([7])[-1]
+        assert torch.allclose(after, reference(plain, [*context, 7])[-1], atol=2e-3, rtol=1e-3)
+        lm.keep([])
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_sync_rewinds_to_the_common_prefix(folders, kind):
+    lm, plain = CachedLM(load(folders[kind])), load(folders[kind], how="eager")
+    first = text(30)
+    lm.extend(first)
+    second = first[:20] + text(12, seed=5)
+    feed = lm.sync(second)
+    assert feed == second[20:]
+    assert torch.allclose(lm.extend(feed)[0], reference(plain, second)[-1], atol=2e-3, rtol=1e-3)
+    assert lm.sync(second) == second[-1:], "the last token is always left to feed"
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen2"])
+def test_a_pass_that_breaks_off_half_way_leaves_nothing_behind(folders, kind, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    lm = CachedLM(load(folders[kind]))
+    lm.extend(text(20))
+    want = lm.forward([5, 6])
+    lm.keep([])
+    with monkeypatch.context() as patch:
+        patch.setattr(lm.cache.layers[1], "make_room", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            lm.forward(text(120, seed=2))  # layer 0 has grown its buffers, layer 1 has not
+    assert torch.equal(lm.forward([5, 6]), want)
+
+
+def test_generate_still_works_on_the_model_inside(models):
+    """Other callers' masks: left-padded batches give what single prompts give."""
+    tok, model = models.tokenizer, models.target.model
+    prompts = [tok("Once upon a time")["input_ids"], tok("Tom had a red kite and")["input_ids"]]
+    width = max(map(len, prompts))
+    ids = torch.tensor([[0] * (width - len(p)) + p for p in prompts])
+    mask = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in prompts])
+    both = model.generate(ids, attention_mask=mask, max_new_tokens=12, do_sample=False)[:, width:].tolist()
+    for prompt, out in zip(prompts, both, strict=True):
+        alone = model.generate(torch.tensor([prompt]), max_new_tokens=12, do_sample=False)[0, len(prompt) :].tolist()
+        assert out[:6] == alone[:6], "padding may round differently later on, not mask wrongly at once"
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_a_tree_that_grows_is_the_tree_read_at_once(folders, kind):
+    grown, whole = CachedLM(load(folders[kind])), CachedLM(load(folders[kind]))
+    draws, context = random.Random(4), text(63)
+    grown.extend(context)
+    whole.extend(context)
+    for _ in range(5):
+        parents = [-1, *(draws.randint(-1, i) for i in range(8))]
+        rows, bounds = text(9, draws.random()), sorted(draws.sample(range(1, 9), 3))
+        at_once = whole.forward(rows, parents)
+        parts = [
+            grown.forward(rows[:stop], parents[:stop], first=start) for start, stop in pairwise([0, *bounds, len(rows)])
+        ]
+        assert torch.allclose(torch.cat(parts), at_once, atol=1e-4)
+        path = tree.ancestors(parents, draws.randrange(9))
+        grown.keep(path)
+        whole.keep(path)
+        assert torch.allclose(grown.extend([7]), whole.extend([7]), atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["mistral-sliding", "mamba"])
+def test_caches_that_cannot_be_rolled_back_are_refused(tmp_path, kind):
+    model = AutoModelForCausalLM.from_pretrained(tiny(kind, tmp_path / kind))
+    with pytest.raises(ModelError, match="cannot be rolled back"):
+        CachedLM(model)
+
+
+def test_other_models_are_left_to_transformers(tmp_path):
+    folders = [tiny(kind, tmp_path / kind) for kind in ("qwen2", "mistral", "gpt2")]
+    for folder in (*folders, tiny("llama", tmp_path / "biased", attention_bias=True)):
+        assert type(CachedLM(load(folder)).passes) is modules.Modules
+        assert llama_files.read(folder, torch.float32) is None
+
+
+@pytest.mark.parametrize("changes", [{}, {"tie_word_embeddings": True}, {"head_dim": 32}], ids=str)
+def test_a_plain_llama_is_read_from_its_files_as_transformers_reads_it(tmp_path, changes):
+    """The same bits of every logit, and a model for transformers over the same tensors."""
+    folder = tiny("llama", tmp_path / "m", layers=3, **changes)
+    for dtype in (torch.float32, torch.bfloat16):
+        ours, theirs = CachedLM(llama_files.read(folder, dtype)), CachedLM(load(folder, dtype))
+        ours.extend(text(70))
+        theirs.extend(text(70))
+        rows, parents = text(6, seed=1), [-1, 0, 0, 1, 2, 3]
+        assert torch.equal(ours.forward(rows, parents), theirs.forward(rows, parents))
+        assert ours.passes.size == theirs.passes.size == llama_files.parameters(llama_files.plain(folder))
+        for lm in (ours, CachedLM(ours.passes.first(2), exact=False)):
+            inside = lm.model
+            assert inside.config.num_hidden_layers == lm.passes.shape.layers
+            assert inside.model.layers[0].mlp.up_proj.weight.data_ptr() > 0
+            own = {w.untyped_storage().data_ptr() for w in ours.passes.parameters()}
+            assert all(w.untyped_storage().data_ptr() in own for w in inside.parameters()), "no copy"
+        tokens = torch.tensor([text(9)])
+        ours.reset()
+        with torch.inference_mode():
+            assert torch.equal(ours.model(tokens).logits[0], ours.forward(tokens[0].tolist())), "and our passes"
+            assert torch.allclose(ours.model(tokens).logits, theirs.model(tokens).logits, atol=0.2)
+
+
+@pytest.mark.parametrize("spoil", ["missing tensor", "other size", "no weights", "scaled rotation", "unknown field"])
+def test_what_is_not_plain_is_left_to_transformers(tmp_path, spoil):
+    folder = Path(tiny("llama", tmp_path / "m"))
+    config = json.loads((folder / "config.json").read_text())
+    weights = load_file(folder / "model.safetensors")
+    if spoil == "missing tensor":
+        weights.pop("model.layers.1.mlp.up_proj.weight")
+    if spoil == "other size":
+        weights["model.norm.weight"] = torch.ones(65)
+    if spoil == "scaled rotation":
+        config["rope_parameters"] |= {"rope_type": "linear", "factor": 2.0}
+    if spoil == "unknown field":
+        config["residual_multiplier"] = 0.5
+    (folder / "config.json").write_text(json.dumps(config))
+    save_file(weights, folder / "model.safetensors")
+    if spoil == "no weights":
+        (folder / "model.safetensors").unlink()
+    assert llama_files.read(str(folder), torch.float32) is None
+
+
+@pytest.mark.parametrize("kind", ["qwen3", "gpt2"])
+def test_a_model_that_is_spread_over_devices_gives_the_same(folders, kind):
+    """accelerate's hooks move what a layer is given; here all devices are one, the way through the hooks is the same."""
+    from accelerate import dispatch_model
+
+    plain, model = load(folders[kind]), load(folders[kind])
+    names = [
+        name
+        for name, child in model.named_modules()
+        if not list(child.children()) or "layers." in name or ".h." in name
+    ]
+    spread = dispatch_model(model, dict.fromkeys(names, "cpu"), main_device="cpu", force_hooks=True)
+    tokens, parents = text(9), [-1, 0, 0, 2, 1, 4, 2, 0, 7]
+    logits = []
+    for lm in (CachedLM(plain), CachedLM(spread)):
+        lm.extend(tokens)
+        rows = lm.forward(text(9, seed=1), parents)
+        lm.keep([0, 2, 6])
+        logits += [(rows, lm.extend([5]))]
+    assert all(torch.equal(a, b) for a, b in zip(*logits, strict=True))
+
+
+def test_a_layout_follows_its_layer_to_another_device():
+    tree = attention.layout(attention.branches([-1, 0, 0, 1], 5), 5, 128, torch.device("cpu"))
+    assert tree.to("cpu") is tree
+    there = tree.to(torch.device("meta"), non_blocking=True)
+    assert {t.device.type for t in (there.later, there.ancestors, there.spread)} == {"meta"}
+    assert (there.past, there.whole) == (tree.past, tree.whole)
+    assert attention.layout(4, 5, 128, torch.device("cpu")).to("meta").ancestors is None
+
+
+def test_the_branches_of_a_tree_are_laid_out_as_its_docstring_says():
+    """6 keys, rows a, b, c of which b and c continue a, tiles of 4: b's branch lies in place, c has a tile of its own."""
+    found = attention.branches([-1, 0, 0], 6, tile=4)
+    assert found.whole == 4
+    assert found.tiles_at == 12, "the next whole tile behind 9 columns"
+    assert found.tiles == (4, 5, 6, 8)
+    assert found.spread == ((4, 5, 6, 16), (4, 5, 6, 7), (12, 13, 14, 15))
+    assert found.columns == 17
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+@pytest.mark.parametrize("limits", [tree.Limits(2, 4, 3, 4), tree.Limits(1, 5, 5, 32, columns=384)], ids=str)
+def test_a_pass_in_parts_is_the_pass_at_once(folders, kind, limits):
+    whole, parted = CachedLM(load(folders[kind])), CachedLM(load(folders[kind]), limits=limits)
+    draws = random.Random(9)
+    for lm in (whole, parted):
+        lm.extend(text(129))
+    for parents in (None, [-1, *(draws.randint(-1, i) for i in range(12))], [-1, 0, 0], [-1]):
+        rows = text(13 if parents is None else len(parents), draws.random())
+        at_once, passes = whole.forward(rows, parents), parted.forward(rows, parents)
+        assert torch.allclose(at_once, passes, atol=1e-4)
+        assert passes.shape == at_once.shape
+        path = tree.ancestors(parents, len(rows) - 1) if parents else range(len(rows))
+        for lm in (whole, parted):
+            lm.keep(path)
+        assert parted.tokens == whole.tokens
+        assert parted.cached() == whole.cached()
+
+
+def test_a_pass_may_be_filled_up_at_the_very_end_of_the_context(folders):
+    for kind in FAMILIES:
+        lm, plain = CachedLM(load(folders[kind]), limits=tree.Limits(least=2)), CachedLM(load(folders[kind]))
+        for one in (lm, plain):
+            one.extend(text(255))
+        assert torch.allclose(lm.forward([7]), plain.forward([7]), atol=1e-4), kind

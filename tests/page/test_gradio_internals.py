@@ -1,0 +1,76 @@
+"""What is private in Gradio is used in one file, which says in which version it was read."""
+
+import ast
+import json
+import subprocess
+import sys
+
+import gradio as gr
+import pytest
+from conftest import ROOT
+
+from lookahead.page import gradio_internals
+
+ADAPTER = ROOT / "lookahead" / "page" / "gradio_internals.py"
+OTHERS = [path for path in (ROOT / "app.py", *sorted((ROOT / "lookahead").rglob("*.py"))) if path != ADAPTER]
+PRIVATE = {"state_holder", "session_data", "time_last_used", "default_config", "blocks_config", "iterators", "_queue"}
+
+
+def private_uses(text):
+    """What a file's text does with Gradio beside its public names."""
+    uses = []
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.ImportFrom(module=str(module)) if module.startswith("gradio."):
+                uses.append(module)
+            case ast.Import(names=names):
+                uses += [alias.name for alias in names if alias.name.startswith("gradio.")]
+            case ast.Attribute(value=ast.Name(id="gr"), attr=name) if name.startswith("_") or not hasattr(gr, name):
+                uses.append(name)
+            case ast.Attribute(attr=name) if name in PRIVATE:
+                uses.append(name)
+            case ast.keyword(arg=str(name)) if name.startswith("_"):
+                uses.append(name)
+            case ast.Constant(value=str(value)) if "__type__" in value:
+                uses.append(value)
+    return uses
+
+
+@pytest.mark.parametrize("path", OTHERS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_other_files_use_its_public_names(path):
+    assert private_uses(path.read_text(encoding="utf-8")) == []
+
+
+def test_the_reader_sees_what_the_adapter_does():
+    uses = set(private_uses(ADAPTER.read_text(encoding="utf-8")))
+    assert uses >= {"_frontend", "gradio.tunneling", "gradio.utils", "iterators", "state_holder", "__type__"}
+
+
+def test_it_was_read_in_the_version_that_is_pinned():
+    pins = (ROOT / "requirements.txt").read_text(encoding="utf-8").split()
+    assert f"gradio=={gradio_internals.READ_IN}" in pins and gr.__version__ == gradio_internals.READ_IN
+
+
+def test_no_event_shows_progress_on_what_holds_others(app):
+    """It would be copied with all that is in it, at every message of any run (`progress_on`)."""
+    config = json.loads(app.get("/config")[1])
+    kinds = {component["id"]: component["type"] for component in config["components"]}
+    shown = {kinds[one] for event in config["dependencies"] for one in event["show_progress_on"] or event["outputs"]}
+    assert "html" in shown and not shown & {"accordion", "column", "group", "row", "tabs"}
+
+
+def test_it_is_imported_without_stubs_for_editors():
+    """Which would be made anew, of parsed sources, at every start."""
+    code = (
+        "import ast, inspect\n"
+        "segment, made = ast.get_source_segment, []\n"
+        "ast.get_source_segment = lambda *a, **k: made.append(1) or segment(*a, **k)\n"
+        "{}import gradio\n"
+        "assert inspect.getfile(gradio.Textbox).endswith('textbox.py')\n"
+        "print(len(made))\n"
+    )
+    ours, plain = (
+        subprocess.run([sys.executable, "-c", code.format(first)], cwd=ROOT, capture_output=True, text=True, check=True)
+        for first in ("from lookahead.page import build\n", "")
+    )
+    assert int(ours.stdout) == 0 < int(plain.stdout), "one for every component"

@@ -1,0 +1,516 @@
+"""The pass inspector, the card of a token and the lookahead microscope in a real page, fed with hand-made passes.
+
+No server, no model. The rejection-rule pass is small enough to do with a pencil; the window follows the proposer's own
+law (the oldest level leaves, what the target said enters), so births and settled guesses can be read off by eye.
+"""
+
+import pytest
+from chromium import bare_page
+
+from lookahead.trace import assets
+
+pytestmark = pytest.mark.browser
+
+FAKES = """
+const none = {tokens: [], parents: [], pieces: [], sources: [], chances: [], window: 0, births: []};
+const blank = {kind: "verify", draft: none, statuses: [], path: [], emitted: [], pieces: [], origins: [], tests: [],
+               propose_s: 0.001, verify_s: 0.008, other_s: 0.0002, finish: null};
+const words = [" a", " b", " c", " d", " e", " f", " the", " small", " frog", " who", " sat", " on", " it", " and", " ran"];
+const id = word => words.indexOf(word);
+const draft = (pieces, parents, extra) => ({...none, tokens: pieces.map(id), parents, pieces, sources: pieces.map(() => "draft"), ...extra});
+const chain = pieces => pieces.map((_, i) => i - 1);
+const emit = (pieces, origins) => ({pieces, origins, emitted: pieces.map(id)});
+const test = (row, piece, outcome, extra) => ({row, token: id(piece), outcome, p: null, q: null, draw: null, entropy: null, top: [], margin: null, ...extra});
+const best = (...pairs) => pairs.map(([piece, p]) => [id(piece), piece, p]);
+const prefill = {...blank, kind: "prefill", index: 0, verify_s: 0.0118, other_s: 0};
+
+const greedy = {...blank, index: 1, draft: draft([" a", " b", " d", " e"], chain([1, 2, 3, 4]), {chances: [0.9, 0.8, 0.31, 0.5]}),
+  statuses: ["accepted", "accepted", "rejected", "unvisited"], path: [0, 1], ...emit([" a", " b", " c"], ["accepted", "accepted", "correction"]),
+  tests: [test(0, " a", "accepted", {p: 0.7, entropy: 1.0397, top: best([" a", 0.7], [" c", 0.2])}), test(1, " b", "accepted", {p: 0.5, top: best([" b", 0.5], [" d", 0.3])}),
+          test(2, " d", "rejected", {p: 0.003}), test(null, " c", "correction", {p: 0.6, top: best([" c", 0.6], [" e", 0.25])})]};
+
+// p = 0.5 against q = 0.8: a draw below 0.625 accepts. Then p = 0.09 against q = 0.6 (0.15), rejected at 0.4.
+const drawn = {...blank, index: 1, draft: draft([" a", " b", " e"], chain([1, 2, 3])), statuses: ["accepted", "rejected", "unvisited"], path: [0],
+  ...emit([" a", " c"], ["accepted", "correction"]),
+  tests: [test(0, " a", "accepted", {p: 0.5, q: 0.8, draw: 0.3, top: best([" a", 0.5], [" d", 0.3])}), test(1, " b", "rejected", {p: 0.09, q: 0.6, draw: 0.4}),
+          test(null, " c", "correction", {p: 0.68, draw: 0.2, top: best([" c", 0.7], [" d", 0.12], [" b", 0.09])})]};
+// A tree of point masses: " a" (0.2) rejected, then its sibling " b" with 0.3 / 0.8 of the rest accepted; " c" hangs below " a".
+const forked = {...blank, index: 2, draft: draft([" a", " b", " d", " c", " e"], [-1, -1, -1, 0, 1], {chances: [0.6, 0.3, 0.1, 0.5, 0.4]}),
+  statuses: ["rejected", "accepted", "unvisited", "unvisited", "rejected"], path: [1], ...emit([" b", " f"], ["accepted", "correction"]),
+  tests: [test(0, " a", "rejected", {p: 0.2, q: 1, draw: 0.9}), test(1, " b", "accepted", {p: 0.375, q: 1, draw: 0.1, top: best([" c", 0.4], [" b", 0.3], [" a", 0.2])}),
+          test(4, " e", "rejected", {p: 0.1, q: 1, draw: 0.5}), test(null, " f", "correction", {p: 0.5, draw: 0.7, top: best([" f", 0.45])})]};
+const tree = {...forked, tests: forked.tests.map(one => ({...one, q: null, draw: null}))};
+const naive = (piece, i, ms) => ({...blank, index: i, ...emit([piece], ["bonus"]), propose_s: 0, verify_s: ms / 1000, tests: [test(null, piece, "bonus", {p: 0.4, top: best([piece, 0.4])})]});
+const opaque = {...blank, index: 1, propose_s: 0, verify_s: 0.02, other_s: 0, ...emit([" a", " b"], ["accepted", "bonus"])};
+
+/** A window pass: levels as text, n-grams [pieces after the root, birth] as chains of their own. */
+function looked(index, levels, grams, accepted, own) {
+  const pieces = [], parents = [], births = [];
+  for (const [gram, birth] of grams) gram.forEach((piece, i) => { parents.push(i ? pieces.length - 1 : -1); pieces.push(piece); births.push(birth); });
+  const n = pieces.length, W = levels[0].length;
+  levels.forEach((level, l) => level.forEach((piece, c) => { pieces.push(piece); births.push(null); parents.push(l ? n + (l - 1) * W + c : c ? n + c - 1 : -1); }));
+  const statuses = pieces.map((_, row) => row >= n ? "window" : accepted.includes(row) ? "accepted" : accepted.length ? "unvisited" : "rejected");
+  const taken = accepted.map(row => pieces[row]);
+  const tests = [...accepted.map(row => test(row, pieces[row], "accepted", {p: 0.5})), test(null, own, "bonus", {p: 0.5})];
+  return {...blank, index, draft: draft(pieces, parents, {window: pieces.length - n, births}), statuses, path: accepted, tests,
+          ...emit([...taken, own], [...taken.map(() => "accepted"), "bonus"])};
+}
+// N = 3, W = 3. Pass 2 is full and bears, at column 2 (1 from 0), "who sat on"; pass 3 tries it after " who".
+const window3 = [
+  looked(1, [[" the", " a", " b"]], [], [], " frog"),
+  looked(2, [[" the", " who", " b"], [" a", " sat", " on"]], [[[" c", " d"], null]], [], " who"),
+  looked(3, [[" a", " sat", " on"], [" sat", " on", " it"]], [[[" sat", " on"], [2, 1]], [[" e", " f"], null]], [0, 1], " it"),
+];
+const rule = (name, extra) => ({settings: {max_new_tokens: 8, rule: name}, prompt: {text: "Once upon a time", tokens: [], pieces: []}, costs: {rows: [1, 2, 5], seconds: [0.005, 0.006, 0.009]}, ...extra});
+function logOf(name, lanes, extra) {
+  const log = lookaheadLog.createLog(), ev = [{kind: "begin", caption: null, live: false, trace: {...rule(name, extra), lanes: lanes.map(([method, , opaque]) => ({method, options: {}, opaque: Boolean(opaque)}))}}];
+  lanes.forEach(([, steps], lane) => steps.forEach((step, i) => ev.push({kind: "step", lane, clock_s: i * 0.01, step})));
+  ev.push({kind: "end", reason: "finished", message: null, stats: [], verdict: null, agreement: []});
+  lookaheadLog.applyBatch(log, {run: "r", i0: 0, ev, end: true});
+  return log;
+}
+const base = ["naive", [prefill, naive(" a", 1, 7), naive(" b", 2, 10), naive(" c", 3, 8)]];
+const logs = {
+  greedy: () => logOf("greedy", [base, ["draft", [prefill, greedy]]]),
+  coupled: () => logOf("coupled", [base, ["draft", [prefill, greedy]]]),
+  rejection: () => logOf("rejection", [["draft", [prefill, drawn, forked]]]),
+  tree: () => logOf("greedy", [base, ["tree", [prefill, greedy, tree]]]),
+  opaque: () => logOf("greedy", [base, ["peer", [prefill, opaque], true]]),
+  window: () => logOf("greedy", [base, ["lookahead", [prefill, ...window3]]]),
+  pool: () => logOf("greedy", [base, ["lookahead", [prefill, ...window3, looked(4, [[]], [[[" was", " it"], [3, 1]]], [0, 1], " big")]]]),
+};
+const I = {...lookaheadText, ...lookaheadDraft, ...lookaheadPlaces, ...lookaheadTime, ...lookaheadPass, ...lookaheadNumbers}, J = lookaheadJacobi;
+window.asked = [];
+window.inspector = new lookaheadInspector.Inspector({close: () => asked.push("close"), go: (lane, step) => { asked.push([lane, step]); inspector.show(shownLog, lane, step); }});
+document.querySelector(".la-timeline").append(inspector.node);
+function open(name, lane, step) { window.shownLog = typeof name === "string" ? logs[name]() : name; inspector.show(shownLog, lane, step); }
+"""
+
+
+BODY = '<body><button id="before">before</button><div class="la-timeline"></div>'
+
+
+def blank(browser, **options):
+    return bare_page(browser, BODY, assets.style(), assets.script() + FAKES, **options)
+
+
+def lines(page, selector):
+    """The visible text of each table row under a selector, cell by cell."""
+    return page.evaluate(
+        """selector => [...document.querySelectorAll(selector + ' tbody tr')].map(tr => [...tr.children].map(cell => {
+          const copy = cell.cloneNode(true);
+          copy.querySelectorAll('.la-i-unseen').forEach(node => node.remove());
+          return copy.textContent.trim(); }))""",
+        selector,
+    )
+
+
+# ------------------------------------------------------------------ the pure functions
+
+
+def test_places_pair_every_rejection_with_what_was_settled_there(page):
+    places = page.evaluate("I.placesOf(forked).map(p => [p.at, p.node, p.rejected.map(t => t.row), p.settled.row])")
+    assert places == [[0, -1, [0], 1], [1, 1, [4], None]]
+
+
+def test_outline_draws_a_tree_and_leaves_a_chain_alone(page):
+    rows = page.evaluate("I.outline(tree.draft).rows.map(r => [r.row, r.depth, r.guide])")
+    assert rows == [[0, 1, "├ "], [3, 2, "│ └ "], [1, 1, "├ "], [4, 2, "│ └ "], [2, 1, "└ "]]
+    assert page.evaluate("I.outline(greedy.draft)") == {
+        "rows": [{"row": i, "depth": i + 1, "guide": ""} for i in range(4)],
+        "branches": False,
+    }
+
+
+def test_fates_tell_never_reached_from_never_tested(page):
+    assert page.evaluate("[0, 1, 2, 3, 4].map(row => I.fateOf(tree, row))") == [
+        "rejected", "accepted", "passed", "unreached", "rejected",
+    ]  # fmt: skip
+    cut = "({...greedy, statuses: ['accepted', 'accepted', 'unvisited', 'unvisited'], tests: greedy.tests.slice(0, 2), finish: 'eos'})"
+    assert page.evaluate(f"[2, 3].map(row => I.fateOf({cut}, row))") == ["ended", "unreached"]
+
+
+def test_context_is_the_end_of_prompt_and_text(page):
+    assert page.evaluate("I.contextOf(logs.greedy(), 0, 3)") == {"text": "Once upon a time a b", "cut": False}
+    assert page.evaluate("I.contextOf(logs.greedy(), 0, 3, 12)") == {"text": "a time a b", "cut": True}
+    long = "logOf('greedy', [['naive', [prefill, naive(' a', 1, 7)]]], {prompt: {text: '\\u{1F438}'.repeat(500), pieces: []}})"
+    assert page.evaluate(f"I.contextOf({long}, 0, 1, 5)") == {"text": "\U0001f438" * 5, "cut": True}
+    assert page.evaluate("[1, 2].map(i => I.rootOf(logs.greedy(), 0, i))") == [" time", " a"]
+
+
+def test_numbers_have_at_most_three_digits(page):
+    assert page.evaluate("[1, 0.99996, 0.7853, 0.0421, 0.0042, 0, null].map(I.probability)") == [
+        "1.00", "1.00", "0.785", "0.042", "0.0042", "0", "—",
+    ]  # fmt: skip
+    assert page.evaluate("[0, 1e-6, 0.00012, 0.0083333, 0.0421, 0.412, 1.234].map(I.duration)") == [
+        "0.00 ms", "under 0.01 ms", "0.12 ms", "8.33 ms", "42.1 ms", "412 ms", "1.23 s",
+    ]  # fmt: skip
+
+
+def test_costs_are_read_between_and_past_the_measured_points(page):
+    costs = "logs.greedy().header.costs"
+    assert page.evaluate(f"[1, 2, 3, 5, 8].map(n => I.costOf({costs}, n))") == pytest.approx(
+        [0.005, 0.006, 0.007, 0.009, 0.012]
+    )
+    assert page.evaluate(f"I.costOf({{...{costs}, branching_s: 0.002}}, 3, true)") == pytest.approx(0.009)
+    assert page.evaluate("[I.costOf(null, 3), I.costOf({rows: [1], seconds: [0.004]}, 9)]") == [None, 0.004]
+
+
+def test_a_pass_costs_so_many_median_naive_passes(page):
+    time = page.evaluate("I.timeOf(logs.greedy(), logs.greedy().lanes[1], greedy)")
+    assert time["ordinary"]["seconds"] == pytest.approx(0.008), "the median of 7, 10 and 8 ms"
+    assert time["sentence"] == "This pass cost 1.15 ordinary passes and emitted 3 tokens."
+    assert time["sum"] == "(1.00 + 8.00 + 0.20) ms / 8.00 ms = 1.15"
+    assert time["rows"].startswith("5 rows (1 + 4 drafted)") and "9.00 ms, 1.80 times 5.00 ms" in time["rows"]
+    alone = page.evaluate("I.timeOf(logs.rejection(), logs.rejection().lanes[0], drawn)")
+    assert alone["ordinary"]["seconds"] == 0.005 and "1 row, as measured" in alone["basis"]
+    assert page.evaluate("I.timeOf(logOf('greedy', [['draft', [greedy]]], {costs: null}), {}, greedy).sentence") == (
+        "This pass took 9.20 ms and emitted 3 tokens."
+    )
+
+
+def test_the_draw_is_held_against_p_over_q(page):
+    rows = page.evaluate("I.passOf(logs.rejection(), 0, 1).rows.map(r => [r.fate, r.p, r.q, r.draw, r.until])")
+    assert rows[0] == ["accepted", 0.5, 0.8, 0.3, pytest.approx(0.625)]
+    assert rows[1] == ["rejected", 0.09, 0.6, 0.4, pytest.approx(0.15)]
+    assert rows[2] == ["unreached", None, None, None, None]
+
+
+def test_the_residual_says_only_what_is_known(page):
+    sampled = page.evaluate("I.passOf(logs.rejection(), 0, 1).places[1]")
+    assert [e["text"] for e in sampled["list"]] == [" c", " d", " b"]
+    left = sampled["residual"]["rows"]
+    assert (left[0]["low"], left[0]["high"]) == (pytest.approx(0.3), 0.7), "q of the others is at most 0.4 in all"
+    assert (left[1]["low"], left[1]["high"]) == (0, 0.12)
+    assert left[2] == {"low": 0, "high": 0}, "the rejected token has q above p"
+    assert sampled["residual"]["share"] == 0.68 and sampled["residual"]["left"] is None
+    mass = page.evaluate("I.passOf(logs.rejection(), 0, 2).places[0]")
+    assert mass["residual"]["left"] == pytest.approx(0.8) and mass["residual"]["rows"][1] == {"low": 0.3, "high": 0.3}
+    assert mass["residual"]["share"] is None, "the sibling was accepted: nothing was drawn from the rest"
+    assert page.evaluate("I.passOf(logs.greedy(), 1, 1).places.map(p => p.residual)") == [None] * 3
+
+
+def test_second_siblings_are_tested_against_the_rest(page):
+    rows = page.evaluate("I.passOf(logs.rejection(), 0, 2).rows.map(r => [r.text, r.later])")
+    assert dict(rows) == {" a": False, " c": False, " b": True, " e": False, " d": False}
+
+
+def test_favourites_mark_what_was_drafted_and_add_what_was_not_among_them(page):
+    spot = page.evaluate("I.passOf(logs.greedy(), 1, 1).places[2]")
+    got = [(e["text"], e["p"], e["favourite"], e["drafted"], e["rejected"], e["emitted"]) for e in spot["list"]]
+    assert got == [
+        (" c", 0.6, True, False, False, True),
+        (" e", 0.25, True, False, False, False),
+        (" d", 0.003, False, True, True, False),
+    ]
+    assert page.evaluate("I.passOf(logs.greedy(), 1, 1).places[0].entropy") == "1.50 bits"
+
+
+@pytest.mark.parametrize(
+    ("part", "fate", "words", "said"),
+    [
+        ("{kind: 'accepted', row: 0, emitted: 0}", "accepted", "accepted: the target’s choice too", None),
+        ("{kind: 'rejected', row: 2, emitted: -1}", "rejected", "rejected: the target’s choice is ", "c"),
+        (
+            "{kind: 'unvisited', row: 3, emitted: -1}",
+            "unreached",
+            "never reached: a token before it was rejected",
+            None,
+        ),
+        ("{kind: 'own', row: -1, emitted: 2}", "correction", "the target’s own, in place of what was rejected", None),
+        ("{kind: 'ghost', row: 2, emitted: -1}", "ghost", "drafted; the target has not looked at it yet", None),
+        ("{kind: 'tick', row: -1, emitted: -1}", "none", "drafted 4, accepted 2, then the target said ", "c"),
+    ],
+)
+def test_token_outcomes(page, part, fate, words, said):
+    one = page.evaluate(f"I.tokenOf(logs.greedy(), 1, 1, {part})")
+    assert (one["fate"], one["outcome"]["words"], one["outcome"]["said"]) == (fate, words, said)
+    assert (one["p"] is None) == (fate in ("unreached", "ghost", "none")), "a ghost gives nothing away"
+
+
+# ------------------------------------------------------------------ the window
+
+
+def test_window_columns_and_levels_follow_from_the_parents(page):
+    shapes = page.evaluate(
+        "[1, 2, 3].map(i => { const w = J.windowOf(logs.window(), 1, i); return [w.columns, w.levels.length, w.moved, w.full]; })"
+    )
+    assert shapes == [[3, 1, "opened", False], [3, 2, "grew", True], [3, 2, "moved", True]]
+    narrow = "logOf('greedy', [['lookahead', [prefill, looked(1, [[' a']], [], [], ' b'), looked(2, [[' a'], [' b']], [], [], ' c')]]])"
+    lengths = page.evaluate(f"J.gridOf({narrow}.lanes[0], {narrow}.lanes[0].steps[2]).map(level => level.length)")
+    assert lengths == [1, 1]
+
+
+def test_what_the_target_said_is_the_next_pass_s_newest_level(page):
+    assert page.evaluate("J.windowOf(logs.window(), 1, 2).said.map(cell => cell.text)") == [" sat", " on", " it"]
+    assert page.evaluate("J.windowOf(logs.window(), 1, 3).said") is None
+
+
+def test_a_guess_is_settled_when_the_iteration_before_had_it_for_the_same_place(page):
+    marks = "level.map(cell => cell.settled)"
+    assert page.evaluate(f"J.windowOf(logs.window(), 1, 3).levels.map(level => {marks})") == [
+        [False] * 3,
+        [True, True, False],  # " sat", " on" stood one level up, one column to the right
+    ]
+    assert page.evaluate(f"(level => {marks})(J.windowOf(logs.window(), 1, 2).said)") == [True, True, False]
+
+
+def test_births_point_at_a_pass_and_its_column_spells_the_n_gram(page):
+    tried = page.evaluate("J.triedOf(logs.window(), 1, 3)")
+    assert tried[0]["birth"] == {"kind": "pass", "pass": 2, "column": 2, "step": 2}
+    assert (tried[0]["outcome"], tried[0]["whole"]) == ("accepted", True)
+    assert tried[1]["birth"] == {"kind": "prompt"} and tried[1]["outcome"] == "not tested: another branch was accepted"
+    column = page.evaluate(
+        "(() => { const w = J.windowOf(logs.window(), 1, 2); return [...w.levels, w.said].map(level => level[1].text).join(''); })()"
+    )
+    assert column == tried[0]["root"] + "".join(t["text"] for t in tried[0]["tokens"])
+
+
+def test_n_grams_that_share_a_beginning_keep_their_own_birthplaces(page):
+    tried = page.evaluate("""(() => { const s = looked(3, [[" a"]], [[[" b", " c"], [1, 0]]], [0], " d"), d = s.draft;   // " b", then " c" or " e"
+      const merged = {...s, statuses: ["accepted", "rejected", "rejected", "window"], draft: {...d, tokens: [1, 2, 4, 0], pieces: [" b", " c", " e", " a"], parents: [-1, 0, 0, -1], sources: ["", "", "", ""], births: [[1, 0], [1, 0], [2, 4], null]}};
+      return J.triedOf(logOf("greedy", [["lookahead", [prefill, merged]]]), 0, 1).map(g => [g.path, g.birth.pass, g.birth.column, g.birth.step, g.outcome]); })()""")
+    assert tried == [
+        [[0, 1], 1, 1, -1, "1 of 2 accepted, then rejected"],
+        [[0, 2], 2, 5, -1, "1 of 2 accepted, then rejected"],
+    ]
+
+
+def test_mask_is_the_ancestors(page):
+    rows = page.evaluate("J.maskOf(logs.window(), 1, 3)")
+    assert [row["sees"] for row in rows] == [
+        [0], [0, 1], [0, 1, 2], [0, 3], [0, 3, 4],
+        [0, 5], [0, 5, 6], [0, 5, 6, 7], [0, 5, 8], [0, 5, 6, 9], [0, 5, 6, 7, 10],
+    ]  # fmt: skip
+    assert [rows[i]["name"] for i in (0, 2, 3, 9)] == [
+        "the text’s last token", "n-gram 1, token 3", "n-gram 2, token 2", "window level 2, column 2",
+    ]  # fmt: skip
+    assert page.evaluate("J.seesWords(10, [0, 5, 6, 7, 10])") == "the text, row 0, rows 5 to 7 and itself"
+
+
+# ------------------------------------------------------------------ the panel
+
+
+def test_a_greedy_pass_reads_left_to_right(page):
+    page.evaluate("open('greedy', 1, 1)")
+    assert page.inner_text(".la-i-title") == "draft: pass 1 of 1"
+    assert page.inner_text(".la-i-says") == "drafted 4, accepted 2, then the target said “c”"
+    assert lines(page, ".la-i-table") == [
+        ["✓ a", "0.900", "0.700", "=equal: accepted", "a"],
+        ["✓ b", "0.800", "0.500", "=equal: accepted", "b"],
+        ["✕ d", "0.310", "0.0030", "≠not equal: the target wants  c", ""],
+        ["○ e", "0.500", "—", "○never reached: a token before it was rejected", ""],
+        ["", "", "0.600", "the target’s own, a correction", "c"],
+    ]
+    assert page.inner_text(".la-i-context bdi") == "Once upon a time"
+    assert page.locator(".la-i-place").count() == 3 and page.locator(".la-i-draws").count() == 0
+    assert "1.15 ordinary passes and emitted 3 tokens" in page.inner_text(".la-i-cost")
+    widths = page.evaluate(
+        "[...document.querySelectorAll('.la-i-time')].map(bar => [...bar.children].map(part => part.getBoundingClientRect().width / bar.clientWidth))"
+    )
+    assert widths[0] == pytest.approx([1 / 9.2, 8 / 9.2, 0.2 / 9.2], abs=0.01)
+    assert widths[1] == pytest.approx([8 / 9.2], abs=0.01), "the ordinary pass is on the same scale"
+
+
+def test_the_coupled_rule_says_whose_noise_it_is(page):
+    page.evaluate("open('coupled', 1, 1)")
+    assert "noise shared at each place" in page.inner_text(".la-i-flow")
+
+
+def test_a_rejection_pass_shows_bar_draw_and_rest(page):
+    page.evaluate("open('rejection', 0, 1)")
+    rows = lines(page, ".la-i-table")
+    assert rows[0][1:4] == ["0.800", "0.500", "✓draw 0.300, below p/q 0.625: accepted"]
+    assert rows[1][1:4] == ["0.600", "0.090", "✕draw 0.400, not below p/q 0.150: rejected"]
+    assert rows[3][2:4] == ["0.680*", "drawn from what is left (draw 0.200)"]
+    bars = page.evaluate("""[...document.querySelectorAll('.la-i-draws')].map(box => { const all = box.getBoundingClientRect(), dot = box.querySelector('.la-i-dot').getBoundingClientRect();
+      return [box.querySelector('.la-i-zone').getBoundingClientRect().width / all.width, (dot.left + dot.width / 2 - all.left) / all.width]; })""")
+    assert bars == [pytest.approx([0.625, 0.3], abs=0.02), pytest.approx([0.15, 0.4], abs=0.02)]
+    rest = lines(page, ".la-i-wide")
+    assert rest == [
+        ["c", "0.700", "0.300 to 0.700", "emitted"],
+        ["d", "0.120", "0 to 0.120", ""],
+        ["b", "0.090", "0", "rejected"],
+    ]
+    assert "q was recorded for the rejected token only" in page.inner_text(".la-i-wide")
+    assert "was drawn with 0.680 of what is left" in page.inner_text(".la-i-wide")
+
+
+def test_a_tree_is_an_outline_whose_states_differ_in_shape(page):
+    page.evaluate("open('tree', 1, 2)")
+    assert [row[0] for row in lines(page, ".la-i-table")] == ["├ ✕ a", "│ └ ○ c", "├ ✓ b", "│ └ ✕ e", "└ – d", ""]
+    looks = page.evaluate("""[...document.querySelectorAll('.la-i-table tbody .la-i-drafted .la-i-token')].map(node => { const s = getComputedStyle(node);
+      return [s.textDecorationLine, s.outlineStyle, s.fontWeight].join(); })""")
+    assert looks == [
+        "line-through,none,400",
+        "none,dashed,400",
+        "underline,none,600",
+        "line-through,none,400",
+        "none,dotted,400",
+    ]
+
+
+def test_short_forms(page):
+    page.evaluate("open('greedy', 1, 0)")
+    assert page.inner_text(".la-i-title") == "draft: the prompt"
+    assert "does not put this on the clock" in page.inner_text(".la-inspector")
+    assert page.locator(".la-i-table, .la-i-cost").count() == 0 and "11.8 ms" in page.inner_text(".la-i-key")
+    page.evaluate("open('greedy', 0, 1)")
+    assert "no draft" in page.inner_text(".la-i-says") and page.locator(".la-i-table").count() == 0
+    assert page.locator(".la-i-favourites").count() == 1 and "0.90 ordinary passes" in page.inner_text(".la-i-cost")
+    page.evaluate("open('opaque', 1, 1)")
+    assert "nothing of what it drafted" in page.inner_text(".la-inspector") and page.locator(".la-i-place").count() == 0
+    assert "the pass with its drafting 20.0 ms" in page.inner_text(
+        ".la-i-key"
+    ) and "2.50 ordinary passes" in page.inner_text(".la-i-cost")
+
+
+def test_buttons_keys_and_focus(page):
+    page.focus("#before")
+    page.evaluate("open('tree', 1, 1)")
+    assert page.evaluate("document.activeElement.className") == "la-i-title"
+    page.get_by_role("button", name="Next pass").click()
+    assert page.evaluate("asked") == [[1, 2]] and page.inner_text(".la-i-title") == "tree: pass 2 of 2"
+    assert page.get_by_role("button", name="Next pass").get_attribute("aria-disabled") == "true"
+    page.keyboard.press("Enter")
+    assert page.evaluate("asked.length") == 1, "there is no pass after the last"
+    assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "Next pass of this lane", "focus stays"
+    page.keyboard.press("Escape")
+    assert page.evaluate("[asked.pop(), inspector.node.hidden, document.activeElement.id]") == ["close", True, "before"]
+    page.evaluate("open('tree', 1, 1)")
+    page.get_by_role("button", name="Close").click()
+    assert page.evaluate("[asked.pop(), inspector.node.hidden, document.activeElement.id]") == ["close", True, "before"]
+    page.evaluate("open('tree', 1, 99)")
+    assert page.evaluate("inspector.node.hidden"), "there is no such pass"
+
+
+def test_showing_the_same_pass_again_touches_nothing(page):
+    page.evaluate("open('greedy', 1, 1)")
+    page.evaluate("window.kept = document.querySelector('.la-i-table'); inspector.show(shownLog, 1, 1)")
+    assert page.evaluate("kept.isConnected")
+
+
+# ------------------------------------------------------------------ the card
+
+
+def test_card_of_a_rejection_test(page):
+    page.evaluate(
+        "document.body.append(lookaheadCard.card(logs.rejection(), 0, 1, {kind: 'rejected', row: 1, emitted: -1}))"
+    )
+    text = page.inner_text(".la-card")
+    for part in (
+        "pass 1, draft",
+        "rejected by the draw",
+        "drafted by\ndraft",
+        "target’s p\n0.090",
+        "drafter’s q\n0.600",
+        "p/q\n0.150",
+        "draw\n0.400",
+    ):
+        assert part in text, (part, text)
+    assert [row[0] for row in lines(page, ".la-card")] == ["c", "d", "b"]
+    assert page.evaluate("document.querySelector('.la-card').offsetWidth") <= 280
+
+
+def test_card_of_naive_and_opaque_tokens(page):
+    cards = page.evaluate("""[[logs.greedy(), 0, {kind: 'plain', row: -1, emitted: 0}], [logs.opaque(), 1, {kind: 'accepted', row: -1, emitted: 0}]]
+      .map(([log, lane, part]) => lookaheadCard.card(log, lane, 1, part).textContent)""")
+    assert "nothing was drafted" in cards[0] and "this lane does not tell" in cards[1]
+
+
+# ------------------------------------------------------------------ the microscope
+
+
+def test_microscope_shows_grid_births_and_said(page):
+    page.evaluate("open('window', 1, 3)")
+    assert lines(page, ".la-m-grid") == [["level 1oldest", "a", "sat", "on"], ["level 2newest", "sat=", "on=", "it"]]
+    tried = lines(page, "table.la-m-tried")
+    assert tried[0] == ["1", "who sat on", "pass 2, column 2", "✓accepted"]
+    assert tried[1][2:] == ["from the prompt", "–not tested: another branch was accepted"]
+    assert "confidence" not in page.inner_text(".la-i-table") and "does not say how sure it is" in page.inner_text(
+        ".la-i-flow"
+    )
+    assert page.inner_text(".la-m-origin") == "This accepted 3-gram was born at pass 2, column 2."
+    assert "(1 + 4 drafted + 6 in the window)" in page.inner_text(".la-i-timebox")
+    page.get_by_role("button", name="Open pass 2, column 2").click()
+    assert page.inner_text(".la-i-title") == "lookahead: pass 2 of 3"
+    assert lines(page, ".la-m-grid")[2] == ["said now", "sat=", "on=", "it"]
+    page.get_by_role("button", name="Previous pass").click()
+    assert "The window opens" in page.inner_text(".la-microscope") and "None: the pool" in page.inner_text(
+        ".la-microscope"
+    )
+
+
+def test_n_grams_tried_without_a_window_have_their_birthplace_too(page):
+    page.evaluate("open('pool', 1, 4)")
+    assert lines(page, "table.la-m-tried") == [["1", "it was it", "pass 3, column 2", "✓accepted"]]
+    assert page.locator(".la-m-grid, .la-m-mask").count() == 0
+    assert "The window rests" in page.inner_text(".la-microscope")
+
+
+def test_mask_is_read_by_pointer_and_by_keyboard(page):
+    page.evaluate("open('window', 1, 3)")
+    page.focus(".la-m-field")
+    page.keyboard.press("End")
+    page.keyboard.press("ArrowUp")
+    line = page.inner_text(".la-m-line")
+    assert line.startswith("row 9: window level 2, column 2, on; may see: the text, row 0, row 5, row 6 and itself.")
+    assert line.endswith("Column 10: window level 2, column 3, it: hidden.")
+    box = page.locator(".la-m-mask").bounding_box()
+    side = box["height"] / 11
+    page.mouse.move(box["x"] + side * 7.5, box["y"] + side * 8.5)
+    line = page.inner_text(".la-m-line")
+    assert line.startswith("row 8: window level 2, column 1") and line.endswith(
+        "Column 5: window level 1, column 1, a: seen."
+    )
+
+
+def test_a_large_mask_is_cut_and_says_so(page):
+    page.evaluate("""(() => { const level = Array.from({length: 15}, () => ' a'), big = looked(1, [level], [], [], ' b'), bigger = looked(2, [level, level, level, level, level], [], [], ' c');
+      open(logOf('greedy', [['lookahead', [prefill, big, bigger]]]), 0, 2); })()""")
+    assert "the first 60 of 76 rows" in page.inner_text(".la-microscope")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+# ------------------------------------------------------------------ untrusted text, narrow pages
+
+
+HOSTILE = """(() => { const bad = '<img src=x onerror="window.hit=1">\\u202E' + 'e' + '\\u0301'.repeat(5000);
+  const swap = list => list.map(() => bad), step = s => ({...s, pieces: swap(s.pieces), draft: {...s.draft, pieces: swap(s.draft.pieces), sources: swap(s.draft.sources)},
+    tests: s.tests.map(one => ({...one, top: one.top.map(([i, , p]) => [i, bad, p])}))});
+  return logOf(NAME, [[bad.slice(0, 150), [prefill, ...STEPS.map(step)]]], {prompt: {text: bad, tokens: [], pieces: []}}); })()"""
+
+
+@pytest.mark.parametrize(
+    ("name", "steps"), [("greedy", "[greedy, tree]"), ("rejection", "[drawn, forked]"), ("greedy", "window3")]
+)
+def test_hostile_text_stays_text(page, name, steps):
+    log = HOSTILE.replace("NAME", f"'{name}'").replace("STEPS", steps)
+    page.evaluate(f"""(() => {{ const log = {log}; for (let i = 0; i < log.lanes[0].steps.length; i++) open(log, 0, i);
+      document.body.append(lookaheadCard.card(log, 0, 1, {{kind: 'accepted', row: 0, emitted: 0}}), lookaheadCard.card(log, 0, 1, {{kind: 'tick', row: -1, emitted: -1}})); }})()""")
+    page.keyboard.press("Tab")
+    assert page.locator("img").count() == 0 and page.evaluate("window.hit") is None
+    assert page.evaluate(
+        """[...document.querySelectorAll('.la-inspector bdi, .la-card bdi')].every(node => getComputedStyle(node).unicodeBidi === 'isolate' && node.textContent.length < 200)"""
+    )
+    loose = """[...document.querySelectorAll('.la-inspector *, .la-card *')].filter(node => node.tagName !== 'BDI' && [...node.childNodes].some(child => child.nodeType === 3 && child.data.includes('\\u202E')))
+      .map(node => node.className)"""
+    assert page.evaluate(loose) == []
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+@pytest.mark.parametrize(
+    ("name", "lane", "step"),
+    [("greedy", 1, 1), ("rejection", 0, 2), ("tree", 1, 2), ("window", 1, 3), ("opaque", 1, 1)],
+)
+def test_phone_has_no_sideways_scroll(chromium, name, lane, step):
+    page = blank(chromium, size=(390, 844))
+    page.evaluate(f"open('{name}', {lane}, {step})")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert page.evaluate("inspector.node.scrollWidth <= inspector.node.clientWidth"), "nor inside the sheet"
+    sizes = page.evaluate(
+        "[...document.querySelectorAll('.la-i-buttons button')].map(b => [b.offsetWidth, b.offsetHeight])"
+    )
+    assert all(width >= 40 and height >= 40 for width, height in sizes), sizes
+    assert page.problems == []
+    page.close()

@@ -1,0 +1,526 @@
+"""The lessons: they parse, their names exist, they stay short, and every sum in them comes out right."""
+
+import ast
+import dataclasses
+import inspect
+import math
+import re
+import subprocess
+import sys
+from textwrap import dedent
+from typing import get_args
+from urllib.parse import parse_qs
+
+import pytest
+import torch
+from agreement import assert_agrees, assert_badges
+from conftest import POCKET, ROOT, finished, table_steps
+from pydantic import ValidationError
+
+from lookahead import METHODS, Settings, drafting
+from lookahead.core import accept, theory
+from lookahead.core.accept import Rejection, follow
+from lookahead.core.events import Draft
+from lookahead.core.tree import ancestor_mask
+from lookahead.drafting import Resources
+from lookahead.drafting.automaton import SuffixAutomaton
+from lookahead.drafting.draft_length import FixedLength
+from lookahead.measure import bugs, dice
+from lookahead.measure.scenarios import SCENARIOS
+from lookahead.page.learn import lessons
+from lookahead.page.learn import widgets as kinds
+from lookahead.page.learn.lessons import FOLDER, TEACHER, LessonError, read
+from lookahead.race.lane import loop
+from lookahead.race.methods import options_of
+
+LESSONS = lessons.lessons()
+ALL = (*LESSONS, read(TEACHER))
+IDS = [lesson.name for lesson in ALL]
+TEXTS = {lesson.name: (FOLDER / f"{lesson.name}.md").read_text(encoding="utf-8") for lesson in ALL}
+P, Q = [0.5, 0.3, 0.2], [0.2, 0.7, 0.1]  # the worked example of cat, dog and fox
+
+
+def text(number):
+    """A lesson as it is written, by its number."""
+    return next(text for name, text in TEXTS.items() if name.startswith(f"{number:02}-"))
+
+
+def widgets(kind, *of):
+    return [part for lesson in of or ALL for part in lesson.parts if isinstance(part, kind)]
+
+
+def tables(markdown):
+    """Every table as lists of cells, without the line under the head."""
+    for table in re.findall(r"(?:^\|.*\|\n)+", markdown, flags=re.MULTILINE):
+        yield [[cell.strip() for cell in line.strip("|").split("|")] for line in table.split("\n") if line.strip("|-")]
+
+
+# ------------------------------------------------------------------ reading
+
+
+def test_there_are_nine_lessons_in_order_and_a_plan():
+    assert [lesson.name[:2] for lesson in LESSONS] == [f"{n:02}" for n in range(1, 10)]
+    assert {path.name for path in FOLDER.iterdir()} == {f"{lesson.name}.md" for lesson in ALL}
+    for kind in get_args(kinds.WIDGETS):
+        assert widgets(kind), "a kind that no lesson needs"
+
+
+@pytest.mark.parametrize("lesson", LESSONS, ids=IDS[:-1])
+def test_a_lesson_is_short_alive_and_ends_with_a_question(lesson):
+    assert lesson.words <= 900
+    assert lesson.words / lessons.WORDS_A_MINUTE < 5
+    assert lesson.learn.endswith(".")
+    alive = widgets(kinds.Widget, lesson)
+    assert isinstance(lesson.parts[-1], kinds.Quiz)
+    assert 2 <= len(alive) - 1 <= 4 or {type(w) for w in alive[:-1]} == {kinds.Bug, kinds.Dice}
+
+
+@pytest.mark.parametrize("name", IDS)
+def test_nothing_leads_out_and_every_link_leads_somewhere(name):
+    assert "://" not in TEXTS[name]
+    assert "www." not in TEXTS[name]
+    for target in re.findall(r"\]\(([^)]*)\)", TEXTS[name]):
+        if target.startswith("?"):
+            query = {key: values[0] for key, values in parse_qs(target[1:], strict_parsing=True).items()}
+            assert_link(query)
+        else:
+            assert (FOLDER / target).is_file(), target
+            assert target != f"{name}.md"
+
+
+def assert_link(query):
+    """The page can follow it."""
+    from lookahead.server import form
+    from lookahead.server.limits import Limits
+
+    if "recording" in query:
+        assert query.keys() == {"recording"}
+        assert kinds.Recording(recording=query["recording"])
+    else:
+        form.from_link(query, [path.parent.name for path in POCKET.glob("*/config.json")], Limits())
+
+
+@pytest.mark.parametrize("name", IDS)
+def test_words_are_plain(name):
+    prose = lessons.LISTING.sub("", lessons.BLOCK.sub("", TEXTS[name]))
+    assert "!" not in prose
+    assert not re.search("[\U0001f000-\U0001faff✀-➿]", prose)
+    for part in next(lesson for lesson in ALL if lesson.name == name).parts:
+        if isinstance(part, kinds.Widget):
+            assert not re.search(r"[`*\[\]!]|\n", " ".join(lessons._sentences(part)))
+
+
+def test_every_name_exists():
+    drafts = {path.parent.name for path in POCKET.glob("*/config.json")} - {"target"}
+    for race in widgets(kinds.Race):
+        assert set(race.methods) <= set(METHODS) - {"naive"}
+        assert race.draft in drafts
+        for method in race.methods:
+            options_of(method, race.options)
+    for bug in widgets(kinds.Bug):
+        found = bugs.find(bug.bug)
+        assert bool(bug.scenario) == (found.harm != bugs.DISTRIBUTION), "a race shows what an eye can see"
+        assert Settings(**bug.settings).rule == "auto"
+    for what_if in widgets(kinds.WhatIf):
+        options_of(what_if.method, what_if.options)
+    for die in widgets(kinds.Dice):
+        assert not die.bug or bugs.find(die.bug).rule == "rejection"
+        assert (die.p, die.q) == (dice.P, dice.Q), "the dice of the lab, of which tests tell what to expect"
+    assert sorted(bug.bug for bug in widgets(kinds.Bug, LESSONS[8])) == sorted(bugs.BUGS)
+    thrown = {die.bug for die in widgets(kinds.Dice, LESSONS[8])}
+    assert thrown == {bug.id for bug in bugs.BUGS.values() if bug.harm == bugs.DISTRIBUTION}
+
+
+def test_a_recording_stands_at_the_pass_it_means():
+    for recording in widgets(kinds.Recording):
+        drafted, stood = kinds._passes(recording.recording)[recording.pass_number() - 1]
+        assert kinds.PASSES[recording.at](drafted, stood)
+    whole = kinds.Recording(recording="records", at="longest")
+    assert kinds._passes("records")[whole.pass_number() - 1][1] == max(n for _, n in kinds._passes("records"))
+    assert kinds.Recording(recording="story", at=2).pass_number() == 2
+    assert kinds.Recording(recording="story").pass_number() is None
+
+
+def test_a_listing_is_the_source():
+    code = kinds.Code(source="lookahead/core/accept.py#follow", marks=("REJECTED",))
+    lines, first = inspect.getsourcelines(follow)
+    assert (code.text, code.first) == ("".join(lines).rstrip("\n"), first)
+    assert all("REJECTED" in lines[n - first] for n in code.marked)
+    part = kinds.Code(source="lookahead/race/decode.py#decode", statement="while finish is None")
+    lines, first = inspect.getsourcelines(loop)
+    assert part.text == dedent("".join(lines[part.first - first :])).rstrip("\n")
+    assert part.text.startswith("while finish is None:")
+    method = kinds.Code(source="lookahead/core/accept.py#Greedy.choose")
+    assert method.text.startswith("def choose(self, logits, context):\n    return")
+    assert kinds.Code(source="lookahead/core/events.py#Draft").text.startswith("@dataclass")
+
+
+GOOD = (
+    "---\ntitle: T\nlearn: L.\n---\ntext\n\n%s\n```widget quiz\nquestion: q\nanswers:\n  - {text: a, why: b, right: true}\n"
+    "  - {text: c, why: d}\n```\n"
+)
+WRONG = {
+    "```widget rase\n```": "line 7, widget is 'rase'",
+    "```widget race\nprompt: a\n": "end every block",
+    "```widget race\nprompt: a\n```": "prompt and methods",
+    "```widget race\nscenario: story\nprompt: a\n```": "prompt and methods",
+    "```widget race\nscenario: story\nsettings: {k: many}\n```": "line 7, k is 'many'",
+    "```widget race\nscenario: story\nsettings: {temperatur: 1}\n```": "line 7, temperatur is 1: there is no such setting",
+    "```widget race\nscenario: story\nscenario: hot\n```": "scenario is given twice",
+    "```widget race\nscenario: story\nsettings: {k: 3, k: 4}\n```": "k is given twice",
+    "```widget race\nscenario: story\ncases: [a]\n```": "cases is ['a']: there is no such field",
+    "```widget race\nscenario: stories\n```": "choose one of",
+    "```widget race\nscenario: [story]\n```": "choose one of",
+    "```widget race\nscenario: story\noptions: window\n```": "options is 'window': Input should be a valid dictionary",
+    "```widget race\nscenario: story\nsettings: window\n```": "settings is 'window': Input should be a valid dictionary",
+    "```widget recording\n```": "recording is None: it is needed",
+    "```widget recording\nrecording: stories\n```": "choose one of",
+    "```widget recording\nrecording: story\nat: 1000\n```": "at is 1000: give a pass it has",
+    "```widget recording\nrecording: story\nat: soon\n```": "a pass it has",
+    "```widget guess\ncases: [{token: a, p: 0.5, q: 0.5}]\n```": "line 7, cases.0.draw is None: it is needed",
+    "```widget guess\ncases: [{token: a, p: 0.5, q: 0, draw: 0.5}]\n```": "cases.0.q is 0: Input should be greater than 0",
+    "```widget guess\ncases: [{token: a, p: 0.5, q: 0.5, draw: 1}]\n```": "cases.0.draw is 1: Input should be less than 1",
+    "```widget dice\np: [0.5, 0.4]\nq: [0.5, 0.5]\n```": "add up to 1",
+    "```widget dice\np: [0.5, 0.5]\nq: [0.5, 0.3, 0.2]\n```": "one number for every token",
+    "```widget bug\nbug: a\nscenario: stories\n```": "choose one of",
+    "```widget cost\nrows: [0, 2]\n```": "rows.0 is 0: Input should be greater than or equal to 1",
+    "```widget cost\nrows: [1, 2]\npredict: 3\n```": "one of the rows",
+    "```widget cost\nrows: [1, 2]\nk: 3\n```": "together with k",
+    "```widget whatif\nrecording: story\nmethod: draft\n```": "method is 'draft': Input should be 'ngram' or 'suffix'",
+    "```widget code\n```": "a text or a source",
+    "```widget code\nsource: lookahead/nope.py#f\n```": "no such file",
+    "```widget code\nsource: ../lookahead/x.py#f\n```": "no such file",
+    "```widget code\nsource: lookahead/race/decode.py#nope\n```": "no such definition",
+    "```widget code\nsource: lookahead/race/decode.py#decode\nstatement: until\n```": "0 statements begin so",
+    "```widget code\ntext: a\nmarks: [b]\n```": "no line of the listing",
+    "```widget quiz\nquestion: q\nanswers: [{text: a, why: b, right: true}, {text: c, why: d, right: true}]\n```": "one right answer",
+    "```widget quiz\nquestion: q\nanswers: [{text: a, why: b, right: true}]\n```": "at least 2 items",
+    "```widget quiz\nquestion: q\nanswers: [{text: a, right: true}, {text: c, why: d}]\n```": "answers.0.why is None",
+    "```widget cost\nstray\n```": "line 7, fields is 'stray",
+    "```widget cost\nrows: [1]\nstray\n```": "line 7, YAML is",
+    "```widget cost\nsay: a: b\n```": "mapping values are not allowed here",
+}
+
+
+@pytest.mark.parametrize("block", WRONG, ids=lambda block: WRONG[block])
+def test_what_is_written_wrongly_is_named(tmp_path, block):
+    path = tmp_path / "01-a.md"
+    path.write_text(GOOD % block, encoding="utf-8")
+    with pytest.raises(LessonError, match=re.escape(WRONG[block])):
+        read(path)
+
+
+def test_a_scenario_without_a_recording_is_named(tmp_path, monkeypatch):
+    kinds._passes.cache_clear()
+    monkeypatch.setattr(kinds, "TRACES", tmp_path)
+    with pytest.raises(ValidationError, match="no bundled recording"):
+        kinds.Recording(recording="story")
+
+
+def test_the_frame_is_checked_too(tmp_path):
+    path = tmp_path / "01-a.md"
+    path.write_text((GOOD % "").replace("learn: L.\n", ""), encoding="utf-8")
+    with pytest.raises(LessonError, match="line 1, learn is None: it is needed"):
+        read(path)
+    path.write_text((GOOD % "").replace("---\n", "", 1), encoding="utf-8")
+    with pytest.raises(LessonError, match="begin with"):
+        read(path)
+    path.write_text((GOOD % "")[: GOOD.index("%s")], encoding="utf-8")
+    with pytest.raises(LessonError, match="end with a quiz"):
+        read(path)
+
+
+def test_values_are_read_as_yaml(tmp_path):
+    block = (
+        '```widget race\nprompt: "Age:\\n 3"\nmethods: [draft, ngram]\n'
+        "settings: {k: auto, temperature: 0.8, chat: true, stop: City}\noptions: {window: 3, name: x}\nsay: one\n  two\n```\n\n"
+        "```python\nx = 1\n```\n\n```widget code\ntext: |-\n  def f():\n\n      pass\n```\n"
+    )
+    path = tmp_path / "01-a.md"
+    path.write_text(GOOD % block, encoding="utf-8")
+    lesson = read(path)
+    prose, race, listing, code, quiz = lesson.parts
+    assert (lesson.name, lesson.title, lesson.learn) == ("01-a", "T", "L.")
+    assert (prose.markdown, listing.markdown) == ("text", "```python\nx = 1\n```")
+    assert (race.prompt, race.methods, race.say) == ("Age:\n 3", ("draft", "ngram"), "one two")
+    assert race.settings == {"k": "auto", "temperature": 0.8, "chat": True, "stop": "City"}
+    assert race.options == {"window": 3, "name": "x"}
+    assert code.text == "def f():\n\n    pass"
+    assert [answer.right for answer in quiz.answers] == [True, False]
+    for part in lesson.parts:
+        with pytest.raises((dataclasses.FrozenInstanceError, ValidationError)):
+            setattr(part, "markdown" if isinstance(part, lessons.Prose) else "say", "changed")
+
+
+def test_a_scenario_brings_its_own_words():
+    for scenario in SCENARIOS:
+        race = kinds.Race(scenario=scenario.id, settings={"max_new_tokens": 9})
+        assert (race.prompt, race.methods, race.settings["max_new_tokens"]) == (scenario.prompt, (scenario.method,), 9)
+        assert race.settings.get("chat", False) == scenario.chat
+        assert race.draft == scenario.options.get("draft", "draft")
+
+
+def test_lessons_are_read_without_torch():
+    look = "import sys; from lookahead.page.learn import lessons; lessons.lessons(); print('torch' in sys.modules)"
+    assert subprocess.check_output([sys.executable, "-c", look], cwd=ROOT, text=True).strip() == "False"
+
+
+# ------------------------------------------------------------------ sums
+
+
+def test_lesson_1_passes_of_an_imagined_machine():
+    weights, bytes_each, read_a_second, operations_a_second = 8e9, 2, 1e12, 200e12
+    reading, computing = 1e3 * weights * bytes_each / read_a_second, 1e3 * weights * 2 / operations_a_second
+    assert (reading, computing) == pytest.approx((16, 0.08))
+    _, *rows = next(tables(text(1)))
+    for n, read_ms, compute_ms, longer in rows:
+        assert (float(read_ms[:-3]), float(compute_ms[:-3])) == pytest.approx((reading, int(n) * computing)), n
+        assert float(longer[:-3]) == pytest.approx(max(reading, int(n) * computing))
+    assert 50 * computing == pytest.approx(4)
+    assert "50 x 0.08 = 4 ms" in text(1)
+
+
+@pytest.mark.parametrize(
+    ("source", "written"), [(text(2), "quick brown dog"), (TEXTS["teacher"], "small frog jumped")], ids=["2", "teacher"]
+)
+def test_lesson_2_a_pass_by_hand(source, written):
+    """The real rule walks through the table."""
+    _, *rows = next(t for t in tables(source) if t[0][1] == "it reads")
+    words = sorted({word for row in rows for word in row[1:4]})
+    drafted = [words.index(row[3]) for row in rows if row[3]]
+    assert [row[1] for row in rows[1:]] == [row[3] for row in rows[:-1]], "a drafted token is what the next row reads"
+    verification = follow(Draft.chain(drafted, "pencil"), [words.index(row[2]) for row in rows])
+    outcomes = {test.row: test.outcome for test in verification.tests if test.row is not None}
+    told = [outcomes.get(i, "not looked at") for i in range(len(rows))]
+    assert (
+        " ".join(words[token] for token in (*(drafted[row] for row in verification.path), verification.token))
+        == written
+    )
+    if source == text(2):
+        assert [row[4] for row in rows] == told
+    else:
+        assert all(row[4] == "" for row in rows), "an exercise"
+
+
+def test_lesson_3_the_residual():
+    rest = theory.residual(P, Q)
+    assert sum(map(min, P, Q)) == pytest.approx(0.6)
+    assert rest == pytest.approx([0.75, 0, 0.25])
+    agree, exact = [t for t in tables(text(3)) if t[0][:2] in (["token", "p"], ["token", "min(p, q)"])]
+    assert sum(p * q for p, q in zip(P, Q, strict=True)) == pytest.approx(0.33)
+    for i, (token, p, q, both) in enumerate(agree[1:]):
+        assert (float(p), float(q)) == (P[i], Q[i]), token
+        assert float(both) == pytest.approx(P[i] * Q[i])
+    for i, (token, least, over, share, told) in enumerate(exact[1:4]):
+        assert float(least) == pytest.approx(min(P[i], Q[i])), token
+        assert float(over) == pytest.approx(max(0, P[i] - Q[i]))
+        assert float(share) == pytest.approx(rest[i])
+        assert told == f"{least} + 0.4 x {share} = **{P[i]}**"
+        assert float(least) + 0.4 * float(share) == pytest.approx(P[i])
+    assert exact[4] == ["sum", "0.6", "0.4", "1", "1"]
+    assert round(0.3 / 0.7, 2) == 0.43
+
+
+def test_lesson_3_shared_noise():
+    table = next(t for t in tables(text(3)) if "noise" in t[0])
+    numbers = [[float(cell.strip("*")) for cell in row[1:]] for row in table[1:]]
+    for (ln_p, ln_q, noise, target, draft), p, q in zip(numbers, P, Q, strict=True):
+        assert (ln_p, ln_q) == pytest.approx((math.log(p), math.log(q)), abs=0.005)
+        assert (target, draft) == pytest.approx((math.log(p) + noise, math.log(q) + noise), abs=0.0051)
+    assert [max(column) == column[1] for column in list(zip(*numbers, strict=True))[3:]] == [True, True]
+    other = (1.2, 0.3, 0.1)
+    target, draft = ([math.log(x) + n for x, n in zip(xs, other, strict=True)] for xs in (P, Q))
+    assert (max(target), max(draft)) == (target[0], draft[1])
+    assert (round(target[0], 2), round(draft[1], 2)) == (0.51, -0.06)
+    # The chance that both pick the same token (a race of exponentials): a little below the overlap.
+    agree = sum(1 / sum(max(P[j] / P[i], Q[j] / Q[i]) for j in range(3)) for i in range(3))
+    assert 0.58 < agree < 0.6
+
+
+def test_lesson_3_cases_fall_as_the_real_rule_lets_them_fall():
+    (guess,) = widgets(kinds.Guess)
+    for case in guess.cases:
+        rule = Rejection(Settings(temperature=1.0, rule="rejection"))
+        rule._testing = type("Drawn", (), {"random": lambda self, draw=case.draw: draw})()
+        logits = torch.tensor([[case.p, 1 - case.p]] * 2, dtype=torch.float64).log().float()
+        q = torch.tensor([case.q, 1 - case.q])
+        assert bool(rule.verify(logits, Draft.chain([0], "lesson", [q]), [1]).path) == case.accepted, case
+    best = [case.accepted == (case.chance >= 0.5) for case in guess.cases]
+    assert any(best)
+    assert not all(best), "the best guess can be wrong, as the lesson says"
+    assert {case.chance for case in guess.cases} >= {0.0, 1.0}, "and some are certain"
+
+
+def ngram(words, k, **options):
+    """What the n-gram method drafts behind words, branch by branch."""
+    ids = sorted(set(words))
+    context = [ids.index(word) for word in words]
+    made = drafting.DRAFTERS["ngram"](Resources(rule=None), options_of("ngram", options))
+    made.start(context)
+    draft = made.propose(context, 100, FixedLength(k))
+    leaves = [row for row in range(len(draft)) if row not in draft.parents]
+    paths = [[i for i in range(len(draft)) if ancestor_mask(draft.parents)[leaf][i]] for leaf in leaves]
+    return [" ".join(ids[draft.tokens[row]] for row in path) for path in paths]
+
+
+def test_lesson_4_lookups():
+    cat, letters = (
+        re.search(rf"^> ({first} .*)$", text(4), re.MULTILINE)[1].replace("*", "") for first in ("the", "a")
+    )
+    assert ngram(cat.split(), 4) == ["sat on the mat"]
+    assert ngram(letters.split(), 3) == ["d a b", "c a b"]
+    seen = [letters.split()[i + 2] for i in range(len(letters.split()) - 2) if letters.split()[i : i + 2] == ["a", "b"]]
+    assert seen == ["c", "d", "c"]
+    automaton = SuffixAutomaton()
+    for letter in letters.split():
+        automaton.extend("abcd".index(letter))
+    state, length = automaton.seen()
+    assert (length, automaton.follows(state)) == (5, {3: 1})
+
+
+def test_lesson_5_jacobi_by_hand():
+    says = dict(pair.split(" → ") for pair in re.search(r"^> (the → .*)$", text(5), re.MULTILINE)[1].split(", "))
+    true = ["the"]
+    for _ in range(4):
+        true.append(says[true[-1]])
+    guesses, rounds = ["on", "cat", "mat", "sat"], next(t for t in tables(text(5)) if t[0][0] == "pass")[1:]
+    for number, guessed, answered in rounds:
+        assert guesses == guessed.split(), number
+        guesses = [says[word] for word in ("the", *guesses[:3])]
+        assert guesses == answered.replace("*", "").split()
+        right = re.search(r"\*\*(.*)\*\*", answered)[1].split()
+        assert right == true[1 : 1 + len(right)]
+        assert len(right) == int(number)
+    assert guesses == true[1:]
+
+
+@pytest.mark.parametrize(("w", "n", "g", "rows"), [(3, 3, 3, 13), (15, 5, 15, 121), (2, 3, 2, 9), (5, 4, 5, 31)])
+def test_lesson_5_rows(w, n, g, rows):
+    assert 1 + w * (n - 1) + g * (n - 1) == rows
+    assert str(rows) in text(5)
+
+
+def test_lesson_5_the_mask_of_a_real_window():
+    steps = table_steps("lookahead", Settings(max_new_tokens=60), k=4, window=3, ngram=3, guesses=3)
+    full = [step.draft for step in steps if step.draft.window == 6]
+    assert full
+    assert max(1 + len(draft) for draft in full) == 13
+    for draft in full:
+        first, mask = draft.tested, ancestor_mask(draft.parents)
+        names = ["guess"] * first + ["a1", "a2", "a3", "b1", "b2", "b3"]
+        assert [names[i] for i in range(len(draft)) if mask[first + 4][i]] == ["a1", "a2", "b2"]
+
+
+def test_lesson_6_speedups():
+    tokens = theory.expected_tokens(0.8, 4)
+    assert round(tokens, 2) == 3.36
+    assert tokens == pytest.approx(1 + 0.8 + 0.64 + 0.512 + 0.4096)
+    for v, k, told in ((1.1, 4, "**2.24**"), (1.0, 4, "**2.40**"), (5.0, 4, "**0.62**")):
+        assert f"**{theory.speedup(tokens, k, 0.1, v):.2f}**" == told
+        assert told in text(6)
+    table = next(t for t in tables(text(6)) if t[0][0] == "k")
+    assert [row[0] for row in table[1:]] == ["1", "2", "4", "8", "16"]
+    for row in table[1:]:
+        k = int(row[0])
+        v = 1 + 0.03 * k
+        speedups = [theory.speedup(theory.expected_tokens(alpha, k), k, 0.1, v) for alpha in (0.8, 0.3, 0.1)]
+        assert row[1:] == [f"{v + 0.1 * k:.2f}", *(f"{s:.2f}" for s in speedups)]
+    assert theory.speedup(theory.expected_tokens(0.13, 1), 1, 0.1, 1.03) == pytest.approx(1)
+    quiz = LESSONS[5].parts[-1]
+    right = next(answer for answer in quiz.answers if answer.right)
+    assert theory.expected_tokens(0.5, 2) == 1.75
+    assert f"1.75 / 1.5 = {theory.speedup(1.75, 2, 0.2, 1.1):.2f}" == right.text
+
+
+def test_lesson_7_the_sketch():
+    listing = LESSONS[6].parts[1]
+    assert isinstance(ast.parse(listing.text).body[0], ast.FunctionDef)
+    assert [int(n) for n in re.findall(r"^\*\*(\d)\.", text(7), re.MULTILINE)] == list(range(1, 8))
+    made = {"torch": torch}
+    exec(listing.text, made)
+    with pytest.raises(NameError, match="done"):
+        made["speculative_decode"](None, None, torch.tensor([[1, 2]]))
+    ids = torch.zeros((1, 5), dtype=torch.long)
+    assert [len(ids) + i - 1 for i in range(4)] == [0, 1, 2, 3]
+    assert [ids.shape[1] + i - 1 for i in range(4)] == [4, 5, 6, 7]
+    drafted = range(100, 104)
+    assert f"{' + '.join(map(str, drafted))} = {sum(drafted)}" in text(7).replace("\n", " ")
+    assert f"{100 + 4} in the target" in text(7)
+
+
+def test_lesson_7_every_bug_of_the_sketch_is_among_its_mistakes():
+    for bug in bugs.BUGS.values():
+        if bug.seed:
+            assert bug.name.split()[-1] in text(7), bug.id
+
+
+def test_lesson_8_a_real_pair_on_paper():
+    for alpha, weights, told in ((0.8, 8, "**2.31**"), (0.7, 1, "**2.62**")):
+        assert f"**{theory.speedup(theory.expected_tokens(alpha, 4), 4, weights / 70):.2f}**" == told
+        assert told in text(8)
+    assert f"{8 / 70:.3f}" in text(8)
+    assert f"{1 / 70:.3f}" in text(8)
+    assert f"{theory.expected_tokens(0.7, 4):.2f} / {1 + 4 / 70:.3f}" in text(8)
+    assert (70 + 8) * 2 == 156
+
+
+def test_lesson_9_what_bugs_do_to_three_tokens():
+    table = next(t for t in tables(text(9)) if t[0][1] == "should be")
+    for i, (token, right, told) in enumerate(table[1:]):
+        least = min(P[i], Q[i])
+        assert float(right) == P[i], token
+        assert told == f"{least} + 0.4 x {P[i]} = {least + 0.4 * P[i]:.2f}"
+    # dog is drafted for u from 0.2 to 0.9 and stands where u x 0.7 < 0.3
+    assert f"chance {0.3 / 0.7 - 0.2:.2f} in place of 0.30" in text(9).replace("\n", " ")
+    assert [accept.at_quantile(torch.tensor(Q), u) for u in (0.1, 0.3, 0.8, 0.95)] == [0, 1, 1, 2]
+
+
+def test_the_teachers_sums():
+    told = TEXTS["teacher"]
+    assert f"{theory.expected_tokens(0.3, 4):.2f} / 1.52 = {theory.expected_tokens(0.3, 4) / 1.52:.2f}" in told
+    assert f"k = 1 gives {theory.expected_tokens(0.3, 1) / 1.13:.2f}" in told
+    for c in (0.2, 0.4):
+        assert f"1.75 / {1.1 + 2 * c:.1f} = {theory.speedup(1.75, 2, c, 1.1):.2f}" in told
+    minutes = [int(row[0]) for row in next(tables(told))[1:]]
+    assert minutes == sorted(minutes)
+    assert minutes[-1] < 50
+    assert [int(n) for n in re.findall(r"^\*\*(\d+)\. ", told, re.MULTILINE)] == minutes
+
+
+# ------------------------------------------------------------------ with the models
+
+
+def test_lesson_8_the_code_runs(monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
+    blocks = re.findall(r"^```python\n(.*?)^```$", text(8), re.DOTALL | re.MULTILINE)
+    made = {}
+    for block in blocks:
+        exec(block, made)
+    said = capsys.readouterr().out
+    assert made["plain"].shape[1] > made["inputs"]["input_ids"].shape[1]
+    assert "Once upon a time" in said
+    assert ("same ids" in said) or ("other ids" in said)
+    assert "tokens a pass" in said
+    assert made["models"].exactness in said
+
+
+@pytest.mark.parametrize("bug", [b for b in widgets(kinds.Bug, LESSONS[8]) if b.scenario], ids=lambda bug: bug.bug)
+def test_lesson_9_the_damage_shows_where_the_lesson_breaks_it(models, bug):
+    """Settings of the widgets: a bug in the text must change the text, and one of the speed must not."""
+    held = next(scenario for scenario in SCENARIOS if scenario.id == bug.scenario)
+    running = bugs.race(models, held.prompt, bugs.find(bug.bug), ["naive", *bug.methods], **bug.settings)
+    trace = finished(running)
+    naive, broken = trace.lanes
+    harm = bugs.find(bug.bug).harm
+    if harm == bugs.TEXT:
+        assert naive.tokens != broken.tokens
+    if harm == bugs.SPEED:
+        assert_badges(trace, bug.bug)
+    if bug.bug == "eos-ignored":
+        assert len(broken.tokens) > len(naive.tokens)
+
+
+def test_lesson_3_three_lanes_write_one_text(models):
+    race = widgets(kinds.Race, LESSONS[2])[0]
+    for method in race.methods:
+        assert_agrees(models, race.prompt, method, **race.settings)

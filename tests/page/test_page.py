@@ -1,0 +1,367 @@
+"""The running app in a real headless browser: race, stop, queue, bad input, lost updates."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from urllib.parse import urlencode
+
+import pytest
+from prompts import ENDLESS
+
+from lookahead.measure.scenarios import SCENARIOS
+from lookahead.race.methods import METHODS
+
+pytestmark = pytest.mark.browser
+STATE = "window.lookahead.state()"
+SHORT = "?" + urlencode(
+    {"prompt": SCENARIOS[0].prompt, "max_new_tokens": 24}
+)  # where the length of a race does not matter
+LONG = "?" + urlencode({"prompt": ENDLESS, "max_new_tokens": 900})  # where a race has to go on for seconds
+
+
+def state(page):
+    return page.evaluate(STATE)
+
+
+def press_race(page):
+    before = state(page)["run"]
+    page.get_by_role("button", name="Race", exact=True).click()
+    return before
+
+
+def wait_done(page, before, timeout=60_000):
+    page.wait_for_function(f"{STATE}.done && {STATE}.run !== {json.dumps(before)}", timeout=timeout)
+    return state(page)
+
+
+def race(page):
+    return wait_done(page, press_race(page))
+
+
+def test_first_sight_is_a_recording_that_plays(visit):
+    page = visit()
+    page.wait_for_function(f"{STATE}.playing && {STATE}.t > 0")
+    shown = state(page)
+    assert shown["run"] == "recording-story"
+    assert shown["done"]
+    assert page.locator(".la-statustext").get_by_text("Press Race to run it here").is_visible()
+
+
+def test_what_is_on_show_needs_no_network(visit):
+    page = visit()
+    page.context.set_offline(True)
+    page.locator("body").press("Home")
+    page.wait_for_function(f"{STATE}.t === 0")
+    page.locator("body").press("Space")
+    page.wait_for_function(f"{STATE}.playing && {STATE}.t > 0")
+    page.locator("body").press("End")
+    page.get_by_role("button", name="open the pass").click()
+    page.get_by_role("heading", name="What the target thought").wait_for()
+    page.get_by_role("button", name="failures").click()
+    with page.expect_download():
+        page.get_by_role("button", name="recording", exact=True).click()
+    page.get_by_role("button", name="replay.html").click()
+    page.locator(".la-taken", has_text="The server gave no answer").wait_for()
+    page.context.set_offline(False)
+    page.faults[:] = [fault for fault in page.faults if "ERR_INTERNET_DISCONNECTED" not in fault]
+
+
+def test_a_race_runs_and_both_lanes_hold_the_same_text(visit):
+    page = visit()
+    shown = race(page)
+    naive, draft = shown["lanes"]
+    assert naive["method"] == "naive"
+    assert draft["method"] == "hybrid"
+    assert naive["text"] == draft["text"]
+    assert naive["tokens"] == draft["tokens"] > 100
+    assert naive["finished"]
+    assert draft["finished"]
+    assert shown["received"] == shown["expected"]
+    assert shown["speedup"] == pytest.approx(naive["clock_s"] / draft["clock_s"], rel=1e-6)
+    page.locator("body").press("End")
+    for lane in range(2):
+        text = page.locator(".la-lanes .la-text").nth(lane).inner_text()
+        assert naive["text"].strip()[-30:].split("\n")[-1] in text
+    assert re.match(r"[0-9.]+x", page.locator(".la-number").inner_text())
+    assert page.locator(".la-verdict").is_visible()
+    assert "tokens a pass" in page.locator(".la-verdict").inner_text()
+    assert "identical" in page.locator(".la-scores").inner_text()
+
+
+def test_the_page_and_the_trace_count_alike(visit, address):
+    from gradio_client import Client
+
+    page = visit(SHORT)
+    shown = race(page)
+    client = Client(address, verbose=False)
+    trace = client.predict(SCENARIOS[0].prompt, "draft", 24, "auto", 0.0, 0, api_name="/race")
+    texts = ["".join(p for step in lane["steps"] for p in step["pieces"]) for lane in trace["lanes"]]
+    assert texts[0] == texts[1] == shown["lanes"][0]["text"]
+    assert {m["name"] for m in client.predict(api_name="/methods")} >= {"naive", "draft", "ngram"}
+
+
+@pytest.mark.timed
+def test_stop_stops_at_once_and_the_next_race_runs(visit):
+    page = visit()
+    page.get_by_role("button", name="more").click()
+    page.get_by_label("new tokens, at most").fill("800")
+    before = press_race(page)
+    page.wait_for_function(f"{STATE}.run !== {json.dumps(before)} && {STATE}.received > 20")
+    page.evaluate(
+        f"""() => {{ const t0 = performance.now(); document.querySelector('#la-stop').click();
+        const watch = () => {STATE}.done ? (window.stoppedAfter = performance.now() - t0) : setTimeout(watch, 5); watch(); }}"""
+    )
+    page.wait_for_function("window.stoppedAfter")
+    assert page.evaluate("window.stoppedAfter") < 500
+    assert state(page)["status"] == "stopped"
+    assert page.locator(".la-statustext").get_by_text("Stopped by you").is_visible()
+    held = state(page)["received"]
+    time.sleep(1)
+    assert state(page)["received"] <= held + 30, "nothing goes on behind the page's back"
+    page.get_by_label("new tokens, at most").fill("40")
+    page.wait_for_function("!document.querySelector('#la-race').disabled")
+    assert race(page)["lanes"][1]["tokens"] == 40
+
+
+def test_a_second_tab_queues_and_both_finish(visit):
+    first, second = visit(SHORT), visit(SHORT)
+    for page, prompt in ((first, "Tom had a red kite and"), (second, "The old woman by the sea")):
+        page.get_by_label("Prompt", exact=True).fill(prompt)
+    before = [press_race(first), press_race(second)]
+    for page, run in zip((first, second), before, strict=True):
+        shown = wait_done(page, run)
+        assert shown["lanes"][0]["text"] == shown["lanes"][1]["text"]
+        assert all(lane["finished"] for lane in shown["lanes"])
+    assert state(first)["lanes"][0]["text"] != state(second)["lanes"][0]["text"]
+
+
+def test_who_waits_is_told_and_can_leave(visit):
+    first, second = visit(LONG), visit(SHORT)
+    before = press_race(first)
+    first.wait_for_function(f"{STATE}.run !== {json.dumps(before)} && {STATE}.received > 20")
+    press_race(second)
+    second.locator(".la-statustext", has_text="Waiting: one run is before yours").wait_for()
+    assert [lane["method"] for lane in state(second)["lanes"]] == ["naive", "hybrid"]
+    second.get_by_role("button", name="Stop", exact=True).click()
+    second.locator(".la-statustext", has_text="Stopped by you after 0 tokens").wait_for()
+    first.get_by_role("button", name="Stop", exact=True).click()
+    second.wait_for_function("!document.querySelector('#la-race').disabled")
+    second.get_by_label("Prompt", exact=True).fill("The dog")
+    assert race(second)["lanes"][1]["finished"]
+
+
+def test_nothing_is_lost_when_updates_are(visit):
+    page = visit()
+    page.evaluate("window.lookahead.drop = 0.3")
+    shown = race(page)
+    page.evaluate("window.lookahead.drop = 0")
+    assert shown["received"] == shown["expected"]
+    assert shown["lanes"][0]["text"] == shown["lanes"][1]["text"]
+    assert all(lane["tokens"] > 100 for lane in shown["lanes"])
+
+
+def test_every_scenario_and_method_races(visit):
+    page = visit()
+    page.get_by_role("button", name="more", exact=True).click()
+    for scenario in SCENARIOS:
+        page.get_by_role("button", name=scenario.label, exact=True).click()
+        page.wait_for_function(f"{STATE}.run === 'recording-{scenario.id}'")
+        page.get_by_label("new tokens, at most").fill("12")  # a scenario brings its own
+        shown = race(page)
+        assert shown["lanes"][1]["method"] == scenario.method
+        assert shown["lanes"][0]["text"] == shown["lanes"][1]["text"], scenario.id
+        assert shown["lanes"][0]["tokens"] > 0
+    page.get_by_role("button", name=SCENARIOS[0].label, exact=True).click()
+    page.wait_for_function(f"{STATE}.run === 'recording-{SCENARIOS[0].id}'")
+    page.get_by_label("new tokens, at most").fill("24")
+    for method in METHODS[1:]:
+        page.get_by_label("Method", exact=True).click()
+        page.get_by_role("option", name=f"{method}:").click()
+        shown = race(page)
+        assert shown["lanes"][1]["method"] == method
+        assert shown["lanes"][0]["text"] == shown["lanes"][1]["text"], method
+
+
+BAD = [
+    ("Prompt", "", "prompt"),
+    ("Prompt", "   ", "prompt"),
+    ("Prompt", "word " * 20_000, "shorten it"),
+    ("Prompt", "Once " * 1100, "shorten it"),
+    ("Prompt", "a\u0007b", "control character"),
+    ("new tokens, at most", "0", "max_new_tokens"),
+    ("new tokens, at most", "-1", "max_new_tokens"),
+    ("new tokens, at most", "1000000000", "max_new_tokens"),
+    ("new tokens, at most", "1.5", "max_new_tokens"),
+    ("new tokens, at most", "", "max_new_tokens"),
+    ("temperature (0: greedy)", "-1", "temperature"),
+    ("temperature (0: greedy)", "", "temperature"),
+    ("top-p (1: off)", "0", "top_p"),
+    ('draft length k, or "auto"', "many", "k is"),
+    ('draft length k, or "auto"', "-3", "k is"),
+    ("seed", "-5", "seed"),
+]
+
+
+def test_bad_input_gets_a_message_and_loses_nothing(visit):
+    page = visit(SHORT)
+    page.get_by_role("button", name="more").click()
+    good = race(page)
+    for label, value, word in BAD:
+        box = page.get_by_label(label, exact=True)
+        kept = box.input_value()
+        box.fill(value)
+        page.wait_for_function("!document.querySelector('#la-race').disabled")
+        page.get_by_role("button", name="Race", exact=True).click()
+        page.wait_for_function(f"({STATE}.error || '').includes({json.dumps(word)})", timeout=60_000)
+        shown = state(page)
+        assert shown["run"] == good["run"], "what was shown stays"
+        assert "Traceback" not in page.locator("body").inner_text()
+        box.fill(kept)
+    page.get_by_label("Prompt", exact=True).fill("Zo\u00eb \U0001f438 said: na\u00efve")
+    shown = race(page)
+    assert shown["error"] is None, "a good run clears the message"
+    assert shown["lanes"][0]["text"] == shown["lanes"][1]["text"]
+
+
+def test_hostile_text_is_only_text(visit):
+    page = visit(SHORT)
+    page.get_by_label("Prompt", exact=True).fill(
+        '</script><img src=x onerror="window.owned=1"><b>bold</b> \u202e \u200d ' + "e\u0301" * 50
+    )
+    race(page)
+    assert page.evaluate("window.owned") is None
+    assert page.locator(".la-lanes img, .la-lanes b").count() == 0
+    assert "<b>bold</b>" in page.locator(".la-lanes .la-text").first.inner_text()
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"viewport": {"width": 390, "height": 844}, "has_touch": True}], ids=["desktop", "phone"]
+)
+def test_it_fits_the_screen(visit, options):
+    page = visit(**options)
+    race(page)
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+        if not options:
+            bottom = page.locator(".la-transport").bounding_box()
+            assert bottom["y"] + bottom["height"] <= 900, "lanes and transport are above the fold"
+
+
+def test_playback_by_keyboard(visit):
+    page = visit(SHORT)
+    race(page)
+    body = page.locator("body")
+    page.evaluate("document.activeElement.blur()")
+    body.press("Home")
+    page.wait_for_function(f"{STATE}.t === 0")
+    body.press("ArrowRight")
+    step = state(page)["t"]
+    assert step > 0
+    body.press("ArrowRight")
+    assert state(page)["t"] > step
+    body.press("ArrowLeft")
+    assert state(page)["t"] == pytest.approx(step)
+    rate = state(page)["rate"]
+    body.press("]")
+    assert state(page)["rate"] == 2 * rate
+    body.press("End")
+    assert state(page)["t"] == pytest.approx(max(lane["clock_s"] for lane in state(page)["lanes"]), abs=1e-6)
+
+
+def test_four_lanes_on_one_prompt(visit):
+    page = visit()
+    page.get_by_role("button", name="more", exact=True).click()
+    page.get_by_label("new tokens, at most").fill("48")
+    box = page.get_by_label("further lanes, up to 2")
+    for name in ("ngram", "lookahead"):
+        box.click()
+        page.get_by_role("option", name=name, exact=True).click()
+    box.press("Escape")
+    shown = race(page)
+    assert [lane["method"] for lane in shown["lanes"]] == ["naive", "ngram", "lookahead", "hybrid"]
+    assert len({lane["text"] for lane in shown["lanes"]}) == 1
+    assert "hybrid against naive" in page.inner_text(".la-sub")
+
+
+def test_a_chip_shows_its_recording_and_a_link_brings_it_back(visit):
+    page = visit()
+    page.get_by_role("button", name="records", exact=True).click()
+    page.wait_for_function(f"{STATE}.run === 'recording-records'")
+    assert state(page)["lanes"][1]["method"] == "ngram"
+    again = visit("?recording=records&pass=5")
+    again.wait_for_function(f"window.lookahead && {STATE}.run === 'recording-records-5'")
+    assert not state(again)["playing"] and "pass 5 of" in again.inner_text(".la-passline")
+    assert again.get_by_label("Prompt", exact=True).input_value().startswith("Name: Anna")
+
+
+def test_a_link_fills_the_form_and_runs_nothing(visit):
+    page = visit()
+    page.get_by_role("button", name="more", exact=True).click()
+    page.get_by_label("Prompt", exact=True).fill("A dog & a cat #1 <b>")
+    page.get_by_label("new tokens, at most").fill("16")
+    page.get_by_label("temperature (0: greedy)").fill("0.7")
+    shown = race(page)
+    query = state(page)["link"]
+    again = visit(query)
+    again.wait_for_function("document.querySelector('#la-prompt textarea')?.value.startsWith('A dog')")
+    assert again.get_by_label("Prompt", exact=True).input_value() == "A dog & a cat #1 <b>"
+    again.get_by_role("button", name="more", exact=True).click()
+    assert again.get_by_label("new tokens, at most").input_value() == "16"
+    assert state(again)["run"] == "recording-story"
+    assert race(again)["lanes"][0]["text"] == shown["lanes"][0]["text"]
+
+
+@pytest.mark.parametrize("query", ["prompt=a&methods=telepathy", "recording=../../../etc/passwd"])
+def test_a_wrong_link_gets_words(visit, query):
+    page = visit(f"?{query}")
+    page.wait_for_function(f"window.lookahead && ({STATE}.error || '').includes('choose one of')")
+    assert "Traceback" not in page.inner_text("body")
+    assert state(page)["run"] == "recording-story", "the page works as ever"
+
+
+def test_what_is_taken_home_comes_back(visit, tmp_path):
+    page = visit(SHORT)
+    shown = race(page)
+    files = {}
+    for name, ending in (("recording", ".json"), ("table", ".csv"), ("replay.html", ".html")):
+        with page.expect_download() as waiting:
+            page.get_by_role("button", name=name, exact=True).click()
+        files[name] = tmp_path / waiting.value.suggested_filename
+        assert files[name].suffix == ending
+        waiting.value.save_as(files[name])
+    assert "lane,method,pass" in files["table"].read_text(encoding="utf-8")
+    assert "lookaheadTimeline" in files["replay.html"].read_text(encoding="utf-8")
+    other = visit()
+    other.set_input_files(".la-home input", files["recording"])
+    other.wait_for_function(f"{STATE}.run.startsWith('opened-')")
+    assert [lane["text"] for lane in state(other)["lanes"]] == [lane["text"] for lane in shown["lanes"]]
+    assert state(other)["speedup"] == pytest.approx(shown["speedup"], rel=1e-4)  # files keep tenths of microseconds
+    broken = tmp_path / "broken.json"
+    broken.write_text(files["recording"].read_text(encoding="utf-8").replace('"verify"', '"vertigo"'), encoding="utf-8")
+    other.set_input_files(".la-home input", broken)
+    other.wait_for_function(f"({STATE}.error || '').includes('give a file that Lookahead saved')")
+
+
+def test_figures_are_drawn_when_opened_and_not_before(visit):
+    page = visit()
+    assert page.locator(".js-plotly-plot").count() == 0
+    page.get_by_text("figures of this race").click()
+    page.wait_for_function("document.querySelectorAll('.js-plotly-plot').length === 5", timeout=60_000)
+
+
+def test_a_closed_tab_frees_the_queue(visit, chromium, address):
+    context = chromium.new_context()
+    gone = context.new_page()
+    gone.goto(address + LONG)
+    gone.wait_for_function("window.lookahead && window.lookahead.state().run")
+    gone.get_by_role("button", name="Race", exact=True).click()
+    gone.wait_for_function(f"{STATE}.run !== 'recording-story' && {STATE}.received > 10")
+    context.close()
+    start = time.monotonic()
+    page = visit(SHORT)
+    shown = race(page)
+    assert time.monotonic() - start < 30
+    assert shown["lanes"][1]["finished"]

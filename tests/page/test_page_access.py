@@ -1,0 +1,76 @@
+"""Whoever cannot see colour, or uses no mouse, or listens: axe-core on every state of the page, light and dark."""
+
+import json
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+pytestmark = pytest.mark.browser
+STATE = "window.lookahead.state()"
+SCREENS = pytest.mark.parametrize(
+    ("scheme", "size"), [("light", (1440, 900)), ("dark", (390, 844))], ids=["light-desktop", "dark-phone"]
+)  # at its end each test looks at the other colours as well
+
+
+def in_other_colours(page, scheme):
+    """The page, turned from light to dark or back."""
+    page.emulate_media(color_scheme={"light": "dark", "dark": "light"}[scheme])
+    page.wait_for_function(f"document.body.classList.contains('dark') === {json.dumps(scheme == 'light')}")
+    return page
+
+
+def serious(page):
+    """Violations that axe-core calls serious or critical, in words. A colour on its way to another is none."""
+    page.wait_for_function(
+        "!document.getAnimations().some(a => a instanceof CSSTransition && a.playState === 'running')"
+    )
+    found = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
+    return [
+        (v["id"], v["help"], [node["target"] for node in v["nodes"]][:4])
+        for v in found
+        if v["impact"] in ("serious", "critical")
+    ]
+
+
+@SCREENS
+def test_no_serious_violation(visit, scheme, size):
+    page = visit(color_scheme=scheme, viewport={"width": size[0], "height": size[1]})
+    assert serious(page) == [], "first visit"
+    page.get_by_role("button", name="more", exact=True).click()
+    page.get_by_label("new tokens, at most").fill("32")
+    before = page.evaluate(STATE)["run"]
+    page.get_by_role("button", name="Race", exact=True).click()
+    page.wait_for_function(f"{STATE}.run !== {json.dumps(before)} && {STATE}.done", timeout=60_000)
+    page.wait_for_function("!document.querySelector('#la-race').disabled")
+    page.locator("body").press("End")
+    page.wait_for_timeout(500)  # the button's colours have changed by then
+    assert serious(page) == [], "after a race, with all settings open"
+    page.get_by_role("button", name="open the pass").click()
+    assert page.locator(".la-inspector").is_visible()
+    assert serious(page) == [], "a pass open"
+    page.locator(".la-inspector").get_by_role("button", name="close").click()
+    for view in ("failures", "entropy"):
+        page.get_by_role("button", name=view, exact=True).click()
+        assert serious(page) == [], view
+    page.locator(".la-play").press("?")
+    assert page.get_by_role("dialog", name="Keys").is_visible()
+    assert serious(page) == [], "help"
+    assert serious(in_other_colours(page, scheme)) == [], "the other colours"
+
+
+def test_everything_is_reached_by_tab(visit):
+    page = visit()
+    wanted = page.evaluate(
+        """() => [...document.querySelectorAll('button, input, textarea, summary, [tabindex="0"]')]
+        .filter(n => n.getClientRects().length && !n.disabled && n.tabIndex >= 0 && getComputedStyle(n).visibility === 'visible').length"""
+    )
+    page.evaluate("document.activeElement.blur()")
+    seen = set()
+    for _ in range(wanted + 10):
+        page.keyboard.press("Tab")
+        seen.add(
+            page.evaluate(
+                "(() => { const n = document.activeElement; n.laSeen = n.laSeen || Math.random(); return n === document.body ? 0 : n.laSeen; })()"
+            )
+        )
+    assert len(seen - {0}) >= wanted

@@ -1,0 +1,143 @@
+"""The Lab in a real browser: a claim measured, a sweep stopped half way, passes recomputed, dice thrown, advice given."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+from test_page import SHORT, race
+from test_page_access import SCREENS, in_other_colours, serious
+
+pytestmark = pytest.mark.browser
+
+
+SECTIONS = ("Expectations", "What if", "Sweeps", "This machine", "Drafters", "Dice")
+
+
+def lab(visit, section, **options):
+    page = visit(SHORT, **options)
+    page.get_by_role("tab", name="Lab", exact=True).click()
+    turn_to(page, section)
+    return page
+
+
+def turn_to(page, section):
+    """Open a section of the Lab; on a phone some of them are in a menu."""
+    tab = page.get_by_role("tab", name=section, exact=True)
+    if not tab.is_visible():
+        page.locator("#la-lab .overflow-menu > button").click()
+        tab = page.locator("#la-lab .overflow-dropdown button", has_text=section)
+    tab.click()
+
+
+@SCREENS
+def test_no_section_has_a_serious_violation(visit, scheme, size):
+    page = lab(visit, "What if", color_scheme=scheme, viewport={"width": size[0], "height": size[1]})
+    page.get_by_role("button", name="use the race on show").click()
+    page.locator(".js-plotly-plot").wait_for()
+    for section in SECTIONS:
+        turn_to(page, section)
+        assert serious(page) == [], section
+    assert serious(in_other_colours(page, scheme)) == []
+
+
+def test_a_claim_is_measured(visit):
+    page = lab(visit, "Expectations")
+    page.get_by_label("number input for repetitions").first.fill("1")
+    row = page.locator(".la-claim").filter(has_text="Short outputs")
+    row.get_by_role("button", name="Run").click()
+    row.locator("em").filter(has_text="so").or_(row.locator("em").filter(has_text="claimed")).or_(
+        row.locator("em").filter(has_text="difference")
+    ).wait_for(timeout=120_000)
+    assert "x to " in row.inner_text()
+    page.locator(".la-prose").filter(has_text="tokens; with").wait_for(timeout=120_000)
+    page.locator(".js-plotly-plot").wait_for()
+
+
+def test_a_run_that_is_stopped_leaves_what_it_found_and_the_engine_free(visit):
+    page = lab(visit, "Sweeps")
+    page.get_by_role("button", name="Sweep", exact=True).click()
+    page.locator(".la-table td", has_text="k = 1").wait_for(timeout=60_000)
+    page.get_by_role("button", name="Stop").locator("visible=true").click()
+    page.wait_for_timeout(1500)
+    assert page.locator(".la-table td", has_text="k = 1").is_visible()
+    assert page.locator(".la-table td", has_text="k = 16").count() == 0
+    page.get_by_role("tab", name="Race", exact=True).click()
+    assert race(page)["lanes"][1]["finished"]
+
+
+def test_what_if_recomputes_the_race_on_show(visit):
+    page = lab(visit, "What if")
+    page.get_by_role("button", name="use the race on show").click()
+    table = page.locator(".la-table").locator("visible=true")
+    table.get_by_text("oracle, k = 6").wait_for()
+    assert "ngram, k = 6" in table.inner_text()
+    page.locator(".js-plotly-plot").wait_for()
+    page.get_by_role("radio", name="suffix").click()
+    table.get_by_text("suffix, k = 6").wait_for()
+
+
+def test_drafters_write_one_text_at_their_own_speed(visit):
+    page = lab(visit, "Drafters")
+    start = page.get_by_role("button", name="Race", exact=True)
+    start.click()
+    shown = page.locator(".la-timeline[data-state=finished]")
+    shown.wait_for(timeout=60_000)
+    names = shown.locator(".la-lanehead .la-name").all_inner_texts()
+    assert names == ["naive", "draft (draft)", "draft (offdomain)", "self"]
+    shown.get_by_role("button", name="Next pass").press("End")
+    badges = shown.locator(".la-score .la-cell:last-child").all_inner_texts()
+    assert badges[0] == "" and all(badge.startswith("identical") for badge in badges[1:])
+    chosen = page.get_by_role("checkbox", checked=True).locator("visible=true")
+    for _ in range(3):
+        chosen.first.uncheck()
+    page.wait_for_function(
+        "[...document.querySelectorAll('button')].some(b => b.textContent.trim() === 'Race' && b.getClientRects().length && !b.disabled)"
+    )
+    start.click()
+    shown.locator(".la-error", has_text="choose from one to 3").wait_for()
+    assert len(names) == shown.locator(".la-lanehead .la-name").count(), "what was shown stays"
+
+
+def test_dice_settle_and_with_a_bug_do_not(visit):
+    page = lab(visit, "Dice")
+    page.get_by_role("button", name="Throw").click()
+    page.get_by_text("It settles on p.").wait_for(timeout=60_000)
+    page.get_by_label("rule", exact=True).locator("visible=true").click()
+    page.get_by_role("option", name="no residual").click()
+    page.get_by_role("button", name="Throw").click()
+    page.get_by_text("It does not settle on p.").wait_for(timeout=60_000)
+
+
+def test_this_machine_says_what_a_pass_costs_and_whether_to_draft(visit):
+    page = lab(visit, "This machine")
+    facts = page.locator(".la-table").locator("visible=true").inner_text()
+    assert "GB/s" in facts and re.search(r"W = \d+, N = \d, G = \d+: \d+ rows, \d\.\d\d one-row", facts)
+    page.get_by_role("button", name="draw the cost curve").click()
+    page.locator(".js-plotly-plot").wait_for()
+    page.get_by_role("button", name="Ask").click()
+    answer = page.locator(".la-answer")
+    answer.wait_for()
+    assert answer.inner_text().startswith(("Yes: ", "Don't"))
+
+
+def test_formats_and_threads_are_compared_and_what_was_found_stays_when_stopped(visit):
+    page = lab(visit, "This machine")
+    compare = page.get_by_role("button", name="Compare formats and threads")
+    table = page.locator(".la-table").filter(has_text="of what memory gives".replace(" ", "\u00a0"))
+    compare.click()
+    table.locator("td", has_text="ms").first.wait_for(timeout=60_000)
+    page.get_by_role("button", name="Stop", disabled=False).locator("visible=true").click()
+    expect(compare).to_be_enabled(timeout=60_000)
+    assert "in\u00a0use" in table.inner_text()
+    assert page.locator(".la-says", has_text="Done.").count() == 0
+    compare.click()
+    page.locator(".la-says", has_text="Done.").wait_for(timeout=60_000)
+    assert page.locator(".la-answer").inner_text().startswith(("Quickest here", "In use is"))
+    assert "GB/s" in table.inner_text()
+    page.locator(".js-plotly-plot").wait_for()
+    expect(compare).to_be_enabled()
+    assert serious(page) == []
+    page.get_by_role("tab", name="Race", exact=True).click()
+    assert race(page)["lanes"][1]["finished"]

@@ -1,0 +1,207 @@
+"""The Models tab in a real browser, with a small hub of our own behind the server: looked at, loaded, raced, taken back."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from conftest import App, started, tiny
+from fakehub import serving
+from playwright.sync_api import expect
+from test_page import SHORT, race
+from test_page_access import SCREENS, in_other_colours, serious
+from test_page_lab import turn_to
+
+pytestmark = pytest.mark.browser
+PAIR = "org/tiny-target+org/tiny-draft"
+SLOW_S = 0.03
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    """A hub with a pair, and with what cannot be used."""
+    root = tmp_path_factory.mktemp("models")
+    with serving() as hub:
+        hub.add("org/tiny-target", tiny("qwen3", root / "target", layers=3))
+        hub.add("org/tiny-draft", tiny("qwen3", root / "draft", layers=1), licence="mit")
+        hub.add("org/sliding", tiny("mistral-sliding", root / "sliding"))
+        yield hub
+
+
+@pytest.fixture(scope="module")
+def app(served, tmp_path_factory):
+    """The app with that hub and a cache of its own."""
+    folder = tmp_path_factory.mktemp("app")
+    environment = {"HF_HUB_OFFLINE": "0", "HF_ENDPOINT": served.url, "HF_HUB_CACHE": str(folder / "cache")}
+    with started(folder, **environment) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def address(app):
+    """Where it is."""
+    return app.url
+
+
+def models_tab(visit, **options):
+    page = visit(SHORT, **options)
+    page.get_by_role("tab", name="Models", exact=True).click()
+    page.get_by_role("heading", name="In use").wait_for()
+    return page
+
+
+def press(page, name, spec=None):
+    if spec is not None:
+        page.get_by_label("target+draft").fill(spec)
+    page.locator("#la-models").get_by_role("button", name=name, exact=True).click()
+
+
+def refusal(page):
+    words = page.locator("#la-models .la-refused")
+    words.wait_for(timeout=60_000)
+    return words.inner_text()
+
+
+def in_use(page):
+    return page.locator("#la-models .la-table").first.inner_text()
+
+
+@SCREENS
+def test_no_serious_violation_and_nothing_wider_than_the_page(visit, scheme, size):
+    page = models_tab(visit, color_scheme=scheme, viewport={"width": size[0], "height": size[1]})
+    assert serious(page) == [], "first visit"
+    press(page, "Check", PAIR)
+    page.locator(".la-answer", has_text="can be loaded").wait_for(timeout=60_000)
+    assert serious(page) == [], "a pair that can be used"
+    press(page, "Check", "org/sliding+org/missing")
+    page.locator(".la-fails").first.wait_for(timeout=60_000)
+    assert serious(page) == [], "a pair that cannot"
+    assert serious(in_other_colours(page, scheme)) == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
+
+
+def test_what_is_in_use_is_told_with_its_licence(visit):
+    page = models_tab(visit)
+    told = in_use(page)
+    for word in ("target", "draft", "offdomain", "self", "ms", "Built with Llama"):
+        assert word in told
+    assert re.search(r"target\s+Llama-pocket target\s+[\d.]+ M\s+[\d.]+ MB", told)
+    said = page.locator("#la-models").inner_text()
+    assert "Copyright © Meta Platforms" in said
+    assert "bfloat16 on the processor" in said or "float32 on the processor" in said
+    assert "for everybody on this server" in said
+    assert page.get_by_role("button", name="back to the bundled models").count() == 0
+
+
+def test_suggestions_are_typed_by_a_button(visit):
+    page = models_tab(visit)
+    page.locator(".la-suggested", has_text="SmolLM2").get_by_role("button", name="fill in").click()
+    field = page.get_by_label("target+draft")
+    assert field.input_value() == "HuggingFaceTB/SmolLM2-360M-Instruct+HuggingFaceTB/SmolLM2-135M-Instruct"
+    field.press("Enter")  # which checks
+    page.locator(".la-fails", has_text="the hub shows no such model").first.wait_for(timeout=60_000)
+
+
+def test_refusals_are_told_in_words_and_change_nothing(visit, served):
+    page = models_tab(visit)
+    for spec, words in (
+        ("", "a name is missing"),
+        ("/etc/passwd", "no folder is opened from the page"),
+        ("pockets", "no such bundled family"),
+    ):
+        press(page, "Load", spec)
+        assert words in refusal(page)
+        press(page, "Check", "pocket")
+        page.locator(".la-says", has_text="Checked").wait_for(timeout=60_000)
+    press(page, "Load", "org/sliding+org/tiny-draft")
+    assert "cannot be rolled back" in refusal(page)
+    assert "Llama-pocket target" in in_use(page)
+    assert not served.asked("org/sliding/model.safetensors")
+
+
+def test_a_load_that_is_stopped_leaves_everything_as_it_was(visit, served):
+    page, served.delay_s = models_tab(visit), SLOW_S
+    press(page, "Load", PAIR)
+    page.locator(".la-says", has_text="Downloading").wait_for(timeout=60_000)
+    press(page, "Stop")
+    page.locator(".la-says", has_text="Stopped. The models in use are as they were.").wait_for()
+    expect(page.locator("#la-models").get_by_role("button", name="Load", exact=True)).to_be_enabled()
+    expect(page.locator(".la-says")).to_have_text("Stopped. The models in use are as they were.")
+    served.delay_s = 0.0
+    asked = len(served.log)
+    page.wait_for_timeout(500)
+    assert len(served.log) == asked, "nothing is brought any more"
+    page.reload()
+    page.get_by_role("tab", name="Models", exact=True).click()
+    assert "Llama-pocket target" in in_use(page)
+    page.get_by_role("tab", name="Race", exact=True).click()
+    assert race(page)["lanes"][1]["finished"]
+
+
+def test_a_pair_is_loaded_raced_and_taken_back_while_others_race(visit, served):
+    other = visit(SHORT)
+    page, served.delay_s = models_tab(visit), 4 * SLOW_S  # it lasts until it is let go
+    press(page, "Load", PAIR)
+    bar = page.locator("#la-models .la-says", has_text="Downloading")
+    bar.locator(".la-done").wait_for(timeout=60_000)
+    assert race(other)["lanes"][1]["finished"], "a download holds up nobody's race"
+    late = visit(SHORT)
+    late.get_by_role("tab", name="Models", exact=True).click()
+    press(late, "Load", PAIR)
+    assert "Somebody is loading models" in refusal(late)
+    served.delay_s = 0.0
+    page.wait_for_url("**/?tab=models", timeout=60_000)  # it loads itself anew
+    page.locator("#la-models .la-table", has_text="org/tiny-target").wait_for()
+    told = in_use(page)
+    assert "org/tiny-target" in told and "org/tiny-draft" in told and "apache-2.0" in told and "mit" in told
+    assert "offdomain" not in told
+    assert "Copyright © Meta" not in page.locator("#la-models").inner_text()
+    assert "org/tiny-target" in page.locator(".la-machine").text_content()
+    page.get_by_role("tab", name="Race", exact=True).click()
+    shown = race(page)
+    assert all(lane["finished"] for lane in shown["lanes"])
+    assert shown["lanes"][0]["text"] == shown["lanes"][1]["text"]
+    page.get_by_role("button", name="more", exact=True).click()
+    page.get_by_label("draft model").click()
+    assert [words.split()[-1] for words in page.get_by_role("option").all_inner_texts()] == ["draft"]
+    page.keyboard.press("Escape")
+    page.get_by_role("tab", name="Lab", exact=True).click()
+    turn_to(page, "Drafters")
+    page.get_by_role("checkbox", name="draft model: draft").wait_for()
+    assert page.get_by_role("checkbox", name="draft model: offdomain").count() == 0
+    page.get_by_role("tab", name="Models", exact=True).click()
+    press(page, "back to the bundled models")
+    page.get_by_text("Copyright © Meta Platforms").wait_for(timeout=60_000)
+    page.get_by_role("tab", name="Lab", exact=True).click()
+    turn_to(page, "Drafters")
+    page.get_by_role("checkbox", name="draft model: offdomain").wait_for()
+    page.get_by_role("tab", name="Race", exact=True).click()
+    assert race(page)["lanes"][1]["finished"]
+
+
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        ({"LOOKAHEAD_LOADING": "none"}, "The host of this server has switched loading off."),
+        ({"LOOKAHEAD_LOADING": "listed", "LOOKAHEAD_MAX_MODEL_GB": "3"}, "This host allows the suggested pairs only. This host allows 3 GB"),
+    ],
+    ids=["none", "listed"],
+)  # fmt: skip
+def test_a_host_may_restrict_it_or_switch_it_off(chromium, tmp_path, served, limits, words):
+    running = App(tmp_path, HF_HUB_OFFLINE="0", HF_ENDPOINT=served.url, HF_HUB_CACHE=str(tmp_path), **limits)
+    page = chromium.new_page()
+    try:
+        page.goto(f"{running.url}/?tab=models")
+        page.locator("#la-models", has_text=words).wait_for()
+        load = page.locator("#la-models").get_by_role("button", name="Load", exact=True)
+        if limits["LOOKAHEAD_LOADING"] == "none":
+            assert load.is_disabled() and page.get_by_label("target+draft").is_disabled()
+            assert page.get_by_role("button", name="fill in").count() == 0
+            assert "python app.py --models" in page.locator("#la-models").inner_text()
+            assert serious(page) == []
+        else:
+            press(page, "Check", PAIR)
+            assert "suggested pairs only" in refusal(page)
+    finally:
+        page.close()
+        running.stop()

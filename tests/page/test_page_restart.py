@@ -1,0 +1,84 @@
+"""A server that goes away during a race, and comes back: the page says so, keeps the recording so far, and works again."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from conftest import App
+from prompts import ENDLESS
+
+from lookahead.trace.trace import Trace
+
+pytestmark = pytest.mark.browser
+STATE = "window.lookahead.state()"
+
+
+@pytest.fixture
+def racing(chromium, tmp_path):
+    """A page in the middle of a race, and its server."""
+    server = App(tmp_path)
+    context = chromium.new_context()
+    page = context.new_page()
+    page.goto(server.url)
+    page.wait_for_function("window.lookahead && window.lookahead.state().run")
+    page.get_by_label("Prompt", exact=True).fill(ENDLESS)
+    page.get_by_role("button", name="more", exact=True).click()
+    page.get_by_label("new tokens, at most").fill("900")
+    page.get_by_role("button", name="Race", exact=True).click()
+    page.wait_for_function(f"{STATE}.run !== 'recording-story' && {STATE}.received > 40")
+    yield page, server
+    context.close()
+    server.process.kill()
+    server.process.wait()
+
+
+def taken_home(page, tmp_path):
+    """The recording on show, saved."""
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="recording", exact=True).click()
+    waiting.value.save_as(tmp_path / "saved.json")
+    return Trace.from_json((tmp_path / "saved.json").read_text(encoding="utf-8"))
+
+
+def races_again(page):
+    page.get_by_label("Prompt", exact=True).fill("The dog")
+    before = page.evaluate(STATE)["run"]
+    page.get_by_role("button", name="Race", exact=True).click()
+    page.wait_for_function(f"{STATE}.done && {STATE}.run !== {json.dumps(before)}", timeout=60_000)
+    shown = page.evaluate(STATE)
+    return shown["error"] is None and all(lane["finished"] for lane in shown["lanes"])
+
+
+def test_a_server_that_is_killed_and_started_again(racing, tmp_path):
+    page, server = racing
+    server.process.kill()
+    server.process.wait()
+    page.locator(".la-statustext", has_text="Connection lost: showing what arrived.").wait_for(timeout=60_000)
+    held = page.evaluate(STATE)
+    assert not held["done"] and held["lanes"][1]["tokens"] > 10
+    again = App(tmp_path, server.port)
+    try:
+        page.wait_for_function(f"window.lookahead && {STATE}.restored && {STATE}.done", timeout=60_000)
+        shown = page.evaluate(STATE)
+        assert shown["run"] == held["run"]
+        assert [lane["text"] for lane in shown["lanes"]] == [lane["text"] for lane in held["lanes"]]
+        assert "it was restarted" in shown["error"]
+        assert "Restored after a reload. The run ended early." in page.inner_text(".la-statustext")
+        trace = taken_home(page, tmp_path)
+        assert [len(lane.tokens) for lane in trace.lanes] == [lane["tokens"] for lane in held["lanes"]]
+        assert races_again(page)
+    finally:
+        assert again.stop() == 0
+
+
+def test_a_server_that_is_asked_to_end(racing, tmp_path):
+    page, server = racing
+    assert server.stop() == 0
+    page.wait_for_function(f"{STATE}.done")
+    shown = page.evaluate(STATE)
+    assert shown["error"] == "Ended because this server is shutting down; what ran so far is shown."
+    assert shown["received"] == shown["expected"] and shown["lanes"][1]["tokens"] > 10
+    assert [len(lane.tokens) for lane in taken_home(page, tmp_path).lanes] == [
+        lane["tokens"] for lane in shown["lanes"]
+    ]

@@ -1,0 +1,144 @@
+"""How quickly the page draws: two lanes of a thousand tokens, fed live and replayed, in software rendering.
+
+No server and no model, so that the numbers are the page's alone. The bars are those of a quiet machine, doubled. Where
+something else takes the processor for a moment it is measured again, up to three times, for noise only adds. `pytest -s`
+prints what was measured.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from synthetic import lane, trace
+from test_timeline import blank, mount
+
+from lookahead.trace import wire
+
+pytestmark = [pytest.mark.browser, pytest.mark.timed]
+FRAME_MS, SCRUB_MS, SCREEN_MS = 20, 50, 150
+
+# Time between frames as the browser shows them, and the time our own callbacks take of one.
+WATCH = """() => {
+  window.gaps = []; window.work = [];
+  const ask = requestAnimationFrame.bind(window);
+  window.requestAnimationFrame = fn => ask(now => { const start = performance.now(); fn(now); work.push(performance.now() - start); });
+  let last = null;
+  const look = now => { if (last !== null) gaps.push(now - last); last = now; ask(look); };
+  ask(look);
+}"""
+# The log as it would arrive: a batch every 80 ms with what the lanes, which take turns, have done by then.
+FEED = """events => new Promise(done => {
+  let at = 0, sum = 0;
+  const clocks = [0, 0], due = events.map(event => {
+    if (event.kind === "step") { sum += event.clock_s - clocks[event.lane]; clocks[event.lane] = event.clock_s; }
+    return sum;
+  });
+  const start = performance.now(); window.delays = [];
+  const send = () => {
+    const now = (performance.now() - start) / 1000, first = at;
+    while (at < events.length && due[at] <= now) at += 1;
+    if (at > first) {
+      push({run: "live", i0: first, ev: events.slice(first, at), end: at === events.length});
+      const tokens = lookahead.state().lanes.map(lane => lane.tokens), made = start + due[first] * 1000;
+      const seen = () => {
+        const shown = [...document.querySelectorAll(".la-text")].map(node => node.laShown || 0);
+        if (document.querySelector(".la-statustext").textContent.includes(`${Math.max(...tokens)} of`) || at === events.length) delays.push(performance.now() - made);
+        else requestAnimationFrame(seen);
+      };
+      requestAnimationFrame(seen);
+    }
+    if (at < events.length) setTimeout(send, 80); else done();
+  };
+  send();
+})"""
+
+
+@pytest.fixture(scope="module")
+def long_race():
+    return trace(lane("naive", 1000), lane("draft", 1000, k=6), max_new_tokens=1000)
+
+
+def p95(values):
+    return sorted(values)[int(len(values) * 0.95)]
+
+
+def told(name, page):
+    gaps, work = page.evaluate("[gaps, work]")
+    print(
+        f"\n{name}: {len(gaps)} frames, gap p95 {p95(gaps):.1f} ms, most {max(gaps):.0f} ms; own work p95 {p95(work):.1f} ms"
+    )
+    return p95(gaps), p95(work)
+
+
+def again_where_noisy(measure):
+    """Run a measurement that asserts its bars, up to three times."""
+
+    def tried(chromium, long_race):
+        for left in (2, 1, 0):
+            page = blank(chromium, (1440, 900))
+            try:
+                return measure(page, long_race)
+            except OverBar:
+                if not left:
+                    raise
+            finally:
+                page.close()
+
+    tried.__name__, tried.__doc__ = measure.__name__, measure.__doc__
+    return tried
+
+
+class OverBar(AssertionError):
+    """Slower than the bar."""
+
+
+def hold(*bars):
+    """Each (milliseconds, bar)."""
+    if any(took >= bar for took, bar in bars):
+        raise OverBar(bars)
+
+
+@again_where_noisy
+def test_two_lanes_of_a_thousand_tokens_live(page, long_race):
+    mount(page, "")
+    page.evaluate(WATCH)
+    events = wire.events(long_race)
+    events[0]["live"] = True
+    page.evaluate(FEED, json.loads(json.dumps(events)))
+    gap, work = told("live", page)
+    delays = page.evaluate("delays")
+    print(f"event to screen: p95 {p95(delays):.0f} ms of {len(delays)}")
+    state = page.evaluate("lookahead.state()")
+    assert (
+        state["done"]
+        and state["received"] == state["expected"]
+        and [x["tokens"] for x in state["lanes"]] == [1000, 1000]
+    )
+    hold((work, FRAME_MS), (gap, 2 * FRAME_MS), (p95(delays), 2 * SCREEN_MS))
+
+
+@again_where_noisy
+def test_the_same_replayed_and_scrubbed(page, long_race):
+    mount(page, json.dumps({"run": "r", "i0": 0, "ev": wire.events(long_race, "A recording"), "end": True}))
+    for _ in range(8):
+        page.keyboard.press("]")
+    assert page.evaluate("lookahead.state().rate") == 4
+    page.keyboard.press("Home")
+    page.evaluate(WATCH)
+    page.evaluate("lookahead.state().playing || document.querySelector('.la-play').click()")
+    page.wait_for_function("!lookahead.state().playing", timeout=60_000)
+    gap, work = told("replay at 4x", page)
+    hold((work, FRAME_MS), (gap, 2 * FRAME_MS))
+    times = page.evaluate("""async () => {
+      const scrub = document.querySelector(".la-scrub"), most = Number(scrub.max), times = [];
+      for (let i = 0; i < 120; i++) {
+        scrub.value = most * (i * 37 % 120) / 120;
+        const start = performance.now();
+        scrub.dispatchEvent(new Event("input", {bubbles: true}));
+        await new Promise(done => requestAnimationFrame(() => { const channel = new MessageChannel(); channel.port1.onmessage = done; channel.port2.postMessage(0); }));
+        times.push(performance.now() - start);
+      }
+      return times; }""")
+    print(f"scrub: p95 {p95(times):.1f} ms")
+    hold((p95(times), 2 * SCRUB_MS))

@@ -1,0 +1,583 @@
+"""The timeline component in a real browser page: the pure frame, gap repair, pace, words, and what the DOM shows.
+
+No server, no model: the scripts are loaded into a blank page and fed
+hand-made events, so every expected number below can be checked by eye.
+"""
+
+import json
+
+import pytest
+from chromium import bare_page
+from colour import contrast, palette
+
+from lookahead.trace import assets
+
+pytestmark = pytest.mark.browser
+
+# A race small enough to do by hand. Naive: one token each 10 ms. Draft: passes of 20 ms that propose for 4 ms, verify for 15.
+FAKES = """
+const none = {tokens: [], parents: [], pieces: [], sources: []};
+const prefill = () => ({kind: "prefill", index: 0, draft: none, statuses: [], path: [], emitted: [], pieces: [], origins: [], tests: [],
+                        propose_s: 0, verify_s: 0.0118, other_s: 0.0002, finish: null});
+const one = (piece, finish) => ({...prefill(), kind: "verify", emitted: [1], pieces: [piece], origins: ["bonus"], finish: finish || null});
+const pass = (draft, statuses, path, pieces, origins, extra) => ({...prefill(), kind: "verify", statuses, path, pieces, origins,
+  draft: {tokens: draft.map((_, i) => i), parents: draft.map((_, i) => i - 1), pieces: draft, sources: draft.map(() => "draft")},
+  emitted: pieces.map((_, i) => i), propose_s: 0.004, verify_s: 0.015, other_s: 0.001, ...extra});
+const header = {schema: "lookahead-trace/1", settings: {max_new_tokens: 8, rule: "greedy"}, prompt: {text: "Once", tokens: [], pieces: []},
+                lanes: [{method: "naive", options: {}}, {method: "draft", options: {}}]};
+const W = [" a", " b", " c", " d", " e", " f", " g", " h"];
+const events = () => {
+  const list = [{kind: "begin", caption: null, live: true, trace: header},
+                {kind: "step", lane: 0, clock_s: 0, step: prefill()}, {kind: "step", lane: 1, clock_s: 0, step: prefill()}];
+  W.forEach((piece, i) => list.push({kind: "step", lane: 0, clock_s: 0.01 * (i + 1), step: one(piece, i === 7 ? "length" : null)}));
+  list.push({kind: "step", lane: 1, clock_s: 0.02, step: pass([" a", " b", " x", " y"], ["accepted", "accepted", "rejected", "unvisited"], [0, 1], W.slice(0, 3), ["accepted", "accepted", "correction"])},
+            {kind: "step", lane: 1, clock_s: 0.04, step: pass([" d", " e", " f", " g"], ["accepted", "accepted", "accepted", "accepted"], [0, 1, 2, 3], W.slice(3), ["accepted", "accepted", "accepted", "accepted", "bonus"], {finish: "length"})},
+            {kind: "end", reason: "finished", message: null, stats: [], verdict: {sentence: "2.00x: four tokens a pass.", arithmetic: ["8 / 2 = 4"]},
+             agreement: [null, {identical: true, badge: "identical, bit-exact", detail: null}]});
+  return list;
+};
+const batch = (i0, i1, run) => { const ev = events(), to = i1 === undefined ? ev.length : i1; return {run: run || "r", i0: i0 || 0, ev: ev.slice(i0 || 0, to), ...(to >= ev.length ? {end: true} : {})}; };
+const P = {...lookaheadLog, ...lookaheadPlayer, ...lookaheadPlayhead, ...lookaheadWords, ...lookaheadNumbers, ...lookaheadRepair};
+const full = (i0, i1) => { const log = P.createLog(); P.applyBatch(log, batch(i0, i1)); return log; };
+"""
+
+
+BODY = '<body><div id="host"><div class="la-timeline"></div></div><input id="field">'
+
+
+def blank(browser, size=(1280, 900), **options):
+    # One script, as in the page that hosts it: the files must work joined together.
+    return bare_page(browser, BODY, assets.style(), assets.script() + FAKES, size, **options)
+
+
+MOUNT = """(value) => {
+  window.handlers = []; window.calls = []; window.value = value; window.reply = () => null;
+  window.push = text => { window.value = typeof text === "string" ? text : JSON.stringify(text); window.handlers.forEach(handler => handler()); };
+  window.host = {element: document.getElementById("host"), read: () => window.value, watch: fn => window.handlers.push(fn),
+                 resend: (run, i0) => { window.calls.push([run, i0]); return Promise.resolve(window.reply(run, i0)); }, make: (kind, trace) => { window.made = [kind, JSON.parse(trace)]; return Promise.resolve(window.made.answer || {text: "a,b"}); },
+                 open: text => { window.opened = text; return Promise.resolve(JSON.stringify(window.answer || {error: "no such trace"})); }};
+  lookaheadTimeline.mount(window.host);
+}"""
+
+
+def mount(page, value):
+    page.evaluate(MOUNT, value)
+
+
+def raced(page, seconds=None):
+    """The whole race on the page; its playhead at those seconds, where given."""
+    mount(page, "")
+    page.evaluate("push(batch())")
+    if seconds is not None:
+        seek(page, seconds)
+
+
+def seek(page, seconds):
+    page.evaluate(
+        """seconds => { if (lookahead.state().playing) document.querySelector('.la-play').click();
+      const scrub = document.querySelector('.la-scrub'); scrub.value = seconds; scrub.dispatchEvent(new Event('input')); }""",
+        seconds,
+    )
+
+
+def test_the_page_stays_light():
+    from lookahead.page import launch_options
+
+    page = launch_options()
+    weight = len(page["head"].encode()) + len(page["css"].encode())
+    assert 50_000 < weight < 150_000, f"{weight} bytes of scripts and styles"
+
+
+# ------------------------------------------------------------------ the pure frame
+
+
+def test_frame_counts_only_what_is_settled(page):
+    frame = page.evaluate("(() => { const f = P.frameAt(full(), 0.025); return f; })()")
+    naive, draft = frame["lanes"]
+    assert (naive["tokens"], naive["passes"], round(naive["clock"], 6)) == (2, 2, 0.02)
+    assert (draft["tokens"], draft["passes"], round(draft["clock"], 6)) == (3, 1, 0.02)
+    assert draft["flying"] == 2 and draft["ghosts"] == 4 and round(draft["sweep"], 3) == 0.067
+
+
+def test_ghosts_come_one_by_one_and_then_the_sweep(page):
+    views = page.evaluate(
+        "[0.0205, 0.0215, 0.0225, 0.024, 0.0315, 0.0395, 0.04].map(t => { const l = P.frameAt(full(), t).lanes[1]; return [l.flying, l.ghosts, l.sweep]; })"
+    )
+    assert [view[1] for view in views] == [1, 2, 3, 4, 4, 4, 0]
+    assert views[0][2] is None and abs(views[4][2] - 0.5) < 1e-6 and views[5][2] == 1
+    assert views[6][0] == -1, "at its end a pass is settled, not in flight"
+
+
+def test_frame_is_pure(page):
+    assert page.evaluate("""(() => { const log = full(), before = JSON.stringify(log);
+      const freeze = x => { if (x && typeof x === "object" && !Object.isFrozen(x)) { Object.freeze(x); Object.values(x).forEach(freeze); } return x; };
+      freeze(log);
+      const times = [0.04, 0, 0.013, 0.08, 0.013], frames = times.map(t => JSON.stringify(P.frameAt(log, t)));
+      return frames[2] === frames[4] && JSON.stringify(log) === before; })()""")
+
+
+def test_speedup_uses_each_lane_s_own_last_commit(page):
+    values = page.evaluate("[0.02, 0.03, 0.04, 0.08, 99].map(t => P.frameAt(full(), t).speedup)")
+    assert values[0] is None, "naive has two tokens: too early to say"
+    assert values[1] == pytest.approx((3 / 0.02) / (3 / 0.03))
+    assert values[3] == values[4] == pytest.approx(2.0), "never 1.00x because both have finished"
+
+
+def test_live_edge_is_the_slowest_running_lane(page):
+    assert page.evaluate("P.liveEdge(full(0, 6))") == 0, "the draft lane has only read the prompt"
+    assert page.evaluate("P.liveEdge(full(0, 12))") == pytest.approx(0.02)
+    assert page.evaluate("P.liveEdge(full())") == pytest.approx(0.08)
+
+
+def test_stepping_visits_every_pass_end_once(page):
+    times = page.evaluate(
+        "(() => { const log = full(), out = []; let t = 0; while (t < 0.08 - 1e-9 && out.length < 50) out.push(t = P.neighbour(log, t, 1)); return out; })()"
+    )
+    back = page.evaluate(
+        "(() => { const log = full(), out = []; let t = 0.08; while (t > 0 && out.length < 50) out.push(t = P.neighbour(log, t, -1)); return out; })()"
+    )
+    assert times == pytest.approx([0.01 * i for i in range(1, 9)])
+    assert back == pytest.approx([0.01 * i for i in range(7, -1, -1)])
+
+
+# ------------------------------------------------------------------ a pass as text
+
+
+def test_parts_of_a_pass(page):
+    parts = page.evaluate("P.passParts(full().lanes[1].steps[1], false).map(part => part.kind + ':' + part.text)")
+    assert parts == ["accepted: a", "accepted: b", "rejected: x", "unvisited: y", "tick:", "own: c"]
+
+
+def test_tree_shows_one_chain_and_counts_the_rest(page):
+    tree = """pass([" p", " q", " r", " s", " w"], ["rejected", "unvisited", "accepted", "rejected", "window"], [2], [" r", " z"], ["accepted", "correction"],
+      {draft: {tokens: [0, 1, 2, 3, 4], parents: [-1, 0, -1, 2, -1], pieces: [" p", " q", " r", " s", " w"], sources: []}})"""
+    assert page.evaluate(f"P.ghostChain({tree})") == {"rows": [0, 1], "more": 3}
+    assert page.evaluate(f"P.passParts({tree}, false).map(part => part.kind + ':' + part.text)") == [
+        "accepted: r",
+        "rejected: s",
+        "note:+2 rows",
+        "tick:",
+        "own: z",
+    ]
+
+
+def test_a_pass_without_a_draft_has_no_colour(page):
+    assert page.evaluate("P.passParts(one(' k'), false)") == [{"kind": "plain", "text": " k", "row": -1, "emitted": 0}]
+    shown = (
+        "(() => { const step = one(' k'); step.origins = ['accepted']; return P.passParts(step, false)[0].kind; })()"
+    )
+    assert page.evaluate(shown) == "accepted", "an opaque lane's accepted tokens are coloured though no draft is known"
+
+
+def test_describe_pass(page):
+    lines = page.evaluate(
+        "[1, 2].map(i => { const d = P.describePass(full(), 1, i); return d.lead + '|' + d.said + '|' + d.tail; })"
+    )
+    assert lines == [
+        "pass 1 of 2: drafted 4, accepted 2, then the target said | c|",
+        "pass 2 of 2: drafted 4, accepted all 4, and the target added | h|; length reached",
+    ]
+    opaque = "(() => { const log = full(); log.lanes[1].opaque = true; return P.describePass(log, 1, 1).lead; })()"
+    assert "what it drafted it does not tell" in page.evaluate(opaque)
+    assert page.evaluate("P.describePass(full(), 1, 0).lead") == "draft: prompt read in 12.0 ms, not on the clock"
+    assert page.evaluate("P.describePass(full(0, 12), 1, 1).lead").startswith("pass 1: "), "no total while it runs"
+
+
+# ------------------------------------------------------------------ words and pace
+
+
+@pytest.mark.parametrize(
+    ("speedup", "number", "words"),
+    [
+        (2.4149, "2.41x", "faster"),
+        (0.834, "0.83x:", "slower"),
+        (1.004, "1.00x,", "no faster"),
+        (0.996, "1.00x,", "no faster"),
+        (12.345, "12.3x", "faster"),
+        (None, "—", ""),
+    ],
+)
+def test_headline(page, speedup, number, words):
+    assert page.evaluate("s => P.headline(s)", speedup) == {"number": number, "words": words}
+
+
+def test_numbers_have_at_most_three_digits(page):
+    assert page.evaluate("[0.4249, 5.118, 38.44, 412.3, 9.999].map(P.seconds)") == [
+        "0.42 s",
+        "5.12 s",
+        "38.4 s",
+        "412 s",
+        "10.0 s",
+    ]
+    assert page.evaluate("[0.0008, 0.012, 0.4, 1.25, 0.99996].map(P.duration)") == [
+        "0.80 ms",
+        "12.0 ms",
+        "400 ms",
+        "1.25 s",
+        "1.00 s",
+    ]
+    assert page.evaluate("[3.44, 37.6, 412.4, null].map(P.perSecond)") == ["3.4 tok/s", "38 tok/s", "412 tok/s", "—"]
+
+
+@pytest.mark.parametrize(
+    ("per_second", "rate"), [(20, 1), (30, 1), (50, 1 / 2), (100, 1 / 4), (240, 1 / 8), (2000, 1 / 16)]
+)
+def test_teaching_rate_keeps_the_fastest_lane_readable(page, per_second, rate):
+    result = page.evaluate(
+        """n => P.teachingRate({lanes: [{steps: [1], tokens: [4], clock: 4 / 10}, {steps: [1], tokens: [20], clock: 20 / n}]})""",
+        per_second,
+    )
+    assert result == {"rate": rate, "settled": True}
+
+
+def test_teaching_rate_waits_for_evidence(page):
+    assert page.evaluate("P.teachingRate({lanes: [{steps: [], tokens: [], clock: 0}]})") == {
+        "rate": 1 / 8,
+        "settled": False,
+    }
+    assert page.evaluate("P.teachingRate({lanes: [{steps: [1], tokens: [3], clock: 0.05}]}).settled") is False
+
+
+def test_rate_words(page):
+    assert page.evaluate("[1/8, 1, 2].map(r => P.rateLabel(r) + ': ' + P.rateWords(r))") == [
+        "1/8x: 8x slower than real",
+        "1x: real time",
+        "2x: 2x faster than real",
+    ]
+
+
+# ------------------------------------------------------------------ the log and its repair
+
+
+def test_batches_apply_by_index(page):
+    out = page.evaluate("""(() => { const log = P.createLog(), all = JSON.stringify(full().lanes);
+      const a = P.applyBatch(log, batch(0, 4)), again = P.applyBatch(log, batch(2, 5)), gap = P.applyBatch(log, batch(8, 10)), mend = P.applyBatch(log, batch(5));
+      return [a, again, gap, mend, JSON.stringify(log.lanes) === all, log.expected === log.received]; })()""")
+    assert out[0] == {"fresh": True, "applied": 4, "gap": False}
+    assert out[1]["applied"] == 1 and out[2] == {"fresh": False, "applied": 0, "gap": True}
+    assert out[3]["gap"] is False and out[4] and out[5]
+
+
+def test_a_new_run_replaces_and_the_old_one_cannot_come_back_late(page):
+    assert page.evaluate("""(() => { const log = P.createLog(); P.applyBatch(log, batch(0, 6, "old")); P.applyBatch(log, batch(0, 3, "new"));
+      P.applyBatch(log, batch(6, 9, "old")); return [log.run, log.received]; })()""") == ["new", 3]
+
+
+def test_repair_is_bounded_and_backs_off(page):
+    calls = page.evaluate("""(async () => { const log = full(0, 5), calls = []; let now = 0, lost = [];
+      const repair = new P.Repair({log, receive: () => null, changed: () => {}, resend: () => { calls.push(now); return Promise.reject(new Error("offline")); }});
+      repair.heard(0, {fresh: true, applied: 5, gap: false});
+      for (now = 0; now < 40000; now += 100) { repair.poke(now); await new Promise(done => setTimeout(done, 0)); lost.push(repair.lost); }
+      return {calls, lostAt: lost.indexOf(true) * 100}; })()""")
+    gaps = [b - a for a, b in zip(calls["calls"], calls["calls"][1:], strict=False)]
+    assert 1400 <= calls["calls"][0] <= 1600 and gaps[0] < gaps[1] and max(gaps) <= 10500 and len(calls["calls"]) < 8
+    assert calls["calls"][2] <= calls["lostAt"] <= calls["calls"][2] + 200, "lost after the third failure in a row"
+
+
+def test_repair_never_has_two_calls_in_flight(page):
+    assert page.evaluate("""(async () => { const log = full(0, 5); let open = 0, most = 0;
+      const repair = new P.Repair({log, receive: text => P.applyBatch(log, JSON.parse(text)), changed: () => {},
+        resend: (run, i0) => { most = Math.max(most, ++open); return new Promise(done => setTimeout(() => { open--; done(JSON.stringify(batch(i0, Math.min(i0 + 3, events().length)))); }, 5)); }});
+      repair.heard(0, {fresh: true, applied: 5, gap: true});
+      for (let now = 0; now < 60000 && !log.end; now += 100) { repair.poke(now); repair.poke(now); await new Promise(done => setTimeout(done, 2)); }
+      return [most, Boolean(log.end)]; })()""") == [1, True]
+
+
+def test_dropped_updates_are_mended(page):
+    mount(page, "")
+    page.evaluate("""() => { window.lookahead.drop = 0.9; window.sent = 0;
+      window.reply = (run, i0) => JSON.stringify(batch(i0, window.sent));
+      const total = events().length; const timer = setInterval(() => { const i0 = window.sent; window.sent = Math.min(total, i0 + 1); push(batch(i0, window.sent)); if (window.sent === total) clearInterval(timer); }, 15);
+      window.random = Math.random; let n = 0; Math.random = () => (n++ % 3 ? 0.5 : 0.95); }""")
+    page.wait_for_function("lookahead.state().done", timeout=60_000)
+    state = page.evaluate("lookahead.state()")
+    assert state["received"] == state["expected"] == 14
+    assert [lane["text"] for lane in state["lanes"]] == [" a b c d e f g h"] * 2
+    assert state["speedup"] == pytest.approx(2.0) and state["lanes"][1]["tokens"] == 8
+
+
+# ------------------------------------------------------------------ the page
+
+
+def test_states_are_shown_and_scrubbing_is_exact(page):
+    raced(page, 0.025)
+    assert page.locator(".la-lane").nth(1).locator(".la-ghost").count() == 4
+    assert page.locator(".la-latest .la-rejected").inner_text().strip() == "x"
+    seek(page, 0.08)
+    lane = page.locator(".la-lane").nth(1)
+    assert not lane.locator(".la-rejected").is_visible() and lane.locator(".la-tick").is_visible()
+    page.get_by_role("button", name="keep").click()
+    assert lane.locator(".la-rejected").is_visible() and not lane.locator(".la-tick").is_visible()
+    assert page.inner_text(".la-big").split() == ["2.00x", "faster"]
+    assert "identical, bit-exact" in page.inner_text(".la-scores")
+    page.click(".la-verdict summary")
+    assert "8 / 2 = 4" in page.inner_text(".la-verdict")
+    seek(page, 0)
+    assert page.locator(".la-own").count() == 1, "only the legend's sample is left"
+    seek(page, 0.08)
+    text = page.evaluate(
+        "[...document.querySelectorAll('.la-lane')].map(l => [...l.querySelectorAll('.la-pass')].map(p => [...p.childNodes].filter(n => !n.getAttribute || !n.getAttribute('aria-hidden')).map(n => n.textContent).join('')).join(''))"
+    )
+    assert text == [" a b c d e f g h"] * 2
+
+
+def test_going_forward_touches_nothing_that_stands(page):
+    raced(page, 0.02)
+    page.evaluate("""() => { window.touched = 0; window.added = 0; new MutationObserver(list => list.forEach(m => { window.added += m.addedNodes.length; window.touched += m.removedNodes.length; }))
+      .observe(document.querySelectorAll('.la-text')[0], {childList: true, subtree: true, characterData: true}); }""")
+    for t in (0.03, 0.04, 0.05):
+        seek(page, t)
+    page.wait_for_timeout(50)
+    assert page.evaluate("[window.added, window.touched]") == [3, 0]
+
+
+def test_keys_act_only_where_they_should(page):
+    raced(page, 0)
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("lookahead.state().t") == pytest.approx(0.01)
+    page.keyboard.press("End")
+    assert page.evaluate("lookahead.state().t") == pytest.approx(0.08)
+    page.keyboard.press("[")
+    assert page.get_by_role("button", name="teaching pace").get_attribute("aria-pressed") == "false"
+    page.focus("#field")
+    page.keyboard.type(" [a]")
+    page.keyboard.press("Home")
+    assert page.evaluate("lookahead.state().t") == pytest.approx(0.08) and page.input_value("#field") == " [a]"
+    assert page.get_attribute(".la-scrub", "aria-valuetext") == "0.08 s of 0.08 s"
+
+
+def test_mounting_twice_doubles_nothing(page):
+    raced(page)
+    page.evaluate("lookaheadTimeline.mount(window.host)")
+    assert page.locator(".la-lane").count() == 2 and page.locator("canvas").count() == 1
+    assert page.evaluate("lookahead.state().received") == 14, "the log survives"
+    seek(page, 0)
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("lookahead.state().t") == pytest.approx(0.01), "one press, one step"
+
+
+def test_stop_error_and_empty(page):
+    mount(page, "")
+    assert "Nothing to show yet" in page.inner_text(".la-timeline")
+    page.evaluate(
+        "push({run: 'q', i0: 0, ev: [{kind: 'status', text: 'Waiting: 2 ahead of you, about 8 s', fraction: null}]})"
+    )
+    assert (
+        "Waiting: 2 ahead of you" in page.inner_text(".la-status")
+        and page.evaluate("lookahead.state().status") == "waiting"
+    )
+    page.evaluate("push(batch(0, 12))")
+    page.evaluate("push({stop: 1, run: 'r'})")
+    state = page.evaluate("lookahead.state()")
+    assert (
+        state["done"]
+        and state["status"] == "stopped"
+        and not state["playing"]
+        and "Stopped by you" in page.inner_text(".la-status")
+    )
+    page.evaluate(
+        "push({run: 'e', i0: 0, ev: [...batch(0, 12).ev, {kind: 'end', reason: 'error', message: 'The target failed. Shorten the prompt.', stats: [], verdict: null, agreement: []}], end: true})"
+    )
+    assert "Shorten the prompt" in page.inner_text(".la-error") and page.locator(".la-lane").count() == 2
+
+
+def test_a_click_opens_the_pass_and_another_closes_it(page):
+    raced(page, 0.08)
+    token = page.locator(".la-lane").nth(1).locator(".la-accepted").first
+    token.click()
+    assert page.locator(".la-inspector").is_visible()
+    assert page.inner_text(".la-passline").startswith("pass 1 of 2")
+    token.click()
+    assert not page.locator(".la-inspector").is_visible()
+    page.get_by_role("button", name="open the pass").click()
+    assert page.locator(".la-inspector").is_visible()
+    page.evaluate("push(batch(0, undefined, 'next'))")
+    assert not page.locator(".la-inspector").is_visible(), "a new race closes what belonged to the old one"
+
+
+def test_a_token_tells_under_the_pointer_and_by_keyboard(page):
+    raced(page, 0.08)
+    lane = page.locator(".la-lane").nth(1)
+    assert not page.locator(".la-cardbox").is_visible()
+    lane.locator(".la-accepted").first.hover()
+    assert page.locator(".la-cardbox").is_visible() and "pass 1" in page.inner_text(".la-cardbox").lower()
+    page.locator(".la-number").hover()
+    assert not page.locator(".la-cardbox").is_visible()
+    lane.locator(".la-scroll").focus()
+    t = page.evaluate("lookahead.state().t")
+    page.keyboard.press("Enter")
+    assert page.inner_text(".la-pointed").strip() == "h" and page.locator(".la-cardbox").is_visible()
+    page.keyboard.press("ArrowLeft")
+    assert page.inner_text(".la-pointed").strip() == "g"
+    assert page.evaluate("lookahead.state().t") == t, "among tokens the arrows do not step through passes"
+    page.keyboard.press("Enter")
+    assert page.locator(".la-inspector").is_visible()
+    lane.locator(".la-scroll").focus()
+    page.keyboard.press("Escape")
+    assert not page.locator(".la-cardbox").is_visible()
+
+
+def test_heat_views(page):
+    assert page.evaluate("""(() => { const log = full(), [first, second] = [1, 2].map(i => lookaheadHeat.heatOf(log.lanes[1].steps[i]).map(h => h.fails));
+      return [first, second, lookaheadHeat.heatOf(one(" k"))[0]]; })()""") == [
+        [False, False, None],
+        [False, False, False, False, None],
+        {"fails": None, "bits": None},
+    ], "no test was recorded as refused: nothing is guessed"
+    bits = """(() => { const step = one(" k"); step.tests = [{row: null, token: 1, outcome: "bonus", entropy: 2 * Math.LN2}]; return lookaheadHeat.heatOf(step)[0].bits; })()"""
+    assert page.evaluate(bits) == pytest.approx(2)
+    assert page.evaluate("[null, 0, 0.3, 1, 2.5, 9].map(lookaheadHeat.levelOf)") == [-1, 0, 1, 2, 3, 4]
+    mount(page, "")
+    page.evaluate("""() => { const b = batch(), step = b.ev[11].step;
+      step.tests = [{row: 0, token: 0, outcome: "accepted", entropy: 0.1}, {row: 1, token: 1, outcome: "accepted", entropy: 1}, {row: 2, token: 2, outcome: "rejected"}, {row: null, token: 2, outcome: "correction", entropy: 4}]; push(b); }""")
+    seek(page, 0.08)
+    page.get_by_role("button", name="failures").click()
+    failed = page.locator('.la-lanes .la-tok[data-fails="true"]')
+    assert failed.count() == 1 and failed.inner_text().strip() == "c"
+    assert "double" in failed.evaluate("n => getComputedStyle(n).textDecoration"), "a shape, not colour alone"
+    assert page.get_by_role("list", name="Legend: failures").is_visible()
+    page.get_by_role("button", name="entropy").click()
+    assert page.locator('.la-lanes .la-tok[data-bits="4"]').inner_text().strip() == "c"
+    assert page.get_by_role("list", name="Legend: entropy of the target").is_visible()
+    page.get_by_role("button", name="drafts").click()
+    assert page.get_by_role("list", name="Legend", exact=True).is_visible()
+
+
+def test_finish_marks_stand_where_lanes_finished(page):
+    raced(page)
+    assert page.evaluate("[...document.querySelectorAll('.la-mark')].map(m => m.style.left)") == ["100%", "50%"]
+
+
+def test_help_opens_by_key_and_closes(page):
+    raced(page)
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("?")
+    assert page.locator("dialog.la-help").is_visible() and "play or pause" in page.inner_text("dialog.la-help")
+    page.keyboard.press("Escape")
+    assert not page.locator("dialog.la-help").is_visible()
+
+
+# ------------------------------------------------------------------ what is taken home, and brought back
+
+
+def test_the_recording_is_put_together_from_the_events(page):
+    raced(page)
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="recording", exact=True).click()
+    trace = json.loads(waiting.value.path().read_text(encoding="utf-8"))
+    assert waiting.value.suggested_filename.startswith("lookahead-naive-draft")
+    assert [len(lane["steps"]) for lane in trace["lanes"]] == [9, 3]
+    assert trace["schema"] == "lookahead-trace/1" and trace["lanes"][1]["method"] == "draft"
+    assert json.loads(page.evaluate("lookahead.trace()")) == trace
+    with page.expect_download():
+        page.get_by_role("button", name="table").click()
+    assert page.evaluate("window.made[0]") == "csv" and page.evaluate("window.made[1].lanes.length") == 2
+
+
+def test_nothing_can_be_saved_before_the_end(page):
+    mount(page, "")
+    page.evaluate("push(batch(0, 12))")
+    assert page.get_by_role("button", name="recording", exact=True).is_disabled()
+
+
+def test_a_file_is_opened_or_refused_with_words(page):
+    raced(page)
+    page.set_input_files(".la-home input", {"name": "x.json", "mimeType": "application/json", "buffer": b"{}"})
+    page.wait_for_function("!document.querySelector('.la-error').hidden")
+    assert "no such trace" in page.inner_text(".la-error") and page.evaluate("lookahead.state().run") == "r"
+    page.evaluate("window.answer = batch(0, undefined, 'opened-1')")
+    page.set_input_files(".la-home input", {"name": "y.json", "mimeType": "application/json", "buffer": b"{}"})
+    page.wait_for_function("lookahead.state().run === 'opened-1' && lookahead.state().error === null")
+    page.evaluate("""() => { const file = new File(["x"], "big.json"); Object.defineProperty(file, "size", {value: 2 ** 26});
+      const input = document.querySelector(".la-home input"); Object.defineProperty(input, "files", {value: [file]}); input.dispatchEvent(new Event("change")); }""")
+    assert "at most 32" in page.inner_text(".la-taken")
+
+
+def test_a_link_is_offered_where_there_is_one(page):
+    raced(page)
+    assert not page.get_by_role("button", name="copy link").is_visible()
+    page.evaluate(
+        """() => { const b = batch(0, undefined, 'linked'); b.ev[0] = {...b.ev[0], live: false, link: '?recording=story', pass: 1}; push(b); }"""
+    )
+    state = page.evaluate("lookahead.state()")
+    assert state["t"] == pytest.approx(0.02) and not state["playing"], "the playhead stands at the pass of the link"
+    page.evaluate(
+        "Object.defineProperty(navigator, 'clipboard', {value: {writeText: text => { window.copied = text; return Promise.resolve(); }}})"
+    )
+    page.get_by_role("button", name="copy link").click()
+    page.wait_for_function("window.copied")
+    assert page.evaluate("window.copied").endswith("/?recording=story&pass=1")
+
+
+def test_a_live_run_survives_a_reload(chromium):
+    page = blank(chromium)
+    raced(page)
+    page.evaluate("window.dispatchEvent(new Event('pagehide'))")
+    page.goto("http://localhost/")
+    page.add_script_tag(content=assets.script() + FAKES)
+    recording = json.loads(page.evaluate("JSON.stringify(batch(0, undefined, 'bundled'))"))
+    recording["ev"][0].update(live=False, caption="A recording")
+    mount(page, json.dumps(recording))
+    state = page.evaluate("lookahead.state()")
+    assert state["run"] == "r" and state["restored"] and "Restored after a reload" in page.inner_text(".la-statustext")
+    page.close()
+
+
+def test_hostile_text_stays_text(page):
+    mount(page, "")
+    page.evaluate("""() => { const b = batch(); b.ev[0] = {...b.ev[0], trace: {...header, prompt: {text: '</script><img src=x onerror="window.hit=1">\\u202E' + 'e' + '\\u0301'.repeat(10000)}}};
+      b.ev[3].step.pieces = ['<b onclick=1>']; push(b); }""")
+    seek(page, 0.08)
+    assert page.locator(".la-text img, .la-text b").count() == 0 and page.evaluate("window.hit") is None
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert page.evaluate(
+        "[...document.querySelectorAll('.la-scroll')].every(n => getComputedStyle(n).contain.includes('strict') || getComputedStyle(n).contain.includes('paint'))"
+    )
+
+
+def test_phone_has_no_sideways_scroll_and_big_targets(chromium):
+    page = blank(chromium, size=(390, 844))
+    raced(page)
+    page.wait_for_timeout(100)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    sizes = page.evaluate(
+        "[...document.querySelectorAll('.la-timeline button')].filter(b => b.getClientRects().length).map(b => [b.offsetWidth, b.offsetHeight])"
+    )
+    assert all(width >= 40 and height >= 40 for width, height in sizes), sizes
+    heights = page.evaluate("[...document.querySelectorAll('.la-lane')].map(l => l.offsetHeight)")
+    assert len(set(heights)) == 1
+    page.close()
+
+
+def test_reduced_motion_cuts_the_sweep(chromium):
+    page = blank(chromium, reduced_motion="reduce")
+    raced(page, 0.03)
+    assert page.evaluate("getComputedStyle(document.querySelectorAll('.la-run')[1]).backgroundImage") == "none"
+    page.close()
+
+
+# ------------------------------------------------------------------ colour
+
+
+@pytest.mark.parametrize("block", [":root", ".dark"])
+def test_contrast(block):
+    colours = palette(block)
+    pairs = [
+        ("ink", "paper", 12),
+        ("ink-2", "paper", 4.5),
+        ("ink", "accepted-tint", 4.5),
+        ("rejected", "rejected-tint", 4.5),
+        ("own", "own-tint", 4.5),
+        ("own", "paper", 4.5),
+        ("draft", "draft-tint", 4.5),
+        ("draft", "paper", 4.5),
+        ("draft", "accepted-tint", 4.5),
+        ("accent", "paper", 4.5),
+        ("accepted", "accepted-tint", 3),
+        ("ink", "rejected-tint", 4.5),
+    ]
+    for front, back, least in pairs:
+        seen = contrast(colours[front], colours[back])
+        assert seen >= least, (front, back, seen)

@@ -1,0 +1,226 @@
+"""The loop, over weightless models: lossless, exact accept patterns, honest ends."""
+
+import pytest
+import torch
+from conftest import emitted, sampling, table_steps
+
+from lookahead import Settings
+from lookahead.core.accept import rule_for
+from lookahead.core.events import Draft, Step
+from lookahead.core.table import TableLM
+from lookahead.drafting import DRAFTERS, Resources
+from lookahead.drafting.draft import DraftModel
+from lookahead.drafting.draft_length import AdaptiveLength, FixedLength
+from lookahead.race.decode import Ends, decode
+
+METHODS = tuple(DRAFTERS)
+METHODS_WITHOUT_NAIVE = [m for m in METHODS if m != "naive"]
+
+
+def drafting(rule, draft):
+    """A fresh `draft` drafter."""
+    return DraftModel(Resources(rule, draft), DraftModel.Options())
+
+
+@pytest.mark.parametrize("method", METHODS_WITHOUT_NAIVE)
+@pytest.mark.parametrize("k", [0, 1, 4, "auto"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"repetition_penalty": 1.3},
+        {"temperature": 0.7},
+        {"temperature": 1.0, "top_p": 0.8, "repetition_penalty": 1.2},
+    ],
+    ids=["greedy", "penalty", "coupled", "coupled-processed"],
+)
+def test_every_method_writes_what_naive_writes(method, k, changes):
+    for seed in range(3):
+        settings = Settings(max_new_tokens=60, k=k, seed=seed, **changes)
+        target, draft = TableLM(12, seed=seed), TableLM(12, seed=seed, spread=1.5)
+        naive = table_steps("naive", settings, target=target)
+        steps = table_steps(method, settings, target=target, draft=draft)
+        assert emitted(steps) == emitted(naive)
+        assert len(emitted(naive)) == 60
+
+
+@pytest.mark.parametrize("changes", [{}, {"temperature": 1.0}], ids=["greedy", "coupled"])
+def test_self_drafting_is_accepted_whole(changes):
+    target = TableLM(16)
+    steps = table_steps("draft", Settings(max_new_tokens=40, k=4, **changes), target=target, draft=target)[1:]
+    assert [step.accepted for step in steps] == [4] * 8
+    assert [len(step.emitted) for step in steps] == [5] * 8
+    assert all(step.statuses == ("accepted",) * 4 for step in steps)
+    assert all(step.origins == ("accepted",) * 4 + ("bonus",) for step in steps[:-1])
+
+
+def test_self_drafting_under_the_rejection_rule_is_accepted_whole():
+    target = TableLM(16)
+    steps = table_steps("draft", sampling(rule="rejection", max_new_tokens=40, k=4), target=target, draft=target)[1:]
+    assert [step.accepted for step in steps] == [4] * 8
+
+
+def test_bookkeeping_of_every_step():
+    for method in METHODS:
+        for step in table_steps(method, Settings(max_new_tokens=50, k=3), prompt=(1, 2, 3, 1, 2, 3, 1, 2))[1:]:
+            assert step.statuses.count("accepted") == step.accepted == len(step.path)
+            assert step.statuses.count("window") == step.draft.window
+            assert [step.draft.tokens[row] for row in step.path] == list(step.emitted[: len(step.path)])
+            assert len(step.emitted) - len(step.path) in (0, 1)
+            own = step.origins[-1]
+            assert own in ("accepted", "correction", "bonus")
+            if own == "correction":
+                assert "rejected" in step.statuses
+            if own == "bonus":
+                leaf = step.path[-1] if step.path else -1
+                assert leaf not in step.draft.parents[: step.draft.tested], "nothing was drafted behind it"
+
+
+def test_only_the_last_token_is_missing_from_the_cache():
+    target, rule = TableLM(10), rule_for(Settings())
+    ends = Ends(frozenset(), 30, target.context_length)
+    context = [1, 2, 3]
+    for step in decode(target, drafting(rule, TableLM(10, seed=4)), FixedLength(3), rule, context, ends):
+        context = context + list(step.emitted)
+        assert target.tokens == context[:-1]
+
+
+def test_a_consumer_that_stops_early_leaves_the_models_usable():
+    target, draft, rule = TableLM(10), TableLM(10, seed=4), rule_for(Settings())
+    ends = Ends(frozenset(), 30, target.context_length)
+    whole = emitted(decode(target.fresh(), drafting(rule, draft.fresh()), FixedLength(3), rule, [1, 2], ends))
+    running = decode(target, drafting(rule, draft), FixedLength(3), rule, [1, 2], ends)
+    next(running), next(running), next(running)
+    running.close()
+    assert emitted(decode(target, drafting(rule, draft), FixedLength(3), rule, [1, 2], ends)) == whole
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("most", [1, 2, 3, 7])
+def test_the_length_cap_cuts_inside_an_accepted_run(method, most):
+    target = TableLM(16)
+    steps = table_steps(method, Settings(max_new_tokens=most, k=5), target=target, draft=target)
+    assert len(emitted(steps)) == most
+    assert steps[-1].finish == "length"
+    assert all(step.finish is None for step in steps[:-1])
+
+
+def test_eos_inside_an_accepted_run_ends_the_text_there():
+    target = TableLM(16)
+    whole = emitted(table_steps("naive", Settings(max_new_tokens=40), target=target))
+    eos = whole[7]
+    at = whole.index(eos)
+    steps = table_steps("draft", Settings(max_new_tokens=40, k=6), target=target, draft=target, eos=[eos])
+    assert emitted(steps) == whole[: at + 1]
+    last = steps[-1]
+    assert last.finish == "eos"
+    assert last.origins == ("accepted",) * len(last.emitted), "self-drafted, so eos was an accepted token"
+    assert last.statuses.count("accepted") == len(last.emitted), "rows past the end are not counted as accepted"
+
+
+def test_the_context_is_never_overrun():
+    target = TableLM(16, context_length=20)
+    draft = TableLM(16, seed=0, context_length=20)
+    for method in METHODS:
+        steps = table_steps(method, Settings(max_new_tokens=100, k=8), target=target, draft=draft)
+        assert steps[-1].finish == "context"
+        assert 3 + len(emitted(steps)) == 20
+
+
+def test_auto_gives_up_on_a_hopeless_draft_and_only_probes():
+    target, draft = TableLM(200, seed=0), TableLM(200, seed=9)
+    steps = table_steps("draft", Settings(max_new_tokens=400, k="auto"), target=target, draft=draft)[1:]
+    drafted = [len(step.draft) for step in steps]
+    assert sum(drafted[:40]) > 0, "it tried"
+    assert sum(1 for d in drafted[100:] if d) <= 12, "then it only probes, rarely"
+
+
+def rounds(policy, count, confidence, stands, token_s=0.05):
+    """Let a drafter whose confidence is always `confidence`, and of whose tokens the first `stands` stand, draft for a while."""
+    lengths = []
+    for index in range(count):
+        length, reach = 0, 1.0
+        most = policy.limit("x")
+        while length < most:
+            length += 1
+            reach *= policy.chance("x", confidence)
+            if not policy.extends("x", reach):
+                break
+        accepted = min(stands, length)
+        statuses = ("accepted",) * accepted + ("rejected",) * (accepted < length)
+        statuses += ("unvisited",) * (length - len(statuses))
+        draft = Draft.chain([1] * length, "x", chances=[confidence] * length)
+        emitted = (1,) * (accepted + 1)
+        origins = ("accepted",) * accepted + ("bonus",)
+        took = {"propose_s": token_s * length, "verify_s": 1 + 0.02 * length}
+        policy.observe(Step("verify", index, draft, statuses, emitted=emitted, origins=origins, **took))
+        lengths.append(length)
+    return lengths
+
+
+def test_auto_drafts_as_far_as_it_pays():
+    def pass_s(rows, branches):
+        return 0.98 + 0.02 * rows
+
+    assert rounds(AdaptiveLength(pass_s, 12), 60, confidence=0.9, stands=12)[-5:] == [12] * 5, (
+        "all stand: as long as may be"
+    )
+    assert set(rounds(AdaptiveLength(pass_s, 12), 60, confidence=0.9, stands=2)[-20:]) <= {2, 3, 4}, (
+        "two stand: little more than two"
+    )
+    hopeless = rounds(AdaptiveLength(pass_s, 12), 200, confidence=0.9, stands=0)
+    assert sum(hopeless[:10]) > 0
+    assert sum(1 for n in hopeless[20:] if n) <= 6, "none stand: rare tries"
+    assert sum(rounds(AdaptiveLength(pass_s, 12), 200, confidence=0.9, stands=1, token_s=1.2)[60:]) <= 12, (
+        "too dear a drafter"
+    )
+
+
+def test_auto_may_choose_nothing_where_rows_are_dear():
+    policy = AdaptiveLength(lambda rows, branches: float(rows), 8)
+    assert policy.trim(Draft.chain([1, 2, 3], "x", chances=[0.9, 0.9, 0.9])) == Draft()
+    assert not policy.extends("x", 0.9)
+
+
+def test_auto_keeps_the_rows_that_pay():
+    policy = AdaptiveLength(lambda rows, branches: 1 + 0.05 * (rows - 1), 8)
+    tree = Draft((1, 2, 3, 4), (-1, 0, 1, -1), None, ("x",) * 4, (0.9, 0.9, 0.02, 0.01))
+    kept = policy.trim(tree)
+    assert kept.tokens == (1, 2)
+    assert kept.parents == (-1, 0)
+
+
+def test_auto_learns_what_a_claim_is_worth():
+    """A drafter that claims 0.9 and is always wrong is soon not believed."""
+    policy = AdaptiveLength(lambda rows, branches: 1 + 0.02 * rows, 8)
+    before = policy.chance("x", 0.9)
+    for index in range(60):
+        draft = Draft.chain([1], "x", chances=[0.9])
+        policy.observe(
+            Step("verify", index, draft, ("rejected",), emitted=(2,), origins=("correction",), verify_s=1.02)
+        )
+    assert policy.chance("x", 0.9) < 0.25 < 0.85 < before
+    assert policy.limit("x") == 0
+
+
+def test_auto_goes_on_from_an_earlier_run_of_the_same_text():
+    def policy(learned):
+        return AdaptiveLength(lambda rows, branches: 1 + 0.02 * rows, 12, learned=learned)
+
+    learned = {}
+    first, fresh = policy(learned), policy({}).chance("x", 0.9)
+    rounds(first, 60, confidence=0.9, stands=0)
+    assert first.chance("x", 0.9) <= policy(learned).chance("x", 0.9) < 0.5 < fresh, "no more firmly than before"
+    second = policy(learned)
+    rounds(second, 40, confidence=0.9, stands=12)
+    assert second.chance("x", 0.9) > 0.9, "and it learns anew"
+    assert policy({}).chance("x", 0.9) == fresh, "another text's run knows nothing of it"
+
+
+def test_a_wrong_parent_changes_the_answer():
+    """The double would notice a broken mask: its logits depend on the path."""
+    lm = TableLM(16)
+    lm.extend([1, 2, 3])
+    straight, tree = lm.forward([4, 5], [-1, 0]), lm.forward([4, 5], [-1, -1])
+    assert torch.equal(straight[0], tree[0])
+    assert not torch.equal(straight[1], tree[1])

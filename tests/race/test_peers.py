@@ -1,0 +1,128 @@
+"""transformers' own speculation as a lane: the same ids, real step times, and nothing left behind."""
+
+import copy
+
+import pytest
+import torch
+from conftest import emitted, finished
+
+import lookahead
+from lookahead.measure.timing import time_lane
+from lookahead.race import peers
+from lookahead.race.lane import Lane
+
+PROMPT = "Once upon a time there was a small frog who"
+PEERS = tuple(peers.PEERS)
+DRAFTING = ("hf-assisted", "hf-lookup")
+
+
+@pytest.mark.parametrize("method", DRAFTING)
+def test_steps_are_recorded_and_say_they_are_opaque(models, method):
+    repeating = "Item: apples\nPrice: 20\n\nItem: pears\nPrice: 31\n\nItem: books\nPrice:"
+    steps = list(lookahead.decode(models, repeating, method=method, max_new_tokens=40))
+    assert steps[0].kind == "prefill"
+    assert steps[0].verify_s > 0
+    assert len(emitted(steps)) == 40
+    assert steps[-1].finish == "length"
+    assert all(step.verify_s > 0 for step in steps[2:])
+    assert all(not len(step.draft) and not step.tests for step in steps)
+    assert any(step.accepted for step in steps), "something was accepted"
+    assert len(steps) < 41
+    trace = finished(lookahead.race(models, PROMPT, ["naive", method], max_new_tokens=24))
+    assert trace.lanes[1].opaque
+    assert trace.agreement(1)["identical"]
+    assert trace.stats(1)["draft_acceptance_rate"] is None
+    assert "does not tell" in trace.verdict()["sentence"]
+    assert lookahead.Trace.from_json(trace.to_json()) == trace
+
+
+def test_their_configuration_is_put_back_also_when_a_run_is_dropped(models):
+    held = copy.deepcopy(models.drafts["draft"].model.generation_config.to_dict())
+    for k in (3, 8):
+        running = lookahead.decode(models, PROMPT, method="hf-assisted", k=k, max_new_tokens=60)
+        next(running), next(running), next(running)
+        running.close()
+        list(lookahead.decode(models, PROMPT, method="hf-assisted", k=k, max_new_tokens=20))
+    assert models.drafts["draft"].model.generation_config.to_dict() == held
+    assert torch.is_grad_enabled()
+    running = lookahead.decode(models, PROMPT, method="hf-assisted", attention="sdpa", max_new_tokens=60)
+    next(running), next(running)
+    running.close()
+    assert {lm.model.config._attn_implementation for lm in models.drafts.values()} == {"lookahead_by_branch"}
+    assert models.target.model.config._attn_implementation == "lookahead_by_branch"
+
+
+def test_plain_generate_is_a_lane_too(models):
+    steps = list(lookahead.decode(models, PROMPT, method="hf-generate", max_new_tokens=12))
+    assert [len(step.emitted) for step in steps] == [0] + [1] * 12
+    with pytest.raises(lookahead.LookaheadError, match="attention"):
+        lookahead.decode(models, PROMPT, method="hf-generate", attention="quick")
+
+
+def test_runs_do_not_leak_into_each_other(models):
+    def passes():
+        return [len(s.emitted) for s in lookahead.decode(models, PROMPT, method="hf-assisted", max_new_tokens=48)]
+
+    first = passes()
+    list(lookahead.decode(models, "Name: Anna\nAge:", method="hf-assisted", max_new_tokens=30, k=2))
+    assert passes() == first
+
+
+def test_k_is_theirs(models):
+    longest = {}
+    for k in (1, 6):
+        steps = lookahead.decode(models, PROMPT, method="hf-assisted", k=k, max_new_tokens=60)
+        longest[k] = max(len(step.emitted) for step in steps)
+    assert longest[1] <= 2
+    assert longest[6] > 2
+
+
+def test_ends_cut_where_ours_do(models):
+    whole = emitted(lookahead.decode(models, PROMPT, method="naive", max_new_tokens=60))
+    stop = models.tokenizer.decode(whole)[40:46]
+    want = emitted(lookahead.decode(models, PROMPT, method="naive", max_new_tokens=60, stop=(stop,)))
+    for method in PEERS:
+        steps = list(lookahead.decode(models, PROMPT, method=method, max_new_tokens=60, stop=(stop,)))
+        assert emitted(steps) == want
+        assert steps[-1].finish == "stop"
+
+
+def test_the_rejection_rule_is_their_own_sampling_and_repeats_with_its_seed(models):
+    def text(seed):
+        options = {"max_new_tokens": 30, "temperature": 1.0, "rule": "rejection", "seed": seed}
+        return emitted(lookahead.decode(models, PROMPT, method="hf-assisted", **options))
+
+    assert text(1) == text(1)
+    assert text(1) != text(2)
+
+
+def test_lanes_take_turns_while_a_peer_waits_half_way(models):
+    """Two peers and our own lane interleaved pass by pass: each writes what it writes alone."""
+    names = ("naive", "hf-lookup", "hf-assisted")
+    alone = [emitted(lookahead.decode(models, PROMPT, method=m, max_new_tokens=24)) for m in names]
+    running = [lookahead.decode(models, PROMPT, method=m, max_new_tokens=24) for m in names]
+    written = [[] for _ in names]
+    live = set(range(len(names)))
+    while live:
+        for i in sorted(live):
+            step = next(running[i])
+            written[i] += step.emitted
+            if step.finish:
+                live.discard(i)
+    assert written == alone
+
+
+@pytest.mark.timed
+def test_ours_is_faster_than_theirs(models):
+    """The bars of the README's table with wide margins; see `bench` for what this machine reaches."""
+    if models.dtype != "bfloat16":
+        pytest.skip("float32 machine")
+    from statistics import median
+
+    def seconds(method, **settings):
+        made = {"max_new_tokens": 64, "details": False, **settings}
+        return time_lane(Lane(models, PROMPT, method, lookahead.Settings(**made))).seconds
+
+    for method in ("draft", "hf-assisted"):
+        seconds(method)
+    assert median(seconds("hf-assisted", k=5) / seconds("draft") for _ in range(7)) > 1.2

@@ -1,0 +1,114 @@
+"""The race: fair turns, clocks that count their own lane only, and errors before anything runs."""
+
+import time
+
+import pytest
+from conftest import finished
+
+import lookahead
+from lookahead import LookaheadError, MethodError, SettingsError
+
+PROMPT = "Once upon a time there was a small frog who"
+
+
+def test_the_lane_behind_moves_next(models):
+    race = lookahead.race(models, PROMPT, methods=["naive", "draft", "ngram"], max_new_tokens=40)
+    clocks, ended, kinds = [0.0] * 3, set(), []
+    for lap in race:
+        kinds.append(lap.step.kind)
+        if lap.step.kind == "verify":
+            assert clocks[lap.lane] == min(clock for i, clock in enumerate(clocks) if i not in ended)
+            clocks[lap.lane] += lap.step.seconds
+        assert lap.clock_s == pytest.approx(clocks[lap.lane])
+        if lap.step.finish:
+            ended.add(lap.lane)
+    assert kinds[:3] == ["prefill"] * 3
+    assert "prefill" not in kinds[3:]
+    assert ended == {0, 1, 2}
+
+
+@pytest.mark.timed
+def test_a_slow_reader_costs_nobody_any_time(models):
+    """Two races, one read with long pauses: the clocks must not notice (they may vary, not by seconds)."""
+    race = lookahead.race(models, PROMPT, methods=["naive", "draft"], max_new_tokens=20)
+    for _ in race:
+        time.sleep(0.05)
+    trace = race.result()
+    assert sum(lane.clock_s for lane in trace.lanes) < 0.05 * sum(len(lane.steps) for lane in trace.lanes)
+
+
+def test_a_race_may_be_left_early_and_still_has_a_trace(models):
+    race = lookahead.race(models, PROMPT, methods=["naive", "draft"], max_new_tokens=60)
+    laps = [lap for _, lap in zip(range(9), race, strict=False)]
+    race.close()
+    trace = race.result()
+    assert sum(len(lane.steps) for lane in trace.lanes) == 9
+    assert trace.stats(0)["finish"] is None
+    assert lookahead.Trace.from_json(trace.to_json()) == trace
+    assert laps[-1].clock_s > 0
+
+
+def test_a_race_that_has_not_begun_has_an_empty_trace(models):
+    race = lookahead.race(models, PROMPT)
+    assert [lane.steps for lane in race.result().lanes] == [[], []]
+    assert race.result().verdict() is None
+
+
+def test_methods_may_have_options_of_their_own(models):
+    methods = ["naive", ("ngram", {"candidates": 1}), ("ngram", {"candidates": 3})]
+    trace = finished(lookahead.race(models, PROMPT, methods=methods, max_new_tokens=30))
+    assert [lane.options for lane in trace.lanes] == [{}, {"candidates": 1}, {"candidates": 3}]
+    assert len({lane.text for lane in trace.lanes}) == 1
+
+
+@pytest.mark.parametrize(
+    ("methods", "options", "error", "word"),
+    [
+        (["nope"], {}, MethodError, "choose one of naive"),
+        ([], {}, MethodError, "1 to 4"),
+        ("naive", {}, MethodError, "list"),
+        (["naive"] * 5, {}, MethodError, "1 to 4"),
+        (["naive", "draft"], {"candidates": 2}, MethodError, "none of these methods"),
+        (["naive"], {"colour": "red"}, MethodError, "none of these methods"),
+        ([("ngram", {"x": 1})], {}, MethodError, "its options are"),
+        (["ngram"], {"candidates": 0}, SettingsError, "1 to 32"),
+        (["ngram"], {"shortest": 9, "longest": 3}, SettingsError, "at most longest"),
+        (["draft"], {"draft": "zz"}, LookaheadError, "no such draft"),
+        (["naive"], {"max_new_tokens": 0}, SettingsError, "1 to"),
+        (["naive"], {"max_new_tokens": -1}, SettingsError, "1 to"),
+        (["naive"], {"max_new_tokens": 10**9}, SettingsError, "whole number"),
+        (["naive"], {"max_new_tokens": 5000}, SettingsError, "context holds [0-9,]+ tokens"),
+        (["naive"], {"max_new_tokens": True}, SettingsError, "whole number"),
+        (["naive"], {"max_new_tokens": "12"}, SettingsError, "whole number"),
+        (["naive"], {"temperature": float("nan")}, SettingsError, "0 to 100"),
+        (["naive"], {"temperature": float("inf")}, SettingsError, "0 to 100"),
+        (["naive"], {"temperature": -0.1}, SettingsError, "0 to 100"),
+        (["naive"], {"temperature": "hot"}, SettingsError, "0 to 100"),
+        (["naive"], {"top_p": 0}, SettingsError, "above 0"),
+        (["naive"], {"top_k": -1}, SettingsError, "from 0"),
+        (["naive"], {"repetition_penalty": 0}, SettingsError, "above 0"),
+        (["naive"], {"seed": -1}, SettingsError, "from 0"),
+        (["naive"], {"k": 1000}, SettingsError, "from 0 to 64"),
+        (["naive"], {"k": "many"}, SettingsError, "auto"),
+        (["naive"], {"k": 2.5}, SettingsError, "whole number"),
+        (["naive"], {"rule": "luck"}, SettingsError, "choose one of"),
+        (["naive"], {"rule": "greedy", "temperature": 1.0}, SettingsError, "temperature 0"),
+        (["naive"], {"rule": "rejection"}, SettingsError, "above 0"),
+        (["naive"], {"stop": ("",)}, SettingsError, "stop strings"),
+        (["naive"], {"stop": ("x",) * 50}, SettingsError, "stop strings"),
+        (["naive"], {"chat": "yes"}, SettingsError, "true or false"),
+    ],
+)
+def test_bad_options_are_refused_before_anything_runs(models, methods, options, error, word):
+    with pytest.raises(error, match=word) as caught:
+        lookahead.race(models, PROMPT, methods=methods, **options)
+    assert isinstance(caught.value, ValueError)
+    assert caught.value.field
+    assert caught.value.mend
+
+
+def test_decode_refuses_at_the_call_not_at_the_first_step(models):
+    with pytest.raises(LookaheadError):
+        lookahead.decode(models, "")
+    with pytest.raises(LookaheadError):
+        lookahead.decode(models, PROMPT, method="draft", unknown=1)

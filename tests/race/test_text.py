@@ -1,0 +1,96 @@
+"""Prompts, stop strings and the text of every token."""
+
+import random
+
+import pytest
+
+from lookahead.core.events import PromptError
+from lookahead.race.text import Pieces, StopStrings, encode_prompt
+
+TEXTS = (
+    "Hello, world.", "na\u00efve caf\u00e9 \u2014 \u201cquoted\u201d", "\U0001f438\U0001f44d\U0001f3fd \U0001f468\u200d\U0001f469\u200d\U0001f467",
+    "\u4f60\u597d\uff0c\u4e16\u754c", "tab\tnewline\n\n  spaces", "e\u0301" * 40, "\u202eevil\u202c \u200d\u200b",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_pieces_join_to_the_text(models, text):
+    ids = models.tokenizer(text)["input_ids"]
+    pieces = Pieces(models.tokenizer)
+    parts = [pieces.add(token) for token in ids]
+    assert "".join(parts) + pieces.flush() == text
+    assert not any("\ufffd" in part for part in parts)
+
+
+def test_a_character_arrives_once_on_the_token_that_completes_it(models):
+    ids = models.tokenizer("\U0001f438")["input_ids"]
+    assert len(ids) > 1, "four bytes, several tokens"
+    pieces = Pieces(models.tokenizer)
+    assert [pieces.add(token) for token in ids] == [""] * (len(ids) - 1) + ["\U0001f438"]
+
+
+def test_broken_bytes_do_not_hold_the_text_back_for_ever(models):
+    half = models.tokenizer("\U0001f438")["input_ids"][0]
+    rest = models.tokenizer(" and then some more words, one after another")["input_ids"]
+    pieces = Pieces(models.tokenizer)
+    out = [pieces.add(token) for token in [half, *rest]]
+    assert "".join(out).endswith("one after another")
+
+
+def test_random_ids_join_to_what_the_tokenizer_decodes(models):
+    draws = random.Random(0)
+    for _ in range(50):
+        ids = [draws.randrange(4096) for _ in range(60)]
+        pieces = Pieces(models.tokenizer)
+        joined = "".join(pieces.add(token) for token in ids) + pieces.flush()
+        whole = models.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        assert joined.replace("\ufffd", "") == whole.replace("\ufffd", "")
+
+
+def test_drafted_rows_read_behind_their_own_branch(models):
+    tok = models.tokenizer
+    pieces = Pieces(tok, tok("Once upon a")["input_ids"])
+    frog = tok("\U0001f438")["input_ids"]
+    time = tok(" time")["input_ids"]
+    tokens = [*frog, *time]
+    parents = [*range(-1, len(frog) - 1), -1, *range(len(frog), len(frog) + len(time) - 1)]
+    drafted = pieces.drafted(tokens, parents)
+    assert "".join(drafted[: len(frog)]) == "\U0001f438"
+    assert "".join(drafted[len(frog) :]) == " time"
+
+
+def test_stop_strings_span_tokens(models):
+    ids = models.tokenizer("She said goodbye and left")["input_ids"]
+    stops = StopStrings(models.tokenizer, ("bye and",))
+    hits = [stops(ids[: i + 1]) for i in range(len(ids))]
+    first = hits.index(True)
+    assert "bye and" in models.tokenizer.decode(ids[: first + 1])
+    assert "bye and" not in models.tokenizer.decode(ids[:first])
+
+
+@pytest.mark.parametrize(
+    ("prompt", "word"),
+    [
+        ("", "empty"), ("   \n\t ", "empty"), ([], "empty"), ("a\x00b", "control character U+0000"), ("\x1b[31mred", "U+001B"),
+        ("\ud800", "U+D800"), ("x" * 2_000_000, "shorten"), ("word " * 5000, "shorten"), ([1, 2, 99999], "token ids"),
+        ([1, -1], "token ids"), ([1.5], "token ids"), ([[1, 2]], "token ids"), ([True], "token ids"), (None, "give text"), (7, "give text"),
+        ({"a": 1}, "give text"), (b"bytes", "token ids"),
+    ],
+)  # fmt: skip
+def test_prompts_that_cannot_be_continued(models, prompt, word):
+    if prompt == b"bytes":
+        prompt = object()
+        word = "give text"
+    with pytest.raises(PromptError, match=word.replace("+", r"\+")):
+        encode_prompt(models.tokenizer, prompt, chat=False, vocab=4096, room=1024)
+
+
+def test_chat_wraps_and_is_refused_without_a_template(models):
+    ids = encode_prompt(models.tokenizer, "Hi", chat=True, vocab=4096, room=1024)
+    assert models.tokenizer.decode(ids) == "<|user|>Hi<|assistant|>"
+    import copy
+
+    bare = copy.deepcopy(models.tokenizer)
+    bare.chat_template = None
+    with pytest.raises(PromptError, match="no chat template"):
+        encode_prompt(bare, "Hi", chat=True, vocab=4096, room=1024)

@@ -1,0 +1,103 @@
+"""Runs on their way to the page: batches, gaps, ids, memory."""
+
+import json
+import threading
+import time
+from urllib.parse import parse_qsl
+
+from lookahead.server import form
+from lookahead.server.limits import Limits
+from lookahead.server.queue import Job, queue
+from lookahead.server.race_job import batches
+from lookahead.server.runs import GONE, MOST_RUNS, Run, Runs, whole
+
+
+def end():
+    return {"kind": "end", "reason": "finished"}
+
+
+def test_batches_hold_every_event_once_and_in_order():
+    run = Run()
+
+    def write(job):
+        for i in range(300):
+            run.add({"kind": "step", "i": i, "text": "\u2028</script>\U0001f438"})
+            time.sleep(0.001)
+        run.add(end())
+        run.add({"kind": "status", "text": "too late"})
+
+    sent, events = [json.loads(text) for text in batches(queue.submit(Job("test", write)), run)], []
+    for batch in sent:
+        assert batch["run"] == run.id
+        assert batch["i0"] == len(events)
+        events += batch["ev"]
+    assert [e["i"] for e in events[:-1]] == list(range(300))
+    assert [b.get("end", False) for b in sent] == [False] * (len(sent) - 1) + [True]
+
+
+def test_heartbeats_let_a_silent_run_be_cancelled():
+    gate, ended = threading.Event(), threading.Event()
+
+    def silent(job):
+        while not gate.wait(0.01) and not job.end_reason:
+            pass
+        ended.set()
+
+    sent = batches(queue.submit(Job("test", silent)), Run())
+    start = time.monotonic()
+    assert json.loads(next(sent))["ev"] == []
+    assert time.monotonic() - start < 1
+    sent.close()
+    assert ended.wait(1)
+
+
+def test_gaps_are_filled_from_any_index():
+    runs, run = Runs(), Run()
+    runs.remember(run)
+    for i in range(5):
+        run.add({"kind": "step", "i": i})
+    run.add(end())
+    assert [e.get("i") for e in json.loads(runs.resend([run.id, 3]))["ev"]] == [3, 4, None]
+    assert json.loads(runs.resend([run.id, 3]))["end"] is True
+    assert json.loads(runs.resend([run.id, 99]))["ev"] == []
+
+
+def test_old_runs_are_forgotten():
+    runs, opened = Runs(), [Run() for _ in range(MOST_RUNS + 5)]
+    for run in opened:
+        runs.remember(run)
+    assert GONE in runs.resend([opened[0].id, 0])
+    assert GONE not in runs.resend([opened[-1].id, 0])
+
+
+def test_a_recording_is_one_batch():
+    batch = json.loads(whole("recording", [{"kind": "begin"}, end()]))
+    assert batch["end"] is True
+    assert len(batch["ev"]) == 2
+
+
+def test_form_values_become_options():
+    out = form.options({"max_new_tokens": 12.0, "k": " 4 ", "temperature": "0.5", "stop": "a\n\nb", "seed": 3})
+    assert out == {"max_new_tokens": 12, "k": 4, "temperature": 0.5, "stop": ("a", "b"), "seed": 3}
+    assert form.options({"k": None})["k"] == "auto"
+    assert form.options({"max_new_tokens": 1.5})["max_new_tokens"] == 1.5, "refused later, with words"
+
+
+# ------------------------------------------------------------------ links
+
+
+def test_a_link_brings_the_form_back():
+    fields = {**form.DEFAULTS, "temperature": 0.7, "seed": 9, "chat": True, "options": "window=5 ngram=3", "k": "4"}
+    query = form.link("A & b = #1 \u202e\n<b>", ["naive", "ngram", "lookahead"], fields)
+    assert query.startswith("?") and "seed=9" in query and "top_k" not in query, "what is as ever is left out"
+    back = dict(parse_qsl(query[1:]))
+    prompt, method, also, again = form.from_link(back, ["draft", "offdomain"], Limits())
+    assert (prompt, method, also) == ("A & b = #1 \u202e\n<b>", "lookahead", ["ngram"])
+    assert again == fields
+    assert form.options(again) == form.options(fields)
+
+
+def test_naive_comes_first_and_the_chosen_method_last():
+    assert form.lanes("hybrid") == ["naive", "hybrid"]
+    assert form.lanes("hybrid", ["ngram", "naive", "hybrid", "ngram", "tree"]) == ["naive", "ngram", "tree", "hybrid"]
+    assert form.lanes("naive") == ["naive"]

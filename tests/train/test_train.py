@@ -1,0 +1,402 @@
+"""How the family is made: readers, split, tokenizer, mix, resuming, and a whole (tiny, bad) family end to end."""
+
+import dataclasses
+import json
+import lzma
+import random
+import re
+
+import numpy as np
+import pytest
+import torch
+from conftest import emitted
+
+import lookahead
+from lookahead.__main__ import main
+from lookahead.measure.scenarios import SCENARIOS
+from lookahead.train import Job, Plan, describe, evaluate, train, writing
+from lookahead.train import corpus as reading
+from lookahead.train.batches import Batches, Streams
+from lookahead.train.corpus import Document
+from lookahead.train.drills import drills
+from lookahead.train.family import new_model
+from lookahead.train.fit import Budget, fit, rate
+from lookahead.train.functions import functions
+from lookahead.train.losses import like, like_writing, next_token
+from lookahead.train.plan import Shape
+from lookahead.train.prompts import SAMPLES
+from lookahead.train.tokenizer import encode
+from lookahead.train.tokenizer import train as new_tokenizer
+
+NAMES, ANIMALS, PLACES = ("Anna", "Ben", "Mia", "Tom"), ("frog", "dog", "cat", "hen"), ("park", "wood", "town", "barn")
+
+
+def lines(rows):
+    """Rows as JSON lines."""
+    return "\n".join(map(json.dumps, rows))
+
+
+def write(folder, name, text):
+    with lzma.open(folder / f"{name}.xz", "wt", encoding="utf-8") as file:
+        file.write(text)
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory):
+    """A little of every kind of file, in the formats of the real ones."""
+    folder, draws = tmp_path_factory.mktemp("corpus"), random.Random(0)
+
+    def story():
+        name, animal, place = (draws.choice(x) for x in (NAMES, ANIMALS, PLACES))
+        return f"Once there was a {animal} named {name}. {name} went to the {place} {draws.randrange(1000)} times. The {animal} was glad."
+
+    def joined(make, n):
+        return "\n<|endoftext|>\n".join(make() for _ in range(n))
+
+    write(folder, "tinystories_clean.txt", joined(lambda: story() + " " + story(), 300))
+    kinds = ("generated-child", "generated-campfire")
+    tales = [{"kind": draws.choice(kinds), "prompt": f"Tell a tale about {i}.", "text": story()} for i in range(120)]
+    (folder / "stories_clean.jsonl").write_text(lines(tales), encoding="utf-8")  # not compressed
+    asks = [f"Convert: {draws.choice(NAMES)},{i}" for i in range(150)]
+    tasks = [{"kind": "format-conv", "prompt": ask, "text": f'{{"Age": {i}}}'} for i, ask in enumerate(asks)]
+    write(folder, "tasks.jsonl", lines(tasks))
+    write(folder, "qa_expository_clean.txt", joined(lambda: f"Explain the {draws.choice(PLACES)} {draws.random()}.\n\n" + story(), 80))  # fmt: skip
+    sums = joined(lambda: f"What is {draws.randrange(999)} + 1?\nStep 1:\nAdd.", 120)
+    write(folder, "step_by_step_math_clean.txt", sums)
+    write(folder, "gsm8k_train_clean.txt", joined(lambda: f"Question: {draws.randrange(999)} eggs?\nAnswer: Many.", 60))
+    function = 'def add{n}(a, b):\n    """Add two numbers and return the sum."""\n    return a + b + {n}\n'
+    write(folder, "python_clean.txt", joined(lambda: function.format(n=draws.randrange(10**6)), 120))
+    said = "User: I want a table for {n}.\nAssistant: At what time?\nUser: At {n}.\nAssistant: Done."
+    write(folder, "sgd_train_clean.txt", joined(lambda: said.format(n=draws.randrange(10**6)), 100))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def documents(corpus):
+    return reading.read(corpus)
+
+
+def test_every_file_is_read_into_its_domain(documents):
+    domains = {d.domain for d in documents}
+    assert domains == {"stories", "tales", "records", "explain", "arithmetic", "code", "dialogue"}
+    roles = {tuple(role for role, _ in d.turns) for d in documents}
+    assert roles == {("text",), ("user", "assistant"), ("user", "assistant", "user", "assistant")}
+    code = next(d for d in documents if d.domain == "code" and len(d.turns) == 2)
+    assert "Add two numbers and return the sum." in code.turns[0][1]
+    assert '"""' not in code.turns[1][1], "what the question says the answer need not repeat"
+    assert len({d.text for d in documents}) == len(documents)
+
+
+def test_campfire_stories_stay_out(documents, corpus):
+    kept = sum(d.domain == "tales" for d in documents)
+    tales = (corpus / "stories_clean.jsonl").read_text(encoding="utf-8").splitlines()
+    assert kept == sum(json.loads(line)["kind"] == "generated-child" for line in tales)
+
+
+def test_the_split_is_by_document_and_keeps_known_prompts_out():
+    documents = [Document("stories", (("text", f"text {i}"),)) for i in range(4000)]
+    share = sum(d.held_out for d in documents) / len(documents)
+    assert share == pytest.approx(1 / 50, abs=0.01)
+    for prompt in (SCENARIOS[0].prompt, SAMPLES[0][0]):
+        assert Document("stories", (("text", f"{prompt} and so on"),)).held_out
+
+
+def test_drills_are_the_same_everywhere_and_right():
+    made = list(drills(seed=3))
+    assert made == list(drills(seed=3)) and made != list(drills(seed=4))
+    assert {domain for domain, _, _ in made} == {"records", "code", "arithmetic"}
+    asked = [(question, answer) for _, question, answer in made if question.endswith("JSON.") or "to JSON:" in question]
+    assert len(asked) > 100
+    for _, answer in asked:
+        assert json.loads(answer)
+    for domain, question, answer in made:
+        if domain == "code":
+            compile(answer, question, "exec")
+        if domain == "arithmetic":
+            steps = re.findall(r"(\d+) ([+x-]) (\d+) = (\d+)", answer)
+            for a, sign, b, result in steps:
+                assert int(result) == {"+": int.__add__, "-": int.__sub__, "x": int.__mul__}[sign](int(a), int(b))
+            assert answer.endswith(f"The answer is {steps[-1][-1]}.")
+            assert int(steps[-1][-1]) >= 0 and "  " not in question
+            given = {int(n) for n in re.findall(r"\d+", question)}
+            assert {int(n) for a, _, b, _ in steps for n in (a, b)} - {int(r) for *_, r in steps} <= given
+
+
+def test_functions_made_by_program_do_what_is_asked():
+    asked = dict(functions())
+    assert len(asked) > 600 and len(set(asked.values())) > 90
+
+    def made(question):
+        space = {}
+        exec(asked[question], space)
+        return next(value for name, value in space.items() if name != "__builtins__")
+
+    assert made("Write a Python function that counts the even numbers in a list.")([1, 2, 4]) == 2
+    assert made("Write a Python function that does this: Return the negative numbers of a list.")([1, -2, 4]) == [-2]
+    assert made("Write a Python function that does this: Multiply two numbers.")(6, 7) == 42
+    assert made("Python: a function that doubles every number in a list.")([1, 2]) == [2, 4]
+    assert made("Write a function in Python that converts Fahrenheit to Celsius.")(212) == 100
+    assert made("I need a Python function that returns the longest word in a list.")(["a", "abc", "ab"]) == "abc"
+
+
+def test_stories_are_asked_for_by_what_they_are_about():
+    told = "Once upon a time, there was a shy frog named Pip. He loved to jump in the pond. One day it rained."
+    plain, asked = reading.READERS["tinystories_clean.txt"](told)
+    assert plain.turns == (("text", told),)
+    assert asked.turns[0][1].endswith("about a shy frog named Pip.") and asked.turns[1] == ("assistant", told)
+    _, odd = reading.READERS["tinystories_clean.txt"](told + "!")
+    assert "a shy frog named Pip who loves to jump in the pond" in odd.text
+    assert asked.held_out == plain.held_out
+    assert len(list(reading.READERS["tinystories_clean.txt"]("It rained. Nobody came."))) == 1
+
+
+def test_tales_are_asked_for_in_several_ways_and_lists_of_titles_stay_out():
+    ask, listed = (
+        "Write a bedtime story called `{}`.",
+        "Tell the child-appropriate tale called `Here they are:\n\nabcdef`.",
+    )
+    titles = ("ab", "abc", "abcd", "a\nb")
+    rows = [{"kind": "generated-bedtime", "prompt": ask.format(title), "text": title} for title in titles]
+    rows.append({"kind": "generated-child", "prompt": listed, "text": "t"})
+    asked = [d.turns[0][1] for d in reading.READERS["stories_clean.jsonl"](lines(rows))]
+    assert len(asked) == 3 and len({a.split(" called ")[0] for a in asked}) == 3
+    assert asked[1] == "Write a bedtime story called `abc`."
+
+
+def test_documents_with_one_answer_are_held_out_together(corpus):
+    ask = "Explain thing {} like I'm five years old."
+    rows = [{"kind": "llama-eli5", "prompt": ask.format(i), "text": f"Thing {i}."} for i in range(300)]
+    documents = list(reading.READERS["tasks.jsonl"](lines(rows)))
+    assert len(documents) == 3 * len(rows)
+    for i in range(0, len(documents), 3):
+        assert len({d.held_out for d in documents[i : i + 3]}) == 1
+    assert 0 < sum(d.held_out for d in documents) < 100
+
+
+def test_errors_say_what_is_wrong(tmp_path):
+    with pytest.raises(lookahead.LookaheadError, match="no such folder"):
+        reading.read(tmp_path / "nowhere")
+    with pytest.raises(lookahead.LookaheadError, match="it holds none of"):
+        reading.read(tmp_path)
+    (tmp_path / "tinystories_clean.txt.xz").write_bytes(b"not xz")
+    with pytest.raises(lookahead.LookaheadError, match="cannot be read"):
+        reading.read(tmp_path)
+    assert main(["train", "--corpus", str(tmp_path / "nowhere"), "--out", str(tmp_path / "out")]) == 2
+    assert main(["train", "--corpus", str(tmp_path), "--out", str(tmp_path / "out"), "--minutes", "-1"]) == 2
+
+
+@pytest.fixture(scope="session")
+def words(documents):
+    return new_tokenizer((d.text for d in documents), 512, 256)
+
+
+def test_every_byte_can_be_written(words):
+    text = "".join(map(chr, range(32, 0x250))) + "\n\t \U0001f438 \u4f60\u597d 1234567"
+    assert words.decode(words(text)["input_ids"]) == text
+    assert len(words("1234567")["input_ids"]) == 7, "digits stand alone"
+
+
+def test_documents_are_encoded_as_the_chat_template_writes_them(words):
+    document = Document("tales", (("user", "Tell a tale."), ("assistant", "Once there was a frog.")))
+    chat = [{"role": "user", "content": "Tell a tale."}, {"role": "assistant", "content": "Once there was a frog."}]
+    theirs = words.apply_chat_template(chat, tokenize=False)
+    assert encode(words, [document])[0] == words(theirs, add_special_tokens=False)["input_ids"]
+
+
+def test_rows_follow_the_mix_and_depend_on_their_number_alone():
+    streams = {"a": np.zeros(5000, np.uint16), "b": np.ones(5000, np.uint16), "c": np.full(5000, 2, np.uint16)}
+    batches = Batches(streams, {"a": 0.5, "b": 0.3, "c": 0.2, "absent": 0.4}, seed=0)
+    first = batches.batch(0, 1000, 8)[:, 0]
+    assert [int((first == i).sum()) for i in range(3)] == [500, 300, 200]
+    assert torch.equal(batches.batch(0, 64, 16)[40:], batches.batch(40, 24, 16))
+    counting = Batches({"a": np.arange(1000, dtype=np.uint16)}, {"a": 1.0}, seed=0)
+    rows = counting.batch(0, 20, 10)
+    assert sorted(rows[:, :-1].flatten().tolist()) == list(range(200)), "every token once before any comes again"
+
+
+SMALL = Plan(
+    vocab=512, context=512, target=Shape(2, 64, 2, 96), draft=Shape(1, 64, 2, 64), rows=((0.7, 32), (1.0, 64)), step_tokens=256,
+    warm_steps=4, writing_tokens=6000,
+)  # fmt: skip
+
+
+def test_a_resumed_run_is_the_run_it_would_have_been(tmp_path):
+    stream = {"a": np.random.default_rng(0).integers(0, 512, 4000).astype(np.uint16)}
+    batches, told = Batches(stream, {"a": 1.0}, 0), []
+
+    def run(folder, tokens, seed, plan=SMALL, **options):
+        folder.mkdir(exist_ok=True)
+        model, options = new_model(SMALL.target, SMALL, seed), {"watch": told.append, **options}
+        report = fit(model, next_token, batches, plan, Budget(tokens=tokens), stage="s", folder=folder, **options)
+        return report, model.state_dict()
+
+    whole_report, whole = run(tmp_path / "whole", 256 * 12, 1)
+
+    class Enough(Exception):
+        pass
+
+    def stop_after_six(report):
+        if report.tokens == 256 * 6:
+            raise Enough
+
+    # Break off after six steps with a checkpoint that was just written, as a killed run would have it.
+    plan = dataclasses.replace(SMALL, save_every_s=0.0)
+    with pytest.raises(Enough):
+        run(tmp_path / "parts", 256 * 12, 1, plan, watch=stop_after_six)
+    report, parts = run(tmp_path / "parts", None, 99, resume=True)
+    assert report.tokens == whole_report.tokens == 256 * 12
+    assert all(torch.equal(whole[name], parts[name]) for name in whole)
+    assert told[-1].loss < told[0].loss + 0.5
+
+
+def test_the_rate_warms_up_stays_and_cools_down():
+    plan = Plan()
+    assert rate(plan, 0, 0.0) < 0.05
+    assert rate(plan, 500, 0.3) == 1.0
+    assert rate(plan, 5000, 1 - plan.cooling_share / 2) == pytest.approx(0.5)
+    assert rate(plan, 9000, 1.0) == 0.0
+
+
+def test_the_distillation_loss_is_zero_for_a_twin_only():
+    teacher, student = new_model(SMALL.target, SMALL, 1), new_model(SMALL.draft, SMALL, 2)
+    ids = torch.randint(0, 512, (2, 17))
+    assert float(like(teacher)(teacher, ids).detach()) == pytest.approx(0.0, abs=1e-5)
+    assert float(like(teacher)(student, ids).detach()) > 0.01
+
+
+def test_what_was_thought_of_a_text_is_the_same_loss_without_the_teacher():
+    teacher, student = new_model(SMALL.target, SMALL, 1), new_model(SMALL.draft, SMALL, 2)
+    ids = torch.randint(0, 512, (2, 17))
+    logp, order = teacher(ids[:, :-1]).logits.detach().float().log_softmax(-1).sort(-1, descending=True)
+    whole, few = writing.Rows(ids, order, logp), writing.Rows(ids, order[..., :16], logp[..., :16])
+    exact = float(like(teacher)(student, ids).detach())
+    assert float(like_writing(0.0)(student, whole).detach()) == pytest.approx(exact, abs=1e-3)
+    assert float(like_writing(0.0)(teacher, few).detach()) == pytest.approx(0.0, abs=1e-4)
+    assert 0 < float(like_writing(0.0)(student, few).detach()) < exact, "lumping the rest together hides some of it"
+    added = float((like_writing(0.5)(student, few) - like_writing(0.0)(student, few)).detach())
+    favourites = student(ids[:, :-1]).logits.float().log_softmax(-1).gather(-1, order[..., :1])
+    assert added == pytest.approx(-0.5 * float(favourites.mean().detach()), abs=1e-4)
+
+
+STREAMS = Streams({"stories": np.arange(3, 503, dtype=np.uint16)}, {})
+
+
+def write_rows(target, folder, rows, streams=STREAMS, plan=SMALL, resume=False):
+    """So many rows of the target's writing."""
+    return writing.written_rows(target, streams, plan, rows * writing.ROW, folder, lambda report: None, resume)
+
+
+def test_the_target_keeps_what_it_thought(tmp_path, monkeypatch):
+    monkeypatch.setattr(writing, "TOGETHER", 3)
+    target = new_model(SMALL.target, SMALL, 1).eval()
+    rows = writing.WrittenBatches(write_rows(target, tmp_path / "own", 3)).batch(0, 3, writing.ROW)
+    with torch.no_grad():
+        logp = target(rows.ids[:, :-1]).logits[:, writing.OPENING - 1 :].float().log_softmax(-1)
+    assert torch.allclose(logp.gather(-1, rows.likely), rows.logp, atol=0.05), "bfloat16 against float32"
+    greedy = (rows.ids[:, writing.OPENING :] == rows.likely[..., 0]).float().mean()
+    assert greedy > 0.95, "what a greedy text says next is the favourite, but where another text is opened"
+
+
+def test_where_the_target_ends_a_text_another_is_opened(tmp_path, monkeypatch):
+    monkeypatch.setattr(writing, "TOGETHER", 16)
+    target, undecided = new_model(SMALL.target, SMALL, 1), dataclasses.replace(SMALL, writing_temperatures=(100.0,))
+    questions = [[1, 300 + i, 2, *range(10, 40), 0] for i in range(50)]
+    streams = Streams({"tales": np.array([token for q in questions for token in q], dtype=np.uint16)}, {})
+    again = writing._NextOpening(writing.beginnings(streams.training, {"tales": 1.0}, (0, 0)))
+    text, given = torch.tensor([[5, 0], [5, 6]]), []
+    for _ in range(4):
+        scores = again(text, torch.zeros(2, 512))
+        given.append(int(scores[0].argmax()) if scores[0].isinf().any() else None)
+        assert not scores[1].any(), "a text that goes on is left alone"
+        text = torch.cat([text, torch.tensor([[given[-1] or 7], [6]])], 1)
+    assert given[0] == 1 and given[1] >= 300 and given[2] == 2 and given[3] is None
+    rows = write_rows(target, tmp_path, 16, streams, undecided)
+    ended = [(row, i) for row in rows["ids"].tolist() for i in range(writing.OPENING, writing.ROW - 3) if row[i] == 0]
+    assert ended and all(row[i + 1] == 1 and row[i + 3] == 2 for row, i in ended)
+
+
+def test_a_cache_that_grows_by_blocks_changes_nothing():
+    target, given = new_model(SMALL.target, SMALL, 1).eval(), torch.randint(3, 500, (3, writing.BLOCK - 1))
+
+    def write(**options):
+        length = 2 * writing.BLOCK + 2
+        seen = torch.ones_like(given)
+        return target.generate(
+            given, attention_mask=seen, max_new_tokens=length, eos_token_id=None, do_sample=False,
+            output_logits=True, return_dict_in_generate=True, **options,
+        )  # fmt: skip
+
+    cache = writing._cache(target)
+    whole, grown = write(), write(past_key_values=cache)
+    assert torch.equal(whole.sequences, grown.sequences)
+    assert torch.allclose(torch.stack(whole.logits), torch.stack(grown.logits), atol=1e-4)
+    assert cache.layers[0].keys.shape[2] == 3 * writing.BLOCK
+
+
+def test_writing_that_was_stopped_goes_on_where_it_was(tmp_path, monkeypatch):
+    monkeypatch.setattr(writing, "TOGETHER", 2)
+    target = new_model(SMALL.target, SMALL, 1)
+    whole = write_rows(target, tmp_path / "whole", 6)
+    part = write_rows(target, tmp_path / "part", 3)
+    rest = write_rows(target, tmp_path / "part", 6, resume=True)
+    assert whole["ids"].shape == (6, writing.ROW + 1) and len(part) == 4
+    assert np.array_equal(rest, whole)
+    assert (whole["ids"][:, : writing.OPENING] < 503).all()
+    write_rows(target, tmp_path / "part", 1)
+    assert len([*(tmp_path / "part").iterdir()]) == 1, "a new run keeps nothing of an old one"
+
+
+@pytest.fixture(scope="session")
+def family(corpus, tmp_path_factory):
+    """A tiny family from the tiny corpus, by every stage of the real one."""
+    out, told = tmp_path_factory.mktemp("family"), []
+    job = Job(corpus, out, SMALL, tokens=30_000)
+    train(job, told.append)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(evaluate, "PROMPTS_A_DOMAIN", 3)
+        describe(job)
+    return job, told
+
+
+def test_a_family_comes_out_that_loads_and_is_lossless(family):
+    job, told = family
+    stages = ["target", "draft-plain", "draft-soft", "own", "draft", "offdomain"]
+    assert [*dict.fromkeys(r.stage for r in told)] == stages
+    models = lookahead.load(f"{job.out / 'target'}+{job.out / 'draft'}+{job.out / 'offdomain'}")
+    for prompt, chat in (("Once there was", False), ("Tell a tale about 7.", True)):
+        naive = emitted(lookahead.decode(models, prompt, method="naive", max_new_tokens=30, chat=chat))
+        for method in ("draft", "tree", "hybrid"):
+            assert emitted(lookahead.decode(models, prompt, method=method, max_new_tokens=30, chat=chat)) == naive
+    first = [r.loss for r in told if r.stage == "target"]
+    assert first[-1] < first[0] - 0.5, "it learned something"
+    assert not (job.out / "draft-plain").exists(), "what is only measured is not part of the family"
+
+
+def test_the_card_is_written_from_measurements(family):
+    job, _ = family
+    card = (job.out / "README.md").read_text(encoding="utf-8")
+    assert card.startswith("# Llama-")
+    assert "Built with Llama" in card
+    for part in ("## Budget", "## Held-out loss", "## Acceptance", "## Data", "## Limits", "## Samples", "**20.**"):
+        assert part in card
+    report = json.loads((job.work / "evaluation.json").read_text(encoding="utf-8"))
+    assert report["losses"]["target"]["stories"]["nats_a_token"] < 6.3
+    assert 0 <= report["acceptance"]["draft"]["stories"] <= 1
+
+
+def test_a_finished_family_is_not_trained_again(family):
+    job, _ = family
+    told = []
+    train(dataclasses.replace(job, resume=True), told.append)
+    assert told == []
+
+
+def test_the_draft_alone_is_trained_further(family, tmp_path):
+    job, _ = family
+    told = []
+    further = dataclasses.replace(job, out=tmp_path, tokens=2_000, start_from=job.out, only=("draft",))
+    train(further, told.append)
+    assert [*dict.fromkeys(r.stage for r in told)] == ["own", "draft-further"]
+    for role, same in (("target", True), ("draft", False), ("offdomain", True)):
+        before, after = ((folder / role / "model.safetensors").read_bytes() for folder in (job.out, tmp_path))
+        assert (before == after) is same, role

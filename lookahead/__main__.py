@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 from functools import partial
 from pathlib import Path
@@ -40,6 +41,10 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("lookahead: stopped", file=sys.stderr)
         return 130
+
+
+def _stop(*_: object) -> None:
+    raise KeyboardInterrupt  # as Ctrl-C does, so that engines started for a bench end too
 
 
 def _k(text: str) -> int | str:
@@ -275,4 +280,5 @@ def _train(arguments: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _stop)
     sys.exit(main())

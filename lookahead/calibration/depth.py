@@ -52,7 +52,7 @@ def choose(target: CachedLM, curve: CostCurve, text: Sequence[int]) -> CachedLM:
 @torch.inference_mode()
 def _agreement(target: CachedLM, text: Sequence[int], most: int) -> list[float]:
     """For 1, 2, ... `most` layers, how often the model that ends there would go on as the target: all from one pass."""
-    ids = torch.tensor(list(text), device=target.device)
+    ids = torch.tensor(list(text[: target.context_length]), device=target.device)
     *shorter, whole = (logits[:, : target.vocab].argmax(-1) for logits in target.passes.by_depth(ids, most))
     return [float((tokens == whole).float().mean()) for tokens in shorter]
 

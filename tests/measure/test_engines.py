@@ -1,5 +1,6 @@
 """Other engines in the bench: a server that behaves as one, asked for real; and a family's models as GGUF files."""
 
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 import torch
-from conftest import tiny
+from conftest import ROOT, tiny
 from transformers import AutoModelForCausalLM
 
 from lookahead.core.events import LookaheadError
@@ -96,6 +97,26 @@ def test_a_program_that_is_not_there_is_named():
     missing = Engine("llama.cpp", lambda port: ["/nowhere/llama-server"], engines._ask_llama_cpp)
     with pytest.raises(LookaheadError, match="/nowhere/llama-server"):
         Server(missing)
+
+
+def test_a_bench_that_is_ended_ends_its_engine(tmp_path):
+    program, prompts, started = tmp_path / "server", tmp_path / "prompts.jsonl", tmp_path / "pid"
+    program.write_text(f"#!/bin/sh\necho $$ > {started}.part && mv {started}.part {started}\nexec sleep 600\n")
+    program.chmod(0o755)
+    prompts.write_text('{"id": "a", "category": "story", "prompt": "Once upon a time", "chat": false}\n')
+    short = ["--methods", "naive", "--max-new-tokens", "2", "--repeat", "1", "--prompts", str(prompts)]
+    command = [sys.executable, "-m", "lookahead", "bench", *short, "--llama-server", str(program)]
+    bench_process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 120
+        while not started.exists() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        server = psutil.Process(int(started.read_text()))
+        bench_process.terminate()
+        assert bench_process.wait(60) == 130
+        assert not server.is_running()
+    finally:
+        bench_process.kill()
 
 
 def test_engines_are_started_on_our_own_models(models, tmp_path):

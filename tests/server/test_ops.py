@@ -11,6 +11,7 @@ import time
 
 import pytest
 from conftest import ROOT, App
+from prompts import ENDLESS
 from test_classroom import within
 from users import Caller
 
@@ -360,7 +361,7 @@ def test_the_api_is_held_to_the_limits(small):
         ((SECRET * 60, "draft", 8), "prompt is '480 characters': this server's limit is 300"),
         ((SECRET, "draft", 901), "max_new_tokens is 901: this server's limit is 900"),
         ((SECRET, SECRET, 8), "method is 'Zanzibar'"),
-        ((f"Once upon a time in {SECRET}", "lookahead", 900), "limit of 1.5 s of computing"),
+        ((f"{SECRET}. {ENDLESS}", "lookahead", 900), "limit of 1.5 s of computing"),
     ):
         with pytest.raises(AppError, match=re.escape(words)):
             client.predict(*asked, api_name="/race")
@@ -368,7 +369,7 @@ def test_the_api_is_held_to_the_limits(small):
 
 
 def test_a_third_is_refused_at_once(small):
-    first = Caller(small.port, max_new_tokens=900).until("Computing")
+    first = Caller(small.port, prompt=ENDLESS, max_new_tokens=900).until("Computing")
     second = Caller(small.port).until("Waiting: one run is before yours")
     start = time.monotonic()
     assert "One run is waiting, as many as" in json.dumps(Caller(small.port).result())
@@ -416,7 +417,7 @@ def test_the_log_is_an_object_a_line_and_holds_no_prompt(small):
 
 
 def test_a_signal_ends_it_gently(small):
-    racing = Caller(small.port, max_new_tokens=900).until("Computing")
+    racing = Caller(small.port, prompt=ENDLESS, max_new_tokens=900).until("Computing")
     waiting = Caller(small.port).until("Waiting")
     ends = []
     readers = [

@@ -1,4 +1,4 @@
-"""The whole suite, as `python -m tests`: what is not timed on two workers side by side, then what is timed, alone.
+"""The whole suite, as `python -m tests`: what is not timed on three workers side by side, then what is timed, alone.
 
 Further arguments go to both runs of pytest.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-STAGES = (("-n", "2", "--dist", "loadgroup", "-m", "not timed"), ("-m", "timed"))
+STAGES = (("-n", "3", "--dist", "loadgroup", "-m", "not timed"), ("-m", "timed"))
 
 
 def main(arguments: list[str]) -> int:

@@ -39,7 +39,11 @@ ROOT = Path(__file__).parent.parent
 POCKET = ROOT / "assets" / "models" / "pocket"
 
 
-BROWSER = {"chromium", "app"}  # who needs one of them shares a worker: two browsers at once are too much for two cores
+BROWSER = {
+    "chromium",
+    "app",
+}  # who needs one of them shares a worker, one of two: more browsers are too much for two cores
+BROWSER_FIRST = ("test_page", "test_page_models", "test_page_restart")  # about half of what they take
 LONG = ("test_page", "test_train", "test_models", "test_hosting", "test_cli", "test_hub")
 SPLIT = ("test_lossless", "test_accept", "test_exactness")
 LAST = ("test_model_loading", "test_ops")
@@ -58,9 +62,13 @@ def pytest_collection_modifyitems(items):
     for item in items:
         name = item.module.__name__
         if name not in SPLIT:
-            item.add_marker(pytest.mark.xdist_group("browser" if name in browser else name))
+            item.add_marker(pytest.mark.xdist_group(_worker(name) if name in browser else name))
     last = SPLIT if beside_others else LAST
     items.sort(key=lambda item: _place(item.module.__name__, LONG if beside_others else (), last))
+
+
+def _worker(name):
+    return "browser-1" if name in BROWSER_FIRST else "browser-2"
 
 
 def _place(name, first, last):

@@ -23,7 +23,7 @@ import torch
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from transformers.tokenization_utils_tokenizers import TokenizersBackend
 
-from ..calibration import cost, depth, exactness, number_format, remembered, threads
+from ..calibration import cost, depth, exactness, number_format, recording, remembered, threads
 from ..calibration.number_format import BFLOAT16, FLOAT32
 from ..calibration.remembered import Measured
 from ..core.costs import PassCosts
@@ -119,7 +119,8 @@ def load(
     def read(roles: Iterable[str]) -> None:
         for role in roles:
             progress(f"Reading {shown(members[role])}", 0.05 + 0.35 * len(loaded) / len(members))
-            loaded[role] = _load(members[role], folders[role], form.dtype, device, spread and role == "target")
+            passes = _load(members[role], folders[role], form.dtype, device, spread and role == "target")
+            loaded[role] = recording.where_quicker(passes)
 
     if device.type == "cpu" and llama_files.compiles(folders["target"]):
         progress("Preparing kernels for this processor", 0.03)

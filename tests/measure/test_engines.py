@@ -1,5 +1,6 @@
 """Other engines in the bench: a server that behaves as one, asked for real; and a family's models as GGUF files."""
 
+import os
 import subprocess
 import sys
 import time
@@ -39,6 +40,20 @@ class Answers(BaseHTTPRequestHandler):
 if "broken from the start" in sys.argv: sys.exit("out of memory")
 HTTPServer(("127.0.0.1", int(sys.argv[1])), Answers).serve_forever()
 """.replace("REACH_S", str(REACH_S)).replace("TOKEN_S", str(TOKEN_S))
+
+NEVER_READY = """
+import os, sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+class Answers(BaseHTTPRequestHandler):
+    def log_message(self, *_): pass
+    def do_GET(self):
+        self.send_response(503); self.end_headers()
+        with open(os.environ["STARTED"] + ".part", "w") as file: file.write(str(os.getpid()))
+        os.replace(file.name, os.environ["STARTED"])
+
+HTTPServer(("127.0.0.1", int(sys.argv[sys.argv.index("--port") + 1])), Answers).serve_forever()
+"""
 
 
 def engine(ids, *more, ask=engines._ask_vllm, label="vllm-draft:k=2"):
@@ -101,12 +116,13 @@ def test_a_program_that_is_not_there_is_named():
 
 def test_a_bench_that_is_ended_ends_its_engine(tmp_path):
     program, prompts, started = tmp_path / "server", tmp_path / "prompts.jsonl", tmp_path / "pid"
-    program.write_text(f"#!/bin/sh\necho $$ > {started}.part && mv {started}.part {started}\nexec sleep 600\n")
+    program.write_text(f"#!{sys.executable}\n{NEVER_READY}")
     program.chmod(0o755)
     prompts.write_text('{"id": "a", "category": "story", "prompt": "Once upon a time", "chat": false}\n')
     short = ["--methods", "naive", "--max-new-tokens", "2", "--repeat", "1", "--prompts", str(prompts)]
     command = [sys.executable, "-m", "lookahead", "bench", *short, "--llama-server", str(program)]
-    bench_process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL)
+    environment = {**os.environ, "STARTED": str(started)}
+    bench_process = subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + 120
         while not started.exists() and time.monotonic() < deadline:

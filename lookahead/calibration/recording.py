@@ -1,0 +1,49 @@
+"""Whether a GPU's passes are recorded as CUDA graphs: where they come out the same, and quicker than launched one by one.
+
+Tried anew at every load: it takes a few passes, and what an architecture, a driver or a version of either cannot record is
+raised only then.
+
+Knows passes and clocks. It does not know families.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import torch
+
+from ..model.forward import Forward
+from ..model.lm import CachedLM
+from .cost import quickest_s
+
+LOGGER = logging.getLogger("lookahead")
+TEXT, ROWS = 20, 5  # tokens behind which both are compared, and rows of the passes that are
+APART = 0.05  # of the largest logit: the row count may choose other kernels, which round otherwise
+
+
+def where_quicker(passes: Forward) -> Forward:
+    """The same passes recorded, or as they are. Passes on a processor, or spread over several GPUs, are left alone."""
+    if passes.device.type != "cuda" or len(passes.devices) > 1:
+        return passes
+    from ..model.cuda_graphs import CudaGraphs
+
+    try:
+        return better(passes, CudaGraphs(passes))
+    except Exception as error:  # of any library between here and the GPU: then kernels are launched one by one, as ever
+        LOGGER.warning("CUDA graphs are not used: %s: %s", type(error).__name__, error)
+        return passes
+
+
+def better(passes: Forward, recorded: Forward) -> Forward:
+    """`recorded` if its logits are those of `passes` but for rounding, and its pass of one row takes less time."""
+    lms = [CachedLM(each) for each in (passes, recorded)]
+    logits = []
+    for lm in lms:
+        text = [(37 * i) % lm.vocab for i in range(TEXT + ROWS)]
+        lm.extend(text[:TEXT])
+        logits.append(lm.forward(text[TEXT:]).float())
+    plain, graphs = logits
+    if not torch.allclose(plain, graphs, rtol=0, atol=APART * float(plain.abs().max())):
+        return passes
+    plain_s, recorded_s = map(quickest_s, lms)
+    return recorded if recorded_s < plain_s else passes

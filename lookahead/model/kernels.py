@@ -6,7 +6,7 @@ that a row has the same bits in any company, on any processor.
 - A product adds a weight's terms one by one in the order of its inputs. It is quick because 64 outputs of several rows
   are added up at once in the processor's registers (`_block`), so that a weight is read once for up to six rows. Weights
   lie in blocks of 64 outputs (`packed`): bfloat16, float32, or 8-bit numbers with a scale for every output. Where the
-  processor has a matrix unit, bfloat16 goes through that (`tiles`).
+  processor has a matrix unit, bfloat16 goes through that (`tiles`); where it multiplies bfloat16, two terms are one step.
 - Attention adds the keys of a row in the order of its text: as many as lie in that order, then the others one by one. A
   branch of a tree is a list of columns; nothing is masked.
 - Of a bfloat16 model sums are rounded wherever transformers' Llama rounds them.
@@ -34,11 +34,14 @@ from .vectors import (
     INTEGER,
     LANES,
     NARROW,
+    PAIRS,
+    TILES,
     bfloat16_at,
     bfloat16_of,
     block_bfloat16,
     block_float32,
     block_int8,
+    block_pairs,
     dot_bfloat16,
     dot_float32,
     dots_bfloat16,
@@ -53,7 +56,6 @@ from .vectors import (
     whole,
 )
 
-TILES = 3  # how bfloat16 weights are stored for a matrix unit, beside the ways of `vectors`
 ORDERED = {"nnan", "ninf", "nsz", "contract"}  # no other order of adding
 FREE = ORDERED | {"reassoc", "arcp"}  # for sums over one row, whose order is the compiler's, once
 
@@ -143,18 +145,34 @@ def _multiply_int8(x, w, scale, y, spare, n, k, width, rounded):
             sums[j] = rounding(sums[j] * scales[j], rounded)
 
 
-@_kernel(9)
-def _multiply_in_tiles(x, w, scale, y, spare, n, k, width, rounded):
-    """The same with bfloat16 weights in tiles, of inputs that are rounded; `spare` as `spare_floats` has it."""
-    wide = whole(k, tiles.INPUTS)
-    steps, size = wide // tiles.INPUTS, 2 * wide
-    before, sizes, inputs = spare, spare + 64, spare + 128
+@njit(inline="always")
+def _shortened(x, y, n, k, wide):
+    """Rows x [n, k] as bfloat16 at y [n, wide], with zeros behind them."""
     for i in range(n):
-        row, out = carray(floats_at(x + 4 * i * k), k), carray(bfloat16_at(inputs + i * size), wide)
+        row, out = carray(floats_at(x + 4 * i * k), k), carray(bfloat16_at(y + 2 * i * wide), wide)
         for j in range(k):
             out[j] = bfloat16_of(row[j])
         for j in range(k, wide):
             out[j] = np.uint16(0)
+
+
+@_kernel(9)
+def _multiply_pairs(x, w, scale, y, spare, n, k, width, rounded):
+    """The same with bfloat16 weights in pairs, of inputs that are rounded; `spare` as `spare_floats` has it."""
+    pairs = whole(k, 2) // 2
+    _shortened(x, spare, n, k, 2 * pairs)
+    _by_blocks(block_pairs, 4, spare, w, y, n, pairs, width)
+    if rounded:
+        _round(y, n * width)
+
+
+@_kernel(9)
+def _multiply_in_tiles(x, w, scale, y, spare, n, k, width, rounded):
+    """The same with bfloat16 weights in tiles."""
+    wide = whole(k, tiles.INPUTS)
+    steps, size = wide // tiles.INPUTS, 2 * wide
+    before, sizes, inputs = spare, spare + 64, spare + 128
+    _shortened(x, inputs, n, k, wide)
     words = carray(integers_at(sizes), 8)
     words[0], words[1], words[4], words[5], words[7] = 1, 0, 0, 0, 0  # the one palette there is
     words[2], words[3] = tiles.COLUMNS, tiles.COLUMNS
@@ -345,16 +363,19 @@ def attend(
 
 def multiply(stored: int):
     """The kernel for weights that are stored in this way."""
-    return {BFLOAT16: _multiply_bfloat16, FLOAT32: _multiply_float32, INT8: _multiply_int8, TILES: _multiply_in_tiles}[
-        stored
-    ]()
+    return {
+        BFLOAT16: _multiply_bfloat16, FLOAT32: _multiply_float32, INT8: _multiply_int8, TILES: _multiply_in_tiles,
+        PAIRS: _multiply_pairs,
+    }[stored]()  # fmt: skip
 
 
 def packed(weight: np.ndarray, stored: int) -> np.ndarray:
-    """A weight [out, in] in blocks [blocks, in, 64] with zeros behind the last output, or in tiles."""
+    """A weight [out, in] in blocks [blocks, in, 64], or of pairs [blocks, in / 2, 64, 2], with zeros behind the last output
+    and input; or in tiles."""
     if stored == TILES:
         return tiles.packed(weight)
     out, size = weight.shape
-    blocks = np.zeros((whole(out, BLOCK), size), weight.dtype)
-    blocks[:out] = weight
-    return np.ascontiguousarray(blocks.reshape(-1, BLOCK, size).transpose(0, 2, 1))
+    together = 2 if stored == PAIRS else 1
+    blocks = np.zeros((whole(out, BLOCK), whole(size, together)), weight.dtype)
+    blocks[:out, :size] = weight
+    return np.ascontiguousarray(blocks.reshape(-1, BLOCK, blocks.shape[1] // together, together).transpose(0, 2, 1, 3))

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from . import kernels, tiles
-from .vectors import whole
+from .vectors import MULTIPLIES_PAIRS, whole
 
 LARGEST, TINY = 127, 1e-12  # of an 8-bit number; of a scale
 
@@ -20,7 +20,9 @@ def stored(dtype: torch.dtype) -> int:
     """How weights of a number format are stored for the kernels on this processor."""
     if dtype == torch.float32:
         return kernels.FLOAT32
-    return kernels.TILES if tiles.available() else kernels.BFLOAT16
+    if tiles.available():
+        return kernels.TILES
+    return kernels.PAIRS if MULTIPLIES_PAIRS else kernels.BFLOAT16
 
 
 def _numbers(tensor: torch.Tensor) -> np.ndarray:

@@ -2,7 +2,8 @@
 
 Vectors are 16 floats where the processor's are (AVX-512), else 8. A product's sums stay in registers over the whole loop
 (`_block`), each adding its terms one by one with one rounding a term, so that the order is the same for any number of
-rows. Numbers are stored as bfloat16 (the upper half of a float32), float32, or in 8 bits.
+rows. Numbers are stored as bfloat16 (the upper half of a float32), float32, or in 8 bits; where the processor multiplies
+bfloat16 itself (AVX512-BF16), weights and inputs lie as pairs, whose two products are added in one step.
 
 Knows addresses and numbers. It does not know what is computed with them.
 """
@@ -34,13 +35,27 @@ LANES = 16 if "+avx512f" in FEATURES else 8  # floats in a vector
 SUMS = 24 if LANES == 16 else 12  # vectors of sums that the registers hold beside weights and inputs
 BLOCK, NARROW = 64, 16  # outputs that are computed together; a head's size is whole narrow blocks
 ROWS = 6  # that are computed at once at most
-BFLOAT16, FLOAT32, INT8 = 0, 1, 2  # how numbers are stored
-BYTES = {BFLOAT16: 2, FLOAT32: 4, INT8: 1}
+BFLOAT16, FLOAT32, INT8, TILES, PAIRS = range(5)  # how numbers are stored: tiles are for a matrix unit (`tiles`)
+BYTES = {BFLOAT16: 2, FLOAT32: 4, INT8: 1, PAIRS: 4}
+MULTIPLIES_PAIRS = LANES == 16 and "+avx512bf16" in FEATURES.split(",")
 INTEGER = types.int64  # a size, a flag or an address
 
 _FLOAT, _INT32, _INT64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
 _VECTOR = ir.VectorType(_FLOAT, LANES)
-_STORED = {BFLOAT16: ir.IntType(16), FLOAT32: _FLOAT, INT8: ir.IntType(8)}
+_STORED = {BFLOAT16: ir.IntType(16), FLOAT32: _FLOAT, INT8: ir.IntType(8), PAIRS: _INT32}
+
+
+class _BFloat(ir.HalfType):
+    """LLVM's type for bfloat16, which llvmlite has no name for."""
+
+    intrinsic_name = "bf16"
+
+    def __str__(self) -> str:
+        return "bfloat"
+
+
+_BFloat._create_instance()
+_PAIRS = ir.VectorType(_BFloat(), 2 * LANES)
 
 
 @register_jitable
@@ -95,14 +110,16 @@ def call(typing_context, address, arguments):
 def _block(stored: int, width: int = BLOCK):
     """A function that adds to y[row, :width] the sum over k of x[row, k] w[k, :width], for 1 to `ROWS` rows.
 
-    Of addresses: x float32 [rows, x_stride], w [k, w_stride] as stored, y float32 [rows, y_stride].
+    Of addresses: x float32 [rows, x_stride], w [k, w_stride] as stored, y float32 [rows, y_stride]. Of pairs k is their
+    number, and x holds pairs too.
     """
 
     @intrinsic
     def multiply(typing_context, rows, x, w, y, k, x_stride, w_stride, y_stride):
         def code(context, builder, signature, arguments):
             count, x, w, y, *sizes = arguments
-            x, y = (builder.inttoptr(pointer, _FLOAT.as_pointer()) for pointer in (x, y))
+            x = builder.inttoptr(x, _STORED[PAIRS if stored == PAIRS else FLOAT32].as_pointer())
+            y = builder.inttoptr(y, _FLOAT.as_pointer())
             w = builder.inttoptr(w, _STORED[stored].as_pointer())
             done = builder.append_basic_block("done")
             choice = builder.switch(count, done)
@@ -141,7 +158,8 @@ def _added_up(builder, rows, vectors, stored, x, w, y, k, x_stride, w_stride, y_
         for row in rows
     ]
     pairs = [(one, weight) for one in inputs for weight in weights]
-    added = [_fused(builder, one, weight, total) for (one, weight), total in zip(pairs, sums, strict=True)]
+    step = _paired if stored == PAIRS else _fused
+    added = [step(builder, one, weight, total) for (one, weight), total in zip(pairs, sums, strict=True)]
     following = builder.add(i, _number(1))
     builder.cbranch(builder.icmp_signed("<", following, k), loop, after)
     builder.position_at_end(after)
@@ -224,8 +242,15 @@ def _fused(builder, a, b, total):
     return builder.call(builder.module.declare_intrinsic(f"llvm.fma.v{LANES}f32", (), kind), [a, b, total])
 
 
+def _paired(builder, a, b, total):
+    """Two products of bfloat16 and the total, for every pair of a and b."""
+    kind = ir.FunctionType(_VECTOR, [_VECTOR, _PAIRS, _PAIRS])
+    step = builder.module.declare_intrinsic("llvm.x86.avx512bf16.dpbf16ps.512", (), kind)
+    return builder.call(step, [total, builder.bitcast(a, _PAIRS), builder.bitcast(b, _PAIRS)])
+
+
 def _loaded(builder, w, place, stored: int):
-    """A vector of stored numbers as float32."""
+    """A vector of stored numbers as float32; pairs as they are."""
     width = ir.VectorType(_STORED[stored], LANES)
     vector = builder.load(builder.bitcast(builder.gep(w, [place]), width.as_pointer()), align=BYTES[stored])
     if stored == BFLOAT16:
@@ -235,13 +260,13 @@ def _loaded(builder, w, place, stored: int):
 
 
 def _spread(builder, number):
-    """A vector of the same number."""
-    nothing = ir.Constant(_VECTOR, ir.Undefined)
+    """A vector of the same number, or pair."""
+    nothing = ir.Constant(ir.VectorType(number.type, LANES), ir.Undefined)
     first = builder.insert_element(nothing, number, ir.Constant(_INT32, 0))
     return builder.shuffle_vector(first, nothing, ir.Constant(ir.VectorType(_INT32, LANES), [0] * LANES))
 
 
-block_bfloat16, block_float32, block_int8 = (_block(stored) for stored in (BFLOAT16, FLOAT32, INT8))
+block_bfloat16, block_float32, block_int8, block_pairs = (_block(stored) for stored in (BFLOAT16, FLOAT32, INT8, PAIRS))
 narrow_bfloat16, narrow_float32 = (_block(stored, NARROW) for stored in (BFLOAT16, FLOAT32))
 dot_bfloat16, dot_float32 = (_dots(stored, 1) for stored in (BFLOAT16, FLOAT32))
 dots_bfloat16, dots_float32 = (_dots(stored, LANES) for stored in (BFLOAT16, FLOAT32))

@@ -12,6 +12,7 @@ from dataclasses import replace
 import pytest
 import torch
 from conftest import POCKET, ROOT, finished, tiny
+from numba.core.codegen import get_host_cpu_features
 from pydantic import TypeAdapter
 from transformers import AutoModelForCausalLM
 
@@ -25,13 +26,15 @@ from lookahead.core.tree import MANY, Limits
 from lookahead.model import modules
 from lookahead.model.lm import CachedLM
 
-# Instruction sets by torch's name, and a processor that had no more for our kernels; without any, the property tests run as
-# they are.
-CAPS = {
+# Instruction sets by torch's name, and a processor that had no more for our kernels, as far as this one goes; without any,
+# the property tests run as they are.
+ALL_CAPS = {
     "AVX2": {"NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": "+avx2,+fma"},
     "AVX512_CORE": {"NUMBA_CPU_NAME": "skylake-avx512", "NUMBA_CPU_FEATURES": "+avx512f"},
     "AVX512_CORE_BF16": {"NUMBA_CPU_NAME": "cooperlake", "NUMBA_CPU_FEATURES": "+avx512f,+avx512bf16"},
 }
+HERE = set(get_host_cpu_features().split(","))
+CAPS = {isa: cap for isa, cap in ALL_CAPS.items() if set(cap["NUMBA_CPU_FEATURES"].split(",")) <= HERE}
 FEW = "5"  # examples of each property
 PYTEST = (sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider")
 

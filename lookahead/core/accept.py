@@ -154,7 +154,7 @@ def _above(draft: Draft) -> list[list[int]]:
 
 def _surest(scores: torch.Tensor) -> Pick:
     """The token with the highest of the scores [vocab], and its share of their softmax."""
-    chance, token = scores.softmax(-1).max(-1)
+    chance, token = scores.softmax(-1, dtype=torch.float32).max(-1)
     return Pick(int(token), float(chance))
 
 
@@ -195,10 +195,14 @@ class Greedy(Rule):
     name = "greedy"
 
     def choose(self, logits, context):
-        return _surest(self.process(logits[None], context)[0])
+        return _surest(self._scores(logits[None], context)[0])
 
     def verify(self, logits, draft, context):
-        return follow(draft, self.process(logits[: 1 + draft.tested], context, self._above(draft)).argmax(-1).tolist())
+        return follow(draft, self._scores(logits[: 1 + draft.tested], context, self._above(draft)).argmax(-1).tolist())
+
+    def _scores(self, logits, context, above=((),)):
+        """The logits themselves where nothing is to be done to them: a pass is short enough for a copy to show."""
+        return logits if self.settings.repetition_penalty == 1.0 else self.process(logits, context, above)
 
 
 class Coupled(Rule):

@@ -21,10 +21,11 @@ import numpy as np
 import torch
 
 from ..core.tree import ancestors, is_chain
-from . import kernels, whole_pass
+from . import kernels, vectors, whole_pass
 from .cache import KeyValueCache
 from .forward import EVERY, Forward, Parts
 from .llama_weights import Weights
+from .multiply import spare_floats
 from .product import Product, stored
 from .shape import Shape
 
@@ -62,7 +63,7 @@ class Columns:
 
 def fits(shape: Shape) -> bool:
     """Whether the kernels take a Llama of that shape."""
-    return shape.head_dim % kernels.NARROW == 0
+    return shape.head_dim % vectors.NARROW == 0
 
 
 def prepare(dtype: torch.dtype) -> None:
@@ -172,7 +173,7 @@ class Llama(Forward):
         whole_pass.forward(
             tables.kernels, ids.numpy(), self.weights.embed.data_ptr(), cos, sin, tables.norms, tables.weights,
             tables.scales, caches, rows.new, rows.straight, rows.branch, rows.counts, cache.layers[0].keys.shape[2],
-            shape.heads, shape.kv_heads, inner, shape.vocab, self._rounded, kernels.spare_floats(n, tables.longest),
+            shape.heads, shape.kv_heads, inner, shape.vocab, self._rounded, spare_floats(n, tables.longest),
             first, stop - first, logits.data_ptr(), np.float32(self.weights.eps), np.float32(self._scaling),
         )  # fmt: skip
         return logits
@@ -219,7 +220,7 @@ class Llama(Forward):
         _, cache = self._read(torch.ones(n, dtype=torch.long), slice(0, 1))
         query, x = torch.ones(1, shape.heads, shape.head_dim), torch.ones(1, shape.hidden)
         products = [product for layer in self._products for product in layer]
-        rooms = [(torch.ones(1, product.size), torch.empty(1, len(product.scales))) for product in products]
+        rooms = [(torch.ones(1, product.size), torch.empty(1, product.width)) for product in products]
         bound = [product.bound(x, y) for product, (x, y) in zip(products, rooms, strict=True)]
         return Parts(
             lambda: [multiply() for multiply in bound] and rooms,

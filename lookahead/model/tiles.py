@@ -21,7 +21,8 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from .vectors import BLOCK, FEATURES, INTEGER, whole
+from .compiling import INTEGER
+from .vectors import BLOCK, FEATURES, whole
 
 ROWS, INPUTS, OUTPUTS = 16, 32, 16  # of a step
 TILE = 1024  # bytes

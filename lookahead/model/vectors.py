@@ -2,16 +2,14 @@
 
 Vectors are 16 floats where the processor's are (AVX-512), else 8. A product's sums stay in registers over the whole loop
 (`_block`), each adding its terms one by one with one rounding a term, so that the order is the same for any number of
-rows. Numbers are stored as bfloat16 (the upper half of a float32), float32, or in 8 bits; where the processor multiplies
-bfloat16 itself (AVX512-BF16), weights and inputs lie as pairs, whose two products are added in one step.
+rows. Numbers are stored as bfloat16 (the upper half of a float32), float32, or in 8 bits. Where the processor multiplies
+bfloat16 itself (AVX512-BF16), weights and inputs lie as pairs, whose two products are added in one step; where it
+multiplies bytes (AVX512-VNNI), as fours.
 
 Knows addresses and numbers. It does not know what is computed with them.
 """
 
 from __future__ import annotations
-
-import hashlib
-from pathlib import Path
 
 import numpy as np
 from llvmlite import ir
@@ -19,30 +17,22 @@ from numba import config, njit, types
 from numba.core.codegen import get_host_cpu_features  # empty where LLVM cannot tell
 from numba.extending import intrinsic, register_jitable
 
-HERE = Path(__file__).parent
-SOURCES = [HERE / name for name in ("vectors.py", "tiles.py", "kernels.py", "whole_pass.py")]  # of all compiled code
+from .compiling import INTEGER
 
-
-def kept_in(sources: list[Path]) -> Path:
-    """Where compiled code is kept: numba looks whether a function's own file has changed, not whether what it calls has."""
-    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources))
-    return HERE / "__pycache__" / digest.hexdigest()[:16]
-
-
-config.CACHE_DIR = config.CACHE_DIR or str(kept_in(SOURCES))
 FEATURES = config.CPU_FEATURES or get_host_cpu_features()  # NUMBA_CPU_FEATURES plays another processor
 LANES = 16 if "+avx512f" in FEATURES else 8  # floats in a vector
 SUMS = 24 if LANES == 16 else 12  # vectors of sums that the registers hold beside weights and inputs
 BLOCK, NARROW = 64, 16  # outputs that are computed together; a head's size is whole narrow blocks
 ROWS = 6  # that are computed at once at most
-BFLOAT16, FLOAT32, INT8, TILES, PAIRS = range(5)  # how numbers are stored: tiles are for a matrix unit (`tiles`)
-BYTES = {BFLOAT16: 2, FLOAT32: 4, INT8: 1, PAIRS: 4}
+BFLOAT16, FLOAT32, INT8, TILES, PAIRS, FOURS = range(6)  # how numbers are stored: tiles are for a matrix unit (`tiles`)
+BYTES = {BFLOAT16: 2, FLOAT32: 4, INT8: 1, PAIRS: 4, FOURS: 4}
+TOGETHER = {PAIRS: 2, FOURS: 4}  # inputs whose weights lie side by side
 MULTIPLIES_PAIRS = LANES == 16 and "+avx512bf16" in FEATURES.split(",")
-INTEGER = types.int64  # a size, a flag or an address
+MULTIPLIES_FOURS = LANES == 16 and "+avx512vnni" in FEATURES.split(",")
 
 _FLOAT, _INT32, _INT64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
 _VECTOR = ir.VectorType(_FLOAT, LANES)
-_STORED = {BFLOAT16: ir.IntType(16), FLOAT32: _FLOAT, INT8: ir.IntType(8), PAIRS: _INT32}
+_STORED = {BFLOAT16: ir.IntType(16), FLOAT32: _FLOAT, INT8: ir.IntType(8), PAIRS: _INT32, FOURS: _INT32}
 
 
 class _BFloat(ir.HalfType):
@@ -55,7 +45,7 @@ class _BFloat(ir.HalfType):
 
 
 _BFloat._create_instance()
-_PAIRS = ir.VectorType(_BFloat(), 2 * LANES)
+_PAIRS, _FOURS = ir.VectorType(_BFloat(), 2 * LANES), ir.VectorType(ir.IntType(8), 4 * LANES)
 
 
 @register_jitable
@@ -77,7 +67,9 @@ def _address(element):
     return pointer
 
 
-bfloat16_at, floats_at, integers_at = (_address(kind) for kind in (types.uint16, types.float32, INTEGER))
+bytes_at, bfloat16_at, int32_at, floats_at, integers_at = (
+    _address(kind) for kind in (types.uint8, types.uint16, types.int32, types.float32, INTEGER)
+)
 
 
 @intrinsic
@@ -110,16 +102,17 @@ def call(typing_context, address, arguments):
 def _block(stored: int, width: int = BLOCK):
     """A function that adds to y[row, :width] the sum over k of x[row, k] w[k, :width], for 1 to `ROWS` rows.
 
-    Of addresses: x float32 [rows, x_stride], w [k, w_stride] as stored, y float32 [rows, y_stride]. Of pairs k is their
-    number, and x holds pairs too.
+    Of addresses: x float32 [rows, x_stride], w [k, w_stride] as stored, y float32 [rows, y_stride]. Of pairs and fours k is
+    their number, and x holds such too; fours are added up as int32.
     """
+    together, total = stored in TOGETHER, _INT32 if stored == FOURS else _FLOAT
 
     @intrinsic
     def multiply(typing_context, rows, x, w, y, k, x_stride, w_stride, y_stride):
         def code(context, builder, signature, arguments):
             count, x, w, y, *sizes = arguments
-            x = builder.inttoptr(x, _STORED[PAIRS if stored == PAIRS else FLOAT32].as_pointer())
-            y = builder.inttoptr(y, _FLOAT.as_pointer())
+            x = builder.inttoptr(x, (_INT32 if together else _FLOAT).as_pointer())
+            y = builder.inttoptr(y, total.as_pointer())
             w = builder.inttoptr(w, _STORED[stored].as_pointer())
             done = builder.append_basic_block("done")
             choice = builder.switch(count, done)
@@ -141,16 +134,16 @@ def _block(stored: int, width: int = BLOCK):
 def _added_up(builder, rows, vectors, stored, x, w, y, k, x_stride, w_stride, y_stride) -> None:
     """The loop over k for so many rows and those vectors of a block, with all sums in registers."""
     begin, loop, after = builder.block, builder.append_basic_block("k"), builder.append_basic_block("after")
-    rows = range(rows)
+    rows, vector = range(rows), ir.VectorType(y.type.pointee, LANES)
     places = [
-        builder.bitcast(builder.gep(y, [_sum(builder, y_stride, row, v * LANES)]), _VECTOR.as_pointer())
+        builder.bitcast(builder.gep(y, [_sum(builder, y_stride, row, v * LANES)]), vector.as_pointer())
         for row in rows
         for v in vectors
     ]
     start = [builder.load(place, align=4) for place in places]
     builder.cbranch(builder.icmp_signed("<", _number(0), k), loop, after)
     builder.position_at_end(loop)
-    i, sums = builder.phi(_INT64), [builder.phi(_VECTOR) for _ in places]
+    i, sums = builder.phi(_INT64), [builder.phi(vector) for _ in places]
     at = builder.mul(i, w_stride)
     weights = [_loaded(builder, w, builder.add(at, _number(v * LANES)), stored) for v in vectors]
     inputs = [
@@ -158,12 +151,12 @@ def _added_up(builder, rows, vectors, stored, x, w, y, k, x_stride, w_stride, y_
         for row in rows
     ]
     pairs = [(one, weight) for one in inputs for weight in weights]
-    step = _paired if stored == PAIRS else _fused
+    step = {PAIRS: _paired, FOURS: _in_fours}.get(stored, _fused)
     added = [step(builder, one, weight, total) for (one, weight), total in zip(pairs, sums, strict=True)]
     following = builder.add(i, _number(1))
     builder.cbranch(builder.icmp_signed("<", following, k), loop, after)
     builder.position_at_end(after)
-    ends = [builder.phi(_VECTOR) for _ in places]
+    ends = [builder.phi(vector) for _ in places]
     for phi, first, later in (
         (i, _number(0), following),
         *zip(sums, start, added, strict=True),
@@ -249,8 +242,16 @@ def _paired(builder, a, b, total):
     return builder.call(step, [total, builder.bitcast(a, _PAIRS), builder.bitcast(b, _PAIRS)])
 
 
+def _in_fours(builder, a, b, total):
+    """Four products of bytes, a's without a sign, and the total, for every four of a and b."""
+    integers = ir.VectorType(_INT32, LANES)
+    kind = ir.FunctionType(integers, [integers, _FOURS, _FOURS])
+    step = builder.module.declare_intrinsic("llvm.x86.avx512.vpdpbusd.512", (), kind)
+    return builder.call(step, [total, builder.bitcast(a, _FOURS), builder.bitcast(b, _FOURS)])
+
+
 def _loaded(builder, w, place, stored: int):
-    """A vector of stored numbers as float32; pairs as they are."""
+    """A vector of stored numbers as float32; pairs and fours as they are."""
     width = ir.VectorType(_STORED[stored], LANES)
     vector = builder.load(builder.bitcast(builder.gep(w, [place]), width.as_pointer()), align=BYTES[stored])
     if stored == BFLOAT16:
@@ -266,7 +267,9 @@ def _spread(builder, number):
     return builder.shuffle_vector(first, nothing, ir.Constant(ir.VectorType(_INT32, LANES), [0] * LANES))
 
 
-block_bfloat16, block_float32, block_int8, block_pairs = (_block(stored) for stored in (BFLOAT16, FLOAT32, INT8, PAIRS))
+block_bfloat16, block_float32, block_int8, block_pairs, block_fours = (
+    _block(stored) for stored in (BFLOAT16, FLOAT32, INT8, PAIRS, FOURS)
+)
 narrow_bfloat16, narrow_float32 = (_block(stored, NARROW) for stored in (BFLOAT16, FLOAT32))
 dot_bfloat16, dot_float32 = (_dots(stored, 1) for stored in (BFLOAT16, FLOAT32))
 dots_bfloat16, dots_float32 = (_dots(stored, LANES) for stored in (BFLOAT16, FLOAT32))

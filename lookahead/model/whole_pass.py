@@ -11,7 +11,9 @@ from functools import lru_cache
 import numpy as np
 from numba import njit
 
-from .kernels import add, attend, gate, kept, multiply, norm, read, store, turn
+from .compiling import kept
+from .kernels import add, attend, gate, norm, read, store, turn
+from .multiply import multiply
 from .vectors import BLOCK, call, whole
 
 

@@ -1,0 +1,53 @@
+"""Compiling kernels for this processor by numba, and keeping what was compiled.
+
+Knows compilers and files. It does not know what is compiled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+
+from numba import cfunc, config, types
+
+HERE = Path(__file__).parent
+NAMES = ("compiling.py", "vectors.py", "tiles.py", "multiply.py", "kernels.py", "whole_pass.py")
+SOURCES = [HERE / name for name in NAMES]  # of all compiled code
+INTEGER = types.int64  # a size, a flag or an address
+ORDERED = {"nnan", "ninf", "nsz", "contract"}  # no other order of adding
+FREE = ORDERED | {"reassoc", "arcp"}  # for sums over one row, whose order is the compiler's, once
+
+
+def kept_in(sources: list[Path]) -> Path:
+    """Where compiled code is kept: numba looks whether a function's own file has changed, not whether what it calls has."""
+    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources))
+    return HERE / "__pycache__" / digest.hexdigest()[:16]
+
+
+config.CACHE_DIR = config.CACHE_DIR or str(kept_in(SOURCES))
+
+
+def kernel(integers: int, floats: int = 0, fastmath=ORDERED) -> Callable:
+    """Makes a function of so many integers and then floats something that is compiled when it is first asked for."""
+    signature = types.void(*[INTEGER] * integers, *[types.float32] * floats)
+
+    def make(function):
+        return lru_cache(maxsize=1)(
+            lambda: kept(cfunc, signature, nopython=True, fastmath=fastmath, error_model="numpy")(function)
+        )
+
+    return make
+
+
+def kept(compiler: Callable, *arguments, **options) -> Callable:
+    """The compiler, keeping what it makes beside this file or in the user's cache, where one of them can be written."""
+
+    def compiled(function):
+        try:
+            return compiler(*arguments, cache=True, **options)(function)
+        except RuntimeError:  # neither can
+            return compiler(*arguments, **options)(function)
+
+    return compiled

@@ -1,0 +1,200 @@
+"""Products of rows with a weight, one kernel for each way in which weights are stored.
+
+A product adds a weight's terms one by one in the order of its inputs. It is quick because 64 outputs of several rows are added
+up at once in the processor's registers, so that a weight is read once for up to six rows. Weights lie in blocks of 64 outputs
+(`packed`): bfloat16, float32, or 8-bit numbers with a scale for every output. Where the processor has a matrix unit, bfloat16
+goes through that (`tiles`); where it multiplies bfloat16 or bytes, two or four terms are one step.
+
+Knows numbers. It does not know models.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import carray, njit
+
+from . import tiles
+from .compiling import kernel
+from .vectors import (
+    BFLOAT16,
+    BLOCK,
+    FLOAT32,
+    FOURS,
+    INT8,
+    PAIRS,
+    TILES,
+    TOGETHER,
+    bfloat16_at,
+    bfloat16_of,
+    block_bfloat16,
+    block_float32,
+    block_fours,
+    block_int8,
+    block_pairs,
+    bytes_at,
+    float_of,
+    floats_at,
+    int32_at,
+    integers_at,
+    rounding,
+    whole,
+)
+
+
+@njit(inline="always")
+def at_once(left):
+    """How many of the rows that are left are computed together: two groups alike where one would be small."""
+    return left if left <= 6 else 4 if left == 7 else 5 if left in (9, 10) else 6
+
+
+@njit(inline="always")
+def clear(y, count):
+    numbers = carray(floats_at(y), count)
+    for i in range(count):
+        numbers[i] = np.float32(0)
+
+
+@njit(inline="always")
+def round_all(y, count):
+    numbers = carray(floats_at(y), count)
+    for i in range(count):
+        numbers[i] = float_of(bfloat16_of(numbers[i]))
+
+
+@njit(inline="always")
+def _by_blocks(block, size, x, w, y, n, k, width):
+    """Add every block of outputs for all rows before the next: `size` bytes a stored weight."""
+    for i in range(width // BLOCK):
+        row = 0
+        while row < n:
+            rows = at_once(n - row)
+            out = y + 4 * (row * width + i * BLOCK)
+            block(rows, x + 4 * row * k, w + size * i * BLOCK * k, out, k, k, BLOCK, width)
+            row += rows
+
+
+@kernel(9)
+def _multiply_bfloat16(x, w, scale, y, spare, n, k, width, rounded):
+    """y [n, width] = x [n, k] times the weight at `w`; `width` is whole blocks. Sums are rounded if they should be."""
+    clear(y, n * width)
+    _by_blocks(block_bfloat16, 2, x, w, y, n, k, width)
+    if rounded:
+        round_all(y, n * width)
+
+
+@kernel(9)
+def _multiply_float32(x, w, scale, y, spare, n, k, width, rounded):
+    """The same with float32 weights."""
+    clear(y, n * width)
+    _by_blocks(block_float32, 4, x, w, y, n, k, width)
+
+
+@kernel(9)
+def _multiply_int8(x, w, scale, y, spare, n, k, width, rounded):
+    """The same with 8-bit weights, whose sums are multiplied by the scale of their output."""
+    clear(y, n * width)
+    _by_blocks(block_int8, 1, x, w, y, n, k, width)
+    scales = carray(floats_at(scale), width)
+    for i in range(n):
+        sums = carray(floats_at(y + 4 * i * width), width)
+        for j in range(width):
+            sums[j] = rounding(sums[j] * scales[j], rounded)
+
+
+@kernel(9)
+def _multiply_fours(x, w, scale, y, spare, n, k, width, rounded):
+    """The same with 8-bit weights in fours, of inputs in 8 bits with a scale for every row. Bytes of inputs have no sign, so
+    128 is added to each; behind the scales is what that must be taken off with, where sums begin (int32)."""
+    wide = whole(k, 4)
+    row_scales = spare + n * wide
+    scales, begin = carray(floats_at(scale), width), carray(int32_at(scale + 4 * width), width)
+    for i in range(n):
+        row, out = carray(floats_at(x + 4 * i * k), k), carray(bytes_at(spare + i * wide), wide)
+        largest = np.float32(1e-12)
+        for j in range(k):
+            largest = max(largest, abs(row[j]))
+        floats_at(row_scales)[i] = largest / np.float32(127)
+        inverse = np.float32(127) / largest
+        for j in range(k):
+            out[j] = np.uint8(np.int32(row[j] * inverse + np.float32(128.5)))
+        sums = carray(int32_at(y + 4 * i * width), width)
+        for j in range(width):
+            sums[j] = begin[j]
+    _by_blocks(block_fours, 4, spare, w, y, n, wide // 4, width)
+    for i in range(n):
+        sums, out = carray(int32_at(y + 4 * i * width), width), carray(floats_at(y + 4 * i * width), width)
+        by = floats_at(row_scales)[i]
+        for j in range(width):
+            out[j] = rounding(np.float32(sums[j]) * (scales[j] * by), rounded)
+
+
+@njit(inline="always")
+def _shortened(x, y, n, k, wide):
+    """Rows x [n, k] as bfloat16 at y [n, wide], with zeros behind them."""
+    for i in range(n):
+        row, out = carray(floats_at(x + 4 * i * k), k), carray(bfloat16_at(y + 2 * i * wide), wide)
+        for j in range(k):
+            out[j] = bfloat16_of(row[j])
+        for j in range(k, wide):
+            out[j] = np.uint16(0)
+
+
+@kernel(9)
+def _multiply_pairs(x, w, scale, y, spare, n, k, width, rounded):
+    """The same with bfloat16 weights in pairs, of inputs that are rounded; `spare` as `spare_floats` has it."""
+    pairs = whole(k, 2) // 2
+    _shortened(x, spare, n, k, 2 * pairs)
+    clear(y, n * width)
+    _by_blocks(block_pairs, 4, spare, w, y, n, pairs, width)
+    if rounded:
+        round_all(y, n * width)
+
+
+@kernel(9)
+def _multiply_in_tiles(x, w, scale, y, spare, n, k, width, rounded):
+    """The same with bfloat16 weights in tiles."""
+    wide = whole(k, tiles.INPUTS)
+    steps, size = wide // tiles.INPUTS, 2 * wide
+    before, sizes, inputs = spare, spare + 64, spare + 128
+    _shortened(x, inputs, n, k, wide)
+    words = carray(integers_at(sizes), 8)
+    words[0], words[1], words[4], words[5], words[7] = 1, 0, 0, 0, 0  # the one palette there is
+    words[2], words[3] = tiles.COLUMNS, tiles.COLUMNS
+    rows = min(n, tiles.ROWS)
+    words[6] = rows * 0x01_01_01_01_01 + tiles.WEIGHTS_ROWS
+    tiles.configuration(before)
+    tiles.configure(sizes)
+    for block in range(width // BLOCK):
+        weights = w + block * steps * 4 * tiles.TILE
+        for start in range(0, n, tiles.ROWS):
+            first = min(start, n - rows)  # the last rows once more, with the same bits, rather than fewer
+            sums = y + 4 * (first * width + block * BLOCK)
+            tiles.multiply(inputs + first * size, size, weights, sums, 4 * width, steps)
+    tiles.configure(before)
+    if rounded:
+        round_all(y, n * width)
+
+
+def spare_floats(rows: int, k: int) -> int:
+    """Room to work in for a product of so many rows [rows, k]: two configurations of tiles, and the rows in bfloat16."""
+    return 32 + rows * whole(k, tiles.INPUTS) // 2
+
+
+def multiply(stored: int):
+    """The kernel for weights that are stored in this way."""
+    return {
+        BFLOAT16: _multiply_bfloat16, FLOAT32: _multiply_float32, INT8: _multiply_int8, TILES: _multiply_in_tiles,
+        PAIRS: _multiply_pairs, FOURS: _multiply_fours,
+    }[stored]()  # fmt: skip
+
+
+def packed(weight: np.ndarray, stored: int) -> np.ndarray:
+    """A weight [out, in] in blocks [blocks, in, 64], or with several inputs `TOGETHER` [blocks, in / 2, 64, 2], with zeros
+    behind the last output and input; or in tiles."""
+    if stored == TILES:
+        return tiles.packed(weight)
+    out, size = weight.shape
+    together = TOGETHER.get(stored, 1)
+    blocks = np.zeros((whole(out, BLOCK), whole(size, together)), weight.dtype)
+    blocks[:out, :size] = weight
+    return np.ascontiguousarray(blocks.reshape(-1, BLOCK, blocks.shape[1] // together, together).transpose(0, 2, 1, 3))

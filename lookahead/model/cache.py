@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 
 BLOCK = 128  # columns
@@ -79,6 +80,7 @@ class KeyValueCache:
         self.room = 0  # columns of the buffers from the next pass on
         self.copied: tuple[int, torch.Tensor] | None = None  # values of these columns are copied to that column and on
         self._too_long = 0  # passes for which the room was too much
+        self._addressed: tuple[torch.Tensor, np.ndarray] | None = None
 
     def lay_out(self, columns: int, copies_at: int = 0, copies: Sequence[int] = ()) -> None:
         """Prepare a pass: room for so many columns, and copies of values for the branches of a tree behind its rows.
@@ -90,6 +92,22 @@ class KeyValueCache:
         if room > self.room or self._too_long > PATIENCE:
             self.room = room
         self.copied = (copies_at, torch.tensor(copies)) if copies else None
+
+    def make_room(self, rows: int, heads: int, dim: int, dtype: torch.dtype) -> np.ndarray:
+        """Count so many further columns in every layer, which the caller fills; the addresses of keys and values [layers, 2]."""
+        first = self.layers[0]
+        stop = first.length + rows
+        if (
+            self._addressed
+            and self._addressed[0] is first.keys
+            and first.keys.shape[2] == max(self.room, room_for(stop))
+        ):
+            for layer in self.layers:
+                layer.length = stop
+        else:
+            addresses = np.array([layer.make_room(rows, heads, dim, dtype) for layer in self.layers])
+            self._addressed = first.keys, addresses
+        return self._addressed[1]
 
     def gather(self, start: int, columns: torch.Tensor) -> None:
         """Move columns of every layer to `start`, `start + 1`, ..."""

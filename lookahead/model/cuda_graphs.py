@@ -123,6 +123,7 @@ class _Cache(KeyValueCache):
         self._passes = passes
         self._lend(SHORTEST)
 
+    @torch.inference_mode()
     def _lend(self, room: int) -> None:
         """Take buffers of so many columns, and bring what is cached along."""
         self.buffers = self._passes.lend(room)
@@ -194,6 +195,7 @@ class CudaGraphs(Forward):
             return Seen(base, torch.ones(len(parents), len(parents), dtype=torch.bool).tril_()[first:])
         return Seen(base, torch.tensor(ancestor_mask(parents)[first:]))
 
+    @torch.inference_mode()
     def __call__(
         self,
         ids: torch.Tensor,

@@ -14,7 +14,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -51,7 +51,7 @@ class Columns:
         n = len(parents) - first
         new = np.arange(base + first, base + len(parents))
         if is_chain(parents):
-            return cls(new, new + 1, np.zeros((n, 1), np.int64), np.zeros(n, np.int64))
+            return cls(new, new + 1, *_no_branches(n))
         paths = [ancestors(parents, row) for row in range(first, len(parents))]
         starts = [next((i for i, row in enumerate(path) if row != i), len(path)) for path in paths]
         counts = [len(path) - start for path, start in zip(paths, starts, strict=True)]
@@ -59,6 +59,12 @@ class Columns:
         for row, path, start, count in zip(branch, paths, starts, counts, strict=True):
             row[:count] = path[start:]
         return cls(new, np.array(starts) + base, branch + base, np.array(counts))
+
+
+@lru_cache(maxsize=256)
+def _no_branches(rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """`branch` and `counts` of a chain."""
+    return np.zeros((rows, 1), np.int64), np.zeros(rows, np.int64)
 
 
 def fits(shape: Shape) -> bool:
@@ -166,10 +172,11 @@ class Llama(Forward):
     def __call__(self, ids, positions, cache: KeyValueCache, rows: Columns, only: slice = EVERY) -> torch.Tensor:
         shape, tables, n = self.shape, self._tables, len(ids)
         inner = self.weights.layers[0].gate_up.shape[0] // 2
-        caches = np.array([layer.make_room(n, shape.kv_heads, shape.head_dim, self.dtype) for layer in cache.layers])
+        caches = cache.make_room(n, shape.kv_heads, shape.head_dim, self.dtype)
         first, stop, _ = only.indices(n)
         logits = torch.empty(stop - first, shape.vocab, dtype=self.dtype)
-        cos, sin = (table[rows.straight + rows.counts - 1] for table in self._turns)
+        places = positions if isinstance(positions, slice) else rows.straight + rows.counts - 1
+        cos, sin = (table[places] for table in self._turns)
         whole_pass.forward(
             tables.kernels, ids.numpy(), self.weights.embed.data_ptr(), cos, sin, tables.norms, tables.weights,
             tables.scales, caches, rows.new, rows.straight, rows.branch, rows.counts, cache.layers[0].keys.shape[2],

@@ -115,7 +115,6 @@ class CachedLM:
         """Length of the buffers for a pass of that shape."""
         return room_for(attention.branches(parents, len(self.tokens), first, self.limits.tile).columns)
 
-    @torch.inference_mode()
     def _pass(self, tokens: Sequence[int], parents: Sequence[int], only: slice, first: int = 0) -> torch.Tensor:
         """One forward pass, as wide as it is given."""
         start = perf_counter()
@@ -131,7 +130,7 @@ class CachedLM:
         out = self.passes(ids, positions, self.cache, rows, only)
         self.synchronize()
         self.seconds += perf_counter() - start
-        return out[:, : self.vocab]
+        return out if out.shape[1] == self.vocab else out[:, : self.vocab]
 
     def keep(self, path: Sequence[int]) -> None:
         """Make the rows in `path` (in order) part of the cache; drop the other rows of the pass."""
@@ -145,7 +144,8 @@ class CachedLM:
 
     def extend(self, tokens: Sequence[int]) -> torch.Tensor:
         """Append a chain for good; returns the logits [1, vocab] behind its last token."""
-        logits = torch.empty(0, self.vocab)
+        if not tokens:
+            return torch.empty(0, self.vocab)
         for start in range(0, len(tokens), PREFILL_ROWS):
             chunk = list(tokens[start : start + PREFILL_ROWS])
             rows = self._filled(chunk)

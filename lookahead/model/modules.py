@@ -134,6 +134,7 @@ class Modules(Forward):
     def new_cache(self) -> KeyValueCache:
         return _ModulesCache(self.model, self.layers, in_blocks=self.by_branch)
 
+    @torch.inference_mode()
     def __call__(
         self,
         ids: torch.Tensor,

@@ -65,6 +65,8 @@ class NGram(Drafter):
         if longest < 1:
             return EMPTY
         self.start(context)
+        if tuple(context[-self.options.shortest :]) not in self._ends:
+            return EMPTY
         matches = self._matches(context, longest)
         tokens, parents, origins = trie([match.continuation for match in matches], rows_looked_up(longest))
         chances, drafted_behind = [], set()

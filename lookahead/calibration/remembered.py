@@ -22,6 +22,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from ..core.costs import PassCosts
 from ..hardware import processor
+from ..model.compiling import SOURCES, kept_in
 from . import threads
 from .exactness import Exactness
 
@@ -78,10 +79,18 @@ def key(folders: Iterable[str | Path], format_name: str | None) -> str | None:
 
 
 def _machine() -> tuple[object, ...]:
-    """What kernels are chosen by."""
+    """What kernels are chosen by, and what ours are."""
     caps = tuple(os.environ.get(name, "") for name in CAPS)
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-    return processor.name(), torch.backends.cpu.get_cpu_capability(), caps, threads.MOST, torch.__version__, gpus
+    return (
+        processor.name(),
+        torch.backends.cpu.get_cpu_capability(),
+        caps,
+        threads.MOST,
+        torch.__version__,
+        gpus,
+        kept_in(SOURCES).name,
+    )
 
 
 def read(name: str | None) -> Measured | None:

@@ -14,17 +14,17 @@ a processor, which freezes them in the same way, and not yet on a GPU.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
-from transformers import DynamicCache, PreTrainedModel
+from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
 
 from ..core.tree import ancestor_mask, is_chain
 from .cache import KeyValueCache
-from .forward import EVERY, Forward, Product
+from .forward import EVERY
 from .modules import Modules
 
 ROWS = (1, 2, 4, 8, 16, 32, 64)  # a wider pass, of a prompt, is launched kernel by kernel
@@ -146,31 +146,19 @@ class _Cache(KeyValueCache):
             before()
 
 
-class CudaGraphs(Forward):
+class CudaGraphs(Modules):
     """The passes of a transformers model on one GPU, recorded. `record` is replaced by tests."""
 
     by_branch = False
 
     def __init__(self, passes: Modules, record: Record = record):
-        self._plain, self._record = passes, record
-        self.shape = passes.shape
+        super().__init__(passes.model)
+        self._record = record
         self.free: list[_Buffers] = []
-
-    @property
-    def model(self) -> PreTrainedModel:
-        return self._plain.model
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self._plain.dtype
-
-    @property
-    def device(self) -> torch.device:
-        return self._plain.device
 
     def use_sdpa(self) -> bool:
         self.free = []  # buffers that are lent now go back to the old list: their graphs have the other kernels
-        return self._plain.use_sdpa()
+        return super().use_sdpa()
 
     @torch.inference_mode()
     def lend(self, room: int) -> _Buffers:
@@ -179,7 +167,7 @@ class CudaGraphs(Forward):
             if buffers.room == room:
                 self.free.remove(buffers)
                 return buffers
-        buffers = _Buffers(self._plain, room)
+        buffers = _Buffers(self, room)
         self._run(buffers, buffers.given(1))
         for rows in ROWS:
             given = buffers.given(rows)
@@ -187,7 +175,7 @@ class CudaGraphs(Forward):
         return buffers
 
     def new_cache(self) -> KeyValueCache:
-        return _Cache(self, self._plain.layers)
+        return _Cache(self, self.layers)
 
     def lay_out(self, parents: Sequence[int], base: int, first: int, cache: KeyValueCache, tile: int) -> Seen:
         cache.lay_out(base + max(len(parents), first + ROWS[-1]))
@@ -211,7 +199,7 @@ class CudaGraphs(Forward):
         size = next((size for size in ROWS if size >= n), n)
         given, run = buffers.graphs.get(size) or (buffers.given(n), None)
         given.ids[:n] = ids
-        given.positions[:n] = positions
+        given.positions[:n] = positions.clamp(max=self.shape.context_length - 1)  # of rows that only fill a pass up
         given.columns.copy_(torch.arange(first, first + size))
         given.mask.fill_(torch.finfo(self.dtype).min)
         given.mask[..., : rows.base] = 0
@@ -233,27 +221,8 @@ class CudaGraphs(Forward):
             logits_to_keep=only,
         ).logits[0]
 
-    def by_depth(self, ids: torch.Tensor, most: int) -> Iterator[torch.Tensor]:
-        return self._plain.by_depth(ids, most)
-
     def first(self, layers: int) -> CudaGraphs:
-        return CudaGraphs(self._plain.first(layers), self._record)
+        return CudaGraphs(super().first(layers), self._record)
 
     def converted(self, dtype: torch.dtype) -> CudaGraphs:
-        return CudaGraphs(self._plain.converted(dtype), self._record)
-
-    def parameters(self) -> Iterable[torch.Tensor]:
-        return self._plain.parameters()
-
-    @property
-    def read_bytes(self) -> int:
-        return self._plain.read_bytes
-
-    def products(self) -> list[tuple[tuple[int, int], Callable[[torch.Tensor], Product]]]:
-        return self._plain.products()
-
-    def norm(self, x: torch.Tensor) -> torch.Tensor:
-        return self._plain.norm(x)
-
-    def activation(self, x: torch.Tensor) -> torch.Tensor:
-        return self._plain.activation(x)
+        return CudaGraphs(super().converted(dtype), self._record)

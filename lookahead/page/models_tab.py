@@ -26,7 +26,7 @@ from ..model import layer_skip
 from ..server.download_job import DownloadJob
 from ..server.queue import Refused
 from ..server.state import ServerState
-from .parts import QUIET, markup, prose, says, table
+from .parts import QUIET, fresh, markup, prose, says, table
 from .running import run_and_stop
 
 NAME = "models"
@@ -73,7 +73,7 @@ def tab(server: ServerState) -> None:
     """Everything on the Models tab."""
     allowed = server.limits.loading != "none"
     with gr.Column(elem_id="la-models", elem_classes="la-section"):
-        markup(lambda: in_use(server))
+        fresh(lambda: in_use(server))
         back = gr.Button(
             "back to the bundled models", size="sm", scale=0, elem_id="la-back", visible=False, interactive=allowed
         )

@@ -24,7 +24,7 @@ from . import api, gradio_internals, models_tab, race_tab
 from .guard import Guard
 from .lab import tab as lab
 from .learn import tab as learn
-from .parts import QUIET, markup
+from .parts import QUIET, fresh, markup
 
 SPARE_THREADS = 64  # for page loads and clicks, beside those who wait
 MOST_QUEUED = 10_000
@@ -35,7 +35,7 @@ def build(server: ServerState, telling: Telling) -> gr.Blocks:
     with gr.Blocks(
         title="Lookahead: speculative decoding, seen and measured", analytics_enabled=False, fill_width=True
     ) as page:
-        markup(lambda: _header(server.models), elem_id="la-header")
+        fresh(lambda: _header(server.models), elem_id="la-header")
         with gr.Tabs(elem_id="la-tabs") as tabs:
             with gr.Tab("Race") as racing:
                 race_tab.tab(server, page)

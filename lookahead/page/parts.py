@@ -6,7 +6,7 @@ Knows Gradio and HTML. It does not know what is shown.
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import gradio as gr
@@ -37,9 +37,17 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]], caption: str = ""
     return f'<div class="la-tablebox" tabindex="0" role="region" aria-label="table"><table class="la-table">{words}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
-def markup(value: Any = "", **more: Any) -> gr.HTML:
-    """HTML that our own styles alone dress; `value` may be a function, called when a page is opened."""
+def markup(value: str = "", **more: Any) -> gr.HTML:
+    """HTML that our own styles alone dress."""
     return gr.HTML(value, apply_default_css=False, **more)
+
+
+def fresh(value: Callable[[], str], **more: Any) -> gr.HTML:
+    """The same with what `value` gives, asked again whenever a page is opened: past the queue, and with no sign over it that it
+    loads, which Gradio would show over a component whose value is a function."""
+    shown = markup(value(), **more)
+    gr.on(fn=value, outputs=shown, queue=False, **QUIET)
+    return shown
 
 
 def prose(text: str) -> gr.HTML:

@@ -22,7 +22,7 @@ from ...measure.pass_parts import PassParts, take_apart
 from ...measure.whatif import Recording
 from ...server.state import ServerState
 from ...trace.trace import Trace
-from ..parts import DARK, QUIET, TRACE, drawn, markup, plot, prose, refused, table
+from ..parts import DARK, QUIET, TRACE, drawn, fresh, markup, plot, prose, refused, table
 from ..running import buttons, measured, run_and_stop
 
 INTRO = (
@@ -52,7 +52,7 @@ def add(server: ServerState) -> None:
     """The section."""
     prose(INTRO)
     dark, shown = gr.Checkbox(False, visible=False), gr.Textbox("", visible=False)
-    markup(lambda: _facts(server.models))
+    fresh(lambda: _facts(server.models))
     show = gr.Button("draw the cost curve", size="sm", scale=0)
     figure = plot()
 

@@ -97,17 +97,20 @@ class KeyValueCache:
         """Count so many further columns in every layer, which the caller fills; the addresses of keys and values [layers, 2]."""
         first = self.layers[0]
         stop = first.length + rows
-        if (
-            self._addressed
-            and self._addressed[0] is first.keys
-            and first.keys.shape[2] == max(self.room, room_for(stop))
-        ):
+        if self._current(first.keys) and first.keys.shape[2] == max(self.room, room_for(stop)):
             for layer in self.layers:
                 layer.length = stop
         else:
             addresses = np.array([layer.make_room(rows, heads, dim, dtype) for layer in self.layers])
             self._addressed = first.keys, addresses
         return self._addressed[1]
+
+    def _current(self, keys: torch.Tensor) -> bool:
+        """Whether the addresses kept are those of these buffers: a copied cache has new ones."""
+        if self._addressed is None:
+            return False
+        of, addresses = self._addressed
+        return of is keys and addresses[0, 0] == keys.data_ptr()
 
     def gather(self, start: int, columns: torch.Tensor) -> None:
         """Move columns of every layer to `start`, `start + 1`, ..."""

@@ -177,6 +177,8 @@ class Llama(Forward):
         logits = torch.empty(stop - first, shape.vocab, dtype=self.dtype)
         places = positions if isinstance(positions, slice) else rows.straight + rows.counts - 1
         cos, sin = (table[places] for table in self._turns)
+        if len(cos) < n:  # a slice is cut short where an index would be refused
+            raise IndexError("a row lies behind the model's last position")
         whole_pass.forward(
             tables.kernels, ids.numpy(), self.weights.embed.data_ptr(), cos, sin, tables.norms, tables.weights,
             tables.scales, caches, rows.new, rows.straight, rows.branch, rows.counts, cache.layers[0].keys.shape[2],

@@ -1,5 +1,6 @@
 """Llama's passes, each one compiled call: transformers' numbers, a row's own bits in any company, eight bits for drafters."""
 
+import copy
 import random
 from pathlib import Path
 
@@ -127,6 +128,22 @@ def test_an_id_that_is_no_token_is_refused(tmp_path, token):
         with pytest.raises(IndexError, match="not in the model's vocabulary"):
             lm.forward(ids)
     assert torch.equal(lm.forward([4, 5]), want)
+
+
+def test_a_row_behind_the_last_position_is_refused(tmp_path):
+    passes = CachedLM(load(tiny("llama", tmp_path / "m", max_position_embeddings=32))).passes
+    with pytest.raises(IndexError, match="last position"):
+        list(passes.by_depth(torch.arange(64), 1))
+
+
+def test_a_copied_cache_has_buffers_of_its_own(tmp_path):
+    lm = CachedLM(load(tiny("llama", tmp_path / "m")))
+    lm.extend([1, 2, 3])
+    keys = lm.cache.layers[0].keys
+    before, kept = keys.clone(), lm.cache
+    lm.cache = copy.deepcopy(kept)
+    lm.forward([4, 5])
+    assert torch.equal(keys, before)
 
 
 def test_transformers_gets_our_passes_where_they_are_what_it_asks_for(tmp_path):

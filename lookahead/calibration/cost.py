@@ -8,6 +8,7 @@ Knows CachedLM and clocks. It does not know strategies or text.
 
 from __future__ import annotations
 
+import math
 import random
 import statistics
 from collections.abc import Callable, Sequence
@@ -27,6 +28,7 @@ CONTEXT = 64  # cached tokens behind which passes are timed
 LENGTHS = (32, 160, 300)  # of the text behind which kernels are warmed
 READ = (1, 2, 4, 8, 16, 32, 64)  # rows in which a drafter catches up with the text
 REPEATS, LEAST_REPEATS = 7, 2
+LAPS_S = 0.7  # repeats end after so long, if there are `LEAST_REPEATS`: passes of many milliseconds vary less
 SLOW_S = 1.5  # seconds for `LEAST_REPEATS` of the small passes: a model that takes longer is slow
 WARM_S = 0.6  # behind a further length of text kernels are warmed only where that took no longer so far
 DRAFTED, COLD = 8, 5  # tokens of the drafts that are timed, and how many of them may take longer than the later ones
@@ -99,9 +101,9 @@ def measure(lm: CachedLM, rows: Sequence[int] | None = None, repeats: int = REPE
     branching = min(BRANCHING_ROWS, max(small + large))
     branched = tokens[CONTEXT : CONTEXT + branching]
     *small_s, branched_s = interleaved(
-        [*map(forward, small), lambda: lm.forward(branched, _branching(branching))], repeats
+        [*map(forward, small), lambda: lm.forward(branched, _branching(branching))], repeats, most_s=LAPS_S
     )
-    seconds = (*small_s, *interleaved([*map(forward, large)], repeats))
+    seconds = (*small_s, *interleaved([*map(forward, large)], repeats, most_s=LAPS_S))
     lm.reset()
     measured = (*small, *large)
     return CostCurve(measured, seconds, max(0.0, branched_s - interpolate(measured, seconds, branching)))
@@ -171,8 +173,12 @@ def interleaved(
     works: Sequence[Callable[[], object]],
     repeats: int,
     summary: Callable[[list[float]], float] = statistics.median,
+    most_s: float = math.inf,
 ) -> list[float]:
-    """Seconds of each, by the median or another summary of its repeats after a warm-up. They run one after the other in
-    every repeat: what disturbs the machine for a while then disturbs all alike."""
-    by_repeat = [[_timed(work) for work in works] for _ in range(repeats + 1)]
+    """Seconds of each, by the median or another summary of its repeats after a warm-up: `LEAST_REPEATS`, then more for
+    `most_s` seconds. They run one after the other in every repeat: what disturbs the machine for a while then disturbs
+    all alike."""
+    stop, by_repeat = perf_counter() + most_s, []
+    while len(by_repeat) <= min(repeats, LEAST_REPEATS) or (len(by_repeat) <= repeats and perf_counter() < stop):
+        by_repeat.append([_timed(work) for work in works])
     return [summary(list(seconds)) for seconds in zip(*by_repeat[1:], strict=True)]

@@ -2,9 +2,9 @@
 
 Threads wait for each other after every operator, and a small model has hundreds of short ones in a pass. Where one
 thread takes little longer, the others mostly wait, and all stand still whenever something else takes one of them away:
-beside a browser on the same two cores the bundled target wrote 9 tokens/s with two threads and 31 with one, where alone
-two are a fifth quicker. So at load the target's own passes are timed with all threads, half of them, and
-so on down to one. What OMP_NUM_THREADS says is kept to.
+beside a browser on the same two cores the bundled target wrote, through torch's operators, 9 tokens/s with two threads and
+31 with one, where alone two are a fifth quicker. So at load the target's own passes are timed with all threads, half of
+them, and so on down to one. Our own kernels compute with one. What OMP_NUM_THREADS says is kept to.
 
 Knows passes, clocks and torch's setting. It does not know what the passes are good for.
 """
@@ -54,6 +54,8 @@ def choose(lm: CachedLM) -> int:
     """The fewest threads whose passes take about as long as the quickest count's. Leaves `lm` empty."""
     if lm.device.type != "cpu" or "OMP_NUM_THREADS" in os.environ:
         return MOST
+    if lm.passes.by_construction:  # our kernels, which compute with one, whatever torch is set to
+        return 1
     counts = _counts(MOST)
     lm.reset()
     lm.extend([1] * min(BEHIND, lm.context_length - max(ROWS)))

@@ -8,6 +8,8 @@ from conftest import emitted
 
 import lookahead
 from lookahead.calibration import threads
+from lookahead.model import modules
+from lookahead.model.lm import CachedLM
 
 
 @pytest.fixture
@@ -32,7 +34,12 @@ def counts(monkeypatch):
 )
 def test_the_fewest_that_are_about_as_quick_are_chosen(models, counts, seconds, chosen):
     counts(seconds)
-    assert threads.choose(models.target.fresh()) == chosen
+    assert threads.choose(CachedLM(modules.Modules(models.target.model))) == chosen
+
+
+def test_kernels_that_compute_with_one_are_not_timed(models, counts):
+    counts({8: 1.0, 4: 2.0, 2: 4.0, 1: 8.0})
+    assert threads.choose(models.target.fresh()) == 1
 
 
 def test_what_the_environment_says_is_kept_to(models, counts, monkeypatch):

@@ -20,7 +20,12 @@ def in_other_colours(page, scheme):
 
 
 def serious(page):
-    """Violations that axe-core calls serious or critical, in words. A colour on its way to another is none."""
+    """Violations that axe-core calls serious or critical, in words. A colour on its way to another is none: what is found
+    is looked at again, for a button may have begun to change while it was looked at."""
+    return _violations(page) and _violations(page)
+
+
+def _violations(page):
     page.wait_for_function(
         "!document.getAnimations().some(a => a instanceof CSSTransition && a.playState === 'running')"
     )

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..core.events import Draft
+from ..core.events import EMPTY, Draft
 from ..core.tree import trie
 from .base import Drafter, check_range
 from .jacobi import JacobiWindow, NGramPool
@@ -63,6 +63,8 @@ class Lookahead(Drafter):
         length = min(room, policy.limit(self.name))
         looks_ahead = self._looks_ahead(length, room)
         guesses = self._pool.after(context[-1]) if room > 0 else []
+        if not (looks_ahead or guesses):
+            return EMPTY
         cut = [tokens[: length or room] for tokens, _ in guesses]
         tokens, parents, origins = trie(cut, rows=len(guesses) * (self._window.n - 1))
         births = [guesses[guess][1] for guess, _ in origins]

@@ -35,7 +35,7 @@ ALL_CAPS = {
 }
 HERE = set(get_host_cpu_features().split(","))
 CAPS = {isa: cap for isa, cap in ALL_CAPS.items() if set(cap["NUMBA_CPU_FEATURES"].split(",")) <= HERE}
-FEW = "3"  # examples of each property
+FEW = "5"  # examples of each property
 PYTEST = (sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider")
 
 

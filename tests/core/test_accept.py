@@ -21,7 +21,7 @@ from lookahead.core.table import TableLM
 from lookahead.drafting import DRAFTERS, Drafter, Resources
 from lookahead.measure import bugs
 
-VOCAB, LENGTH, RUNS, ODDS = 4, 3, 2000, 1e-4
+VOCAB, LENGTH, RUNS, ODDS = 4, 3, 3000, 1e-4
 TARGET, DRAFTER = TableLM(VOCAB, seed=3, spread=1.2), TableLM(VOCAB, seed=8, spread=1.2)
 PROMPT = (1, 2)
 

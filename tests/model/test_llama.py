@@ -140,8 +140,8 @@ def test_a_copied_cache_has_buffers_of_its_own(tmp_path):
     lm = CachedLM(load(tiny("llama", tmp_path / "m")))
     lm.extend([1, 2, 3])
     keys = lm.cache.layers[0].keys
-    before, kept = keys.clone(), lm.cache
-    lm.cache = copy.deepcopy(kept)
+    before = keys.clone()
+    lm.cache = copy.deepcopy(lm.cache)
     lm.forward([4, 5])
     assert torch.equal(keys, before)
 

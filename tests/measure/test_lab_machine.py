@@ -16,6 +16,7 @@ from lookahead.hardware.processor import cores
 from lookahead.measure import charts, formats, machine
 from lookahead.measure.formats import Compared, Memory, Passes, reading, verdict
 from lookahead.model.lm import CachedLM
+from lookahead.page import gradio_import  # noqa: F401
 from lookahead.page.lab.machine import _comparison
 
 QUICK = {"rows": (1, 2, 9), "visits": 3, "read_bytes": 1 << 20}

@@ -18,7 +18,6 @@ from conftest import LEAVING, ROOT, App
 
 from lookahead.server.waiting import Waiting
 
-pytestmark = pytest.mark.timed
 ANSWERS_S = 8  # 4 s on a quiet machine
 STATE = "window.lookahead.state()"
 
@@ -111,6 +110,7 @@ def test_the_socket_is_given_away_open(waiting):
     assert answers == ["the app"]
 
 
+@pytest.mark.timed
 def test_a_port_that_is_taken_is_found_at_once(waiting, capsys):
     import app
 
@@ -125,6 +125,7 @@ def test_a_port_that_is_taken_is_found_at_once(waiting, capsys):
     assert "70000" in second and "0 to 65535" in second
 
 
+@pytest.mark.timed
 def test_it_answers_before_the_models_are_loaded_and_gives_way_without_a_gap(tmp_path):
     start = time.monotonic()
     server = App(tmp_path, ready=False)
@@ -147,6 +148,7 @@ def test_it_answers_before_the_models_are_loaded_and_gives_way_without_a_gap(tmp
         server.process.kill()
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_while_it_loads_ends_it_at_once(tmp_path, number):
     server = App(tmp_path, ready=False)
@@ -195,6 +197,7 @@ def test_it_plays_and_says_how_far_loading_is(chromium, waiting, width, scheme, 
 
 
 @pytest.mark.browser
+@pytest.mark.timed
 def test_a_page_that_waits_becomes_the_app(chromium, tmp_path):
     server = App(tmp_path, ready=False)
     try:

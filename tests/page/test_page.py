@@ -33,6 +33,8 @@ def press_race(page):
 
 def wait_done(page, before, timeout=60_000):
     page.wait_for_function(f"{STATE}.done && {STATE}.run !== {json.dumps(before)}", timeout=timeout)
+    # What arrived is drawn with the playhead's next frame.
+    page.evaluate("new Promise(done => requestAnimationFrame(function frame() { done(); }))")
     return state(page)
 
 

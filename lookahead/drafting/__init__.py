@@ -7,6 +7,7 @@ and a line here.
 from __future__ import annotations
 
 from .base import Drafter, Resources
+from .block import Block
 from .draft import DraftModel
 from .hybrid import Hybrid
 from .lookahead import Lookahead
@@ -17,7 +18,7 @@ from .suffix import Suffix
 from .tree import Tree
 
 DRAFTERS: dict[str, type[Drafter]] = {
-    drafter.name: drafter for drafter in (Naive, Hybrid, DraftModel, Tree, NGram, Suffix, Lookahead, SelfDraft)
+    drafter.name: drafter for drafter in (Naive, Hybrid, DraftModel, Tree, Block, NGram, Suffix, Lookahead, SelfDraft)
 }
 
 __all__ = ["DRAFTERS", "Drafter", "Resources"]

@@ -5,7 +5,8 @@ of columns, so that the shapes of a pass repeat: the CPU's kernels are compiled 
 the first visit of every length would cost as much again as the pass itself. The tail of the last block is for the
 attention to mask (`attention.attend` does; transformers' own attentions are given exact lengths).
 
-For the branches of a draft tree the cache keeps copies of values behind the rows, as `attention` lays them out.
+For the branches of a draft tree the cache keeps copies of values behind the rows, as `attention` lays them out. For a
+trained drafter it keeps hidden states of the same tokens beside them (`tap`).
 
 Knows tensors and lengths. It does not know tokens.
 """
@@ -18,6 +19,7 @@ import numpy as np
 import torch
 
 BLOCK = 128  # columns
+NOTHING = np.empty(0, np.int64)
 PATIENCE = 8  # passes with buffers longer than needed before they are cut
 
 
@@ -79,6 +81,8 @@ class KeyValueCache:
         self.layers = [CacheLayer(self) for _ in range(layers)]
         self.room = 0  # columns of the buffers from the next pass on
         self.copied: tuple[int, torch.Tensor] | None = None  # values of these columns are copied to that column and on
+        self.taps = NOTHING  # the numbers of layers behind which hidden states are kept
+        self._states, self._state_width = torch.empty(0), 0
         self._too_long = 0  # passes for which the room was too much
         self._addressed: tuple[torch.Tensor, np.ndarray] | None = None
 
@@ -112,10 +116,25 @@ class KeyValueCache:
         of, addresses = self._addressed
         return of is keys and addresses[0, 0] == keys.data_ptr()
 
+    def tap(self, layers: Sequence[int], hidden: int, dtype: torch.dtype, device: torch.device) -> None:
+        """Keep the hidden states of so many numbers behind these layers from now on; the cache is empty still."""
+        self.taps, self._state_width = np.array(layers, np.int64), len(layers) * hidden
+        self._states = torch.empty(0, self._state_width, dtype=dtype, device=device)
+
+    def states(self, start: int, stop: int) -> torch.Tensor:
+        """The hidden states of tokens in the cache, or of a pass's rows to be filled, [tokens, taps times hidden]."""
+        if stop > len(self._states) and len(self.taps):
+            longer = self._states.new_empty(room_for(2 * stop), self._state_width)
+            longer[: len(self._states)] = self._states
+            self._states = longer
+        return self._states[start:stop]
+
     def gather(self, start: int, columns: torch.Tensor) -> None:
         """Move columns of every layer to `start`, `start + 1`, ..."""
         for layer in self.layers:
             layer.gather(start, columns)
+        if len(self.taps):
+            self._states[start : start + len(columns)] = self._states[columns.to(self._states.device)]
 
     def rewind(self, length: int) -> None:
         """Cut every layer back to `length` tokens, also after a pass that broke off half way."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from numba import cfunc, config, types
 
 HERE = Path(__file__).parent
-NAMES = ("compiling.py", "vectors.py", "tiles.py", "multiply.py", "kernels.py", "whole_pass.py")
+NAMES = ("compiling.py", "vectors.py", "tiles.py", "multiply.py", "kernels.py", "whole_pass.py", "block_pass.py")
 SOURCES = [HERE / name for name in NAMES]  # of all compiled code
 INTEGER = types.int64  # a size, a flag or an address
 ORDERED = {"nnan", "ninf", "nsz", "contract"}  # no other order of adding

@@ -184,6 +184,7 @@ class Llama(Forward):
             tables.scales, caches, rows.new, rows.straight, rows.branch, rows.counts, cache.layers[0].keys.shape[2],
             shape.heads, shape.kv_heads, inner, shape.vocab, self._rounded, spare_floats(n, tables.longest),
             first, stop - first, logits.data_ptr(), np.float32(self.weights.eps), np.float32(self._scaling),
+            cache.taps, cache.states(rows.new[0], rows.new[0] + n).data_ptr(),
         )  # fmt: skip
         return logits
 

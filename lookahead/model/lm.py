@@ -49,6 +49,7 @@ class CachedLM:
         self.context_length = self.passes.shape.context_length
         self.device = self.passes.device
         self.limits = limits or Limits()
+        self.taps: Sequence[int] = ()  # layers behind which hidden states are kept, from the next `reset` on
         self.seconds = 0.0  # spent in passes so far: positions, mask and model
         self.reset()
 
@@ -71,6 +72,8 @@ class CachedLM:
         self.tokens: list[int] = []
         self._rows: list[int] = []  # tokens of the pass that no keep() has settled yet
         self.cache = self.passes.new_cache()
+        if self.taps:
+            self.cache.tap(self.taps, self.passes.shape.hidden, self.passes.dtype, self.device)
 
     def synchronize(self) -> None:
         """Wait for the device, so that a clock read next measures finished work (`forward` does)."""
@@ -179,6 +182,10 @@ class CachedLM:
         """Cut the cache back to `length` tokens; a pass that is not settled is dropped."""
         self._rows = []
         self.cache.rewind(length)
+
+    def states(self, start: int) -> torch.Tensor:
+        """The hidden states behind the layers `taps` of the cached tokens from `start` on, [tokens, taps times hidden]."""
+        return self.cache.states(start, len(self.tokens))
 
     def cached(self) -> int:
         """How many tokens the cache itself says it holds."""

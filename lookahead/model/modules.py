@@ -151,14 +151,20 @@ class Modules(Forward):
             attending = {"rows": rows, "attention_mask": rows.later[None, None]}
         elif rows is not None:
             attending = {"attention_mask": rows}
-        return self.model(
+        start = cache.length()
+        out = self.model(
             input_ids=ids[None],
             position_ids=positions[None],
             past_key_values=cache.dynamic,
             use_cache=True,
             logits_to_keep=only,  # a slice, for rows may end on another GPU than they began on
+            output_hidden_states=len(cache.taps) > 0,
             **attending,
-        ).logits[0]
+        )
+        if len(cache.taps):
+            tapped = [out.hidden_states[layer][0].to(self.device) for layer in cache.taps]
+            cache.states(start, start + len(ids)).copy_(torch.cat(tapped, -1))
+        return out.logits[0]
 
     def by_depth(self, ids: torch.Tensor, most: int) -> Iterator[torch.Tensor]:
         body, head = self.model.base_model, self.model.get_output_embeddings()

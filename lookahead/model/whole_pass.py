@@ -20,7 +20,7 @@ from .vectors import BLOCK, call, whole
 @kept(njit, nogil=True, error_model="numpy")
 def forward(
     steps, ids, embed, cos, sin, norms, weights, scales, caches, new, straight, branch, counts, room, heads, kv, inner,
-    vocab, rounded, spare, first, rows, logits, eps, scaling,
+    vocab, rounded, spare, first, rows, logits, eps, scaling, taps, states,
 ):  # fmt: skip
     """A whole pass: into `logits` [rows, vocab] those of so many rows from `first` on.
 
@@ -28,7 +28,8 @@ def forward(
     [layers + 1, 4] are addresses of blocks: of qkv, out, gate and up, down, and in the last row of the head; caches
     [layers, 2] are addresses of keys and values [kv, room, dim]; new [n], where a row's go there; straight [n], branch
     [n, longest] and counts [n]: see `kernels.attend`. `spare` is the most of `spare_floats` for the pass's products.
-    Addresses: embed [vocab, hidden], logits. What is stored is bfloat16 if `rounded`, else float32.
+    Addresses: embed [vocab, hidden], logits, and `states` [n, len(taps), hidden], where the hidden states behind the layers
+    `taps` go. What is stored is bfloat16 if `rounded`, else float32.
 
     Raises `IndexError` for an id that is not in the vocabulary.
     """
@@ -78,6 +79,11 @@ def forward(
         call(gated_by, (both_, gated_, n, inner, wide_both, rounded))
         call(multiplied, (gated_, w[3], s[3], back_, spare_, n, inner, wide_hidden, rounded))
         call(added, (x_, back_, n, hidden, wide_hidden, rounded))
+        for tap in range(len(taps)):
+            if taps[tap] == layer + 1:
+                for i in range(n):
+                    place = states + size * (i * len(taps) + tap) * hidden
+                    call(stored, (x_ + 4 * i * hidden, place, hidden, rounded))
     call(normed, (x_ + 4 * first * hidden, norms[2 * layers].ctypes.data, h_, rows, hidden, rounded, eps))
     call(multiplied, (h_, weights[layers, 0], scales[layers, 0], out_, spare_, rows, hidden, wide_vocab, rounded))
     for i in range(rows):

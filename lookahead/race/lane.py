@@ -19,6 +19,7 @@ from ..drafting import Resources
 from ..drafting.draft_length import AdaptiveLength, FixedLength
 from ..drafting.history import Learned
 from ..family.models import Models
+from ..model.block_head import CachedBlocks
 from ..model.lm import CachedLM
 from .decode import Ends
 from .decode import decode as loop
@@ -82,7 +83,12 @@ class Lane:
             if k == "auto"
             else FixedLength(min(k, longest))
         )
-        drafter = self._cls(Resources(self._rule, self.draft, costs.pass_s), self._method_options)
+        blocks = None
+        if self._cls.head:
+            blocks = CachedBlocks(self.models.heads[self._cls.head])
+            self._target.taps = blocks.head.shape.taps
+        resources = Resources(self._rule, self.draft, costs.pass_s, blocks, self._target.states)
+        drafter = self._cls(resources, self._method_options)
         return loop(self._target, drafter, policy, self._rule, self.prompt, self._ends, details=self.settings.details)
 
     def _fresh_target(self) -> CachedLM:

@@ -31,6 +31,7 @@ from ..core.events import ModelError
 from ..core.numbers import count
 from ..hardware import memory
 from ..model import layer_skip, llama, llama_files
+from ..model.block_head import BlockHead
 from ..model.forward import Forward
 from ..model.lm import CachedLM
 
@@ -50,6 +51,7 @@ class Models:
     drafts: dict[str, CachedLM]
     measured: Measured
     eos: frozenset[int] = field(default=frozenset())
+    heads: dict[str, BlockHead] = field(default_factory=dict)
 
     @property
     def exactness(self) -> str:
@@ -156,7 +158,16 @@ def load(
     remembered.keep(key, measured)
     progress("Ready", 1.0)
     names = {role: shown(place) for role, place in members.items()}
-    return Models(spec, names, tokenizer, target, drafts, measured, _eos(folders["target"], target, tokenizer))
+    eos = _eos(folders["target"], target, tokenizer)
+    return Models(spec, names, tokenizer, target, drafts, measured, eos, _heads(folders["target"], target.passes))
+
+
+def _heads(folder: str, target: Forward) -> dict[str, BlockHead]:
+    """The trained heads beside a target's folder."""
+    if not isinstance(target, llama.Llama):
+        return {}
+    found = sorted((Path(folder).parent / "heads").glob("*/config.json"))
+    return {path.parent.name: BlockHead.read(path.parent, target) for path in found}
 
 
 def _shared_tokenizer(members: Mapping[str, str], folders: Mapping[str, str]) -> PreTrainedTokenizerBase:

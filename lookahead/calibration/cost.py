@@ -18,10 +18,12 @@ from ..core.accept import rule_for
 from ..core.costs import CostCurve, DrafterCosts
 from ..core.events import Settings
 from ..core.theory import interpolate
+from ..model.heads.head import CachedHead, Head
 from ..model.lm import CachedLM
 
 ROWS = (1, 2, 3, 5, 9, 17, 33, 65, 129)
 DRAFTER_ROWS = (1, 3, 9, 17)
+HEAD_ROWS = (1, 3, 9)
 SMALL = 33  # rows from which on passes stretch the cache's buffers, so that they are timed after the others
 BRANCHING_ROWS = 9  # of the pass that measures what branching adds
 CONTEXT = 64  # cached tokens behind which passes are timed
@@ -109,6 +111,19 @@ def measure(lm: CachedLM, rows: Sequence[int] | None = None, repeats: int = REPE
     return CostCurve(measured, seconds, max(0.0, branched_s - interpolate(measured, seconds, branching)))
 
 
+def measure_head(head: Head, target: CachedLM, target_curve: CostCurve, repeats: int = REPEATS) -> DrafterCosts:
+    """What a trained head's passes cost in a race's turn with its target's; of one that drafts all tokens in one pass the
+    first is that pass, and later ones what is left to do for each. Leaves the target as it is."""
+    target, lm = target.fresh(), head.fresh(target.vocab)
+    lm.follow(target)
+    target.reset()
+    cached = min(CONTEXT, target.context_length - 1)
+    target.extend([1] * cached)
+    lm.extend(lm.sync([1] * (cached + 1)))
+    seconds = interleaved([lambda n=n: lm.forward([1] * n, [-1] * n) for n in HEAD_ROWS], repeats)
+    return _in_turn(CostCurve(HEAD_ROWS, tuple(seconds)), lm, target, target_curve, repeats)
+
+
 def measure_drafter(
     lm: CachedLM, target: CachedLM, target_curve: CostCurve, rows: Sequence[int] = DRAFTER_ROWS, repeats: int = REPEATS
 ) -> DrafterCosts:
@@ -117,21 +132,28 @@ def measure_drafter(
     The target may be quicker or slower now than when its curve was measured: by its passes between the drafts, the
     seconds are given as they would have been then.
     """
-    curve = measure(lm, rows, repeats)
+    return _in_turn(measure(lm, rows, repeats), lm, target, target_curve, repeats)
+
+
+def _in_turn(
+    curve: CostCurve, lm: CachedLM | CachedHead, target: CachedLM, target_curve: CostCurve, repeats: int
+) -> DrafterCosts:
+    """What drafts cost between passes of the target, of a drafter whose passes alone have that curve."""
     token_places_s, verify_s, return_s = _time_drafts(lm, target, repeats)
-    token_s = max(curve.seconds[0], statistics.median(token_places_s[COLD:]))
-    cold_s = tuple(max(0.0, place_s - token_s) for place_s in token_places_s[:COLD])
+    cold = min(COLD, len(token_places_s) - 1)
+    token_s = max(curve.seconds[0], statistics.median(token_places_s[cold:]))
+    cold_s = tuple(max(0.0, place_s - token_s) for place_s in token_places_s[:cold])
     costs = DrafterCosts(curve, token_s - curve.seconds[0], cold_s, max(0.0, return_s))
     return costs.scaled(target_curve.pass_s(VERIFIED_ROWS) / verify_s)
 
 
-def _time_drafts(lm: CachedLM, target: CachedLM, repeats: int) -> tuple[list[float], float, float]:
+def _time_drafts(lm: CachedLM | CachedHead, target: CachedLM, repeats: int) -> tuple[list[float], float, float]:
     """Median seconds of the first, second, ... token of a draft, of a target's pass behind another, and what a pass
     behind a draft takes longer. Leaves both models empty."""
     rule, draws = rule_for(Settings()), random.Random(0)
     cached = min(CONTEXT - 2, lm.context_length - DRAFTED - 1, target.context_length - DRAFTED)
     prompt = [draws.randrange(lm.vocab) for _ in range(cached)]
-    token_places_s, verify_s, return_s = [[] for _ in range(DRAFTED)], [], []
+    token_places_s, verify_s, return_s = [[] for _ in range(min(DRAFTED, lm.longest))], [], []
     target.reset()
     target.extend(prompt)
 

@@ -19,7 +19,9 @@ from . import theory
 from .events import ACCEPTED
 from .tree import branch_count, depths
 
-MODEL_DRAFTERS = ("draft", "tree", "self")  # their drafts take passes of a draft model; others look something up
+SLOT_DRAFTERS = ("medusa", "block", "block-tree")  # a draft takes one pass, whatever its length
+# Their drafts take passes of a draft model or a trained head; others look something up.
+MODEL_DRAFTERS = ("draft", "tree", "self", "eagle", "eagle-tree", *SLOT_DRAFTERS)
 TREE_BRANCHES = 3  # rows a level that `tree` drafts unless told otherwise
 
 
@@ -206,7 +208,7 @@ class PassCosts:
                     draft_s += step.propose_s
                 else:
                     # One pass a level: the first also reads what is new, later ones a row of a chain, a level of a tree.
-                    tree = step.draft.sources[0] == "tree"
+                    tree = step.draft.sources[0].endswith("tree")
                     level_s = costs.curve.pass_s(level_rows, 2) if tree else costs.curve.pass_s(1)
                     draft_s += costs.curve.pass_s(unread) + (levels - 1) * level_s
                     draft_s += levels * costs.choose_s + sum(costs.cold_s[:levels])

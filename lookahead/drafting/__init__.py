@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from .base import Drafter, Resources
 from .block import Block
+from .block_tree import BlockTree
 from .draft import DraftModel
+from .eagle import Eagle
+from .eagle_tree import EagleTree
 from .hybrid import Hybrid
 from .lookahead import Lookahead
+from .medusa import Medusa
 from .naive import Naive
 from .ngram import NGram
 from .self import SelfDraft
@@ -18,7 +22,10 @@ from .suffix import Suffix
 from .tree import Tree
 
 DRAFTERS: dict[str, type[Drafter]] = {
-    drafter.name: drafter for drafter in (Naive, Hybrid, DraftModel, Tree, Block, NGram, Suffix, Lookahead, SelfDraft)
-}
+    drafter.name: drafter
+    for drafter in (
+        Naive, Hybrid, DraftModel, Tree, Medusa, Eagle, EagleTree, Block, BlockTree, NGram, Suffix, Lookahead, SelfDraft,
+    )
+}  # fmt: skip
 
 __all__ = ["DRAFTERS", "Drafter", "Resources"]

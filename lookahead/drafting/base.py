@@ -12,11 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import torch
-
 from ..core.accept import Rule
 from ..core.events import Draft, whole_number
-from ..model.block_head import CachedBlocks
+from ..model.heads.head import CachedHead
 from ..model.lm import CachedLM
 from .draft_length import DraftLength
 
@@ -28,10 +26,8 @@ class Resources:
     """What a drafter may use: the rule, a draft model if it needs one, and what a target pass costs."""
 
     rule: Rule
-    draft: CachedLM | None = None
+    draft: CachedLM | CachedHead | None = None
     pass_s: Callable[[int, int], float] = lambda rows, branches: 1.0  # seconds for so many rows in so many branches
-    blocks: CachedBlocks | None = None  # a trained head
-    states: Callable[[int], torch.Tensor] | None = None  # the target's hidden states of the text from a token on
 
 
 class Drafter(ABC):
@@ -40,7 +36,6 @@ class Drafter(ABC):
     name: ClassVar[str]
     summary: ClassVar[str]
     needs_draft: ClassVar[bool] = False
-    head: ClassVar[str | None] = None  # the trained head it works with
     draft_model: ClassVar[str | None] = None  # the one draft model it works with; None leaves the choice to the caller
 
     @dataclass(frozen=True, slots=True)
@@ -49,7 +44,6 @@ class Drafter(ABC):
 
     def __init__(self, resources: Resources, options: Any):
         self.rule, self.lm, self.pass_s, self.options = resources.rule, resources.draft, resources.pass_s, options
-        self.blocks, self.states = resources.blocks, resources.states
 
     def start(self, context: Sequence[int]) -> None:  # noqa: B027 (nothing to do is a fine answer)
         """Read the prompt. Counted as prefill, not on the race clock."""

@@ -26,21 +26,21 @@ class DraftModel(Drafter):
             self.lm.extend(self.lm.sync(context[:-1]))
 
     def propose(self, context, room, policy):
-        longest = min(room, policy.limit(self.name))
-        if longest < 1:
+        longest, unread = min(room, policy.limit(self.name), self.lm.longest), self.lm.sync(context)
+        if longest < 1 or not unread:
             return EMPTY
-        picks, reach = [], 1.0
+        picks, chances, reach = [], [], 1.0
         text = list(context)
-        unread = self.lm.sync(text)
         while True:
             pick = self.rule.choose(self.lm.extend(unread)[0], text)
             picks.append(pick)
+            chances.append(pick.chance if self.lm.confidence is None else self.lm.confidence)
             text.append(pick.token)
-            reach *= policy.chance(self.name, pick.chance)
+            reach *= policy.chance(self.name, chances[-1])
             if len(picks) >= longest or not policy.extends(self.name, reach):
                 break
             unread = [pick.token]
         sampled = picks[0].q is not None
         return Draft.chain(
-            [p.token for p in picks], self.name, [p.q for p in picks] if sampled else None, [p.chance for p in picks]
+            [p.token for p in picks], self.name, [p.q for p in picks] if sampled else None, chances
         )

@@ -64,20 +64,21 @@ class AdaptiveLength:
     """The draft length that maximises expected tokens per second.
 
     `pass_s(rows, branches)` are the seconds of a pass; `longest` bounds the depth of a draft. `token_s` has the seconds
-    of a drafted token by drafter, as far as they are known before the run has timed it. `learned` is what an earlier run
-    has found the drafters' confidence to mean, and will hold what this one finds.
+    of a drafted token by drafter, as far as they are known before the run has timed it, and `once_s` those of a draft of any
+    length, where one pass drafts it all. `learned` is what an earlier run has found the drafters' confidence to mean, and
+    will hold what this one finds.
     """
 
     def __init__(
         self, pass_s: Callable[[int, int], float], longest: int, token_s: Mapping[str, float] | None = None,
-        learned: dict[str, Confidence] | None = None,
+        learned: dict[str, Confidence] | None = None, once_s: Mapping[str, float] | None = None,
     ):  # fmt: skip
         self._calibrated_s, self.longest = cache(pass_s), longest
         # This run's passes against the calibrated ones: of chains, and of trees; and the medians of both.
         self._slowdowns: tuple[deque[float], deque[float]] = deque(maxlen=RECENT), deque(maxlen=RECENT)
         self._chain_slowdown = self._tree_slowdown = 1.0
         self._histories: dict[str, DrafterHistory] = {}
-        self._token_s, self._learned = token_s or {}, {} if learned is None else learned
+        self._token_s, self._once_s, self._learned = token_s or {}, once_s or {}, {} if learned is None else learned
         self._last_drafter: str | None = None
 
     def limit(self, drafter: str) -> int:
@@ -132,7 +133,8 @@ class AdaptiveLength:
         if drafter is not None:
             history = self._history(drafter)
             history.count(step, again=drafter == self._last_drafter)
-            expected_s = self._pass_s(rows, branches) + max(depths(step.draft.parents)) * history.token_s
+            drafting_s = history.once_s + max(depths(step.draft.parents)) * history.token_s
+            expected_s = self._pass_s(rows, branches) + drafting_s
             history.weigh(1 + step.accepted, expected_s, step.verify_s + step.propose_s, self._pass_s(1))
         self._last_drafter = drafter
 
@@ -140,8 +142,8 @@ class AdaptiveLength:
         if drafter not in self._histories:
             confidence = self._learned.get(drafter, Confidence()).faded()
             self._learned[drafter] = confidence
-            token_s = self._token_s.get(drafter, 0.0)
-            self._histories[drafter] = DrafterHistory(self._calibrated_s(1, 1), token_s, confidence)
+            token_s, once_s = self._token_s.get(drafter, 0.0), self._once_s.get(drafter, 0.0)
+            self._histories[drafter] = DrafterHistory(self._calibrated_s(1, 1), token_s, confidence, once_s)
         return self._histories[drafter]
 
     def _pass_s(self, rows: int, branches: int = 1) -> float:

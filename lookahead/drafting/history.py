@@ -84,10 +84,11 @@ class Confidence:
 
 class DrafterHistory:
     """Counts of one drafter. `pass_s` are the seconds of an ordinary pass, `token_s` those expected of a drafted token,
-    0 where nothing is expected, and `confidence` what is known of it already."""
+    0 where nothing is expected, and `confidence` what is known of it already. `once_s` are those of a draft of any length,
+    where one pass drafts it all: such a drafter's tokens take what they are expected to."""
 
-    def __init__(self, pass_s: float, token_s: float, confidence: Confidence):
-        self.token_s = token_s  # seconds of a drafted token
+    def __init__(self, pass_s: float, token_s: float, confidence: Confidence, once_s: float = 0.0):
+        self.token_s, self.once_s = token_s, once_s  # seconds of a drafted token, and of a draft beside them
         self.confidence = confidence
         self._token_times = deque([token_s] * PRIOR_TIMES if token_s else [], maxlen=RECENT)
         self._slowdowns = deque([1.0] * PRIOR_TIMES, maxlen=RECENT)  # drafts against expectation: switching takes time
@@ -112,7 +113,7 @@ class DrafterHistory:
         """Count a pass's tests, and time its drafting; `again` says that it drafted in the pass before, too."""
         self.confidence.count(step)
         # The first draft after a rest also pays for what the drafter has not read yet.
-        if again or not self._token_times:
+        if not self.once_s and (again or not self._token_times):
             self._token_times.append(step.propose_s / max(depths(step.draft.parents)))
             self.token_s = median(self._token_times)
 

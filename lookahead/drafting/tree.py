@@ -38,12 +38,15 @@ class Tree(DraftModel):
         self._read: tuple[int, list[tuple[int, int]]] = 0, []  # behind so many tokens, rows: token and parent
 
     def propose(self, context, room, policy):
-        longest = min(room, policy.limit(self.name))
+        longest = min(room, policy.limit(self.name), self.lm.longest)
         if longest < 1:
             return EMPTY
         self._keep_accepted(context)
+        unread = self.lm.sync(context)
+        if not unread:
+            return EMPTY
         tokens, parents, chances, reach = [], [], [], []
-        logits = self.lm.extend(self.lm.sync(context))
+        logits = self.lm.extend(unread)
         newest, above = [-1], [()]
         for depth in range(1, longest + 1):
             favourites = self.rule.favourites(logits, context, above, self.options.branches)

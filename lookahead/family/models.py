@@ -31,8 +31,10 @@ from ..core.events import ModelError
 from ..core.numbers import count
 from ..hardware import memory
 from ..model import layer_skip, llama, llama_files
-from ..model.block_head import BlockHead
 from ..model.forward import Forward
+from ..model.heads import files
+from ..model.heads.head import CachedHead, Head
+from ..model.heads.shape import KINDS
 from ..model.lm import CachedLM
 
 BUNDLED = Path(__file__).parents[2] / "assets" / "models"
@@ -42,7 +44,7 @@ Progress = Callable[[str, float], None]
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """A target, its drafts by name, their tokenizer, and what was measured of them at load."""
+    """A target, its draft models and trained heads by name, their tokenizer, and what was measured of them at load."""
 
     spec: str
     names: dict[str, str]
@@ -51,7 +53,7 @@ class Models:
     drafts: dict[str, CachedLM]
     measured: Measured
     eos: frozenset[int] = field(default=frozenset())
-    heads: dict[str, BlockHead] = field(default_factory=dict)
+    heads: dict[str, Head] = field(default_factory=dict)
 
     @property
     def exactness(self) -> str:
@@ -73,8 +75,13 @@ class Models:
         """The number format: "bfloat16" or "float32"."""
         return self.measured.format
 
-    def draft(self, name: str) -> CachedLM:
-        """A fresh cache over the draft of that name, or a `ModelError` that lists them."""
+    def draft(self, name: str) -> CachedLM | CachedHead:
+        """A fresh cache over the draft model or trained head of that name, or a `ModelError` that lists them."""
+        if name in self.heads:
+            return self.heads[name].fresh(self.target.vocab)
+        if name in KINDS:
+            mend = f'{self.spec} has no such trained head; load "{self.spec}+HEAD", or train one: python -m lookahead train --only {name}.'
+            raise ModelError("head", name, mend)
         if name == layer_skip.ROLE and name not in self.drafts:
             mend = "the first layers of this architecture cannot be used alone; choose another method."
             raise ModelError("draft", name, mend)
@@ -105,10 +112,9 @@ def load(
     files of a hub name lie already; other names are left to transformers. Raises `ModelError` when a model cannot be
     found, cannot be rolled back, or does not fit, and `SettingsError` for a format that there is not.
     """
-    members, folder_of = places(spec), folder_of or {}
-    folders = {role: str(folder_of.get(place, place)) for role, place in members.items()}
+    members, folders, head_folders = _parts(spec, folder_of or {})
     device, requested = memory.device(), number_format.requested(dtype)
-    key = remembered.key(folders.values(), requested.name if requested else None)
+    key = remembered.key([*folders.values(), *head_folders.values()], requested.name if requested else None)
     kept = remembered.read(key)
     form = requested or (
         number_format.FORMATS[kept.format]
@@ -127,7 +133,7 @@ def load(
     if device.type == "cpu" and llama_files.compiles(folders["target"]):
         progress("Preparing kernels for this processor", 0.03)
         llama.prepare(form.dtype)
-    draft_roles = [role for role in members if role != "target"]
+    draft_roles = [role for role in folders if role != "target"]
     # The target last where it is to be spread: it takes what its drafts leave free.
     read([*draft_roles, "target"] if spread else ["target"])
     ratio, by_operators = kept.bfloat16_ratio if kept else None, None
@@ -150,31 +156,37 @@ def load(
     lengths = cost.LENGTHS[1:2] if kept else cost.LENGTHS  # what is known needs few passes, so that a race can begin
     cost.warm(layer_skip.shallow(target), MOST_ROWS, lengths)
     drafts = {role: _drafter(loaded[role], target) for role in draft_roles}
+    heads = {role: files.read(folder, target.passes, shown(members[role])) for role, folder in head_folders.items()}
     # Of a spread target the first layers lie on one GPU, its head on another: no layer skip.
-    costs, layers = _costs(target, drafts, kept, () if spread else tokenizer(depth.TEXT)["input_ids"])
+    costs, layers = _costs(target, drafts, heads, kept, () if spread else tokenizer(depth.TEXT)["input_ids"])
     for draft in drafts.values():
         cost.warm(draft, 4, lengths)
     measured = Measured(form.name, probe, costs, layers, ratio, threads.now())
     remembered.keep(key, measured)
     progress("Ready", 1.0)
     names = {role: shown(place) for role, place in members.items()}
-    eos = _eos(folders["target"], target, tokenizer)
-    return Models(spec, names, tokenizer, target, drafts, measured, eos, _heads(folders["target"], target.passes))
+    return Models(spec, names, tokenizer, target, drafts, measured, _eos(folders["target"], target, tokenizer), heads)
 
 
-def _heads(folder: str, target: Forward) -> dict[str, BlockHead]:
-    """The trained heads beside a target's folder."""
-    if not isinstance(target, llama.Llama):
-        return {}
-    found = sorted((Path(folder).parent / "heads").glob("*/config.json"))
-    return {path.parent.name: BlockHead.read(path.parent, target) for path in found}
+def _parts(spec: str, folder_of: Mapping[str, Path]) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
+    """Role -> what `spec` says; role -> folder of the language models, and of the trained heads, whose role is their kind."""
+    members, folders, heads = {}, {}, {}
+    for role, place in places(spec).items():
+        folder = str(folder_of.get(place, place))
+        config = files.config_of(folder) if role != "target" else None
+        role = files.kind_of(config) if config else role
+        if role in members:
+            raise ModelError("models", spec, f"there are two heads of the kind {role}; give one.")
+        members[role] = place
+        (heads if config else folders)[role] = folder
+    return members, folders, heads
 
 
 def _shared_tokenizer(members: Mapping[str, str], folders: Mapping[str, str]) -> PreTrainedTokenizerBase:
     """The target's tokenizer; a `ModelError` where a draft's has another vocabulary."""
     target = _load_tokenizer(members["target"], folders["target"])
     for role, place in members.items():
-        if role != "target":
+        if role != "target" and role in folders:
             same_vocabulary(target, _load_tokenizer(place, folders[role]), shown(members["target"]), shown(place))
     return target
 
@@ -189,7 +201,7 @@ def _bfloat16(target: CachedLM) -> tuple[float | None, exactness.Exactness | Non
 
 
 def _costs(
-    target: CachedLM, drafts: dict[str, CachedLM], kept: Measured | None, text: Sequence[int]
+    target: CachedLM, drafts: dict[str, CachedLM], heads: dict[str, Head], kept: Measured | None, text: Sequence[int]
 ) -> tuple[PassCosts, int | None]:
     """What passes cost, and the depth of `self`, which is added to the drafts: measured, or as they were kept at today's
     speed. Without a `text` there is no `self`."""
@@ -197,7 +209,7 @@ def _costs(
     if drift is not None:
         if kept.layers:
             drafts[layer_skip.ROLE] = layer_skip.at(target, kept.layers)
-        if kept.costs.drafters.keys() == drafts.keys():
+        if kept.costs.drafters.keys() == drafts.keys() | heads.keys():
             return kept.costs.scaled(drift), kept.layers
     curve, layers = cost.measure(target), None
     with suppress(ModelError):  # an architecture that cannot be cut short
@@ -205,6 +217,7 @@ def _costs(
             drafts[layer_skip.ROLE] = depth.choose(target, curve, text)
             layers = drafts[layer_skip.ROLE].passes.shape.layers
     costs = {role: cost.measure_drafter(draft, target, curve) for role, draft in drafts.items()}
+    costs |= {role: cost.measure_head(head, target, curve) for role, head in heads.items()}
     return PassCosts(curve, costs), layers
 
 

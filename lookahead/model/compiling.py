@@ -13,7 +13,10 @@ from pathlib import Path
 from numba import cfunc, config, types
 
 HERE = Path(__file__).parent
-NAMES = ("compiling.py", "vectors.py", "tiles.py", "multiply.py", "kernels.py", "whole_pass.py", "block_pass.py")
+NAMES = (
+    "compiling.py", "vectors.py", "tiles.py", "multiply.py", "kernels.py", "layer_pass.py", "whole_pass.py",
+    "heads/block_pass.py", "heads/eagle_pass.py",
+)  # fmt: skip
 SOURCES = [HERE / name for name in NAMES]  # of all compiled code
 INTEGER = types.int64  # a size, a flag or an address
 ORDERED = {"nnan", "ninf", "nsz", "contract"}  # no other order of adding

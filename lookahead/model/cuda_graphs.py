@@ -204,13 +204,22 @@ class CudaGraphs(Modules):
         given.mask.fill_(torch.finfo(self.dtype).min)
         given.mask[..., : rows.base] = 0
         given.mask[0, 0, :n, rows.base : first + n].masked_fill_(rows.rows.to(self.device), 0)
-        logits = run()[:n][only].clone() if run else self._run(buffers, given, only)
+        if len(cache.taps):  # a graph keeps no hidden states: such a pass is launched kernel by kernel
+            out = self._launch(buffers, given, output_hidden_states=True)
+            self._keep_states(out, cache, first, n)
+            logits = out.logits[0, :n][only]
+        else:
+            logits = run()[:n][only].clone() if run else self._run(buffers, given, only)
         for layer in cache.layers:
             layer.length = first + n
         return logits
 
     def _run(self, buffers: _Buffers, given: _Given, only: slice = EVERY) -> torch.Tensor:
         """Logits [rows, vocab] of one pass over those tensors, or of the rows in `only`."""
+        return self._launch(buffers, given, logits_to_keep=only).logits[0]
+
+    def _launch(self, buffers: _Buffers, given: _Given, **options: Any) -> Any:
+        """What transformers' model answers to one pass over those tensors."""
         buffers.columns = given.columns
         return self.model(
             input_ids=given.ids[None],
@@ -218,8 +227,8 @@ class CudaGraphs(Modules):
             past_key_values=buffers.dynamic,
             use_cache=True,
             attention_mask=given.mask,
-            logits_to_keep=only,
-        ).logits[0]
+            **options,
+        )
 
     def first(self, layers: int) -> CudaGraphs:
         return CudaGraphs(super().first(layers), self._record)

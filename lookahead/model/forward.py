@@ -59,6 +59,11 @@ class Forward(ABC):
         """The number format of weights and logits."""
 
     @property
+    @abstractmethod
+    def tables(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """The embedding and the output head, [vocab, hidden] each; often the same tensor."""
+
+    @property
     def device(self) -> torch.device:
         """Where ids go and logits come from."""
         return torch.device("cpu")

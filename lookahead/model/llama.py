@@ -112,7 +112,17 @@ class Llama(Forward):
 
     @cached_property
     def _head(self) -> Product:
-        return Product(self.weights.embed if self.weights.head is None else self.weights.head, self.small)
+        return Product(self.tables[1], self.small)
+
+    @cached_property
+    def drafting_head(self) -> Product:
+        """The output head in eight bits, for trained heads beside this model."""
+        return Product(self.tables[1], small=True)
+
+    @property
+    def tables(self) -> tuple[torch.Tensor, torch.Tensor]:
+        embed, head = self.weights.embed, self.weights.head
+        return embed, embed if head is None else head
 
     @cached_property
     def _tables(self) -> _Tables:

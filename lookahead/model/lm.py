@@ -35,6 +35,9 @@ class CachedLM:
     keep to: a wider one is computed as several, a narrower one filled up.
     """
 
+    longest = 1 << 20  # tokens that it can draft in a row
+    confidence: float | None = None  # how likely its last token is accepted, where that is not its probability
+
     def __init__(
         self,
         model: Forward | PreTrainedModel,

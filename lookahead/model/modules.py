@@ -119,6 +119,10 @@ class Modules(Forward):
         return self.model.dtype
 
     @property
+    def tables(self) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.model.get_input_embeddings().weight, self.model.get_output_embeddings().weight
+
+    @property
     def device(self) -> torch.device:
         return self.model.device
 
@@ -161,10 +165,14 @@ class Modules(Forward):
             output_hidden_states=len(cache.taps) > 0,
             **attending,
         )
-        if len(cache.taps):
-            tapped = [out.hidden_states[layer][0].to(self.device) for layer in cache.taps]
-            cache.states(start, start + len(ids)).copy_(torch.cat(tapped, -1))
+        self._keep_states(out, cache, start, len(ids))
         return out.logits[0]
+
+    def _keep_states(self, out: Any, cache: KeyValueCache, start: int, count: int) -> None:
+        """Keep the hidden states of a pass's first so many rows, whose columns begin at `start`, where the cache is tapped."""
+        if len(cache.taps):
+            tapped = [out.hidden_states[layer][0, :count].to(self.device) for layer in cache.taps]
+            cache.states(start, start + count).copy_(torch.cat(tapped, -1))
 
     def by_depth(self, ids: torch.Tensor, most: int) -> Iterator[torch.Tensor]:
         body, head = self.model.base_model, self.model.get_output_embeddings()

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..calibration import threads
 from ..core.accept import rule_for
-from ..core.costs import MODEL_DRAFTERS
+from ..core.costs import MODEL_DRAFTERS, SLOT_DRAFTERS
 from ..core.events import Settings, SettingsError, Step
 from ..core.numbers import count
 from ..core.tree import Limits
@@ -19,7 +19,7 @@ from ..drafting import Resources
 from ..drafting.draft_length import AdaptiveLength, FixedLength
 from ..drafting.history import Learned
 from ..family.models import Models
-from ..model.block_head import CachedBlocks
+from ..model.heads.head import CachedHead
 from ..model.lm import CachedLM
 from .decode import Ends
 from .decode import decode as loop
@@ -77,18 +77,16 @@ class Lane:
             return peer.steps(self.prompt, self._ends)
         drafter_costs = costs.drafters.get(self.options.get("draft", ""))
         token_s = dict.fromkeys(MODEL_DRAFTERS, drafter_costs.token_s) if drafter_costs else {}
+        once_s = dict.fromkeys(SLOT_DRAFTERS, sum(drafter_costs.cold_s[:1])) if drafter_costs else {}
         longest = self._target.limits.chain_rows - 1  # what follows the root in one pass
         policy = (
-            AdaptiveLength(costs.pass_s, min(MOST_AUTO, longest), token_s, self._learned)
+            AdaptiveLength(costs.pass_s, min(MOST_AUTO, longest), token_s, self._learned, once_s)
             if k == "auto"
             else FixedLength(min(k, longest))
         )
-        blocks = None
-        if self._cls.head:
-            blocks = CachedBlocks(self.models.heads[self._cls.head])
-            self._target.taps = blocks.head.shape.taps
-        resources = Resources(self._rule, self.draft, costs.pass_s, blocks, self._target.states)
-        drafter = self._cls(resources, self._method_options)
+        if isinstance(self.draft, CachedHead):
+            self.draft.follow(self._target)
+        drafter = self._cls(Resources(self._rule, self.draft, costs.pass_s), self._method_options)
         return loop(self._target, drafter, policy, self._rule, self.prompt, self._ends, details=self.settings.details)
 
     def _fresh_target(self) -> CachedLM:

@@ -1,0 +1,20 @@
+"""eagle: one layer that reads the target's hidden states, and drafts token by token (EAGLE-3, Li et al. 2025).
+
+It sees what the target made of the text at three depths, so one layer does for it where a draft model needs several. Of its
+own tokens it has no such states and goes on from its own features.
+
+Knows the target by its hidden states only.
+"""
+
+from __future__ import annotations
+
+from ..model.heads.shape import EAGLE
+from .draft import DraftModel
+
+
+class Eagle(DraftModel):
+    """A chain from an EAGLE-3 head."""
+
+    name = "eagle"
+    summary = "drafts token by token with a trained layer that reads the model's inner states"
+    draft_model = EAGLE

@@ -1,0 +1,92 @@
+"""The network of a block head: one pass over [anchor, mask, mask, ...] drafts a whole block.
+
+The slots look at the target's hidden states of all that stands before the anchor (DFlash, Chen et al. 2026) and at each
+other, in JetSpec only at the slots before. What was drafted in the slot before reaches a slot through a Markov head, a bias
+of its logits, and a confidence head says how likely its token is accepted (DSpark, DeepSpec 2026). Embedding and output
+head are the target's.
+
+Knows tensors. It does not know where text comes from, nor how a block is verified.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.nn.functional import linear
+
+from .layers import Layer, Pairs, Seen, Turns
+from .shape import HeadShape
+
+
+class Markov(nn.Module):
+    """A bias of a slot's logits by the token before it."""
+
+    def __init__(self, shape: HeadShape):
+        super().__init__()
+        self.markov_w1 = nn.Embedding(shape.vocab, shape.rank)
+        self.markov_w2 = nn.Linear(shape.rank, shape.known, bias=False)
+        nn.init.normal_(self.markov_w1.weight, std=0.01)
+
+
+class Confidence(nn.Module):
+    """How likely a slot's token is accepted, of its hidden state and what the Markov head has of the token before."""
+
+    def __init__(self, shape: HeadShape):
+        super().__init__()
+        self.proj = nn.Linear(shape.hidden + shape.rank, 1)
+
+
+class BlockNetwork(nn.Module):
+    """`embed` [vocab, hidden] and `head` [vocab, hidden] are the target's."""
+
+    def __init__(self, shape: HeadShape, embed: torch.Tensor, head: torch.Tensor):
+        super().__init__()
+        self.shape = shape
+        self.fc = nn.Linear(shape.fed, shape.hidden, bias=False)
+        self.hidden_norm, self.norm = (nn.RMSNorm(shape.hidden, shape.eps) for _ in range(2))
+        self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.layers))
+        self.markov_head = Markov(shape) if shape.rank else None
+        self.confidence_head = Confidence(shape) if shape.confident else None
+        self.turns = Turns(shape)
+        self.register_buffer("embed", embed, persistent=False)
+        self.register_buffer("head", head, persistent=False)
+
+    def context(self, states: torch.Tensor, places: torch.Tensor) -> list[Pairs]:
+        """Every layer's keys and values of tokens, of the target's hidden states [texts, tokens, taps times hidden]."""
+        read, turns = self.hidden_norm(self.fc(states)), self.turns(places)
+        return [layer.self_attn.pairs(read, turns) for layer in self.layers]
+
+    def slots(self, anchors: torch.Tensor, places: torch.Tensor, context: list[Pairs], seen: torch.Tensor) -> torch.Tensor:
+        """The normed hidden states [texts, groups, slots, hidden] of blocks behind anchors [texts, groups], which stand at
+        `places` [groups] and see so much of the context, [groups, 1 or rows, tokens]."""
+        shape = self.shape
+        masks = self.embed[shape.mask].expand(*anchors.shape, shape.rows - 1, -1)
+        x = torch.cat([self.embed[anchors][:, :, None], masks], 2)
+        rows = torch.arange(shape.rows, device=x.device)
+        turns, far = self.turns(places[:, None] + rows), seen
+        near = rows[:, None] >= rows if shape.causal else torch.ones_like(rows[:, None] >= rows)
+        for layer, pairs in zip(self.layers, context, strict=True):
+            fed = layer.input_layernorm(x)
+            own = layer.self_attn.pairs(fed, turns)
+            x = layer.finish(x, layer.self_attn(fed, turns, pairs, own, Seen(far, near)))
+        return self.norm(x[:, :, shape.rows - shape.slots :])
+
+    def logits(self, hidden: torch.Tensor, before: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Of slots' hidden states [..., hidden] the logits [..., known] where tokens `before` [...] stand before them, and
+        those of being accepted [...]."""
+        logits, parts = linear(hidden, self.head), [hidden]
+        if self.markov_head:
+            parts.append(self.markov_head.markov_w1(before))
+            logits = logits + self.markov_head.markov_w2(parts[1])
+        sure = self.confidence_head.proj(torch.cat(parts, -1))[..., 0] if self.confidence_head else None
+        return logits, sure
+
+    def forward(
+        self, states: torch.Tensor, ids: torch.Tensor, anchors: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """For training: what `logits` gives [texts, anchors, slots, known] for the block behind each of `anchors` [anchors]
+        in texts `ids` [texts, tokens] with those hidden states, where the text's own tokens stand before the slots."""
+        tokens = torch.arange(ids.shape[1], device=ids.device)
+        hidden = self.slots(ids[:, anchors], anchors, self.context(states, tokens), (tokens < anchors[:, None])[:, None])
+        before = anchors[:, None] + torch.arange(self.shape.slots, device=ids.device)
+        return self.logits(hidden, ids[:, before])

@@ -1,0 +1,71 @@
+"""A block head's pass in one compiled call: the target's hidden states of new tokens go into its cache, and the slots of a
+block look at all that stands there, and at the slots before them.
+
+The new tokens' rows come first and only leave keys and values, which all layers make of the same input; so every weight is
+read once for both.
+
+Knows addresses, and the order of a pass. It does not know models, tokens or caches.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from ..compiling import kept
+from ..layer_pass import layer, scratch_floats
+from ..vectors import BLOCK, call, whole
+
+
+@kept(njit, nogil=True, error_model="numpy")
+def forward(
+    steps, states, n, fed, ids, embed, cos, sin, norms, head_norms, weights, scales, caches, start, causal, room, heads, kv,
+    inner, vocab, rounded, spare, hidden_states, logits, eps, scaling,
+):  # fmt: skip
+    """The slots' normed hidden states [slots, hidden] and logits [slots, whole blocks of the vocabulary], both float32.
+
+    Arrays: steps as `whole_pass.addresses` has them; ids [slots]; cos, sin [n + slots, dim] from position `start` on;
+    norms [2 layers + 2, hidden], the context's first; head_norms [layers, 2, dim] of queries and keys, or [layers, 0, dim];
+    weights, scales [layers + 1, 4] are addresses of blocks: of qkv, out, gate and up, down, and in the last row of fc and
+    the head; caches [layers, 2] are addresses of keys and values [kv, room, dim], whose first `start` columns are filled.
+    Addresses: `states` [n, fed], embed [vocab, hidden], hidden_states, logits. A slot sees those behind it only if not
+    `causal`.
+
+    Raises `IndexError` for an id that is not in the vocabulary.
+    """
+    multiplied, normed, _, _, _, read, _, _ = steps
+    slots, hidden, dim, layers = len(ids), norms.shape[1], cos.shape[1], len(caches)
+    both, size, most = n + slots, 2 if rounded else 4, start + n + slots
+    if ids.min() < 0 or ids.max() >= vocab:
+        raise IndexError("a token id is not in the model's vocabulary")
+    wide_hidden, new = whole(hidden, BLOCK), np.arange(start, most)
+    straight = new[n:] + 1 if causal else np.full(slots, most)
+    none, no_branch = np.zeros(slots, np.int64), np.zeros((slots, 1), np.int64)
+    inside = sum(scratch_floats(slots, n, hidden, hidden, heads, kv, dim, inner, most))
+    scratch = np.empty(n * (fed + wide_hidden + hidden) + slots * hidden + inside + spare, np.float32)
+    fed_ = scratch.ctypes.data
+    joined_ = fed_ + 4 * n * fed
+    context_ = joined_ + 4 * n * wide_hidden
+    x_ = context_ + 4 * n * hidden
+    h_ = x_ + 4 * slots * hidden
+    spare_ = h_ + 4 * inside
+    for i in range(slots):
+        call(read, (embed + size * ids[i] * hidden, x_ + 4 * i * hidden, hidden, rounded))
+    call(read, (states, fed_, n * fed, rounded))
+    call(multiplied, (fed_, weights[layers, 0], scales[layers, 0], joined_, spare_, n, fed, wide_hidden, rounded))
+    for i in range(n):
+        row = context_ + 4 * i * hidden
+        call(normed, (joined_ + 4 * i * wide_hidden, norms[0].ctypes.data, row, 1, hidden, rounded, eps))
+    for i in range(layers):
+        call(read, (context_, h_, n * hidden, 0))
+        call(normed, (x_, norms[2 * i + 1].ctypes.data, h_ + 4 * n * hidden, slots, hidden, rounded, eps))
+        layer(
+            steps, x_, slots, n, hidden, hidden, weights[i], scales[i], norms[2 * i + 2], head_norms[i], cos, sin, caches[i, 0], caches[i, 1], room, new, straight, no_branch, none, heads, kv, inner, rounded, eps,
+            scaling, h_, spare_,
+        )  # fmt: skip
+    call(normed, (x_, norms[2 * layers + 1].ctypes.data, hidden_states, slots, hidden, rounded, eps))
+    wide_vocab = whole(vocab, BLOCK)
+    call(multiplied, (
+        hidden_states, weights[layers, 1], scales[layers, 1], logits, spare_, slots, hidden, wide_vocab, rounded,
+    ))  # fmt: skip
+    return scratch, straight, none, no_branch, new

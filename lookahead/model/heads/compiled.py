@@ -1,0 +1,199 @@
+"""Passes of heads in compiled calls (`block_pass`, `eagle_pass`), with weights in eight bits: on a processor, beside a target
+whose passes are compiled too.
+
+What a head drafts is verified, so its numbers may be rounded otherwise than its network's.
+
+Knows tensors and kernels. It does not know tokens' meaning, nor when a pass is due.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn.functional import silu
+
+from .. import whole_pass
+from ..cache import KeyValueCache
+from ..llama import SPARE_POSITIONS, Columns, Llama, fits
+from ..multiply import spare_floats
+from ..product import Product
+from ..vectors import BLOCK, whole
+from . import block_pass, eagle_pass
+from .block import BlockNetwork
+from .eagle import EagleNetwork
+from .layers import Layer
+from .medusa import MedusaNetwork
+from .shape import NONE, HeadShape
+
+
+def compiles(shape: HeadShape, target: object) -> bool:
+    """Whether a head's passes beside this target are compiled."""
+    if not isinstance(target, Llama) or shape.hidden != target.shape.hidden or shape.known != target.shape.vocab:
+        return False
+    free = shape.window == 0 or shape.window >= target.shape.context_length
+    usual = shape.fed_norm == NONE and not shape.output_normed and not shape.biased and shape.layers == 1
+    return {"medusa": True, "eagle": fits(shape) and free and usual, "block": fits(shape) and free and not shape.biased}[
+        shape.kind
+    ]
+
+
+class _Tables:
+    """What compiled passes take of a network's layers: addresses of weights, norms and the rotation's tables."""
+
+    def __init__(self, network: BlockNetwork | EagleNetwork, target: Llama, norms: Sequence[nn.Module], fc: nn.Linear):
+        shape = network.shape
+        self.target, self.dtype, self.rounded = target, target.dtype, int(target.dtype == torch.bfloat16)
+        self._products = [[Product(weight.to(self.dtype), small=True) for weight in _weights(layer)] for layer in network.layers]
+        last = [Product(fc.weight.to(self.dtype), small=True), target.drafting_head]
+        rows = [*self._products, [*last, *last]]
+        self._last = last
+        self.weights = np.array([[product.blocks.ctypes.data for product in row] for row in rows])
+        self.scales = np.array([[product.scales.ctypes.data for product in row] for row in rows])
+        self.norms = torch.stack([norm.weight.to(self.dtype) for norm in norms]).float().numpy()
+        pairs = [
+            [norm.weight.to(self.dtype).float() for norm in (layer.self_attn.q_norm, layer.self_attn.k_norm)]
+            if shape.head_norms
+            else []
+            for layer in network.layers
+        ]
+        self.head_norms = np.array([[norm.numpy() for norm in pair] for pair in pairs], np.float32)
+        self.head_norms = self.head_norms.reshape(shape.layers, -1, shape.head_dim)
+        places = torch.arange(target.shape.context_length + SPARE_POSITIONS + shape.rows)
+        cos, sin = (table[:, 0] for table in network.turns(places))
+        half = shape.head_dim // 2
+        turns = cos, torch.cat([-sin[:, :half], sin[:, half:]], -1)
+        self.turns = [table.to(self.dtype).float().contiguous().numpy() for table in turns]
+        self.kernels = whole_pass.addresses(last[0].stored)
+        self.embed = target.weights.embed
+        self.widest = max(shape.fed, shape.inner, 2 * shape.hidden, shape.heads * shape.head_dim)
+        self.eps, self.scaling = np.float32(shape.eps), np.float32(shape.head_dim**-0.5)
+
+    def new_cache(self) -> KeyValueCache:
+        """An empty cache."""
+        return KeyValueCache(len(self._products))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that they take, but for the output head, which is the target's."""
+        return sum(product.nbytes for row in (*self._products, self._last[:1]) for product in row)
+
+
+def _weights(layer: Layer) -> list[torch.Tensor]:
+    attention, mlp = layer.self_attn, layer.mlp
+    qkv = torch.cat([attention.q_proj.weight, attention.k_proj.weight, attention.v_proj.weight])
+    return [qkv, attention.o_proj.weight, torch.cat([mlp.gate_proj.weight, mlp.up_proj.weight]), mlp.down_proj.weight]
+
+
+class CompiledBlock(_Tables):
+    """A block head's passes; see `plain.PlainBlock`."""
+
+    @torch.inference_mode()
+    def __init__(self, network: BlockNetwork, target: Llama):
+        self.shape = network.shape
+        around = [norm for layer in network.layers for norm in (layer.input_layernorm, layer.post_attention_layernorm)]
+        super().__init__(network, target, [network.hidden_norm, *around, network.norm], network.fc)
+        self._ids = np.full(self.shape.rows, self.shape.mask)
+        if network.markov_head:
+            self._before = network.markov_head.markov_w1.weight.float().clone()
+            self._bias = Product(network.markov_head.markov_w2.weight.to(self.dtype), small=True)
+        self._confidence = None
+        if network.confidence_head:
+            proj = network.confidence_head.proj
+            self._confidence = proj.weight[0].float().numpy().copy(), float(proj.bias)
+
+    def draft(
+        self, states: torch.Tensor, anchor: int, start: int, cache: KeyValueCache
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        shape, n, vocab = self.shape, len(states), self.target.shape.vocab
+        both = n + shape.rows
+        cache.rewind(start)
+        cache.lay_out(start + both)
+        caches = cache.make_room(both, shape.kv_heads, shape.head_dim, self.dtype)
+        cos, sin = (table[start : start + both] for table in self.turns)
+        hidden, logits = torch.empty(shape.rows, shape.hidden), torch.empty(shape.rows, whole(vocab, BLOCK))
+        states = states.contiguous()
+        self._ids[0] = anchor
+        block_pass.forward(
+            self.kernels, states.data_ptr(), n, shape.fed, self._ids, self.embed.data_ptr(), cos, sin, self.norms, self.head_norms,
+            self.weights, self.scales, caches, start, int(shape.causal), cache.layers[0].keys.shape[2], shape.heads,
+            shape.kv_heads, shape.inner, vocab, self.rounded, spare_floats(both, self.widest), hidden.data_ptr(),
+            logits.data_ptr(), self.eps, self.scaling,
+        )  # fmt: skip
+        first = shape.rows - shape.slots
+        return hidden[first:], logits[first:, :vocab]
+
+    def bias(self, tokens: Sequence[int]) -> torch.Tensor | float:
+        return self._bias(self._before[list(tokens)]) if self.shape.rank else 0.0
+
+    def confidence(self, hidden: torch.Tensor, before: int) -> float | None:
+        if self._confidence is None:
+            return None
+        (weight, bias), wide = self._confidence, self.shape.hidden
+        sure = float(weight[:wide] @ hidden.numpy()) + bias
+        if self.shape.rank:
+            sure += float(weight[wide:] @ self._before[before].numpy())
+        return 1 / (1 + math.exp(-max(-50.0, sure)))
+
+
+class CompiledEagle(_Tables):
+    """An EAGLE head's passes; see `plain.PlainEagle`."""
+
+    @torch.inference_mode()
+    def __init__(self, network: EagleNetwork, target: Llama):
+        self.shape, layer = network.shape, network.layers[0]
+        norms = [layer.input_layernorm, layer.hidden_norm, layer.post_attention_layernorm, network.norm]
+        super().__init__(network, target, norms, network.fc)
+
+    def read(
+        self, states: torch.Tensor, ids: Sequence[int], start: int, cache: KeyValueCache
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        n = len(ids)
+        cache.rewind(start)
+        columns = Columns.of(range(-1, n - 1), start)
+        features, logits = self._pass(states.contiguous(), self.shape.fed, ids, columns, slice(start, start + n), n - 1, cache)
+        return features[-1:], logits
+
+    def draft(
+        self, ids: Sequence[int], parents: Sequence[int], features: torch.Tensor, first: int, start: int, cache: KeyValueCache
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        cache.rewind(start + first)
+        columns = Columns.of(parents, start, first)
+        places = columns.straight + columns.counts - 1
+        return self._pass(features.contiguous(), 0, ids[first:], columns, places, 0, cache)
+
+    def _pass(self, given, fed, ids, columns, places, first, cache):
+        shape, n, vocab = self.shape, len(ids), self.target.shape.vocab
+        cache.lay_out(int(columns.new[-1]) + 1)
+        caches = cache.make_room(n, shape.kv_heads, shape.head_dim, self.dtype)
+        cos, sin = (table[places] for table in self.turns)
+        features, logits = torch.empty(n, shape.hidden), torch.empty(n - first, whole(vocab, BLOCK))
+        eagle_pass.forward(
+            self.kernels, given.data_ptr(), fed, np.array(ids), self.embed.data_ptr(), cos, sin, self.norms, self.head_norms[0],
+            self.weights, self.scales, caches, cache.layers[0].keys.shape[2], columns.new, columns.straight, columns.branch,
+            columns.counts, shape.heads, shape.kv_heads, shape.inner, vocab, vocab, self.rounded, int(shape.residual_normed),
+            spare_floats(n, self.widest), features.data_ptr(), first, logits.data_ptr(), self.eps, self.scaling,
+        )  # fmt: skip
+        return features, logits[:, :vocab]
+
+
+class CompiledMedusa:
+    """Medusa heads' passes; see `plain.PlainMedusa`."""
+
+    @torch.inference_mode()
+    def __init__(self, network: MedusaNetwork, target: Llama):
+        self.shape, self._head = network.shape, target.drafting_head
+        self._layers = []
+        for layers in zip(*(block.layers for block in network.blocks), strict=True):
+            bias = torch.stack([layer.bias.float() for layer in layers]) if self.shape.biased else torch.zeros(())
+            self._layers.append((torch.stack([layer.weight.float() for layer in layers]), bias))
+
+    @torch.inference_mode()
+    def draft(self, states: torch.Tensor) -> torch.Tensor:
+        x = states.float().expand(self.shape.slots, -1)
+        for weights, bias in self._layers:
+            x = x + silu((weights @ x[:, :, None])[..., 0] + bias)
+        return self._head(x)

@@ -1,0 +1,104 @@
+"""The network of an EAGLE-3 head: one layer that drafts token by token (Li et al. 2025).
+
+A row is a token's embedding beside a feature of the token before it. The feature is made of hidden states at three depths
+of the target where the target has read that token, and of a drafted token is what the head itself made of it, so that it
+learns to go on from its own features ("training-time test"). Embedding and, where it knows all tokens, output head are the
+target's.
+
+Knows tensors. It does not know where text comes from, nor how a draft is verified.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import nn
+from torch.nn.functional import linear
+
+from .layers import Layer, Pairs, Seen, Turns
+from .shape import EACH, WHOLE, HeadShape
+
+
+class FirstLayer(Layer):
+    """The layer that reads embedding and feature side by side."""
+
+    def __init__(self, shape: HeadShape):
+        super().__init__(shape, fed=2 * shape.hidden)
+        self.hidden_norm = nn.RMSNorm(shape.hidden, shape.eps)
+
+
+class EagleNetwork(nn.Module):
+    """`embed` [vocab, hidden] and `head` [known tokens, hidden] are the target's, or the file's own."""
+
+    def __init__(self, shape: HeadShape, embed: torch.Tensor, head: torch.Tensor):
+        super().__init__()
+        self.shape = shape
+        self.fc = nn.Linear(shape.fed, shape.hidden, bias=False)
+        self.input_norm = nn.RMSNorm(shape.fed, shape.eps) if shape.fed_norm == WHOLE else None
+        self.fc_norm = nn.ModuleList(
+            nn.RMSNorm(shape.hidden, shape.eps) for _ in (shape.taps if shape.fed_norm == EACH else ())
+        )
+        self.layers = nn.ModuleList([FirstLayer(shape), *(Layer(shape) for _ in range(shape.layers - 1))])
+        self.norm, self.turns = nn.RMSNorm(shape.hidden, shape.eps), Turns(shape)
+        self.register_buffer("embed", embed, persistent=False)
+        self.register_buffer("head", head, persistent=False)
+
+    def features(self, states: torch.Tensor) -> torch.Tensor:
+        """[..., hidden] of the target's hidden states [..., taps times hidden]."""
+        if self.input_norm is not None:
+            states = self.input_norm(states)
+        if len(self.fc_norm):
+            parts = states.chunk(len(self.fc_norm), -1)
+            states = torch.cat([norm(part) for norm, part in zip(self.fc_norm, parts, strict=True)], -1)
+        return self.fc(states)
+
+    def rows(
+        self, ids: torch.Tensor, features: torch.Tensor, places: torch.Tensor, far: list[Pairs], near: list[Pairs], seen: Seen
+    ) -> tuple[torch.Tensor, list[Pairs]]:
+        """Rows of ids [texts, groups, rows] at `places` [groups, rows], with features of the tokens before, [texts, groups,
+        rows, hidden].
+
+        `far` and `near` have every layer's keys and values of the text, and of the rows that the groups have already; an
+        empty list is nothing. The rows see `seen`, whose `near` counts the rows themselves. Returns their last hidden states
+        and, of every layer, keys and values of all rows that the groups now have.
+        """
+        x, turns, new = features, self.turns(places), []
+        for i, layer in enumerate(self.layers):
+            if i == 0:
+                fed = layer.hidden_norm(x)
+                x = fed if self.shape.residual_normed else x
+                fed = torch.cat([layer.input_layernorm(self.embed[ids]), fed], -1)
+            else:
+                fed = layer.input_layernorm(x)
+            pairs = layer.self_attn.pairs(fed, turns)
+            behind = far[i] if far else Pairs(*(part[:, 0, :0] for part in pairs))
+            if near:
+                pairs = Pairs(*(torch.cat(both, 2) for both in zip(near[i], pairs, strict=True)))
+            new.append(pairs)
+            x = layer.finish(x, layer.self_attn(fed, turns, behind, pairs, seen))
+        return x, new
+
+    def logits(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Of last hidden states [..., hidden] the features that are handed on, and logits [..., known]."""
+        normed = self.norm(x)
+        return normed if self.shape.output_normed else x, linear(normed, self.head)
+
+    def forward(self, states: torch.Tensor, ids: torch.Tensor, steps: int) -> Iterator[torch.Tensor]:
+        """For training: the logits [texts, rows, known] of each of so many drafted tokens behind every token but the first
+        of texts `ids` [texts, tokens] with those hidden states. In step j row i has read the text to token i + 1 + j, the
+        last j tokens as a draft, and its label is token i + 2 + j; of the last j rows there is none.
+        """
+        count, device = ids.shape[1] - 1, ids.device
+        tokens, x = torch.arange(count, device=device), self.features(states[:, :-1])[:, None]
+        text = tokens <= tokens[:, None]
+        # All rows are one group that reads the text; then each is a group of its own, which drafts.
+        x, pairs = self.rows(ids[:, None, 1:], x, tokens[None], [], [], Seen(text[:, :0], text))
+        far, near, x = [Pairs(*(part[:, 0] for part in each)) for each in pairs], [], x.transpose(1, 2)
+        for step in range(1, steps + 1):
+            x, logits = self.logits(x)
+            yield logits[:, :, 0]
+            if step < steps:
+                read = nn.functional.pad(ids[:, None, 1 + step :], (0, step)).transpose(1, 2)
+                seen = Seen(text[:, None], torch.ones(1, step, dtype=torch.bool, device=device))
+                x, near = self.rows(read, x, (tokens + step)[:, None], far, near, seen)

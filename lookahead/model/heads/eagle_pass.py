@@ -1,0 +1,68 @@
+"""An EAGLE head's pass in one compiled call: a token's embedding and a feature of the token before it go in together.
+
+The feature is made of the target's hidden states where the target has read that token, and else is what the head itself
+made of it in an earlier pass.
+
+Knows addresses, and the order of a pass. It does not know models, tokens or caches.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from ..compiling import kept
+from ..layer_pass import layer, scratch_floats
+from ..vectors import BLOCK, call, whole
+
+
+@kept(njit, nogil=True, error_model="numpy")
+def forward(
+    steps, given, fed, ids, embed, cos, sin, norms, head_norms, weights, scales, caches, room, new, straight, branch, counts,
+    heads, kv, inner, vocab, draft_vocab, rounded, normed_residual, spare, features, first, logits, eps, scaling,
+):  # fmt: skip
+    """The rows' features [n, hidden] and, of those from `first` on, logits [rows, whole blocks of the draft vocabulary].
+
+    Arrays: steps as `whole_pass.addresses` has them; ids [n]; cos, sin [n, dim]; norms [4, hidden]: of embeddings, of
+    features, the layer's second, the last; head_norms [2, dim] of queries and keys, or of no rows; weights, scales [2, 4]
+    are addresses of blocks: of qkv, out, gate and up, down, and below them of fc and the head; caches [1, 2] are addresses
+    of keys and values [kv, room, dim]; new, straight, branch and counts as in `whole_pass.forward`. Addresses: `given` are
+    hidden states [n, fed] as they are stored or, where `fed` is 0, features [n, hidden] in float32; embed [vocab, hidden];
+    features and logits, which are float32. The residual is the feature, or its norm if `normed_residual`.
+
+    Raises `IndexError` for an id that is not in the vocabulary.
+    """
+    multiplied, normed, _, _, _, read, _, _ = steps
+    n, hidden, dim, size = len(ids), norms.shape[1], cos.shape[1], 2 if rounded else 4
+    if ids.min() < 0 or ids.max() >= vocab:
+        raise IndexError("a token id is not in the model's vocabulary")
+    wide_hidden, most = whole(hidden, BLOCK), (straight + counts).max()
+    inside = sum(scratch_floats(n, 0, hidden, 2 * hidden, heads, kv, dim, inner, most))
+    scratch = np.empty(n * (fed + wide_hidden + hidden) + inside + spare, np.float32)
+    fed_ = scratch.ctypes.data
+    joined_ = fed_ + 4 * n * fed
+    token_ = joined_ + 4 * n * wide_hidden
+    h_ = token_ + 4 * n * hidden
+    spare_ = h_ + 4 * inside
+    if fed:
+        call(read, (given, fed_, n * fed, rounded))
+        call(multiplied, (fed_, weights[1, 0], scales[1, 0], joined_, spare_, n, fed, wide_hidden, rounded))
+        for i in range(n):
+            call(read, (joined_ + 4 * i * wide_hidden, features + 4 * i * hidden, hidden, 0))
+    else:
+        call(read, (given, features, n * hidden, 0))
+    for i in range(n):
+        row, x_, token = h_ + 8 * i * hidden, features + 4 * i * hidden, token_ + 4 * i * hidden
+        call(read, (embed + size * ids[i] * hidden, token, hidden, rounded))
+        call(normed, (token, norms[0].ctypes.data, row, 1, hidden, rounded, eps))
+        call(normed, (x_, norms[1].ctypes.data, row + 4 * hidden, 1, hidden, rounded, eps))
+        if normed_residual:
+            call(read, (row + 4 * hidden, x_, hidden, 0))
+    layer(
+        steps, features, n, 0, hidden, 2 * hidden, weights[0], scales[0], norms[2], head_norms, cos, sin, caches[0, 0],
+        caches[0, 1], room, new, straight, branch, counts, heads, kv, inner, rounded, eps, scaling, h_, spare_,
+    )  # fmt: skip
+    rows, wide_vocab = n - first, whole(draft_vocab, BLOCK)
+    call(normed, (features + 4 * first * hidden, norms[3].ctypes.data, h_, rows, hidden, rounded, eps))
+    call(multiplied, (h_, weights[1, 1], scales[1, 1], logits, spare_, rows, hidden, wide_vocab, rounded))
+    return scratch

@@ -1,0 +1,266 @@
+"""Files of trained heads: which format a configuration is of, and its weights under our networks' names.
+
+Read are those of `speculators` (eagle3, dflash, dspark), of DFlash's authors (z-lab), of DeepSpec (dspark), of EAGLE-3's
+authors, and of vLLM's Medusa; written are `speculators`', and vLLM's for Medusa. What a configuration says is held against
+the target before any weight is read.
+
+Knows folders, configurations and safetensors. It does not know how a name becomes a folder.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+from ...core.events import ModelError
+from ..forward import Forward
+from ..shape import Shape
+from .head import NETWORKS, Head
+from .shape import BLOCK, EACH, EAGLE, MEDUSA, NONE, WHOLE, HeadShape, usual_taps
+
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
+NOT_READ = ("peagle", "dflash2", "mtp")  # kinds that `speculators` has besides
+# What a file may hold that is the target's own, or made of the configuration.
+IDLE = ("embed_tokens.weight", "lm_head.weight", "d2t", "t2d", "verifier_", "rotary_emb.")
+
+
+def config_of(folder: str | Path) -> dict[str, Any] | None:
+    """The configuration in a folder where it is a trained head's, else None."""
+    try:
+        config = json.loads((Path(folder) / CONFIG).read_text(encoding="utf-8"))
+        return config if is_head(config) else None
+    except (OSError, ValueError):
+        return None
+
+
+def is_head(config: Any) -> bool:
+    """Whether a configuration is a trained head's."""
+    if not isinstance(config, dict):
+        return False
+    names = {"speculators_model_type", "dflash_config", "markov_rank", "medusa_num_heads"}
+    reduced = "draft_vocab_size" in config and "eagle" in " ".join(config.get("architectures") or ()).lower()
+    return bool(names & config.keys()) or reduced or config.get("model_type") == MEDUSA
+
+
+def kind_of(config: Mapping[str, Any]) -> str:
+    """What kind of head a configuration describes."""
+    if config.get("model_type") == MEDUSA or "medusa_num_heads" in config:
+        return MEDUSA
+    block = config.get("speculators_model_type", "").startswith("d") or {"dflash_config", "markov_rank"} & config.keys()
+    return BLOCK if block else EAGLE
+
+
+def shape_of(config: Mapping[str, Any], target: Shape, name: str) -> HeadShape:
+    """What a configuration describes, for a target. Raises `ModelError` where it does not fit it, or cannot be read."""
+    try:
+        shape = _shape(config, target)
+    except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+        raise ModelError("head", name, f"its configuration cannot be read ({type(error).__name__}: {error}).") from error
+    if isinstance(shape, str):
+        raise ModelError("head", name, shape)
+    theirs = config.get("target_hidden_size") or shape.hidden
+    if (shape.hidden, theirs) != (target.hidden, target.hidden):
+        mend = f"it is made for hidden states of {theirs} numbers, and the target's have {target.hidden}"
+        raise ModelError("head", name, f"{mend}; choose a head that was trained with this target.")
+    if shape.vocab != target.vocab or shape.known > target.vocab:
+        mend = f"it is made for a vocabulary of {shape.vocab} tokens, and the target's has {target.vocab}"
+        raise ModelError("head", name, f"{mend}; choose a head that was trained with this target.")
+    if not shape.taps or not all(0 <= tap <= target.layers for tap in shape.taps):
+        mend = f"it reads the target behind layers {', '.join(map(str, shape.taps))}, and there are {target.layers}"
+        raise ModelError("head", name, f"{mend}; choose a head that was trained with this target.")
+    return shape
+
+
+def _shape(config: Mapping[str, Any], target: Shape) -> HeadShape | str:
+    """The shape, or what stands against it."""
+    kind = config.get("speculators_model_type")
+    if kind in NOT_READ:
+        return f"heads of the kind {kind} are not read; those of the kinds eagle3, dflash and dspark are."
+    if kind == "eagle3":
+        return _eagle(config, config["transformer_layer_config"], target, residual_normed=True)
+    if kind in ("dflash", "dspark"):
+        taps, anchored = config["aux_hidden_state_layer_ids"], kind == "dspark"
+        causal = not config.get("sliding_window_non_causal", True)
+        return _block(config, config["transformer_layer_config"], taps, anchored, causal)
+    if kind:
+        return f"heads of the kind {kind} are not known; those of the kinds eagle3, dflash and dspark are."
+    if config.get("model_type") == MEDUSA or "medusa_num_heads" in config:
+        slots = config.get("num_heads") or config["medusa_num_heads"]
+        layers, biased = config.get("num_hidden_layers", 1), config.get("medusa_fc_bias", False)
+        taps = usual_taps(MEDUSA, target.layers)
+        return HeadShape(
+            MEDUSA, config["hidden_size"], config["vocab_size"], taps, slots=slots, layers=layers, biased=biased
+        )
+    if "dflash_config" in config or "markov_rank" in config:
+        inner = config.get("dflash_config") or config
+        taps = [layer + 1 for layer in inner["target_layer_ids"]]
+        mask = inner.get("mask_token_id", config.get("mask_token_id"))
+        return _block({**config, "mask_token_id": mask}, config, taps, "markov_rank" in config, bool(inner.get("causal")))
+    return _eagle(config, config, target, residual_normed=False)
+
+
+def _layer(layer: Mapping[str, Any]) -> dict[str, Any] | str:
+    """The sizes that a head's layers share, of their configuration."""
+    rope = layer.get("rope_parameters") or layer.get("rope_scaling") or {}
+    if rope.get("rope_type", rope.get("type", "default")) != "default":
+        return "its positions are turned by a scaled rotation, which is not read; choose another head."
+    heads, hidden = layer["num_attention_heads"], layer["hidden_size"]
+    sliding = "sliding_attention" in (layer.get("layer_types") or ())
+    return {
+        "hidden": hidden, "vocab": layer["vocab_size"], "heads": heads,
+        "kv_heads": layer.get("num_key_value_heads") or heads, "head_dim": layer.get("head_dim") or hidden // heads,
+        "inner": layer["intermediate_size"], "layers": layer.get("num_hidden_layers", 1),
+        "theta": float(rope.get("rope_theta") or layer.get("rope_theta") or 10_000.0), "eps": layer.get("rms_norm_eps", 1e-6),
+        "head_norms": layer.get("model_type") == "qwen3", "biased": bool(layer.get("attention_bias")),
+        "window": int(layer.get("sliding_window") or 0) if sliding else 0,
+    }  # fmt: skip
+
+
+def _eagle(config, layer, target: Shape, residual_normed: bool) -> HeadShape | str:
+    sizes = _layer(layer)
+    if isinstance(sizes, str):
+        return sizes
+    inner = config.get("eagle_config") or {}
+    taps = config.get("eagle_aux_hidden_state_layer_ids") or inner.get("eagle_aux_hidden_state_layer_ids")
+    flags = {name: config.get(name, inner.get(name, False)) for name in ("norm_before_fc", "fc_norm", "norm_output")}
+    if flags["norm_before_fc"] and flags["fc_norm"]:
+        return "norm_before_fc and fc_norm exclude each other."
+    known = config.get("draft_vocab_size") or sizes["vocab"]
+    return HeadShape(
+        EAGLE, taps=tuple(taps or usual_taps(EAGLE, target.layers)), **sizes,
+        draft_vocab=known if known != sizes["vocab"] else 0,
+        fed_norm=WHOLE if flags["norm_before_fc"] else EACH if flags["fc_norm"] else NONE,
+        output_normed=flags["norm_output"], residual_normed=config.get("norm_before_residual", residual_normed),
+    )  # fmt: skip
+
+
+def _block(config, layer, taps, anchored: bool, causal: bool) -> HeadShape | str:
+    sizes = _layer({**layer, "model_type": "qwen3"})
+    if isinstance(sizes, str):
+        return sizes
+    rank, confident = config.get("markov_rank") or 0, bool(config.get("enable_confidence_head", anchored))
+    if rank and config.get("markov_head_type", "vanilla") != "vanilla":
+        return f"a Markov head of the kind {config['markov_head_type']} is not read; one of the kind vanilla is."
+    if confident and not (rank and config.get("confidence_head_with_markov", True)):
+        return "a confidence head without the Markov head's input is not read."
+    from_anchor = config.get("sample_from_anchor", anchored)
+    known = config.get("draft_vocab_size") or sizes["vocab"]
+    return HeadShape(
+        BLOCK, taps=tuple(taps), **sizes, slots=config["block_size"] - (not from_anchor), mask=config["mask_token_id"],
+        draft_vocab=known if known != sizes["vocab"] else 0, causal=causal and bool(sizes["window"]),
+        from_anchor=from_anchor, rank=rank, confident=confident,
+    )  # fmt: skip
+
+
+def read(folder: str | Path, target: Forward, name: str) -> Head:
+    """The head in a folder, beside its target. Raises `ModelError` where they do not fit."""
+    config = config_of(folder)
+    if config is None:
+        raise ModelError("head", name, "there is no trained head's configuration.")
+    shape = shape_of(config, target.shape, name)
+    try:
+        with safe_open(Path(folder) / WEIGHTS, framework="pt") as file:
+            names = {key: _named(key) for key in file.keys()}  # noqa: SIM118 not a mapping
+            _fits(file, names, shape, name)
+            tensors = {ours: file.get_tensor(key).clone() for key, ours in names.items()}
+    except OSError as error:
+        raise ModelError("head", name, f"there are no weights in {WEIGHTS}.") from error
+    embed, head = (table.to(target.device) for table in target.tables)
+    ids = None
+    if shape.draft_vocab:
+        offsets = tensors["d2t"].to(target.device)
+        ids = torch.arange(shape.draft_vocab, device=target.device) + offsets
+        head = tensors.get("lm_head.weight", head.cpu()[ids.cpu()])
+    else:
+        head = tensors.get("lm_head.weight", head) if shape.kind == EAGLE else head
+    embed = tensors.get("embed_tokens.weight", embed) if shape.kind == EAGLE else embed
+    network = NETWORKS[shape.kind](shape, embed.to(target.device), head.to(target.device))
+    wanted = network.state_dict().keys()
+    try:
+        network.load_state_dict({key: tensor for key, tensor in tensors.items() if key in wanted})
+    except RuntimeError as error:
+        raise ModelError("head", name, f"its weights are not those that its configuration names ({_first(error)}).") from error
+    return Head.of(network.to(target.device, target.dtype).eval().requires_grad_(False), target, ids)
+
+
+def _first(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]
+
+
+def _named(key: str) -> str:
+    """A tensor's name in our networks."""
+    return key.removeprefix("model.").replace("midlayer.", "layers.0.")
+
+
+def _fits(file: Any, names: Mapping[str, str], shape: HeadShape, name: str) -> None:
+    """Raise `ModelError` where a table of the file cannot be this target's. Reads no weights."""
+    sizes = {ours: tuple(file.get_slice(key).get_shape()) for key, ours in names.items()}
+    wanted = {
+        "d2t": (shape.draft_vocab,), "t2d": (shape.vocab,), "embed_tokens.weight": (shape.vocab, shape.hidden),
+        "lm_head.weight": (shape.known, shape.hidden), "fc.weight": (shape.hidden, shape.fed),
+        "markov_head.markov_w1.weight": (shape.vocab, shape.rank),
+    }  # fmt: skip
+    if shape.draft_vocab and "d2t" not in sizes:
+        raise ModelError("head", name, f"it knows {shape.draft_vocab} tokens, and no table d2t says which.")
+    for key, size in wanted.items():
+        if key in sizes and sizes[key] != size and (shape.draft_vocab or key not in ("d2t", "t2d")):
+            raise ModelError("head", name, f"its {key} is of the size {sizes[key]}, and {size} would fit this target.")
+
+
+def write(network: Any, folder: str | Path, verifier: str, architectures: list[str]) -> Path:
+    """Write a trained network as `speculators` reads it, in bfloat16; Medusa's as vLLM does. Returns the folder."""
+    folder, shape = Path(folder), network.shape
+    folder.mkdir(parents=True, exist_ok=True)
+    weights = {name: weight.to(torch.bfloat16).contiguous().cpu() for name, weight in network.state_dict().items()}
+    save_file(weights, folder / WEIGHTS)
+    config = _config(shape, verifier, architectures)
+    (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    return folder
+
+
+def _config(shape: HeadShape, verifier: str, architectures: list[str]) -> dict[str, Any]:
+    if shape.kind == MEDUSA:
+        return {
+            "model_type": MEDUSA, "architectures": ["MedusaModel"], "hidden_size": shape.hidden, "vocab_size": shape.vocab,
+            "num_heads": shape.slots, "num_hidden_layers": shape.layers, "medusa_fc_bias": shape.biased,
+            "original_lm_head": True, "truncated_vocab_size": shape.vocab,
+        }  # fmt: skip
+    algorithm, qwen3 = ("eagle3", False) if shape.kind == EAGLE else ("dspark", True)
+    layer = {
+        "model_type": "qwen3" if qwen3 or shape.head_norms else "llama", "hidden_size": shape.hidden,
+        "num_attention_heads": shape.heads, "num_key_value_heads": shape.kv_heads, "head_dim": shape.head_dim,
+        "intermediate_size": shape.inner, "num_hidden_layers": shape.layers, "vocab_size": shape.vocab,
+        "rms_norm_eps": shape.eps, "rope_theta": shape.theta, "hidden_act": "silu", "attention_bias": shape.biased,
+        "max_position_embeddings": shape.window or 2048, "tie_word_embeddings": False,
+    }  # fmt: skip
+    if shape.window:
+        layer |= {
+            "layer_types": ["sliding_attention"] * shape.layers, "use_sliding_window": True, "sliding_window": shape.window,
+            "max_window_layers": 0,
+        }  # fmt: skip
+    proposal = {"proposal_type": "greedy", "speculative_tokens": shape.slots if shape.kind == BLOCK else 4}
+    config = {
+        "architectures": ["Eagle3Speculator" if shape.kind == EAGLE else "DSparkSpeculator"],
+        "speculators_model_type": algorithm,
+        "speculators_config": {
+            "algorithm": algorithm, "default_proposal_method": "greedy", "proposal_methods": [proposal],
+            "verifier": {"name_or_path": verifier, "architectures": architectures},
+        },
+        "transformer_layer_config": layer, "draft_vocab_size": shape.known, "target_hidden_size": shape.hidden,
+    }  # fmt: skip
+    if shape.kind == EAGLE:
+        return config | {
+            "eagle_aux_hidden_state_layer_ids": list(shape.taps), "norm_before_residual": shape.residual_normed,
+            "norm_before_fc": shape.fed_norm == WHOLE, "fc_norm": shape.fed_norm == EACH, "norm_output": shape.output_normed,
+        }  # fmt: skip
+    return config | {
+        "aux_hidden_state_layer_ids": list(shape.taps), "block_size": shape.rows, "mask_token_id": shape.mask,
+        "sample_from_anchor": shape.from_anchor, "sliding_window_non_causal": not shape.causal, "markov_rank": shape.rank,
+        "markov_head_type": "vanilla", "enable_confidence_head": shape.confident, "confidence_head_with_markov": True,
+    }  # fmt: skip

@@ -1,0 +1,224 @@
+"""A trained head as drafters use one: like a language model that reads hidden states of another (`lm.CachedLM`).
+
+`sync` finds what of a text is to be read, `extend` gives the logits behind it, and behind each token that is then drafted;
+`forward` gives those behind every row of a tree. Of a block or Medusa head only the first takes a pass: later tokens are
+read off its slots, so there are `longest` at most. What was drafted leaves nothing behind.
+
+Knows hidden states and ids. It does not know who drafts, nor what is accepted.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import torch
+
+from ...core.tree import depths
+from ..forward import Forward
+from ..lm import CachedLM
+from . import compiled, plain
+from .block import BlockNetwork
+from .eagle import EagleNetwork
+from .medusa import MedusaNetwork
+from .shape import BLOCK, EAGLE, MEDUSA, HeadShape
+
+NETWORKS = {MEDUSA: MedusaNetwork, EAGLE: EagleNetwork, BLOCK: BlockNetwork}
+PLAIN = {MEDUSA: plain.PlainMedusa, EAGLE: plain.PlainEagle, BLOCK: plain.PlainBlock}
+COMPILED = {MEDUSA: compiled.CompiledMedusa, EAGLE: compiled.CompiledEagle, BLOCK: compiled.CompiledBlock}
+TOGETHER = 256  # tokens of a text that are read in one pass
+ENDLESS = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A head's passes, shared by all lanes. `ids` [known] are the tokens that it can draft; None where it knows all."""
+
+    shape: HeadShape
+    passes: Any
+    ids: torch.Tensor | None = None
+    nbytes: int = 0
+
+    @classmethod
+    def of(cls, network: Any, target: Forward, ids: torch.Tensor | None = None) -> Head:
+        """A network's, beside a target, compiled where that can be."""
+        shape = network.shape
+        kinds = COMPILED if compiled.compiles(shape, target) else PLAIN
+        arguments = (network, target) if kinds is COMPILED else (network,)
+        nbytes = sum(weight.nbytes for weight in network.parameters())
+        return cls(shape, kinds[shape.kind](*arguments), ids, nbytes)
+
+    def fresh(self, vocab: int) -> CachedHead:
+        """The head with a cache of its own, for a target of so many tokens."""
+        return {MEDUSA: CachedMedusa, EAGLE: CachedEagle, BLOCK: CachedBlock}[self.shape.kind](self, vocab)
+
+
+class CachedHead(ABC):
+    """What all heads share. `tokens` is the text that was read, `seconds` what passes took, and `confidence` how likely the
+    head itself finds the token of the last logits, None where it does not say."""
+
+    longest = ENDLESS
+
+    def __init__(self, head: Head, vocab: int):
+        self.head, self.shape, self.vocab = head, head.shape, vocab
+        self.context_length = ENDLESS  # the target's counts
+        self.seconds = 0.0
+        self.confidence: float | None = None
+        self.reset()
+
+    def follow(self, target: CachedLM) -> None:
+        """Read this target's hidden states, which it keeps from its next `reset` on."""
+        target.taps = self.shape.taps
+        self._target = target
+        self.reset()
+
+    @abstractmethod
+    def reset(self) -> None:
+        """Forget everything."""
+
+    @abstractmethod
+    def sync(self, context: Sequence[int]) -> list[int]:
+        """What of `context` is still to be read, before a draft behind it; nothing where the target has read too little."""
+
+    @abstractmethod
+    def extend(self, tokens: Sequence[int]) -> torch.Tensor:
+        """The logits [1, vocab] behind the tokens that `sync` gave, then behind one drafted token after the other."""
+
+    @abstractmethod
+    def forward(self, tokens: Sequence[int], parents: Sequence[int], first: int = 0) -> torch.Tensor:
+        """The logits [rows, vocab] behind the rows from `first` on of a tree of drafted tokens."""
+
+    def keep(self, path: Sequence[int]) -> None:
+        """Nothing of what was drafted is kept: the target's hidden states of it are better."""
+
+    def _wide(self, logits: torch.Tensor) -> torch.Tensor:
+        """Logits [rows, known] as those of all tokens, [rows, vocab]."""
+        if self.head.ids is None:
+            return logits[:, : self.vocab]
+        wide = logits.new_full((len(logits), self.vocab), -torch.inf)
+        wide[:, self.head.ids] = logits
+        return wide
+
+
+class CachedEagle(CachedHead):
+    """An EAGLE head. Row i of its cache is token i + 1 beside the target's hidden states of token i."""
+
+    def reset(self):
+        self._cache = self.head.passes.new_cache()
+        self.tokens: list[int] = []
+        self._begins = True
+
+    def sync(self, context):
+        read = min(len(self.tokens), max(0, len(context) - 2))  # the last is read again where nothing is new
+        del self.tokens[read:]
+        self._begins = True
+        return list(context[1 + read :])
+
+    def extend(self, tokens):
+        if not self._begins:
+            chain = [*self._rows, *tokens]
+            return self.forward(chain, range(-1, len(chain) - 1), len(self._rows))
+        start, states = perf_counter(), self._target.states(len(self.tokens))
+        for i in range(0, len(tokens), TOGETHER):
+            part = tokens[i : i + TOGETHER]
+            self._root, logits = self.head.passes.read(states[i : i + len(part)], part, len(self.tokens), self._cache)
+            self.tokens += part
+        self._rows, self._features, self._begins = [], self._root[:0], False
+        self.seconds += perf_counter() - start
+        return self._wide(logits)
+
+    def forward(self, tokens, parents, first=0):
+        start = perf_counter()
+        self._rows = list(tokens)
+        above = torch.cat([self._root, self._features[:first]])[[parent + 1 for parent in parents[first:]]]
+        features, logits = self.head.passes.draft(tokens, parents, above, first, len(self.tokens), self._cache)
+        self._features = torch.cat([self._features[:first], features])
+        self.seconds += perf_counter() - start
+        return self._wide(logits)
+
+
+class _CachedSlots(CachedHead):
+    """A head whose one pass has slots for all that it drafts."""
+
+    def __init__(self, head: Head, vocab: int):
+        super().__init__(head, vocab)
+        self.longest = head.shape.slots
+
+    def reset(self):
+        self.tokens: list[int] = []
+        self._slot: int | None = None  # of the last logits; None before the pass
+
+    def extend(self, tokens):
+        start = perf_counter()
+        if self._slot is None:
+            self._draft(tokens)
+            self._slot = -1
+        self._slot += 1
+        logits = self._behind([self._slot], tokens[-1:])
+        self.confidence = self._confidence(self._slot, tokens[-1])
+        self.seconds += perf_counter() - start
+        return self._wide(logits)
+
+    def forward(self, tokens, parents, first=0):
+        start = perf_counter()
+        logits = self._behind(depths(parents)[first:], tokens[first:])
+        self.seconds += perf_counter() - start
+        return self._wide(logits)
+
+    @abstractmethod
+    def _draft(self, tokens: Sequence[int]) -> None:
+        """The pass behind the tokens that `sync` gave."""
+
+    @abstractmethod
+    def _behind(self, slots: Sequence[int], before: Sequence[int]) -> torch.Tensor:
+        """The logits [rows, known] of slots, where these tokens stand before them."""
+
+    def _confidence(self, slot: int, before: int) -> float | None:
+        return None
+
+
+class CachedBlock(_CachedSlots):
+    """A block head. Its cache has the target's hidden states of the text before the anchor."""
+
+    def reset(self):
+        super().reset()
+        self._cache = self.head.passes.new_cache()
+
+    def sync(self, context):
+        del self.tokens[len(context) - 1 :]
+        self._slot = None
+        return list(context[len(self.tokens) :])
+
+    def _draft(self, tokens):
+        *unread, anchor = tokens
+        states = self._target.states(len(self.tokens))[: len(unread)]
+        while len(unread) > TOGETHER:
+            self.head.passes.draft(states[:TOGETHER], anchor, len(self.tokens), self._cache)
+            self.tokens += unread[:TOGETHER]
+            unread, states = unread[TOGETHER:], states[TOGETHER:]
+        self._hidden, self._logits = self.head.passes.draft(states, anchor, len(self.tokens), self._cache)
+        self.tokens += unread
+
+    def _behind(self, slots, before):
+        return self._logits[slots] + self.head.passes.bias(before)
+
+    def _confidence(self, slot, before):
+        return self.head.passes.confidence(self._hidden[slot], before)
+
+
+class CachedMedusa(_CachedSlots):
+    """Medusa heads, which read one hidden state: that of the token before the last."""
+
+    def sync(self, context):
+        self._slot = None
+        self._last = len(context) - 2
+        return list(context[-1:]) if self._last >= 0 else []
+
+    def _draft(self, tokens):
+        self._logits = self.head.passes.draft(self._target.states(self._last)[:1])
+
+    def _behind(self, slots, before):
+        return self._logits[slots]

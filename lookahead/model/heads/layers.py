@@ -1,0 +1,114 @@
+"""The layers of trained heads as torch modules: for training anywhere, and for passes where there are no kernels of ours.
+
+All attention here has two parts: rows look at a text that all share ("far"), and at rows of their own group ("near"): a
+block's slots, or the tokens that a head drafted before. A group stands at one place of the text; in training there are many
+groups to a text, in a race there is one.
+
+Knows tensors. Names are those of transformers' Qwen3, so that files need no other.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import nn
+from torch.nn.functional import silu
+
+from .shape import HeadShape
+
+
+class Pairs(NamedTuple):
+    """Keys and values, [texts, tokens, kv heads, dim] of a text or [texts, groups, rows, kv heads, dim] of groups."""
+
+    keys: torch.Tensor
+    values: torch.Tensor
+
+
+class Seen(NamedTuple):
+    """What rows see: of the text [groups, rows or 1, tokens], and of their group [rows, rows of the group]."""
+
+    far: torch.Tensor
+    near: torch.Tensor
+
+
+class Turns(nn.Module):
+    """The rotation of positions."""
+
+    def __init__(self, shape: HeadShape):
+        super().__init__()
+        inv_freq = shape.theta ** -(torch.arange(0, shape.head_dim, 2).float() / shape.head_dim)
+        self.register_buffer("inv_freq", inv_freq, persistent=False)
+
+    def forward(self, places: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Cosines and sines [..., 1, dim] of positions [...]."""
+        angles = places[..., None].float() * self.inv_freq
+        angles = torch.cat([angles, angles], -1)[..., None, :]
+        return angles.cos(), angles.sin()
+
+
+def turned(x: torch.Tensor, turns: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+    """x [..., heads, dim] turned by its positions."""
+    cos, sin = turns
+    first, second = x.chunk(2, -1)
+    return (x * cos + torch.cat([-second, first], -1) * sin).to(x.dtype)
+
+
+class Attention(nn.Module):
+    """Grouped-query attention over both parts; inputs are `fed` wide."""
+
+    def __init__(self, shape: HeadShape, fed: int):
+        super().__init__()
+        self.kv, self.group, self.dim = shape.kv_heads, shape.heads // shape.kv_heads, shape.head_dim
+        query, pair = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
+        self.q_proj = nn.Linear(fed, query, bias=shape.biased)
+        self.k_proj, self.v_proj = (nn.Linear(fed, pair, bias=shape.biased) for _ in range(2))
+        self.o_proj = nn.Linear(query, shape.hidden, bias=False)
+        if shape.head_norms:
+            self.q_norm, self.k_norm = (nn.RMSNorm(shape.head_dim, shape.eps) for _ in range(2))
+        else:
+            self.q_norm = self.k_norm = nn.Identity()
+
+    def pairs(self, x: torch.Tensor, turns: tuple[torch.Tensor, torch.Tensor]) -> Pairs:
+        """Keys and values of rows x [..., fed]."""
+        keys, values = (proj(x).unflatten(-1, (self.kv, self.dim)) for proj in (self.k_proj, self.v_proj))
+        return Pairs(turned(self.k_norm(keys), turns), values)
+
+    def forward(self, x, turns, far: Pairs, near: Pairs, seen: Seen) -> torch.Tensor:
+        """Rows x [texts, groups, rows, fed] mix what they see: [texts, groups, rows, hidden]."""
+        q = turned(self.q_norm(self.q_proj(x).unflatten(-1, (-1, self.dim))), turns)
+        q = q.unflatten(-2, (self.kv, self.group)) * self.dim**-0.5
+        far_scores = torch.einsum("basgnd,btgd->bgnast", q, far.keys).masked_fill(~seen.far, -torch.inf)
+        near_scores = torch.einsum("basgnd,balgd->bgnasl", q, near.keys).masked_fill(~seen.near, -torch.inf)
+        weights = torch.cat([far_scores, near_scores], -1).float().softmax(-1).to(x.dtype)
+        of_far, of_near = weights.split([far.keys.shape[1], near.keys.shape[2]], -1)
+        mixed = torch.einsum("bgnast,btgd->basgnd", of_far.to(far.values.dtype), far.values)
+        mixed = mixed + torch.einsum("bgnasl,balgd->basgnd", of_near.to(near.values.dtype), near.values)
+        return self.o_proj(mixed.flatten(-3))
+
+
+class MLP(nn.Module):
+    """SwiGLU."""
+
+    def __init__(self, shape: HeadShape):
+        super().__init__()
+        self.gate_proj, self.up_proj = (nn.Linear(shape.hidden, shape.inner, bias=False) for _ in range(2))
+        self.down_proj = nn.Linear(shape.inner, shape.hidden, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """x [..., hidden]."""
+        return self.down_proj(silu(self.gate_proj(x)) * self.up_proj(x))
+
+
+class Layer(nn.Module):
+    """A decoder layer; of an EAGLE head's first the input is twice as wide, and its norms are the network's."""
+
+    def __init__(self, shape: HeadShape, fed: int = 0):
+        super().__init__()
+        self.self_attn, self.mlp = Attention(shape, fed or shape.hidden), MLP(shape)
+        self.input_layernorm, self.post_attention_layernorm = (nn.RMSNorm(shape.hidden, shape.eps) for _ in range(2))
+
+    def finish(self, x: torch.Tensor, mixed: torch.Tensor) -> torch.Tensor:
+        """What follows attention, of the residual x and what was mixed."""
+        x = x + mixed
+        return x + self.mlp(self.post_attention_layernorm(x))

@@ -1,0 +1,74 @@
+"""A layer of a Llama-like model in compiled code: what the target's pass and the trained drafters' passes share.
+
+Knows addresses, and the order of a layer. It does not know models, tokens or caches.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from .compiling import kept
+from .vectors import BLOCK, call, whole
+
+
+@kept(njit, nogil=True, error_model="numpy")
+def scratch_floats(n, given, hidden, fed, heads, kv, dim, inner, most):
+    """How many floats of scratch `layer` takes, and the sizes of its parts, in the order in which they lie there."""
+    return (
+        (given + n) * max(fed, hidden, heads * dim),
+        (given + n) * whole((heads + 2 * kv) * dim, BLOCK),
+        n * whole(2 * inner, BLOCK),
+        n * inner,
+        n * whole(hidden, BLOCK),
+        n * most,
+    )
+
+
+@kept(njit, nogil=True, error_model="numpy")
+def layer(
+    steps, x_, n, given, hidden, fed, w, s, norm, head_norms, cos, sin, keys, values, room, new, straight, branch, counts,
+    heads, kv, inner, rounded, eps, scaling, scratch_, spare_,
+):  # fmt: skip
+    """Add to the rows x [n, hidden] what a layer makes of its normed input, which lies at the start of the scratch.
+
+    The input [given + n, fed] has `given` rows more, which only leave keys and values; they come first. Arrays: steps as
+    `whole_pass.addresses` has them; w, s [4] are addresses of blocks: of qkv, out, gate and up, down; norm [hidden] is the
+    second; head_norms [2, dim] are those of queries and keys, of no rows where there are none; cos, sin [given + n, dim];
+    new [given + n] are the columns of keys and values [kv, room, dim] where a row's go; straight [n], branch [n, longest] and
+    counts [n]: see `kernels.attend`. Addresses: x, keys, values, the scratch (`scratch_floats`) and the products' own.
+    """
+    multiplied, normed, added, gated_by, turned, read, stored, attended = steps
+    dim, longest, both, size, width = cos.shape[1], branch.shape[1], given + n, 2 if rounded else 4, heads * cos.shape[1]
+    wide_qkv, wide_both, wide_hidden = whole((heads + 2 * kv) * dim, BLOCK), whole(2 * inner, BLOCK), whole(hidden, BLOCK)
+    most = (straight + counts).max()
+    inputs, qkv, gates, gated, back, _ = scratch_floats(n, given, hidden, fed, heads, kv, dim, inner, most)
+    h_ = scratch_
+    qkv_ = h_ + 4 * inputs
+    both_ = qkv_ + 4 * qkv
+    gated_ = both_ + 4 * gates
+    back_ = gated_ + 4 * gated
+    scores_ = back_ + 4 * back
+    call(multiplied, (h_, w[0], s[0], qkv_, spare_, both, fed, wide_qkv, rounded))
+    for i in range(both if len(head_norms) else 0):
+        row = qkv_ + 4 * i * wide_qkv
+        call(normed, (row, head_norms[0].ctypes.data, row, heads, dim, rounded, eps))
+        call(normed, (row + 4 * width, head_norms[1].ctypes.data, row + 4 * width, kv, dim, rounded, eps))
+    call(turned, (qkv_, cos.ctypes.data, sin.ctypes.data, both, heads + kv, dim // 2, wide_qkv, rounded))
+    for i in range(both):
+        at, row = new[i], qkv_ + 4 * (i * wide_qkv + width)
+        for head in range(kv):
+            place = size * dim * (head * room + at)
+            call(stored, (row + 4 * head * dim, keys + place, dim, rounded))
+            call(stored, (row + 4 * (kv + head) * dim, values + place, dim, rounded))
+    call(attended, (
+        qkv_ + 4 * given * wide_qkv, wide_qkv, keys, values, room, dim, h_, scores_, most, straight.ctypes.data,
+        branch.ctypes.data, longest, counts.ctypes.data, n, heads, kv, rounded, scaling,
+    ))  # fmt: skip
+    call(multiplied, (h_, w[1], s[1], back_, spare_, n, width, wide_hidden, rounded))
+    call(added, (x_, back_, n, hidden, wide_hidden, rounded))
+    call(normed, (x_, norm.ctypes.data, h_, n, hidden, rounded, eps))
+    call(multiplied, (h_, w[2], s[2], both_, spare_, n, hidden, wide_both, rounded))
+    call(gated_by, (both_, gated_, n, inner, wide_both, rounded))
+    call(multiplied, (gated_, w[3], s[3], back_, spare_, n, inner, wide_hidden, rounded))
+    call(added, (x_, back_, n, hidden, wide_hidden, rounded))

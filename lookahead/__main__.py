@@ -107,7 +107,7 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("calibrate", parents=[shared], help=calibrate).set_defaults(call=_calibrate)
     train = commands.add_parser("train", help="make a family of models from text")
     train.set_defaults(call=_train)
-    train.add_argument("--corpus", required=True, type=Path, metavar="DIR", help="the text; see the model card")
+    train.add_argument("--corpus", type=Path, metavar="DIR", help="the text; see the model card. Heads can do without")
     train.add_argument("--out", required=True, type=Path, metavar="DIR", help="the family, and its work folder")
     train.add_argument("--minutes", type=float, help="time to spend in all (120)")
     train.add_argument("--tokens", type=int, help="or: tokens to train the target on")
@@ -117,7 +117,7 @@ def _parser() -> argparse.ArgumentParser:
         "--only",
         nargs="+",
         metavar="ROLE",
-        help="train these of target, draft, offdomain; take the rest from --start-from",
+        help="train these of target, draft, offdomain, medusa, eagle, block; take the rest from --start-from",
     )
     train.add_argument("--compile", action="store_true", help="use torch.compile: faster, needs a C++ compiler")
     train.add_argument("--card", action="store_true", help="only measure the family in --out and write its card")

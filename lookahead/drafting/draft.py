@@ -41,6 +41,4 @@ class DraftModel(Drafter):
                 break
             unread = [pick.token]
         sampled = picks[0].q is not None
-        return Draft.chain(
-            [p.token for p in picks], self.name, [p.q for p in picks] if sampled else None, chances
-        )
+        return Draft.chain([p.token for p in picks], self.name, [p.q for p in picks] if sampled else None, chances)

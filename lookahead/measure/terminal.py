@@ -116,7 +116,8 @@ def training() -> Iterator[Any]:
                 tasks[report.stage] = bar.add_task(report.stage, total=None, status="")
             left = f"{seconds(report.seconds_left)} left" if report.budget else "measuring how long"
             loss = "" if isnan(report.loss) else f"loss {significant(report.loss, 4)}  "  # writing has none
-            status = f"{loss}{decimal(report.tokens_per_second)} tokens/s  {left}"
+            worth = "" if report.accepted is None else f"{decimal(report.accepted)} tokens a pass  "
+            status = f"{loss}{worth}{decimal(report.tokens_per_second)} tokens/s  {left}"
             bar.update(tasks[report.stage], total=report.budget or None, completed=report.tokens, status=status)
             if not console.is_terminal and monotonic() - written >= LOG_EVERY_S:
                 written = monotonic()

@@ -5,7 +5,6 @@ Knows addresses, and the order of a layer. It does not know models, tokens or ca
 
 from __future__ import annotations
 
-import numpy as np
 from numba import njit
 
 from .compiling import kept
@@ -38,9 +37,19 @@ def layer(
     new [given + n] are the columns of keys and values [kv, room, dim] where a row's go; straight [n], branch [n, longest] and
     counts [n]: see `kernels.attend`. Addresses: x, keys, values, the scratch (`scratch_floats`) and the products' own.
     """
-    multiplied, normed, added, gated_by, turned, read, stored, attended = steps
-    dim, longest, both, size, width = cos.shape[1], branch.shape[1], given + n, 2 if rounded else 4, heads * cos.shape[1]
-    wide_qkv, wide_both, wide_hidden = whole((heads + 2 * kv) * dim, BLOCK), whole(2 * inner, BLOCK), whole(hidden, BLOCK)
+    multiplied, normed, added, gated_by, turned, _, stored, attended = steps
+    dim, longest, both, size, width = (
+        cos.shape[1],
+        branch.shape[1],
+        given + n,
+        2 if rounded else 4,
+        heads * cos.shape[1],
+    )
+    wide_qkv, wide_both, wide_hidden = (
+        whole((heads + 2 * kv) * dim, BLOCK),
+        whole(2 * inner, BLOCK),
+        whole(hidden, BLOCK),
+    )
     most = (straight + counts).max()
     inputs, qkv, gates, gated, back, _ = scratch_floats(n, given, hidden, fed, heads, kv, dim, inner, most)
     h_ = scratch_

@@ -5,16 +5,26 @@ Knows the trained folders and our own decoder. Everything here can be measured a
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
+from ..core.accept import rule_for
+from ..core.events import Settings
 from ..core.numbers import counted
+from ..drafting import DRAFTERS, Resources
+from ..drafting.draft_length import FixedLength
 from ..family.models import Models, load
+from ..model.heads.head import Head
+from ..model.lm import CachedLM
+from ..race.decode import Ends
+from ..race.decode import decode as loop
 from ..race.lane import decode
 from .corpus import ASSISTANT, TEXT, Document
 from .losses import next_token
@@ -22,6 +32,7 @@ from .prompts import SAMPLES
 
 MOST_DOCUMENTS, ROW = 60, 512  # held-out documents a domain, and how much of each
 PROMPTS_A_DOMAIN, NEW_TOKENS, K = 32, 96, 4
+CHECKED_TOKENS, LONGEST = 64, 8  # of the texts by which a head is measured while it learns, and of its drafts
 STORY_OPENING = 20  # words of a held-out text that make a prompt
 
 
@@ -71,6 +82,24 @@ def acceptance(models: Models, by_domain: Mapping[str, list[tuple[str, bool]]], 
         if drafted:
             out[domain] = accepted / drafted
     return out
+
+
+def accepted_length(
+    network: nn.Module, target: CachedLM, prompts: Sequence[Sequence[int]], eos: frozenset[int]
+) -> float:
+    """Tokens a pass that a head's drafts bring behind prompts of ids, greedy, with drafts as long as it makes them."""
+    rule, kind = rule_for(Settings()), network.shape.kind
+    head = Head.of(copy.deepcopy(network).to(target.device, target.passes.dtype), target.passes)
+    emitted = passes = 0
+    for prompt in prompts:
+        lm = head.fresh(target.vocab)
+        lm.follow(target)
+        drafter = DRAFTERS[kind](Resources(rule, lm), DRAFTERS[kind].Options())
+        ends = Ends(eos, CHECKED_TOKENS, target.context_length, None)
+        for step in loop(target, drafter, FixedLength(min(lm.longest, LONGEST)), rule, prompt, ends, details=False):
+            emitted += len(step.emitted)
+            passes += step.kind == "verify"
+    return emitted / passes
 
 
 def samples(models: Models) -> list[dict[str, str]]:

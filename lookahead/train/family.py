@@ -1,6 +1,9 @@
-"""The family, stage by stage: tokenizer, target, draft, off-domain draft, card.
+"""The family, stage by stage: tokenizer, target, draft, off-domain draft, trained heads, card.
 
     python -m lookahead train --corpus DIR --out DIR [--minutes M] [--resume]
+    python -m lookahead train --only medusa eagle block --start-from FAMILY --out DIR
+
+Heads can be trained for any Llama-like target, without a corpus too: they learn from what the target writes.
 
 Every stage writes its model and a checkpoint, so a run can be stopped at any time and resumed.
 
@@ -9,16 +12,27 @@ Knows the order of things. How a stage learns is in `fit`, what it learns from i
 
 from __future__ import annotations
 
+import copy
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from . import card, corpus, evaluate, losses, tokenizer
+from ..core.events import SettingsError
+from ..family.models import load_tokenizer
+from ..measure.scenarios import BENCH
+from ..model.heads import files
+from ..model.heads.shape import KINDS
+from ..model.lm import CachedLM
+from . import card, corpus, evaluate, heads, losses, tokenizer
 from .batches import Batches, Streams
 from .fit import Budget, Report, Watch, fit
 from .plan import Plan, Shape
@@ -27,14 +41,16 @@ from .writing import ROW, WrittenBatches, written_rows
 SHARD = "9MB"  # hosting pushes refuse single files over 10 MB
 # On a CPU written-out attention, compiled, takes two thirds of the time of the fused kernel there.
 ATTENTION = "sdpa" if torch.cuda.is_available() else "eager"
-ROLES = ("target", "draft", "offdomain")
+ROLES = ("target", "draft", "offdomain", *KINDS)
+CHECKED = "story"  # category of the prompts by which a head is measured while it learns
+WRITING_SHARE = 0.4  # of the heads' minutes, where the target has written nothing yet
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
     """Where to read, where to write, and how long."""
 
-    corpus: Path
+    corpus: Path | None
     out: Path
     plan: Plan
     minutes: float | None = None
@@ -49,6 +65,11 @@ class Job:
         """Checkpoints, encoded text and measurements; not part of the family."""
         return self.out / "work"
 
+    @property
+    def only_heads(self) -> bool:
+        """Whether the target stays as it is, with the drafts it has."""
+        return set(self.only) <= set(KINDS)
+
     def budget(self, stage: str, share: float) -> Budget:
         """A stage's part of the whole; a draft sees more tokens in the same time."""
         if self.tokens is not None:
@@ -56,8 +77,10 @@ class Job:
             return Budget(tokens=max(1, int(self.tokens * quicker * share / self.plan.target_share)))
         plan = self.plan
         shares = {"target": plan.target_share, "draft": plan.drafts_share, "offdomain": plan.offdomain_share}
+        shares |= plan.heads_share
         whole = 1.0 if self.only == ROLES else sum(shares[role] for role in self.only)
-        return Budget(minutes=(self.minutes or 120.0) * share / whole)
+        minutes = (self.minutes or 120.0) * (1 - WRITING_SHARE if self.only_heads else 1)
+        return Budget(minutes=minutes * share / whole)
 
 
 def new_model(shape: Shape, plan: Plan, seed: int) -> LlamaForCausalLM:
@@ -75,12 +98,21 @@ def train(job: Job, watch: Watch) -> Path:
     """Run every stage; returns the folder of the family."""
     job.work.mkdir(parents=True, exist_ok=True)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    documents = corpus.read(job.corpus)
-    words = _tokenizer(job, documents)
-    streams = Streams.of(documents, words, job.plan.seed, job.work)
+    if job.corpus:
+        documents = corpus.read(job.corpus)
+        words = _tokenizer(job, documents)
+        streams = Streams.of(documents, words, job.plan.seed, job.work)
+    elif job.only_heads:
+        words, streams = load_tokenizer(_place(job.start_from, "target")), None
+    else:
+        raise SettingsError("corpus", None, "only heads can be trained without one; give the folder of the text.")
     stages = _Stages(job, words, streams, device, watch)
-    stages.draft(stages.target())
-    stages.offdomain()
+    target = stages.target()
+    if not job.only_heads or (job.start_from / "draft").is_dir():
+        stages.draft(target)
+        stages.offdomain()
+    for kind in KINDS:
+        stages.head(kind, target)
     return job.out
 
 
@@ -106,7 +138,7 @@ def _tokenizer(job: Job, documents: list[corpus.Document]) -> PreTrainedTokenize
     if job.resume and folder.is_dir():
         return PreTrainedTokenizerFast.from_pretrained(folder)
     if job.start_from:
-        words = PreTrainedTokenizerFast.from_pretrained(job.start_from / "target")
+        words = PreTrainedTokenizerFast.from_pretrained(_place(job.start_from, "target"))
     else:
         texts = (d.text for i, d in enumerate(documents) if not d.held_out and (i % 3 == 0 or d.domain == "stories"))
         words = tokenizer.train(texts, job.plan.vocab, job.plan.context)
@@ -120,6 +152,7 @@ class _Stages:
     def __init__(self, job, words, streams, device, watch):
         self.job, self.plan, self.words, self.streams, self.device = job, job.plan, words, streams, device
         self.watch: Watch = watch
+        self._rows: np.ndarray | None = None
         self._notes: Path = job.work / "budget.json"  # what every stage cost, for the card
 
     def target(self) -> LlamaForCausalLM:
@@ -127,7 +160,7 @@ class _Stages:
         if done := self._finished("target"):
             return done
         start = self.job.start_from
-        model = _read(start / "target") if start else new_model(self.plan.target, self.plan, self.plan.seed)
+        model = _read(_place(start, "target")) if start else new_model(self.plan.target, self.plan, self.plan.seed)
         batches = Batches(self.streams.training, self.plan.mix, self.plan.seed)
         scale = self.plan.refining if start else 1.0
         return self._stage("target", model, losses.next_token, batches, self.plan.target_share, scale=scale)
@@ -148,12 +181,42 @@ class _Stages:
             self._stage("draft-plain", self._beginner(target), losses.next_token, batches, plan.draft_share, aside=True)
             model = self._stage("draft-soft", self._beginner(target), soft, batches, plan.draft_share, aside=True)
             stage, share = "draft", plan.writing_share
-        tokens, folder = plan.writing_tokens, self.job.work / "own"
-        if "target" in self.job.only:
-            tokens = min(tokens, self._noted()["target"]["tokens"] // 2)
-        rows = WrittenBatches(written_rows(target, self.streams, plan, tokens, folder, self.watch, self.job.resume))
+        rows = WrittenBatches(self._written(target))
         plan, loss = replace(plan, rows=((1.0, ROW),)), losses.like_writing(plan.favourite)
         return self._stage(stage, model, loss, rows, share, into="draft", plan=plan, scale=plan.refining)
+
+    def head(self, kind: str, target: LlamaForCausalLM) -> None:
+        """A trained head, on the target's own writing."""
+        if self._left_out(kind) or (self.job.resume and files.config_of(self.job.out / kind)):
+            return
+        plan, start, end = self.plan, self.job.start_from, self.words.eos_token_id
+        network = heads.new_head(kind, target.requires_grad_(False), end, plan.seed + 4)
+        if start and files.config_of(start / kind):
+            network, _ = files.network(start / kind, heads.sizes(target), network.embed, network.head, kind)
+        rows, loss = WrittenBatches(self._written(target)), heads.LOSSES[kind](target, plan.favourite)
+        plan = replace(plan, rows=((1.0, ROW),), step_tokens=plan.head_step_tokens)
+        self._fit(kind, network.to(self.device), loss, rows, plan.heads_share[kind], plan, check=self._check(target))
+        architectures = target.config.architectures or [type(target).__name__]
+        files.write(network, self.job.out / kind, str(self.job.out / "target"), architectures)
+
+    def _written(self, target: LlamaForCausalLM) -> np.ndarray:
+        """What the target has written for its drafters, once for all of them."""
+        if self._rows is None:
+            job, tokens = self.job, self.plan.writing_tokens
+            if "target" in job.only:
+                tokens = min(tokens, self._noted()["target"]["tokens"] // 2)
+            most_s = 60 * WRITING_SHARE * job.minutes if job.minutes and job.only_heads else inf
+            folder, end = job.work / "own", self.words.eos_token_id
+            self._rows = written_rows(
+                target, self.streams, self.plan, tokens, folder, self.watch, job.resume, end=end, most_s=most_s
+            )
+        return self._rows
+
+    def _check(self, target: LlamaForCausalLM) -> Callable[[nn.Module], float]:
+        """What measures a head: tokens a pass behind prompts that no model was trained on."""
+        prompts = [self.words(scenario.prompt)["input_ids"] for scenario in BENCH if scenario.category == CHECKED]
+        lm, ends = CachedLM(copy.deepcopy(target).to(torch.bfloat16)), frozenset({self.words.eos_token_id})
+        return lambda network: evaluate.accepted_length(network, lm, prompts, ends)
 
     def _beginner(self, target: LlamaForCausalLM) -> LlamaForCausalLM:
         """An untrained draft with its teacher's embeddings and first layer, where the shapes agree."""
@@ -175,25 +238,34 @@ class _Stages:
         self, stage, model, loss, batches, share, *, aside=False, into=None, plan=None, scale=1.0
     ) -> LlamaForCausalLM:
         model = model.to(self.device)
-        if self.job.compile:
-            loss = torch.compile(loss, dynamic=False)
-        report = fit(
-            model, loss, batches, plan or self.plan, self.job.budget(stage, share),
-            stage=stage, folder=self.job.work, watch=self.watch, resume=self.job.resume, scale=scale,
-        )  # fmt: skip
-        self._note(stage, report)
+        self._fit(stage, model, loss, batches, share, plan or self.plan, scale=scale)
         save(model, self.words, (self.job.work if aside else self.job.out) / (into or stage))
         return model
+
+    def _fit(self, stage, model, loss, batches, share, plan, **options) -> None:
+        """Train, and note what it took."""
+        loss = torch.compile(loss, dynamic=False) if self.job.compile else loss
+        report = fit(
+            model, loss, batches, plan, self.job.budget(stage, share), stage=stage, folder=self.job.work, watch=self.watch,
+            resume=self.job.resume, **options,
+        )  # fmt: skip
+        self._note(stage, report)
+
+    def _left_out(self, role: str) -> bool:
+        """Whether this run is not to train it; it is then taken from the family that the run starts from, if it is there."""
+        if role in self.job.only:
+            return False
+        given, folder = _place(self.job.start_from, role), self.job.out / role
+        if given.is_dir() and given.resolve() != folder.resolve():
+            shutil.copytree(given, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*ROLES, "work"))
+        return True
 
     def _finished(self, role: str) -> LlamaForCausalLM | None:
         """The model of a stage that an earlier run completed, or that this run is not to train."""
         folder = self.job.out / role
-        if role not in self.job.only:
-            if self.job.start_from.resolve() != self.job.out.resolve():
-                shutil.copytree(self.job.start_from / role, folder, dirs_exist_ok=True)
-        elif not (self.job.resume and (folder / "config.json").is_file()):
-            return None
-        return _read(folder).to(self.device).eval()
+        if self._left_out(role) or (self.job.resume and (folder / "config.json").is_file()):
+            return _read(folder).to(self.device).eval()
+        return None
 
     def _note(self, stage: str, report: Report) -> None:
         notes = self._noted()
@@ -203,6 +275,11 @@ class _Stages:
 
     def _noted(self) -> dict[str, Any]:
         return json.loads(self._notes.read_text()) if self._notes.is_file() else {}
+
+
+def _place(family: Path, role: str) -> Path:
+    """Where a family has a role. A folder that is a model itself is a target."""
+    return family if role == "target" and (family / "config.json").is_file() else family / role
 
 
 def _read(folder: Path) -> LlamaForCausalLM:

@@ -10,10 +10,11 @@ Knows a model, a loss and rows. It does not know what the rows mean.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 import torch
 from torch import nn
@@ -22,12 +23,14 @@ from .batches import Batches
 from .plan import Plan
 
 Loss = Callable[[nn.Module, torch.Tensor], torch.Tensor]
+TABLES = ("embed", "markov", "confidence")  # matrices that are not layers'
 TIMED_STEPS = 8  # steps that measure the machine before a time budget becomes a token budget
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Where a stage stands, for progress bars and the card."""
+    """Where a stage stands, for progress bars and the card. `accepted` is what a drafter was last measured to be worth:
+    tokens a pass on a few prompts."""
 
     stage: str
     tokens: int
@@ -35,6 +38,7 @@ class Report:
     loss: float
     tokens_per_second: float
     seconds: float
+    accepted: float | None = None
 
     @property
     def seconds_left(self) -> float:
@@ -55,8 +59,10 @@ class Budget:
 
 def optimizers(model: nn.Module, plan: Plan) -> list[torch.optim.Optimizer]:
     """Muon for two-dimensional weights inside layers, AdamW for the rest."""
-    matrices = [p for name, p in model.named_parameters() if p.ndim == 2 and "embed" not in name]
-    others = [p for name, p in model.named_parameters() if p.ndim != 2 or "embed" in name]
+    matrices, others = [], []
+    for name, weight in model.named_parameters():
+        inside = weight.ndim == 2 and not any(table in name for table in TABLES)
+        (matrices if inside else others).append(weight)
     return [
         torch.optim.Muon(matrices, lr=plan.matrix_rate, weight_decay=plan.weight_decay),
         torch.optim.AdamW(others, lr=plan.other_rate, betas=(0.9, 0.95), weight_decay=0.0),
@@ -69,7 +75,14 @@ def rate(plan: Plan, step: int, share: float) -> float:
     return warm * min(1.0, max(0.0, (1 - share) / plan.cooling_share))
 
 
-def fit(
+def fit(*arguments: Any, watch: Watch, **options: Any) -> Report:
+    """Take all `steps`; `watch` sees each report, the last is returned."""
+    for report in steps(*arguments, **options):
+        watch(report)
+    return report
+
+
+def steps(
     model: nn.Module,
     loss: Loss,
     batches: Batches,
@@ -78,13 +91,14 @@ def fit(
     *,
     stage: str,
     folder: Path,
-    watch: Watch,
     resume: bool = False,
     scale: float = 1.0,
-) -> Report:
-    """Train `model` until the budget is spent, or go on from the checkpoint of this stage.
+    check: Callable[[nn.Module], float] | None = None,
+) -> Iterator[Report]:
+    """Train `model` until the budget is spent, or go on from the checkpoint of this stage; a report a step, the last at the end.
 
-    `scale` is a factor on the learning rates: a stage that goes on from trained weights takes less.
+    `scale` is a factor on the learning rates: a stage that goes on from trained weights takes less. `check` measures what a
+    drafter is worth, every `plan.check_every_s` and at the end.
     """
     device = next(model.parameters()).device
     steppers = optimizers(model, plan)
@@ -98,7 +112,7 @@ def fit(
             optimizer.load_state_dict(state_dict)
         tokens, step, seconds, row = state["tokens"], state["step"], state["seconds"], state["row"]
         total = budget.tokens or state["budget"]
-    shown, saved, times = None, perf_counter(), []
+    shown, saved, checked, times = None, perf_counter(), perf_counter(), []
 
     def save() -> None:
         partial = checkpoint.with_suffix(".new")
@@ -110,6 +124,7 @@ def fit(
         partial.replace(checkpoint)
 
     model.train()
+    accepted = None
     report = Report(stage, tokens, total or 0, float("nan"), 0.0, seconds)
     while total is None or tokens < total:
         start = perf_counter()
@@ -135,11 +150,13 @@ def fit(
         pace = rows * length / sorted(times)[len(times) // 2]
         if total is None and len(times) > TIMED_STEPS:
             total = max(tokens, int(budget.minutes * 60 * pace))
-        report = Report(stage, tokens, total or 0, shown, pace, seconds)
-        watch(report)
+        if check and perf_counter() - checked > plan.check_every_s:
+            accepted, checked = check(model), perf_counter()
+        report = Report(stage, tokens, total or 0, shown, pace, seconds, accepted)
+        yield report
         if perf_counter() - saved > plan.save_every_s:
             save()
             saved = perf_counter()
     save()
     model.eval()
-    return report
+    yield replace(report, accepted=check(model)) if check else report

@@ -1,7 +1,7 @@
-"""The target's own writing, for its draft to learn from (Zhou et al. 2024, DistillSpec).
+"""The target's own writing, for its drafters to learn from (Zhou et al. 2024, DistillSpec).
 
-A draft continues text that the target wrote, so it is trained on such text. Openings come from the
-training text; the target continues them, greedily and at several temperatures, many at once. Where it
+A drafter continues text that the target wrote, so it is trained on such text. Openings come from the
+training text, or where there is none from what the target writes behind the end of a text; it continues them, greedily and at several temperatures, many at once. Where it
 ends a text the opening of another follows: a greedy target would otherwise begin the same few texts
 over and over. The likeliest tokens of every position are stored beside the text, so that the draft can
 be trained on it many times without another pass of the target.
@@ -11,7 +11,9 @@ Knows a model that generates; it does not know how the draft learns.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import cycle
+from math import inf
 from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
@@ -19,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch.nn.functional import pad
-from transformers import LlamaForCausalLM, LogitsProcessor, LogitsProcessorList, StaticCache
+from transformers import LogitsProcessor, LogitsProcessorList, PreTrainedModel, StaticCache
 from transformers.cache_utils import StaticLayer
 
 from .batches import Batches, Streams
@@ -38,18 +40,20 @@ BEGINNING, LONGEST_QUESTION = (3, 16), 96  # tokens that open a plain text; of a
 
 
 def written_rows(
-    target: LlamaForCausalLM, streams: Streams, plan: Plan, tokens: int, folder: Path, watch: Watch, resume: bool
-) -> np.ndarray:
-    """Rows [rows] of `ROWS`: openings of the mix, continued by the target. About `tokens` tokens.
+    target: PreTrainedModel, streams: Streams | None, plan: Plan, tokens: int, folder: Path, watch: Watch, resume: bool,
+    *, end: int = END_ID, most_s: float = inf,
+) -> np.ndarray:  # fmt: skip
+    """Rows [rows] of `ROWS`: openings of the mix, or without `streams` the target's own, continued by the target. About
+    `tokens` tokens, or fewer where they would take more than `most_s` seconds. `end` is the token that ends a text.
 
     A file in `folder` holds the rows that were written together; `resume` goes on after those that are there.
     """
     folder.mkdir(exist_ok=True)
     for stale in () if resume else folder.glob("*.npy"):
         stale.unlink()
-    openings = Batches(streams.training, plan.mix, plan.seed + 7)
+    openings = Batches(streams.training, plan.mix, plan.seed + 7) if streams else None
     turns, start, done = -(-max(1, tokens // ROW) // TOGETHER), perf_counter(), 0
-    writer = LlamaForCausalLM(target.config).to(target.device, torch.bfloat16).eval()
+    writer = type(target)(target.config).to(target.device, torch.bfloat16).eval()
     writer.load_state_dict(target.state_dict())
     writer.set_attn_implementation("eager")  # twice as quick as sdpa at one token a row on a CPU, and as quick on a GPU
     written = []
@@ -58,11 +62,17 @@ def written_rows(
         if resume and path.is_file():
             written.append(np.load(path))
             continue
-        given = openings.batch(turn * TOGETHER, TOGETHER, OPENING)[:, :OPENING].to(target.device)
-        others = beginnings(streams.training, plan.mix, (plan.seed, turn))
+        if written and perf_counter() - start > most_s:
+            break
         hot = plan.writing_temperatures[turn % len(plan.writing_temperatures)]
         torch.manual_seed(plan.seed + turn)
-        written.append(_continued(writer, given, hot, others))
+        if openings:
+            given = openings.batch(turn * TOGETHER, TOGETHER, OPENING)[:, :OPENING].to(target.device)
+            others = beginnings(streams.training, plan.mix, (plan.seed, turn))
+        else:
+            given = unprompted(writer, end)
+            others = cycle(row[1 : 1 + BEGINNING[1]] for row in given.tolist())
+        written.append(_continued(writer, given, hot, others, end))
         new = path.with_suffix(".new.npy")
         np.save(new, written[-1])
         new.replace(path)
@@ -72,14 +82,26 @@ def written_rows(
     return np.concatenate(written)
 
 
-def _continued(writer: LlamaForCausalLM, given: torch.Tensor, hot: float, others: Iterator[list[int]]) -> np.ndarray:
-    """Rows of `ROWS` that begin with `given`, at temperature `hot`."""
+@torch.inference_mode()
+def unprompted(writer: PreTrainedModel, end: int) -> torch.Tensor:
+    """What the target writes behind the end of a text, at temperature 1: [TOGETHER, OPENING]."""
+    given = torch.full((TOGETHER, 1), end, device=writer.device)
+    return writer.generate(
+        given, attention_mask=torch.ones_like(given), do_sample=True, temperature=1.0, top_k=0, eos_token_id=None,
+        max_new_tokens=OPENING - 1, min_new_tokens=OPENING - 1, past_key_values=_cache(writer),
+    )  # fmt: skip
+
+
+def _continued(
+    writer: PreTrainedModel, given: torch.Tensor, hot: float, others: Iterator[Sequence[int]], end: int
+) -> np.ndarray:
+    """Rows of `ROWS` that begin with `given`, at temperature `hot`; where a text ends one of `others` begins the next."""
     sampling = {"do_sample": True, "temperature": hot, "top_k": 0} if hot else {"do_sample": False}
     favourites = _Favourites()
     written = writer.generate(
         given, attention_mask=torch.ones_like(given),  # the end marker is also the padding token, and stands inside rows
         max_new_tokens=WRITTEN, min_new_tokens=WRITTEN, eos_token_id=None, past_key_values=_cache(writer),
-        logits_processor=LogitsProcessorList([favourites, _NextOpening(others)]), **sampling,
+        logits_processor=LogitsProcessorList([favourites, _NextOpening(others, end)]), **sampling,
     )  # fmt: skip
     rows = np.zeros(len(given), ROWS)
     rows["ids"] = written.cpu().numpy()
@@ -127,7 +149,7 @@ class _Growing(StaticLayer):
         return -(-(self.filled + query_length) // BLOCK) * BLOCK, 0
 
 
-def _cache(model: LlamaForCausalLM) -> StaticCache:
+def _cache(model: PreTrainedModel) -> StaticCache:
     cache = StaticCache(config=model.config, max_cache_len=BLOCK)
     cache.layers = [_Growing(BLOCK) for _ in cache.layers]
     return cache
@@ -148,15 +170,15 @@ class _Favourites(LogitsProcessor):
 class _NextOpening(LogitsProcessor):
     """Where a row's text has ended, the next tokens are another opening."""
 
-    def __init__(self, openings: Iterator[list[int]]):
-        self._openings = openings
+    def __init__(self, openings: Iterator[Sequence[int]], end: int):
+        self._openings, self._end = openings, end
         self._left: dict[int, list[int]] = {}  # row -> the tokens still to be written, last first
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         """Scores [rows, vocab] that allow a single token in rows where an opening is being written."""
-        for row in (input_ids[:, -1] == END_ID).nonzero().flatten().tolist():
+        for row in (input_ids[:, -1] == self._end).nonzero().flatten().tolist():
             if not self._left.get(row):
-                self._left[row] = next(self._openings)[::-1]
+                self._left[row] = list(next(self._openings))[::-1]
         for row, left in self._left.items():
             if left:
                 scores[row] = -torch.inf

@@ -56,7 +56,9 @@ class BlockNetwork(nn.Module):
         read, turns = self.hidden_norm(self.fc(states)), self.turns(places)
         return [layer.self_attn.pairs(read, turns) for layer in self.layers]
 
-    def slots(self, anchors: torch.Tensor, places: torch.Tensor, context: list[Pairs], seen: torch.Tensor) -> torch.Tensor:
+    def slots(
+        self, anchors: torch.Tensor, places: torch.Tensor, context: list[Pairs], seen: torch.Tensor
+    ) -> torch.Tensor:
         """The normed hidden states [texts, groups, slots, hidden] of blocks behind anchors [texts, groups], which stand at
         `places` [groups] and see so much of the context, [groups, 1 or rows, tokens]."""
         shape = self.shape
@@ -87,6 +89,8 @@ class BlockNetwork(nn.Module):
         """For training: what `logits` gives [texts, anchors, slots, known] for the block behind each of `anchors` [anchors]
         in texts `ids` [texts, tokens] with those hidden states, where the text's own tokens stand before the slots."""
         tokens = torch.arange(ids.shape[1], device=ids.device)
-        hidden = self.slots(ids[:, anchors], anchors, self.context(states, tokens), (tokens < anchors[:, None])[:, None])
+        hidden = self.slots(
+            ids[:, anchors], anchors, self.context(states, tokens), (tokens < anchors[:, None])[:, None]
+        )
         before = anchors[:, None] + torch.arange(self.shape.slots, device=ids.device)
         return self.logits(hidden, ids[:, before])

@@ -35,7 +35,7 @@ def forward(
     """
     multiplied, normed, _, _, _, read, _, _ = steps
     slots, hidden, dim, layers = len(ids), norms.shape[1], cos.shape[1], len(caches)
-    both, size, most = n + slots, 2 if rounded else 4, start + n + slots
+    size, most = 2 if rounded else 4, start + n + slots
     if ids.min() < 0 or ids.max() >= vocab:
         raise IndexError("a token id is not in the model's vocabulary")
     wide_hidden, new = whole(hidden, BLOCK), np.arange(start, most)

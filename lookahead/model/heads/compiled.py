@@ -36,9 +36,11 @@ def compiles(shape: HeadShape, target: object) -> bool:
         return False
     free = shape.window == 0 or shape.window >= target.shape.context_length
     usual = shape.fed_norm == NONE and not shape.output_normed and not shape.biased and shape.layers == 1
-    return {"medusa": True, "eagle": fits(shape) and free and usual, "block": fits(shape) and free and not shape.biased}[
-        shape.kind
-    ]
+    return {
+        "medusa": True,
+        "eagle": fits(shape) and free and usual,
+        "block": fits(shape) and free and not shape.biased,
+    }[shape.kind]
 
 
 class _Tables:
@@ -47,7 +49,9 @@ class _Tables:
     def __init__(self, network: BlockNetwork | EagleNetwork, target: Llama, norms: Sequence[nn.Module], fc: nn.Linear):
         shape = network.shape
         self.target, self.dtype, self.rounded = target, target.dtype, int(target.dtype == torch.bfloat16)
-        self._products = [[Product(weight.to(self.dtype), small=True) for weight in _weights(layer)] for layer in network.layers]
+        self._products = [
+            [Product(weight.to(self.dtype), small=True) for weight in _weights(layer)] for layer in network.layers
+        ]
         last = [Product(fc.weight.to(self.dtype), small=True), target.drafting_head]
         rows = [*self._products, [*last, *last]]
         self._last = last
@@ -154,11 +158,19 @@ class CompiledEagle(_Tables):
         n = len(ids)
         cache.rewind(start)
         columns = Columns.of(range(-1, n - 1), start)
-        features, logits = self._pass(states.contiguous(), self.shape.fed, ids, columns, slice(start, start + n), n - 1, cache)
+        features, logits = self._pass(
+            states.contiguous(), self.shape.fed, ids, columns, slice(start, start + n), n - 1, cache
+        )
         return features[-1:], logits
 
     def draft(
-        self, ids: Sequence[int], parents: Sequence[int], features: torch.Tensor, first: int, start: int, cache: KeyValueCache
+        self,
+        ids: Sequence[int],
+        parents: Sequence[int],
+        features: torch.Tensor,
+        first: int,
+        start: int,
+        cache: KeyValueCache,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         cache.rewind(start + first)
         columns = Columns.of(parents, start, first)

@@ -54,7 +54,13 @@ class EagleNetwork(nn.Module):
         return self.fc(states)
 
     def rows(
-        self, ids: torch.Tensor, features: torch.Tensor, places: torch.Tensor, far: list[Pairs], near: list[Pairs], seen: Seen
+        self,
+        ids: torch.Tensor,
+        features: torch.Tensor,
+        places: torch.Tensor,
+        far: list[Pairs],
+        near: list[Pairs],
+        seen: Seen,
     ) -> tuple[torch.Tensor, list[Pairs]]:
         """Rows of ids [texts, groups, rows] at `places` [groups, rows], with features of the tokens before, [texts, groups,
         rows, hidden].
@@ -82,7 +88,8 @@ class EagleNetwork(nn.Module):
     def logits(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Of last hidden states [..., hidden] the features that are handed on, and logits [..., known]."""
         normed = self.norm(x)
-        return normed if self.shape.output_normed else x, linear(normed, self.head)
+        logits = linear(normed.flatten(0, -2), self.head).unflatten(0, x.shape[:-1])
+        return normed if self.shape.output_normed else x, logits
 
     def forward(self, states: torch.Tensor, ids: torch.Tensor, steps: int) -> Iterator[torch.Tensor]:
         """For training: the logits [texts, rows, known] of each of so many drafted tokens behind every token but the first
@@ -94,7 +101,7 @@ class EagleNetwork(nn.Module):
         text = tokens <= tokens[:, None]
         # All rows are one group that reads the text; then each is a group of its own, which drafts.
         x, pairs = self.rows(ids[:, None, 1:], x, tokens[None], [], [], Seen(text[:, :0], text))
-        far, near, x = [Pairs(*(part[:, 0] for part in each)) for each in pairs], [], x.transpose(1, 2)
+        far, near, x = [Pairs(*(part[:, 0] for part in each)) for each in pairs], [], x.transpose(1, 2).contiguous()
         for step in range(1, steps + 1):
             x, logits = self.logits(x)
             yield logits[:, :, 0]

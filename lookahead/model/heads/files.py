@@ -61,7 +61,9 @@ def shape_of(config: Mapping[str, Any], target: Shape, name: str) -> HeadShape:
     try:
         shape = _shape(config, target)
     except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
-        raise ModelError("head", name, f"its configuration cannot be read ({type(error).__name__}: {error}).") from error
+        raise ModelError(
+            "head", name, f"its configuration cannot be read ({type(error).__name__}: {error})."
+        ) from error
     if isinstance(shape, str):
         raise ModelError("head", name, shape)
     theirs = config.get("target_hidden_size") or shape.hidden
@@ -101,7 +103,9 @@ def _shape(config: Mapping[str, Any], target: Shape) -> HeadShape | str:
         inner = config.get("dflash_config") or config
         taps = [layer + 1 for layer in inner["target_layer_ids"]]
         mask = inner.get("mask_token_id", config.get("mask_token_id"))
-        return _block({**config, "mask_token_id": mask}, config, taps, "markov_rank" in config, bool(inner.get("causal")))
+        return _block(
+            {**config, "mask_token_id": mask}, config, taps, "markov_rank" in config, bool(inner.get("causal"))
+        )
     return _eagle(config, config, target, residual_normed=False)
 
 
@@ -160,10 +164,20 @@ def _block(config, layer, taps, anchored: bool, causal: bool) -> HeadShape | str
 
 def read(folder: str | Path, target: Forward, name: str) -> Head:
     """The head in a folder, beside its target. Raises `ModelError` where they do not fit."""
+    embed, head = (table.to(target.device) for table in target.tables)
+    net, ids = network(folder, target.shape, embed, head, name)
+    return Head.of(net.to(target.device, target.dtype).eval().requires_grad_(False), target, ids)
+
+
+def network(
+    folder: str | Path, target: Shape, embed: torch.Tensor, head: torch.Tensor, name: str
+) -> tuple[Any, torch.Tensor | None]:
+    """The network in a folder, and the tokens that it can draft, None for all, beside a target's embedding and output head.
+    Raises `ModelError` where they do not fit."""
     config = config_of(folder)
     if config is None:
         raise ModelError("head", name, "there is no trained head's configuration.")
-    shape = shape_of(config, target.shape, name)
+    shape = shape_of(config, target, name)
     try:
         with safe_open(Path(folder) / WEIGHTS, framework="pt") as file:
             names = {key: _named(key) for key in file.keys()}  # noqa: SIM118 not a mapping
@@ -171,26 +185,22 @@ def read(folder: str | Path, target: Forward, name: str) -> Head:
             tensors = {ours: file.get_tensor(key).clone() for key, ours in names.items()}
     except OSError as error:
         raise ModelError("head", name, f"there are no weights in {WEIGHTS}.") from error
-    embed, head = (table.to(target.device) for table in target.tables)
     ids = None
     if shape.draft_vocab:
-        offsets = tensors["d2t"].to(target.device)
-        ids = torch.arange(shape.draft_vocab, device=target.device) + offsets
-        head = tensors.get("lm_head.weight", head.cpu()[ids.cpu()])
-    else:
-        head = tensors.get("lm_head.weight", head) if shape.kind == EAGLE else head
-    embed = tensors.get("embed_tokens.weight", embed) if shape.kind == EAGLE else embed
-    network = NETWORKS[shape.kind](shape, embed.to(target.device), head.to(target.device))
-    wanted = network.state_dict().keys()
+        ids = torch.arange(shape.draft_vocab) + tensors["d2t"]
+        if int(ids.min()) < 0 or int(ids.max()) >= target.vocab:
+            raise ModelError("head", name, "its table d2t names tokens that the target does not have.")
+        ids, head = ids.to(head.device), head[ids.to(head.device)]
+    if shape.kind == EAGLE:  # such files may have tables of their own
+        embed, head = tensors.get("embed_tokens.weight", embed), tensors.get("lm_head.weight", head)
+    net = NETWORKS[shape.kind](shape, embed, head)
+    wanted = net.state_dict().keys()
     try:
-        network.load_state_dict({key: tensor for key, tensor in tensors.items() if key in wanted})
+        net.load_state_dict({key: tensor for key, tensor in tensors.items() if key in wanted})
     except RuntimeError as error:
-        raise ModelError("head", name, f"its weights are not those that its configuration names ({_first(error)}).") from error
-    return Head.of(network.to(target.device, target.dtype).eval().requires_grad_(False), target, ids)
-
-
-def _first(error: Exception) -> str:
-    return " ".join(str(error).split())[:200]
+        first = " ".join(str(error).split())[:200]
+        raise ModelError("head", name, f"its weights are not those that its configuration names ({first}).") from error
+    return net, ids
 
 
 def _named(key: str) -> str:

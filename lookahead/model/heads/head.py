@@ -91,7 +91,7 @@ class CachedHead(ABC):
     def forward(self, tokens: Sequence[int], parents: Sequence[int], first: int = 0) -> torch.Tensor:
         """The logits [rows, vocab] behind the rows from `first` on of a tree of drafted tokens."""
 
-    def keep(self, path: Sequence[int]) -> None:
+    def keep(self, path: Sequence[int]) -> None:  # noqa: B027 (nothing to do for all of them)
         """Nothing of what was drafted is kept: the target's hidden states of it are better."""
 
     def _wide(self, logits: torch.Tensor) -> torch.Tensor:

@@ -79,12 +79,26 @@ class Attention(nn.Module):
         q = turned(self.q_norm(self.q_proj(x).unflatten(-1, (-1, self.dim))), turns)
         q = q.unflatten(-2, (self.kv, self.group)) * self.dim**-0.5
         far_scores = torch.einsum("basgnd,btgd->bgnast", q, far.keys).masked_fill(~seen.far, -torch.inf)
-        near_scores = torch.einsum("basgnd,balgd->bgnasl", q, near.keys).masked_fill(~seen.near, -torch.inf)
+        near_scores = _near("basgnd,balgd->bgnasl", q, near.keys).masked_fill(~seen.near, -torch.inf)
         weights = torch.cat([far_scores, near_scores], -1).float().softmax(-1).to(x.dtype)
         of_far, of_near = weights.split([far.keys.shape[1], near.keys.shape[2]], -1)
         mixed = torch.einsum("bgnast,btgd->basgnd", of_far.to(far.values.dtype), far.values)
-        mixed = mixed + torch.einsum("bgnasl,balgd->basgnd", of_near.to(near.values.dtype), near.values)
+        mixed = mixed + _near("bgnasl,balgd->basgnd", of_near.to(near.values.dtype), near.values)
         return self.o_proj(mixed.flatten(-3))
+
+
+def _near(equation: str, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """The product of rows x with those of their group. Groups of one row would be thousands of tiny products: they are
+    multiplied number by number."""
+    rows, scores = x.shape[2 if equation.startswith("bas") else 4], equation.endswith("sl")
+    if rows > 1:
+        return torch.einsum(equation, x, y)
+    if scores:
+        return (x[:, :, 0, None] * y[:, :, :, :, None]).sum(-1).permute(0, 3, 4, 1, 2)[:, :, :, :, None]
+    weights = x[:, :, :, :, 0].permute(0, 3, 4, 1, 2)[
+        ..., None
+    ]  # texts, groups, rows of the group, kv, heads of a kv, 1
+    return (weights * y[:, :, :, :, None]).sum(2)[:, :, None]
 
 
 class MLP(nn.Module):

@@ -26,7 +26,10 @@ class PlainCache:
     def append(self, pairs: Sequence[Pairs]) -> None:
         """More of the text, [1, tokens, kv heads, dim] a layer."""
         if self.far:
-            pairs = [Pairs(*(torch.cat(both, 1) for both in zip(*each, strict=True))) for each in zip(self.far, pairs, strict=True)]
+            pairs = [
+                Pairs(*(torch.cat(both, 1) for both in zip(*each, strict=True)))
+                for each in zip(self.far, pairs, strict=True)
+            ]
         self.far, self.near = list(pairs), []
 
     def rewind(self, length: int) -> None:
@@ -63,14 +66,22 @@ class PlainEagle:
         if self.shape.window:
             chain &= ~chain.tril(-self.shape.window)
         seen = Seen(_within(self.shape.window, start, places), chain)
-        x, pairs = network.rows(tokens[None, None], network.features(states)[None, None], places[None], cache.far, [], seen)
+        x, pairs = network.rows(
+            tokens[None, None], network.features(states)[None, None], places[None], cache.far, [], seen
+        )
         cache.append([Pairs(*(part[:, 0] for part in each)) for each in pairs])
         feature, logits = network.logits(x[0, 0, -1:])
         return feature, logits
 
     @torch.inference_mode()
     def draft(
-        self, ids: Sequence[int], parents: Sequence[int], features: torch.Tensor, first: int, start: int, cache: PlainCache
+        self,
+        ids: Sequence[int],
+        parents: Sequence[int],
+        features: torch.Tensor,
+        first: int,
+        start: int,
+        cache: PlainCache,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Rows from `first` on of a tree of drafted tokens behind a text of `start` tokens; their parents have these features
         [rows, hidden]. The rows' own features, and their logits [rows, known]."""
@@ -81,7 +92,9 @@ class PlainEagle:
             cache.near = [Pairs(*(part[:, :, :first] for part in pairs)) for pairs in cache.near]
         seen = Seen(_within(self.shape.window, start, places), near)
         ids = torch.tensor(ids[first:], device=device)
-        x, cache.near = self.network.rows(ids[None, None], features[None, None], places[None], cache.far, cache.near, seen)
+        x, cache.near = self.network.rows(
+            ids[None, None], features[None, None], places[None], cache.far, cache.near, seen
+        )
         return self.network.logits(x[0, 0])
 
 
@@ -114,7 +127,9 @@ class PlainBlock:
     def bias(self, tokens: Sequence[int]) -> torch.Tensor | float:
         """What the Markov head adds to the logits behind tokens, [tokens, known]."""
         markov = self.network.markov_head
-        return markov.markov_w2(markov.markov_w1(torch.tensor(tokens, device=self.network.head.device))) if markov else 0.0
+        return (
+            markov.markov_w2(markov.markov_w1(torch.tensor(tokens, device=self.network.head.device))) if markov else 0.0
+        )
 
     @torch.inference_mode()
     def confidence(self, hidden: torch.Tensor, before: int) -> float | None:

@@ -1,0 +1,145 @@
+"""Trained heads: what they are beside a target, and what they learn from its writing.
+
+The target is frozen. Of a row of its writing it is asked once more what it makes of every token: hidden states, which the
+head reads, and distributions, which the head is to have. What counts is the run of tokens that verification accepts, so
+later tokens weigh less: they are reached less often.
+
+Knows networks and logits. It does not know stages, budgets or files.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.functional import binary_cross_entropy_with_logits, log_softmax
+from transformers import PreTrainedModel
+
+from ..model.heads.head import NETWORKS
+from ..model.heads.shape import BLOCK, EAGLE, MEDUSA, HeadShape, usual_taps
+from ..model.shape import Shape
+from .writing import Rows
+
+SLOTS = {MEDUSA: 4, BLOCK: 8}  # tokens that a pass drafts
+STEPS = 4  # tokens that an EAGLE head drafts in training
+LAYERS = {MEDUSA: 1, EAGLE: 1, BLOCK: 2}
+RANK = 64  # of the Markov head
+STRIDE = {MEDUSA: 2, BLOCK: 4}  # tokens of a text from one draft to the next
+FADING = 4.0  # tokens after which the weight of a drafted token's loss has fallen to 1 / e
+CONFIDENCE = 0.2  # weight of the confidence head's loss
+
+
+def new_head(kind: str, target: PreTrainedModel, mask: int, seed: int) -> nn.Module:
+    """An untrained head for a Llama-like target; `mask` is the token whose embedding stands in a block's slots."""
+    torch.manual_seed(seed)
+    config = target.config
+    heads = config.num_attention_heads
+    sizes = {
+        "hidden": config.hidden_size, "vocab": config.vocab_size, "taps": usual_taps(kind, config.num_hidden_layers),
+        "slots": SLOTS.get(kind, 1), "layers": LAYERS[kind], "eps": config.rms_norm_eps,
+    }  # fmt: skip
+    if kind == MEDUSA:
+        shape = HeadShape(kind, **sizes, biased=True)
+    else:
+        sizes |= {
+            "heads": heads, "kv_heads": heads, "head_dim": config.hidden_size // heads, "inner": config.intermediate_size,
+            "theta": float(config.rope_parameters["rope_theta"]),
+        }  # fmt: skip
+        block = {
+            "head_norms": True, "window": config.max_position_embeddings, "mask": mask, "rank": RANK, "confident": True,
+        }  # fmt: skip
+        shape = HeadShape(kind, **sizes, **(block if kind == BLOCK else {}))
+    embed, head = (module.weight.detach() for module in (target.get_input_embeddings(), target.get_output_embeddings()))
+    network = NETWORKS[kind](shape, embed, head)
+    if kind != MEDUSA:
+        network.norm.weight.data.copy_(target.base_model.norm.weight)
+    return network
+
+
+def sizes(target: PreTrainedModel) -> Shape:
+    """A target's sizes, as a head's file is held against them."""
+    return Shape.of(lambda name: getattr(target.config, name, None))
+
+
+class HeadLoss(ABC):
+    """What a head learns of the target's own writing, in nats: the distance of its distributions from the target's."""
+
+    def __init__(self, target: PreTrainedModel, favourite: float):
+        self.target, self.favourite = target, favourite
+
+    def __call__(self, network: Any, rows: Rows) -> torch.Tensor:
+        """The mean over the drafted tokens of some texts."""
+        ids = rows.ids[:, :-1]
+        with torch.no_grad():
+            body = self.target.base_model(input_ids=ids, use_cache=False, output_hidden_states=True)
+            states = torch.cat([body.hidden_states[tap] for tap in network.shape.taps], -1)
+            wanted = log_softmax(self.target.get_output_embeddings()(body.last_hidden_state).float(), -1)
+        return self._of(network, states, ids, wanted)
+
+    @abstractmethod
+    def _of(self, network: Any, states: torch.Tensor, ids: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+        """The loss for ids [texts, tokens], with the target's hidden states and log-probabilities [texts, tokens, vocab]."""
+
+    def _distance(self, logits: torch.Tensor, wanted: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Of logits [..., vocab] from log-probabilities, in nats [...], and the chance that a sampled token is accepted.
+
+        Divergence and total variation, whose complement is that chance, and `favourite` times the surprise at the target's
+        favourite, which decides a greedy token.
+        """
+        logp = log_softmax(logits.float(), -1)
+        p = wanted.exp()
+        variation = (p - logp.exp()).abs().sum(-1) / 2
+        surprise = -logp.gather(-1, wanted.argmax(-1, keepdim=True))[..., 0]
+        return (p * (wanted - logp)).sum(-1) + variation + self.favourite * surprise, 1 - variation.detach()
+
+
+def _weighted(losses: torch.Tensor) -> torch.Tensor:
+    """The mean of [..., slots], where later slots weigh less."""
+    weights = torch.exp(-torch.arange(losses.shape[-1], device=losses.device) / FADING)
+    return (losses * weights).mean() / weights.mean()
+
+
+def _slots(first: int, count: int, shape: HeadShape, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Places [drafts] of a text with a random beginning, and those of the `count` tokens behind each, [drafts, count]."""
+    stride = STRIDE[shape.kind]
+    places = torch.arange(first, ids.shape[1] - count - stride, stride, device=ids.device)
+    places = places + torch.randint(stride, (1,), device=ids.device)
+    return places, places[:, None] + torch.arange(count, device=ids.device)
+
+
+class BlockLoss(HeadLoss):
+    """Every slot's distribution, and how often the target will agree with it."""
+
+    def _of(self, network, states, ids, wanted):
+        anchors, places = _slots(1, network.shape.slots, network.shape, ids)
+        logits, sure = network(states, ids, anchors)
+        losses, agreeing = self._distance(logits, wanted[:, places])
+        return _weighted(
+            losses + CONFIDENCE * binary_cross_entropy_with_logits(sure.float(), agreeing, reduction="none")
+        )
+
+
+class EagleLoss(HeadLoss):
+    """The distributions of tokens that are drafted one after the other, each from the features of the one before."""
+
+    def _of(self, network, states, ids, wanted):
+        total, weights = torch.zeros((), device=ids.device), 0.0
+        for step, logits in enumerate(network(states, ids, STEPS)):
+            losses, _ = self._distance(logits[:, : logits.shape[1] - step], wanted[:, 1 + step :])
+            weight = 0.8**step
+            total, weights = total + weight * losses.mean(), weights + weight
+        return total / weights
+
+
+class MedusaLoss(HeadLoss):
+    """The distributions of each head."""
+
+    def _of(self, network, states, ids, wanted):
+        tokens, places = _slots(0, network.shape.slots + 1, network.shape, ids)
+        losses, _ = self._distance(network(states[:, tokens]), wanted[:, places[:, 1:]])
+        return _weighted(losses)
+
+
+LOSSES = {MEDUSA: MedusaLoss, EAGLE: EagleLoss, BLOCK: BlockLoss}

@@ -23,6 +23,7 @@ class TableLM:
     """A stand-in for `CachedLM`: same moves, logits from a table. `seed` picks the table."""
 
     device, limits = torch.device("cpu"), Limits()
+    longest, confidence = 1 << 20, None
 
     def __init__(
         self, vocab: int = 8, order: int = 2, seed: int = 0, spread: float = 2.0, context_length: int = 1 << 20

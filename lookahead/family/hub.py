@@ -13,6 +13,7 @@ Knows pairs, tokenizers, limits and this machine's room. It does not know what a
 from __future__ import annotations
 
 import filecmp
+import json
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -28,9 +29,11 @@ from ..calibration import number_format
 from ..core.events import ModelError, Stopped
 from ..core.numbers import count, size
 from ..hardware import memory
+from ..model import shape as model_shape
+from ..model.heads import files as head_files
 from . import models, suggested
 from .fetch import File, cache, cached, explained, fetch, settle
-from .known import NAME, TOPICS, Known, gather, understand, unreadable
+from .known import CONFIG, NAME, TOPICS, Known, gather, understand, unreadable
 from .suggested import SUGGESTED
 
 MOST = 4  # models that a visitor may ask for at once
@@ -217,7 +220,8 @@ def _checked(spec: str, gathered: list[Known], dtype: torch.dtype, limits: Allow
         *_of_each(known, "weights", f"{whose} in safetensors."),
         *_of_each(known, "code", "Nothing but transformers' own code is needed."),
         *_of_each(known, "cache", "Every layer can be rolled back when a draft is rejected."),
-        *_vocabulary(known),
+        *_vocabulary([one for one in known if not one.head]),
+        *_heads(known),
     ]
     if plan.memory(dtype):
         beside = " beside the models in use" if limits else ""
@@ -240,6 +244,29 @@ def _of_each(known: list[Known], topic: str, words: str) -> list[Check]:
     earlier = TOPICS[: TOPICS.index(topic)]
     reached = all(kind not in earlier for one in known for kind, _ in one.faults)
     return [Check(topic, words)] if reached else []
+
+
+def _heads(known: list[Known]) -> list[Check]:
+    """Whether trained heads are made for the target: its hidden states, its vocabulary and its layers."""
+    target, heads = known[0], [one for one in known if one.head]
+    if not heads or target.folder is None or not (target.folder / CONFIG).is_file():
+        return []
+    if target.head:
+        mend = "it is a trained head, which drafts for a target; give the target's name first."
+        return [Check("head", mend, ModelError("models", target.name, mend))]
+    shape = model_shape.Shape.of(json.loads((target.folder / CONFIG).read_text(encoding="utf-8")).get)
+    checks = []
+    for one in heads:
+        try:
+            read = head_files.shape_of(one.head, shape, one.name)
+        except ModelError as error:
+            checks.append(Check("head", str(error), error))
+        else:
+            layers = ", ".join(map(str, read.taps))
+            checks.append(
+                Check("head", f"Made for this target: it reads hidden states behind layers {layers} of {shape.layers}.")
+            )
+    return checks
 
 
 def _vocabulary(known: list[Known]) -> list[Check]:

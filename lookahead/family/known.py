@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from huggingface_hub import HfApi, ModelInfo
@@ -23,6 +24,7 @@ from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 from ..core.events import ModelError
 from ..core.numbers import count
 from ..model import llama_files
+from ..model.heads import files as head_files
 from . import models
 from .fetch import File, cached, explained, fetch
 from .suggested import SUGGESTED
@@ -39,6 +41,7 @@ NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
 NEEDED = {"position_ids", "past_key_values", "logits_to_keep"}  # the arguments of a pass
 COUNTED = ("num_hidden_layers", "num_local_experts", "num_experts", "n_routed_experts")
 MOST_PARTS = 1000
+BYTES = 2  # of a number in a head's file
 TOPICS = ("hub", "weights", "code", "cache")  # kinds of faults of one model, in the order of looking
 
 
@@ -57,6 +60,7 @@ class Known:
     architecture: str = ""
     parameters: int = 0
     faults: tuple[tuple[str, ModelError], ...] = ()
+    head: dict[str, Any] | None = None  # the configuration of a trained head, None for a language model
 
     @property
     def missing(self) -> int:
@@ -163,6 +167,9 @@ def understand(known: Known) -> Known:
     """With architecture and parameters, and the faults that the configuration alone shows."""
     if known.folder is None or not (known.folder / CONFIG).is_file():
         return known
+    if head := head_files.config_of(known.folder):
+        kind = head_files.kind_of(head)
+        return replace(known, role=kind, architecture=f"{kind} head", parameters=known.bytes // BYTES, head=head)
     from transformers import CONFIG_MAPPING, AutoConfig  # all that it knows of models: a second to import
 
     fault = None

@@ -1,7 +1,7 @@
 """Pairs from the hub that are worth trying, as data: for a processor, for one GPU, for several.
 
-A family is what the names of models with one tokenizer begin with, so a draft of it fits a target of it. Parameters and
-licences are as their authors give them; what a model really weighs is asked of the hub before anything is loaded.
+A family is what the names of models with one tokenizer begin with, so a draft of it fits a target of it; a trained head fits
+one target. Parameters and licences are as their authors give them, of heads the parameters by their architecture; what a model really weighs is asked of the hub before anything is loaded.
 
 Knows names. It does not know the hub, and nothing here has been checked by loading it.
 """
@@ -25,6 +25,7 @@ class Pair:
     note: str
     family: str
     gated: bool = False
+    head: bool = False  # whether the draft is a trained head, which fits that target only
 
     @property
     def spec(self) -> str:
@@ -54,6 +55,14 @@ SUGGESTED = (
     Pair(
         "Qwen/Qwen3-8B", "Qwen/Qwen3-0.6B", ONE_GPU, (8.19, 0.6), ("Apache 2.0", "Apache 2.0"),
         "A draft of a fourteenth of the target's size: what drafting is made for.", "Qwen/Qwen3-",
+    ),
+    Pair(
+        "Qwen/Qwen3-8B", "RedHatAI/Qwen3-8B-speculator.eagle3", ONE_GPU, (8.19, 0.4), ("Apache 2.0", "see its page"),
+        "A trained head: EAGLE-3, one layer that reads three depths of the target.", "Qwen/Qwen3-", head=True,
+    ),
+    Pair(
+        "Qwen/Qwen3-8B", "z-lab/Qwen3-8B-DFlash-b16", ONE_GPU, (8.19, 1.1), ("Apache 2.0", "see its page"),
+        "A trained head: DFlash, fifteen tokens in one pass.", "Qwen/Qwen3-", head=True,
     ),
     Pair(
         "Qwen/Qwen2.5-Coder-7B-Instruct", "Qwen/Qwen2.5-Coder-0.5B-Instruct", ONE_GPU, (7.62, 0.49),
@@ -96,5 +105,5 @@ def billions(model: str) -> float:
 
 
 def drafts(of: str | None = None) -> list[str]:
-    """Every draft of a family, or of all of them, once."""
-    return list(dict.fromkeys(p.draft for p in SUGGESTED if of is None or p.family == of))
+    """Every draft model of a family, or of all of them, once."""
+    return list(dict.fromkeys(p.draft for p in SUGGESTED if not p.head and of in (None, p.family)))

@@ -33,12 +33,13 @@ NAME = "models"
 BUNDLED = "pocket"
 BOTH = (torch.bfloat16, torch.float32)
 TOPICS = {
-    "hub": "found", "weights": "weights", "code": "code", "cache": "rolling back", "vocabulary": "vocabulary", "memory": "memory",
+    "hub": "found", "weights": "weights", "code": "code", "cache": "rolling back", "vocabulary": "vocabulary", "head": "trained head", "memory": "memory",
     "disk": "disk", "host": "this server",
 }  # fmt: skip
 ROOMS = {"a processor": "For a processor", "one GPU": "For one GPU", "several GPUs": "For several GPUs"}
 ANY = (
     "A target and a draft by their names on the hub. They must share one vocabulary, and their caches must allow rolling back. "
+    "In place of a draft model, or after it, a trained head can stand: EAGLE-3, DFlash, DSpark or Medusa, made for that target. "
     "<b>Check</b> reads sizes, licences and tokenizers from the hub and loads nothing; <b>Load</b> checks, downloads and "
     "measures. Only safetensors are read, and no code that comes with a model is run."
 )
@@ -147,6 +148,12 @@ def in_use(server: ServerState) -> str:
             size(nbytes) if nbytes else "none of its own",
             f"{seconds(curves[role].pass_s(1))}{', in 8 bits' if lm.eight_bits else ''}",
             "" if skip else _licence(server, role),
+        ])  # fmt: skip
+    for role, head in loaded.heads.items():
+        took = loaded.costs.drafters[role]
+        rows.append([
+            role, f"{loaded.names[role]}, a trained head", millions(head.parameters), size(head.nbytes),
+            f"{seconds(took.tokens_s(1) + sum(took.cold_s[:1]))} for the first token", _licence(server, role),
         ])  # fmt: skip
     probe, exact = loaded.probe, loaded.exactness == BIT_EXACT
     so = "drafting cannot change the text" if exact else "two tokens that are very close may swap"

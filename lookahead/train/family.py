@@ -190,12 +190,24 @@ class _Stages:
         if self._left_out(kind) or (self.job.resume and files.config_of(self.job.out / kind)):
             return
         plan, start, end = self.plan, self.job.start_from, self.words.eos_token_id
-        network = heads.new_head(kind, target.requires_grad_(False), end, plan.seed + 4)
+        target.requires_grad_(False)
         if start and files.config_of(start / kind):
-            network, _ = files.network(start / kind, heads.sizes(target), network.embed, network.head, kind)
+            network, _ = files.network(start / kind, heads.sizes(target), *heads.tables(target), kind)
+            network, scale = network.float(), plan.refining
+        else:
+            network, scale = heads.new_head(kind, target, end, plan.seed + 4), 1.0
         rows, loss = WrittenBatches(self._written(target)), heads.LOSSES[kind](target, plan.favourite)
         plan = replace(plan, rows=((1.0, ROW),), step_tokens=plan.head_step_tokens)
-        self._fit(kind, network.to(self.device), loss, rows, plan.heads_share[kind], plan, check=self._check(target))
+        self._fit(
+            kind,
+            network.to(self.device),
+            loss,
+            rows,
+            plan.heads_share[kind],
+            plan,
+            scale=scale,
+            check=self._check(target),
+        )
         architectures = target.config.architectures or [type(target).__name__]
         files.write(network, self.job.out / kind, str(self.job.out / "target"), architectures)
 

@@ -51,11 +51,15 @@ def new_head(kind: str, target: PreTrainedModel, mask: int, seed: int) -> nn.Mod
             "head_norms": True, "window": config.max_position_embeddings, "mask": mask, "rank": RANK, "confident": True,
         }  # fmt: skip
         shape = HeadShape(kind, **sizes, **(block if kind == BLOCK else {}))
-    embed, head = (module.weight.detach() for module in (target.get_input_embeddings(), target.get_output_embeddings()))
-    network = NETWORKS[kind](shape, embed, head)
+    network = NETWORKS[kind](shape, *tables(target))
     if kind != MEDUSA:
         network.norm.weight.data.copy_(target.base_model.norm.weight)
     return network
+
+
+def tables(target: PreTrainedModel) -> tuple[torch.Tensor, torch.Tensor]:
+    """A target's embedding and output head, [vocab, hidden] each."""
+    return target.get_input_embeddings().weight.detach(), target.get_output_embeddings().weight.detach()
 
 
 def sizes(target: PreTrainedModel) -> Shape:

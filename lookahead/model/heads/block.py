@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.nn.functional import linear
 
-from .layers import Layer, Pairs, Seen, Turns
+from .layers import Layer, Norm, Pairs, Seen, Turns
 from .shape import HeadShape
 
 
@@ -43,7 +43,7 @@ class BlockNetwork(nn.Module):
         super().__init__()
         self.shape = shape
         self.fc = nn.Linear(shape.fed, shape.hidden, bias=False)
-        self.hidden_norm, self.norm = (nn.RMSNorm(shape.hidden, shape.eps) for _ in range(2))
+        self.hidden_norm, self.norm = (Norm(shape.hidden, shape.eps) for _ in range(2))
         self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.layers))
         self.markov_head = Markov(shape) if shape.rank else None
         self.confidence_head = Confidence(shape) if shape.confident else None

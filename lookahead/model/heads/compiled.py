@@ -21,13 +21,14 @@ from ..cache import KeyValueCache
 from ..llama import SPARE_POSITIONS, Columns, Llama, fits
 from ..multiply import spare_floats
 from ..product import Product
-from ..vectors import BLOCK, whole
+from ..vectors import BLOCK as OUTPUTS
+from ..vectors import whole
 from . import block_pass, eagle_pass
 from .block import BlockNetwork
 from .eagle import EagleNetwork
 from .layers import Layer
 from .medusa import MedusaNetwork
-from .shape import NONE, HeadShape
+from .shape import BLOCK, EAGLE, MEDUSA, NONE, HeadShape
 
 
 def compiles(shape: HeadShape, target: object) -> bool:
@@ -35,12 +36,9 @@ def compiles(shape: HeadShape, target: object) -> bool:
     if not isinstance(target, Llama) or shape.hidden != target.shape.hidden or shape.known != target.shape.vocab:
         return False
     free = shape.window == 0 or shape.window >= target.shape.context_length
-    usual = shape.fed_norm == NONE and not shape.output_normed and not shape.biased and shape.layers == 1
-    return {
-        "medusa": True,
-        "eagle": fits(shape) and free and usual,
-        "block": fits(shape) and free and not shape.biased,
-    }[shape.kind]
+    usual = shape.fed_norm == NONE and not shape.output_normed and shape.layers == 1
+    simple = fits(shape) and free and not shape.biased
+    return {MEDUSA: shape.layers == 1, EAGLE: simple and usual, BLOCK: simple}[shape.kind]
 
 
 class _Tables:
@@ -118,7 +116,7 @@ class CompiledBlock(_Tables):
         cache.lay_out(start + both)
         caches = cache.make_room(both, shape.kv_heads, shape.head_dim, self.dtype)
         cos, sin = (table[start : start + both] for table in self.turns)
-        hidden, logits = torch.empty(shape.rows, shape.hidden), torch.empty(shape.rows, whole(vocab, BLOCK))
+        hidden, logits = torch.empty(shape.rows, shape.hidden), torch.empty(shape.rows, whole(vocab, OUTPUTS))
         states = states.contiguous()
         self._ids[0] = anchor
         block_pass.forward(
@@ -182,7 +180,7 @@ class CompiledEagle(_Tables):
         cache.lay_out(int(columns.new[-1]) + 1)
         caches = cache.make_room(n, shape.kv_heads, shape.head_dim, self.dtype)
         cos, sin = (table[places] for table in self.turns)
-        features, logits = torch.empty(n, shape.hidden), torch.empty(n - first, whole(vocab, BLOCK))
+        features, logits = torch.empty(n, shape.hidden), torch.empty(n - first, whole(vocab, OUTPUTS))
         eagle_pass.forward(
             self.kernels, given.data_ptr(), fed, np.array(ids), self.embed.data_ptr(), cos, sin, self.norms, self.head_norms[0],
             self.weights, self.scales, caches, cache.layers[0].keys.shape[2], columns.new, columns.straight, columns.branch,
@@ -197,15 +195,15 @@ class CompiledMedusa:
 
     @torch.inference_mode()
     def __init__(self, network: MedusaNetwork, target: Llama):
-        self.shape, self._head = network.shape, target.drafting_head
-        self._layers = []
-        for layers in zip(*(block.layers for block in network.blocks), strict=True):
-            bias = torch.stack([layer.bias.float() for layer in layers]) if self.shape.biased else torch.zeros(())
-            self._layers.append((torch.stack([layer.weight.float() for layer in layers]), bias))
+        self.shape, self._head, layers = (
+            network.shape,
+            target.drafting_head,
+            [block.layers[0] for block in network.blocks],
+        )
+        self._blocks = Product(torch.cat([layer.weight for layer in layers]).to(target.dtype), small=True)
+        self._bias = torch.cat([layer.bias.float() for layer in layers]) if self.shape.biased else 0.0
 
     @torch.inference_mode()
     def draft(self, states: torch.Tensor) -> torch.Tensor:
-        x = states.float().expand(self.shape.slots, -1)
-        for weights, bias in self._layers:
-            x = x + silu((weights @ x[:, :, None])[..., 0] + bias)
-        return self._head(x)
+        states = states.float()
+        return self._head(states + silu(self._blocks(states) + self._bias).view(self.shape.slots, -1))

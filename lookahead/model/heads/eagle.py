@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from torch.nn.functional import linear
 
-from .layers import Layer, Pairs, Seen, Turns
+from .layers import Layer, Norm, Pairs, Seen, Turns
 from .shape import EACH, WHOLE, HeadShape
 
 
@@ -25,7 +25,7 @@ class FirstLayer(Layer):
 
     def __init__(self, shape: HeadShape):
         super().__init__(shape, fed=2 * shape.hidden)
-        self.hidden_norm = nn.RMSNorm(shape.hidden, shape.eps)
+        self.hidden_norm = Norm(shape.hidden, shape.eps)
 
 
 class EagleNetwork(nn.Module):
@@ -35,12 +35,12 @@ class EagleNetwork(nn.Module):
         super().__init__()
         self.shape = shape
         self.fc = nn.Linear(shape.fed, shape.hidden, bias=False)
-        self.input_norm = nn.RMSNorm(shape.fed, shape.eps) if shape.fed_norm == WHOLE else None
+        self.input_norm = Norm(shape.fed, shape.eps) if shape.fed_norm == WHOLE else None
         self.fc_norm = nn.ModuleList(
-            nn.RMSNorm(shape.hidden, shape.eps) for _ in (shape.taps if shape.fed_norm == EACH else ())
+            Norm(shape.hidden, shape.eps) for _ in (shape.taps if shape.fed_norm == EACH else ())
         )
         self.layers = nn.ModuleList([FirstLayer(shape), *(Layer(shape) for _ in range(shape.layers - 1))])
-        self.norm, self.turns = nn.RMSNorm(shape.hidden, shape.eps), Turns(shape)
+        self.norm, self.turns = Norm(shape.hidden, shape.eps), Turns(shape)
         self.register_buffer("embed", embed, persistent=False)
         self.register_buffer("head", head, persistent=False)
 

@@ -25,6 +25,7 @@ from .head import NETWORKS, Head
 from .shape import BLOCK, EACH, EAGLE, MEDUSA, NONE, WHOLE, HeadShape, usual_taps
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
+LARGEST = 1 << 20  # of any size that a configuration may name
 NOT_READ = ("peagle", "dflash2", "mtp")  # kinds that `speculators` has besides
 # What a file may hold that is the target's own, or made of the configuration.
 IDLE = ("embed_tokens.weight", "lm_head.weight", "d2t", "t2d", "verifier_", "rotary_emb.")
@@ -66,9 +67,12 @@ def shape_of(config: Mapping[str, Any], target: Shape, name: str) -> HeadShape:
         ) from error
     if isinstance(shape, str):
         raise ModelError("head", name, shape)
-    theirs = config.get("target_hidden_size") or shape.hidden
-    if (shape.hidden, theirs) != (target.hidden, target.hidden):
-        mend = f"it is made for hidden states of {theirs} numbers, and the target's have {target.hidden}"
+    for size in ("hidden", "vocab", "slots", "heads", "kv_heads", "head_dim", "inner", "layers"):
+        if not isinstance(value := getattr(shape, size), int) or not 0 < value <= LARGEST:
+            raise ModelError("head", name, f"its configuration cannot be read ({size} is {value!r}).")
+    theirs = {shape.hidden, config.get("target_hidden_size") or shape.hidden} - {target.hidden}
+    if theirs:
+        mend = f"it is made for hidden states of {max(theirs)} numbers, and the target's have {target.hidden}"
         raise ModelError("head", name, f"{mend}; choose a head that was trained with this target.")
     if shape.vocab != target.vocab or shape.known > target.vocab:
         mend = f"it is made for a vocabulary of {shape.vocab} tokens, and the target's has {target.vocab}"

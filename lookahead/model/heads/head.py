@@ -40,6 +40,7 @@ class Head:
     shape: HeadShape
     passes: Any
     ids: torch.Tensor | None = None
+    parameters: int = 0
     nbytes: int = 0
 
     @classmethod
@@ -48,8 +49,9 @@ class Head:
         shape = network.shape
         kinds = COMPILED if compiled.compiles(shape, target) else PLAIN
         arguments = (network, target) if kinds is COMPILED else (network,)
+        parameters = sum(weight.numel() for weight in network.parameters())
         nbytes = sum(weight.nbytes for weight in network.parameters())
-        return cls(shape, kinds[shape.kind](*arguments), ids, nbytes)
+        return cls(shape, kinds[shape.kind](*arguments), ids, parameters, nbytes)
 
     def fresh(self, vocab: int) -> CachedHead:
         """The head with a cache of its own, for a target of so many tokens."""
@@ -89,7 +91,8 @@ class CachedHead(ABC):
 
     @abstractmethod
     def forward(self, tokens: Sequence[int], parents: Sequence[int], first: int = 0) -> torch.Tensor:
-        """The logits [rows, vocab] behind the rows from `first` on of a tree of drafted tokens."""
+        """The logits [rows, vocab] behind the rows from `first` on of a tree of drafted tokens; the rows that those continue
+        stand before `first`."""
 
     def keep(self, path: Sequence[int]) -> None:  # noqa: B027 (nothing to do for all of them)
         """Nothing of what was drafted is kept: the target's hidden states of it are better."""

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import torch
 from torch import nn
-from torch.nn.functional import silu
+from torch.nn.functional import rms_norm, silu
 
 from .shape import HeadShape
 
@@ -30,6 +30,14 @@ class Seen(NamedTuple):
 
     far: torch.Tensor
     near: torch.Tensor
+
+
+class Norm(nn.RMSNorm):
+    """RMSNorm, computed in float32 whatever the numbers are."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """x [..., width]."""
+        return rms_norm(x.float(), self.normalized_shape, self.weight.float(), self.eps).to(x.dtype)
 
 
 class Turns(nn.Module):
@@ -65,7 +73,7 @@ class Attention(nn.Module):
         self.k_proj, self.v_proj = (nn.Linear(fed, pair, bias=shape.biased) for _ in range(2))
         self.o_proj = nn.Linear(query, shape.hidden, bias=False)
         if shape.head_norms:
-            self.q_norm, self.k_norm = (nn.RMSNorm(shape.head_dim, shape.eps) for _ in range(2))
+            self.q_norm, self.k_norm = (Norm(shape.head_dim, shape.eps) for _ in range(2))
         else:
             self.q_norm = self.k_norm = nn.Identity()
 
@@ -120,7 +128,7 @@ class Layer(nn.Module):
     def __init__(self, shape: HeadShape, fed: int = 0):
         super().__init__()
         self.self_attn, self.mlp = Attention(shape, fed or shape.hidden), MLP(shape)
-        self.input_layernorm, self.post_attention_layernorm = (nn.RMSNorm(shape.hidden, shape.eps) for _ in range(2))
+        self.input_layernorm, self.post_attention_layernorm = (Norm(shape.hidden, shape.eps) for _ in range(2))
 
     def finish(self, x: torch.Tensor, mixed: torch.Tensor) -> torch.Tensor:
         """What follows attention, of the residual x and what was mixed."""

@@ -40,7 +40,9 @@ class PlainCache:
 def _within(window: int, length: int, places: torch.Tensor) -> torch.Tensor:
     """Which of the first `length` tokens rows at `places` see, [1, rows, length]."""
     tokens = torch.arange(length, device=places.device)
-    return (tokens > places[:, None] - (window or length + len(places) + 1))[None]
+    return (
+        (tokens > places[:, None] - window)[None] if window else torch.ones_like(tokens, dtype=torch.bool)[None, None]
+    )
 
 
 class PlainEagle:

@@ -1,0 +1,388 @@
+"""Trained heads: compiled passes and plain ones, training and drafting, pieces and wholes agree; and what is refused."""
+
+import json
+import random
+
+import pytest
+import torch
+from conftest import emitted, tiny
+from safetensors.torch import load_file, save_file
+
+import lookahead
+from lookahead.core.events import ModelError
+from lookahead.model import llama_files, modules
+from lookahead.model.heads import files
+from lookahead.model.heads.head import NETWORKS, PLAIN, Head
+from lookahead.model.heads.shape import BLOCK, EACH, EAGLE, KINDS, MEDUSA, WHOLE, HeadShape, usual_taps
+from lookahead.model.lm import CachedLM
+
+LAYERS, HIDDEN, VOCAB = 6, 64, 4096
+SIZES = {"heads": 4, "kv_heads": 2, "head_dim": 16, "inner": 96}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tiny("llama", tmp_path_factory.mktemp("target") / "target", layers=LAYERS)
+
+
+@pytest.fixture(scope="module", params=[torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
+def target(request, folder):
+    return llama_files.read(folder, request.param)
+
+
+def shape_of(kind, **changes):
+    """A small head's shape for the small target."""
+    usual = {
+        MEDUSA: {"slots": 3, "biased": True},
+        EAGLE: SIZES,
+        BLOCK: {
+            **SIZES,
+            "slots": 5,
+            "layers": 2,
+            "head_norms": True,
+            "mask": 7,
+            "rank": 8,
+            "confident": True,
+            "window": 256,
+        },
+    }[kind]
+    return HeadShape(kind, HIDDEN, VOCAB, **{"taps": usual_taps(kind, LAYERS), **usual, **changes})
+
+
+def network_of(kind, target, seed=0, **changes):
+    """A head with random weights, sure enough that its tokens depend on what it reads."""
+    torch.manual_seed(seed)
+    network = NETWORKS[kind](shape_of(kind, **changes), *target.tables)
+    with torch.no_grad():
+        for weight in network.parameters():
+            weight.normal_(1.0, 0.1) if weight.dim() == 1 else weight.normal_(0.0, 0.2)
+    return network.to(target.dtype).eval().requires_grad_(False)
+
+
+def cached(head, target, context):
+    """A target that has read all of a text but its last token, and the head that reads it."""
+    lm, drafter = CachedLM(target), head.fresh(VOCAB)
+    drafter.follow(lm)
+    lm.reset()
+    lm.extend(context[:-1])
+    return lm, drafter
+
+
+def text(n, seed=0):
+    draws = random.Random(seed)
+    return [draws.randrange(VOCAB) for _ in range(n)]
+
+
+def close(a, b, target):
+    """Equal but for rounding: of weights in eight bits, and of bfloat16."""
+    assert a.shape == b.shape
+    apart = float((a.float() - b.float()).abs().mean()) / float(b.float().std())
+    assert apart < (0.05 if target.dtype == torch.float32 else 0.08), apart
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_compiled_passes_agree_with_their_network(target, kind):
+    network, context = network_of(kind, target), text(40)
+    ours = Head.of(network, target)
+    plain = Head(network.shape, PLAIN[kind](network))
+    assert type(ours.passes) is not type(plain.passes), "compiled beside a target that is compiled"
+    for read in (40, 33, 12, 2):
+        (_, a), (_, b) = (cached(head, target, context[:read]) for head in (ours, plain))
+        unread = a.sync(context[:read])
+        assert unread == b.sync(context[:read])
+        close(a.extend(unread), b.extend(unread), target)
+        for token in text(min(2, network.shape.slots) if kind != EAGLE else 3, seed=read)[: a.longest - 1]:
+            close(a.extend([token]), b.extend([token]), target)
+        if kind == BLOCK:
+            assert a.confidence == pytest.approx(b.confidence, abs=0.05)
+        rows, parents = text(6, seed=1), [-1, -1, 0, 0, 1, 1]
+        a.sync(context[:read]), b.sync(context[:read])
+        a.extend(unread[-1:]), b.extend(unread[-1:])
+        close(a.forward(rows[:2], parents[:2]), b.forward(rows[:2], parents[:2]), target)
+        close(a.forward(rows, parents, 2), b.forward(rows, parents, 2), target)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_text_read_in_pieces_is_a_text_read_at_once(target, kind):
+    head, context = Head.of(network_of(kind, target), target), text(60)
+    lm, drafter = cached(head, target, context[:9])
+    for stop in (9, 10, 14, 15, 40):  # drafts in between leave nothing behind
+        lm.extend(context[len(lm.tokens) : stop - 1])
+        drafter.extend(drafter.sync(context[:stop]))
+        drafter.extend(text(1, seed=stop))
+        drafter.forward(text(2, seed=stop), [-1, -1])
+        drafter.forward(text(3, seed=stop), [-1, -1, 0], 2)
+    at_once = cached(head, target, context[:40])[1]
+    logits = at_once.extend(at_once.sync(context[:40]))
+    drafter.sync(context[:40])
+    again = drafter.extend(drafter.sync(context[:40]))
+    assert torch.allclose(again, logits, atol=2e-2, rtol=1e-2), "the same place, whatever was drafted before"
+
+
+def test_a_long_text_is_read_in_parts(folder):
+    """More tokens than are read together, with as good an end."""
+    from lookahead.model.heads import head as heads
+
+    target = llama_files.read(folder, torch.float32)
+    for kind in (EAGLE, BLOCK):
+        head, context = Head.of(network_of(kind, target), target), text(90)
+        _, whole = cached(head, target, context)
+        logits = whole.extend(whole.sync(context))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(heads, "TOGETHER", 16)
+            _, parts = cached(head, target, context)
+            assert torch.allclose(parts.extend(parts.sync(context)), logits, atol=1e-3)
+
+
+def test_a_block_in_training_is_the_block_that_is_drafted(folder):
+    target = llama_files.read(folder, torch.float32)
+    for changes in ({}, {"causal": False}, {"from_anchor": False, "slots": 4}):
+        network, context = network_of(BLOCK, target, **changes), text(30)
+        lm, _ = cached(Head.of(network, target), target, context)
+        states = lm.states(0)[None].clone()
+        anchors = torch.tensor([5, 17, 29 - network.shape.slots])
+        logits, sure = network(states, torch.tensor([context[:29]]), anchors)
+        for i, anchor in enumerate(anchors.tolist()):
+            drafter = Head(network.shape, PLAIN[BLOCK](network)).fresh(VOCAB)
+            drafter.follow(lm)
+            drafted = drafter.extend(drafter.sync(context[: anchor + 1]))
+            for slot in range(network.shape.slots):
+                assert torch.allclose(drafted[0], logits[0, i, slot], atol=1e-3)
+                assert drafter.confidence == pytest.approx(float(sure[0, i, slot].sigmoid()), abs=1e-3)
+                if slot + 1 < network.shape.slots:
+                    drafted = drafter.extend([context[anchor + 1 + slot]])
+
+
+def test_an_eagle_in_training_is_the_eagle_that_drafts(folder):
+    target = llama_files.read(folder, torch.float32)
+    changed = (
+        {},
+        {"residual_normed": True},
+        {"fed_norm": WHOLE},
+        {"fed_norm": EACH, "output_normed": True},
+        {"layers": 2},
+    )
+    for changes in changed:
+        network, context = network_of(EAGLE, target, **changes), text(24)
+        lm, _ = cached(Head.of(network, target), target, context)
+        steps = list(network(lm.states(0)[None].clone(), torch.tensor([context[:23]]), 4))
+        for row in (0, 7, 17):
+            drafter = Head(network.shape, PLAIN[EAGLE](network)).fresh(VOCAB)
+            drafter.follow(lm)
+            logits = drafter.extend(drafter.sync(context[: row + 2]))
+            for step in range(4):
+                assert torch.allclose(logits[0], steps[step][0, row], atol=1e-3), (changes, row, step)
+                logits = drafter.extend([context[row + 2 + step]])
+
+
+def test_medusa_reads_the_state_that_the_output_head_reads(folder):
+    """Behind an untrained block stands the target's own next token."""
+    target = llama_files.read(folder, torch.float32)
+    network, context = NETWORKS[MEDUSA](shape_of(MEDUSA), *target.tables).eval(), text(20)
+    _, drafter = cached(Head.of(network, target), target, context)
+    close(drafter.extend(drafter.sync(context)), CachedLM(target).extend(context[:-1]), target)
+
+
+def test_hidden_states_are_transformers(folder):
+    """Behind every layer, for a chain, a tree and the path of it that is kept, by kernels and by modules."""
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+    taps = tuple(range(1, LAYERS + 1))
+    for passes in (llama_files.read(folder, torch.float32), modules.Modules(model)):
+        lm, context = CachedLM(passes), text(12)
+        lm.taps = taps
+        lm.reset()
+        for token in context:  # row by row, for of a longer chain the last norm is only computed where it is asked for
+            lm.extend([token])
+        lm.forward(text(5, seed=1), [-1, -1, 0, 1, 3])
+        lm.keep([1, 3, 4])
+        context += [text(5, seed=1)[row] for row in (1, 3, 4)]
+        with torch.inference_mode():
+            wanted = model(torch.tensor([context]), output_hidden_states=True).hidden_states
+        wanted = torch.cat([wanted[tap][0] for tap in taps], -1)
+        assert lm.states(0).shape == wanted.shape
+        assert torch.allclose(lm.states(0), wanted, atol=2e-3, rtol=1e-3)
+        assert torch.equal(lm.states(3), lm.states(0)[3:])
+
+
+def test_taps_change_no_logits_and_cost_nothing_where_there_are_none(target):
+    context, rows = text(20), text(5, seed=1)
+    plain, tapped = CachedLM(target), CachedLM(target)
+    tapped.taps = (1, 3)
+    tapped.reset()
+    assert torch.equal(plain.extend(context), tapped.extend(context))
+    assert torch.equal(plain.forward(rows, [-1, 0, 0, 1, 2]), tapped.forward(rows, [-1, 0, 0, 1, 2]))
+    assert plain.states(0).numel() == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_head_that_is_written_is_read_again(target, kind, tmp_path):
+    network = network_of(kind, target).to(torch.bfloat16)
+    files.write(network, tmp_path, "target", ["LlamaForCausalLM"])
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert files.kind_of(config) == kind
+    again, ids = files.network(tmp_path, target.shape, *target.tables, "head")
+    assert ids is None
+    assert again.shape == network.shape
+    for name, weight in network.state_dict().items():
+        assert torch.equal(again.state_dict()[name].to(torch.bfloat16), weight), name
+
+
+def written(kind, target, folder, config=(), weights=(), **changes):
+    """A head's folder whose configuration and weights were changed: a value of None takes a name out."""
+    files.write(network_of(kind, target, **changes), folder, "target", ["LlamaForCausalLM"])
+    before = json.loads((folder / "config.json").read_text())
+    layer = before.get("transformer_layer_config", before)
+    for name, value in dict(config).items():
+        place = layer if name in layer or name.startswith("rope") else before
+        place.pop(name, None) if value is None else place.__setitem__(name, value)
+    (folder / "config.json").write_text(json.dumps(before))
+    tensors = load_file(folder / "model.safetensors")
+    for name, value in dict(weights).items():
+        tensors.pop(name, None) if value is None else tensors.__setitem__(name, value)
+    save_file(tensors, folder / "model.safetensors")
+    return folder
+
+
+REFUSED = (
+    (EAGLE, {"hidden_size": 128}, {}, "hidden states of 128"),
+    (EAGLE, {"vocab_size": 5000}, {}, "vocabulary of 5000"),
+    (EAGLE, {"eagle_aux_hidden_state_layer_ids": [2, 3, 99]}, {}, "behind layers 2, 3, 99, and there are 6"),
+    (EAGLE, {"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, {}, "scaled rotation"),
+    (EAGLE, {"norm_before_fc": True, "fc_norm": True}, {}, "exclude each other"),
+    (EAGLE, {"speculators_model_type": "peagle"}, {}, "peagle are not read"),
+    (EAGLE, {"speculators_model_type": "swift"}, {}, "swift are not known"),
+    (EAGLE, {"draft_vocab_size": 100}, {}, "no table d2t"),
+    (EAGLE, {}, {"fc.weight": None}, "weights are not those"),
+    (EAGLE, {}, {"fc.weight": torch.zeros(HIDDEN, 2 * HIDDEN)}, "(64, 192) would fit"),
+    (EAGLE, {}, {"embed_tokens.weight": torch.zeros(5000, HIDDEN)}, "(4096, 64) would fit"),
+    (BLOCK, {"markov_head_type": "rnn"}, {}, "kind rnn is not read"),
+    (BLOCK, {"confidence_head_with_markov": False}, {}, "without the Markov head's input"),
+    (BLOCK, {"block_size": None}, {}, "cannot be read (KeyError"),
+    (BLOCK, {"num_attention_heads": "many"}, {}, "cannot be read"),
+    (MEDUSA, {"hidden_size": 32}, {}, "hidden states of 32"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "config", "weights", "says"), REFUSED, ids=[says for *_, says in REFUSED])
+def test_a_head_that_does_not_fit_is_refused_in_words(folder, tmp_path, kind, config, weights, says):
+    target = llama_files.read(folder, torch.float32)
+    with pytest.raises(ModelError) as error:
+        files.read(written(kind, target, tmp_path, config, weights), target, "some/head")
+    assert says in str(error.value)
+    assert "some/head" in str(error.value)
+
+
+def test_nothing_is_read_of_weights_before_the_configuration_fits(folder, tmp_path):
+    target = llama_files.read(folder, torch.float32)
+    written(EAGLE, target, tmp_path, {"hidden_size": 128})
+    (tmp_path / "model.safetensors").write_bytes(b"no weights at all")
+    with pytest.raises(ModelError, match="hidden states of 128"):
+        files.read(tmp_path, target, "head")
+
+
+def test_a_reduced_vocabulary_drafts_the_tokens_it_names(folder, tmp_path):
+    target = llama_files.read(folder, torch.float32)
+    ids = sorted(random.Random(0).sample(range(VOCAB), 100))
+    tables = {
+        "d2t": torch.tensor([token - i for i, token in enumerate(ids)]), "t2d": torch.zeros(VOCAB, dtype=torch.bool),
+        "lm_head.weight": target.tables[1][ids].contiguous(),
+    }  # fmt: skip
+    reduced = files.read(written(EAGLE, target, tmp_path / "a", {"draft_vocab_size": 100}, tables), target, "head")
+    whole = files.read(written(EAGLE, target, tmp_path / "b"), target, "head")
+    context = text(20)
+    (_, a), (_, b) = (cached(head, target, context) for head in (reduced, whole))
+    logits, wanted = (drafter.extend(drafter.sync(context))[0] for drafter in (a, b))
+    assert logits.isfinite().nonzero()[:, 0].tolist() == ids
+    close(logits[ids][None], wanted[ids][None], target)
+    tables["d2t"][5] = VOCAB
+    with pytest.raises(ModelError, match="tokens that the target does not have"):
+        files.read(written(EAGLE, target, tmp_path / "c", {"draft_vocab_size": 100}, tables), target, "head")
+
+
+def renamed(folder, config, names=lambda name: name):
+    """The head in a folder as another format has it."""
+    tensors = load_file(folder / "model.safetensors")
+    save_file({names(name): tensor for name, tensor in tensors.items()}, folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+def test_formats_of_the_authors_are_recognised(folder, tmp_path):
+    target = llama_files.read(folder, torch.float32)
+    layer = {
+        "hidden_size": HIDDEN, "vocab_size": VOCAB, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
+        "intermediate_size": 96, "rms_norm_eps": 1e-6, "rope_theta": 10000.0,
+    }  # fmt: skip
+    files.write(network_of(EAGLE, target, residual_normed=False), tmp_path / "eagle", "t", [])
+    raw = {
+        **layer,
+        "architectures": ["LlamaForCausalLMEagle3"],
+        "model_type": "llama",
+        "num_hidden_layers": 1,
+        "draft_vocab_size": VOCAB,
+    }
+    renamed(tmp_path / "eagle", raw, lambda name: name.replace("layers.0.", "midlayer."))
+    eagle = files.read(tmp_path / "eagle", target, "authors' EAGLE-3")
+    assert eagle.shape == shape_of(EAGLE), "absent flags are off in the authors' format"
+
+    files.write(
+        network_of(BLOCK, target, rank=0, confident=False, causal=False, from_anchor=False, window=0),
+        tmp_path / "dflash",
+        "t",
+        [],
+    )
+    flash = {
+        **layer, "model_type": "qwen3", "architectures": ["DFlashDraftModel"], "num_hidden_layers": 2, "block_size": 6,
+        "dflash_config": {"mask_token_id": 7, "target_layer_ids": [tap - 1 for tap in usual_taps(BLOCK, LAYERS)]},
+    }  # fmt: skip
+    renamed(tmp_path / "dflash", flash)
+    block = files.read(tmp_path / "dflash", target, "z-lab's DFlash")
+    assert block.shape == shape_of(BLOCK, rank=0, confident=False, causal=False, from_anchor=False, window=0)
+
+    files.write(network_of(BLOCK, target, causal=False, window=0), tmp_path / "dspark", "t", [])
+    spark = {
+        **layer, "model_type": "qwen3", "architectures": ["Qwen3DSparkModel"], "num_hidden_layers": 2, "block_size": 5,
+        "markov_rank": 8, "enable_confidence_head": True, "confidence_head_with_markov": True, "mask_token_id": 7,
+        "target_layer_ids": [tap - 1 for tap in usual_taps(BLOCK, LAYERS)],
+    }  # fmt: skip
+    renamed(tmp_path / "dspark", spark, lambda name: f"model.{name}")
+    assert files.read(tmp_path / "dspark", target, "DeepSpec's").shape == shape_of(BLOCK, causal=False, window=0)
+    assert not files.is_head({"model_type": "llama", "architectures": ["LlamaForCausalLM"]})
+
+
+def test_absent_flags_of_speculators_mean_what_vllm_takes_them_for(folder, tmp_path):
+    target = llama_files.read(folder, torch.float32)
+    absent = {"norm_before_residual": None, "eagle_aux_hidden_state_layer_ids": None}
+    head = files.read(written(EAGLE, target, tmp_path, absent), target, "head")
+    assert head.shape.residual_normed
+    assert head.shape.taps == (2, 3, 3), "transformers' hidden_states[2], [n // 2] and [n - 3]"
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen3"])
+def test_a_family_with_heads_of_a_folder_races_losslessly(tmp_path, kind):
+    place = tiny(kind, tmp_path / "target", layers=LAYERS)
+    target = modules.load(place, torch.float32, torch.device("cpu"), False)
+    spec = [place]
+    for head in KINDS:
+        files.write(network_of(head, target), tmp_path / head, place, ["LlamaForCausalLM"])
+        spec.append(str(tmp_path / head))
+    models = lookahead.load("+".join(spec))
+    assert set(models.heads) == set(KINDS)
+    assert set(KINDS) <= models.costs.drafters.keys()
+    for changes in ({}, {"temperature": 0.8}):
+        options = {"max_new_tokens": 24, "seed": 3, **changes}
+        naive = emitted(lookahead.decode(models, "Once upon a time", method="naive", **options))
+        for method in ("medusa", "eagle", "eagle-tree", "block", "block-tree"):
+            for k in (3, "auto"):
+                assert emitted(lookahead.decode(models, "Once upon a time", method=method, k=k, **options)) == naive, (
+                    method
+                )
+    with pytest.raises(ModelError, match="two heads of the kind eagle"):
+        lookahead.load(f"{place}+{tmp_path / EAGLE}+{tmp_path / EAGLE}")
+
+
+def test_a_family_without_a_head_says_so(folder):
+    models = lookahead.load(folder)
+    with pytest.raises(ModelError, match="no such trained head"):
+        list(lookahead.decode(models, "Once", method="eagle"))

@@ -12,6 +12,7 @@ import math
 import random
 import statistics
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from time import perf_counter
 
 from ..core.accept import rule_for
@@ -141,7 +142,10 @@ def _in_turn(
     """What drafts cost between passes of the target, of a drafter whose passes alone have that curve."""
     token_places_s, verify_s, return_s = _time_drafts(lm, target, repeats)
     cold = min(COLD, len(token_places_s) - 1)
-    token_s = max(curve.seconds[0], statistics.median(token_places_s[cold:]))
+    token_s = statistics.median(token_places_s[cold:])
+    if isinstance(lm, CachedHead):  # a slot that is read off takes less than a row of a tree
+        curve = replace(curve, seconds=(min(curve.seconds[0], token_s), *curve.seconds[1:]))
+    token_s = max(curve.seconds[0], token_s)
     cold_s = tuple(max(0.0, place_s - token_s) for place_s in token_places_s[:cold])
     costs = DrafterCosts(curve, token_s - curve.seconds[0], cold_s, max(0.0, return_s))
     return costs.scaled(target_curve.pass_s(VERIFIED_ROWS) / verify_s)
@@ -168,7 +172,8 @@ def _time_drafts(lm: CachedLM | CachedHead, target: CachedLM, repeats: int) -> t
         text = [*prompt, root]
         unread, start = lm.sync(text), perf_counter()
         for place_s in token_places_s:
-            text.append(rule.choose(lm.extend(unread)[0], text).token)
+            logits = lm.extend(unread)[0]
+            text.append(rule.choose(logits, text, lm.confidence).token)
             unread, now = text[-1:], perf_counter()
             place_s.append(now - start)
             start = now

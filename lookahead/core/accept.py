@@ -98,8 +98,9 @@ class Rule(ABC):
         return _above(draft) if self.settings.repetition_penalty != 1.0 else ()
 
     @abstractmethod
-    def choose(self, logits: torch.Tensor, context: Sequence[int]) -> Pick:
-        """A drafter's next token from its own logits [vocab]."""
+    def choose(self, logits: torch.Tensor, context: Sequence[int], chance: float | None = None) -> Pick:
+        """A drafter's next token from its own logits [vocab]. `chance` is how sure it is of it where it knows by other means
+        than the token's probability."""
 
     def favourites(
         self, logits: torch.Tensor, context: Sequence[int], above: Sequence[Sequence[int]], most: int
@@ -152,8 +153,10 @@ def _above(draft: Draft) -> list[list[int]]:
     return [[]] + [[draft.tokens[r] for r in ancestors(draft.parents, i)] for i in range(draft.tested)]
 
 
-def _surest(scores: torch.Tensor) -> Pick:
-    """The token with the highest of the scores [vocab], and its share of their softmax."""
+def _surest(scores: torch.Tensor, chance: float | None) -> Pick:
+    """The token with the highest of the scores [vocab], and its share of their softmax where no other chance is known."""
+    if chance is not None:
+        return Pick(*_highest(scores[None]), chance)
     chances = scores.softmax(-1)
     (token,) = _highest(chances[None])
     return Pick(token, float(chances[token]))
@@ -201,8 +204,8 @@ class Greedy(Rule):
 
     name = "greedy"
 
-    def choose(self, logits, context):
-        return _surest(self.process(logits[None], context)[0])
+    def choose(self, logits, context, chance=None):
+        return _surest(self.process(logits[None], context)[0], chance)
 
     def verify(self, logits, draft, context):
         return follow(draft, _highest(self.process(logits[: 1 + draft.tested], context, self._above(draft))))
@@ -237,8 +240,8 @@ class Coupled(Rule):
         noise = torch.stack([self.noise(p, scores.shape[-1]) for p in positions])
         return scores + noise.to(scores.device)
 
-    def choose(self, logits, context):
-        return _surest(self.decisive(self.process(logits[None], context), [len(context)])[0])
+    def choose(self, logits, context, chance=None):
+        return _surest(self.decisive(self.process(logits[None], context), [len(context)])[0], chance)
 
     def verify(self, logits, draft, context):
         scores = self.process(logits[: 1 + draft.tested], context, self._above(draft))
@@ -258,9 +261,9 @@ class Rejection(Rule):
     def decisive(self, scores, positions):
         return None
 
-    def choose(self, logits, context):
+    def choose(self, logits, context, chance=None):
         q = self.process(logits[None], context)[0].softmax(-1)
-        return Pick(at_quantile(q, self._drafting.random()), float(q.max()), q)
+        return Pick(at_quantile(q, self._drafting.random()), float(q.max()) if chance is None else chance, q)
 
     def verify(self, logits, draft, context):
         probabilities = self.process(logits[: 1 + draft.tested], context, self._above(draft)).softmax(-1)

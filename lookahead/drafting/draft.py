@@ -29,16 +29,18 @@ class DraftModel(Drafter):
         longest, unread = min(room, policy.limit(self.name), self.lm.longest), self.lm.sync(context)
         if longest < 1 or not unread:
             return EMPTY
-        picks, chances, reach = [], [], 1.0
+        picks, reach = [], 1.0
         text = list(context)
         while True:
-            pick = self.rule.choose(self.lm.extend(unread)[0], text)
+            logits = self.lm.extend(unread)[0]
+            pick = self.rule.choose(logits, text, self.lm.confidence)
             picks.append(pick)
-            chances.append(pick.chance if self.lm.confidence is None else self.lm.confidence)
             text.append(pick.token)
-            reach *= policy.chance(self.name, chances[-1])
+            reach *= policy.chance(self.name, pick.chance)
             if len(picks) >= longest or not policy.extends(self.name, reach):
                 break
             unread = [pick.token]
         sampled = picks[0].q is not None
-        return Draft.chain([p.token for p in picks], self.name, [p.q for p in picks] if sampled else None, chances)
+        return Draft.chain(
+            [p.token for p in picks], self.name, [p.q for p in picks] if sampled else None, [p.chance for p in picks]
+        )

@@ -65,8 +65,8 @@ class NoResidual(Rejection):
 class UnprocessedQ(Rejection):
     """Samples the draft at the temperature, and tests against a q without it."""
 
-    def choose(self, logits, context):
-        pick = super().choose(logits, context)
+    def choose(self, logits, context, chance=None):
+        pick = super().choose(logits, context, chance)
         return Pick(pick.token, pick.chance, logits.float().softmax(-1))
 
 

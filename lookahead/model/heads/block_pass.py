@@ -69,3 +69,26 @@ def forward(
         hidden_states, weights[layers, 1], scales[layers, 1], logits, spare_, slots, hidden, wide_vocab, rounded,
     ))  # fmt: skip
     return scratch, straight, none, no_branch, new
+
+
+@kept(njit, nogil=True, error_model="numpy")
+def slot(multiplied, hidden, logits, before, weights, scales, proj, proj_bias, rounded, spare, out):
+    """Into `out` [whole blocks of the vocabulary] a slot's logits with the Markov head's bias; returns how likely its token is
+    accepted.
+
+    Arrays: the slot's hidden state and logits as the pass left them; before [rank], what the Markov head has of the token
+    before; proj [hidden + rank] the confidence head's. Addresses: of the product's kernel, and of the blocks and scales of
+    the bias [vocab, rank].
+    """
+    width, rank, sure = len(hidden), len(before), proj_bias
+    scratch = np.empty(spare, np.float32)
+    call(
+        multiplied,
+        (before.ctypes.data, weights, scales, out.ctypes.data, scratch.ctypes.data, 1, rank, len(out), rounded),
+    )
+    out += logits
+    for i in range(width):
+        sure += proj[i] * hidden[i]
+    for i in range(rank):
+        sure += proj[width + i] * before[i]
+    return 1 / (1 + np.exp(-sure)), scratch[:1]

@@ -8,7 +8,6 @@ Knows tensors and kernels. It does not know tokens' meaning, nor when a pass is 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -100,12 +99,11 @@ class CompiledBlock(_Tables):
         super().__init__(network, target, [network.hidden_norm, *around, network.norm], network.fc)
         self._ids = np.full(self.shape.rows, self.shape.mask)
         if network.markov_head:
-            self._before = network.markov_head.markov_w1.weight.float().clone()
+            self._before = network.markov_head.markov_w1.weight.float().numpy().copy()
             self._bias = Product(network.markov_head.markov_w2.weight.to(self.dtype), small=True)
-        self._confidence = None
         if network.confidence_head:
             proj = network.confidence_head.proj
-            self._confidence = proj.weight[0].float().numpy().copy(), float(proj.bias)
+            self._proj = proj.weight[0].float().numpy().copy(), np.float32(float(proj.bias))
 
     def draft(
         self, states: torch.Tensor, anchor: int, start: int, cache: KeyValueCache
@@ -126,19 +124,23 @@ class CompiledBlock(_Tables):
             logits.data_ptr(), self.eps, self.scaling,
         )  # fmt: skip
         first = shape.rows - shape.slots
-        return hidden[first:], logits[first:, :vocab]
+        return hidden[first:], logits[first:]
+
+    def slot(self, hidden: torch.Tensor, logits: torch.Tensor, before: int) -> tuple[torch.Tensor, float | None]:
+        if not self.shape.rank:
+            return logits[None], None
+        proj, bias = (
+            self._proj if self.shape.confident else (np.zeros(self.shape.hidden + self.shape.rank, np.float32), 0.0)
+        )
+        out = torch.empty(1, len(logits))
+        chance, _ = block_pass.slot(
+            self.kernels[0], hidden.numpy(), logits.numpy(), self._before[before], self._bias.blocks.ctypes.data,
+            self._bias.scales.ctypes.data, proj, np.float32(bias), self.rounded, spare_floats(1, self.shape.rank), out.numpy()[0],
+        )  # fmt: skip
+        return out, chance if self.shape.confident else None
 
     def bias(self, tokens: Sequence[int]) -> torch.Tensor | float:
-        return self._bias(self._before[list(tokens)]) if self.shape.rank else 0.0
-
-    def confidence(self, hidden: torch.Tensor, before: int) -> float | None:
-        if self._confidence is None:
-            return None
-        (weight, bias), wide = self._confidence, self.shape.hidden
-        sure = float(weight[:wide] @ hidden.numpy()) + bias
-        if self.shape.rank:
-            sure += float(weight[wide:] @ self._before[before].numpy())
-        return 1 / (1 + math.exp(-max(-50.0, sure)))
+        return self._bias(torch.from_numpy(self._before[list(tokens)])) if self.shape.rank else 0.0
 
 
 class CompiledEagle(_Tables):

@@ -160,8 +160,7 @@ class _CachedSlots(CachedHead):
             self._draft(tokens)
             self._slot = -1
         self._slot += 1
-        logits = self._behind([self._slot], tokens[-1:])
-        self.confidence = self._confidence(self._slot, tokens[-1])
+        logits, self.confidence = self._next(self._slot, tokens[-1])
         self.seconds += perf_counter() - start
         return self._wide(logits)
 
@@ -179,8 +178,9 @@ class _CachedSlots(CachedHead):
     def _behind(self, slots: Sequence[int], before: Sequence[int]) -> torch.Tensor:
         """The logits [rows, known] of slots, where these tokens stand before them."""
 
-    def _confidence(self, slot: int, before: int) -> float | None:
-        return None
+    def _next(self, slot: int, before: int) -> tuple[torch.Tensor, float | None]:
+        """The logits [1, known] of a slot where this token stands before it, and how likely the head finds its token."""
+        return self._behind([slot], [before]), None
 
 
 class CachedBlock(_CachedSlots):
@@ -206,10 +206,11 @@ class CachedBlock(_CachedSlots):
         self.tokens += unread
 
     def _behind(self, slots, before):
-        return self._logits[slots] + self.head.passes.bias(before)
+        logits = self._logits[slots]
+        return logits[:, : self.head.shape.known] + self.head.passes.bias(before)
 
-    def _confidence(self, slot, before):
-        return self.head.passes.confidence(self._hidden[slot], before)
+    def _next(self, slot, before):
+        return self.head.passes.slot(self._hidden[slot], self._logits[slot], before)
 
 
 class CachedMedusa(_CachedSlots):

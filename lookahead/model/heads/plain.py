@@ -134,15 +134,15 @@ class PlainBlock:
         )
 
     @torch.inference_mode()
-    def confidence(self, hidden: torch.Tensor, before: int) -> float | None:
-        """How likely the token of a slot with that hidden state [hidden] is accepted; None where no head says it."""
+    def slot(self, hidden: torch.Tensor, logits: torch.Tensor, before: int) -> tuple[torch.Tensor, float | None]:
+        """Of a slot's hidden state [hidden] and logits [known] those with the Markov head's bias, [1, known], and how likely
+        its token is accepted, None where no head says it."""
         network = self.network
+        logits = logits + self.bias([before])
         if not network.confidence_head:
-            return None
-        parts = [hidden]
-        if network.markov_head:
-            parts.append(network.markov_head.markov_w1.weight[before])
-        return float(network.confidence_head.proj(torch.cat(parts)).sigmoid())
+            return logits.view(1, -1), None
+        parts = [hidden, network.markov_head.markov_w1.weight[before]]
+        return logits, float(network.confidence_head.proj(torch.cat(parts)).sigmoid())
 
 
 class PlainMedusa:

@@ -26,7 +26,7 @@ from ..drafting.history import Learned
 from ..family.models import Models
 from ..hardware import processor
 from ..trace.recorder import Recorder
-from ..trace.schema import Costs, LaneRecord, Machine, ModelNames, PromptRecord, SettingsRecord, StepRecord
+from ..trace.schema import Costs, HeadRecord, LaneRecord, Machine, ModelNames, PromptRecord, SettingsRecord, StepRecord
 from ..trace.trace import Trace
 from .lane import Lane, split_options
 from .methods import option_names
@@ -131,6 +131,14 @@ class Race:
         longest = len(self._prompt.tokens) + self.settings.max_new_tokens
         return TIE_AWARE if self.settings.wide else self._models.probe.kind_for(longest)
 
+    def _head(self, kind: str) -> HeadRecord:
+        """What is recorded of a trained head."""
+        shape, layers = self._models.heads[kind].shape, self._models.target.passes.shape.layers
+        return HeadRecord(
+            name=self._models.names[kind], taps=list(shape.taps), layers=layers, slots=shape.slots, markov=shape.rank > 0,
+            confident=shape.confident,
+        )  # fmt: skip
+
     def result(self) -> Trace:
         """The trace so far."""
         s = self.settings
@@ -141,7 +149,8 @@ class Race:
             models=ModelNames(
                 spec=self._models.spec,
                 target=self._models.names["target"],
-                drafts={role: name for role, name in self._models.names.items() if role != "target"},
+                drafts={role: name for role, name in self._models.names.items() if role in self._models.drafts},
+                heads={kind: self._head(kind) for kind in self._models.heads},
             ),
             exactness=self._exactness(),
             settings=SettingsRecord(

@@ -175,12 +175,25 @@ class Machine(Record):
     price: Annotated[float, Field(gt=0, le=1000)] = 1.0  # a one-row pass in units of the format's quickest
 
 
+class HeadRecord(Record):
+    """A trained head: it reads the target's hidden states behind layers `taps` of `layers`, and drafts `slots` tokens in a
+    pass. A `markov` head lets a slot know the token before it, a `confident` one says how likely a slot's token is accepted."""
+
+    name: Name
+    taps: list[Annotated[int, Field(ge=0)]]
+    layers: Annotated[int, Field(ge=1)]
+    slots: Annotated[int, Field(ge=1)]
+    markov: bool = False
+    confident: bool = False
+
+
 class ModelNames(Record):
-    """Which models raced."""
+    """Which models raced. `drafts` are draft models by role, `heads` trained heads by kind."""
 
     spec: Name
     target: Name
     drafts: dict[Name, Name] = {}
+    heads: dict[Name, HeadRecord] = {}
 
 
 class SettingsRecord(Record):

@@ -26,7 +26,8 @@ from ..drafting.history import Learned
 from ..family.models import Models
 from ..hardware import processor
 from ..trace.recorder import Recorder
-from ..trace.schema import Costs, HeadRecord, LaneRecord, Machine, ModelNames, PromptRecord, SettingsRecord, StepRecord
+from ..trace.records import Costs, HeadRecord, Machine, ModelNames, PromptRecord, SettingsRecord
+from ..trace.schema import LaneRecord, StepRecord
 from ..trace.trace import Trace
 from .lane import Lane, split_options
 from .methods import option_names

@@ -67,10 +67,10 @@ class BlockNetwork(nn.Module):
         rows = torch.arange(shape.rows, device=x.device)
         turns, far = self.turns(places[:, None] + rows), seen
         near = rows[:, None] >= rows if shape.causal else torch.ones_like(rows[:, None] >= rows)
-        for layer, pairs in zip(self.layers, context, strict=True):
+        for layer, read in zip(self.layers, context, strict=True):
             fed = layer.input_layernorm(x)
-            own = layer.self_attn.pairs(fed, turns)
-            x = layer.finish(x, layer.self_attn(fed, turns, pairs, own, Seen(far, near)))
+            pairs = layer.self_attn.pairs(fed, turns)
+            x = layer.finish(x, layer.self_attn(fed, turns, read, pairs, Seen(far, near)))
         return self.norm(x[:, :, shape.rows - shape.slots :])
 
     def logits(self, hidden: torch.Tensor, before: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:

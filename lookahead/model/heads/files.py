@@ -70,9 +70,9 @@ def shape_of(config: Mapping[str, Any], target: Shape, name: str) -> HeadShape:
     for size in ("hidden", "vocab", "slots", "heads", "kv_heads", "head_dim", "inner", "layers"):
         if not isinstance(value := getattr(shape, size), int) or not 0 < value <= LARGEST:
             raise ModelError("head", name, f"its configuration cannot be read ({size} is {value!r}).")
-    theirs = {shape.hidden, config.get("target_hidden_size") or shape.hidden} - {target.hidden}
-    if theirs:
-        mend = f"it is made for hidden states of {max(theirs)} numbers, and the target's have {target.hidden}"
+    widths = {shape.hidden, config.get("target_hidden_size") or shape.hidden} - {target.hidden}
+    if widths:
+        mend = f"it is made for hidden states of {max(widths)} numbers, and the target's have {target.hidden}"
         raise ModelError("head", name, f"{mend}; choose a head that was trained with this target.")
     if shape.vocab != target.vocab or shape.known > target.vocab:
         mend = f"it is made for a vocabulary of {shape.vocab} tokens, and the target's has {target.vocab}"
@@ -184,9 +184,9 @@ def network(
     shape = shape_of(config, target, name)
     try:
         with safe_open(Path(folder) / WEIGHTS, framework="pt") as file:
-            names = {key: _named(key) for key in file.keys()}  # noqa: SIM118 not a mapping
+            names = {name: _named(name) for name in file.keys()}  # noqa: SIM118 not a mapping
             _fits(file, names, shape, name)
-            tensors = {ours: file.get_tensor(key).clone() for key, ours in names.items()}
+            tensors = {key: file.get_tensor(stored).clone() for stored, key in names.items()}
     except OSError as error:
         raise ModelError("head", name, f"there are no weights in {WEIGHTS}.") from error
     ids = None
@@ -214,7 +214,7 @@ def _named(key: str) -> str:
 
 def _fits(file: Any, names: Mapping[str, str], shape: HeadShape, name: str) -> None:
     """Raise `ModelError` where a table of the file cannot be this target's. Reads no weights."""
-    sizes = {ours: tuple(file.get_slice(key).get_shape()) for key, ours in names.items()}
+    sizes = {key: tuple(file.get_slice(stored).get_shape()) for stored, key in names.items()}
     wanted = {
         "d2t": (shape.draft_vocab,), "t2d": (shape.vocab,), "embed_tokens.weight": (shape.vocab, shape.hidden),
         "lm_head.weight": (shape.known, shape.hidden), "fc.weight": (shape.hidden, shape.fed),

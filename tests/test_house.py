@@ -64,7 +64,7 @@ def test_the_loop_fits_one_screen_and_a_drafter_a_short_file():
     loop = next(n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.FunctionDef) and n.name == "decode")
     assert loop.end_lineno - loop.lineno < 60
     for name in DRAFTERS:
-        path = PACKAGE / "drafting" / f"{name.replace("-", "_")}.py"
+        path = PACKAGE / "drafting" / f"{name.replace('-', '_')}.py"
         assert path.read_text(encoding="utf-8").count("\n") <= 120
 
 

@@ -129,6 +129,58 @@ def _acceptance(shares: Mapping[str, Mapping[str, float]]) -> str:
     return f"## Acceptance\n\n{intro}\n\n" + markdown_table(["draft learned from", *domains], rows)
 
 
+HEADS = "## Generations of drafters"
+GENERATIONS = {
+    "draft": "draft model", "medusa": "Medusa heads", "eagle": "EAGLE-3 head", "block": "block head (DSpark, causal)",
+}  # fmt: skip
+
+
+def heads(generations: Mapping[str, Mapping[str, Any]], notes: Mapping[str, Any]) -> str:
+    """The card's section on trained heads: what each generation took to train, costs and brings."""
+    domains = list(dict.fromkeys(domain for of in generations.values() for domain in of["tokens_a_pass"]))
+    rows = []
+    for name, of in generations.items():
+        note = notes.get(name)
+        learned = [millions(note["tokens"]), seconds(note["seconds"]), decimal(note["loss"])] if note else ["", "", ""]
+        positions = " ".join(decimal(share) for share in of["by_position"])
+        rows.append([
+            GENERATIONS[name], millions(of["parameters"]), *learned, seconds(of["first_s"]), seconds(of["next_s"]),
+            *(decimal(of["tokens_a_pass"][domain]) for domain in domains), positions,
+        ])  # fmt: skip
+    columns = [
+        "",
+        "parameters",
+        "tokens",
+        "computing",
+        "loss",
+        "first token",
+        "each further",
+        *domains,
+        "accepted, 1st 2nd ...",
+    ]
+    intro = (
+        "Heads read the target's hidden states and learned from its own writing. Loss: divergence, total variation and half "
+        "the surprise at the target's favourite, in nats, later tokens weighing less. First and further tokens: what drafting "
+        "takes between the target's passes. By domain: tokens a pass, greedy, with drafts as long as the head makes them, at "
+        "most 8; then how often the first, second, ... token of a draft is accepted."
+    )
+    return f"{HEADS}\n\n{intro}\n\n" + markdown_table(columns, rows)
+
+
+def with_heads(card: str, section: str) -> str:
+    """A card with this section on heads, in place of the one it has, else before its limits or at its end."""
+    before, found, after = card.partition(HEADS)
+    if found:
+        rest = after.find("\n## ")
+        return before + section.strip() + "\n" + (after[rest:] if rest >= 0 else "")
+    before, found, after = card.partition("## Limits")
+    return (
+        f"{before.rstrip()}\n\n{section.strip()}\n\n{found}{after}".lstrip()
+        if found
+        else f"{card.rstrip()}\n\n{section.strip()}\n".lstrip()
+    )
+
+
 def _samples(samples: list[Mapping[str, str]]) -> str:
     out = ["## Samples", "", "Twenty prompts that stand in no training text; first 120 tokens, unedited."]
     for i, sample in enumerate(samples, start=1):

@@ -21,7 +21,9 @@ from ..core.numbers import counted
 from ..drafting import DRAFTERS, Resources
 from ..drafting.draft_length import FixedLength
 from ..family.models import Models, load
+from ..measure.scenarios import BENCH
 from ..model.heads.head import Head
+from ..model.heads.shape import KINDS
 from ..model.lm import CachedLM
 from ..race.decode import Ends
 from ..race.decode import decode as loop
@@ -32,6 +34,7 @@ from .prompts import SAMPLES
 
 MOST_DOCUMENTS, ROW = 60, 512  # held-out documents a domain, and how much of each
 PROMPTS_A_DOMAIN, NEW_TOKENS, K = 32, 96, 4
+HEAD_PROMPTS = 12  # a domain, by which generations of drafters are compared
 CHECKED_TOKENS, LONGEST = 64, 8  # of the texts by which a head is measured while it learns, and of its drafts
 STORY_OPENING = 20  # words of a held-out text that make a prompt
 
@@ -81,6 +84,43 @@ def acceptance(models: Models, by_domain: Mapping[str, list[tuple[str, bool]]], 
                 accepted += step.accepted
         if drafted:
             out[domain] = accepted / drafted
+    return out
+
+
+def generation(models: Models, by_domain: Mapping[str, list[tuple[str, bool]]], method: str, k: int) -> dict[str, Any]:
+    """What a drafter is worth, greedy, with drafts of `k` tokens: "tokens_a_pass" by domain; of all of them "by_position" the
+    share of the drafts of which the first, second, ... token is accepted; and seconds "first_s" and "next_s" of a draft's
+    first and each further token, between passes of the target."""
+    tokens, places, drafts = {}, [0] * k, 0
+    for domain, questions in by_domain.items():
+        emitted = passes = 0
+        for prompt, chat in questions[:HEAD_PROMPTS]:
+            for step in decode(models, prompt, method, k=k, max_new_tokens=NEW_TOKENS, details=False, chat=chat):
+                emitted, passes = emitted + len(step.emitted), passes + (step.kind == "verify")
+                drafts += bool(len(step.draft))
+                for place in range(step.accepted):
+                    places[place] += 1
+        if passes:
+            tokens[domain] = emitted / passes
+    costs = models.costs.drafters[method]
+    return {
+        "tokens_a_pass": tokens, "by_position": [count / max(1, drafts) for count in places],
+        "first_s": costs.token_s + sum(costs.cold_s[:1]), "next_s": costs.token_s,
+    }  # fmt: skip
+
+
+def generations(family: Path, documents: list[Document]) -> dict[str, dict[str, Any]]:
+    """The draft model, where there is one, and every trained head of a family, oldest first."""
+    names = [name for name in ("draft", *KINDS) if (family / name / "config.json").is_file()]
+    models = load("+".join(str(family / name) for name in ("target", *names)))
+    by_domain = (
+        prompts(documents) if documents else {"stories": [(s.prompt, s.chat) for s in BENCH if s.category == "story"]}
+    )
+    out = {}
+    for name in names:
+        k = min(models.draft(name).longest, LONGEST)
+        size = models.heads[name].parameters if name in models.heads else models.drafts[name].passes.size
+        out[name] = {"parameters": size, "k": k} | generation(models, by_domain, name, k)
     return out
 
 

@@ -118,17 +118,23 @@ def train(job: Job, watch: Watch) -> Path:
 
 def describe(job: Job) -> Path:
     """Measure the family and write its card; returns the card's path."""
-    documents = corpus.read(job.corpus)
+    documents = corpus.read(job.corpus) if job.corpus else []
+    notes, path = json.loads((job.work / "budget.json").read_text()), job.out / "README.md"
+    section = card.heads(evaluate.generations(job.out, documents), notes)
+    if job.only_heads:
+        earlier = next((place for place in (path, job.start_from / "README.md") if place.is_file()), None)
+        path.write_text(
+            card.with_heads(earlier.read_text(encoding="utf-8") if earlier else "", section), encoding="utf-8"
+        )
+        return path
     words = PreTrainedTokenizerFast.from_pretrained(job.out / "target")
     held_out = Streams.held_out_of(documents, words)
     asides = {name: job.work / name for name in ("draft-plain", "draft-soft")}
     report = evaluate.whole(job.out, asides, documents, held_out, words)
     (job.work / "evaluation.json").write_text(json.dumps(report, indent=1), encoding="utf-8")
-    notes = json.loads((job.work / "budget.json").read_text())
     arguments = f" --start-from {job.start_from.name}" if job.start_from else ""
     remark = (job.work / "remark.md").read_text(encoding="utf-8") if (job.work / "remark.md").is_file() else ""
-    path = job.out / "README.md"
-    path.write_text(card.write(report, notes, job.plan, arguments, remark), encoding="utf-8")
+    path.write_text(card.with_heads(card.write(report, notes, job.plan, arguments, remark), section), encoding="utf-8")
     return path
 
 

@@ -9,12 +9,12 @@ import re
 import numpy as np
 import pytest
 import torch
-from conftest import emitted
+from conftest import POCKET, emitted, tiny
 
 import lookahead
 from lookahead.__main__ import main
 from lookahead.measure.scenarios import SCENARIOS
-from lookahead.train import Job, Plan, describe, evaluate, train, writing
+from lookahead.train import ROLES, Job, Plan, card, describe, evaluate, heads, train, writing
 from lookahead.train import corpus as reading
 from lookahead.train.batches import Batches, Streams
 from lookahead.train.corpus import Document
@@ -302,7 +302,7 @@ def test_where_the_target_ends_a_text_another_is_opened(tmp_path, monkeypatch):
     target, undecided = new_model(SMALL.target, SMALL, 1), dataclasses.replace(SMALL, writing_temperatures=(100.0,))
     questions = [[1, 300 + i, 2, *range(10, 40), 0] for i in range(50)]
     streams = Streams({"tales": np.array([token for q in questions for token in q], dtype=np.uint16)}, {})
-    again = writing._NextOpening(writing.beginnings(streams.training, {"tales": 1.0}, (0, 0)))
+    again = writing._NextOpening(writing.beginnings(streams.training, {"tales": 1.0}, (0, 0)), end=0)
     text, given = torch.tensor([[5, 0], [5, 6]]), []
     for _ in range(4):
         scores = again(text, torch.zeros(2, 512))
@@ -360,12 +360,12 @@ def family(corpus, tmp_path_factory):
 
 def test_a_family_comes_out_that_loads_and_is_lossless(family):
     job, told = family
-    stages = ["target", "draft-plain", "draft-soft", "own", "draft", "offdomain"]
+    stages = ["target", "draft-plain", "draft-soft", "own", "draft", "offdomain", "medusa", "eagle", "block"]
     assert [*dict.fromkeys(r.stage for r in told)] == stages
-    models = lookahead.load(f"{job.out / 'target'}+{job.out / 'draft'}+{job.out / 'offdomain'}")
+    models = lookahead.load("+".join(str(job.out / role) for role in ROLES))
     for prompt, chat in (("Once there was", False), ("Tell a tale about 7.", True)):
         naive = emitted(lookahead.decode(models, prompt, method="naive", max_new_tokens=30, chat=chat))
-        for method in ("draft", "tree", "hybrid"):
+        for method in ("draft", "tree", "hybrid", "medusa", "eagle", "block-tree"):
             assert emitted(lookahead.decode(models, prompt, method=method, max_new_tokens=30, chat=chat)) == naive
     first = [r.loss for r in told if r.stage == "target"]
     assert first[-1] < first[0] - 0.5, "it learned something"
@@ -377,7 +377,17 @@ def test_the_card_is_written_from_measurements(family):
     card = (job.out / "README.md").read_text(encoding="utf-8")
     assert card.startswith("# Llama-")
     assert "Built with Llama" in card
-    for part in ("## Budget", "## Held-out loss", "## Acceptance", "## Data", "## Limits", "## Samples", "**20.**"):
+    for part in (
+        "## Generations of drafters",
+        "EAGLE-3 head",
+        "## Budget",
+        "## Held-out loss",
+        "## Acceptance",
+        "## Data",
+        "## Limits",
+        "## Samples",
+        "**20.**",
+    ):
         assert part in card
     report = json.loads((job.work / "evaluation.json").read_text(encoding="utf-8"))
     assert report["losses"]["target"]["stories"]["nats_a_token"] < 6.3
@@ -400,3 +410,54 @@ def test_the_draft_alone_is_trained_further(family, tmp_path):
     for role, same in (("target", True), ("draft", False), ("offdomain", True)):
         before, after = ((folder / role / "model.safetensors").read_bytes() for folder in (job.out, tmp_path))
         assert (before == after) is same, role
+
+
+def test_heads_are_trained_for_any_llama_without_a_corpus(tmp_path, monkeypatch):
+    """On what it writes itself, from nothing; and further from where they are."""
+    monkeypatch.setattr(writing, "TOGETHER", 8)
+    tiny("llama", tmp_path / "model")
+    plan, reports = dataclasses.replace(SMALL, writing_tokens=8 * writing.ROW, check_every_s=0.0), []
+    job = Job(
+        None, tmp_path / "out", plan, tokens=40_000, start_from=tmp_path / "model", only=("medusa", "eagle", "block")
+    )
+    train(job, reports.append)
+    assert [*dict.fromkeys(r.stage for r in reports)] == ["own", "medusa", "eagle", "block"]
+    for kind in job.only:
+        losses = [r.loss for r in reports if r.stage == kind]
+        assert losses[-1] < losses[0], kind
+        assert all(r.accepted >= 1 for r in reports if r.stage == kind and r.accepted is not None)
+        assert [r.accepted for r in reports if r.stage == kind][-1] is not None
+    path = describe(job)
+    assert card.HEADS in path.read_text(encoding="utf-8")
+    assert path == describe(job) and path.read_text(encoding="utf-8").count(card.HEADS) == 1, "its place is taken again"
+    before = (job.out / "block" / "model.safetensors").read_bytes()
+    train(dataclasses.replace(job, resume=True), reports.append)
+    assert before == (job.out / "block" / "model.safetensors").read_bytes(), "nothing is left to do"
+    further = dataclasses.replace(job, out=tmp_path / "further", start_from=job.out, tokens=2000, only=("block",))
+    train(further, reports.append)
+    assert before != (further.out / "block" / "model.safetensors").read_bytes()
+    models = lookahead.load("+".join(str(job.out / name) for name in ("target", *job.only)))
+    assert set(models.heads) == set(job.only)
+
+
+def test_only_heads_can_do_without_a_corpus(tmp_path, capsys):
+    assert main(["train", "--out", str(tmp_path), "--only", "draft", "--start-from", str(POCKET)]) == 2
+    assert "only heads can be trained without one" in capsys.readouterr().err
+
+
+def test_what_is_distant_costs_less_the_later_it_is():
+    """A head with the target's own distribution has no distance from it, and total variation is what is rejected."""
+    loss = heads.BlockLoss(None, favourite=0.0)
+    wanted = torch.randn(2, 3, 50).log_softmax(-1)
+    distance, chance = loss._distance(wanted, wanted)
+    assert torch.allclose(distance, torch.zeros(2, 3), atol=1e-5) and torch.allclose(
+        chance, torch.ones(2, 3), atol=1e-5
+    )
+    other = torch.randn(2, 3, 50).log_softmax(-1)
+    accepted = torch.minimum(wanted.exp(), other.exp()).sum(-1)
+    assert torch.allclose(loss._distance(other, wanted)[1], accepted, atol=1e-5), (
+        "min(p, q) summed, Leviathan et al. 2023"
+    )
+    early, late = torch.zeros(1, 8), torch.zeros(1, 8)
+    early[0, 0] = late[0, 7] = 1.0
+    assert heads._weighted(early) > 4 * heads._weighted(late)

@@ -63,6 +63,6 @@ def usual_taps(kind: str, layers: int) -> tuple[int, ...]:
     if kind == MEDUSA:
         return (layers,)
     if kind == EAGLE:
-        return (2, layers // 2, layers - 3)
+        return tuple(max(1, min(layers, tap)) for tap in (2, layers // 2, layers - 3))
     first, last = min(2, layers - 1), max(1, layers - 2)
     return tuple(dict.fromkeys(round(first + (last - first) * i / 3) for i in range(4)))

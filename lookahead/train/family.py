@@ -29,6 +29,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from ..core.events import SettingsError
 from ..family.models import load_tokenizer
 from ..measure.scenarios import BENCH
+from ..model import llama_files
 from ..model.heads import files
 from ..model.heads.shape import KINDS
 from ..model.lm import CachedLM
@@ -233,7 +234,9 @@ class _Stages:
     def _check(self, target: LlamaForCausalLM) -> Callable[[nn.Module], float]:
         """What measures a head: tokens a pass behind prompts that no model was trained on."""
         prompts = [self.words(scenario.prompt)["input_ids"] for scenario in BENCH if scenario.category == CHECKED]
-        lm, ends = CachedLM(copy.deepcopy(target).to(torch.bfloat16)), frozenset({self.words.eos_token_id})
+        passes = llama_files.read(str(self.job.out / "target"), torch.bfloat16) if self.device.type == "cpu" else None
+        lm = CachedLM(passes or copy.deepcopy(target).to(torch.bfloat16))
+        ends = frozenset({self.words.eos_token_id})
         return lambda network: evaluate.accepted_length(network, lm, prompts, ends)
 
     def _beginner(self, target: LlamaForCausalLM) -> LlamaForCausalLM:

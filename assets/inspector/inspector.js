@@ -1,7 +1,7 @@
 /* inspector.js: the pass inspector on the page.
 
    What it is.  An `Inspector` makes the panel; `show(log, lane, step)` fills it with one pass, from left to right as it
-   happened; under it the target's favourites at each place, and the time.
+   happened; under it how a trained head drafted, the target's favourites at each place, and the time.
 
    Why it is so.  The buttons stay while the pass under them changes, so that the keyboard keeps its place.
 
@@ -107,8 +107,10 @@ globalThis.lookaheadInspector = (() => {
       this.#says.replaceChildren(...quoted({words: pass.lead, said: pass.said, tail: pass.tail}));
       const hasWindow = pass.window || pass.pooled;
       const window = hasWindow ? [lookaheadMicroscope.view(log, laneIndex, stepIndex, this.#go)] : [];
+      const drafting = lookaheadHeads.draftingOf(log, laneIndex, stepIndex);
+      const head = drafting ? [lookaheadDrafting.view(drafting)] : [];
       const places = lookaheadFavourites.places(pass);
-      this.#body.replaceChildren(happened(pass), ...places, ...window, heading("Time"), timeBox(pass.time));
+      this.#body.replaceChildren(happened(pass), ...head, ...places, ...window, heading("Time"), timeBox(pass.time));
       // Not `disabled`: a button that turns disabled under the reader's finger throws the focus away.
       this.#previous.setAttribute("aria-disabled", String(!pass.previous));
       this.#next.setAttribute("aria-disabled", String(!pass.next));

@@ -28,13 +28,14 @@ SCRIPTS = (
     "timeline/skeleton.js", "timeline/playhead.js", "timeline/transport.js", "timeline/keyboard.js", "timeline/feed.js",
     "timeline/scoreboard.js", "timeline/home.js", "inspector/text.js", "inspector/draft.js", "inspector/places.js",
     "inspector/time.js", "inspector/pass.js", "inspector/parts.js", "inspector/flow.js", "inspector/favourites.js",
-    "inspector/jacobi.js", "inspector/mask.js", "inspector/microscope.js", "inspector/inspector.js", "inspector/card.js",
-    "timeline/selection.js", "timeline/timeline.js",
+    "inspector/jacobi.js", "inspector/mask.js", "inspector/microscope.js", "inspector/heads.js", "inspector/drafting.js",
+    "inspector/inspector.js", "inspector/card.js", "timeline/selection.js", "timeline/timeline.js",
 )  # fmt: skip
 GAMES = ("learn/widget.js", "learn/guess.js", "learn/cost.js", "learn/games.js")
 STYLES = (
     "page/palette.css", "timeline/layout.css", "timeline/tokens.css", "timeline/controls.css", "timeline/narrow.css",
-    "inspector/parts.css", "inspector/panel.css", "inspector/microscope.css", "inspector/card.css", "inspector/phone.css",
+    "inspector/parts.css", "inspector/panel.css", "inspector/microscope.css", "inspector/drafting.css", "inspector/card.css",
+    "inspector/phone.css",
 )  # fmt: skip
 PAGE_STYLES = ("page/page.css", "page/lab.css", "page/phone.css", "learn/learn.css")
 GAMES_STYLES = ("learn/games.css", "learn/figures.css")

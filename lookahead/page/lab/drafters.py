@@ -61,9 +61,12 @@ def _offered(server: ServerState, most: int) -> gr.CheckboxGroup:
 
 def _drafters(server: ServerState) -> dict[str, tuple[str, dict[str, Any]]]:
     """Who may draft, in words: a method and its options."""
-    return {f"draft model: {role}": ("draft", {"draft": role}) for role in server.drafts} | {
+    models = {f"draft model: {role}": ("draft", {"draft": role}) for role in server.drafts}
+    heads = {f"trained head: {kind}": (kind, {}) for kind in server.models.heads}
+    without = {
         words: how for words, how in WITHOUT.items() if how[0] != "self" or layer_skip.ROLE in server.models.drafts
     }
+    return models | without | heads
 
 
 def _race(server: ServerState, prompt: str, temperature: float, seed: float, chosen: list[str]) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 import gradio as gr
 
 from ...calibration import threads
+from ...core.costs import DrafterCosts
 from ...core.events import LookaheadError, TraceError
 from ...core.numbers import count, decimal, percent, ratio, seconds, size, speed
 from ...drafting.lookahead import SHAPES, choose
@@ -96,16 +97,22 @@ def _facts(models: Models) -> str:
             f"W = {columns}, N = {n}, G = {columns}: {window} rows, {decimal(costs.pass_s(window, 1 + columns) / costs.pass_s(1))} one-row "
             f"passes; it must write more tokens a pass than that. Where rows are nearly free, as on a large GPU: W = {most}, N = {longest}, G = {most}",
         ],
-        *(
-            [
-                f"draft: {role}",
-                f"{seconds(drafter.curve.pass_s(1))} a pass{' in 8 bits' if models.drafts[role].eight_bits else ''}, "
-                f"1/{decimal(costs.pass_s(1) / drafter.curve.pass_s(1))} of the target's",
-            ]
-            for role, drafter in costs.drafters.items()
-        ),
-    ]  # fmt: skip
+        *(_drafter_facts(models, role, drafter) for role, drafter in costs.drafters.items()),
+    ]
     return table(["", ""], rows)
+
+
+def _drafter_facts(models: Models, role: str, drafter: DrafterCosts) -> list[str]:
+    """What drafting with a model costs: its pass, or a trained head's first and later tokens."""
+    if role in models.heads:
+        first, token = drafter.tokens_s(1) + sum(drafter.cold_s[:1]), drafter.token_s
+        return [
+            f"trained head: {role}",
+            f"{seconds(first)} for the first token of a draft, {seconds(token)} for each further one",
+        ]
+    own, eight_bits = drafter.curve.pass_s(1), models.drafts[role].eight_bits
+    share = f"1/{decimal(models.costs.pass_s(1) / own)} of the target's"
+    return [f"draft: {role}", f"{seconds(own)} a pass{' in 8 bits' if eight_bits else ''}, {share}"]
 
 
 def _threads(models: Models) -> str:

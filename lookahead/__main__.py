@@ -170,21 +170,21 @@ def _bench(arguments: argparse.Namespace) -> None:
     from .measure import bench, engines, terminal
     from .measure.progress import questions
     from .measure.tables import replace_between
-    from .race.methods import METHODS
+    from .race.methods import methods_for
 
-    methods = arguments.methods.split() if arguments.methods else [",".join(METHODS)]
-    methods = [m for group in methods for m in ([group] if ":" in group else group.split(",")) if m]
-    if arguments.peers:
-        methods += bench.PEERS
+    groups = (arguments.methods or "").split()
+    given = [m for group in groups for m in ([group] if ":" in group else group.split(",")) if m]
+    further = list(bench.PEERS) if arguments.peers else []
     if arguments.fixed:
-        methods += [f"{method}:k={k}" for method in arguments.fixed.split(",") for k in bench.FIXED]
-    for method in methods:
+        further += [f"{method}:k={k}" for method in arguments.fixed.split(",") for k in bench.FIXED]
+    for method in (*given, *further):
         bench.read_entry(method)
     options = _settings(arguments)
     options.pop("chat", None)
     Settings(**options)
     prompts = bench.read_questions(arguments.prompts) if arguments.prompts else questions()
     models = _load(arguments)
+    methods = [*(given or methods_for(models)), *further]
     with terminal.progress() as progress, TemporaryDirectory() as folder:
         others = engines.vllm(arguments.vllm, models) if arguments.vllm else []
         if arguments.llama_server:

@@ -1,6 +1,6 @@
 """The bundled recordings: every scenario raced once and kept, so that a page has one to show at once.
 
-A recording is an ordinary trace, made by the command that anyone can run: the scenario's method
+A recording is an ordinary trace, made by the command that anyone can run: the scenario's methods
 beside naive, its own settings, the fixed seed. It is kept small: decimals nobody reads are rounded
 off and fields that hold their default are left out, which `Trace.from_json` puts back.
 
@@ -43,12 +43,12 @@ def choose(ids: str | None) -> list[Scenario]:
 
 
 def record(models: Models, scenario: Scenario) -> Trace:
-    """One scenario, raced here: its method beside naive."""
+    """One scenario, raced here: its methods beside naive."""
     from ..race.race import race  # reading a recording needs no torch
 
     options = {"seed": SEED, "chat": scenario.chat, **scenario.options}
     options["max_new_tokens"] = min(MOST_NEW_TOKENS, options.get("max_new_tokens", MOST_NEW_TOKENS))
-    running = race(models, scenario.prompt, ["naive", scenario.method], **options)
+    running = race(models, scenario.prompt, ["naive", *scenario.methods], **options)
     for _ in running:
         pass
     return running.result()

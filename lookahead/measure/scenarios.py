@@ -12,7 +12,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One preset. `options` are settings that differ from the defaults."""
+    """One preset. `options` are settings that differ from the defaults, `further` the methods of lanes before the last."""
 
     id: str
     label: str
@@ -22,6 +22,12 @@ class Scenario:
     note: str
     chat: bool = False
     options: dict[str, Any] = field(default_factory=dict)
+    further: tuple[str, ...] = ()
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """The methods that race beside naive, in the order of their lanes."""
+        return (*self.further, self.method)
 
 
 FROG = "Once upon a time there was a small frog who"
@@ -93,10 +99,15 @@ SCENARIOS: tuple[Scenario, ...] = (
         "No small model: the target guesses its own future in a window and keeps what comes true. Open a pass to see it.",
         options={"k": 4},
     ),
+    Scenario(
+        "generations", "generations", "story", FROG, "block",
+        "Three generations of drafters: a model of its own, a layer that reads the target, a head that drafts a block at once.",
+        further=("draft", "eagle"),
+    ),
 )  # fmt: skip
 
 BENCH: tuple[Scenario, ...] = (
-    *(s for s in SCENARIOS if s.id not in ("code", "sum", "short", "mismatch", "window")),
+    *(s for s in SCENARIOS if s.id not in ("code", "sum", "short", "mismatch", "window", "generations")),
     Scenario("json-2", "JSON", "repetitive", "Turn this CSV into JSON:\nName,Pet,Color\nAnna,cat,red\nBen,dog,blue\nLily,frog,green\nTom,hen,pink", "suffix", "", chat=True),
     Scenario("story-2", "story", "story", "Lily and Ben went to the park. They saw a big", "hybrid", ""),
     Scenario("story-3", "story", "story", "Tom had a red kite. It was a windy day, so", "hybrid", ""),

@@ -16,8 +16,9 @@ from typing import Any
 import gradio as gr
 
 from ..core.events import RULES, LookaheadError
-from ..measure.scenarios import SCENARIOS
-from ..race.methods import METHODS, method_class
+from ..measure.scenarios import SCENARIOS, Scenario
+from ..model.heads.shape import KINDS
+from ..race.methods import METHODS, method_class, methods_for, needed_by
 from ..server import form
 from ..server.limits import Limits
 from ..server.race_job import race_form
@@ -44,6 +45,7 @@ LABELS = """() => {
     document.querySelectorAll('.la-chip').forEach((chip, i) => { if (notes[i]) chip.title = notes[i]; });
 }""".replace("NOTES", json.dumps([scenario.note for scenario in SCENARIOS]))
 OPENED = "An opened recording, made on {cpu}."
+UNRECORDED = "Of this one there is no recording yet. Press Race to run it here."
 IDLE = "() => [!window.lookahead.state().done]"
 
 
@@ -60,10 +62,7 @@ def tab(server: ServerState, page: gr.Blocks) -> None:
         with gr.Row(elem_id="la-chips"):
             chips = [gr.Button(s.label, size="sm", elem_classes="la-chip", scale=0) for s in SCENARIOS]
             clear = gr.Button("your own", size="sm", elem_classes="la-chip", scale=0)
-        method = gr.Dropdown(
-            [(f"{m}: {method_class(m).summary.removeprefix('drafts ')}", m) for m in METHODS if m != "naive"], value=form.DEFAULT_METHOD,
-            label="Method", filterable=False, elem_id="la-method", scale=1,
-        )  # fmt: skip
+        method = _methods(server, gr.skip(), label="Method", filterable=False, elem_id="la-method", scale=1)
         more = gr.Button("more", size="sm", elem_id="la-more-button", scale=0)
     with gr.Column(elem_id="la-more"):
         fields, also = _fields(server)
@@ -85,7 +84,12 @@ def tab(server: ServerState, page: gr.Blocks) -> None:
     running = gr.Checkbox(False, visible=False)
     for chip, scenario in zip(chips, SCENARIOS, strict=True):
         values = form.first_values(server.limits, **scenario.options, chat=scenario.chat)
-        preset = [scenario.prompt, scenario.method, [], *(values[name] for name in form.FIELDS)]
+        preset = [
+            scenario.prompt,
+            scenario.method,
+            _further(scenario, server.limits),
+            *(values[name] for name in form.FIELDS),
+        ]
         chip.click(None, js=f"() => {json.dumps(preset)}", outputs=targets, **QUIET)
         chip.click(partial(_shown, scenario.id), running, lanes, js=IDLE, queue=False, **QUIET)
     focus = "() => { document.querySelector('#la-prompt textarea').focus(); return ''; }"
@@ -95,6 +99,7 @@ def tab(server: ServerState, page: gr.Blocks) -> None:
         drafts, at = server.drafts or [form.DEFAULTS["draft"]], 4 + form.FIELDS.index("draft")
         values = arrive(dict(request.query_params), drafts, server.limits)
         values[at] = _drafts(server, values[at])  # those in use when a page is opened
+        values[2] = _methods(server, values[2])
         return values
 
     page.load(follow, None, [lanes, *targets], queue=False, show_progress_on=lanes, **QUIET)
@@ -129,6 +134,26 @@ def _fields(server: ServerState) -> tuple[dict[str, Any], gr.Dropdown]:
     return fields, also
 
 
+def _methods(server: ServerState, value: Any, **more: Any) -> gr.Dropdown:
+    """All methods to choose from; one whose drafter is not loaded says so, and its race says what to do."""
+    loaded = methods_for(server.models)
+    choices = [(_described(method, method in loaded), method) for method in METHODS if method != "naive"]
+    return gr.Dropdown(choices, value=value if isinstance(value, str) else form.DEFAULT_METHOD, **more)
+
+
+def _described(method: str, loaded: bool) -> str:
+    """A method's name and what it does."""
+    words = f"{method}: {method_class(method).summary.removeprefix('drafts ')}"
+    if loaded:
+        return words
+    return f"{words} ({'no such trained head' if needed_by(method) in KINDS else 'no draft model'} is loaded)"
+
+
+def _further(scenario: Scenario, limits: Limits) -> list[str]:
+    """A scenario's further lanes, as many as the host allows."""
+    return list(scenario.further[: max(0, limits.max_lanes - 2)])
+
+
 def _drafts(server: ServerState, value: Any, **more: Any) -> gr.Dropdown:
     """The draft models in use, to choose from; without any, the race says so of a method that needs one."""
     first = form.DEFAULTS["draft"]
@@ -136,8 +161,8 @@ def _drafts(server: ServerState, value: Any, **more: Any) -> gr.Dropdown:
 
 
 def _shown(scenario: str, running: bool) -> Any:
-    """The recording of a chip that was pressed; a race that is running stays on show."""
-    return gr.skip() if running else recording(scenario) or gr.skip()
+    """The recording of a chip that was pressed, or that there is none; a race that is running stays on show."""
+    return gr.skip() if running else recording(scenario) or refusal(UNRECORDED)
 
 
 def arrive(query: dict[str, str], drafts: list[str], limits: Limits) -> Any:
@@ -147,7 +172,8 @@ def arrive(query: dict[str, str], drafts: list[str], limits: Limits) -> Any:
     if scenario:
         values = form.first_values(limits, **scenario.options, chat=scenario.chat)
         batch = recording(scenario.id, passed(query.get("pass", "")))
-        return [batch or gr.skip(), scenario.prompt, scenario.method, [], *(values[name] for name in form.FIELDS)]
+        shown = [batch or refusal(UNRECORDED), scenario.prompt, scenario.method, _further(scenario, limits)]
+        return [*shown, *(values[name] for name in form.FIELDS)]
     if "prompt" not in query and "recording" not in query:
         return nothing
     try:

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core.events import MethodError
 from ..drafting import DRAFTERS, Drafter
 from .peers import PEERS, Peer
 
+if TYPE_CHECKING:
+    from ..family.models import Models
+
 METHODS: tuple[str, ...] = (*DRAFTERS, *PEERS)
+DRAFT = "draft"  # the draft model of a method that leaves the choice to the caller
 
 
 def method_class(method: str) -> type[Drafter] | type[Peer]:
@@ -22,6 +26,18 @@ def method_class(method: str) -> type[Drafter] | type[Peer]:
     if not isinstance(method, str) or method not in METHODS:
         raise MethodError("method", method, f"choose one of {', '.join(METHODS)}.")
     return DRAFTERS.get(method) or PEERS[method]
+
+
+def needed_by(method: str) -> str | None:
+    """The draft model or trained head that a method drafts with unless told otherwise; None where it needs none."""
+    cls = method_class(method)
+    return (cls.draft_model or DRAFT) if cls.needs_draft else None
+
+
+def methods_for(models: Models) -> tuple[str, ...]:
+    """The methods whose draft model or trained head is loaded."""
+    loaded = {None, *models.drafts, *models.heads}
+    return tuple(method for method in METHODS if needed_by(method) in loaded)
 
 
 def option_names(method: str) -> list[str]:

@@ -19,6 +19,7 @@ import lookahead
 from lookahead import ModelError
 from lookahead.family.models import load as load_measured
 from lookahead.hardware import memory
+from lookahead.race.methods import methods_for
 
 
 def test_the_bundled_family(models):
@@ -45,7 +46,7 @@ def test_a_pair_of_folders_races_losslessly(tmp_path, kind):
     for changes in ({}, {"temperature": 0.8}):
         options = {"max_new_tokens": 24, "seed": 3, **changes}
         naive = emitted(lookahead.decode(pair, "Once upon a time", method="naive", **options))
-        for method in lookahead.METHODS[1:]:
+        for method in methods_for(pair)[1:]:
             assert emitted(lookahead.decode(pair, "Once upon a time", method=method, k=3, **options)) == naive
     selfish = lookahead.load(f"{target}+{target}")
     steps = list(lookahead.decode(selfish, "Once upon a time", method="draft", k=3, max_new_tokens=24))[1:]

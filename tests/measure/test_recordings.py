@@ -39,7 +39,7 @@ def test_every_scenario_is_raced_as_it_stands(raced, tmp_path):
     kept = raced[1:]
     assert raced[0] == kept[0], "the first race warms up and is run again"
     for scenario, (models, prompt, methods, options) in zip(SCENARIOS, kept, strict=True):
-        assert (models, prompt, methods) == ("models", scenario.prompt, ["naive", scenario.method])
+        assert (models, prompt, methods) == ("models", scenario.prompt, ["naive", *scenario.further, scenario.method])
         assert options["seed"] == recordings.SEED and options["chat"] == scenario.chat
         assert options["max_new_tokens"] <= recordings.MOST_NEW_TOKENS
         assert scenario.options.items() <= options.items()

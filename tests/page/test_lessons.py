@@ -255,7 +255,7 @@ def test_values_are_read_as_yaml(tmp_path):
 def test_a_scenario_brings_its_own_words():
     for scenario in SCENARIOS:
         race = kinds.Race(scenario=scenario.id, settings={"max_new_tokens": 9})
-        assert (race.prompt, race.methods, race.settings["max_new_tokens"]) == (scenario.prompt, (scenario.method,), 9)
+        assert (race.prompt, race.methods, race.settings["max_new_tokens"]) == (scenario.prompt, scenario.methods, 9)
         assert race.settings.get("chat", False) == scenario.chat
         assert race.draft == scenario.options.get("draft", "draft")
 

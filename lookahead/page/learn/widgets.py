@@ -96,7 +96,7 @@ class Race(Widget):
         settings |= scenario.options
         draft = settings.pop("draft", "draft")
         settings = {**settings, **changed} if isinstance(changed, dict) else changed
-        brought = {"methods": (scenario.method,), "draft": draft}
+        brought = {"methods": scenario.methods, "draft": draft}
         return {**brought, **fields, "prompt": scenario.prompt, "settings": settings}
 
 

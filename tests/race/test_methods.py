@@ -1,0 +1,51 @@
+"""Which methods a family can run: those whose draft model or trained head is loaded."""
+
+from types import SimpleNamespace
+
+import pytest
+
+import lookahead
+from lookahead import LookaheadError
+from lookahead.race.lane import Lane
+from lookahead.race.methods import METHODS, methods_for, needed_by
+
+ALONE = ("naive", "ngram", "suffix", "lookahead", "hf-generate", "hf-lookup")
+WITH_DRAFT = ("hybrid", "draft", "tree", "hf-assisted")
+
+
+def family(drafts=(), heads=()):
+    return SimpleNamespace(drafts=dict.fromkeys(drafts), heads=dict.fromkeys(heads))
+
+
+@pytest.mark.parametrize(
+    ("models", "methods"),
+    [
+        (family(), ALONE),
+        (family(["draft"]), (*ALONE, *WITH_DRAFT)),
+        (family(["other"]), ALONE),  # it has to be asked for by name
+        (family(["self"]), (*ALONE, "self")),
+        (family(heads=["eagle"]), (*ALONE, "eagle", "eagle-tree")),
+        (family(["draft", "self"], ["medusa", "eagle", "block"]), METHODS),
+    ],
+)
+def test_methods_need_what_they_draft_with(models, methods):
+    assert methods_for(models) == tuple(method for method in METHODS if method in methods)
+
+
+def test_what_is_listed_can_run_and_what_is_not_says_why(models):
+    listed = methods_for(models)
+    for method in METHODS:
+        if method in listed:
+            Lane(models, "Once", method, lookahead.Settings())
+        else:
+            with pytest.raises(LookaheadError, match="load"):
+                Lane(models, "Once", method, lookahead.Settings())
+
+
+def test_what_a_method_needs_has_a_name():
+    assert [needed_by(method) for method in ("block-tree", "hybrid", "self", "ngram")] == [
+        "block",
+        "draft",
+        "self",
+        None,
+    ]

@@ -58,8 +58,8 @@ def tables(markdown):
 # ------------------------------------------------------------------ reading
 
 
-def test_there_are_nine_lessons_in_order_and_a_plan():
-    assert [lesson.name[:2] for lesson in LESSONS] == [f"{n:02}" for n in range(1, 10)]
+def test_there_are_ten_lessons_in_order_and_a_plan():
+    assert [lesson.name[:2] for lesson in LESSONS] == [f"{n:02}" for n in range(1, 11)]
     assert {path.name for path in FOLDER.iterdir()} == {f"{lesson.name}.md" for lesson in ALL}
     for kind in get_args(kinds.WIDGETS):
         assert widgets(kind), "a kind that no lesson needs"
@@ -151,7 +151,7 @@ def test_a_listing_is_the_source():
     assert part.text == dedent("".join(lines[part.first - first :])).rstrip("\n")
     assert part.text.startswith("while finish is None:")
     method = kinds.Code(source="lookahead/core/accept.py#Greedy.choose")
-    assert method.text.startswith("def choose(self, logits, context):\n    return")
+    assert method.text.startswith("def choose(self, logits, context, chance=None):\n    return")
     assert kinds.Code(source="lookahead/core/events.py#Draft").text.startswith("@dataclass")
 
 
@@ -473,6 +473,25 @@ def test_lesson_9_what_bugs_do_to_three_tokens():
     # dog is drafted for u from 0.2 to 0.9 and stands where u x 0.7 < 0.3
     assert f"chance {0.3 / 0.7 - 0.2:.2f} in place of 0.30" in text(9).replace("\n", " ")
     assert [accept.at_quantile(torch.tensor(Q), u) for u in (0.1, 0.3, 0.8, 0.95)] == [0, 1, 1, 2]
+
+
+def test_lesson_10_what_generations_are_worth():
+    rows = {row[0]: row[1:] for table in tables(text(10)) for row in table[1:]}
+    chain = theory.expected_tokens(0.8, 4)
+    falling = 1 + sum(math.prod((0.6, 0.4, 0.3, 0.2)[:n]) for n in range(1, 5))
+    drafted = {
+        "draft model": (chain, 4 * 0.25),
+        "Medusa": (falling, 0.05),
+        "EAGLE-3": (chain, 4 * 0.10),
+        "block": (chain, 0.15),
+    }
+    assert rows.keys() == drafted.keys()
+    for name, (tokens, drafts) in drafted.items():
+        cost = 1.1 + drafts
+        assert rows[name][1:] == [f"{tokens:.2f}", f"{cost:.2f}", f"{tokens / cost:.2f}"], name
+    longer = theory.expected_tokens(0.8, 8)
+    for part in (f"rise to {longer:.2f}", f"**{longer / (1.2 + 8 * 0.10):.2f}**", f"**{longer / (1.2 + 0.15):.2f}**"):
+        assert part in " ".join(text(10).split()), part
 
 
 def test_the_teachers_sums():

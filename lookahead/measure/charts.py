@@ -76,6 +76,32 @@ def expectations(results: Sequence[Result], dark: bool = False) -> go.Figure:
     return finished(figure, figure.data, [] if done else [NOTHING], dark)
 
 
+def generations(result: Result | None, dark: bool = False) -> go.Figure:
+    """Of every drafter what a pass writes, what drafting for it costs and the speedup, the oldest first; naive is at 1 token
+    and 1x."""
+    figure, ink = blank(dark, "tokens, passes and times naive", None), DARK if dark else LIGHT
+    arms = [arm for arm in reversed(result.arms) if arm.rows] if result else []
+    names = [html.escape(arm.label) for arm in arms]
+    kinds = (
+        ("tokens a pass", [arm.mean("tokens_per_pass") for arm in arms], "", " tokens", 0),
+        ("draft cost (ordinary passes)", [arm.mean("draft_cost") for arm in arms], "/", " passes", 2),
+        ("speedup", [arm.median for arm in arms], "x", "x", 1),
+    )
+    for name, values, hatch, unit, look in kinds if arms else ():
+        figure.add_bar(
+            x=values, y=names, name=name, orientation="h", text=[f"{decimal(value)}{unit}" for value in values],
+            textposition="outside", cliponaxis=False, textfont={"color": ink["ink"]},
+            marker={"color": ink["lanes"][look], "line": {"width": 0}, "pattern": {"shape": hatch, "size": 7}},
+            hovertemplate=f"%{{y}}: %{{x:.2f}}{unit}",
+        )  # fmt: skip
+    if arms:
+        figure.add_vline(x=1, line={"color": ink["naive"], "dash": "2px,3px", "width": 1.5})
+        figure.update_xaxes(range=[0, 1.3 * max(max(values) for _, values, *_ in kinds)])
+        figure.update_yaxes(autorange="reversed", showgrid=False, ticksuffix="  ", tickfont_color=ink["ink"])
+        figure.update_layout(height=140 + 88 * len(arms), legend_traceorder="normal")
+    return finished(figure, figure.data, [] if arms else [NOTHING], dark)
+
+
 def sweep(swept: Sweep, dark: bool = False) -> go.Figure:
     """The measured speedup at every point with its extremes, and what the two formulas expect there."""
     figure, ink = blank(dark, html.escape(swept.setting), "speedup (times naive)"), DARK if dark else LIGHT

@@ -58,7 +58,9 @@ def run(arguments: argparse.Namespace, load: Callable[[argparse.Namespace], Mode
     models = load(arguments)
     for experiment in chosen if arguments.experiment == "all" else ():
         if missing := experiment.missing(models):
-            print(f"lookahead: {experiment.id} left out: {models.spec} has no {missing[0]} model", file=sys.stderr)
+            print(
+                f"lookahead: {experiment.id} left out: {models.spec} has no {' and no '.join(missing)}", file=sys.stderr
+            )
             chosen = [other for other in chosen if other is not experiment]
     with terminal.progress() as progress:
         results = []

@@ -27,12 +27,13 @@ from ..core.events import SettingsError
 from ..core.numbers import decimal, ratio
 from ..family.models import Models
 from ..model.lm import CachedLM
-from ..race.methods import method_class
+from ..race.methods import needed_by
 from .progress import Arm, Progress, because, difference, questions, rows_of
 from .timing import Question, read_entry, samples
 
 NAIVE = "naive"
 TABLE, HELPS, HURTS = "performance expectations", "when most effective", "when least effective"
+NEWER = "generations of drafters"
 LENGTH, SHORT, LONG = 96, 12, 192
 K = 4
 BATCHES = (1, 2, 4, 8, 16, 32, 64)  # texts at once
@@ -73,10 +74,10 @@ class Experiment:
     batches: tuple[int, ...] = ()
 
     def missing(self, models: Models) -> list[str]:
-        """The draft models it needs that this family does not have."""
+        """The draft models and trained heads it needs that this family does not have."""
         entries = [read_entry(plan.method) for plan in self.plans]
-        needed = [entry.options.get("draft", "draft") for entry in entries if method_class(entry.method).needs_draft]
-        return sorted(set(needed) - models.drafts.keys())
+        needed = {entry.options.get("draft", needed_by(entry.method)) for entry in entries}
+        return sorted(needed - {None, *models.drafts, *models.heads})
 
     def run(
         self, models: Models, repeats: int = 3, *, prompts: int | None = None, tokens: int | None = None
@@ -163,12 +164,12 @@ class Result:
         if e.low is not None:
             return "less" if median < e.low else "more" if median > e.high else "as claimed"
         if self.compared is None:
-            return "as claimed" if (median > 1) == (e.group == HELPS) else "not so"
+            return "as claimed" if (median > 1) == (e.group != HURTS) else "not so"
         if self.compared.median is None:
             return ""
         if 1 / SAME < median / self.compared.median < SAME:
             return "no difference"
-        return "as claimed" if (median > self.compared.median) == (e.group == HELPS) else "not so"
+        return "as claimed" if (median > self.compared.median) == (e.group != HURTS) else "not so"
 
     @property
     def why(self) -> str:
@@ -295,6 +296,13 @@ EXPERIMENTS: dict[str, Experiment] = {
         Experiment(
             "compute-bound", "Compute-bound", HURTS, "Compute-bound scenarios",
             (Plan("one text at a time", FIXED, STORIES),), batches=BATCHES,
+        ),
+        Experiment(
+            "generations", "Block drafters", NEWER, f"A block in one pass beats token by token (each drafts {K})",
+            (
+                Plan("block head", f"block:k={K}", STORIES), Plan("EAGLE-3 head", f"eagle:k={K}", STORIES),
+                Plan("Medusa heads", f"medusa:k={K}", STORIES), Plan("draft model", FIXED, STORIES),
+            ),
         ),
     )
 }  # fmt: skip

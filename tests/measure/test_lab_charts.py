@@ -44,6 +44,23 @@ def test_claims_stand_beside_measurements(dark):
     assert here.marker.color == (DARK if dark else LIGHT)["lanes"][0]
 
 
+def test_generations_have_a_bar_for_each_number():
+    arms = [
+        Arm.of(name, name, [row(speedup, tokens)])
+        for name, speedup, tokens in (("block <i>", 2.5, 3.0), ("draft", 1.5, 2.0))
+    ]
+    figure = charts.generations(Result(EXPERIMENTS["generations"], (*arms, Arm("medusa", "medusa"))))
+    marks = drawn(figure)
+    assert list(marks["tokens a pass"].y) == ["draft", "block &lt;i&gt;"], (
+        "the oldest first; what was not measured has no bar"
+    )
+    assert list(marks["tokens a pass"].x) == [2.0, 3.0] and list(marks["speedup"].text) == ["1.50x", "2.50x"]
+    assert list(marks["draft cost (ordinary passes)"].x) == [0.3, 0.3]
+    assert len({bar.marker.pattern.shape for bar in figure.data}) == 3, "told apart by hatching too"
+    empty = charts.generations(None)
+    assert not empty.data and empty.layout.annotations[0].text == charts.NOTHING
+
+
 def test_a_sweep_stands_beside_its_theory():
     marks = drawn(charts.sweep(Sweep("draft length", (point(1, 1.4), point(4, 1.8)))))
     assert list(marks["measured here"].y) == [1.4, 1.8] and list(marks["measured here"].x) == [1, 4]

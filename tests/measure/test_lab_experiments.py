@@ -14,7 +14,7 @@ from lookahead.core import theory
 from lookahead.core.costs import CostCurve, DrafterCosts, PassCosts, PricedRun
 from lookahead.measure import advice, command, sweeps
 from lookahead.measure.advice import Evidence, advise
-from lookahead.measure.experiments import EXPERIMENTS, HELPS, HURTS, TABLE, Batch, Result
+from lookahead.measure.experiments import EXPERIMENTS, HELPS, HURTS, NEWER, TABLE, Batch, Result
 from lookahead.measure.progress import Arm, Row, because, difference, questions, row_of
 from lookahead.measure.timing import Question, Timing
 from lookahead.measure.whatif import Recording
@@ -70,7 +70,12 @@ def test_words_follow_from_the_numbers():
 def test_the_seeds_claims_stand_in_its_words():
     brief = [e.claim for e in EXPERIMENTS.values() if e.group == TABLE]
     assert brief == ["2-3×", "2-4×", "3-5× (n-gram)", "1.5-2×", "~1× (no benefit)"]
-    assert [len([e for e in EXPERIMENTS.values() if e.group == group]) for group in (TABLE, HELPS, HURTS)] == [5, 4, 3]
+    assert [len([e for e in EXPERIMENTS.values() if e.group == group]) for group in (TABLE, HELPS, HURTS, NEWER)] == [
+        5,
+        4,
+        3,
+        1,
+    ]
     for experiment in EXPERIMENTS.values():
         assert (experiment.low is None) == (experiment.group != TABLE)
         assert all(plan.questions(None, None) for plan in experiment.plans), experiment.id
@@ -130,6 +135,21 @@ def test_it_says_which_draft_models_it_lacks(models):
     assert lacking == ["mismatched", "alignment"]
     with pytest.raises(LookaheadError, match="no such draft model"):
         next(EXPERIMENTS["alignment"].run(pair, **TINY))
+
+
+def test_it_says_which_trained_heads_it_lacks(models):
+    headless = dataclasses.replace(models, heads={})
+    lacking = {e.id: e.missing(headless) for e in EXPERIMENTS.values() if e.missing(headless)}
+    assert lacking == {"generations": ["block", "eagle", "medusa"]}
+    with pytest.raises(LookaheadError, match=r"no such trained head; load .* or train one: python -m lookahead train"):
+        next(EXPERIMENTS["generations"].run(headless, **TINY))
+
+
+def test_generations_are_compared_with_the_one_before():
+    block, eagle = Arm.of("block", "block", [row(2.5)]), Arm.of("eagle", "eagle", [row(2.0)])
+    rest = (Arm("medusa", "medusa"), Arm("draft", "draft"))
+    assert Result(EXPERIMENTS["generations"], (block, eagle, *rest)).outcome == "as claimed"
+    assert Result(EXPERIMENTS["generations"], (eagle, block, *rest)).outcome == "not so"
 
 
 def test_an_experiment_may_be_left_and_what_ran_is_kept(models):

@@ -16,6 +16,7 @@ from ...server.state import ServerState
 from ..parts import drawn, markup, plot, prose
 from ..running import buttons, measured, run_and_stop
 
+GENERATIONS = "generations"  # the experiment that has a figure of its own
 INTRO = (
     "Speedups of speculative decoding are quoted as a table and two lists. Here each of them is run for real on the models "
     "that are loaded: every method alone, in turns with naive decoding, and the median of the repetitions is kept."
@@ -39,8 +40,8 @@ def add(server: ServerState) -> None:
                 cells[e.id] = markup(_cell(None))
                 starts[e.id] = gr.Button("Run", size="sm", scale=0, min_width=80)
     why = markup()
-    figure = plot()
-    outputs = [results, why, figure, *cells.values()]
+    figure, generations = plot(), plot()
+    outputs = [results, why, figure, generations, *cells.values()]
     runs = [(everything, list(EXPERIMENTS.values())), *((starts[e.id], [e]) for e in EXPERIMENTS.values())]
     for start, chosen in runs:
         work = partial(_run, server, chosen)
@@ -55,18 +56,24 @@ def _run(
     same = gr.skip()
     unchanged = [same] * len(order)
     for e in chosen:
-        if len(chosen) > 1 and e.missing(models):
+        if len(chosen) > 1 and (missing := e.missing(models)):
+            cells = list(unchanged)
+            cells[order.index(e.id)] = (
+                f'<span class="la-unrun">left out: no {html.escape(" and no ".join(missing))} is loaded</span>'
+            )
+            yield [same, same, same, same, same, *cells]
             continue
         for line, result in measured(lambda e=e: e.run(models, int(repeats))):
             if result is None:
-                yield [line, same, same, same, *unchanged]
+                yield [line, same, same, same, same, *unchanged]
                 continue
             results[e.id] = result
             cells = list(unchanged)
             cells[order.index(e.id)] = _cell(result)
-            yield [line, results, same, same, *cells]
+            yield [line, results, same, same, same, *cells]
         known = [results[id] for id in order if id in results]
-        yield [same, results, _why(results[e.id]), drawn(charts.expectations(known, dark)), *unchanged]
+        drafters = drawn(charts.generations(results[e.id], dark)) if e.id == GENERATIONS else same
+        yield [same, results, _why(results[e.id]), drawn(charts.expectations(known, dark)), drafters, *unchanged]
 
 
 def _cell(result: Result | None) -> str:

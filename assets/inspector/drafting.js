@@ -17,7 +17,7 @@ globalThis.lookaheadDrafting = (() => {
   const TALL = 32;
   const LOW = 14;
 
-  /** The target's layers, first to last, as a row of marks: those that were read are tall and filled, with their number. */
+  /** The target's layers, first to last, as a row of marks: those that were read are tall, filled and numbered. */
   function layersPicture({taps, layers}) {
     if (layers > MOST_LAYERS) return [];
     const first = taps.includes(0) ? 0 : 1; // 0 is the embedding
@@ -118,12 +118,13 @@ globalThis.lookaheadDrafting = (() => {
         : "One pass of the head a token. It";
       return [
         `${first} waits for the one before.`,
-        "The target has no states of drafted tokens yet: from the second on, the head goes on from its own feature (→).",
+        "The target has no states of drafted tokens yet: from the second on, it goes on from its own feature (→).",
         SURE,
       ];
     }
     return [
-      `One pass of the head over the anchor and blanks (masks) behind it drafts the whole block, ${count(slots, "slot")} at once.`,
+      "One pass of the head over the anchor and blanks (masks) behind it drafts the whole block, " +
+        `${count(slots, "slot")} at once.`,
       markov
         ? "Then a small table, the Markov part (→), corrects each slot by the token just put before it."
         : "No slot knows what another was given.",

@@ -1,7 +1,7 @@
 /* heads.js: a draft of a trained head, as plain data to be shown: what the head read, and how it came to its tokens.
 
-   What it is.  `draftingOf(log, lane, step)` gives the target's layers it read, the text's last tokens with what it read
-   of each, and the draft by levels: the slots of a block, the passes of an EAGLE head, or the heads of Medusa.
+   What it is.  `draftingOf(log, lane, step)` gives the target's layers it read, the text's last tokens with what it
+   read of each, and the draft by levels: the slots of a block, the passes of an EAGLE head, or the heads of Medusa.
 
    Why it is so.  A trace has what was drafted and not what might have been: a slot without a token is empty here.
 
@@ -49,7 +49,7 @@ globalThis.lookaheadHeads = (() => {
     return {pairs: kind === "eagle", tokens: kind === "eagle" ? tokens.slice(1) : tokens, cut: cut || kind === "eagle"};
   }
 
-  /** The rows of a draft by depth: [[{text, fate, sign, chance, after}]]; `after` is the drafted token above, if any. */
+  /** The rows of a draft by depth: [[{text, fate, sign, chance, after}]]; `after` is the drafted token above. */
   function levelsOf(step) {
     const {draft} = step;
     const depths = [];

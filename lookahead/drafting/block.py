@@ -16,5 +16,5 @@ class Block(DraftModel):
     """A chain from the slots of a block."""
 
     name = "block"
-    summary = "drafts a whole block in one pass of a trained head"
+    summary = "drafts a whole block in one pass"
     draft_model = BLOCK

@@ -16,5 +16,5 @@ class Eagle(DraftModel):
     """A chain from an EAGLE-3 head."""
 
     name = "eagle"
-    summary = "drafts token by token with a trained layer that reads the model's inner states"
+    summary = "drafts token by token from the model's inner states"
     draft_model = EAGLE

@@ -16,5 +16,5 @@ class Medusa(DraftModel):
     """A token of each head, as a chain."""
 
     name = "medusa"
-    summary = "drafts with one small head a token, from the model's last state"
+    summary = "drafts with one small head a token"
     draft_model = MEDUSA

@@ -96,7 +96,7 @@ def generations(result: Result | None, dark: bool = False) -> go.Figure:
         )  # fmt: skip
     if arms:
         figure.add_vline(x=1, line={"color": ink["naive"], "dash": "2px,3px", "width": 1.5})
-        figure.update_xaxes(range=[0, 1.3 * max(max(values) for _, values, *_ in kinds)])
+        figure.update_xaxes(range=[0, 1.6 * max(max(values) for _, values, *_ in kinds)])
         figure.update_yaxes(autorange="reversed", showgrid=False, ticksuffix="  ", tickfont_color=ink["ink"])
         figure.update_layout(height=140 + 88 * len(arms), legend_traceorder="normal")
     return finished(figure, figure.data, [] if arms else [NOTHING], dark)

@@ -290,6 +290,17 @@ def test_four_lanes_on_one_prompt(visit):
     page.locator(".la-sub", has_text="hybrid against naive").wait_for()
 
 
+def test_a_chip_may_bring_further_lanes(visit):
+    page = visit()
+    page.get_by_role("button", name="generations", exact=True).click()
+    page.wait_for_function(f"{STATE}.run === 'recording-generations'")
+    assert [lane["method"] for lane in state(page)["lanes"]] == ["naive", "draft", "eagle", "block"]
+    page.get_by_role("button", name="more", exact=True).click()
+    assert page.locator("#la-also .token").all_inner_texts() == ["draft", "eagle"]
+    page.locator("body").press("End")
+    page.wait_for_function(f"{STATE}.t > 0")
+
+
 def test_a_chip_shows_its_recording_and_a_link_brings_it_back(visit):
     page = visit()
     page.get_by_role("button", name="records", exact=True).click()

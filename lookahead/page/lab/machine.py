@@ -110,9 +110,9 @@ def _drafter_facts(models: Models, role: str, drafter: DrafterCosts) -> list[str
             f"trained head: {role}",
             f"{seconds(first)} for the first token of a draft, {seconds(token)} for each further one",
         ]
-    own, eight_bits = drafter.curve.pass_s(1), models.drafts[role].eight_bits
-    share = f"1/{decimal(models.costs.pass_s(1) / own)} of the target's"
-    return [f"draft: {role}", f"{seconds(own)} a pass{' in 8 bits' if eight_bits else ''}, {share}"]
+    pass_s, eight_bits = drafter.curve.pass_s(1), models.drafts[role].eight_bits
+    share = f"1/{decimal(models.costs.pass_s(1) / pass_s)} of the target's"
+    return [f"draft: {role}", f"{seconds(pass_s)} a pass{' in 8 bits' if eight_bits else ''}, {share}"]
 
 
 def _threads(models: Models) -> str:

@@ -1,0 +1,91 @@
+"""What the page says of methods whose draft model or trained head is not loaded, and of chips with several lanes."""
+
+import dataclasses
+from types import SimpleNamespace
+
+import pytest
+
+from lookahead.measure.experiments import EXPERIMENTS
+from lookahead.measure.scenarios import SCENARIOS
+from lookahead.page import race_tab
+from lookahead.page.lab import claims, drafters
+from lookahead.race.methods import METHODS
+from lookahead.server import form
+from lookahead.server.limits import Limits
+
+HEADS, DRAFTS = ["medusa", "eagle", "block"], ["draft", "offdomain", "self"]
+GENERATIONS = next(scenario for scenario in SCENARIOS if scenario.id == "generations")
+
+
+def server(drafts=DRAFTS, heads=HEADS):
+    models = SimpleNamespace(drafts=dict.fromkeys(drafts), heads=dict.fromkeys(heads))
+    return SimpleNamespace(models=models, drafts=[name for name in drafts if name != "self"])
+
+
+def labels(of):
+    return {method: label for label, method in race_tab._methods(of, "block").choices}
+
+
+def test_every_method_is_listed_in_a_few_words():
+    listed = labels(server())
+    assert list(listed) == [method for method in METHODS if method != "naive"]
+    for method, label in listed.items():
+        assert label.startswith(f"{method}: ") and len(label) < 75, label
+        assert "loaded" not in label
+
+
+@pytest.mark.parametrize(
+    ("drafts", "heads", "lacking"),
+    [
+        (DRAFTS, ["eagle"], {"medusa", "block", "block-tree"}),
+        (["self"], HEADS, {"hybrid", "draft", "tree", "hf-assisted"}),
+    ],
+)
+def test_what_is_not_loaded_says_so_and_can_still_be_chosen(drafts, heads, lacking):
+    listed = labels(server(drafts, heads))
+    assert {method for method, label in listed.items() if label.endswith("is loaded)")} == lacking
+    words = "no such trained head" if drafts == DRAFTS else "no draft model"
+    assert all(words in listed[method] for method in lacking)
+    assert race_tab._methods(server(drafts, heads), "block").value == "block", "the race says what to do"
+
+
+def test_a_chip_brings_its_further_lanes_as_far_as_the_host_allows():
+    assert GENERATIONS.methods == ("draft", "eagle", "block")
+    for most, further in ((4, ["draft", "eagle"]), (3, ["draft"]), (2, [])):
+        limits = Limits(max_lanes=most)
+        assert race_tab._further(GENERATIONS, limits) == further
+        _, prompt, method, also, *_ = race_tab.arrive({"recording": "generations"}, DRAFTS, limits)
+        assert (prompt, method, also) == (GENERATIONS.prompt, "block", further)
+        limits.check(GENERATIONS.prompt, lanes=len(form.lanes(method, also)))
+
+
+def test_a_chip_without_a_recording_says_so(monkeypatch):
+    monkeypatch.setattr(race_tab, "recording", lambda *_: "")
+    assert race_tab.UNRECORDED in race_tab._shown("generations", running=False)
+    assert race_tab.UNRECORDED in race_tab.arrive({"recording": "generations"}, DRAFTS, Limits())[0]
+
+
+def test_the_drafter_race_offers_the_heads_that_are_loaded():
+    offered = drafters._drafters(server(heads=["block"]))
+    assert offered["trained head: block"] == ("block", {}) and "trained head: eagle" not in offered
+
+
+def test_run_all_says_what_it_leaves_out():
+    chosen = [EXPERIMENTS["generations"], EXPERIMENTS["mismatched"]]
+    lines = list(claims._run(server(["draft"], []), chosen, False, {}, 1))
+    assert {len(line) for line in lines} == {5 + len(EXPERIMENTS)}
+    texts = [[part for part in line if isinstance(part, str)] for line in lines]
+    assert texts == [
+        ['<span class="la-unrun">left out: no block and no eagle and no medusa is loaded</span>'],
+        ['<span class="la-unrun">left out: no offdomain is loaded</span>'],
+    ]
+
+
+def test_this_machine_tells_of_models_with_and_without_heads(models):
+    from lookahead.page.lab.machine import _facts
+
+    facts = _facts(models)
+    assert all(f"trained head: {kind}" in facts for kind in models.heads) and "draft: offdomain" in facts
+    costs = dataclasses.replace(models.costs, drafters={"draft": models.costs.drafters["draft"]})
+    measured = dataclasses.replace(models.measured, costs=costs)
+    assert "trained head" not in _facts(dataclasses.replace(models, heads={}, measured=measured))

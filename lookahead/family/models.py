@@ -16,7 +16,7 @@ import json
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -26,7 +26,7 @@ from transformers.tokenization_utils_tokenizers import TokenizersBackend
 from ..calibration import cost, depth, exactness, number_format, recording, remembered, threads
 from ..calibration.number_format import BFLOAT16, FLOAT32
 from ..calibration.remembered import Measured
-from ..core.costs import PassCosts
+from ..core.costs import DrafterCosts, PassCosts
 from ..core.events import ModelError
 from ..core.numbers import count
 from ..hardware import memory
@@ -74,6 +74,13 @@ class Models:
     def dtype(self) -> str:
         """The number format: "bfloat16" or "float32"."""
         return self.measured.format
+
+    def with_head(self, head: Head, name: str, costs: DrafterCosts) -> Models:
+        """The same models with a head in the place of any other of its kind."""
+        kind, drafters = head.shape.kind, self.costs.drafters
+        measured = replace(self.measured, costs=replace(self.costs, drafters={**drafters, kind: costs}))
+        names, heads = {**self.names, kind: name}, {**self.heads, kind: head}
+        return replace(self, names=names, heads=heads, measured=measured)
 
     def draft(self, name: str) -> CachedLM | CachedHead:
         """A fresh cache over the draft model or trained head of that name, or a `ModelError` that lists them."""

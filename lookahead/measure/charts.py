@@ -269,6 +269,32 @@ def dice(thrown: Histogram | None, dark: bool = False, names: Sequence[str] = ()
     return finished(figure, figure.data, [], dark)
 
 
+def growing(
+    losses: Sequence[tuple[float, float]], accepted: Sequence[tuple[float, float]], dark: bool = False
+) -> go.Figure:
+    """A drafter that learns: tokens a pass when they were measured, and the loss, over seconds of computing."""
+    figure, ink = blank(dark, "seconds of computing", "tokens a pass"), DARK if dark else LIGHT
+    if losses:
+        figure.add_scatter(
+            x=[s for s, _ in losses], y=[loss for _, loss in losses], name="loss", mode="lines", yaxis="y2",
+            line={"color": ink["naive"], "dash": "2px,3px", "width": 1.5}, hovertemplate="loss %{y:.2f} at %{x:.0f} s",
+        )  # fmt: skip
+    if accepted:
+        figure.add_scatter(
+            x=[s for s, _ in accepted], y=[tokens for _, tokens in accepted], name="tokens a pass", mode="lines+markers",
+            line={"color": ink["lanes"][0], "width": 2.5}, marker={"size": 8}, hovertemplate="%{y:.2f} tokens a pass at %{x:.0f} s",
+        )  # fmt: skip
+    most = max([2.0, *(tokens for _, tokens in accepted)])
+    figure.update_yaxes(range=[1, 1.05 * most])
+    quiet, highest = {"color": ink["quiet"]}, max([8.0, *(loss for _, loss in losses[5:])])
+    right = {
+        "overlaying": "y", "side": "right", "showgrid": False, "zeroline": False, "fixedrange": True, "automargin": True,
+        "range": [0, 1.05 * highest], "tickfont": quiet, "title": {"text": "loss (nats)", "font": {**quiet, "size": 14}},
+    }  # fmt: skip
+    figure.update_layout(height=320, yaxis2=right)
+    return finished(figure, figure.data, [] if losses else [NOTHING], dark)
+
+
 def _extremes(arms: Sequence, colour: str) -> dict:
     """Bars from the lowest to the highest measurement."""
     return {

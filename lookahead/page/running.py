@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from functools import wraps
 from typing import Any
 
 import gradio as gr
@@ -90,6 +91,7 @@ def reporting(work: Callable[..., Iterator[Any]], width: int, done: str | None) 
     def row(text: str) -> Any:
         return [text, *[gr.skip()] * (width - 1)] if width > 1 else text
 
+    @wraps(work)  # Gradio looks for a request among its parameters
     def reported(*inputs: Any) -> Iterator[Any]:
         try:
             yield from work(*inputs)

@@ -59,6 +59,10 @@ class Limits(Variables):
         300, gt=0, le=MOST, allow_inf_nan=False,
         description="seconds of computing after which a run is ended; what it found stays",
     )  # fmt: skip
+    max_grow_s: float = Field(
+        300, ge=0, le=MOST, allow_inf_nan=False,
+        description="seconds of computing that a visitor's own drafter may take to grow; 0: none is grown",
+    )  # fmt: skip
     max_waiting: int = Field(
         64, ge=1, le=1000, description="most visitors waiting for their turn; the next is asked to come back later"
     )

@@ -36,13 +36,14 @@ def form_race(
     options = form.options(fields)
     server.limits.check(prompt, options.get("max_new_tokens"), len(methods))
     learned = partial(server.learned, visitor) if visitor else None
-    return race(server.models, prompt, methods, learned=learned, **options)
+    return race(server.models_for(visitor), prompt, methods, learned=learned, **options)
 
 
 def race_form(
     server: ServerState, prompt: str, methods: Sequence[str], fields: Mapping[str, Any], visitor: str | None = None
 ) -> Iterator[str]:
-    """A filled-in form raced: batches for a timeline. Of a `visitor`'s races `auto` remembers what it learned."""
+    """A filled-in form raced: batches for a timeline. Of a `visitor`'s races `auto` remembers what it learned, and they run
+    with the head that the visitor keeps."""
     make = partial(form_race, prompt=prompt, methods=methods, fields=fields, visitor=visitor)
     yield from race_batches(server, make, lambda: form.link(prompt, methods, fields))
 

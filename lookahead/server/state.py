@@ -24,7 +24,8 @@ from .runs import Runs
 class ServerState:
     """`models` is read anew for every run; `licences` are those of its models by name, where they are known.
 
-    Whoever changes the models holds `changing` meanwhile. `learned` is what `auto` found, by visitor, prompt and method.
+    Whoever changes the models holds `changing` meanwhile. `learned` is what `auto` found, by visitor, prompt and method;
+    `grown` are the same models with a head that a visitor has grown and keeps.
     """
 
     models: Models
@@ -33,6 +34,11 @@ class ServerState:
     licences: Mapping[str, str] = field(default_factory=dict)
     changing: Lock = field(default_factory=Lock)
     learned: Learned = field(default_factory=learned)
+    grown: dict[str, Models] = field(default_factory=dict)
+
+    def models_for(self, visitor: str | None) -> Models:
+        """The models in use, with the head that this visitor keeps."""
+        return self.grown.get(visitor or "", self.models)
 
     @property
     def drafts(self) -> list[str]:
@@ -41,5 +47,5 @@ class ServerState:
 
     def change(self, models: Models, licences: Mapping[str, str]) -> None:
         """Put other models on; the ones before are given back as soon as no race runs with them."""
-        self.models, self.licences, self.learned = models, licences, learned()
+        self.models, self.licences, self.learned, self.grown = models, licences, learned(), {}
         memory.release()

@@ -128,18 +128,25 @@ def accepted_length(
     network: nn.Module, target: CachedLM, prompts: Sequence[Sequence[int]], eos: frozenset[int]
 ) -> float:
     """Tokens a pass that a head's drafts bring behind prompts of ids, greedy, with drafts as long as it makes them."""
-    rule, kind = rule_for(Settings()), network.shape.kind
     head = Head.of(copy.deepcopy(network).to(target.device, target.passes.dtype), target.passes)
-    emitted = passes = 0
-    for prompt in prompts:
-        lm = head.fresh(target.vocab)
-        lm.follow(target)
-        drafter = DRAFTERS[kind](Resources(rule, lm), DRAFTERS[kind].Options())
-        ends = Ends(eos, CHECKED_TOKENS, target.context_length, None)
-        for step in loop(target, drafter, FixedLength(min(lm.longest, LONGEST)), rule, prompt, ends, details=False):
-            emitted += len(step.emitted)
-            passes += step.kind == "verify"
+    counts = [verified_passes(head, target, prompt, eos, CHECKED_TOKENS) for prompt in prompts]
+    emitted, passes = map(sum, zip(*counts, strict=True))
     return emitted / passes
+
+
+def verified_passes(
+    head: Head, target: CachedLM, prompt: Sequence[int], eos: frozenset[int], most_new: int
+) -> tuple[int, int]:
+    """Tokens behind a prompt of ids, and the passes that they took with a head's drafts, greedy."""
+    rule, lm, kind = rule_for(Settings()), head.fresh(target.vocab), head.shape.kind
+    lm.follow(target)
+    drafter, ends = (
+        DRAFTERS[kind](Resources(rule, lm), DRAFTERS[kind].Options()),
+        Ends(eos, most_new, target.context_length),
+    )
+    steps = loop(target, drafter, FixedLength(min(lm.longest, LONGEST)), rule, prompt, ends, details=False)
+    lengths = [len(step.emitted) for step in steps if step.kind == "verify"]
+    return sum(lengths), len(lengths)
 
 
 def samples(models: Models) -> list[dict[str, str]]:

@@ -10,6 +10,7 @@ Knows networks and logits. It does not know stages, budgets or files.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -31,8 +32,9 @@ FADING = 4.0  # tokens after which the weight of a drafted token's loss has fall
 CONFIDENCE = 0.2  # weight of the confidence head's loss
 
 
-def new_head(kind: str, target: PreTrainedModel, mask: int, seed: int) -> nn.Module:
-    """An untrained head for a Llama-like target; `mask` is the token whose embedding stands in a block's slots."""
+def new_head(kind: str, target: PreTrainedModel, mask: int, seed: int, **changes: int) -> nn.Module:
+    """An untrained head for a Llama-like target; `mask` is the token whose embedding stands in a block's slots, `changes`
+    are sizes that differ from the usual."""
     torch.manual_seed(seed)
     config = target.config
     heads = config.num_attention_heads
@@ -51,7 +53,7 @@ def new_head(kind: str, target: PreTrainedModel, mask: int, seed: int) -> nn.Mod
             "head_norms": True, "window": config.max_position_embeddings, "mask": mask, "rank": RANK, "confident": True,
         }  # fmt: skip
         shape = HeadShape(kind, **sizes, **(block if kind == BLOCK else {}))
-    network = NETWORKS[kind](shape, *tables(target))
+    network = NETWORKS[kind](replace(shape, **changes), *tables(target))
     if kind != MEDUSA:
         network.norm.weight.data.copy_(target.base_model.norm.weight)
     return network
@@ -99,7 +101,7 @@ class HeadLoss(ABC):
         return (p * (wanted - logp)).sum(-1) + variation + self.favourite * surprise, 1 - variation.detach()
 
 
-def _weighted(losses: torch.Tensor) -> torch.Tensor:
+def weighted(losses: torch.Tensor) -> torch.Tensor:
     """The mean of [..., slots], where later slots weigh less."""
     weights = torch.exp(-torch.arange(losses.shape[-1], device=losses.device) / FADING)
     return (losses * weights).mean() / weights.mean()
@@ -120,7 +122,7 @@ class BlockLoss(HeadLoss):
         anchors, places = _slots(1, network.shape.slots, network.shape, ids)
         logits, sure = network(states, ids, anchors)
         losses, agreeing = self._distance(logits, wanted[:, places])
-        return _weighted(
+        return weighted(
             losses + CONFIDENCE * binary_cross_entropy_with_logits(sure.float(), agreeing, reduction="none")
         )
 
@@ -143,7 +145,7 @@ class MedusaLoss(HeadLoss):
     def _of(self, network, states, ids, wanted):
         tokens, places = _slots(0, network.shape.slots + 1, network.shape, ids)
         losses, _ = self._distance(network(states[:, tokens]), wanted[:, places[:, 1:]])
-        return _weighted(losses)
+        return weighted(losses)
 
 
 LOSSES = {MEDUSA: MedusaLoss, EAGLE: EagleLoss, BLOCK: BlockLoss}

@@ -88,7 +88,7 @@ def unprompted(writer: PreTrainedModel, end: int) -> torch.Tensor:
     given = torch.full((TOGETHER, 1), end, device=writer.device)
     return writer.generate(
         given, attention_mask=torch.ones_like(given), do_sample=True, temperature=1.0, top_k=0, eos_token_id=None,
-        max_new_tokens=OPENING - 1, min_new_tokens=OPENING - 1, past_key_values=_cache(writer),
+        max_new_tokens=OPENING - 1, min_new_tokens=OPENING - 1, past_key_values=growing_cache(writer),
     )  # fmt: skip
 
 
@@ -100,7 +100,7 @@ def _continued(
     favourites = _Favourites()
     written = writer.generate(
         given, attention_mask=torch.ones_like(given),  # the end marker is also the padding token, and stands inside rows
-        max_new_tokens=WRITTEN, min_new_tokens=WRITTEN, eos_token_id=None, past_key_values=_cache(writer),
+        max_new_tokens=WRITTEN, min_new_tokens=WRITTEN, eos_token_id=None, past_key_values=growing_cache(writer),
         logits_processor=LogitsProcessorList([favourites, _NextOpening(others, end)]), **sampling,
     )  # fmt: skip
     rows = np.zeros(len(given), ROWS)
@@ -149,7 +149,8 @@ class _Growing(StaticLayer):
         return -(-(self.filled + query_length) // BLOCK) * BLOCK, 0
 
 
-def _cache(model: PreTrainedModel) -> StaticCache:
+def growing_cache(model: PreTrainedModel) -> StaticCache:
+    """An empty cache for many texts that are written at once, a token at a time."""
     cache = StaticCache(config=model.config, max_cache_len=BLOCK)
     cache.layers = [_Growing(BLOCK) for _ in cache.layers]
     return cache

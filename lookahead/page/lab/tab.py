@@ -8,7 +8,7 @@ from __future__ import annotations
 import gradio as gr
 
 from ...server.state import ServerState
-from . import claims, dice, drafters, machine, sweeps, whatif
+from . import claims, dice, drafters, grow, machine, sweeps, whatif
 
 SECTIONS = (
     ("Expectations", claims),
@@ -16,6 +16,7 @@ SECTIONS = (
     ("Sweeps", sweeps),
     ("This machine", machine),
     ("Drafters", drafters),
+    ("Grow a drafter", grow),
     ("Dice", dice),
 )
 

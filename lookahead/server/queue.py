@@ -4,6 +4,8 @@ Torch keeps a team of threads for every thread that calls it, and once there are
 actively for each other: on two cores a pass then takes nearly twice as long. So all computing is done by one thread, and
 two visitors never measure each other. There is one queue in a process, `queue`, and the host's limits hold in it.
 
+Work of minutes gives way: of `Slices` one is computed at a time, and whoever has come meanwhile comes before the next.
+
 A job is ended between two passes: its work calls `publish` or `check` there, which raise `Stopped`. A single pass that
 hangs cannot be ended from Python; `stuck` tells of it, and /healthz with it, so that whoever watches can restart the server.
 
@@ -66,8 +68,10 @@ class Job(Generic[T]):
     """`work(job)`, to be done for one visitor. `kind` and `methods` are for the log; so is `prompt`, where the host allows.
 
     `limited=False` is for what takes as long as it takes, whoever wants it. `fault` is what the visitor reads when the work
-    raises what is no `LookaheadError`; `{kind}` in it becomes the error's type.
+    raises what is no `LookaheadError`; `{kind}` in it becomes the error's type. `paused` is set while it gives way to others.
     """
+
+    paused = False
 
     def __init__(
         self, kind: str, work: Callable[[Job[T]], T], *, methods: Sequence[str] = (), prompt: str = "",
@@ -81,6 +85,9 @@ class Job(Generic[T]):
         self.submitted_at = perf_counter()
         self._started_at: float | None = None
         self._started = threading.Event()
+        self._waited_s = self._spent_s = (
+            0.0  # in the queue before its work began, and computing before it last gave way
+        )
         self._end_reason: str | None = None
         self._outcome: str | None = None
         self._values: list[Any] = []
@@ -170,7 +177,7 @@ class Job(Generic[T]):
 
     @property
     def computed_s(self) -> float:
-        """Seconds since its work began; 0 before and afterwards."""
+        """Seconds since its work began, or went on; 0 while nothing of it is computed."""
         started_at = self._started_at
         return perf_counter() - started_at if started_at is not None else 0.0
 
@@ -188,7 +195,9 @@ class Job(Generic[T]):
         """Do the work, in the thread that calls. Returns None where it was ended early: an exception that is kept would keep
         its frames, and what they hold, for as long as the job."""
         self._started_at, self._outcome = perf_counter(), FAILED
-        self._started.set()
+        if not self._started.is_set():
+            self._waited_s = self._started_at - self.submitted_at
+            self._started.set()
         try:
             value = self.work(self)
             self._outcome = FINISHED
@@ -204,10 +213,35 @@ class Job(Generic[T]):
             raise
 
     def account(self) -> tuple[str, float, float]:
-        """When its work is over: outcome, seconds in the queue, seconds of computing. Its clock stops here."""
-        waited_s, computed_s = self._started_at - self.submitted_at, self.computed_s
+        """When its work is over or gives way: outcome, seconds in the queue, seconds of computing. Its clock stops here."""
+        self._spent_s += self.computed_s
         self._started_at = None
-        return self._outcome, waited_s, computed_s
+        return self._outcome, self._waited_s, self._spent_s
+
+
+class Slices(Job[None]):
+    """A job that publishes what the generator `make()` yields, but None, and gives way after every value. The host's limit on
+    seconds holds for each slice: what makes them knows when it has had enough."""
+
+    def __init__(self, kind: str, make: Callable[[], Iterator[Any]], **options: Any):
+        super().__init__(kind, Slices._slice, **options)
+        self._make = make
+        self._slices: Iterator[Any] | None = None
+
+    def _slice(self) -> None:
+        before, self.paused = self._slices, False
+        try:
+            self.check()
+            self._slices = before or self._make()
+            for value in self._slices:
+                if value is not None:
+                    self._values.append(value)
+                self.check()
+                self.paused = True
+                break
+        finally:
+            if not self.paused and self._slices:
+                self._slices.close()
 
 
 class Queue:
@@ -242,12 +276,12 @@ class Queue:
                 if self.waiting() >= self.limits.max_waiting:
                     raise Refused(self._full())
                 job.submitted_at = perf_counter()
-                job.done = self._executor.submit(self._run, job)
                 self._jobs.append(job)
+                job.done.add_done_callback(lambda _: self._jobs.remove(job))
+                self._executor.submit(self._run, job)
         except Refused as error:
             self.refuse(job.kind, error, job.prompt)
             raise
-        job.done.add_done_callback(lambda _: self._jobs.remove(job))
         return job
 
     def call(self, function: Callable[..., T], *arguments: Any) -> T:
@@ -304,15 +338,34 @@ class Queue:
         """Whether a job would be done; the thread begins with the first one."""
         return self.idle() or any(thread.name.startswith(THREAD) for thread in threading.enumerate())
 
-    def _run(self, job: Job[T]) -> T | None:
-        self.begun[job.kind] += 1
+    def _run(self, job: Job[T]) -> None:
+        """Do a job's work, or a slice of it, which puts what is left of it to the end of the queue."""
+        if not job.paused:
+            if not job.done.set_running_or_notify_cancel():
+                return
+            self.begun[job.kind] += 1
         try:
-            return job.run()
-        finally:
-            outcome, waited_s, computed_s = job.account()
+            value = job.run()
+        except BaseException as error:
+            self._account(job)
+            job.done.set_exception(error)
+            return
+        if not job.paused:
+            self._account(job)
+            job.done.set_result(value)
+            return
+        job.account()
+        with self._lock:
+            self._jobs.remove(job)
+            self._jobs.append(job)
+            self._executor.submit(self._run, job)
+
+    def _account(self, job: Job[T]) -> None:
+        outcome, waited_s, computed_s = job.account()
+        if not isinstance(job, Slices):  # whoever comes does not wait for all of them
             with self._lock:
                 self._durations.append(computed_s)
-            self.count(job, outcome, waited_s, computed_s)
+        self.count(job, outcome, waited_s, computed_s)
 
     def _full(self) -> str:
         waiting, usual_s = self.waiting(), self.usual_s()

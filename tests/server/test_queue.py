@@ -6,7 +6,7 @@ import time
 import pytest
 
 from lookahead.core.events import SettingsError
-from lookahead.server.queue import Ended, Job, published, queue
+from lookahead.server.queue import Ended, Job, Slices, published, queue
 
 
 def follow(make, **changed):
@@ -70,3 +70,67 @@ def test_errors_that_a_visitor_can_mend_are_raised_here_and_faults_become_words(
         list(follow(lambda: broken(SettingsError("seed", "x", "no"))))
     with pytest.raises(Ended, match="a fault in Lookahead"):
         list(follow(lambda: broken(ValueError("secret"))))
+
+
+def test_slices_give_way_to_whoever_comes_and_then_go_on():
+    """What is submitted while a slice is computed comes before the next one, and is computed as a whole."""
+    order, places, gate = [], [], threading.Event()
+
+    def slices():
+        for i in range(4):
+            order.append(i)
+            if i == 1:
+                gate.wait(10)
+            yield i if i % 2 else None
+
+    def race(job):
+        order.append("race")
+        places.append(queue.ahead(long))
+
+    long = queue.submit(Slices("test", slices))
+    watched = long.follow()
+    while 1 not in order:
+        next(watched)
+    others = [queue.submit(Job("test", race)) for _ in range(2)]
+    gate.set()
+    assert [value for update in watched for value in update.values] == [1, 3]
+    for other in others:
+        other.done.result(timeout=2)
+    assert order == [0, 1, "race", "race", 2, 3]
+    assert places == [2, 1], "what gives way says who is before it"
+    assert queue.idle()
+
+
+def test_slices_that_are_left_end_at_the_next_one_also_while_they_wait():
+    ended, gate = threading.Event(), threading.Event()
+
+    def forever():
+        try:
+            while True:
+                yield 1
+        finally:
+            ended.set()
+
+    long = queue.submit(Slices("test", forever))
+    watched = long.follow()
+    while not next(watched).values:
+        pass
+    blocking = queue.submit(Job("test", lambda job: gate.wait(10)))
+    while queue.ahead(blocking):
+        time.sleep(0.001)
+    watched.close()
+    assert not ended.is_set()
+    gate.set()
+    assert long.done.result(timeout=2) is None
+    assert ended.is_set() and queue.idle()
+
+
+def test_an_error_in_a_slice_ends_them_all():
+    def broken():
+        yield 1
+        raise SettingsError("seed", "x", "no")
+
+    long, heard = queue.submit(Slices("test", broken)), []
+    with pytest.raises(SettingsError, match="seed is 'x': no"):
+        heard += [value for update in long.follow() for value in update.values]
+    assert queue.idle() and not long.paused

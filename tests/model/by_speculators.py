@@ -1,0 +1,167 @@
+"""What `speculators`' own modules draft with small heads that we write: the golden file of `test_heads_golden.py`.
+
+Run in an environment that has that library (0.9.0) beside ours, `python tests/model/by_speculators.py`, it writes the file
+again. Their modules read our files, so format and arithmetic are both held against theirs. Medusa is none of their kinds.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import torch
+from safetensors.torch import load_file
+
+sys.path[:0] = [str(Path(__file__).parents[n]) for n in (1, 2)]
+
+from conftest import tiny  # noqa: E402
+
+from lookahead.model import llama_files  # noqa: E402
+from lookahead.model.heads import files  # noqa: E402
+from lookahead.model.heads.head import NETWORKS  # noqa: E402
+from lookahead.model.heads.shape import BLOCK, EACH, EAGLE, WHOLE, HeadShape  # noqa: E402
+
+GOLDEN = Path(__file__).with_name("by_speculators.json")
+LAYERS, HIDDEN, VOCAB = 6, 64, 4096
+SIZES = {"heads": 4, "kv_heads": 2, "head_dim": 16, "inner": 96, "eps": 1e-6}
+LENGTH, STEPS, ANCHORS = 40, 4, tuple(range(1, 32, 3))
+BASE = {
+    EAGLE: SIZES | {"taps": (2, 3, 5)},
+    BLOCK: SIZES | {"taps": (1, 2, 4, 5), "slots": 8, "layers": 2, "head_norms": True, "mask": 7, "window": 2048},
+}
+DSPARK, DFLASH = {"rank": 16, "confident": True}, {"causal": False}
+VARIANTS = {
+    "eagle3": (EAGLE, {}),
+    "eagle3, normed residual": (EAGLE, {"residual_normed": True}),
+    "eagle3, one norm over all taps": (EAGLE, {"fed_norm": WHOLE}),
+    "eagle3, a norm a tap": (EAGLE, {"fed_norm": EACH}),
+    "eagle3, normed feature": (EAGLE, {"output_normed": True}),
+    "eagle3, two layers": (EAGLE, {"layers": 2}),
+    "eagle3, norms of queries and keys": (EAGLE, {"head_norms": True}),
+    "dspark": (BLOCK, DSPARK | {"causal": False}),
+    "dspark, causal": (BLOCK, DSPARK),
+    "dflash from the anchor": (BLOCK, DFLASH),
+    "dflash behind the anchor": (BLOCK, DFLASH | {"from_anchor": False, "slots": 7}),
+}
+
+
+def text() -> list[int]:
+    """A text of random ids."""
+    draws = random.Random(5)
+    return [draws.randrange(VOCAB) for _ in range(LENGTH)]
+
+
+def written(name: str, folder: Path, target: str) -> None:
+    """The head of that name, written as files; its weights are random and seeded. We write blocks as DSpark: of DFlash's the
+    configuration is changed."""
+    kind, changes = VARIANTS[name]
+    model = llama_files.read(target, torch.float32)
+    torch.manual_seed(1)
+    network = NETWORKS[kind](HeadShape(kind, HIDDEN, VOCAB, **BASE[kind] | changes), *model.tables)
+    with torch.no_grad():
+        for weight in network.parameters():
+            weight.normal_(1.0, 0.1) if weight.dim() == 1 else weight.normal_(0.0, 0.2)
+    files.write(network, folder, "target", ["LlamaForCausalLM"])
+    if name.startswith("dflash"):
+        path = folder / "config.json"
+        config = json.loads(path.read_text())
+        config = {key: value for key, value in config.items() if not key.startswith(("markov", "confidence", "enable"))}
+        config["speculators_config"]["algorithm"] = config["speculators_model_type"] = "dflash"
+        path.write_text(json.dumps(config | {"architectures": ["DFlashSpeculator"]}))
+
+
+def read(target: str, taps: tuple[int, ...]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The text's ids [1, T], the hidden states of `taps` [1, T, fed] and the last ones [1, T, hidden], by transformers."""
+    from transformers import AutoModelForCausalLM
+
+    model, ids = AutoModelForCausalLM.from_pretrained(target, dtype=torch.float32).eval(), torch.tensor([text()])
+    with torch.no_grad():
+        out = model.model(ids, output_hidden_states=True)
+    return ids, torch.cat([out.hidden_states[tap] for tap in taps], -1), out.last_hidden_state
+
+
+def _theirs(folder: Path, target: str) -> list[list[int]]:
+    """Favourites by their modules: of EAGLE-3 by step, of a block by anchor."""
+    config = json.loads((folder / "config.json").read_text())
+    return (_eagle if config["speculators_model_type"] == "eagle3" else _block)(config, folder, target)
+
+
+def _module(cls, config, folder, target, tables):
+    config.transformer_layer_config._attn_implementation = "eager"
+    module = cls(config).eval()
+    weights = {name: weight.float() for name, weight in load_file(folder / "model.safetensors").items()}
+    absent = module.load_state_dict(weights, strict=False)
+    assert not absent.unexpected_keys
+    assert all(any(table in name for table in (*tables, "verifier")) for name in absent.missing_keys), absent
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(target, dtype=torch.float32)
+    for table in tables:
+        own = model.get_input_embeddings() if table == "embed_tokens" else model.get_output_embeddings()
+        getattr(module, table).weight.data.copy_(own.weight)
+    return module
+
+
+def _eagle(config, folder, target):
+    from speculators.models.eagle3.config import Eagle3SpeculatorConfig
+    from speculators.models.eagle3.core import Eagle3DraftModel
+
+    taps = tuple(config["eagle_aux_hidden_state_layer_ids"])
+    module = _module(Eagle3DraftModel, Eagle3SpeculatorConfig(**config), folder, target, ("embed_tokens", "lm_head"))
+    ids, states, _ = read(target, taps)
+    with torch.no_grad():
+        out = module(states[:, :-1], ids[:, 1:], torch.zeros_like(ids[:, 1:]), ttt_steps=STEPS)
+    steps = out if isinstance(out, list) else out[0]
+    return [step.flatten()[: LENGTH - 1 - n].tolist() for n, step in enumerate(steps)]
+
+
+def _block(config, folder, target):
+    from speculators.models.dflash import core as dflash
+    from speculators.models.dflash.config import DFlashSpeculatorConfig
+    from speculators.models.dspark import core as dspark
+    from speculators.models.dspark.config import DSparkSpeculatorConfig
+
+    captured = {}
+    for core in (dflash, dspark):
+        core.compute_metrics = lambda logits, *_, **__: captured.update(logits=logits) or (torch.zeros(()), {})
+    spark = config["speculators_model_type"] == "dspark"
+    cls, its = (dspark.DSparkDraftModel, DSparkSpeculatorConfig) if spark else (dflash.DFlashDraftModel, DFlashSpeculatorConfig)
+    module = _module(cls, its(**config), folder, target, ("embed_tokens", "lm_head", "verifier_lm_head"))
+    ids, states, last = read(target, tuple(config["aux_hidden_state_layer_ids"]))
+    masked = module._build_attention_mask
+
+    def keep(*arguments, **options):
+        out = masked(*arguments, **options)
+        captured["anchors"] = out[2].flatten().tolist()
+        return out
+
+    module._build_attention_mask = keep
+    slots, favourites = config["block_size"], {}
+    while not set(ANCHORS) <= favourites.keys():  # they draw their anchors
+        with torch.no_grad():
+            module(states, ids, torch.ones_like(ids), last, torch.zeros_like(ids), max_anchors=16)
+        rows = captured["logits"].view(len(captured["anchors"]), slots, -1).argmax(-1)
+        skipped = 0 if config.get("sample_from_anchor", spark) else 1
+        favourites |= {anchor: row[skipped:].tolist() for anchor, row in zip(captured["anchors"], rows, strict=True)}
+    return [favourites[anchor] for anchor in ANCHORS]
+
+
+def main() -> None:
+    """Write the golden file."""
+    torch._dynamo.config.disable = True
+    golden = {}
+    with TemporaryDirectory() as place:
+        target = tiny("llama", Path(place) / "target", layers=LAYERS)
+        for name in VARIANTS:
+            folder = Path(place) / name
+            written(name, folder, target)
+            golden[name] = _theirs(folder, target)
+            print(name, flush=True)
+    GOLDEN.write_text(json.dumps(golden) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

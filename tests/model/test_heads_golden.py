@@ -1,0 +1,41 @@
+"""Draft tokens of heads in `speculators`' format are those that its own modules draft: see by_speculators.py."""
+
+import json
+
+import by_speculators as golden
+import pytest
+import torch
+from conftest import tiny
+
+from lookahead.model import llama_files
+from lookahead.model.heads import files
+from lookahead.model.heads.shape import EAGLE
+
+DRAFTED = json.loads(golden.GOLDEN.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory):
+    return tiny("llama", tmp_path_factory.mktemp("target") / "target", layers=golden.LAYERS)
+
+
+def test_every_variant_has_its_drafts():
+    assert DRAFTED.keys() == golden.VARIANTS.keys()
+
+
+@pytest.mark.parametrize("name", golden.VARIANTS)
+def test_drafts_are_those_of_speculators(target, name, tmp_path):
+    golden.written(name, tmp_path, target)
+    model = llama_files.read(target, torch.float32)
+    network, _ = files.network(tmp_path, model.shape, *model.tables, "head")
+    ids, states, _ = golden.read(target, network.shape.taps)
+    network = network.float().eval()
+    with torch.no_grad():
+        if network.shape.kind == EAGLE:
+            steps = network(states, ids, golden.STEPS)
+            drafted = [step[0].argmax(-1)[: golden.LENGTH - 1 - n].tolist() for n, step in enumerate(steps)]
+        else:
+            drafted = network(states, ids, torch.tensor(golden.ANCHORS))[0][0].argmax(-1).tolist()
+    pairs = [pair for rows in zip(drafted, DRAFTED[name], strict=True) for pair in zip(*rows, strict=True)]
+    # Theirs were computed on one processor: of two tokens nearly as likely another may prefer the other.
+    assert sum(a == b for a, b in pairs) >= 0.99 * len(pairs)

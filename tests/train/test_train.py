@@ -423,7 +423,6 @@ def test_heads_are_trained_for_any_llama_without_a_corpus(family, tmp_path, monk
     assert [*dict.fromkeys(r.stage for r in reports)] == ["own", "medusa", "eagle", "block"]
     for kind in job.only:
         losses = [r.loss for r in reports if r.stage == kind]
-        print(kind, [round(l,2) for l in losses])
         assert losses[-1] < losses[0], kind
         assert [r.accepted for r in reports if r.stage == kind][-1] >= 1
     path = describe(job)

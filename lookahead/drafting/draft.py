@@ -22,8 +22,8 @@ class DraftModel(Drafter):
     needs_draft = True
 
     def start(self, context):
-        if len(context) > 1:
-            self.lm.extend(self.lm.sync(context[:-1]))
+        if len(context) > 1 and (unread := self.lm.sync(context[:-1])):
+            self.lm.extend(unread)
 
     def propose(self, context, room, policy):
         longest, unread = min(room, policy.limit(self.name), self.lm.longest), self.lm.sync(context)

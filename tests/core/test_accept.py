@@ -9,24 +9,31 @@ end show that the tests can fail.
 import itertools
 import math
 from collections import Counter
+from functools import partial
 
 import pytest
 import torch
-from conftest import emitted, sampling, table_steps
+from conftest import emitted, sampling, table_steps, tiny
 from scipy.stats import chisquare
 
 from lookahead.core import accept
 from lookahead.core.events import EMPTY, Draft, Settings
 from lookahead.core.table import TableLM
 from lookahead.drafting import DRAFTERS, Drafter, Resources
+from lookahead.drafting.draft_length import FixedLength
 from lookahead.measure import bugs
+from lookahead.model import llama_files
+from lookahead.model.heads.head import NETWORKS, Head
+from lookahead.model.heads.shape import HeadShape
+from lookahead.model.lm import CachedLM
+from lookahead.race.decode import Ends, decode
 
 VOCAB, LENGTH, RUNS, ODDS = 4, 3, 3000, 1e-4
 TARGET, DRAFTER = TableLM(VOCAB, seed=3, spread=1.2), TableLM(VOCAB, seed=8, spread=1.2)
 PROMPT = (1, 2)
 
 
-def exact(settings):
+def exact(settings, target):
     """Probability of every text of LENGTH tokens, by enumeration."""
     rule = accept.rule_for(settings)
     out = {}
@@ -34,24 +41,33 @@ def exact(settings):
         chance = 1.0
         for i in range(LENGTH):
             context = [*PROMPT, *text[:i]]
-            chance *= float(rule.process(TARGET.logits_after(context)[None], context)[0].double().softmax(-1)[text[i]])
+            chance *= float(rule.process(target.logits_after(context)[None], context)[0].double().softmax(-1)[text[i]])
         out[text] = chance
     return out
 
 
-def observed(settings, drafter, runs=RUNS):
-    """Texts of that many runs, a seed each."""
+def from_tables(settings, drafter):
+    """The steps of a text that tables write."""
+    return table_steps(None, settings, target=TARGET, prompt=PROMPT, drafter=drafter)
+
+
+def observed(settings, steps, runs=RUNS):
+    """Texts of that many runs, a seed each; `steps` are those of settings."""
     texts = Counter()
     for seed in range(runs):
         changed = Settings(**{**{n: getattr(settings, n) for n in Settings.names()}, "seed": seed})
-        steps = table_steps(None, changed, target=TARGET, prompt=PROMPT, drafter=drafter)
-        texts[tuple(emitted(steps))] += 1
+        texts[tuple(emitted(steps(changed)))] += 1
     return texts
 
 
 def p_value(settings, drafter, runs=RUNS):
+    """How well texts that tables write follow the target's distribution."""
+    return agreement(settings, TARGET, partial(from_tables, drafter=drafter), runs)
+
+
+def agreement(settings, target, steps, runs=RUNS):
     """Chi-square p-value; cells expected under five times are pooled."""
-    expected, seen = exact(settings), observed(settings, drafter, runs)
+    expected, seen = exact(settings, target), observed(settings, steps, runs)
     assert not seen.keys() - {t for t, p in expected.items() if p > 0}, "a text the target would never write"
     cells, rest = [], [0.0, 0.0]
     for text, p in expected.items():
@@ -134,6 +150,53 @@ def test_texts_follow_the_targets_distribution(rule, drafter, changes):
 @pytest.mark.parametrize("k", [2, "auto"])
 def test_the_rejection_rule_holds_for_every_shape_of_draft(drafter, k):
     assert p_value(sampling(rule="rejection", max_new_tokens=LENGTH, k=k), drafter) > ODDS
+
+
+class Reader(CachedLM):
+    """A real model that is asked as a table is."""
+
+    def logits_after(self, context):
+        self.reset()
+        return self.extend(context)[0]
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """A Llama of VOCAB tokens."""
+    folder = tiny("llama", tmp_path_factory.mktemp("small"), vocab_size=VOCAB, eos_token_id=None, pad_token_id=None)
+    return llama_files.read(folder, torch.float32)
+
+
+SIZES = {"heads": 4, "kv_heads": 2, "head_dim": 16, "inner": 96, "head_norms": True}
+HEADS = {
+    "medusa": HeadShape("medusa", 64, VOCAB, (2,), slots=2),
+    "eagle": HeadShape("eagle", 64, VOCAB, (1, 1, 2), **SIZES),
+    "block": HeadShape("block", 64, VOCAB, (1, 2), slots=3, layers=2, rank=4, confident=True, **SIZES),
+}
+
+
+@pytest.mark.parametrize("name", ["medusa", "eagle", "eagle-tree", "block", "block-tree"])
+def test_the_rejection_rule_holds_for_trained_heads(name, small):
+    """A head reads hidden states, so its target is a real model, and so are its weights, which are random."""
+    shape = HEADS[name.removesuffix("-tree")]
+    torch.manual_seed(2)
+    network = NETWORKS[shape.kind](shape, *small.tables).eval().requires_grad_(False)
+    for weight in network.parameters():
+        weight.normal_(1.0, 0.1) if weight.dim() == 1 else weight.normal_(0.0, 0.2)
+    target, head = Reader(small), Head.of(network, small).fresh(VOCAB)
+    head.follow(target)
+
+    @torch.inference_mode()
+    def steps(settings):
+        rule, ends = accept.rule_for(settings), Ends(frozenset(), LENGTH, target.context_length)
+        drafter = DRAFTERS[name](Resources(rule, head), DRAFTERS[name].Options())
+        return list(decode(target, drafter, FixedLength(settings.k), rule, PROMPT, ends, details=False))
+
+    assert agreement(sampling(rule="rejection", max_new_tokens=LENGTH, k=2), target, steps) > ODDS
+    rejected = sum(
+        step.accepted < len(step.draft) for step in steps(sampling(rule="rejection", max_new_tokens=60, k=2))
+    )
+    assert rejected, "or nothing was tested"
 
 
 @pytest.mark.parametrize("bug", [bugs.NoResidual, bugs.UnprocessedQ, bugs.NoiseReused])

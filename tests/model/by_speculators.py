@@ -128,7 +128,11 @@ def _block(config, folder, target):
     for core in (dflash, dspark):
         core.compute_metrics = lambda logits, *_, **__: captured.update(logits=logits) or (torch.zeros(()), {})
     spark = config["speculators_model_type"] == "dspark"
-    cls, its = (dspark.DSparkDraftModel, DSparkSpeculatorConfig) if spark else (dflash.DFlashDraftModel, DFlashSpeculatorConfig)
+    cls, its = (
+        (dspark.DSparkDraftModel, DSparkSpeculatorConfig)
+        if spark
+        else (dflash.DFlashDraftModel, DFlashSpeculatorConfig)
+    )
     module = _module(cls, its(**config), folder, target, ("embed_tokens", "lm_head", "verifier_lm_head"))
     ids, states, last = read(target, tuple(config["aux_hidden_state_layer_ids"]))
     masked = module._build_attention_mask

@@ -62,7 +62,9 @@ def tab(server: ServerState, page: gr.Blocks) -> None:
         with gr.Row(elem_id="la-chips"):
             chips = [gr.Button(s.label, size="sm", elem_classes="la-chip", scale=0) for s in SCENARIOS]
             clear = gr.Button("your own", size="sm", elem_classes="la-chip", scale=0)
-        method = _methods(server, gr.skip(), label="Method", filterable=False, elem_id="la-method", scale=1)
+        method = gr.Dropdown(
+            _methods(server), value=form.DEFAULT_METHOD, label="Method", filterable=False, elem_id="la-method", scale=1
+        )
         more = gr.Button("more", size="sm", elem_id="la-more-button", scale=0)
     with gr.Column(elem_id="la-more"):
         fields, also = _fields(server)
@@ -98,8 +100,9 @@ def tab(server: ServerState, page: gr.Blocks) -> None:
     def follow(request: gr.Request) -> Any:
         drafts, at = server.drafts or [form.DEFAULTS["draft"]], 4 + form.FIELDS.index("draft")
         values = arrive(dict(request.query_params), drafts, server.limits)
-        values[at] = _drafts(server, values[at])  # those in use when a page is opened
-        values[2] = _methods(server, values[2])
+        # What there is to choose from when a page is opened. What is chosen stays, for a chip may have been pressed since.
+        values[2] = _choices(_methods(server), values[2])
+        values[at] = _choices(_drafts(server), values[at])
         return values
 
     page.load(follow, None, [lanes, *targets], queue=False, show_progress_on=lanes, **QUIET)
@@ -129,16 +132,15 @@ def _fields(server: ServerState) -> tuple[dict[str, Any], gr.Dropdown]:
         field(gr.Number, "repetition_penalty", "repetition penalty (1: off)", step=0.1)
         field(gr.Textbox, "stop", "stop at", placeholder="one a line", lines=1, max_lines=4)
         field(gr.Checkbox, "chat", "as a chat message", min_width=180)
-        fields["draft"] = _drafts(server, gr.skip(), label="draft model", filterable=False, min_width=120)
+        field(gr.Dropdown, "draft", "draft model", choices=_drafts(server), filterable=False)
         field(gr.Textbox, "options", "options of the methods", placeholder="window=5 ngram=3", min_width=180)
     return fields, also
 
 
-def _methods(server: ServerState, value: Any, **more: Any) -> gr.Dropdown:
+def _methods(server: ServerState) -> list[tuple[str, str]]:
     """All methods to choose from; one whose drafter is not loaded says so, and its race says what to do."""
     loaded = methods_for(server.models)
-    choices = [(_described(method, method in loaded), method) for method in METHODS if method != "naive"]
-    return gr.Dropdown(choices, value=value if isinstance(value, str) else form.DEFAULT_METHOD, **more)
+    return [(_described(method, method in loaded), method) for method in METHODS if method != "naive"]
 
 
 def _described(method: str, loaded: bool) -> str:
@@ -154,10 +156,14 @@ def _further(scenario: Scenario, limits: Limits) -> list[str]:
     return list(scenario.further[: max(0, limits.max_lanes - 2)])
 
 
-def _drafts(server: ServerState, value: Any, **more: Any) -> gr.Dropdown:
+def _drafts(server: ServerState) -> list[str] | list[tuple[str, str]]:
     """The draft models in use, to choose from; without any, the race says so of a method that needs one."""
-    first = form.DEFAULTS["draft"]
-    return gr.Dropdown(server.drafts or [("none", first)], value=value if isinstance(value, str) else first, **more)
+    return server.drafts or [("none", form.DEFAULTS["draft"])]
+
+
+def _choices(choices: list[Any], value: Any) -> Any:
+    """An update of a list, and of what is chosen from it where a link says so."""
+    return gr.update(choices=choices, **({"value": value} if isinstance(value, str) else {}))
 
 
 def _shown(scenario: str, running: bool) -> Any:

@@ -169,14 +169,14 @@ def heads(generations: Mapping[str, Mapping[str, Any]], notes: Mapping[str, Any]
 
 def with_heads(card: str, section: str) -> str:
     """A card with this section on heads, in place of the one it has, else before its limits or at its end."""
-    before, found, after = card.partition(HEADS)
-    if found:
+    before, title, after = card.partition(HEADS)
+    if title:
         rest = after.find("\n## ")
         return before + section.strip() + "\n" + (after[rest:] if rest >= 0 else "")
-    before, found, after = card.partition("## Limits")
+    before, title, after = card.partition("## Limits")
     return (
-        f"{before.rstrip()}\n\n{section.strip()}\n\n{found}{after}".lstrip()
-        if found
+        f"{before.rstrip()}\n\n{section.strip()}\n\n{title}{after}".lstrip()
+        if title
         else f"{card.rstrip()}\n\n{section.strip()}\n".lstrip()
     )
 

@@ -1,7 +1,6 @@
 """A drafter that grows for one visitor, as a job that gives way: slices of training, and now and then a race with it.
 
-What has grown stays with the visitor until another one is begun, or so many visitors have grown one since. It can be
-kept, so that the visitor's own races draft with it, and taken home as files.
+What has grown stays with the visitor until another one is begun, or so many visitors have grown one since. It can be kept, so that the visitor's own races draft with it, and taken home as files.
 
 Knows training, races and the queue. It does not know pages.
 """
@@ -11,18 +10,15 @@ from __future__ import annotations
 import io
 import zipfile
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from ..calibration import cost
-from ..core.costs import DrafterCosts
 from ..core.events import ModelError
 from ..core.numbers import millions, seconds
 from ..family.models import Models
 from ..measure.scenarios import FROG
-from ..model.heads.shape import BLOCK
 from ..race.race import race
 from ..trace import wire
 from . import zero
@@ -41,26 +37,22 @@ BACK = "Load the bundled models in the Models tab to grow one."
 
 
 class Drafter:
-    """What one visitor grows beside `models`, which are those of the beginning. `learning` is None until it begins."""
+    """What one visitor has grown: `learning` while it learns or has learned; beside `models`, as they were in the beginning."""
 
     def __init__(self, models: Models):
         self.models = models
         self.learning: Growing | None = None
-        self.job: Slices | None = None
-        self._costs: DrafterCosts | None = None
-
-    @property
-    def active(self) -> bool:
-        """Whether it waits to learn, or learns."""
-        return self.job is not None and not self.job.done.done()
+        self.active = True
+        self._costs: Any = None
 
     def beside(self) -> Models:
         """The models with the head as it is now. In the computing thread."""
         head = self.learning.head()
         if self._costs is None:  # the same whatever it has learned
             self._costs = cost.measure_head(head, self.models.target, self.models.costs.target)
-        name = f"your own, grown for {seconds(self.learning.progress.seconds)}"
-        return self.models.with_head(head, name, self._costs)
+        return self.models.with_head(
+            head, f"your own, grown for {seconds(self.learning.progress.seconds)}", self._costs
+        )
 
     def slices(self, most_s: float, remember: Callable[[Run], None]) -> Iterator[Any]:
         """`Progress` of the training, and a `Run` for each race when it begins."""
@@ -77,12 +69,13 @@ class Drafter:
                 if over:
                     return
         finally:
+            self.active = False
             if self.learning:
                 self.learning.end()
 
     def _race(self, remember: Callable[[Run], None]) -> Iterator[Run | None]:
         run, reason = Run(), "stopped"
-        racing = race(self.beside(), FROG, ["naive", BLOCK], max_new_tokens=TOKENS, k=self.learning.longest)
+        racing = race(self.beside(), FROG, ["naive", "block"], max_new_tokens=TOKENS, k=self.learning.longest)
         remember(run)
         run.add(wire.begin(racing.result(), live=True))
         yield run
@@ -107,35 +100,30 @@ class Drafters:
         """A job that grows a new one. Raises what `refuse` raises, and `Refused` where too many grow."""
         self.refuse()
         if sum(one.active for name, one in self._drafters.items() if name != visitor) >= MOST:
-            raise Refused("As many drafters are growing as this server can hold. Try again in a few minutes.")
+            raise Refused("As many drafters as this server can hold are growing already. Try again in a few minutes.")
         from ..train import growing  # noqa: F401 (seconds, which nobody in the queue is to wait for)
 
-        drafter, most_s, remember = (
-            Drafter(self._server.models),
-            self._server.limits.max_grow_s,
-            self._server.runs.remember,
-        )
-        drafter.job = queue.submit(Slices("grow", partial(drafter.slices, most_s, remember), methods=[BLOCK]))
         self._drafters.pop(visitor, None)
-        self._drafters[visitor] = drafter
+        drafter = self._drafters[visitor] = Drafter(self._server.models)
         for oldest in [name for name, one in self._drafters.items() if not one.active][:-REMEMBERED]:
             del self._drafters[oldest]
             self._server.grown.pop(oldest, None)
-        return drafter.job
+        most_s, remember = self._server.limits.max_grow_s, self._server.runs.remember
+        return queue.submit(Slices("grow", lambda: drafter.slices(most_s, remember), methods=["block"]))
 
     def refuse(self) -> None:
         """Raise a `LookaheadError` where no head can be grown, which says why."""
         models, passes = self._server.models, self._server.models.target.passes
         name = models.names["target"]
         if not self._server.limits.max_grow_s:
-            raise Refused("The host of this server has switched this off.")
+            raise Refused("The host of this server has switched growing off.")
         if zero.HERE:
             raise Refused("This server is lent a GPU for a minute at a time, which is too short to grow a drafter.")
         if passes.shape.kind != "llama":
             raise ModelError("target", name, f"a drafter is grown beside a Llama, and this is none. {BACK}")
         if passes.size > LARGEST:
-            sizes = f"it has {millions(passes.size)} parameters, and beside more than {millions(LARGEST)}"
-            raise ModelError("target", name, f"{sizes} minutes teach a drafter nothing. {BACK}")
+            mend = f"with {millions(passes.size)} parameters it is too large: beside more than {millions(LARGEST)}, minutes teach a drafter nothing."
+            raise ModelError("target", name, f"{mend} {BACK}")
 
     def keep(self, visitor: str) -> str:
         """Have the visitor's own races draft with what has grown so far; its name."""
@@ -144,7 +132,7 @@ class Drafters:
         if drafter.models is not self._server.models:
             raise Refused("Other models were loaded meanwhile, and this drafter does not fit them. Train another.")
         self._server.grown[visitor] = models
-        return models.names[BLOCK]
+        return models.names["block"]
 
     def put_away(self, visitor: str) -> None:
         """Have the visitor's races draft with everybody's head again."""

@@ -37,7 +37,10 @@ OPENINGS = (
     "Once upon a time", "One day", "There was a", "Once there was a", "Lily and", "Tom", "A little", "One sunny morning",
 )  # fmt: skip
 FIRST, TOGETHER, LENGTH = 16, 64, 112  # texts that are written at once, at first and later, and tokens of each
-LOOSE, WARM = 10, 0.7  # tokens behind an opening at temperature 1, and the temperature of every second text after them
+LOOSE, WARM = (
+    10,
+    0.7,
+)  # tokens behind an opening at temperature 1, and the temperature of every second text from there on
 KEPT = 12  # batches of texts that are remembered
 SHARE = 0.4  # of the time is spent on writing
 LAYERS, SLOTS = 1, 5

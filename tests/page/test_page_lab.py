@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import zipfile
 
 import pytest
 from playwright.sync_api import expect
@@ -13,7 +12,7 @@ from test_page_access import SCREENS, in_other_colours, serious
 pytestmark = pytest.mark.browser
 
 
-SECTIONS = ("Expectations", "What if", "Sweeps", "This machine", "Drafters", "Grow a drafter", "Dice")
+SECTIONS = ("Expectations", "What if", "Sweeps", "This machine", "Drafters", "Dice")
 
 
 def lab(visit, section, **options):
@@ -144,40 +143,3 @@ def test_formats_and_threads_are_compared_and_what_was_found_stays_when_stopped(
     assert serious(page) == []
     page.get_by_role("tab", name="Race", exact=True).click()
     assert race(page)["lanes"][1]["finished"]
-
-
-def test_a_drafter_grows_is_kept_and_taken_home(visit, tmp_path):
-    page = lab(visit, "Grow a drafter")
-    keep, home = (page.get_by_role("button", name=name, exact=True) for name in ("Keep for this session", "Download"))
-    expect(keep).to_be_disabled()
-    expect(home).to_be_disabled()
-    page.get_by_role("button", name="Train", exact=True).click()
-    expect(keep).to_be_enabled(timeout=60_000)
-    chart = page.locator(".js-plotly-plot").locator("visible=true")
-    expect(chart.locator(".legendtext")).to_have_text(["loss", "tokens a pass"])
-    lanes = page.locator(".la-lane").locator("visible=true")
-    expect(lanes).to_have_count(2, timeout=60_000)
-    expect(lanes.nth(0)).to_contain_text("64 tokens; length reached", timeout=60_000)
-    keep.click()
-    page.get_by_text("the method block now drafts with your own, grown for").wait_for()
-    page.get_by_role("button", name="Stop", disabled=False).locator("visible=true").click()
-    expect(page.get_by_role("button", name="Train", exact=True)).to_be_enabled()
-    assert re.search(
-        r"tokens a pass, .* of computing, .* steps?\.", page.locator(".la-says >> visible=true").first.inner_text()
-    )
-    assert page.get_by_text("Stopped by you").locator("visible=true").count() == 0, "the race was over"
-    with page.expect_download() as download:
-        home.click()
-    download.value.save_as(tmp_path / "head.zip")
-    assert zipfile.ZipFile(tmp_path / "head.zip").namelist() == ["config.json", "model.safetensors"]
-    page.get_by_role("tab", name="Race", exact=True).click()
-    page.get_by_label("Method", exact=True).click()
-    page.get_by_role("option", name="block: a whole block in one pass", exact=True).click()
-    assert race(page)["lanes"][1]["method"] == "block"
-    with page.expect_download() as download:
-        page.get_by_role("button", name="recording", exact=True).click()
-    download.value.save_as(tmp_path / "race.json")
-    assert "your own, grown for" in (tmp_path / "race.json").read_text(encoding="utf-8")
-    page.get_by_role("tab", name="Lab", exact=True).click()
-    page.get_by_role("button", name="Put it away", exact=True).click()
-    page.get_by_text("draft with the loaded head again").wait_for()

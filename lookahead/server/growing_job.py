@@ -33,7 +33,7 @@ from .state import ServerState
 
 LARGEST = 30_000_000  # parameters of a target: beside a larger one a head learns nothing in minutes
 MOST = 2  # that grow at once: each remembers 200 MB of text with the target's hidden states
-RACE_S, TOKENS = 20.0, 64  # of training between two races, and how long these are
+RACE_S, TOKENS = 20.0, 48  # of training between two races, and how long these are
 BACK = "Load the bundled models in the Models tab to grow one."
 CHANGED = "Other models were loaded, which this drafter does not fit. Press Train to grow one beside them."
 NOTHING = "Nothing has been learned yet. Press Train, and give it half a minute."

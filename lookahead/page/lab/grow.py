@@ -54,7 +54,7 @@ def add(server: ServerState) -> None:
         back = gr.Button("Put it away", scale=0, min_width=128, visible=False)
         download = gr.Button("Download", scale=0, min_width=120, interactive=False)
     status, kept = markup(), markup()
-    with gr.Row(equal_height=False):
+    with gr.Row(elem_id="la-growing"):
         with gr.Column(scale=2, min_width=320):
             headline, figure = markup(), plot()
         with gr.Column(scale=3, min_width=320):
@@ -112,8 +112,8 @@ class Curve:
         if not self.accepted:
             return ""
         at_s, accepted = self.accepted[-1]
-        after = f"after {seconds(at_s)} of training" if self.losses else "before any training"
-        return f'<p class="la-headline"><b>{decimal(accepted)}</b> tokens a pass, {after}</p>'
+        after = f"after {seconds(at_s)} of training" if len(self.accepted) > 1 else "before any training"
+        return f'<p class="la-worth"><b>{decimal(accepted)}</b> tokens a pass, {after}</p>'
 
 
 def _grown(server: ServerState, drafters: Drafters, dark: bool, visitor: str) -> Iterator[list[Any]]:

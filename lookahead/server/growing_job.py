@@ -24,6 +24,7 @@ from ..family.models import Models
 from ..measure.scenarios import FROG
 from ..model.heads import files
 from ..model.heads.head import Head
+from ..model.heads.shape import BLOCK
 from ..race.race import race
 from ..trace import wire
 from . import zero
@@ -97,8 +98,8 @@ class Drafter:
 
     def _race(self, models: Models) -> Iterator[Run | None]:
         run, reason = Run(), "stopped"
-        k = models.heads["block"].shape.slots
-        racing = race(models, FROG, ["naive", "block"], max_new_tokens=TOKENS, k=k)
+        k = models.heads[BLOCK].shape.slots
+        racing = race(models, FROG, ["naive", BLOCK], max_new_tokens=TOKENS, k=k)
         self._server.runs.remember(run)
         run.add(wire.begin(racing.result(), live=True))
         try:
@@ -132,7 +133,7 @@ class Drafters:
                 )
             before = drafters.get(visitor)
             drafter = Drafter(self._server, before.kept if before else None)
-            drafter.job = queue.submit(Slices("grow", drafter.slices, methods=["block"]))
+            drafter.job = queue.submit(Slices("grow", drafter.slices, methods=[BLOCK]))
             drafters[visitor] = drafter
         return drafter.job
 
@@ -159,7 +160,7 @@ class Drafters:
         """Have the visitor's own races draft with what had been learned when that was last measured; its name."""
         drafter = self._of(visitor)
         drafter.kept = drafter.learned.models
-        return drafter.kept.names["block"]
+        return drafter.kept.names[BLOCK]
 
     def put_away(self, visitor: str) -> None:
         """Have the visitor's races draft with everybody's head again."""

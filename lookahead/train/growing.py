@@ -1,4 +1,5 @@
-"""A block head that learns from random weights, in slices of a fraction of a second, beside a target so small that minutes do.
+"""A block head that learns from random weights in slices of a fraction of a second, beside a target so small that it takes
+minutes.
 
 The target writes stories, many at once, half of them greedily; its hidden states and favourite tokens are kept as it writes,
 so labels take no pass of their own. The head learns the favourites behind random places of the latest texts. Every few

@@ -27,7 +27,7 @@ def test_a_drafter_is_grown_kept_and_taken_home(visit, tmp_path):
         expect(press[name]).to_be_disabled()
     press["Train"].click()
     headline, lanes = page.locator(".la-worth"), page.locator("#la-grown")
-    expect(headline).to_contain_text("1.00 tokens a pass, before any training", timeout=LONG_MS)
+    expect(headline).to_contain_text("1.00 tokens a pass, before training", timeout=LONG_MS)
     expect(lanes).to_contain_text("No drafted token was accepted.", timeout=LONG_MS)
     expect(page.locator("#la-growing .js-plotly-plot .legendtext")).to_have_text(
         ["loss", "tokens a pass"], timeout=LONG_MS

@@ -13,6 +13,7 @@ import gradio as gr
 from ...core.events import LookaheadError
 from ...core.numbers import counted, decimal, seconds
 from ...measure import charts
+from ...model.heads.shape import BLOCK
 from ...server.growing_job import Drafters
 from ...server.runs import Run
 from ...server.state import ServerState
@@ -71,7 +72,7 @@ def add(server: ServerState) -> None:
 
     def put_away(request: gr.Request) -> list[Any]:
         drafters.put_away(request.session_hash)
-        return [says(BUNDLED if "block" in server.models.heads else NONE), gr.Button(visible=False)]
+        return [says(BUNDLED if BLOCK in server.models.heads else NONE), gr.Button(visible=False)]
 
     def pack(request: gr.Request) -> list[Any]:
         try:
@@ -112,7 +113,7 @@ class Curve:
         if not self.accepted:
             return ""
         at_s, accepted = self.accepted[-1]
-        after = f"after {seconds(at_s)} of training" if len(self.accepted) > 1 else "before any training"
+        after = f"after {seconds(at_s)}" if len(self.accepted) > 1 else "before training"
         return f'<p class="la-worth"><b>{decimal(accepted)}</b> tokens a pass, {after}</p>'
 
 

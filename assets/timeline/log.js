@@ -25,7 +25,7 @@ globalThis.lookaheadLog = (() => {
     const outcome = {fresh: false, applied: 0, gap: false};
     if (!batch || typeof batch !== "object") return outcome;
     if (batch.stop) {
-      if (batch.run == null || batch.run === log.run) log.stopped = true;
+      if (!log.end && (batch.run == null || batch.run === log.run)) log.stopped = true;
       return outcome;
     }
     if (batch.run == null || !Array.isArray(batch.ev)) return outcome;

@@ -27,6 +27,7 @@ from .whatif import Outcome
 NOTHING = "Nothing has been measured yet."
 CLAIM, HERE = "claimed", "measured here"
 PART_HATCHES = ("", "/", "x", ".", "-")
+MOST_NATS = 9.0  # of a loss that is shown: a drafter that knows nothing but how often words are used has about 6
 
 
 def expectations(results: Sequence[Result], dark: bool = False) -> go.Figure:
@@ -273,7 +274,7 @@ def growing(
     losses: Sequence[tuple[float, float]], accepted: Sequence[tuple[float, float]], dark: bool = False
 ) -> go.Figure:
     """A drafter that learns: tokens a pass when they were measured, and the loss, over seconds of computing."""
-    figure, ink = blank(dark, "seconds of computing", "tokens a pass"), DARK if dark else LIGHT
+    figure, ink = blank(dark, "seconds of training", "tokens a pass"), DARK if dark else LIGHT
     if losses:
         figure.add_scatter(
             x=[s for s, _ in losses], y=[loss for _, loss in losses], name="loss", mode="lines", yaxis="y2",
@@ -284,14 +285,14 @@ def growing(
             x=[s for s, _ in accepted], y=[tokens for _, tokens in accepted], name="tokens a pass", mode="lines+markers",
             line={"color": ink["lanes"][0], "width": 2.5}, marker={"size": 8}, hovertemplate="%{y:.2f} tokens a pass at %{x:.0f} s",
         )  # fmt: skip
-    most = max([2.0, *(tokens for _, tokens in accepted)])
-    figure.update_yaxes(range=[1, 1.05 * most])
-    quiet, highest = {"color": ink["quiet"]}, max([8.0, *(loss for _, loss in losses[5:])])
+    figure.update_yaxes(range=[0.95, max([2.0, *(1.05 * tokens for _, tokens in accepted)])])
+    figure.update_xaxes(range=[0, max([60.0, *(s for s, _ in (*losses[-1:], *accepted[-1:]))])])
+    quiet = {"color": ink["quiet"]}
     right = {
         "overlaying": "y", "side": "right", "showgrid": False, "zeroline": False, "fixedrange": True, "automargin": True,
-        "range": [0, 1.05 * highest], "tickfont": quiet, "title": {"text": "loss (nats)", "font": {**quiet, "size": 14}},
+        "range": [0, MOST_NATS], "tickfont": quiet, "title": {"text": "loss (nats)", "font": {**quiet, "size": 14}},
     }  # fmt: skip
-    figure.update_layout(height=320, yaxis2=right)
+    figure.update_layout(height=264, yaxis2=right)
     return finished(figure, figure.data, [] if losses else [NOTHING], dark)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -67,8 +67,8 @@ class _Iterators(dict):
 # ---------------------------------------------------------------- sessions
 
 
-def forget_gone(page: gr.Blocks) -> None:
-    """Have the sessions of visitors forgotten when they have gone.
+def forget_gone(page: gr.Blocks, forgotten: Callable[[str], None] = lambda session: None) -> None:
+    """Have the sessions of visitors forgotten when they have gone; `forgotten` is told which.
 
     state_holder.py keeps a copy of every component's settings for each session, the best part of a megabyte here. Where
     nothing in it differs from the page as it was built, it is dropped: should the visitor come back (a phone that slept),
@@ -79,13 +79,16 @@ def forget_gone(page: gr.Blocks) -> None:
 
     def gone(request: gr.Request) -> None:
         session, holder = request.session_hash, page.state_holder
-        if not forget(page, session):
-            last_used.pop(session, None)
+        last_used.pop(session, None)
+        if forget(page, session):
+            forgotten(session)
+        else:
             last_used[session] = holder.time_last_used.get(session)
         while len(last_used) > GONE_SESSIONS:
             first = next(iter(last_used))
             if last_used.pop(first) == holder.time_last_used.get(first):
                 _drop(page, first)
+                forgotten(first)
 
     page.unload(gone)
 

@@ -51,7 +51,7 @@ def build(server: ServerState, telling: Telling) -> gr.Blocks:
         page.load(_arrive, None, [tabs, lesson], queue=False, show_progress_on=lesson, **QUIET)
         markup(_footer(telling.revision), elem_id="la-footer")
         api.add(server, page)
-        gradio_internals.forget_gone(page)
+        gradio_internals.forget_gone(page, server.forget)
     # Nothing is computed past the queue: an address of Gradio's that skips its own is closed.
     # How many may wait is our queue's business; Gradio's limit would be 1 on a Space with ZeroGPU.
     return page.queue(default_concurrency_limit=1, api_open=False, max_size=MOST_QUEUED)

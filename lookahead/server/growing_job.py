@@ -1,6 +1,7 @@
 """A drafter that grows for one visitor, as a job that gives way: slices of training, and now and then a race with it.
 
-What has grown stays with the visitor until another one is begun, or so many visitors have grown one since. It can be kept, so that the visitor's own races draft with it, and taken home as files.
+It is the visitor's until another one is begun, other models are loaded or the visitor has gone. Meanwhile it can be kept,
+so that the visitor's own races draft with it, and taken home as files.
 
 Knows training, races and the queue. It does not know pages.
 """
@@ -9,77 +10,100 @@ from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from threading import Lock
+from typing import Any, NamedTuple
 
 from ..calibration import cost
+from ..core.costs import DrafterCosts
 from ..core.events import ModelError
 from ..core.numbers import millions, seconds
 from ..family.models import Models
 from ..measure.scenarios import FROG
+from ..model.heads import files
+from ..model.heads.head import Head
+from ..model.heads.shape import BLOCK
 from ..race.race import race
 from ..trace import wire
 from . import zero
-from .queue import Job, Refused, Slices, queue
+from .queue import Refused, Slices, queue
 from .runs import Run
 from .state import ServerState
 
-if TYPE_CHECKING:
-    from ..train.growing import Growing
-
 LARGEST = 30_000_000  # parameters of a target: beside a larger one a head learns nothing in minutes
 MOST = 2  # that grow at once: each remembers 200 MB of text with the target's hidden states
-REMEMBERED = 16  # that have grown
-RACE_S, TOKENS = 20.0, 64  # between two races, and how long these are
+RACE_S, TOKENS = 20.0, 48  # of training between two races, and how long these are
 BACK = "Load the bundled models in the Models tab to grow one."
+CHANGED = "Other models were loaded, which this drafter does not fit. Press Train to grow one beside them."
+NOTHING = "Nothing has been learned yet. Press Train, and give it half a minute."
+
+
+class Learned(NamedTuple):
+    """A drafter as it was at an instant: its network, and the models that draft with it. Nothing changes it any more."""
+
+    network: Any
+    models: Models
 
 
 class Drafter:
-    """What one visitor has grown: `learning` while it learns or has learned; beside `models`, as they were in the beginning."""
+    """What one visitor grows beside the server's models as they are now. `learned` is None until it has learned something;
+    `kept` are the models that the visitor's races run with, None for the server's."""
 
-    def __init__(self, models: Models):
-        self.models = models
-        self.learning: Growing | None = None
-        self.active = True
-        self._costs: Any = None
+    def __init__(self, server: ServerState, kept: Models | None = None):
+        self.models, self.kept = server.models, kept
+        self.learned: Learned | None = None
+        self.job: Slices | None = None
+        self._server = server
+        self._costs: DrafterCosts | None = None
 
-    def beside(self) -> Models:
-        """The models with the head as it is now. In the computing thread."""
-        head = self.learning.head()
-        if self._costs is None:  # the same whatever it has learned
-            self._costs = cost.measure_head(head, self.models.target, self.models.costs.target)
-        return self.models.with_head(
-            head, f"your own, grown for {seconds(self.learning.progress.seconds)}", self._costs
-        )
+    @property
+    def active(self) -> bool:
+        """Whether it grows, or waits for that."""
+        return self.job is not None and not self.job.done.done()
 
-    def slices(self, most_s: float, remember: Callable[[Run], None]) -> Iterator[Any]:
-        """`Progress` of the training, and a `Run` for each race when it begins."""
+    def slices(self) -> Iterator[Any]:
+        """`Progress` of the training, a `Run` for each race when it begins, and None for each pass of it."""
         from ..train.growing import Growing
 
+        growing, checks, race_at = Growing(self.models), 0, 0.0
         try:
-            self.learning, race_at = Growing(self.models), 0.0
-            for progress in self.learning.slices():
+            for progress in growing.slices():
+                if self._server.models is not self.models:
+                    raise Refused(CHANGED)
                 yield progress
-                over = progress.seconds >= most_s
-                if progress.checks and (progress.seconds >= race_at or over):
-                    race_at += RACE_S
-                    yield from self._race(remember)
+                over = progress.seconds >= self._server.limits.max_grow_s
+                if progress.checks > checks or over:
+                    checks, models = progress.checks, self._now(growing)
+                    if progress.seconds >= race_at or over:
+                        race_at += RACE_S
+                        yield from self._race(models)
                 if over:
                     return
         finally:
-            self.active = False
-            if self.learning:
-                self.learning.end()
+            if growing.progress.steps:
+                self._now(growing)
 
-    def _race(self, remember: Callable[[Run], None]) -> Iterator[Run | None]:
+    def _now(self, growing: Any) -> Models:
+        """The models with what has been learned so far."""
+        network, progress = growing.copied(), growing.progress
+        head = Head.of(network, self.models.target.passes)
+        if self._costs is None:  # the same whatever it has learned
+            self._costs = cost.measure_head(head, self.models.target, self.models.costs.target)
+        models = self.models.with_head(head, f"your own, grown for {seconds(progress.seconds)}", self._costs)
+        if progress.steps:
+            self.learned = Learned(network, models)
+        return models
+
+    def _race(self, models: Models) -> Iterator[Run | None]:
         run, reason = Run(), "stopped"
-        racing = race(self.beside(), FROG, ["naive", "block"], max_new_tokens=TOKENS, k=self.learning.longest)
-        remember(run)
+        k = models.heads[BLOCK].shape.slots
+        racing = race(models, FROG, ["naive", BLOCK], max_new_tokens=TOKENS, k=k)
+        self._server.runs.remember(run)
         run.add(wire.begin(racing.result(), live=True))
-        yield run
         try:
+            yield run
             for lap in racing:
                 run.add(wire.step(lap.lane, lap.clock_s, lap.record))
                 yield None
@@ -90,26 +114,28 @@ class Drafter:
 
 
 class Drafters:
-    """What all visitors have grown, by visitor."""
+    """What visitors grow: begun, kept, put away, taken home."""
 
     def __init__(self, server: ServerState):
         self._server = server
-        self._drafters: dict[str, Drafter] = {}
+        self._beginning = Lock()
 
     def grow(self, visitor: str) -> Slices:
         """A job that grows a new one. Raises what `refuse` raises, and `Refused` where too many grow."""
         self.refuse()
-        if sum(one.active for name, one in self._drafters.items() if name != visitor) >= MOST:
-            raise Refused("As many drafters as this server can hold are growing already. Try again in a few minutes.")
-        from ..train import growing  # noqa: F401 (seconds, which nobody in the queue is to wait for)
+        from ..train import growing  # noqa: F401 (takes seconds, for which nobody in the queue is to wait)
 
-        self._drafters.pop(visitor, None)
-        drafter = self._drafters[visitor] = Drafter(self._server.models)
-        for oldest in [name for name, one in self._drafters.items() if not one.active][:-REMEMBERED]:
-            del self._drafters[oldest]
-            self._server.grown.pop(oldest, None)
-        most_s, remember = self._server.limits.max_grow_s, self._server.runs.remember
-        return queue.submit(Slices("grow", lambda: drafter.slices(most_s, remember), methods=["block"]))
+        with self._beginning:
+            drafters = self._server.drafters
+            if sum(one.active for name, one in list(drafters.items()) if name != visitor) >= MOST:
+                raise Refused(
+                    "As many drafters as this server has room for are growing already. Try again in a few minutes."
+                )
+            before = drafters.get(visitor)
+            drafter = Drafter(self._server, before.kept if before else None)
+            drafter.job = queue.submit(Slices("grow", drafter.slices, methods=[BLOCK]))
+            drafters[visitor] = drafter
+        return drafter.job
 
     def refuse(self) -> None:
         """Raise a `LookaheadError` where no head can be grown, which says why."""
@@ -122,39 +148,38 @@ class Drafters:
         if passes.shape.kind != "llama":
             raise ModelError("target", name, f"a drafter is grown beside a Llama, and this is none. {BACK}")
         if passes.size > LARGEST:
-            mend = f"with {millions(passes.size)} parameters it is too large: beside more than {millions(LARGEST)}, minutes teach a drafter nothing."
-            raise ModelError("target", name, f"{mend} {BACK}")
+            mend = f"with {millions(passes.size)} parameters it is too large to teach a drafter anything in minutes. {BACK}"
+            raise ModelError("target", name, mend)
+
+    def ready(self, visitor: str) -> bool:
+        """Whether there is something to keep."""
+        drafter = self._server.drafters.get(visitor)
+        return drafter is not None and drafter.learned is not None
 
     def keep(self, visitor: str) -> str:
-        """Have the visitor's own races draft with what has grown so far; its name."""
+        """Have the visitor's own races draft with what had been learned when that was last measured; its name."""
         drafter = self._of(visitor)
-        models = self._computed(drafter.beside)
-        if drafter.models is not self._server.models:
-            raise Refused("Other models were loaded meanwhile, and this drafter does not fit them. Train another.")
-        self._server.grown[visitor] = models
-        return models.names["block"]
+        drafter.kept = drafter.learned.models
+        return drafter.kept.names[BLOCK]
 
     def put_away(self, visitor: str) -> None:
         """Have the visitor's races draft with everybody's head again."""
-        self._server.grown.pop(visitor, None)
+        if drafter := self._server.drafters.get(visitor):
+            drafter.kept = None
 
     def packed(self, visitor: str) -> bytes:
-        """What has grown so far as a zip of the files that `speculators` reads."""
-        from ..model.heads import files
-
+        """The same as a zip of the files that `speculators` reads."""
         drafter, packed = self._of(visitor), io.BytesIO()
         with TemporaryDirectory() as folder, zipfile.ZipFile(packed, "w") as archive:
-            verifier = drafter.models.names["target"]
-            self._computed(lambda: files.write(drafter.learning.network, folder, verifier, ["LlamaForCausalLM"]))
+            files.write(drafter.learned.network, folder, drafter.models.names["target"], ["LlamaForCausalLM"])
             for path in sorted(Path(folder).iterdir()):
                 archive.write(path, path.name)
         return packed.getvalue()
 
     def _of(self, visitor: str) -> Drafter:
-        drafter = self._drafters.get(visitor)
-        if drafter is None or drafter.learning is None or not drafter.learning.progress.steps:
-            raise Refused("Nothing has been learned yet. Press Train first.")
+        drafter = self._server.drafters.get(visitor)
+        if drafter is None or drafter.learned is None:
+            raise Refused(NOTHING)
+        if drafter.models is not self._server.models:
+            raise Refused(CHANGED)
         return drafter
-
-    def _computed(self, function: Callable[[], Any]) -> Any:
-        return queue.submit(Job("grow", lambda _: function())).result()

@@ -85,9 +85,8 @@ class Job(Generic[T]):
         self.submitted_at = perf_counter()
         self._started_at: float | None = None
         self._started = threading.Event()
-        self._waited_s = self._spent_s = (
-            0.0  # in the queue before its work began, and computing before it last gave way
-        )
+        self._waited_s = 0.0  # in the queue before its work began
+        self._spent_s = 0.0  # computing, before it last gave way
         self._end_reason: str | None = None
         self._outcome: str | None = None
         self._values: list[Any] = []
@@ -309,9 +308,11 @@ class Queue:
         )  # fmt: skip
 
     def ahead(self, job: Job) -> int:
-        """How many jobs come before this one, the one at work included; 0 once it is at work, or over."""
+        """How many jobs come before this one, the one at work included; 0 once it is at work, or over. Slices do not count:
+        they are over in a moment, and those who wait for each other's take turns."""
         with self._lock:
-            return self._jobs.index(job) if job in self._jobs else 0
+            before = self._jobs[: self._jobs.index(job)] if job in self._jobs else []
+            return sum(not isinstance(other, Slices) for other in before)
 
     def usual_s(self) -> float:
         """Seconds that jobs have taken of late; 0 before the first was done."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from threading import Lock
+from typing import Any
 
 from ..drafting.history import Learned, learned
 from ..family.models import Models
@@ -25,7 +26,7 @@ class ServerState:
     """`models` is read anew for every run; `licences` are those of its models by name, where they are known.
 
     Whoever changes the models holds `changing` meanwhile. `learned` is what `auto` found, by visitor, prompt and method;
-    `grown` are the same models with a head that a visitor has grown and keeps.
+    `drafters` are what visitors have grown beside these models, by visitor (`growing_job.Drafter`).
     """
 
     models: Models
@@ -34,11 +35,15 @@ class ServerState:
     licences: Mapping[str, str] = field(default_factory=dict)
     changing: Lock = field(default_factory=Lock)
     learned: Learned = field(default_factory=learned)
-    grown: dict[str, Models] = field(default_factory=dict)
+    drafters: dict[str, Any] = field(default_factory=dict)
 
     def models_for(self, visitor: str | None) -> Models:
         """The models in use, with the head that this visitor keeps."""
-        return self.grown.get(visitor or "", self.models)
+        return getattr(self.drafters.get(visitor or ""), "kept", None) or self.models
+
+    def forget(self, visitor: str) -> None:
+        """What a visitor has grown, once the visitor has gone."""
+        self.drafters.pop(visitor, None)
 
     @property
     def drafts(self) -> list[str]:
@@ -47,5 +52,5 @@ class ServerState:
 
     def change(self, models: Models, licences: Mapping[str, str]) -> None:
         """Put other models on; the ones before are given back as soon as no race runs with them."""
-        self.models, self.licences, self.learned, self.grown = models, licences, learned(), {}
+        self.models, self.licences, self.learned, self.drafters = models, licences, learned(), {}
         memory.release()

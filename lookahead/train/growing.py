@@ -1,8 +1,9 @@
-"""A block head that learns from nothing, in slices of a fraction of a second, beside a target so small that it takes minutes.
+"""A block head that learns from random weights in slices of a fraction of a second, beside a target so small that it takes
+minutes.
 
-The target writes stories, many at once, half of them greedily; its hidden states and favourites are kept as it writes, so
-no pass is made for labels. The head learns the favourites behind random places of what was written last. Now and then its
-drafts are verified behind prompts that it has not learned from: what counts are the tokens that a pass brings.
+The target writes stories, many at once, half of them greedily; its hidden states and favourite tokens are kept as it writes,
+so labels take no pass of their own. The head learns the favourites behind random places of the latest texts. Every few
+seconds its drafts are verified behind held-out prompts: what counts are the tokens that a pass brings.
 
 Knows a target, its tokenizer and clocks. It does not know who watches, nor what is computed between its slices.
 """
@@ -25,6 +26,7 @@ from ..calibration import threads
 from ..calibration.cost import interleaved
 from ..family.models import Models
 from ..measure.scenarios import BENCH
+from ..model.heads.block import BlockNetwork
 from ..model.heads.head import Head
 from ..model.heads.shape import BLOCK
 from .evaluate import verified_passes
@@ -37,16 +39,16 @@ OPENINGS = (
     "Once upon a time", "One day", "There was a", "Once there was a", "Lily and", "Tom", "A little", "One sunny morning",
 )  # fmt: skip
 FIRST, TOGETHER, LENGTH = 16, 64, 112  # texts that are written at once, at first and later, and tokens of each
-LOOSE, WARM = (
-    10,
-    0.7,
-)  # tokens behind an opening at temperature 1, and the temperature of every second text from there on
-KEPT = 12  # batches of texts that are remembered
-SHARE = 0.4  # of the time is spent on writing
+LOOSE = 10  # tokens behind an opening that are written at temperature 1, so that texts differ
+WARM = 0.7  # the temperature of every second text from there on; the others go on greedily
+REMEMBERED = 12  # batches of texts
+WRITING = 0.4  # share of the time
 LAYERS, SLOTS = 1, 5
 TEXTS, ANCHORS = 6, 16  # of a training step
 PLAN, WARM_STEPS = Plan(), 20  # rates, and the steps in which they rise
-CHECK_S, CHECKED, CHECKED_TOKENS = 8.0, "story", 64  # what the head is worth is measured so often, behind these prompts
+SMOOTH = 0.9  # of the loss that is shown stays with every step
+CHECK_S = 8.0  # what the head is worth is measured so often,
+CHECKED, CHECKED_TOKENS = "story", 64  # behind these prompts
 TRIALS = 5
 
 
@@ -73,8 +75,8 @@ class Text(NamedTuple):
 
 
 class Growing:
-    """A head beside a Llama-like target, and all that it learns from; `slices` makes it learn. After `end` only `network` and
-    `head` are left."""
+    """A head beside a Llama-like target, and all that it learns from; `slices` makes it learn. `seed` is of its first weights
+    and of what is drawn; how writing and training take turns depends on the clock. For one thread."""
 
     def __init__(self, models: Models, seed: int = 0):
         self.progress = Progress()
@@ -85,7 +87,8 @@ class Growing:
         self.network = new_head(BLOCK, target, self._end, seed, layers=LAYERS, slots=SLOTS).float().to(target.device)
         self._optimizers = optimizers(self.network, PLAN)
         self._quick = _quicker_in_bfloat16(target.device, self.network.shape.hidden)
-        self._writer, self._texts = _writer(target, torch.bfloat16 if self._quick else torch.float32), list[Text]()
+        self._writer = _writer(target, torch.bfloat16 if self._quick else torch.float32)
+        self._texts: list[Text] = []
         self._openings = [models.tokenizer(text)["input_ids"] for text in OPENINGS]
 
     def slices(self) -> Iterator[Progress]:
@@ -93,25 +96,15 @@ class Growing:
         work = self._work()
         while True:
             start = perf_counter()
-            with threads.using(1):  # several wait for each other at every operator, and a browser shares the machine
+            with threads.using(1):  # more would wait for each other, and for the browser that shares the machine
                 next(work)
             self._note(seconds=self.progress.seconds + perf_counter() - start)
             yield self.progress
 
-    @property
-    def longest(self) -> int:
-        """Tokens of its drafts."""
-        return self.network.shape.slots
-
-    def end(self) -> None:
-        """Forget what was written, and what writes and trains."""
-        self._texts, self._writer, self._optimizers = [], None, []
-
-    def head(self) -> Head:
-        """What has been learned so far, for races beside the same target."""
-        network = copy.deepcopy(self.network).requires_grad_(False)
+    def copied(self) -> BlockNetwork:
+        """The head's network as it is now, in the target's number format."""
         passes = self._target.passes
-        return Head.of(network.to(passes.device, passes.dtype).eval(), passes)
+        return copy.deepcopy(self.network).requires_grad_(False).to(passes.device, passes.dtype).eval()
 
     def _note(self, **changes) -> None:
         self.progress = replace(self.progress, **changes)
@@ -121,7 +114,7 @@ class Growing:
         yield from self._measure()
         writing, spent_s, checked_s = self._write(), {"write": 0.0, "train": 0.0}, self.progress.seconds
         while True:
-            writes = not self._texts or spent_s["write"] < SHARE * sum(spent_s.values())
+            writes = not self._texts or spent_s["write"] < WRITING * sum(spent_s.values())
             start = perf_counter()
             if writes:
                 next(writing)
@@ -164,7 +157,7 @@ class Growing:
                 self._note(tokens=self.progress.tokens + texts)
                 yield
             ids, states, favourites = (torch.stack(part, 1).to(device) for part in zip(*steps, strict=True))
-            self._texts = [*self._texts[1 - KEPT :], Text(ids, states, favourites)]
+            self._texts = [*self._texts[1 - REMEMBERED :], Text(ids, states, favourites)]
 
     def _plan(self, planned: torch.Tensor) -> int:
         """Plan an opening from here on, [tokens]; how long it is."""
@@ -199,13 +192,13 @@ class Growing:
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
         now, before = float(loss.detach()), self.progress.loss
-        self._note(steps=steps, loss=now if before is None else 0.95 * before + 0.05 * now)
+        self._note(steps=steps, loss=now if before is None else SMOOTH * before + (1 - SMOOTH) * now)
 
     # ---------------------------------------------------------------- measuring
 
     def _measure(self) -> Iterator[None]:
         """Tokens a pass behind held-out prompts, greedy; a prompt is a slice."""
-        head, emitted, passes = self.head(), 0, 0
+        head, emitted, passes = Head.of(self.copied(), self._target.passes), 0, 0
         for prompt in [scenario.prompt for scenario in BENCH if scenario.category == CHECKED]:
             ids = self._models.tokenizer(prompt)["input_ids"]
             more = verified_passes(head, self._target, ids, self._models.eos, CHECKED_TOKENS)

@@ -12,7 +12,7 @@ from test_page_access import SCREENS, in_other_colours, serious
 pytestmark = pytest.mark.browser
 
 
-SECTIONS = ("Expectations", "What if", "Sweeps", "This machine", "Drafters", "Dice")
+SECTIONS = ("Expectations", "What if", "Sweeps", "This machine", "Drafters", "Grow a drafter", "Dice")
 
 
 def lab(visit, section, **options):

@@ -242,8 +242,8 @@ def test_variables_are_read_and_one_table_says_them_all(monkeypatch):
                         "MAX_WAITING": " ", "REVISION": "abc"}.items():  # fmt: skip
         monkeypatch.setenv(f"LOOKAHEAD_{name}", value)
     assert Limits.of().model_dump() == {
-        "max_prompt_chars": 20_000, "max_new_tokens": 2_000, "max_lanes": 3, "max_run_s": 2.5, "max_waiting": 64,
-        "loading": "any", "max_model_gb": 0,
+        "max_prompt_chars": 20_000, "max_new_tokens": 2_000, "max_lanes": 3, "max_run_s": 2.5, "max_grow_s": 300,
+        "max_waiting": 64, "loading": "any", "max_model_gb": 0,
     }  # fmt: skip
     assert Telling.of().model_dump() == {"log": "json", "log_prompts": False, "metrics": True, "revision": "abc"}
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in limits.table().split("\n")[2:]]

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import gradio as gr
 
 from ...core.events import LookaheadError
-from ...core.numbers import count, counted, decimal, seconds
+from ...core.numbers import counted, decimal, seconds
 from ...measure import charts
+from ...model.heads.shape import BLOCK
 from ...server.growing_job import Drafters
 from ...server.runs import Run
 from ...server.state import ServerState
@@ -21,14 +22,17 @@ from ..running import STOP_LANES, buttons, run_and_stop
 from ..timeline import timeline
 
 INTRO = (
-    "A <b>block head</b> reads what the target has just computed and drafts several tokens in one pass. Here one begins with "
-    "random weights and learns from stories that the target writes, on this machine: at first all that it drafts is rejected. "
-    "Every 20 seconds it races the same prompt. Give it two to five minutes, and watch the text turn green."
+    "A <b>block head</b> is a small network that reads what the target has just computed and drafts five tokens at once. "
+    "Press Train, and one learns from random weights, on stories that the target writes for it. Every 20 seconds it races "
+    "the same prompt: at first every draft is rejected, then the text fills with green. Two to five minutes will do."
 )
-KEPT = "Your races in the Race tab with the method block now draft with {}, until you reload or close this page."
-BUNDLED = "Your races with the method block draft with the loaded head again."
-NONE = "Your head is put away. No other block head is loaded, so the method block has nothing to draft with."
-DRAW_S, SHOW_S = 2.0, 0.4  # of training, between two charts, and between two lines of figures
+TRAINING = "Training: {} written by the target, {} of learning."
+DONE = "Done: its time is over. Keep the drafter, download it, or press Train to begin another."
+STOPPED = "Stopped. Keep the drafter, download it, or press Train to begin another."
+KEPT = "Kept: in the Race tab, the method block now drafts with {}, until you reload or close this page."
+BUNDLED = "Put away: the method block drafts with the loaded head again."
+NONE = "Put away. No other block head is loaded, so the method block has nothing to draft with."
+DRAW_S, SHOW_S = 2.0, 0.5  # of training, between two charts, and between two lines of figures
 SAVE = """text => {
     if (text) {
         const bytes = Uint8Array.from(atob(text), one => one.charCodeAt(0));
@@ -44,102 +48,112 @@ def add(server: ServerState) -> None:
     """The section."""
     drafters = Drafters(server)
     prose(INTRO)
-    fresh(lambda: _said(drafters.refuse))
+    fresh(lambda: _words(drafters.refuse))
     with gr.Row(elem_classes="la-do"):
         start, stop = buttons("Train")
-    status = markup()
-    figure = plot()
-    lanes = timeline("", server.runs)
-    with gr.Row(elem_classes="la-do"):
-        keep = gr.Button("Keep as a method for this session", scale=0, min_width=280)
-        back = gr.Button("Put it away", scale=0, min_width=120, visible=False)
-        download = gr.Button("Download", scale=0, min_width=120)
-    which = markup()
+        keep = gr.Button("Keep for my races", scale=0, min_width=192, interactive=False)
+        back = gr.Button("Put it away", scale=0, min_width=128, visible=False)
+        download = gr.Button("Download", scale=0, min_width=120, interactive=False)
+    status, kept = markup(), markup()
+    with gr.Row(elem_id="la-growing"):
+        with gr.Column(scale=2, min_width=320):
+            headline, figure = markup(), plot()
+        with gr.Column(scale=3, min_width=320):
+            lanes = timeline("", server.runs, elem_id="la-grown")
     packed = gr.Textbox("", visible=False)
 
+    # Gradio hands a request to functions whose parameters it can read, and it cannot read a partial's.
     def run(dark: bool, request: gr.Request) -> Iterator[list[Any]]:
         yield from _grown(server, drafters, dark, request.session_hash)
 
-    shared = {"stopped": (lanes, STOP_LANES), "status": status, "done": None, "draws": True}
-    run_and_stop(start, stop, run, [], [figure, lanes], **shared)
-    keep.click(partial(_keep, drafters), None, [which, back], concurrency_limit=None, **QUIET)
-    back.click(partial(_put_away, server, drafters), None, [which, back], concurrency_limit=None, **QUIET)
-    download.click(partial(_pack, drafters), None, [which, packed], concurrency_limit=None, **QUIET).then(
+    def keep_it(request: gr.Request) -> list[Any]:
+        words = _words(lambda: KEPT.format(drafters.keep(request.session_hash)))
+        return [words, gr.Button(visible=server.models_for(request.session_hash) is not server.models)]
+
+    def put_away(request: gr.Request) -> list[Any]:
+        drafters.put_away(request.session_hash)
+        return [says(BUNDLED if BLOCK in server.models.heads else NONE), gr.Button(visible=False)]
+
+    def pack(request: gr.Request) -> list[Any]:
+        try:
+            return [gr.skip(), base64.b64encode(drafters.packed(request.session_hash)).decode()]
+        except LookaheadError as error:
+            return [refused(error), ""]
+
+    outputs = [headline, figure, lanes, keep, download]
+    words = {"status": status, "done": DONE, "stopped": (status, says(STOPPED))}
+    run_and_stop(start, stop, run, [], outputs, draws=True, **words)
+    stop.click(None, js=f"() => {json.dumps(STOP_LANES)}", outputs=lanes, **QUIET)
+    keep.click(keep_it, None, [kept, back], concurrency_limit=None, **QUIET)
+    back.click(put_away, None, [kept, back], concurrency_limit=None, **QUIET)
+    download.click(pack, None, [kept, packed], concurrency_limit=None, **QUIET).then(
         None, packed, packed, js=SAVE, **QUIET
     )
 
 
 @dataclass(slots=True)
 class Curve:
-    """What a chart shows of the training so far: (seconds, loss) and (seconds, tokens a pass)."""
+    """What is shown of the training so far: its last `Progress`, (seconds, loss) and (seconds, tokens a pass)."""
 
     losses: list[tuple[float, float]] = field(default_factory=list)
     accepted: list[tuple[float, float]] = field(default_factory=list)
     last: Any = None
+    seconds: float = 0.0
 
     def add(self, progress: Any) -> None:
         """Take up what the training says."""
-        if progress.checks and (self.last is None or progress.checks > self.last.checks):
+        if progress.checks > len(self.accepted):
             self.accepted.append((progress.seconds, progress.accepted))
-        if progress.loss is not None and (self.last is None or progress.steps > self.last.steps):
+        if progress.loss is not None and (not self.losses or progress.seconds - self.losses[-1][0] > SHOW_S):
             self.losses.append((progress.seconds, progress.loss))
-        self.last = progress
+        self.last, self.seconds = progress, progress.seconds
+
+    def headline(self) -> str:
+        """The one figure that counts."""
+        if not self.accepted:
+            return ""
+        at_s, accepted = self.accepted[-1]
+        after = f"after {seconds(at_s)}" if len(self.accepted) > 1 else "before training"
+        return f'<p class="la-worth"><b>{decimal(accepted)}</b> tokens a pass, {after}</p>'
 
 
 def _grown(server: ServerState, drafters: Drafters, dark: bool, visitor: str) -> Iterator[list[Any]]:
-    """Train until the visitor stops it or the time is over: a line of figures, the chart, and races."""
-    same, most_s = gr.skip(), server.limits.max_grow_s
-    yield [says("Getting ready."), drawn(None), same]
-    curve, run, shown_s, drawn_s = Curve(), None, 0.0, 0.0
+    """Train until the visitor stops it or the time is over: a line of words, the headline, the chart, and races."""
+    same, curve, run = gr.skip(), Curve(), None
+    shown_s = drawn_s = 0.0
+    yield [says("Getting ready."), "", drawn(None), same, *_pressable(False)]
     for update in drafters.grow(visitor).follow():
-        line, figure, batch = says(update.waiting) if update.waiting else same, same, same
+        line = headline = figure = batch = keep = download = same
         for value in update.values:
             if isinstance(value, Run):
                 run = value
             else:
                 curve.add(value)
-        now_s = curve.last.seconds if curve.last else 0.0
-        if now_s - shown_s > SHOW_S:
-            shown_s, line = now_s, says(_figures(curve.last), min(1.0, now_s / most_s))
-        if now_s - drawn_s > DRAW_S and curve.losses:
-            drawn_s, figure = now_s, drawn(charts.growing(curve.losses, curve.accepted, dark))
+        if update.waiting:
+            line = says(update.waiting)
+        elif curve.seconds - shown_s > SHOW_S:
+            shown_s, line, headline = curve.seconds, _line(curve.last, server.limits.max_grow_s), curve.headline()
+        if curve.seconds - drawn_s > DRAW_S and curve.losses:
+            drawn_s, figure = curve.seconds, drawn(charts.growing(curve.losses, curve.accepted, dark))
+            keep, download = _pressable(drafters.ready(visitor))
         if run and run.unsent:
             batch = run.batch()
-        yield [line, figure, batch]
-    yield [says(f"Done. {_figures(curve.last)}"), drawn(charts.growing(curve.losses, curve.accepted, dark)), same]
+        yield [line, headline, figure, batch, keep, download]
+    yield [same, curve.headline(), drawn(charts.growing(curve.losses, curve.accepted, dark)), same, *_pressable(True)]
 
 
-def _figures(progress: Any) -> str:
-    parts = [f"{seconds(progress.seconds)} of computing", f"{count(progress.tokens)} tokens written by the target"]
-    parts += [counted(progress.steps, "step")] if progress.steps else []
-    parts += [f"{decimal(progress.accepted)} tokens a pass"] if progress.checks else []
-    return ", ".join(parts) + "."
+def _line(progress: Any, most_s: float) -> str:
+    words = TRAINING.format(counted(progress.tokens, "token"), counted(progress.steps, "step"))
+    return says(words, min(1.0, progress.seconds / most_s))
 
 
-def _said(function: Callable[..., Any], *arguments: Any) -> str:
-    """Nothing, or the words of the error that the function raises."""
+def _pressable(on: bool) -> list[gr.Button]:
+    return [gr.Button(interactive=on), gr.Button(interactive=on)]
+
+
+def _words(function: Callable[[], str | None]) -> str:
+    """A line of what the function returns, or of the error that it raises."""
     try:
-        function(*arguments)
+        return says(words) if (words := function()) else ""
     except LookaheadError as error:
         return refused(error)
-    return ""
-
-
-def _keep(drafters: Drafters, request: gr.Request) -> list[Any]:
-    try:
-        name = drafters.keep(request.session_hash)
-    except LookaheadError as error:
-        return [refused(error), gr.skip()]
-    return [says(KEPT.format(name)), gr.Button(visible=True)]
-
-
-def _put_away(server: ServerState, drafters: Drafters, request: gr.Request) -> list[Any]:
-    drafters.put_away(request.session_hash)
-    return [says(BUNDLED if "block" in server.models.heads else NONE), gr.Button(visible=False)]
-
-
-def _pack(drafters: Drafters, request: gr.Request) -> list[Any]:
-    try:
-        return [gr.skip(), base64.b64encode(drafters.packed(request.session_hash)).decode()]
-    except LookaheadError as error:
-        return [refused(error), ""]

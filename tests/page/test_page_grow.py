@@ -1,0 +1,54 @@
+"""A drafter grown in a real browser: it learns, races, is stopped, kept for the Race tab, taken home and put away."""
+
+import json
+import zipfile
+
+import pytest
+from playwright.sync_api import expect
+from test_page import SHORT, race
+from test_page_lab import turn_to
+
+pytestmark = pytest.mark.browser
+LONG_MS = 60_000  # the machine may have other things to do
+
+
+def drafting(page):
+    """Who drafted in the race on show."""
+    return json.loads(page.evaluate("window.lookahead.trace()"))["models"]["heads"]["block"]["name"]
+
+
+def test_a_drafter_is_grown_kept_and_taken_home(visit, tmp_path):
+    page = visit(f"{SHORT}&method=block")
+    page.get_by_role("tab", name="Lab", exact=True).click()
+    turn_to(page, "Grow a drafter")
+    press = {name: page.get_by_role("button", name=name, exact=True).locator("visible=true") for name in
+             ("Train", "Stop", "Keep for my races", "Put it away", "Download")}  # fmt: skip
+    for name in ("Keep for my races", "Download"):
+        expect(press[name]).to_be_disabled()
+    press["Train"].click()
+    headline, lanes = page.locator(".la-worth"), page.locator("#la-grown")
+    expect(headline).to_contain_text("1.00 tokens a pass, before training", timeout=LONG_MS)
+    expect(lanes).to_contain_text("No drafted token was accepted.", timeout=LONG_MS)
+    expect(page.locator("#la-growing .js-plotly-plot .legendtext")).to_have_text(
+        ["loss", "tokens a pass"], timeout=LONG_MS
+    )
+    expect(page.get_by_text("of learning.")).to_contain_text("tokens written by the target")
+    expect(press["Keep for my races"]).to_be_enabled(timeout=LONG_MS)
+    press["Stop"].click()
+    expect(page.get_by_text("Stopped. Keep the drafter")).to_be_visible()
+    expect(press["Train"]).to_be_enabled()
+    expect(lanes).not_to_contain_text("Stopped by you")
+    assert page.locator("#la-growing .scatterlayer .trace").count() == 2
+    with page.expect_download() as waiting:
+        press["Download"].click()
+    waiting.value.save_as(tmp_path / "head.zip")
+    assert zipfile.ZipFile(tmp_path / "head.zip").namelist() == ["config.json", "model.safetensors"]
+    press["Keep for my races"].click()
+    page.get_by_text("the method block now drafts with your own, grown for").wait_for()
+    page.get_by_role("tab", name="Race", exact=True).click()
+    race(page)
+    assert drafting(page).startswith("your own, grown for")
+    page.get_by_role("tab", name="Lab", exact=True).click()
+    press["Put it away"].click()
+    page.get_by_text("Put away").wait_for()
+    expect(press["Put it away"]).to_be_hidden()

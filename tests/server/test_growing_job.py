@@ -1,0 +1,170 @@
+"""A drafter of a visitor's own: who may grow one, that others come first, and what becomes of it."""
+
+import gc
+import io
+import time
+import weakref
+import zipfile
+from dataclasses import replace
+
+import pytest
+from conftest import finished, tiny
+
+import lookahead
+from lookahead.core.events import ModelError
+from lookahead.model.heads import files
+from lookahead.race.race import race
+from lookahead.server import growing_job, race_job
+from lookahead.server.growing_job import Drafters
+from lookahead.server.limits import Limits
+from lookahead.server.queue import Job, Refused, queue
+from lookahead.server.runs import Run
+from lookahead.server.state import ServerState
+from lookahead.train import growing
+
+PROMPT = "Once upon a time there was"
+
+
+@pytest.fixture(scope="module")
+def family(tmp_path_factory):
+    return lookahead.load(tiny("llama", tmp_path_factory.mktemp("target"), layers=4))
+
+
+@pytest.fixture
+def server(family, monkeypatch):
+    """Few and short texts, measured and raced often."""
+    for name, value in {
+        "FIRST": 4,
+        "TOGETHER": 4,
+        "LENGTH": 40,
+        "REMEMBERED": 2,
+        "CHECK_S": 0.3,
+        "CHECKED_TOKENS": 16,
+    }.items():
+        monkeypatch.setattr(growing, name, value)
+    monkeypatch.setattr(growing_job, "RACE_S", 1.0)
+    monkeypatch.setattr(growing_job, "TOKENS", 12)
+    yield ServerState(family, Limits(max_grow_s=60))
+    queue.call(lambda: None)
+
+
+def grown(server, visitor="a"):
+    """A drafter that has learned something and goes on: what keeps it, and its followers' generator."""
+    drafters = Drafters(server)
+    following = drafters.grow(visitor).follow()
+    while not drafters.ready(visitor):
+        next(following)
+    return drafters, following
+
+
+def drafted(models):
+    """What a race of the block method writes and drafts."""
+    lane = finished(race(models, PROMPT, ["block"], k=5, max_new_tokens=24)).lanes[0]
+    return [(step.emitted, step.draft.tokens) for step in lane.steps]
+
+
+def refused(family, words, error=Refused, **limits):
+    with pytest.raises(error, match=words):
+        Drafters(ServerState(family, Limits(**limits))).grow("a")
+
+
+def test_where_none_can_grow_it_says_why(family, tmp_path, monkeypatch):
+    refused(family, "switched growing off", max_grow_s=0)
+    other = lookahead.load(tiny("mistral", tmp_path))
+    refused(other, "this is none. Load the bundled", ModelError)
+    monkeypatch.setattr(growing_job, "LARGEST", 1000)
+    refused(family, "too large to teach", ModelError)
+
+
+def test_it_ends_with_its_time_and_has_raced(server):
+    server.limits = Limits(max_grow_s=2)
+    values = [value for update in Drafters(server).grow("a").follow() for value in update.values]
+    runs, progress = [v for v in values if isinstance(v, Run)], [v for v in values if not isinstance(v, Run)]
+    assert len(runs) >= 3, "before any training, every second, and at the end"
+    assert runs[0].batch().count('"kind":"step"') > 12
+    assert all('"reason":"finished"' in run.since(0) and server.runs.resend([run.id, 0]) for run in runs)
+    assert 2 <= progress[-1].seconds < 4 and progress[-1].steps
+
+
+def test_races_come_before_it_goes_on_and_stop_ends_it(server, family):
+    drafters, following = grown(server)
+    job = server.drafters["a"].job
+    batches = list(race_job.race_form(server, PROMPT, ["naive"], {"max_new_tokens": "8"}, "b"))
+    assert '"reason":"finished"' in batches[-1] and not job.done.done()
+    assert not any("Waiting" in batch for batch in batches)
+    following.close()
+    assert job.done.result(timeout=5) is None
+    assert queue.idle() and not server.drafters["a"].active
+    assert drafters.keep("a"), "what it has learned stays"
+
+
+def test_only_so_many_grow_and_who_left_before_it_began_does_not_count(server, monkeypatch):
+    monkeypatch.setattr(growing_job, "MOST", 1)
+    drafters, begun = Drafters(server), []
+    busy = queue.submit(Job("test", lambda job: (begun.append(1), time.sleep(0.5))))
+    while not begun:
+        time.sleep(0.01)
+    waiting = drafters.grow("a").follow()
+    assert "one run is before yours" in next(waiting).waiting
+    with pytest.raises(Refused, match="growing already"):
+        drafters.grow("b")
+    waiting.close()
+    drafters.grow("b").leave()
+    busy.result()
+
+
+def test_what_is_kept_is_the_visitors_alone_until_it_is_put_away(server, family):
+    drafters, following = grown(server)
+    with pytest.raises(Refused, match="Nothing has been learned yet"):
+        drafters.keep("b")
+    assert drafters.keep("a").startswith("your own, grown for ")
+    kept = server.models_for("a")
+    assert "block" in kept.heads and server.models_for("b") is server.models_for(None) is family
+    form = {"max_new_tokens": "8"}
+    assert race_job.form_race(server, PROMPT, ["naive", "block"], form, "a")
+    with pytest.raises(ModelError, match="no such trained head"):
+        race_job.form_race(server, PROMPT, ["naive", "block"], form, "b")
+    before = drafted(kept)
+    list(zip(range(5), following, strict=False))
+    assert drafted(kept) == before, "training goes on without it"
+    following.close()
+    drafters.grow("a").leave()
+    assert server.models_for("a") is kept, "another one is begun"
+    drafters.put_away("a")
+    drafters.put_away("b")
+    assert server.models_for("a") is family
+
+
+def test_what_is_taken_home_drafts_the_same(server, family, tmp_path):
+    drafters, following = grown(server)
+    following.close()
+    queue.call(lambda: None)
+    drafters.keep("a")
+    with zipfile.ZipFile(io.BytesIO(drafters.packed("a"))) as archive:
+        archive.extractall(tmp_path)
+    kept = server.models_for("a")
+    head = files.read(tmp_path, family.target.passes, "home")
+    home = family.with_head(head, "home", kept.costs.drafters["block"])
+    assert head.shape == kept.heads["block"].shape
+    assert drafted(home) == drafted(kept)
+
+
+def test_it_ends_where_other_models_are_loaded_and_goes_with_its_visitor(server, family):
+    drafters, following = grown(server)
+    drafters.keep("a")
+    other = replace(family)
+    server.change(other, {})
+    with pytest.raises(Refused, match="Other models were loaded"):
+        list(following)
+    assert server.models_for("a") is other
+    with pytest.raises(Refused, match="Nothing has been learned"):
+        drafters.packed("a")
+    drafters, following = grown(server)
+    following.close()
+    queue.call(lambda: None)
+    drafter = weakref.ref(server.drafters["a"])
+    server.forget("a")
+    server.forget("a")
+    del drafters, following
+    gc.collect()
+    assert drafter() is None and server.models_for("a") is other

@@ -19,6 +19,7 @@ from ..core.accept import rule_for
 from ..core.costs import CostCurve, DrafterCosts
 from ..core.events import Settings
 from ..core.theory import interpolate
+from ..model.chain import Ending, picks_behind
 from ..model.heads.head import CachedHead, Head
 from ..model.lm import CachedLM
 
@@ -34,7 +35,9 @@ REPEATS, LEAST_REPEATS = 7, 2
 LAPS_S = 0.7  # repeats end after so long, if there are `LEAST_REPEATS`: passes of many milliseconds vary less
 SLOW_S = 1.5  # seconds for `LEAST_REPEATS` of the small passes: a model that takes longer is slow
 WARM_S = 0.6  # behind a further length of text kernels are warmed only where that took no longer so far
-DRAFTED, COLD = 8, 5  # tokens of the drafts that are timed, and how many of them may take longer than the later ones
+LEAST_TOKEN_S = 1e-6  # of a further drafted token, however quick it seems
+DRAFTED = 8  # tokens of the longer ones of the drafts that are timed
+COLD = 5  # passes until one is as quick as it gets
 MOST_DRIFT = 1.3  # how much more passes of one row may have drifted than those of several
 VERIFIED_ROWS = 5  # of the target's passes between drafts
 DRAFTS_S = 0.2  # drafts are timed for so long at least, since their times vary
@@ -140,24 +143,21 @@ def _in_turn(
     curve: CostCurve, lm: CachedLM | CachedHead, target: CachedLM, target_curve: CostCurve, repeats: int
 ) -> DrafterCosts:
     """What drafts cost between passes of the target, of a drafter whose passes alone have that curve."""
-    token_places_s, verify_s, return_s = _time_drafts(lm, target, repeats)
-    cold = min(COLD, len(token_places_s) - 1)
-    token_s = statistics.median(token_places_s[cold:])
-    if isinstance(lm, CachedHead):  # a slot that is read off takes less than a row of a tree
-        curve = replace(curve, seconds=(min(curve.seconds[0], token_s), *curve.seconds[1:]))
-    token_s = max(curve.seconds[0], token_s)
-    cold_s = tuple(max(0.0, place_s - token_s) for place_s in token_places_s[:cold])
-    costs = DrafterCosts(curve, token_s - curve.seconds[0], cold_s, max(0.0, return_s))
+    first_s, token_s, verify_s, return_s = _time_drafts(lm, target, repeats)
+    # A token of a chain that is drafted in one call, or read off a slot, takes less than a pass by itself.
+    curve = replace(curve, seconds=(min(curve.seconds[0], token_s), *curve.seconds[1:]))
+    costs = DrafterCosts(curve, token_s - curve.seconds[0], (max(0.0, first_s - token_s),), max(0.0, return_s))
     return costs.scaled(target_curve.pass_s(VERIFIED_ROWS) / verify_s)
 
 
-def _time_drafts(lm: CachedLM | CachedHead, target: CachedLM, repeats: int) -> tuple[list[float], float, float]:
-    """Median seconds of the first, second, ... token of a draft, of a target's pass behind another, and what a pass
+def _time_drafts(lm: CachedLM | CachedHead, target: CachedLM, repeats: int) -> tuple[float, float, float, float]:
+    """Median seconds of a draft's first token and of each further one, of a target's pass behind another, and what a pass
     behind a draft takes longer. Leaves both models empty."""
     rule, draws = rule_for(Settings()), random.Random(0)
     cached = min(CONTEXT - 2, lm.context_length - DRAFTED - 1, target.context_length - DRAFTED)
     prompt = [draws.randrange(lm.vocab) for _ in range(cached)]
-    token_places_s, verify_s, return_s = [[] for _ in range(min(DRAFTED, lm.longest))], [], []
+    longest = min(DRAFTED, lm.longest)
+    drafts_s, verify_s, return_s = {1: [], longest: []}, [], []
     target.reset()
     target.extend(prompt)
 
@@ -165,23 +165,24 @@ def _time_drafts(lm: CachedLM | CachedHead, target: CachedLM, repeats: int) -> t
         return target.forward(prompt[:VERIFIED_ROWS])
 
     least, most = perf_counter() + DRAFTS_S, perf_counter() + DRAFTS_S + SLOW_S / 2
-    while len(return_s) <= LEAST_REPEATS or perf_counter() < (most if len(return_s) <= repeats else least):
-        root = len(return_s) % lm.vocab
-        target.forward([root])
-        verify_s.append(_timed(verify))
-        text = [*prompt, root]
-        unread, start = lm.sync(text), perf_counter()
-        for place_s in token_places_s:
-            logits = lm.extend(unread)[0]
-            text.append(rule.choose(logits, text, lm.confidence).token)
-            unread, now = text[-1:], perf_counter()
-            place_s.append(now - start)
-            start = now
-        return_s.append(_timed(verify) - verify_s[-1])
+    while len(drafts_s[1]) <= LEAST_REPEATS or perf_counter() < (most if len(drafts_s[1]) <= repeats else least):
+        for length, seconds in drafts_s.items():
+            root = len(return_s) % lm.vocab
+            target.forward([root])
+            verify_s.append(_timed(verify))
+            text = [*prompt, root]
+            unread, start = lm.sync(text), perf_counter()
+            while len(text) <= cached + length:
+                text += [pick.token for pick in picks_behind(lm, rule, unread, text, cached + 1 + length - len(text), Ending())]
+                unread = text[-1:]
+            seconds.append(perf_counter() - start)
+            return_s.append(_timed(verify) - verify_s[-1])
     lm.reset()
     target.reset()
-    places, verify, back = [statistics.median(s[1:]) for s in token_places_s], verify_s[1:], return_s[1:]
-    return places, statistics.median(verify), statistics.median(back)  # the first draft is a warm-up
+    # The first drafts are a warm-up.
+    one_s, whole_s = (statistics.median(drafts_s[length][1:]) for length in (1, longest))
+    further_s = max(LEAST_TOKEN_S, (whole_s - one_s) / (longest - 1)) if longest > 1 else one_s
+    return one_s, further_s, statistics.median(verify_s[2:]), statistics.median(return_s[2:])
 
 
 def _branching(rows: int) -> list[int]:

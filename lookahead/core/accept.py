@@ -44,6 +44,15 @@ class Pick:
 
 
 @dataclass(frozen=True, slots=True)
+class Scores:
+    """What decides a token where nothing but logits do: the highest of `scale` times logits, plus `noise` [positions, vocab]
+    (float32) where there is any."""
+
+    scale: float = 1.0
+    noise: torch.Tensor | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Verification:
     """The accepted rows in order, the target's own token after them, and the tests made."""
 
@@ -101,6 +110,11 @@ class Rule(ABC):
     def choose(self, logits: torch.Tensor, context: Sequence[int], chance: float | None = None) -> Pick:
         """A drafter's next token from its own logits [vocab]. `chance` is how sure it is of it where it knows by other means
         than the token's probability."""
+
+    def scores(self, position: int, count: int, vocab: int) -> Scores | None:
+        """By what `choose` picks tokens at `count` absolute positions from this one on; None where it must see the text, or
+        draws."""
+        return None
 
     def favourites(
         self, logits: torch.Tensor, context: Sequence[int], above: Sequence[Sequence[int]], most: int
@@ -207,6 +221,9 @@ class Greedy(Rule):
     def choose(self, logits, context, chance=None):
         return _surest(self.process(logits[None], context)[0], chance)
 
+    def scores(self, position, count, vocab):
+        return None if self.settings.repetition_penalty != 1.0 else Scores()
+
     def verify(self, logits, draft, context):
         return follow(draft, _highest(self.process(logits[: 1 + draft.tested], context, self._above(draft))))
 
@@ -242,6 +259,12 @@ class Coupled(Rule):
 
     def choose(self, logits, context, chance=None):
         return _surest(self.decisive(self.process(logits[None], context), [len(context)])[0], chance)
+
+    def scores(self, position, count, vocab):
+        s = self.settings
+        if s.repetition_penalty != 1.0 or 0 < s.top_k < vocab or s.top_p < 1.0:
+            return None
+        return Scores(1 / s.temperature, torch.stack([self.noise(position + i, vocab) for i in range(count)]))
 
     def verify(self, logits, draft, context):
         scores = self.process(logits[: 1 + draft.tested], context, self._above(draft))

@@ -19,9 +19,8 @@ from . import theory
 from .events import ACCEPTED
 from .tree import branch_count, depths
 
-SLOT_DRAFTERS = ("medusa", "block", "block-tree")  # a draft takes one pass, whatever its length
 # Their drafts take passes of a draft model or a trained head; others look something up.
-MODEL_DRAFTERS = ("draft", "tree", "self", "eagle", "eagle-tree", *SLOT_DRAFTERS)
+MODEL_DRAFTERS = ("draft", "tree", "self", "eagle", "eagle-tree", "medusa", "block", "block-tree")
 TREE_BRANCHES = 3  # rows a level that `tree` drafts unless told otherwise
 
 

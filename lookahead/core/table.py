@@ -61,6 +61,9 @@ class TableLM:
         self.keep(range(len(tokens)))
         return logits
 
+    def chain(self, tokens: Sequence[int], request: object) -> None:
+        """See `CachedLM.chain`: nothing is compiled here."""
+
     def sync(self, context: Sequence[int]) -> list[int]:
         """See `CachedLM.sync`."""
         shared = 0

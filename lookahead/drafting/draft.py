@@ -3,7 +3,8 @@
 The draft model keeps its own cache; `CachedLM.sync` finds what it has already read, so a rejected
 tail and a bonus token need no special case. How a token is picked is the rule's business: the
 most likely one, one with the shared noise, or a sample whose distribution q goes with it. The
-chain ends where one more token would no longer pay: a draft model that is unsure says so.
+chain ends where one more token would no longer pay: a draft model that is unsure says so. Where
+nothing but logits decides, a compiled call drafts up to there (`model.chain`).
 
 Knows nothing of the target.
 """
@@ -11,6 +12,7 @@ Knows nothing of the target.
 from __future__ import annotations
 
 from ..core.events import EMPTY, Draft
+from ..model.chain import picks_behind
 from .base import Drafter
 
 
@@ -29,17 +31,15 @@ class DraftModel(Drafter):
         longest, unread = min(room, policy.limit(self.name), self.lm.longest), self.lm.sync(context)
         if longest < 1 or not unread:
             return EMPTY
-        picks, reach = [], 1.0
-        text = list(context)
+        picks, reach, text, ending = [], 1.0, list(context), policy.ending(self.name)
         while True:
-            logits = self.lm.extend(unread)[0]
-            pick = self.rule.choose(logits, text, self.lm.confidence)
-            picks.append(pick)
-            text.append(pick.token)
-            reach *= policy.chance(self.name, pick.chance)
+            for pick in picks_behind(self.lm, self.rule, unread, text, longest - len(picks), ending.behind(reach)):
+                picks.append(pick)
+                text.append(pick.token)
+                reach *= policy.chance(self.name, pick.chance)
             if len(picks) >= longest or not policy.extends(self.name, reach):
                 break
-            unread = [pick.token]
+            unread = text[-1:]
         sampled = picks[0].q is not None
         return Draft.chain(
             [p.token for p in picks], self.name, [p.q for p in picks] if sampled else None, [p.chance for p in picks]

@@ -20,6 +20,7 @@ from statistics import median
 
 from ..core.events import Draft, Step
 from ..core.tree import branch_count, depths
+from ..model.chain import Ending
 from .history import RECENT, UNSTATED, Confidence, DrafterHistory
 
 LEAST_SPEEDUP = 1.03  # what a drafter's recent drafts must have brought to go on
@@ -39,6 +40,10 @@ class FixedLength:
     def extends(self, drafter: str, reach: float) -> bool:
         """Whether one more token is worth drafting, where the draft so far is accepted with the chance `reach`."""
         return True
+
+    def ending(self, drafter: str) -> Ending:
+        """Where a chain ends, of which each further token is asked for only if `extends`."""
+        return Ending()
 
     def chance(self, drafter: str, confidence: float) -> float:
         """The calibrated confidence: the chance that a drafted token is accepted where its parent is."""
@@ -65,7 +70,7 @@ class AdaptiveLength:
 
     `pass_s(rows, branches)` are the seconds of a pass; `longest` bounds the depth of a draft. `token_s` has the seconds
     of a drafted token by drafter, as far as they are known before the run has timed it, and `once_s` those of a draft of any
-    length, where one pass drafts it all. `learned` is what an earlier run has found the drafters' confidence to mean, and
+    length beside its tokens. `learned` is what an earlier run has found the drafters' confidence to mean, and
     will hold what this one finds.
     """
 
@@ -88,8 +93,16 @@ class AdaptiveLength:
 
     def extends(self, drafter: str, reach: float) -> bool:
         """Whether one more token is worth drafting, where the draft so far is accepted with the chance `reach`."""
+        return reach > self._floor(drafter)
+
+    def ending(self, drafter: str) -> Ending:
+        """Where a chain ends, of which each further token is asked for only if `extends`."""
+        return self._history(drafter).confidence.ending(self._floor(drafter))
+
+    def _floor(self, drafter: str) -> float:
+        """The least chance of a draft's end behind which one more token pays."""
         history = self._history(drafter)
-        return reach * history.confidence.acceptance > self._rate(drafter) * (history.token_s + self._row_s())
+        return self._rate(drafter) * (history.token_s + self._row_s()) / history.confidence.acceptance
 
     def chance(self, drafter: str, confidence: float) -> float:
         """The calibrated confidence: the chance that a drafted token is accepted where its parent is."""

@@ -19,10 +19,12 @@ from statistics import median
 
 from ..core.events import ACCEPTED, REJECTED, Step
 from ..core.tree import depths
+from ..model.chain import Ending
 
 BIN_EDGES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98)  # tokens are counted by their confidence
 BIN_MIDDLES = (0.05, 0.15, 0.25, 0.35, 0.45, 0.55, 0.65, 0.75, 0.85, 0.925, 0.965, 0.99)
 NO_TESTS = (0.0,) * len(BIN_MIDDLES)
+CEILING = 0.99  # of a confidence, once corrected
 UNSTATED = 0.7  # confidence of a drafter that states none, and the acceptance expected before the first test
 TEST_DECAY, DRAFT_DECAY = 0.97, 0.95  # weight of the past against the newest pass, of tests and of what drafts brought
 PRIOR_TESTS = 4.0  # tests that the drafter's own confidence weighs
@@ -62,12 +64,18 @@ class Confidence:
         tested, accepted = sum(self._tested), sum(self._accepted)
         self._correction = (accepted + PRIOR_TESTS) / (promised + PRIOR_TESTS)  # accepted, against what was promised
         self.acceptance = (accepted + UNSTATED * PRIOR_TESTS) / (tested + PRIOR_TESTS)  # share of the tested tokens
+        counts = [(n + PRIOR_TESTS, ok) for n, ok in zip(self._tested, self._accepted, strict=True)]
+        self._bases = [ok / n for n, ok in counts]
+        self._slopes = [PRIOR_TESTS / n for n, _ in counts]
 
     def chance(self, confidence: float) -> float:
         """The calibrated confidence: corrected by what became of tokens with such a confidence."""
         i = bisect(BIN_EDGES, confidence)
-        prior = min(0.99, confidence * self._correction)
-        return (self._accepted[i] + prior * PRIOR_TESTS) / (self._tested[i] + PRIOR_TESTS)
+        return self._bases[i] + self._slopes[i] * min(CEILING, self._correction * confidence)
+
+    def ending(self, floor: float) -> Ending:
+        """Where a chain ends whose chance must be above `floor`."""
+        return Ending(BIN_EDGES, self._bases, self._slopes, self._correction, CEILING, floor)
 
     def count(self, step: Step) -> None:
         """Count a pass's tests."""
@@ -84,13 +92,14 @@ class Confidence:
 
 class DrafterHistory:
     """Counts of one drafter. `pass_s` are the seconds of an ordinary pass, `token_s` those expected of a drafted token,
-    0 where nothing is expected, and `confidence` what is known of it already. `once_s` are those of a draft of any length,
-    where one pass drafts it all: such a drafter's tokens take what they are expected to."""
+    0 where nothing is expected, and `confidence` what is known of it already. `once_s` are those of a draft of any length
+    beside its tokens."""
 
     def __init__(self, pass_s: float, token_s: float, confidence: Confidence, once_s: float = 0.0):
-        self.token_s, self.once_s = token_s, once_s  # seconds of a drafted token, and of a draft beside them
         self.confidence = confidence
-        self._token_times = deque([token_s] * PRIOR_TIMES if token_s else [], maxlen=RECENT)
+        self._expected = (once_s, token_s) if token_s else (0.0, 1.0)
+        self._dearer = deque([1.0] * PRIOR_TIMES if token_s else [], maxlen=RECENT)  # drafting against what was expected
+        self.once_s, self.token_s = once_s, token_s  # as drafting goes in this run
         self._slowdowns = deque([1.0] * PRIOR_TIMES, maxlen=RECENT)  # drafts against expectation: switching takes time
         self._tokens, self._seconds = PRIOR_TOKENS * PRIOR_DRAFTS, pass_s * PRIOR_DRAFTS  # of passes with its drafts
         self._rested, self._rest = 0, FIRST_REST
@@ -113,9 +122,11 @@ class DrafterHistory:
         """Count a pass's tests, and time its drafting; `again` says that it drafted in the pass before, too."""
         self.confidence.count(step)
         # The first draft after a rest also pays for what the drafter has not read yet.
-        if not self.once_s and (again or not self._token_times):
-            self._token_times.append(step.propose_s / max(depths(step.draft.parents)))
-            self.token_s = median(self._token_times)
+        if again or not self._dearer:
+            once_s, token_s = self._expected
+            self._dearer.append(step.propose_s / (once_s + max(depths(step.draft.parents)) * token_s))
+            by = median(self._dearer)
+            self.once_s, self.token_s = by * once_s, by * token_s
 
     def weigh(self, tokens: int, expected_s: float, seconds: float, pass_s: float) -> None:
         """Remember that a pass with its draft brought so many tokens in `seconds` rather than `expected_s`.

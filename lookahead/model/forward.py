@@ -22,6 +22,8 @@ from .shape import Shape
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+    from .chain import Request
+
 EVERY = slice(None)
 Product = Callable[[torch.Tensor], torch.Tensor]  # x [rows, in] times a weight: [rows, out]
 
@@ -47,6 +49,7 @@ class Forward(ABC):
     copies = 0  # bytes of weights laid out for our kernels, beside the model's own
     by_construction = False  # whether a row's bits cannot depend on its company
     small = False  # whether passes of few rows read weights in eight bits
+    drafts_chains = False  # whether there is `chain`
 
     @property
     @abstractmethod
@@ -118,6 +121,12 @@ class Forward(ABC):
         only: slice = EVERY,
     ) -> torch.Tensor:
         """Logits [rows, vocab], or of the rows in `only`, for ids [rows] at positions [rows], a slice for a chain."""
+
+    def chain(
+        self, ids: Sequence[int], base: int, cache: KeyValueCache, request: Request
+    ) -> tuple[list[int], list[float]]:
+        """Read ids behind `base` cached tokens and draft behind them in one call: tokens, and how sure of each."""
+        raise NotImplementedError("passes are not compiled")
 
     @abstractmethod
     def by_depth(self, ids: torch.Tensor, most: int) -> Iterator[torch.Tensor]:

@@ -21,8 +21,8 @@ import numpy as np
 import torch
 
 from ..core.tree import ancestors, is_chain
-from . import kernels, vectors, whole_pass
-from .cache import KeyValueCache
+from . import chain, kernels, vectors, whole_pass
+from .cache import NOTHING, KeyValueCache
 from .forward import EVERY, Forward, Parts
 from .llama_weights import Weights
 from .multiply import spare_floats
@@ -91,7 +91,7 @@ class Llama(Forward):
     """Callable on the rows of one pass. `source` makes transformers' model of the same weights, if anybody asks; `small`
     keeps the weights of products in eight bits."""
 
-    by_construction = True
+    by_construction = drafts_chains = True
 
     @torch.inference_mode()
     def __init__(self, shape: Shape, weights: Weights, source: Callable[[Llama], PreTrainedModel], small: bool = False):
@@ -197,6 +197,19 @@ class Llama(Forward):
             cache.taps, cache.states(rows.new[0], rows.new[0] + n).data_ptr(),
         )  # fmt: skip
         return logits
+
+    def chain(self, ids, base, cache, request):
+        shape, tables, n = self.shape, self._tables, len(ids)
+        inner, longest = self.weights.layers[0].gate_up.shape[0] // 2, n + request.most
+        cache.lay_out(base + longest)
+        caches = cache.make_room(longest, shape.kv_heads, shape.head_dim, self.dtype)
+        tokens, confidences, *_ = chain.chain(
+            tables.kernels, np.array(ids), self.weights.embed.data_ptr(), *self._turns, tables.norms, tables.weights,
+            tables.scales, caches, base, cache.layers[0].keys.shape[2], shape.heads, shape.kv_heads, inner, shape.vocab,
+            self._rounded, spare_floats(n, tables.longest), np.float32(self.weights.eps), np.float32(self._scaling),
+            NOTHING, request.numbers(),
+        )  # fmt: skip
+        return tokens.tolist(), confidences.tolist()
 
     def by_depth(self, ids: torch.Tensor, most: int) -> Iterator[torch.Tensor]:
         whole = self.shape.layers

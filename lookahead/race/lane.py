@@ -11,7 +11,7 @@ from typing import Any
 
 from ..calibration import threads
 from ..core.accept import rule_for
-from ..core.costs import MODEL_DRAFTERS, SLOT_DRAFTERS
+from ..core.costs import MODEL_DRAFTERS
 from ..core.events import Settings, SettingsError, Step
 from ..core.numbers import count
 from ..core.tree import Limits
@@ -77,7 +77,7 @@ class Lane:
             return peer.steps(self.prompt, self._ends)
         drafter_costs = costs.drafters.get(self.options.get("draft", ""))
         token_s = dict.fromkeys(MODEL_DRAFTERS, drafter_costs.token_s) if drafter_costs else {}
-        once_s = dict.fromkeys(SLOT_DRAFTERS, sum(drafter_costs.cold_s[:1])) if drafter_costs else {}
+        once_s = dict.fromkeys(MODEL_DRAFTERS, sum(drafter_costs.cold_s[:1])) if drafter_costs else {}
         longest = self._target.limits.chain_rows - 1  # what follows the root in one pass
         policy = (
             AdaptiveLength(costs.pass_s, min(MOST_AUTO, longest), token_s, self._learned, once_s)

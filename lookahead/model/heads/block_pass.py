@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from ..chain import calibrated, picked
 from ..compiling import kept
 from ..layer_pass import layer, scratch_floats
 from ..vectors import BLOCK, call, whole
@@ -92,3 +93,31 @@ def slot(multiplied, hidden, logits, before, weights, scales, proj, proj_bias, r
     for i in range(rank):
         sure += proj[width + i] * before[i]
     return 1 / (1 + np.exp(-sure)), scratch[:1]
+
+
+@kept(njit, nogil=True, error_model="numpy")
+def chain(
+    multiplied, hidden, logits, first, before, table, weights, scales, proj, proj_bias, confident, rounded, spare, request
+):  # fmt: skip
+    """Draft slots from `first` on, each behind the token drafted before it, the first behind `before`: tokens and chances,
+    [drafted] each.
+
+    `hidden` [slots, hidden], `logits` [slots, whole blocks of the vocabulary] and the rest as `slot` takes them, but for the
+    table [vocab, rank], what the Markov head has of every token. Without a confidence head a token's confidence is its share
+    of the softmax. `request`: see `chain.Request`.
+    """
+    most, known, scale, noise, edges, bases, slopes, correction, ceiling, floor, reach = request
+    tokens, confidences, count = np.empty(most, np.int64), np.empty(most), 0
+    out = np.empty(logits.shape[1], np.float32)
+    while True:
+        at = first + count
+        sure, _ = slot(
+            multiplied, hidden[at], logits[at], table[before], weights, scales, proj, proj_bias, rounded, spare, out
+        )
+        token, share = picked(out[:known], scale, noise, count)
+        tokens[count], confidences[count] = token, sure if confident else share
+        reach *= calibrated(confidences[count], edges, bases, slopes, correction, ceiling)
+        count += 1
+        if count == most or not reach > floor:
+            return tokens[:count], confidences[:count]
+        before = token

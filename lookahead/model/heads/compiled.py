@@ -17,6 +17,7 @@ from torch.nn.functional import silu
 
 from .. import whole_pass
 from ..cache import KeyValueCache
+from ..chain import Request
 from ..llama import SPARE_POSITIONS, Columns, Llama, fits
 from ..multiply import spare_floats
 from ..product import Product
@@ -95,15 +96,22 @@ class CompiledBlock(_Tables):
     @torch.inference_mode()
     def __init__(self, network: BlockNetwork, target: Llama):
         self.shape = network.shape
+        self.drafts_chains = self.shape.rank > 0  # slots that nothing joins are read off one by one
         around = [norm for layer in network.layers for norm in (layer.input_layernorm, layer.post_attention_layernorm)]
         super().__init__(network, target, [network.hidden_norm, *around, network.norm], network.fc)
         self._ids = np.full(self.shape.rows, self.shape.mask)
         if network.markov_head:
             self._before = network.markov_head.markov_w1.weight.float().numpy().copy()
             self._bias = Product(network.markov_head.markov_w2.weight.to(self.dtype), small=True)
-        if network.confidence_head:
-            proj = network.confidence_head.proj
-            self._proj = proj.weight[0].float().numpy().copy(), np.float32(float(proj.bias))
+            proj, bias = np.zeros(self.shape.hidden + self.shape.rank, np.float32), 0.0
+            if network.confidence_head:
+                proj, bias = (weight.float().numpy().copy() for weight in network.confidence_head.proj.parameters())
+                proj, bias = proj[0], bias[0]
+            # What `block_pass.slot` takes behind a slot's own numbers.
+            self._slot_tables = (
+                self._bias.blocks.ctypes.data, self._bias.scales.ctypes.data, proj, np.float32(bias), self.rounded,
+                spare_floats(1, self.shape.rank),
+            )  # fmt: skip
 
     def draft(
         self, states: torch.Tensor, anchor: int, start: int, cache: KeyValueCache
@@ -129,15 +137,22 @@ class CompiledBlock(_Tables):
     def slot(self, hidden: torch.Tensor, logits: torch.Tensor, before: int) -> tuple[torch.Tensor, float | None]:
         if not self.shape.rank:
             return logits[None], None
-        proj, bias = (
-            self._proj if self.shape.confident else (np.zeros(self.shape.hidden + self.shape.rank, np.float32), 0.0)
-        )
         out = torch.empty(1, len(logits))
         chance, _ = block_pass.slot(
-            self.kernels[0], hidden.numpy(), logits.numpy(), self._before[before], self._bias.blocks.ctypes.data,
-            self._bias.scales.ctypes.data, proj, np.float32(bias), self.rounded, spare_floats(1, self.shape.rank), out.numpy()[0],
-        )  # fmt: skip
+            self.kernels[0], hidden.numpy(), logits.numpy(), self._before[before], *self._slot_tables, out.numpy()[0]
+        )
         return out, chance if self.shape.confident else None
+
+    def chain(
+        self, hidden: torch.Tensor, logits: torch.Tensor, first: int, before: int, request: Request
+    ) -> tuple[list[int], list[float]]:
+        """Tokens of the slots from `first` on, and how likely each is accepted."""
+        bias, scales, proj, proj_bias, rounded, spare = self._slot_tables
+        tokens, confidences = block_pass.chain(
+            self.kernels[0], hidden.numpy(), logits.numpy(), first, before, self._before, bias, scales, proj, proj_bias,
+            self.shape.confident, rounded, spare, request.numbers(),
+        )  # fmt: skip
+        return tokens.tolist(), confidences.tolist()
 
     def bias(self, tokens: Sequence[int]) -> torch.Tensor | float:
         return self._bias(torch.from_numpy(self._before[list(tokens)])) if self.shape.rank else 0.0
@@ -145,6 +160,8 @@ class CompiledBlock(_Tables):
 
 class CompiledEagle(_Tables):
     """An EAGLE head's passes; see `plain.PlainEagle`."""
+
+    drafts_chains = True
 
     @torch.inference_mode()
     def __init__(self, network: EagleNetwork, target: Llama):
@@ -176,6 +193,23 @@ class CompiledEagle(_Tables):
         columns = Columns.of(parents, start, first)
         places = columns.straight + columns.counts - 1
         return self._pass(features.contiguous(), 0, ids[first:], columns, places, 0, cache)
+
+    def chain(
+        self, feature: torch.Tensor, logits: torch.Tensor, start: int, cache: KeyValueCache, request: Request
+    ) -> tuple[list[int], list[float], torch.Tensor]:
+        """Draft behind a text of `start` tokens whose last has this feature [1, hidden] and these logits [known]: tokens, how
+        sure of each, and features [rows, hidden] of all but the last."""
+        shape = self.shape
+        cache.rewind(start)
+        cache.lay_out(start + request.most)
+        caches = cache.make_room(request.most, shape.kv_heads, shape.head_dim, self.dtype)
+        tokens, confidences, features, _ = eagle_pass.chain(
+            self.kernels, feature.numpy(), logits.numpy(), self.embed.data_ptr(), *self.turns, self.norms, self.head_norms[0],
+            self.weights, self.scales, caches, start, cache.layers[0].keys.shape[2], shape.heads, shape.kv_heads, shape.inner,
+            self.target.shape.vocab, self.rounded, int(shape.residual_normed), spare_floats(1, self.widest), self.eps,
+            self.scaling, request.numbers(),
+        )  # fmt: skip
+        return tokens.tolist(), confidences.tolist(), torch.from_numpy(features)
 
     def _pass(self, given, fed, ids, columns, places, first, cache):
         shape, n, vocab = self.shape, len(ids), self.target.shape.vocab

@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from ..chain import calibrated, picked
 from ..compiling import kept
 from ..layer_pass import layer, scratch_floats
 from ..vectors import BLOCK, call, whole
@@ -66,3 +67,36 @@ def forward(
     call(normed, (features + 4 * first * hidden, norms[3].ctypes.data, h_, rows, hidden, rounded, eps))
     call(multiplied, (h_, weights[1, 1], scales[1, 1], logits, spare_, rows, hidden, wide_vocab, rounded))
     return scratch
+
+
+@kept(njit, nogil=True, error_model="numpy")
+def chain(
+    steps, feature, logits, embed, cos, sin, norms, head_norms, weights, scales, caches, start, room, heads, kv, inner, vocab,
+    rounded, normed_residual, spare, eps, scaling, request,
+):  # fmt: skip
+    """Draft behind a text of `start` tokens, of whose last there are the feature [1, hidden] and logits [known]: tokens and
+    confidences, [drafted] each, and features [drafted, hidden] of all but the last.
+
+    The cache must have room for as many columns as tokens are asked for, `cos` and `sin` [positions, dim] rows. The other
+    arguments are those of `forward`, and `chain.Request.numbers`.
+    """
+    most, known, scale, noise, edges, bases, slopes, correction, ceiling, floor, reach = request
+    tokens, confidences, count = np.empty(most, np.int64), np.empty(most), 0
+    features, out = np.empty((most, feature.shape[1]), np.float32), np.empty(whole(vocab, BLOCK), np.float32)
+    out[:known] = logits[:known]
+    no_branch, none = np.zeros((1, 1), np.int64), np.zeros(1, np.int64)
+    while True:
+        token, confidence = picked(out[:known], scale, noise, count)
+        tokens[count], confidences[count] = token, confidence
+        reach *= calibrated(confidence, edges, bases, slopes, correction, ceiling)
+        count += 1
+        if count == most or not reach > floor:
+            return tokens[:count], confidences[:count], features[: count - 1], out[:1]
+        row, at = count - 1, start + count - 1
+        above = features[row - 1] if row else feature[0]
+        new = np.arange(at, at + 1)
+        forward(
+            steps, above.ctypes.data, 0, tokens[row:count], embed, cos[at : at + 1], sin[at : at + 1], norms, head_norms,
+            weights, scales, caches, room, new, new + 1, no_branch, none, heads, kv, inner, vocab, vocab, rounded,
+            normed_residual, spare, features[row].ctypes.data, 0, out.ctypes.data, eps, scaling,
+        )  # fmt: skip

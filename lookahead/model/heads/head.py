@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from ...core.tree import depths
+from ..chain import Request
 from ..forward import Forward
 from ..lm import CachedLM
 from . import compiled, plain
@@ -89,6 +90,11 @@ class CachedHead(ABC):
     def extend(self, tokens: Sequence[int]) -> torch.Tensor:
         """The logits [1, vocab] behind the tokens that `sync` gave, then behind one drafted token after the other."""
 
+    def chain(self, tokens: Sequence[int], request: Request) -> tuple[list[int], list[float]] | None:
+        """What `extend` gives the logits of, drafted in one compiled call: tokens, and how sure of each. None where passes
+        are not compiled."""
+        return None
+
     @abstractmethod
     def forward(self, tokens: Sequence[int], parents: Sequence[int], first: int = 0) -> torch.Tensor:
         """The logits [rows, vocab] behind the rows from `first` on of a tree of drafted tokens; the rows that those continue
@@ -132,6 +138,16 @@ class CachedEagle(CachedHead):
         self._rows, self._features, self._begins = [], self._root[:0], False
         self.seconds += perf_counter() - start
         return self._wide(logits)
+
+    def chain(self, tokens, request):
+        if not self.head.passes.drafts_chains:
+            return None
+        logits, start = self.extend(tokens)[0], perf_counter()
+        feature, behind = torch.cat([self._root, self._features])[-1:], len(self.tokens) + len(self._rows)
+        drafted, confidences, features = self.head.passes.chain(feature, logits, behind, self._cache, request)
+        self._rows, self._features = [*self._rows, *drafted[:-1]], torch.cat([self._features, features])
+        self.seconds += perf_counter() - start
+        return drafted, confidences
 
     def forward(self, tokens, parents, first=0):
         start = perf_counter()
@@ -194,6 +210,19 @@ class CachedBlock(_CachedSlots):
         del self.tokens[len(context) - 1 :]
         self._slot = None
         return list(context[len(self.tokens) :])
+
+    def chain(self, tokens, request):
+        if not self.head.passes.drafts_chains:
+            return None
+        start = perf_counter()
+        if self._slot is None:
+            self._draft(tokens)
+            self._slot = -1
+        first = self._slot + 1
+        drafted, confidences = self.head.passes.chain(self._hidden, self._logits, first, tokens[-1], request)
+        self._slot += len(drafted)
+        self.seconds += perf_counter() - start
+        return drafted, confidences
 
     def _draft(self, tokens):
         *unread, anchor = tokens

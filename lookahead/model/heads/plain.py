@@ -48,6 +48,8 @@ def _within(window: int, length: int, places: torch.Tensor) -> torch.Tensor:
 class PlainEagle:
     """An EAGLE head's passes."""
 
+    drafts_chains = False  # whether there is a compiled call for several tokens
+
     def __init__(self, network: EagleNetwork):
         self.network, self.shape = network, network.shape
 
@@ -102,6 +104,8 @@ class PlainEagle:
 
 class PlainBlock:
     """A block head's passes."""
+
+    drafts_chains = False
 
     def __init__(self, network: BlockNetwork):
         self.network, self.shape = network, network.shape

@@ -1,0 +1,140 @@
+"""A chain of drafted tokens in one compiled call: pass, pick the likeliest token, and on as long as it pays.
+
+Behind a target's pass nothing of a small drafter is in the processor's caches any more, Python's own structures neither:
+there what Python does for a token takes as long as the token's pass.
+
+Knows logits, chances and addresses. It does not know what is drafted for, nor how a chance is come by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from ..core.accept import Pick, Rule, Scores
+from .compiling import FREE, kept
+from .vectors import call, exp
+from .whole_pass import forward
+
+TOGETHER = 8  # tokens of a call at most: for longer chains noise would be drawn that nobody asks for
+NO_NOISE = np.empty((0, 0), np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """Where a chain ends: where the chance that all of it is accepted is not above `floor`.
+
+    A token's chance is its confidence, calibrated: `base + slope * min(ceiling, correction * confidence)`, with the base and
+    the slope of the interval between `edges` in which the confidence lies. `reach` is the chance of what was drafted before.
+    """
+
+    edges: Sequence[float] = ()
+    bases: Sequence[float] = (0.0,)
+    slopes: Sequence[float] = (1.0,)
+    correction: float = 1.0
+    ceiling: float = 1.0
+    floor: float = -1.0
+    reach: float = 1.0
+
+    def behind(self, reach: float) -> Ending:
+        """The same behind a draft that is accepted with this chance."""
+        return replace(self, reach=reach)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a call is asked for: at most so many tokens, of the first `known` of the vocabulary, picked by scores that need
+    nothing but logits, up to an ending."""
+
+    most: int
+    known: int
+    scores: Scores
+    ending: Ending
+
+    def numbers(self) -> tuple:
+        """As `_picked` and `_ended` take them."""
+        noise, end = self.scores.noise, self.ending
+        return (
+            self.most, self.known, np.float32(self.scores.scale), NO_NOISE if noise is None else noise.numpy(),
+            np.array(end.edges), np.array(end.bases), np.array(end.slopes), end.correction, end.ceiling, end.floor, end.reach,
+        )  # fmt: skip
+
+
+def picks_behind(
+    lm: Any, rule: Rule, unread: Sequence[int], text: Sequence[int], most: int, ending: Ending
+) -> list[Pick]:
+    """At least one and at most `most` drafted tokens behind `text`, whose last tokens `unread` a drafter (`lm.CachedLM`, or a
+    head) has yet to read: up to the ending in one compiled call, or else one by itself."""
+    most = min(most, TOGETHER)
+    if (scores := rule.scores(len(text), most, lm.vocab)) and (
+        drafted := lm.chain(unread, Request(most, lm.vocab, scores, ending))
+    ):
+        return [Pick(token, chance) for token, chance in zip(*drafted, strict=True)]
+    return [rule.choose(lm.extend(unread)[0], text, lm.confidence)]
+
+
+@njit(fastmath=FREE, error_model="numpy")
+def picked(logits, scale, noise, row):
+    """The token with the highest score, the first of several, and its share of the scores' softmax. `logits` [known] become
+    the scores."""
+    count = len(logits)
+    if len(noise):
+        for i in range(count):
+            logits[i] = logits[i] * scale + noise[row, i]
+    else:
+        for i in range(count):
+            logits[i] *= scale
+    top = np.float32(-1e30)
+    for i in range(count):
+        top = max(top, logits[i])
+    total = np.float32(0)
+    for i in range(count):
+        total += exp(logits[i] - top)
+    token = 0
+    while logits[token] < top:
+        token += 1
+    return token, 1.0 / total
+
+
+@njit(error_model="numpy")
+def calibrated(confidence, edges, bases, slopes, correction, ceiling):
+    """A token's chance, as `Ending` has it."""
+    i = np.searchsorted(edges, confidence, side="right")
+    return bases[i] + slopes[i] * min(ceiling, correction * confidence)
+
+
+@kept(njit, nogil=True, error_model="numpy")
+def chain(
+    steps, ids, embed, cos, sin, norms, weights, scales, caches, start, room, heads, kv, inner, vocab, rounded, spare, eps,
+    scaling, taps, request,
+):  # fmt: skip
+    """Read `ids` [n] behind `start` tokens of the cache, then draft: tokens and confidences, [drafted] each.
+
+    The cache must have room for `n + most` columns, `cos` and `sin` [positions, dim] rows for as many; all tokens but the last
+    drafted are in it afterwards. The other arguments are those of `whole_pass.forward`, and `Request.numbers`.
+    """
+    _, _, _, _, _, read, _, _ = steps
+    most, known, scale, noise, edges, bases, slopes, correction, ceiling, floor, reach = request
+    tokens, confidences, count = np.empty(most, np.int64), np.empty(most), 0
+    stored, scores = np.empty(vocab, np.float32), np.empty(vocab, np.float32)
+    while True:
+        n = len(ids)
+        new = np.arange(start, start + n)
+        scratch = forward(
+            steps, ids, embed, cos[start : start + n], sin[start : start + n], norms, weights, scales, caches, new, new + 1,
+            np.zeros((n, 1), np.int64), np.zeros(n, np.int64), room, heads, kv, inner, vocab, rounded, spare, n - 1, 1,
+            stored.ctypes.data, eps, scaling, taps, 0,
+        )  # fmt: skip
+        call(read, (stored.ctypes.data, scores.ctypes.data, known, rounded))
+        token, confidence = picked(scores[:known], scale, noise, count)
+        tokens[count], confidences[count] = token, confidence
+        count += 1
+        reach *= calibrated(confidence, edges, bases, slopes, correction, ceiling)
+        if count == most or not reach > floor:
+            return tokens[:count], confidences[:count], scratch[:1], stored[:1]
+        start += n
+        ids = tokens[count - 1 : count]

@@ -173,7 +173,10 @@ def _time_drafts(lm: CachedLM | CachedHead, target: CachedLM, repeats: int) -> t
             text = [*prompt, root]
             unread, start = lm.sync(text), perf_counter()
             while len(text) <= cached + length:
-                text += [pick.token for pick in picks_behind(lm, rule, unread, text, cached + 1 + length - len(text), Ending())]
+                text += [
+                    pick.token
+                    for pick in picks_behind(lm, rule, unread, text, cached + 1 + length - len(text), Ending())
+                ]
                 unread = text[-1:]
             seconds.append(perf_counter() - start)
             return_s.append(_timed(verify) - verify_s[-1])

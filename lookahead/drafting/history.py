@@ -98,7 +98,9 @@ class DrafterHistory:
     def __init__(self, pass_s: float, token_s: float, confidence: Confidence, once_s: float = 0.0):
         self.confidence = confidence
         self._expected = (once_s, token_s) if token_s else (0.0, 1.0)
-        self._dearer = deque([1.0] * PRIOR_TIMES if token_s else [], maxlen=RECENT)  # drafting against what was expected
+        self._dearer = deque(
+            [1.0] * PRIOR_TIMES if token_s else [], maxlen=RECENT
+        )  # drafting against what was expected
         self.once_s, self.token_s = once_s, token_s  # as drafting goes in this run
         self._slowdowns = deque([1.0] * PRIOR_TIMES, maxlen=RECENT)  # drafts against expectation: switching takes time
         self._tokens, self._seconds = PRIOR_TOKENS * PRIOR_DRAFTS, pass_s * PRIOR_DRAFTS  # of passes with its drafts

@@ -1,0 +1,100 @@
+"""Chains that are drafted in one compiled call: the tokens, confidences and ends that one token after the other gives."""
+
+import pytest
+
+from lookahead.core.accept import rule_for
+from lookahead.core.events import Settings
+from lookahead.drafting.history import Confidence
+from lookahead.model import chain
+from lookahead.model.chain import Ending, picks_behind
+
+NEAR = 0.02  # confidences: bfloat16 logits are added up by other code
+PROMPT = "Once upon a time there was a small frog who lived in a green pond. One day"
+SAMPLED = {"temperature": 0.8, "seed": 3}
+
+
+def drafter(models, name, read):
+    """A drafter of the bundled family that is to draft behind `read`."""
+    if name not in models.heads:
+        return models.draft(name)
+    target = models.target.fresh()
+    lm = models.draft(name)
+    lm.follow(target)
+    target.reset()
+    target.extend(read[:-1])
+    return lm
+
+
+def one_by_one(lm, rule, text, most, ending):
+    """Tokens and confidences of a chain whose every token is picked outside."""
+    text, unread, picks, reach, edges = list(text), lm.sync(text), [], ending.reach, [*ending.edges, 2.0]
+    while True:
+        pick = rule.choose(lm.extend(unread)[0], text, lm.confidence)
+        picks.append(pick)
+        text.append(pick.token)
+        unread = text[-1:]
+        i = next(i for i, edge in enumerate(edges) if pick.chance < edge)
+        reach *= ending.bases[i] + ending.slopes[i] * min(ending.ceiling, ending.correction * pick.chance)
+        if len(picks) == most or reach <= ending.floor:
+            return picks
+
+
+@pytest.mark.parametrize("settings", [{}, SAMPLED], ids=["greedy", "coupled"])
+@pytest.mark.parametrize("name", ["draft", "offdomain", "self", "eagle", "block"])
+def test_a_chain_is_what_one_token_after_the_other_gives(models, name, settings):
+    rule, text = rule_for(Settings(**settings)), models.tokenizer.encode(PROMPT)
+    for read in (len(text), len(text) - 3, 4):
+        context = text[:read]
+        lm, other = (drafter(models, name, context) for _ in range(2))
+        picks = picks_behind(lm, rule, lm.sync(context), context, 6, Ending())
+        singly = one_by_one(other, rule, context, 6, Ending())
+        assert len(picks) == 6
+        assert [pick.token for pick in picks] == [pick.token for pick in singly]
+        assert [pick.chance for pick in picks] == pytest.approx([pick.chance for pick in singly], abs=NEAR)
+
+
+@pytest.mark.parametrize("name", ["draft", "eagle", "block"])
+def test_it_ends_where_it_no_longer_pays(models, name):
+    """By a drafter's calibrated confidence, with what was drafted before in account."""
+    rule, context = rule_for(Settings()), models.tokenizer.encode(PROMPT)
+    confidence = Confidence([3.0] * 12, [i / 4 for i in range(12)])
+    whole = one_by_one(drafter(models, name, context), rule, context, 7, confidence.ending(-1.0))
+    chances = [confidence.chance(pick.chance) for pick in whole]
+    lengths = set()
+    for reach in (1.0, 0.5):
+        for floor in (0.01, 0.1, 0.3, 0.6, 0.99):
+            left, expected = reach, 0
+            for chance in chances:
+                left, expected = left * chance, expected + 1
+                if left <= floor:
+                    break
+            lm, ending = drafter(models, name, context), confidence.ending(floor).behind(reach)
+            length = len(picks_behind(lm, rule, lm.sync(context), context, 7, ending))
+            assert length == expected
+            lengths.add(length)
+    assert len(lengths) > 2, "the floors tell ends apart"
+
+
+def test_a_long_chain_is_drafted_by_several_calls(models):
+    """What a call leaves behind is what the next one goes on from."""
+    rule, context = rule_for(Settings()), models.tokenizer.encode(PROMPT)
+    for name in ("draft", "eagle"):
+        lm, other = (drafter(models, name, context) for _ in range(2))
+        unread, text = lm.sync(context), list(context)
+        while len(text) < len(context) + 2 * chain.TOGETHER + 3:
+            text += [pick.token for pick in picks_behind(lm, rule, unread, text, 3 * chain.TOGETHER, Ending())]
+            unread = text[-1:]
+        singly = one_by_one(other, rule, context, len(text) - len(context), Ending())
+        assert text[len(context) :] == [pick.token for pick in singly]
+        assert other.sync([*context, 5]) == lm.sync([*context, 5]), "and a rejected chain leaves nothing"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"repetition_penalty": 1.2}, {**SAMPLED, "top_k": 5}, {**SAMPLED, "top_p": 0.9}, {**SAMPLED, "rule": "rejection"}],
+    ids=["penalty", "top-k", "top-p", "rejection"],
+)
+def test_where_more_than_logits_decide_tokens_are_picked_singly(models, settings):
+    lm, context = models.draft("draft"), models.tokenizer.encode(PROMPT)
+    picks = picks_behind(lm, rule_for(Settings(**settings)), lm.sync(context), context, 5, Ending())
+    assert len(picks) == 1

@@ -1,4 +1,4 @@
-"""The command line: `python -m lookahead run | bench | lab | calibrate | record | train | schema | limits`.
+"""The command line: `python -m lookahead run | bench | lab | calibrate | record | train | fetch | schema | limits`.
 
 Bad input prints one clear line on stderr and exits 2. `--json` puts one JSON document on stdout
 and nothing else; progress goes to stderr.
@@ -127,6 +127,10 @@ def _parser() -> argparse.ArgumentParser:
     record.set_defaults(call=_record)
     record.add_argument("--out", type=Path, metavar="DIR", help="where to keep them (assets/traces)")
     record.add_argument("--only", metavar="ID,ID", help="these scenarios; all by default")
+    fetch = commands.add_parser("fetch", help="get a family ready whose target lies elsewhere: smol")
+    fetch.set_defaults(call=_fetch)
+    fetch.add_argument("family")
+    fetch.add_argument("--json", action="store_true", help="one JSON document on stdout")
     commands.add_parser("schema", help="the JSON schema of a trace").set_defaults(call=_schema)
     limits = commands.add_parser("limits", help="the variables by which a host limits a server, as a table")
     limits.set_defaults(call=_limits)
@@ -239,6 +243,19 @@ def _record(arguments: argparse.Namespace) -> None:
         files = recordings.write(load("pocket"), arguments.out or recordings.FOLDER, scenarios, progress)
     for path in files:
         print(f"{path} {size(path.stat().st_size)}")
+
+
+def _fetch(arguments: argparse.Namespace) -> None:
+    from .family.hub import bring
+    from .measure import terminal
+
+    with terminal.progress() as progress:
+        source, folder = bring(arguments.family, lambda text, share: progress(round(100 * share), 100, text))
+    bytes_ = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
+    if arguments.json:
+        print(json.dumps({"family": arguments.family, "source": source, "folder": str(folder), "bytes": bytes_}))
+    else:
+        print(f"{arguments.family} is ready, from the {source}: {size(bytes_)} in {folder}")
 
 
 def _schema(arguments: argparse.Namespace) -> None:

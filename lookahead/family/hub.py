@@ -31,7 +31,7 @@ from ..core.numbers import count, size
 from ..hardware import memory
 from ..model import shape as model_shape
 from ..model.heads import files as head_files
-from . import models, suggested
+from . import elsewhere, models, suggested
 from .fetch import File, cache, cached, explained, fetch, settle
 from .known import CONFIG, NAME, TOPICS, Known, gather, understand, unreadable
 from .suggested import SUGGESTED
@@ -179,6 +179,9 @@ def load(
     Names are looked up and refused before anything large is downloaded. `progress(text, share)` is called as work
     proceeds. Raises `ModelError` when a model cannot be found, does not fit, or cannot be used for speculation.
     """
+    if _elsewhere(spec):
+        bring(spec, lambda text, share: progress(text, 0.4 * share))
+        return models.load(spec, lambda text, share: progress(text, 0.4 + 0.6 * share), dtype=dtype)
     places = models.places(spec)
     if all(Path(place).is_relative_to(models.BUNDLED) for place in places.values()):
         return models.load(spec, progress, dtype=dtype)
@@ -197,6 +200,36 @@ def load(
     return models.load(
         plan.spec, lambda text, share: progress(text, ready + (1 - ready) * share), dtype=dtype, folder_of=folders
     )
+
+
+def bring(spec: str, progress: models.Progress = lambda text, share: None) -> tuple[str, Path]:
+    """Get the target of a bundled family ready whose target lies elsewhere: "package" or "hub", and its folder.
+
+    An interrupted download goes on where it broke off. Raises `ModelError` where it can be had from nowhere.
+    """
+    source = _elsewhere(spec)
+    if source is None:
+        have = ", ".join(path.parent.name for path in sorted(models.BUNDLED.glob(f"*/{elsewhere.SOURCE}")))
+        raise ModelError("family", spec, f"nothing is to be brought for it; choose one of {have}.")
+    if not source.here():
+        if source.gguf:
+            source.convert(progress)
+        else:
+            form = number_format.likely(memory.device())
+            plan = look(source.repo, dtype=form.dtype, progress=lambda text, share: progress(text, 0.1 * share))
+            try:
+                download(plan, lambda text, share: progress(text, 0.1 + 0.9 * share))
+            except ModelError as error:
+                raise ModelError("family", spec, f"{source.repo}: {error.mend} Or get it by: {source.install}") from error
+    here = source.here()
+    assert here, "what was brought is here"
+    progress("Ready", 1.0)
+    return here
+
+
+def _elsewhere(spec: str) -> elsewhere.Elsewhere | None:
+    """Where the target of a bundled family comes from that does not lie here."""
+    return elsewhere.of(models.BUNDLED / spec) if isinstance(spec, str) and FAMILY.fullmatch(spec) else None
 
 
 # ---------------------------------------------------------------- what follows from it

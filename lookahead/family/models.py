@@ -36,6 +36,7 @@ from ..model.heads import files
 from ..model.heads.head import CachedHead, Head
 from ..model.heads.shape import KINDS
 from ..model.lm import CachedLM
+from . import elsewhere
 
 BUNDLED = Path(__file__).parents[2] / "assets" / "models"
 MOST_ROWS = 21  # of the passes that small machines make
@@ -243,9 +244,12 @@ def places(spec: str) -> dict[str, str]:
     if not isinstance(spec, str) or not spec.strip():
         raise ModelError("models", spec, 'give "pocket", or "target+draft" as hub names or folders.')
     bundled = BUNDLED / spec
-    if "/" not in spec and (bundled / "target" / "config.json").is_file():
+    source = elsewhere.of(bundled) if "/" not in spec else None
+    if "/" not in spec and (source or (bundled / "target" / "config.json").is_file()):
         drafts = sorted({path.parent.name for path in bundled.glob("*/config.json")} - {"target"})
-        return {role: str(bundled / role) for role in ("target", *drafts)}
+        own = {role: str(bundled / role) for role in ("target", *drafts)}
+        here = source.here() if source else None
+        return own | {"target": str(here[1]) if here else source.repo} if source else own
     parts = [part.strip() for part in spec.split("+")]
     if not all(parts):
         raise ModelError("models", spec, 'a name is missing around "+"; give "target+draft".')

@@ -220,7 +220,9 @@ def bring(spec: str, progress: models.Progress = lambda text, share: None) -> tu
             try:
                 download(plan, lambda text, share: progress(text, 0.1 + 0.9 * share))
             except ModelError as error:
-                raise ModelError("family", spec, f"{source.repo}: {error.mend} Or get it by: {source.install}") from error
+                raise ModelError(
+                    "family", spec, f"{source.repo}: {error.mend} Or get it by: {source.install}"
+                ) from error
     here = source.here()
     assert here, "what was brought is here"
     progress("Ready", 1.0)

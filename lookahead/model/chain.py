@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
 from numba import njit
 
 from ..core.accept import Pick, Rule, Scores
@@ -21,7 +22,7 @@ from .vectors import call, exp
 from .whole_pass import forward
 
 TOGETHER = 8  # tokens of a call at most: for longer chains noise would be drawn that nobody asks for
-NO_NOISE = np.empty((0, 0), np.float32)
+NO_NOISE, ALL = np.empty((0, 0), np.float32), np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,19 +49,28 @@ class Ending:
 @dataclass(frozen=True, slots=True)
 class Request:
     """What a call is asked for: at most so many tokens, of the first `known` of the vocabulary, picked by scores that need
-    nothing but logits, up to an ending."""
+    nothing but logits, up to an ending. Of a drafter that does not know all tokens, `ids` [known] are those it does."""
 
     most: int
     known: int
     scores: Scores
     ending: Ending
+    ids: torch.Tensor | None = None
+
+    def of(self, ids: torch.Tensor | None) -> Request:
+        """The same of a drafter that knows only these tokens; None for all."""
+        if ids is None:
+            return self
+        noise = None if self.scores.noise is None else self.scores.noise[:, ids].contiguous()
+        return replace(self, known=len(ids), scores=replace(self.scores, noise=noise), ids=ids)
 
     def numbers(self) -> tuple:
-        """As `_picked` and `_ended` take them."""
+        """As compiled chains take them."""
         noise, end = self.scores.noise, self.ending
         return (
             self.most, self.known, np.float32(self.scores.scale), NO_NOISE if noise is None else noise.numpy(),
-            np.array(end.edges), np.array(end.bases), np.array(end.slopes), end.correction, end.ceiling, end.floor, end.reach,
+            ALL if self.ids is None else self.ids.numpy(), np.array(end.edges), np.array(end.bases), np.array(end.slopes),
+            end.correction, end.ceiling, end.floor, end.reach,
         )  # fmt: skip
 
 
@@ -118,7 +128,7 @@ def chain(
     drafted are in it afterwards. The other arguments are those of `whole_pass.forward`, and `Request.numbers`.
     """
     _, _, _, _, _, read, _, _ = steps
-    most, known, scale, noise, edges, bases, slopes, correction, ceiling, floor, reach = request
+    most, known, scale, noise, _, edges, bases, slopes, correction, ceiling, floor, reach = request
     tokens, confidences, count = np.empty(most, np.int64), np.empty(most), 0
     stored, scores = np.empty(vocab, np.float32), np.empty(vocab, np.float32)
     while True:

@@ -9,8 +9,10 @@ from conftest import emitted, tiny
 from safetensors.torch import load_file, save_file
 
 import lookahead
-from lookahead.core.events import ModelError
+from lookahead.core.accept import rule_for
+from lookahead.core.events import ModelError, Settings
 from lookahead.model import llama_files, modules
+from lookahead.model.chain import Ending, picks_behind
 from lookahead.model.heads import files
 from lookahead.model.heads.head import NETWORKS, PLAIN, Head
 from lookahead.model.heads.shape import BLOCK, EACH, EAGLE, KINDS, MEDUSA, WHOLE, HeadShape, usual_taps
@@ -299,6 +301,30 @@ def test_a_reduced_vocabulary_drafts_the_tokens_it_names(folder, tmp_path):
     tables["d2t"][5] = VOCAB
     with pytest.raises(ModelError, match="tokens that the target does not have"):
         files.read(written(EAGLE, target, tmp_path / "c", {"draft_vocab_size": 100}, tables), target, "head")
+
+
+@pytest.mark.parametrize("settings", [{}, {"temperature": 0.8}], ids=["greedy", "coupled"])
+@pytest.mark.parametrize("kind", [EAGLE, BLOCK])
+def test_a_reduced_vocabulary_is_drafted_from_in_compiled_calls(target, kind, settings):
+    """The tokens that one after the other gives, and none that the head does not know."""
+    ids = torch.tensor(sorted(random.Random(1).sample(range(VOCAB), 100)))
+    torch.manual_seed(5)
+    network = NETWORKS[kind](shape_of(kind, draft_vocab=len(ids)), target.tables[0], target.tables[1][ids].contiguous())
+    with torch.no_grad():
+        for weight in network.parameters():
+            weight.normal_(1.0, 0.1) if weight.dim() == 1 else weight.normal_(0.0, 0.2)
+    head, context = Head.of(network.to(target.dtype).eval().requires_grad_(False), target, ids), text(30)
+    assert head.passes.drafts_chains
+    rule, (_, a), (_, b) = rule_for(Settings(**settings)), *(cached(head, target, context) for _ in range(2))
+    picks = picks_behind(a, rule, a.sync(context), context, 4, Ending())
+    singly, unread, behind = [], b.sync(context), list(context)
+    for _ in picks:
+        singly.append(rule.choose(b.extend(unread)[0], behind, b.confidence))
+        behind.append(singly[-1].token)
+        unread = behind[-1:]
+    assert len(picks) == 4 and {pick.token for pick in picks} <= set(ids.tolist())
+    assert [pick.token for pick in picks] == [pick.token for pick in singly]
+    assert [pick.chance for pick in picks] == pytest.approx([pick.chance for pick in singly], abs=0.02)
 
 
 def renamed(folder, config, names=lambda name: name):

@@ -21,9 +21,9 @@ from ..vectors import BLOCK, call, whole
 @kept(njit, nogil=True, error_model="numpy")
 def forward(
     steps, states, n, fed, ids, embed, cos, sin, norms, head_norms, weights, scales, caches, start, causal, room, heads, kv,
-    inner, vocab, rounded, spare, hidden_states, logits, eps, scaling,
+    inner, vocab, known, rounded, spare, hidden_states, logits, eps, scaling,
 ):  # fmt: skip
-    """The slots' normed hidden states [slots, hidden] and logits [slots, whole blocks of the vocabulary], both float32.
+    """The slots' normed hidden states [slots, hidden] and logits [slots, whole blocks of the `known` tokens], both float32.
 
     Arrays: steps as `whole_pass.addresses` has them; ids [slots]; cos, sin [n + slots, dim] from position `start` on;
     norms [2 layers + 2, hidden], the context's first; head_norms [layers, 2, dim] of queries and keys, or [layers, 0, dim];
@@ -65,21 +65,20 @@ def forward(
             scaling, h_, spare_,
         )  # fmt: skip
     call(normed, (x_, norms[2 * layers + 1].ctypes.data, hidden_states, slots, hidden, rounded, eps))
-    wide_vocab = whole(vocab, BLOCK)
     call(multiplied, (
-        hidden_states, weights[layers, 1], scales[layers, 1], logits, spare_, slots, hidden, wide_vocab, rounded,
+        hidden_states, weights[layers, 1], scales[layers, 1], logits, spare_, slots, hidden, whole(known, BLOCK), rounded,
     ))  # fmt: skip
     return scratch, straight, none, no_branch, new
 
 
 @kept(njit, nogil=True, error_model="numpy")
 def slot(multiplied, hidden, logits, before, weights, scales, proj, proj_bias, rounded, spare, out):
-    """Into `out` [whole blocks of the vocabulary] a slot's logits with the Markov head's bias; returns how likely its token is
+    """Into `out` [whole blocks of the known tokens] a slot's logits with the Markov head's bias; returns how likely its token is
     accepted.
 
     Arrays: the slot's hidden state and logits as the pass left them; before [rank], what the Markov head has of the token
     before; proj [hidden + rank] the confidence head's. Addresses: of the product's kernel, and of the blocks and scales of
-    the bias [vocab, rank].
+    the bias [known, rank].
     """
     width, rank, sure = len(hidden), len(before), proj_bias
     scratch = np.empty(spare, np.float32)
@@ -102,11 +101,11 @@ def chain(
     """Draft slots from `first` on, each behind the token drafted before it, the first behind `before`: tokens and chances,
     [drafted] each.
 
-    `hidden` [slots, hidden], `logits` [slots, whole blocks of the vocabulary] and the rest as `slot` takes them, but for the
+    `hidden` [slots, hidden], `logits` [slots, whole blocks of the known tokens] and the rest as `slot` takes them, but for the
     table [vocab, rank], what the Markov head has of every token. Without a confidence head a token's confidence is its share
     of the softmax. `request`: see `chain.Request`.
     """
-    most, known, scale, noise, edges, bases, slopes, correction, ceiling, floor, reach = request
+    most, known, scale, noise, ids, edges, bases, slopes, correction, ceiling, floor, reach = request
     tokens, confidences, count = np.empty(most, np.int64), np.empty(most), 0
     out = np.empty(logits.shape[1], np.float32)
     while True:
@@ -114,7 +113,8 @@ def chain(
         sure, _ = slot(
             multiplied, hidden[at], logits[at], table[before], weights, scales, proj, proj_bias, rounded, spare, out
         )
-        token, share = picked(out[:known], scale, noise, count)
+        place, share = picked(out[:known], scale, noise, count)
+        token = ids[place] if len(ids) else place
         tokens[count], confidences[count] = token, sure if confident else share
         reach *= calibrated(confidences[count], edges, bases, slopes, correction, ceiling)
         count += 1

@@ -33,12 +33,12 @@ from .shape import BLOCK, EAGLE, MEDUSA, NONE, HeadShape
 
 def compiles(shape: HeadShape, target: object) -> bool:
     """Whether a head's passes beside this target are compiled."""
-    if not isinstance(target, Llama) or shape.hidden != target.shape.hidden or shape.known != target.shape.vocab:
+    if not isinstance(target, Llama) or shape.hidden != target.shape.hidden:
         return False
     free = shape.window == 0 or shape.window >= target.shape.context_length
     usual = shape.fed_norm == NONE and not shape.output_normed and shape.layers == 1
     simple = fits(shape) and free and not shape.biased
-    return {MEDUSA: shape.layers == 1, EAGLE: simple and usual, BLOCK: simple}[shape.kind]
+    return {MEDUSA: shape.layers == 1 and not shape.draft_vocab, EAGLE: simple and usual, BLOCK: simple}[shape.kind]
 
 
 class _Tables:
@@ -50,7 +50,8 @@ class _Tables:
         self._products = [
             [Product(weight.to(self.dtype), small=True) for weight in _weights(layer)] for layer in network.layers
         ]
-        last = [Product(fc.weight.to(self.dtype), small=True), target.drafting_head]
+        head = Product(network.head.to(self.dtype), small=True) if shape.draft_vocab else target.drafting_head
+        last = [Product(fc.weight.to(self.dtype), small=True), head]
         rows = [*self._products, [*last, *last]]
         self._last = last
         self.weights = np.array([[product.blocks.ctypes.data for product in row] for row in rows])
@@ -80,8 +81,9 @@ class _Tables:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that they take, but for the output head, which is the target's."""
-        return sum(product.nbytes for row in (*self._products, self._last[:1]) for product in row)
+        """Bytes that they take, but for an output head that is the target's."""
+        own = self._last if self.shape.draft_vocab else self._last[:1]
+        return sum(product.nbytes for row in (*self._products, own) for product in row)
 
 
 def _weights(layer: Layer) -> list[torch.Tensor]:
@@ -116,19 +118,19 @@ class CompiledBlock(_Tables):
     def draft(
         self, states: torch.Tensor, anchor: int, start: int, cache: KeyValueCache
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        shape, n, vocab = self.shape, len(states), self.target.shape.vocab
+        shape, n = self.shape, len(states)
         both = n + shape.rows
         cache.rewind(start)
         cache.lay_out(start + both)
         caches = cache.make_room(both, shape.kv_heads, shape.head_dim, self.dtype)
         cos, sin = (table[start : start + both] for table in self.turns)
-        hidden, logits = torch.empty(shape.rows, shape.hidden), torch.empty(shape.rows, whole(vocab, OUTPUTS))
+        hidden, logits = torch.empty(shape.rows, shape.hidden), torch.empty(shape.rows, whole(shape.known, OUTPUTS))
         states = states.contiguous()
         self._ids[0] = anchor
         block_pass.forward(
             self.kernels, states.data_ptr(), n, shape.fed, self._ids, self.embed.data_ptr(), cos, sin, self.norms, self.head_norms,
             self.weights, self.scales, caches, start, int(shape.causal), cache.layers[0].keys.shape[2], shape.heads,
-            shape.kv_heads, shape.inner, vocab, self.rounded, spare_floats(both, self.widest), hidden.data_ptr(),
+            shape.kv_heads, shape.inner, shape.vocab, shape.known, self.rounded, spare_floats(both, self.widest), hidden.data_ptr(),
             logits.data_ptr(), self.eps, self.scaling,
         )  # fmt: skip
         first = shape.rows - shape.slots
@@ -206,24 +208,24 @@ class CompiledEagle(_Tables):
         tokens, confidences, features, _ = eagle_pass.chain(
             self.kernels, feature.numpy(), logits.numpy(), self.embed.data_ptr(), *self.turns, self.norms, self.head_norms[0],
             self.weights, self.scales, caches, start, cache.layers[0].keys.shape[2], shape.heads, shape.kv_heads, shape.inner,
-            self.target.shape.vocab, self.rounded, int(shape.residual_normed), spare_floats(1, self.widest), self.eps,
+            shape.vocab, shape.known, self.rounded, int(shape.residual_normed), spare_floats(1, self.widest), self.eps,
             self.scaling, request.numbers(),
         )  # fmt: skip
         return tokens.tolist(), confidences.tolist(), torch.from_numpy(features)
 
     def _pass(self, given, fed, ids, columns, places, first, cache):
-        shape, n, vocab = self.shape, len(ids), self.target.shape.vocab
+        shape, n = self.shape, len(ids)
         cache.lay_out(int(columns.new[-1]) + 1)
         caches = cache.make_room(n, shape.kv_heads, shape.head_dim, self.dtype)
         cos, sin = (table[places] for table in self.turns)
-        features, logits = torch.empty(n, shape.hidden), torch.empty(n - first, whole(vocab, OUTPUTS))
+        features, logits = torch.empty(n, shape.hidden), torch.empty(n - first, whole(shape.known, OUTPUTS))
         eagle_pass.forward(
             self.kernels, given.data_ptr(), fed, np.array(ids), self.embed.data_ptr(), cos, sin, self.norms, self.head_norms[0],
             self.weights, self.scales, caches, cache.layers[0].keys.shape[2], columns.new, columns.straight, columns.branch,
-            columns.counts, shape.heads, shape.kv_heads, shape.inner, vocab, vocab, self.rounded, int(shape.residual_normed),
+            columns.counts, shape.heads, shape.kv_heads, shape.inner, shape.vocab, shape.known, self.rounded, int(shape.residual_normed),
             spare_floats(n, self.widest), features.data_ptr(), first, logits.data_ptr(), self.eps, self.scaling,
         )  # fmt: skip
-        return features, logits[:, :vocab]
+        return features, logits[:, : shape.known]
 
 
 class CompiledMedusa:

@@ -72,7 +72,7 @@ def forward(
 @kept(njit, nogil=True, error_model="numpy")
 def chain(
     steps, feature, logits, embed, cos, sin, norms, head_norms, weights, scales, caches, start, room, heads, kv, inner, vocab,
-    rounded, normed_residual, spare, eps, scaling, request,
+    draft_vocab, rounded, normed_residual, spare, eps, scaling, request,
 ):  # fmt: skip
     """Draft behind a text of `start` tokens, of whose last there are the feature [1, hidden] and logits [known]: tokens and
     confidences, [drafted] each, and features [drafted, hidden] of all but the last.
@@ -80,14 +80,14 @@ def chain(
     The cache must have room for as many columns as tokens are asked for, `cos` and `sin` [positions, dim] rows. The other
     arguments are those of `forward`, and `chain.Request.numbers`.
     """
-    most, known, scale, noise, edges, bases, slopes, correction, ceiling, floor, reach = request
+    most, known, scale, noise, ids, edges, bases, slopes, correction, ceiling, floor, reach = request
     tokens, confidences, count = np.empty(most, np.int64), np.empty(most), 0
-    features, out = np.empty((most, feature.shape[1]), np.float32), np.empty(whole(vocab, BLOCK), np.float32)
+    features, out = np.empty((most, feature.shape[1]), np.float32), np.empty(whole(draft_vocab, BLOCK), np.float32)
     out[:known] = logits[:known]
     no_branch, none = np.zeros((1, 1), np.int64), np.zeros(1, np.int64)
     while True:
-        token, confidence = picked(out[:known], scale, noise, count)
-        tokens[count], confidences[count] = token, confidence
+        place, confidence = picked(out[:known], scale, noise, count)
+        tokens[count], confidences[count] = ids[place] if len(ids) else place, confidence
         reach *= calibrated(confidence, edges, bases, slopes, correction, ceiling)
         count += 1
         if count == most or not reach > floor:
@@ -97,6 +97,6 @@ def chain(
         new = np.arange(at, at + 1)
         forward(
             steps, above.ctypes.data, 0, tokens[row:count], embed, cos[at : at + 1], sin[at : at + 1], norms, head_norms,
-            weights, scales, caches, room, new, new + 1, no_branch, none, heads, kv, inner, vocab, vocab, rounded,
+            weights, scales, caches, room, new, new + 1, no_branch, none, heads, kv, inner, vocab, draft_vocab, rounded,
             normed_residual, spare, features[row].ctypes.data, 0, out.ctypes.data, eps, scaling,
         )  # fmt: skip

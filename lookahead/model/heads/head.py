@@ -108,7 +108,7 @@ class CachedHead(ABC):
         if self.head.ids is None:
             return logits[:, : self.vocab]
         wide = logits.new_full((len(logits), self.vocab), -torch.inf)
-        wide[:, self.head.ids] = logits
+        wide[:, self.head.ids] = logits[:, : len(self.head.ids)]
         return wide
 
 
@@ -127,9 +127,13 @@ class CachedEagle(CachedHead):
         return list(context[1 + read :])
 
     def extend(self, tokens):
+        return self._wide(self._read(tokens))
+
+    def _read(self, tokens) -> torch.Tensor:
+        """`extend`'s logits of the known tokens, [1, known]."""
         if not self._begins:
             chain = [*self._rows, *tokens]
-            return self.forward(chain, range(-1, len(chain) - 1), len(self._rows))
+            return self._draft(chain, range(-1, len(chain) - 1), len(self._rows))
         start, states = perf_counter(), self._target.states(len(self.tokens))
         for i in range(0, len(tokens), TOGETHER):
             part = tokens[i : i + TOGETHER]
@@ -137,26 +141,32 @@ class CachedEagle(CachedHead):
             self.tokens += part
         self._rows, self._features, self._begins = [], self._root[:0], False
         self.seconds += perf_counter() - start
-        return self._wide(logits)
+        return logits
 
     def chain(self, tokens, request):
         if not self.head.passes.drafts_chains:
             return None
-        logits, start = self.extend(tokens)[0], perf_counter()
+        logits, start = self._read(tokens)[0], perf_counter()
         feature, behind = torch.cat([self._root, self._features])[-1:], len(self.tokens) + len(self._rows)
-        drafted, confidences, features = self.head.passes.chain(feature, logits, behind, self._cache, request)
+        drafted, confidences, features = self.head.passes.chain(
+            feature, logits, behind, self._cache, request.of(self.head.ids)
+        )
         self._rows, self._features = [*self._rows, *drafted[:-1]], torch.cat([self._features, features])
         self.seconds += perf_counter() - start
         return drafted, confidences
 
     def forward(self, tokens, parents, first=0):
+        return self._wide(self._draft(tokens, parents, first))
+
+    def _draft(self, tokens, parents, first) -> torch.Tensor:
+        """`forward`'s logits of the known tokens, [rows, known]."""
         start = perf_counter()
         self._rows = list(tokens)
         above = torch.cat([self._root, self._features[:first]])[[parent + 1 for parent in parents[first:]]]
         features, logits = self.head.passes.draft(tokens, parents, above, first, len(self.tokens), self._cache)
         self._features = torch.cat([self._features[:first], features])
         self.seconds += perf_counter() - start
-        return self._wide(logits)
+        return logits
 
 
 class _CachedSlots(CachedHead):
@@ -219,7 +229,9 @@ class CachedBlock(_CachedSlots):
             self._draft(tokens)
             self._slot = -1
         first = self._slot + 1
-        drafted, confidences = self.head.passes.chain(self._hidden, self._logits, first, tokens[-1], request)
+        drafted, confidences = self.head.passes.chain(
+            self._hidden, self._logits, first, tokens[-1], request.of(self.head.ids)
+        )
         self._slot += len(drafted)
         self.seconds += perf_counter() - start
         return drafted, confidences

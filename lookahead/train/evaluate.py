@@ -29,6 +29,7 @@ from ..race.decode import Ends
 from ..race.decode import decode as loop
 from ..race.lane import decode
 from .corpus import ASSISTANT, TEXT, Document
+from .instructions import measuring
 from .losses import next_token
 from .prompts import SAMPLES
 
@@ -113,9 +114,12 @@ def generations(family: Path, documents: list[Document]) -> dict[str, dict[str, 
     """The draft model, where there is one, and every trained head of a family, oldest first."""
     names = [name for name in ("draft", *KINDS) if (family / name / "config.json").is_file()]
     models = load("+".join(str(family / name) for name in ("target", *names)))
-    by_domain = (
-        prompts(documents) if documents else {"stories": [(s.prompt, s.chat) for s in BENCH if s.category == "story"]}
-    )
+    if documents:
+        by_domain = prompts(documents)
+    elif models.tokenizer.chat_template:
+        by_domain = {kind: [(one, True) for one in asked] for kind, asked in measuring(HEAD_PROMPTS).items()}
+    else:
+        by_domain = {"stories": [(s.prompt, s.chat) for s in BENCH if s.category == "story"]}
     out = {}
     for name in names:
         k = min(models.draft(name).longest, LONGEST)
@@ -125,10 +129,15 @@ def generations(family: Path, documents: list[Document]) -> dict[str, dict[str, 
 
 
 def accepted_length(
-    network: nn.Module, target: CachedLM, prompts: Sequence[Sequence[int]], eos: frozenset[int]
+    network: nn.Module,
+    target: CachedLM,
+    prompts: Sequence[Sequence[int]],
+    eos: frozenset[int],
+    known: torch.Tensor | None = None,
 ) -> float:
-    """Tokens a pass that a head's drafts bring behind prompts of ids, greedy, with drafts as long as it makes them."""
-    head = Head.of(copy.deepcopy(network).to(target.device, target.passes.dtype), target.passes)
+    """Tokens a pass that a head's drafts bring behind prompts of ids, greedy, with drafts as long as it makes them. `known` are
+    the tokens that it can draft, None for all."""
+    head = Head.of(copy.deepcopy(network).to(target.device, target.passes.dtype), target.passes, known)
     counts = [verified_passes(head, target, prompt, eos, CHECKED_TOKENS) for prompt in prompts]
     emitted, passes = map(sum, zip(*counts, strict=True))
     return emitted / passes

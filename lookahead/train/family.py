@@ -15,7 +15,7 @@ from __future__ import annotations
 import copy
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from math import inf
 from pathlib import Path
@@ -27,17 +27,20 @@ from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from ..core.events import SettingsError
+from ..family import elsewhere
+from ..family.hub import bring
 from ..family.models import load_tokenizer
 from ..measure.scenarios import BENCH
 from ..model import llama_files
 from ..model.heads import files
-from ..model.heads.shape import KINDS
+from ..model.heads.shape import KINDS, MEDUSA
 from ..model.lm import CachedLM
-from . import card, corpus, evaluate, heads, losses, tokenizer
+from ..race.text import encode_prompt
+from . import card, corpus, evaluate, heads, instructions, losses, tokenizer
 from .batches import Batches, Streams
 from .fit import Budget, Report, Watch, fit
 from .plan import Plan, Shape
-from .writing import ROW, WrittenBatches, written_rows
+from .writing import WRITTEN, WrittenBatches, written_rows
 
 SHARD = "9MB"  # hosting pushes refuse single files over 10 MB
 # On a CPU written-out attention, compiled, takes two thirds of the time of the fused kernel there.
@@ -189,7 +192,7 @@ class _Stages:
             model = self._stage("draft-soft", self._beginner(target), soft, batches, plan.draft_share, aside=True)
             stage, share = "draft", plan.writing_share
         rows = WrittenBatches(self._written(target))
-        plan, loss = replace(plan, rows=((1.0, ROW),)), losses.like_writing(plan.favourite)
+        plan, loss = replace(plan, rows=((1.0, rows.length),)), losses.like_writing(plan.favourite)
         return self._stage(stage, model, loss, rows, share, into="draft", plan=plan, scale=plan.refining)
 
     def head(self, kind: str, target: LlamaForCausalLM) -> None:
@@ -198,13 +201,15 @@ class _Stages:
             return
         plan, start, end = self.plan, self.job.start_from, self.words.eos_token_id
         target.requires_grad_(False)
+        written = self._written(target)
         if start and files.config_of(start / kind):
-            network, _ = files.network(start / kind, heads.sizes(target), *heads.tables(target), kind)
+            network, known = files.network(start / kind, heads.sizes(target), *heads.tables(target), kind)
             network, scale = network.float(), plan.refining
         else:
-            network, scale = heads.new_head(kind, target, end, plan.seed + 4), 1.0
-        rows, loss = WrittenBatches(self._written(target)), heads.LOSSES[kind](target, plan.favourite)
-        plan = replace(plan, rows=((1.0, ROW),), step_tokens=plan.head_step_tokens)
+            known = heads.frequent(written, target.config.vocab_size, end) if kind != MEDUSA else None
+            network, scale = heads.new_head(kind, target, end, plan.seed + 4, known), 1.0
+        rows, loss = WrittenBatches(written), heads.LOSSES[kind](target, plan.favourite, known)
+        plan = replace(plan, rows=((1.0, rows.length),), step_tokens=plan.head_step_tokens)
         self._fit(
             kind,
             network.to(self.device),
@@ -213,10 +218,10 @@ class _Stages:
             plan.heads_share[kind],
             plan,
             scale=scale,
-            check=self._check(target),
+            check=self._check(target, known),
         )
         architectures = target.config.architectures or [type(target).__name__]
-        files.write(network, self.job.out / kind, str(self.job.out / "target"), architectures)
+        files.write(network, self.job.out / kind, str(self.job.out / "target"), architectures, known)
 
     def _written(self, target: LlamaForCausalLM) -> np.ndarray:
         """What the target has written for its drafters, once for all of them."""
@@ -226,18 +231,31 @@ class _Stages:
                 tokens = min(tokens, self._noted()["target"]["tokens"] // 2)
             most_s = 60 * WRITING_SHARE * job.minutes if job.minutes and job.only_heads else inf
             folder, end = job.work / "own", self.words.eos_token_id
+            chats = self.streams is None and self.words.chat_template
             self._rows = written_rows(
-                target, self.streams, self.plan, tokens, folder, self.watch, job.resume, end=end, most_s=most_s
-            )
+                target, self.streams, self.plan, tokens, folder, self.watch, job.resume, end=end, most_s=most_s,
+                asked=self._asked if chats else None, written=self.plan.answer_tokens if chats else WRITTEN,
+            )  # fmt: skip
         return self._rows
 
-    def _check(self, target: LlamaForCausalLM) -> Callable[[nn.Module], float]:
+    def _asked(self, seed: object) -> Iterator[list[int]]:
+        """Instructions in the chat template, as ids."""
+        return (self._encoded(instruction, True) for instruction in instructions.training(seed))
+
+    def _encoded(self, prompt: str, chat: bool) -> list[int]:
+        vocab, room = len(self.words), self.words.model_max_length
+        return encode_prompt(self.words, prompt, chat=chat, vocab=vocab, room=room)
+
+    def _check(self, target: LlamaForCausalLM, known: torch.Tensor | None) -> Callable[[nn.Module], float]:
         """What measures a head: tokens a pass behind prompts that no model was trained on."""
-        prompts = [self.words(scenario.prompt)["input_ids"] for scenario in BENCH if scenario.category == CHECKED]
+        if self.streams is None and self.words.chat_template:
+            prompts = [self._encoded(one, True) for asked in instructions.measuring(1).values() for one in asked]
+        else:
+            prompts = [self._encoded(scenario.prompt, False) for scenario in BENCH if scenario.category == CHECKED]
         passes = llama_files.read(str(self.job.out / "target"), torch.bfloat16) if self.device.type == "cpu" else None
         lm = CachedLM(passes or copy.deepcopy(target).to(torch.bfloat16))
         ends = frozenset({self.words.eos_token_id})
-        return lambda network: evaluate.accepted_length(network, lm, prompts, ends)
+        return lambda network: evaluate.accepted_length(network, lm, prompts, ends, known)
 
     def _beginner(self, target: LlamaForCausalLM) -> LlamaForCausalLM:
         """An untrained draft with its teacher's embeddings and first layer, where the shapes agree."""
@@ -299,7 +317,9 @@ class _Stages:
 
 
 def _place(family: Path, role: str) -> Path:
-    """Where a family has a role. A folder that is a model itself is a target."""
+    """Where a family has a role. A folder that is a model itself is a target, and a target may lie elsewhere."""
+    if role == "target" and elsewhere.of(family):
+        return bring(family.name)[1]
     return family if role == "target" and (family / "config.json").is_file() else family / role
 
 

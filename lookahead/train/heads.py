@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits, log_softmax
@@ -30,14 +31,21 @@ RANK = 64  # of the Markov head
 STRIDE = {MEDUSA: 2, BLOCK: 4}  # tokens of a text from one draft to the next
 FADING = 4.0  # tokens after which the weight of a drafted token's loss has fallen to 1 / e
 CONFIDENCE = 0.2  # weight of the confidence head's loss
+LARGE_VOCAB = 16_384  # tokens; a head of a target that knows more drafts the most frequent of them
+KNOWN = 8192  # tokens that such a head knows
+LARGE = {"rank": 32}  # sizes that differ for such a target: its tables are large
+WIDEST = 1024  # of a block head's feed-forward part
+TEXT_TOGETHER = 256  # tokens for which a large vocabulary's logits are computed at once
 
 
-def new_head(kind: str, target: PreTrainedModel, mask: int, seed: int, **changes: int) -> nn.Module:
-    """An untrained head for a Llama-like target; `mask` is the token whose embedding stands in a block's slots, `changes`
-    are sizes that differ from the usual."""
+def new_head(
+    kind: str, target: PreTrainedModel, mask: int, seed: int, known: torch.Tensor | None = None, **changes: int
+) -> nn.Module:
+    """An untrained head for a Llama-like target; `mask` is the token whose embedding stands in a block's slots, `known` are
+    the tokens that it can draft (None: all), `changes` sizes that differ from the usual."""
     torch.manual_seed(seed)
     config = target.config
-    heads = config.num_attention_heads
+    heads, dim = config.num_attention_heads, getattr(config, "head_dim", None)
     sizes = {
         "hidden": config.hidden_size, "vocab": config.vocab_size, "taps": usual_taps(kind, config.num_hidden_layers),
         "slots": SLOTS.get(kind, 1), "layers": LAYERS[kind], "eps": config.rms_norm_eps,
@@ -46,22 +54,36 @@ def new_head(kind: str, target: PreTrainedModel, mask: int, seed: int, **changes
         shape = HeadShape(kind, **sizes, biased=True)
     else:
         sizes |= {
-            "heads": heads, "kv_heads": heads, "head_dim": config.hidden_size // heads, "inner": config.intermediate_size,
+            "heads": heads, "kv_heads": config.num_key_value_heads or heads, "head_dim": dim or config.hidden_size // heads,
+            "inner": min(config.intermediate_size, WIDEST), "draft_vocab": 0 if known is None else len(known),
             "theta": float(config.rope_parameters["rope_theta"]),
         }  # fmt: skip
         block = {
             "head_norms": True, "window": config.max_position_embeddings, "mask": mask, "rank": RANK, "confident": True,
         }  # fmt: skip
+        if known is not None:
+            block |= LARGE
         shape = HeadShape(kind, **sizes, **(block if kind == BLOCK else {}))
-    network = NETWORKS[kind](replace(shape, **changes), *tables(target))
+    network = NETWORKS[kind](replace(shape, **changes), *tables(target, known))
     if kind != MEDUSA:
         network.norm.weight.data.copy_(target.base_model.norm.weight)
     return network
 
 
-def tables(target: PreTrainedModel) -> tuple[torch.Tensor, torch.Tensor]:
-    """A target's embedding and output head, [vocab, hidden] each."""
-    return target.get_input_embeddings().weight.detach(), target.get_output_embeddings().weight.detach()
+def tables(target: PreTrainedModel, known: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+    """A target's embedding [vocab, hidden], and its output head, or of that the rows of `known` tokens."""
+    head = target.get_output_embeddings().weight.detach()
+    return target.get_input_embeddings().weight.detach(), head if known is None else head[known]
+
+
+def frequent(rows: np.ndarray, vocab: int, mask: int) -> torch.Tensor | None:
+    """The tokens of a large vocabulary that a head is to know, in order: the most frequent of some writing, and the mask.
+    None where it is to know all."""
+    if vocab <= LARGE_VOCAB:
+        return None
+    counts = np.bincount(rows["ids"].ravel(), minlength=vocab)
+    counts[mask] = counts.max() + 1
+    return torch.from_numpy(np.sort(np.argsort(-counts, kind="stable")[:KNOWN]))
 
 
 def sizes(target: PreTrainedModel) -> Shape:
@@ -70,10 +92,11 @@ def sizes(target: PreTrainedModel) -> Shape:
 
 
 class HeadLoss(ABC):
-    """What a head learns of the target's own writing, in nats: the distance of its distributions from the target's."""
+    """What a head learns of the target's own writing, in nats: the distance of its distributions from the target's, as far as
+    it has the tokens: `known`, or all."""
 
-    def __init__(self, target: PreTrainedModel, favourite: float):
-        self.target, self.favourite = target, favourite
+    def __init__(self, target: PreTrainedModel, favourite: float, known: torch.Tensor | None = None):
+        self.target, self.favourite, self.known = target, favourite, known
 
     def __call__(self, network: Any, rows: Rows) -> torch.Tensor:
         """The mean over the drafted tokens of some texts."""
@@ -81,22 +104,33 @@ class HeadLoss(ABC):
         with torch.no_grad():
             body = self.target.base_model(input_ids=ids, use_cache=False, output_hidden_states=True)
             states = torch.cat([body.hidden_states[tap] for tap in network.shape.taps], -1)
-            wanted = log_softmax(self.target.get_output_embeddings()(body.last_hidden_state).float(), -1)
+            wanted = self._wanted(body.last_hidden_state)
         return self._of(network, states, ids, wanted)
+
+    def _wanted(self, hidden: torch.Tensor) -> torch.Tensor:
+        """The target's log-probabilities [texts, tokens, known] of the known tokens."""
+        head = self.target.get_output_embeddings()
+        if self.known is None:
+            return log_softmax(head(hidden).float(), -1)
+        parts = []
+        for part in hidden.flatten(0, 1).split(TEXT_TOGETHER):
+            logits = head(part).float()
+            parts.append(logits[:, self.known] - logits.logsumexp(-1, keepdim=True))
+        return torch.cat(parts).view(*hidden.shape[:2], -1)
 
     @abstractmethod
     def _of(self, network: Any, states: torch.Tensor, ids: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
-        """The loss for ids [texts, tokens], with the target's hidden states and log-probabilities [texts, tokens, vocab]."""
+        """The loss for ids [texts, tokens], with the target's hidden states and log-probabilities [texts, tokens, known]."""
 
     def _distance(self, logits: torch.Tensor, wanted: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Of logits [..., vocab] from log-probabilities, in nats [...], and the chance that a sampled token is accepted.
+        """Of logits [..., known] from log-probabilities, in nats [...], and the chance that a sampled token is accepted.
 
         Divergence and total variation, whose complement is that chance, and `favourite` times the surprise at the target's
         favourite, which decides a greedy token.
         """
         logp = log_softmax(logits.float(), -1)
         p = wanted.exp()
-        variation = (p - logp.exp()).abs().sum(-1) / 2
+        variation = ((p - logp.exp()).abs().sum(-1) + (1 - p.sum(-1)).clamp_min(0)) / 2  # what is not known is missed
         surprise = -logp.gather(-1, wanted.argmax(-1, keepdim=True))[..., 0]
         return (p * (wanted - logp)).sum(-1) + variation + self.favourite * surprise, 1 - variation.detach()
 

@@ -61,6 +61,7 @@ class Plan:
     offdomain_share: float = 0.02
     drafts_quicker: int = 3  # tokens a draft learns from in the time the target takes for one
     writing_tokens: int = 9_000_000  # tokens the target writes for its draft; fewer after a short training
+    answer_tokens: int = 472  # of a row of a chat model's writing, behind the beginning of an instruction
     writing_temperatures: tuple[float, ...] = (0.0, 0.0, 0.7, 1.0)
     favourite: float = 0.5  # weight of the target's favourite beside its distribution; see `losses.like_writing`
     # Trained heads; see `heads`.

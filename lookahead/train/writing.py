@@ -1,7 +1,8 @@
 """The target's own writing, for its drafters to learn from (Zhou et al. 2024, DistillSpec).
 
 A drafter continues text that the target wrote, so it is trained on such text. Openings come from the
-training text, or where there is none from what the target writes behind the end of a text; it continues them, greedily and at several temperatures, many at once. Where it
+training text, or where there is none are instructions, of a model that chats, or else what the target
+writes behind the end of a text; it continues them, greedily and at several temperatures, many at once. Where it
 ends a text the opening of another follows: a greedy target would otherwise begin the same few texts
 over and over. The likeliest tokens of every position are stored beside the text, so that the draft can
 be trained on it many times without another pass of the target.
@@ -11,7 +12,7 @@ Knows a model that generates; it does not know how the draft learns.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import cycle
 from math import inf
 from pathlib import Path
@@ -32,19 +33,26 @@ from .tokenizer import ANSWERS_ID, ASKS_ID, END_ID
 TOGETHER, OPENING, WRITTEN = 256, 40, 217
 ROW = OPENING + WRITTEN - 1  # as a training row: the last token is only a label
 LIKELY = 16  # stored tokens of the target's distribution at every position, with their log-probabilities
-ROWS = np.dtype(
-    [("ids", np.uint16, ROW + 1), ("likely", np.uint16, (WRITTEN, LIKELY)), ("logp", np.float16, (WRITTEN, LIKELY))]
-)
+Asked = Callable[[object], Iterator[list[int]]]  # ids of openings, for a seed
 BLOCK = 32  # positions by which the writer's cache grows
 BEGINNING, LONGEST_QUESTION = (3, 16), 96  # tokens that open a plain text; of a question no more than so many
 
 
+def row_type(written: int = WRITTEN) -> np.dtype:
+    """A row: `OPENING` and `written` tokens, and what the target made of the latter: its favourites, likeliest first."""
+    favourites = (written, LIKELY)
+    return np.dtype([
+        ("ids", np.uint16, OPENING + written), ("likely", np.uint16, favourites), ("logp", np.float16, favourites),
+    ])  # fmt: skip
+
+
 def written_rows(
     target: PreTrainedModel, streams: Streams | None, plan: Plan, tokens: int, folder: Path, watch: Watch, resume: bool,
-    *, end: int = END_ID, most_s: float = inf,
+    *, end: int = END_ID, most_s: float = inf, asked: Asked | None = None, written: int = WRITTEN,
 ) -> np.ndarray:  # fmt: skip
-    """Rows [rows] of `ROWS`: openings of the mix, or without `streams` the target's own, continued by the target. About
-    `tokens` tokens, or fewer where they would take more than `most_s` seconds. `end` is the token that ends a text.
+    """Rows [rows] of `row_type(written)`: openings of the mix, or without `streams` of `asked` (which gives them anew for a
+    seed), or the target's own, continued by the target. About `tokens` tokens, or fewer where they would take more than
+    `most_s` seconds. `end` is the token that ends a text.
 
     A file in `folder` holds the rows that were written together; `resume` goes on after those that are there.
     """
@@ -52,34 +60,43 @@ def written_rows(
     for stale in () if resume else folder.glob("*.npy"):
         stale.unlink()
     openings = Batches(streams.training, plan.mix, plan.seed + 7) if streams else None
-    turns, start, done = -(-max(1, tokens // ROW) // TOGETHER), perf_counter(), 0
+    row = OPENING + written - 1  # as a training row: the last token is only a label
+    turns, start, done = -(-max(1, tokens // row) // TOGETHER), perf_counter(), 0
     writer = type(target)(target.config).to(target.device, torch.bfloat16).eval()
     writer.load_state_dict(target.state_dict())
     writer.set_attn_implementation("eager")  # twice as quick as sdpa at one token a row on a CPU, and as quick on a GPU
-    written = []
+    batches = []
     for turn in range(turns):
         path = folder / f"{turn:05}.npy"
         if resume and path.is_file():
-            written.append(np.load(path))
+            batches.append(np.load(path))
             continue
-        if written and perf_counter() - start > most_s:
+        if batches and perf_counter() - start > most_s:
             break
         hot = plan.writing_temperatures[turn % len(plan.writing_temperatures)]
         torch.manual_seed(plan.seed + turn)
         if openings:
             given = openings.batch(turn * TOGETHER, TOGETHER, OPENING)[:, :OPENING].to(target.device)
             others = beginnings(streams.training, plan.mix, (plan.seed, turn))
+            batches.append(_continued(writer, given, hot, others, end, row_type(written)))
+        elif asked:
+            others = asked((plan.seed, turn))
+            begun = [next(others) for _ in range(TOGETHER)]
+            shared = min(OPENING, *map(len, begun))
+            given = torch.tensor([ids[:shared] for ids in begun], device=target.device)
+            rest = [ids[shared:] for ids in begun]
+            batches.append(_continued(writer, given, hot, others, end, row_type(written), rest))
         else:
             given = unprompted(writer, end)
-            others = cycle(row[1 : 1 + BEGINNING[1]] for row in given.tolist())
-        written.append(_continued(writer, given, hot, others, end))
+            others = cycle(ids[1 : 1 + BEGINNING[1]] for ids in given.tolist())
+            batches.append(_continued(writer, given, hot, others, end, row_type(written)))
         new = path.with_suffix(".new.npy")
-        np.save(new, written[-1])
+        np.save(new, batches[-1])
         new.replace(path)
-        done += TOGETHER * ROW
+        done += TOGETHER * row
         spent = perf_counter() - start
-        watch(Report("own", len(written) * TOGETHER * ROW, turns * TOGETHER * ROW, float("nan"), done / spent, spent))
-    return np.concatenate(written)
+        watch(Report("own", len(batches) * TOGETHER * row, turns * TOGETHER * row, float("nan"), done / spent, spent))
+    return np.concatenate(batches)
 
 
 @torch.inference_mode()
@@ -93,19 +110,22 @@ def unprompted(writer: PreTrainedModel, end: int) -> torch.Tensor:
 
 
 def _continued(
-    writer: PreTrainedModel, given: torch.Tensor, hot: float, others: Iterator[Sequence[int]], end: int
-) -> np.ndarray:
-    """Rows of `ROWS` that begin with `given`, at temperature `hot`; where a text ends one of `others` begins the next."""
+    writer: PreTrainedModel, given: torch.Tensor, hot: float, others: Iterator[Sequence[int]], end: int, row: np.dtype,
+    rest: Sequence[Sequence[int]] = (),
+) -> np.ndarray:  # fmt: skip
+    """Rows of that type that begin with `given` and then the `rest` of each, at temperature `hot`; where a text ends one of
+    `others` begins the next."""
+    new, kept = row["ids"].shape[0] - given.shape[1], row["likely"].shape[0]
     sampling = {"do_sample": True, "temperature": hot, "top_k": 0} if hot else {"do_sample": False}
     favourites = _Favourites()
-    written = writer.generate(
+    texts = writer.generate(
         given, attention_mask=torch.ones_like(given),  # the end marker is also the padding token, and stands inside rows
-        max_new_tokens=WRITTEN, min_new_tokens=WRITTEN, eos_token_id=None, past_key_values=growing_cache(writer),
-        logits_processor=LogitsProcessorList([favourites, _NextOpening(others, end)]), **sampling,
+        max_new_tokens=new, min_new_tokens=new, eos_token_id=None, past_key_values=growing_cache(writer),
+        logits_processor=LogitsProcessorList([favourites, _NextOpening(others, end, rest)]), **sampling,
     )  # fmt: skip
-    rows = np.zeros(len(given), ROWS)
-    rows["ids"] = written.cpu().numpy()
-    for name, steps in zip(("logp", "likely"), zip(*favourites.steps, strict=True), strict=True):
+    rows = np.zeros(len(given), row)
+    rows["ids"] = texts.cpu().numpy()
+    for name, steps in zip(("logp", "likely"), zip(*favourites.steps[-kept:], strict=True), strict=True):
         rows[name] = torch.stack(steps, 1).cpu().numpy()
     return rows
 
@@ -169,11 +189,12 @@ class _Favourites(LogitsProcessor):
 
 
 class _NextOpening(LogitsProcessor):
-    """Where a row's text has ended, the next tokens are another opening."""
+    """Where a row's text has ended, the next tokens are another opening. `begun` are what is left of the rows' first."""
 
-    def __init__(self, openings: Iterator[Sequence[int]], end: int):
+    def __init__(self, openings: Iterator[Sequence[int]], end: int, begun: Sequence[Sequence[int]] = ()):
         self._openings, self._end = openings, end
-        self._left: dict[int, list[int]] = {}  # row -> the tokens still to be written, last first
+        # Row -> the tokens still to be written, last first.
+        self._left: dict[int, list[int]] = {row: list(ids)[::-1] for row, ids in enumerate(begun)}
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         """Scores [rows, vocab] that allow a single token in rows where an opening is being written."""
@@ -188,7 +209,7 @@ class _NextOpening(LogitsProcessor):
 
 
 class Rows(NamedTuple):
-    """Some of the target's writing: ids [rows, ROW + 1], and of the last WRITTEN the favourites [rows, WRITTEN, LIKELY]."""
+    """Some of the target's writing: ids [rows, tokens + 1], and of the last of them the favourites [rows, written, LIKELY]."""
 
     ids: torch.Tensor
     likely: torch.Tensor
@@ -203,11 +224,11 @@ class WrittenBatches:
     """`batch` over whole rows of the target's writing, in the order they were written, again and again."""
 
     def __init__(self, rows: np.ndarray):
-        self._rows = rows
+        self._rows, self.length = rows, rows["ids"].shape[1] - 1
 
     def batch(self, first_row: int, rows: int, length: int) -> Rows:
         """So many rows from there on."""
-        assert length == ROW
+        assert length == self.length
         picked = self._rows[np.arange(first_row, first_row + rows) % len(self._rows)]
         ids, likely = (torch.from_numpy(picked[name].astype(np.int64)) for name in ("ids", "likely"))
         return Rows(ids, likely, torch.from_numpy(picked["logp"].astype(np.float32)))

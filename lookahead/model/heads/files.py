@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 from safetensors import safe_open
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from ...core.events import ModelError
 from ..forward import Forward
@@ -24,7 +24,8 @@ from ..shape import Shape
 from .head import NETWORKS, Head
 from .shape import BLOCK, EACH, EAGLE, MEDUSA, NONE, WHOLE, HeadShape, usual_taps
 
-CONFIG, WEIGHTS = "config.json", "model.safetensors"
+CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+LARGEST_FILE = 9_000_000  # bytes: hosting refuses files of more than ten million
 LARGEST = 1 << 20  # of any size that a configuration may name
 NOT_READ = ("peagle", "dflash2", "mtp")  # kinds that `speculators` has besides
 # What a file may hold that is the target's own, or made of the configuration.
@@ -183,10 +184,13 @@ def network(
         raise ModelError("head", name, "there is no trained head's configuration.")
     shape = shape_of(config, target, name)
     try:
-        with safe_open(Path(folder) / WEIGHTS, framework="pt") as file:
-            names = {name: _named(name) for name in file.keys()}  # noqa: SIM118 not a mapping
-            _fits(file, names, shape, name)
-            tensors = {key: file.get_tensor(stored).clone() for stored, key in names.items()}
+        parts = weight_files(Path(folder))
+        sizes: dict[str, tuple[int, ...]] = {}
+        for path in parts:
+            with safe_open(path, framework="pt") as file:
+                sizes |= {_named(key): tuple(file.get_slice(key).get_shape()) for key in file.keys()}  # noqa: SIM118
+        _fits(sizes, shape, name)
+        tensors = {_named(key): tensor for path in parts for key, tensor in load_file(path).items()}
     except OSError as error:
         raise ModelError("head", name, f"there are no weights in {WEIGHTS}.") from error
     ids = None
@@ -212,9 +216,16 @@ def _named(key: str) -> str:
     return key.removeprefix("model.").replace("midlayer.", "layers.0.")
 
 
-def _fits(file: Any, names: Mapping[str, str], shape: HeadShape, name: str) -> None:
-    """Raise `ModelError` where a table of the file cannot be this target's. Reads no weights."""
-    sizes = {key: tuple(file.get_slice(stored).get_shape()) for stored, key in names.items()}
+def weight_files(folder: Path) -> list[Path]:
+    """The files of a folder's weights: one, or those that an index names."""
+    if not (folder / INDEX).is_file():
+        return [folder / WEIGHTS]
+    index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
+    return [folder / Path(name).name for name in sorted(set(index["weight_map"].values()))]
+
+
+def _fits(sizes: Mapping[str, tuple[int, ...]], shape: HeadShape, name: str) -> None:
+    """Raise `ModelError` where a table of such sizes cannot be this target's."""
     wanted = {
         "d2t": (shape.draft_vocab,), "t2d": (shape.vocab,), "embed_tokens.weight": (shape.vocab, shape.hidden),
         "lm_head.weight": (shape.known, shape.hidden), "fc.weight": (shape.hidden, shape.fed),
@@ -227,12 +238,36 @@ def _fits(file: Any, names: Mapping[str, str], shape: HeadShape, name: str) -> N
             raise ModelError("head", name, f"its {key} is of the size {sizes[key]}, and {size} would fit this target.")
 
 
-def write(network: Any, folder: str | Path, verifier: str, architectures: list[str]) -> Path:
-    """Write a trained network as `speculators` reads it, in bfloat16; Medusa's as vLLM does. Returns the folder."""
+def write(
+    network: Any, folder: str | Path, verifier: str, architectures: list[str], ids: torch.Tensor | None = None
+) -> Path:
+    """Write a trained network as `speculators` reads it, in bfloat16; Medusa's as vLLM does. `ids` are the tokens that it can
+    draft, None for all. In files of at most `LARGEST_FILE` bytes. Returns the folder."""
     folder, shape = Path(folder), network.shape
     folder.mkdir(parents=True, exist_ok=True)
+    for stale in folder.glob("model*"):
+        stale.unlink()
     weights = {name: weight.to(torch.bfloat16).contiguous().cpu() for name, weight in network.state_dict().items()}
-    save_file(weights, folder / WEIGHTS)
+    if ids is not None:
+        known = torch.zeros(shape.vocab, dtype=torch.bool)
+        known[ids] = True
+        weights |= {"d2t": ids - torch.arange(len(ids)), "t2d": known}
+    parts: list[dict[str, torch.Tensor]] = [{}]
+    for name, weight in weights.items():
+        if parts[-1] and sum(one.nbytes for one in parts[-1].values()) + weight.nbytes > LARGEST_FILE:
+            parts.append({})
+        parts[-1][name] = weight
+    names = (
+        [WEIGHTS]
+        if len(parts) == 1
+        else [f"model-{i + 1:05}-of-{len(parts):05}.safetensors" for i in range(len(parts))]
+    )
+    for name, part in zip(names, parts, strict=True):
+        save_file(part, folder / name, metadata={"format": "pt"})
+    if len(parts) > 1:
+        places = {name: file for file, part in zip(names, parts, strict=True) for name in part}
+        index = {"metadata": {"total_size": sum(one.nbytes for one in weights.values())}, "weight_map": places}
+        (folder / INDEX).write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
     config = _config(shape, verifier, architectures)
     (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     return folder

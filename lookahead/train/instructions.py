@@ -1,0 +1,222 @@
+"""Instructions for a chat model to answer, of eight kinds: what drafters of such a target learn from is its answers.
+
+Every kind has templates and words that fill them; a draw picks one of each, so there are some hundred thousand, of which a
+run asks for a few thousand. One in fifty, by a hash of its text, is held out for measuring.
+
+Data and draws. It does not know models, tokenizers or chat templates.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Iterator
+
+HELD_OUT = 50  # one instruction in so many
+
+THINGS = (
+    "the moon", "rain", "a volcano", "photosynthesis", "gravity", "the internet", "a battery", "a rainbow", "the heart",
+    "inflation", "a vaccine", "the water cycle", "an earthquake", "a bicycle", "recycling", "the tides", "a black hole",
+    "yeast", "a computer", "electricity", "the seasons", "a magnet", "DNA", "a bridge", "sleep", "a telescope", "soap",
+    "a thunderstorm", "democracy", "compound interest", "a refrigerator", "the ozone layer", "bees", "a search engine",
+    "noise-cancelling headphones", "a lighthouse", "glaciers", "an airplane wing", "the stock market", "memory",
+)  # fmt: skip
+HEROES = (
+    "a lighthouse keeper", "a shy dragon", "a young baker", "an old clockmaker", "a lost robot", "a curious fox", "twin sisters",
+    "a tired wizard", "a boy who collects stones", "a girl who talks to birds", "a sailor", "a librarian", "a small elephant",
+    "the last gardener on Mars", "a street musician", "a cat in a bookshop", "a nervous astronaut", "a kind giant",
+    "two neighbours", "a stubborn donkey", "a postman", "a snow leopard", "a beekeeper", "a violin maker",
+)  # fmt: skip
+EVENTS = (
+    "finds a message in a bottle", "loses a golden key", "makes an unlikely friend", "hears a strange noise at night",
+    "must cross a frozen lake", "opens a door that was always locked", "learns to say sorry", "gets a letter without a sender",
+    "wakes up in another century", "wins a race by accident", "plants a seed that grows overnight", "repairs an old radio",
+    "is afraid of the dark", "finds a map under the floor", "has to give a speech", "saves a village from a flood",
+    "forgets a birthday", "bakes the worst cake of the year", "meets a talking river", "keeps a secret",
+)  # fmt: skip
+TASKS = (
+    "reverses a string", "counts the vowels in a text", "finds the largest number in a list", "checks whether a number is prime",
+    "removes duplicates from a list", "adds up the digits of a number", "sorts a list of names by length",
+    "computes the factorial of a number", "reads a CSV file and prints every row", "merges two dictionaries",
+    "checks whether a word is a palindrome", "returns the n-th Fibonacci number", "converts Celsius to Fahrenheit",
+    "counts how often every word occurs in a text", "finds the common elements of two lists", "flattens a nested list",
+    "computes the average of a list of numbers", "rounds every number of a list", "splits a list into pairs",
+    "finds the longest word in a sentence", "capitalises every word", "checks whether brackets are balanced",
+    "computes the greatest common divisor of two numbers", "prints a multiplication table", "removes all spaces from a text",
+)  # fmt: skip
+LANGUAGES = ("Python", "Python", "Python", "JavaScript", "Java", "C")
+LISTS = (
+    "healthy breakfasts", "books for a long journey", "ways to save water at home", "games for a rainy day",
+    "things to pack for a camping trip", "questions for a job interview", "fruits that are rich in vitamin C",
+    "good habits for students", "capitals of Europe", "animals that live in the desert", "uses of baking soda",
+    "tips for learning a language", "gifts for a teacher", "exercises without equipment", "kinds of clouds",
+    "musical instruments", "inventions of the last century", "rules for a library", "plants that need little water",
+    "ways to say thank you", "steps to change a bicycle tyre", "ideas for a school project", "safety rules for a laboratory",
+    "things that can be recycled", "ways to calm down before an exam", "jobs that need mathematics",
+)  # fmt: skip
+SENTENCES = (
+    "me and him goes to the market yesterday", "the meeting is moved to friday because the boss are ill",
+    "i dont know where is the station", "We was very happy with the service, it were great.",
+    "The results of the experiment was not what we had expect.", "she dont like apples but she like pears",
+    "their going to be late if they doesnt hurry", "Can you send me the informations about the course?",
+    "He said that he will came tomorrow.", "the dog have eaten all it's food", "I has been working here since three years.",
+    "Your invited to the party, bring you're friends.", "There is many reasons to learn a instrument.",
+    "the childrens are playing in the garden since morning", "I am agree with you in this point.",
+)  # fmt: skip
+TEXTS = (
+    "The new library opens on Monday. It has three floors, a café and a quiet room for students. Entry is free, and every "
+    "visitor gets a card at the desk.",
+    "Bees collect nectar from flowers and bring it to the hive. There other bees turn it into honey. The hive lives on this "
+    "honey through the winter, when nothing blooms.",
+    "The train to Bristol was forty minutes late because of snow on the line. Passengers were given hot drinks, and most of "
+    "them were patient. The driver apologised twice.",
+    "Our shop sells used bicycles. Each one is cleaned, tested and repaired before it is sold. If something breaks within a "
+    "year, we mend it for nothing.",
+    "Rosa planted tomatoes in May. By August she had so many that she gave them to her neighbours. Next year she wants to "
+    "plant fewer tomatoes and more beans.",
+    "The museum shows paintings by local artists. Some of them are for sale. On Thursdays it stays open until nine in the "
+    "evening and students pay half.",
+    "Water boils at a lower temperature on a mountain, because the air presses less on it. That is why cooking an egg takes "
+    "longer there.",
+    "The team played badly in the first half and was two goals behind. After the break it scored three times, and the "
+    "goalkeeper stopped a penalty in the last minute.",
+)  # fmt: skip
+STYLES = (
+    "more politely",
+    "for a child",
+    "in a formal style",
+    "as a short poem",
+    "in fewer words",
+    "as an advertisement",
+    "in the past tense",
+)
+NAMES = ("Anna", "Ben", "Carlos", "Dina", "Emil", "Fatima", "Grace", "Hugo", "Ines", "Jonas", "Kira", "Leo", "Mia", "Noah", "Olga", "Pia")  # fmt: skip
+CITIES = ("Denver", "Lyon", "Oslo", "Kyoto", "Lagos", "Quito", "Perth", "Cairo", "Turin", "Boston", "Delhi", "Porto")
+JOBS = ("nurse", "teacher", "carpenter", "pilot", "cook", "engineer", "painter", "farmer", "lawyer", "driver")
+TALK = (
+    "Hello! How are you today?", "What is your name?", "Can you help me with my homework?", "I am bored. What can I do?",
+    "Tell me a joke.", "What should I cook tonight?", "I had a bad day at work.", "Good morning! What can you do?",
+    "Do you like music?", "I cannot sleep. Any advice?", "What is the best way to start the day?", "Thank you for your help!",
+    "I am nervous about my first day at a new school.", "Recommend me a hobby.", "What do you think about cats?",
+    "My friend is angry with me. What should I say?", "Give me a reason to go for a walk.", "How do I make new friends?",
+    "What is a good name for a puppy?", "I forgot my mother's birthday. Help!", "Say something that cheers me up.",
+    "Is it better to read or to watch a film?", "I want to learn to draw. Where do I begin?", "What is your favourite season?",
+)  # fmt: skip
+ENDS = ("", "", " Answer in one sentence.", " Please explain.", " Keep it short.")
+
+
+def _story(draw: random.Random) -> str:
+    hero, event = draw.choice(HEROES), draw.choice(EVENTS)
+    return draw.choice((
+        f"Write a short story about {hero} who {event}.", f"Tell me a bedtime story about {hero} who {event}.",
+        f"Write the beginning of a novel about {hero} who {event}.", f"Write a story of two paragraphs: {hero} {event}.",
+        f"Continue this story: One morning {hero} {event}.", f"Write a dialogue between {hero} and {draw.choice(HEROES)}.",
+    ))  # fmt: skip
+
+
+def _explain(draw: random.Random) -> str:
+    thing = draw.choice(THINGS)
+    return draw.choice((
+        f"Explain {thing} in simple words.", f"Explain {thing} to a child of eight.", f"What is {thing}, and why does it matter?",
+        f"How does {thing} work?", f"Explain {thing} in three sentences.", f"Write a short paragraph about {thing}.",
+        f"What are the most important facts about {thing}?", f"What is the difference between {thing} and {draw.choice(THINGS)}?",
+    ))  # fmt: skip
+
+
+def _code(draw: random.Random) -> str:
+    task, language = draw.choice(TASKS), draw.choice(LANGUAGES)
+    return draw.choice((
+        f"Write a {language} function that {task}.", f"Write a {language} program that {task}. Add comments.",
+        f"Show me how one {task} in {language}, with an example.", f"Write a function in {language} that {task} and explain it.",
+        f"Write a test for a {language} function that {task}.",
+    )).replace("how one ", "a program that ")  # fmt: skip
+
+
+def _list(draw: random.Random) -> str:
+    subject, n = draw.choice(LISTS), draw.choice((3, 5, 5, 7, 10))
+    return draw.choice((
+        f"List {n} {subject}.", f"Give me {n} {subject}, one a line.", f"Make a numbered list of {subject}.",
+        f"What are some {subject}? Answer with bullet points.", f"Write {n} {subject} and one sentence about each.",
+    ))  # fmt: skip
+
+
+def _rewrite(draw: random.Random) -> str:
+    sentence, text = draw.choice(SENTENCES), draw.choice(TEXTS)
+    return draw.choice((
+        f"Correct this sentence: {sentence}", f"Fix the grammar: {sentence}", f"Rewrite this text {draw.choice(STYLES)}:\n{text}",
+        f"Summarise in one sentence:\n{text}", f"Say this {draw.choice(STYLES)}: {sentence}", f"Give this text a title:\n{text}",
+    ))  # fmt: skip
+
+
+def _person(draw: random.Random) -> tuple[str, int, str, str]:
+    return draw.choice(NAMES), draw.randrange(18, 80), draw.choice(CITIES), draw.choice(JOBS)
+
+
+def _extract(draw: random.Random) -> str:
+    people = [_person(draw) for _ in range(draw.choice((1, 2, 3)))]
+    prose = " ".join(
+        f"{name} is {age} years old, lives in {city} and works as a {job}." for name, age, city, job in people
+    )
+    table = "Name,Age,City\n" + "\n".join(f"{name},{age},{city}" for name, age, city, _ in people)
+    return draw.choice((
+        f"Extract the name, age and city as JSON:\n{prose}", f"Convert this CSV to JSON:\n{table}",
+        f"Make a Markdown table of this text:\n{prose}", f"List all names in this text:\n{prose}",
+        f"Turn this text into a CSV file with the columns Name, Age, City, Job:\n{prose}",
+    ))  # fmt: skip
+
+
+def _copy(draw: random.Random) -> str:
+    text, (name, *_) = draw.choice(TEXTS), _person(draw)
+    day, month, year = draw.randrange(1, 29), draw.randrange(1, 13), draw.randrange(1990, 2027)
+    word, other = draw.choice((("the", "THE"), ("and", "&"), ("is", "was"), ("on", "in")))
+    return draw.choice((
+        f"Repeat this text word for word:\n{text}", f"Copy this text and replace \"{word}\" by \"{other}\":\n{text}",
+        f"Write this text again, and add one sentence at the end:\n{text}",
+        f"Write these dates as YYYY-MM-DD: {day}/{month}/{year}, {month}/{day}/{year + 1}",
+        f"Translate into French: {draw.choice(SENTENCES)}", f"Write a short e-mail to {name}. Begin with this text:\n{text}",
+    ))  # fmt: skip
+
+
+def _talk(draw: random.Random) -> str:
+    return (
+        draw.choice(("", "Hi! ", "Hello. ", "One question: ", "Please be honest. "))
+        + draw.choice(TALK)
+        + draw.choice(ENDS)
+    )
+
+
+KINDS = {
+    "story": _story, "explain": _explain, "code": _code, "list": _list, "rewrite": _rewrite, "extract": _extract, "copy": _copy,
+    "talk": _talk,
+}  # fmt: skip
+
+
+def held_out(instruction: str) -> bool:
+    """Whether an instruction is kept for measuring."""
+    return hashlib.sha256(instruction.encode()).digest()[0] * HELD_OUT < 256
+
+
+def training(seed: object) -> Iterator[str]:
+    """Instructions to learn from, without end, of all kinds in turn."""
+    draw = random.Random(f"{seed}:instructions")
+    while True:
+        for make in KINDS.values():
+            instruction = make(draw)
+            while held_out(instruction):
+                instruction = make(draw)
+            yield instruction
+
+
+def measuring(each: int) -> dict[str, list[str]]:
+    """Kind -> so many instructions that no drafter has learned from."""
+    out = {}
+    for kind, make in KINDS.items():
+        draw, chosen = random.Random(f"measuring:{kind}"), {}
+        for _ in range(100_000):
+            instruction = make(draw)
+            if held_out(instruction):
+                chosen[instruction] = None
+            if len(chosen) == each:
+                break
+        out[kind] = list(chosen)
+    return out

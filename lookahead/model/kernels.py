@@ -5,7 +5,8 @@ that a row has the same bits in any company, on any processor.
 
 - Products: see `multiply`.
 - Attention adds the keys of a row in the order of its text: as many as lie in that order, then the others one by one. A
-  branch of a tree is a list of columns; nothing is masked.
+  branch of a tree is a list of columns; nothing is masked. Where the processor multiplies bfloat16 in pairs, so it does
+  queries, which are rounded, and keys.
 - Of a bfloat16 model sums are rounded wherever transformers' Llama rounds them.
 
 A kernel takes addresses and sizes, is compiled once, and is called by address from compiled code (`whole_pass`) or through
@@ -24,6 +25,7 @@ from .multiply import at_once, clear, round_all
 from .vectors import (
     BLOCK,
     LANES,
+    MULTIPLIES_PAIRS,
     NARROW,
     bfloat16_at,
     bfloat16_of,
@@ -31,11 +33,14 @@ from .vectors import (
     block_float32,
     dot_bfloat16,
     dot_float32,
+    dot_pairs,
     dots_bfloat16,
     dots_float32,
+    dots_pairs,
     exp,
     float_of,
     floats_at,
+    highest,
     integers_at,
     narrow_bfloat16,
     narrow_float32,
@@ -127,9 +132,7 @@ def store(y, stored, count, rounded):
 @njit(inline="always")
 def _softmax(scores, rounded):
     """In place, of one row."""
-    top = np.float32(-1e30)
-    for k in range(len(scores)):
-        top = max(top, scores[k])
+    top = highest(scores)
     total = np.float32(0)
     for k in range(len(scores)):
         scores[k] = exp(scores[k] - top)
@@ -151,6 +154,32 @@ def _weighed(rows, weights, values, y, k, stride, dim, width, wide, rounded):
         narrow_float32(rows, weights, values, y, k, stride, dim, width)
 
 
+@njit(inline="always")
+def _in_pairs(query, place, dim):
+    """A rounded query as bfloat16 at a place, which is returned."""
+    row, out = carray(floats_at(query), dim), carray(bfloat16_at(place), dim)
+    for j in range(dim):
+        out[j] = bfloat16_of(row[j])
+    return place
+
+
+@njit(inline="always")
+def _scores(query, key, score, dim, many, rounded, paired):
+    """At `score`, the products of a query and the key at that address, or of as many keys as a vector has numbers."""
+    if paired and many:
+        dots_pairs(query, key, score, dim // 2)
+    elif paired:
+        dot_pairs(query, key, score, dim // 2)
+    elif many and rounded:
+        dots_bfloat16(query, key, score, dim)
+    elif many:
+        dots_float32(query, key, score, dim)
+    elif rounded:
+        dot_bfloat16(query, key, score, dim)
+    else:
+        dot_float32(query, key, score, dim)
+
+
 @kernel(17, 1, FREE)
 def attend(
     qkv, stride, keys, values, room, dim, mixed, scores, most, straight, branch, longest, counts, n, heads, kv, rounded,
@@ -159,9 +188,11 @@ def attend(
     """mixed [n, heads dim] = attention of rows whose turned queries come first in the rows of qkv.
 
     keys, values [kv, room, dim] as stored, with the rows' own. A row sees the first `straight` [n] of them, then the first
-    `counts` [n] places of its row in `branch` [n, longest]. scores [n, most] is room for as many as any row sees.
+    `counts` [n] places of its row in `branch` [n, longest]. scores [n, most] is room for as many as any row sees, and for a
+    vector and a query behind the last.
     """
     size, width = 2 if rounded else 4, heads * dim
+    paired = MULTIPLIES_PAIRS and rounded and dim % (2 * LANES) == 0
     firsts, lengths = carray(integers_at(straight), n), carray(integers_at(counts), n)
     places = carray(integers_at(branch), (n, longest))
     clear(mixed, n * width)
@@ -169,19 +200,14 @@ def attend(
         shared = size * room * dim * (head * kv // heads)
         for i in range(n):
             query, first, score = qkv + 4 * (i * stride + head * dim), firsts[i], scores + 4 * i * most
+            if paired:
+                query = _in_pairs(query, scores + 4 * (n * most + LANES), dim)
             row, k = carray(floats_at(score), first + lengths[i]), 0
             while k < len(row):
                 key = keys + shared + size * dim * (k if k < first else places[i, k - first])
-                many = k + LANES <= first
-                if many and rounded:
-                    dots_bfloat16(query, key, score + 4 * k, dim)
-                elif many:
-                    dots_float32(query, key, score + 4 * k, dim)
-                elif rounded:
-                    dot_bfloat16(query, key, score + 4 * k, dim)
-                else:
-                    dot_float32(query, key, score + 4 * k, dim)
-                k += LANES if many else 1
+                many = k < first and k + LANES <= room  # those behind `first` are computed too, and written over
+                _scores(query, key, score + 4 * k, dim, many, rounded, paired)
+                k = min(k + LANES, first) if many else k + 1
             for j in range(len(row)):
                 row[j] = rounding(rounding(row[j], rounded) * scaling, rounded)
             _softmax(row, rounded)

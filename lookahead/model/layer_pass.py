@@ -8,7 +8,7 @@ from __future__ import annotations
 from numba import njit
 
 from .compiling import kept
-from .vectors import BLOCK, call, whole
+from .vectors import BLOCK, LANES, call, whole
 
 
 @kept(njit, nogil=True, error_model="numpy")
@@ -20,7 +20,7 @@ def scratch_floats(n, given, hidden, fed, heads, kv, dim, inner, most):
         n * whole(2 * inner, BLOCK),
         n * inner,
         n * whole(hidden, BLOCK),
-        n * most,
+        n * most + LANES + dim,
     )
 
 

@@ -239,7 +239,11 @@ class Llama(Forward):
 
     def attention(self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, seen: int) -> torch.Tensor:
         (n, heads, dim), (kv, room, _) = query.shape, keys.shape
-        query, mixed, scores = query.float().contiguous(), torch.empty(n, heads, dim), torch.empty(n, seen)
+        query, mixed, scores = (
+            query.float().contiguous(),
+            torch.empty(n, heads, dim),
+            torch.empty(n * seen + vectors.LANES + dim),
+        )
         straight, none, no_branch = np.full(n, seen), np.zeros(n, np.int64), np.zeros((n, 1), np.int64)
         kernels.attend().ctypes(
             query.data_ptr(), heads * dim, keys.data_ptr(), values.data_ptr(), room, dim, mixed.data_ptr(),

@@ -36,6 +36,7 @@ from .vectors import (
     floats_at,
     int32_at,
     integers_at,
+    largest_size,
     rounding,
     whole,
 )
@@ -110,9 +111,7 @@ def _multiply_fours(x, w, scale, y, spare, n, k, width, rounded):
     scales, begin = carray(floats_at(scale), width), carray(int32_at(scale + 4 * width), width)
     for i in range(n):
         row, out = carray(floats_at(x + 4 * i * k), k), carray(bytes_at(spare + i * wide), wide)
-        largest = np.float32(1e-12)
-        for j in range(k):
-            largest = max(largest, abs(row[j]))
+        largest = max(largest_size(row), np.float32(1e-12))
         floats_at(row_scales)[i] = largest / np.float32(127)
         inverse = np.float32(127) / largest
         for j in range(k):

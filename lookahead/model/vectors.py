@@ -170,22 +170,24 @@ def _added_up(builder, rows, vectors, stored, x, w, y, k, x_stride, w_stride, y_
 
 def _dots(stored: int, keys: int):
     """A function that puts at y the sums of the products of x float32 [size] and each of so many (1 or `LANES`) rows of
-    w [keys, size] as stored: `size` is whole vectors. Every sum's order is the same, however many there are."""
+    w [keys, size] as stored: `size` is whole vectors. Every sum's order is the same, however many there are. In pairs x is
+    bfloat16 too, and `size` counts pairs."""
 
     @intrinsic
     def multiply(typing_context, x, w, y, size):
         def code(context, builder, signature, arguments):
             x, w, y, size = arguments
-            x, y = (builder.inttoptr(pointer, _FLOAT.as_pointer()) for pointer in (x, y))
-            w = builder.inttoptr(w, _STORED[stored].as_pointer())
+            given = PAIRS if stored == PAIRS else FLOAT32
+            x, w = (builder.inttoptr(at, _STORED[kind].as_pointer()) for at, kind in ((x, given), (w, stored)))
+            y = builder.inttoptr(y, _FLOAT.as_pointer())
             begin, loop, after = builder.block, builder.append_basic_block("k"), builder.append_basic_block("after")
             builder.branch(loop)
             builder.position_at_end(loop)
             i, totals = builder.phi(_INT64), [builder.phi(_VECTOR) for _ in range(keys)]
-            one, added = _loaded(builder, x, i, FLOAT32), []
+            one, added, step = _loaded(builder, x, i, given), [], _paired if stored == PAIRS else _fused
             for key, total in enumerate(totals):
                 place = builder.add(builder.mul(size, _number(key)), i)
-                added.append(_fused(builder, one, _loaded(builder, w, place, stored), total))
+                added.append(step(builder, one, _loaded(builder, w, place, stored), total))
             following = builder.add(i, _number(LANES))
             nothing = ir.Constant(_VECTOR, [0.0] * LANES)
             for phi, first, later in (
@@ -273,6 +275,8 @@ block_bfloat16, block_float32, block_int8, block_pairs, block_fours = (
 narrow_bfloat16, narrow_float32 = (_block(stored, NARROW) for stored in (BFLOAT16, FLOAT32))
 dot_bfloat16, dot_float32 = (_dots(stored, 1) for stored in (BFLOAT16, FLOAT32))
 dots_bfloat16, dots_float32 = (_dots(stored, LANES) for stored in (BFLOAT16, FLOAT32))
+# Where the processor does not multiply pairs, nobody calls them.
+dot_pairs, dots_pairs = (_dots(PAIRS if MULTIPLIES_PAIRS else BFLOAT16, keys) for keys in (1, LANES))
 
 
 @njit(inline="always")
@@ -306,3 +310,29 @@ def exp(x):
     p = p * f + np.float32(1.6666665459e-1)
     p = p * f + np.float32(5.0000001201e-1)
     return (p * f * f + f + np.float32(1.0)) * as_float(np.uint32((np.int32(n) + np.int32(127)) << np.int32(23)))
+
+
+@njit(inline="always")
+def in_order(bits):
+    """A float's bits as a whole number in the floats' order, or back."""
+    return np.int32(bits ^ np.int32((bits >> np.int32(31)) & np.int32(0x7FFFFFFF)))
+
+
+@njit(inline="always")
+def highest(numbers):
+    """The highest of some float32 that are no NaN: compared as whole numbers, for of floats LLVM compares one by one."""
+    top = np.int32(-(1 << 31))
+    for i in range(len(numbers)):
+        number = in_order(np.int32(as_bits(numbers[i])))
+        top = number if number > top else top
+    return as_float(np.uint32(in_order(top)))
+
+
+@njit(inline="always")
+def largest_size(numbers):
+    """The largest absolute value of some float32, in the same way."""
+    top = np.int32(0)
+    for i in range(len(numbers)):
+        number = np.int32(np.int32(as_bits(numbers[i])) & np.int32(0x7FFFFFFF))
+        top = number if number > top else top
+    return as_float(np.uint32(top))

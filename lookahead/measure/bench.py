@@ -32,7 +32,7 @@ PEERS = (
 LOST = ("lost_to_passes", "lost_to_drafting", "lost_to_engine")  # where a lane's time goes beyond what theory predicts
 RIVALS = (
     ("naive", "hf-generate"), ("draft", "hf-assisted"), ("ngram", "hf-lookup"), ("suffix", "hf-lookup"),
-    ("naive", "vllm"), ("draft", "vllm-draft"), ("ngram", "vllm-ngram"), ("suffix", "vllm-ngram"),
+    ("naive", "vllm"), ("draft", "vllm-draft"), ("eagle", "vllm-eagle"), ("ngram", "vllm-ngram"), ("suffix", "vllm-ngram"),
     ("naive", "llama.cpp"), ("draft", "llama.cpp-draft"), ("ngram", "llama.cpp-ngram"), ("suffix", "llama.cpp-ngram"),
 )  # fmt: skip
 Progress = Callable[[int, int, str], None]

@@ -31,7 +31,7 @@ from .gguf import write
 from .timing import Entry, Question, Sample, Timing, read_entry, time_lane
 
 START_S, TEXT_S, END_S = 600, 300, 10  # for a server to be ready, a text to be written, a server to end
-VLLM_DRAFTS, VLLM_NGRAMS = (2, 4, 6), (4, 10)  # draft lengths it is given
+VLLM_DRAFTS, VLLM_HEADS, VLLM_NGRAMS = (2, 4, 6), (2, 4), (4, 10)  # draft lengths it is given
 LLAMA_DRAFTS, LLAMA_NGRAMS = (4, 8), (8, 32)
 ALONE = ("vllm", "llama.cpp")  # without speculation
 
@@ -47,7 +47,7 @@ class Engine:
 
 
 def vllm(python: str, models: Models) -> list[Engine]:
-    """vLLM, in the environment of that interpreter: without speculation, with our draft model, with its n-grams."""
+    """vLLM, in the environment of that interpreter: without speculation, with our draft model and EAGLE head, with its n-grams."""
     members = places(models.spec)
 
     def engine(label: str, speculative: Mapping[str, Any] | None) -> Engine:
@@ -65,6 +65,10 @@ def vllm(python: str, models: Models) -> list[Engine]:
         for k in VLLM_DRAFTS:
             plan = {"method": "draft_model", "model": members["draft"], "num_speculative_tokens": k}
             engines.append(engine(f"vllm-draft:k={k}", plan))
+    if "eagle" in members:  # of heads that ship this kind alone runs in vLLM on a processor
+        for k in VLLM_HEADS:
+            plan = {"method": "eagle3", "model": members["eagle"], "num_speculative_tokens": k}
+            engines.append(engine(f"vllm-eagle:k={k}", plan))
     for k in VLLM_NGRAMS:
         plan = {"method": "ngram", "num_speculative_tokens": k, "prompt_lookup_min": 2, "prompt_lookup_max": 5}
         engines.append(engine(f"vllm-ngram:k={k}", plan))

@@ -29,7 +29,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from ..core.events import SettingsError
 from ..family import elsewhere
 from ..family.hub import bring
-from ..family.models import load_tokenizer
+from ..family.models import load_tokenizer, shown
 from ..measure.scenarios import BENCH
 from ..model import llama_files
 from ..model.heads import files
@@ -221,7 +221,13 @@ class _Stages:
             check=self._check(target, known),
         )
         architectures = target.config.architectures or [type(target).__name__]
-        files.write(network, self.job.out / kind, str(self.job.out / "target"), architectures, known)
+        files.write(network, self.job.out / kind, self._verifier(), architectures, known)
+
+    def _verifier(self) -> str:
+        """What a head's file calls its target: by its repository or its name, not by where it lies on this machine."""
+        start = self.job.start_from
+        source = elsewhere.of(start) if start else None
+        return source.repo if source else shown(str(_place(start or self.job.out, "target")))
 
     def _written(self, target: LlamaForCausalLM) -> np.ndarray:
         """What the target has written for its drafters, once for all of them."""

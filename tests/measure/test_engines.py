@@ -140,8 +140,10 @@ def test_engines_are_started_on_our_own_models(models, tmp_path):
     assert list(commands) == [
         "vllm",
         *(f"vllm-draft:k={k}" for k in (2, 4, 6)),
+        *(f"vllm-eagle:k={k}" for k in (2, 4)),
         *(f"vllm-ngram:k={k}" for k in (4, 10)),
     ]
+    assert "pocket/eagle" in commands["vllm-eagle:k=2"][-1]
     assert "--speculative-config" not in commands["vllm"]
     assert all(any("pocket/target" in part for part in command) for command in commands.values())
     commands = {one.label: one.command(8000) for one in engines.llama_cpp("llama-server", models, tmp_path)}

@@ -93,6 +93,12 @@ def of(folder: Path) -> Elsewhere | None:
     return Elsewhere(folder.name, **json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None
 
 
+def owner(folder: Path, families: Path) -> Elsewhere | None:
+    """The bundled family whose target lies in this folder, of those in the folder of families; None for any other folder."""
+    sources = (of(path.parent) for path in sorted(families.glob(f"*/{SOURCE}")))
+    return next((source for source in sources if (here := source.here()) and here[1] == folder), None)
+
+
 def _write_out(path: Path, folder: Path, progress: Progress) -> None:
     """A GGUF file's tokenizer and weights, in bfloat16, as transformers reads them."""
     import torch

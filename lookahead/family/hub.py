@@ -123,6 +123,9 @@ def look(
     Raises `ModelError` for a spec that the limits do not allow; everything else that is wrong is in the plan.
     """
     places = requested(spec, limits)
+    if (source := _elsewhere(spec.strip())) and source.gguf and not source.here():
+        compute(source.convert, progress)
+        places = requested(spec, limits)
     gathered = []
     for i, (role, place) in enumerate(places.items()):
         progress(f"Asking about {models.shown(place)}", i / (len(places) + 1))

@@ -25,7 +25,7 @@ from ..core.events import ModelError
 from ..core.numbers import count
 from ..model import llama_files
 from ..model.heads import files as head_files
-from . import models
+from . import elsewhere, models
 from .fetch import File, cached, explained, fetch
 from .suggested import SUGGESTED
 
@@ -78,7 +78,8 @@ def gather(role: str, place: str, folders: bool) -> Known:
     `folders` is for whoever starts the server: the place may be a folder, and the hub is read with the server's token.
     For a visitor it is read without one.
     """
-    if Path(place).is_relative_to(models.BUNDLED) or (folders and Path(place).is_dir()):
+    bundled = Path(place).is_relative_to(models.BUNDLED) or elsewhere.owner(Path(place), models.BUNDLED)
+    if bundled or (folders and Path(place).is_dir()):
         return _of_folder(role, place, Path(place))
     known = Known(role, place, place)
     if not NAME.fullmatch(place):
@@ -120,7 +121,9 @@ def gather(role: str, place: str, folders: bool) -> Known:
 
 def _of_folder(role: str, place: str, folder: Path) -> Known:
     """The same of a folder, or of a copy in the cache when the hub is out of reach."""
-    licence = "Built with Llama; see its card" if folder.is_relative_to(models.BUNDLED) else ""
+    source, licence = elsewhere.owner(folder, models.BUNDLED), ""
+    if source or folder.is_relative_to(models.BUNDLED):
+        licence = source.licence if source else "Built with Llama; see its card"
     known = Known(role, place, models.shown(place), folder, licence)
     try:
         if not (folder / CONFIG).is_file():

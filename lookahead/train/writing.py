@@ -33,7 +33,7 @@ from .tokenizer import ANSWERS_ID, ASKS_ID, END_ID
 TOGETHER, OPENING, WRITTEN = 256, 40, 217
 ROW = OPENING + WRITTEN - 1  # as a training row: the last token is only a label
 LIKELY = 16  # stored tokens of the target's distribution at every position, with their log-probabilities
-Asked = Callable[[object], Iterator[list[int]]]  # ids of openings, for a seed
+Openings = Callable[[object], Iterator[list[int]]]  # ids of openings, for a seed
 BLOCK = 32  # positions by which the writer's cache grows
 BEGINNING, LONGEST_QUESTION = (3, 16), 96  # tokens that open a plain text; of a question no more than so many
 
@@ -48,9 +48,9 @@ def row_type(written: int = WRITTEN) -> np.dtype:
 
 def written_rows(
     target: PreTrainedModel, streams: Streams | None, plan: Plan, tokens: int, folder: Path, watch: Watch, resume: bool,
-    *, end: int = END_ID, most_s: float = inf, asked: Asked | None = None, written: int = WRITTEN,
+    *, end: int = END_ID, most_s: float = inf, instructed: Openings | None = None, written: int = WRITTEN,
 ) -> np.ndarray:  # fmt: skip
-    """Rows [rows] of `row_type(written)`: openings of the mix, or without `streams` of `asked` (which gives them anew for a
+    """Rows [rows] of `row_type(written)`: openings of the mix, or without `streams` of `instructed` (which gives them anew for a
     seed), or the target's own, continued by the target. About `tokens` tokens, or fewer where they would take more than
     `most_s` seconds. `end` is the token that ends a text.
 
@@ -79,8 +79,8 @@ def written_rows(
             given = openings.batch(turn * TOGETHER, TOGETHER, OPENING)[:, :OPENING].to(target.device)
             others = beginnings(streams.training, plan.mix, (plan.seed, turn))
             batches.append(_continued(writer, given, hot, others, end, row_type(written)))
-        elif asked:
-            others = asked((plan.seed, turn))
+        elif instructed:
+            others = instructed((plan.seed, turn))
             begun = [next(others) for _ in range(TOGETHER)]
             shared = min(OPENING, *map(len, begun))
             given = torch.tensor([ids[:shared] for ids in begun], device=target.device)

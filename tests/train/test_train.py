@@ -473,7 +473,7 @@ def test_rows_begin_with_whole_instructions_where_the_target_chats(tmp_path, mon
         return iter(asked)
 
     rows = writing.written_rows(
-        target, None, SMALL, 4 * 80, tmp_path, lambda report: None, False, asked=openings, written=60
+        target, None, SMALL, 4 * 80, tmp_path, lambda report: None, False, instructed=openings, written=60
     )
     assert rows["ids"].shape == (4, writing.OPENING + 60) and rows["likely"].shape == (4, 60, writing.LIKELY)
     for row, opening in zip(rows["ids"].tolist(), asked, strict=False):

@@ -82,8 +82,8 @@ class _Tables:
     @property
     def nbytes(self) -> int:
         """Bytes that they take, but for an output head that is the target's."""
-        own = self._last if self.shape.draft_vocab else self._last[:1]
-        return sum(product.nbytes for row in (*self._products, own) for product in row)
+        last = self._last if self.shape.draft_vocab else self._last[:1]
+        return sum(product.nbytes for row in (*self._products, last) for product in row)
 
 
 def _weights(layer: Layer) -> list[torch.Tensor]:

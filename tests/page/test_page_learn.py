@@ -159,6 +159,7 @@ def test_a_lesson_is_an_address_and_keeps_the_race(visit):
     page.wait_for_url(lambda url: "lesson" not in url)
     page.get_by_role("tab", name="Learn", exact=True).click()
     arrived(page, "03-rejection")
+    page.wait_for_url("**/?lesson=03-rejection")  # the lesson is there at once, its address a moment later
     page.reload()
     arrived(page, "03-rejection")
 

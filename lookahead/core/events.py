@@ -30,6 +30,7 @@ CORRECTION, BONUS = "correction", "bonus"
 RULES = ("auto", "greedy", "coupled", "rejection")
 MOST_NEW_TOKENS = 100_000
 MOST_DRAFTED = 64
+LEAST_DIVISOR = 1e-4  # of logits, as temperature or penalty: by less they are no numbers of float32 any more
 
 
 class LookaheadError(ValueError):
@@ -240,6 +241,10 @@ class Settings:
         whole_number("top_k", self.top_k, 0, 10_000_000)
         _number("top_p", self.top_p, 0.0, 1.0, above=True)
         _number("repetition_penalty", self.repetition_penalty, 0.0, 10.0, above=True)
+        for name in ("temperature", "repetition_penalty"):
+            if 0 < getattr(self, name) < LEAST_DIVISOR:
+                zero = "0, which is greedy, or " if name == "temperature" else ""
+                raise SettingsError(name, getattr(self, name), f"give {zero}at least {count(LEAST_DIVISOR)}.")
         whole_number("seed", self.seed, 0, 2**63 - 1)
         if self.rule not in RULES:
             raise SettingsError("rule", self.rule, f"choose one of {', '.join(RULES)}.")

@@ -49,7 +49,6 @@ class Forward(ABC):
     copies = 0  # bytes of weights laid out for our kernels, beside the model's own
     by_construction = False  # whether a row's bits cannot depend on its company
     small = False  # whether passes of few rows read weights in eight bits
-    drafts_chains = False  # whether there is `chain`
 
     @property
     @abstractmethod
@@ -124,9 +123,10 @@ class Forward(ABC):
 
     def chain(
         self, ids: Sequence[int], base: int, cache: KeyValueCache, request: Request
-    ) -> tuple[list[int], list[float]]:
-        """Read ids behind `base` cached tokens and draft behind them in one call: tokens, and how sure of each."""
-        raise NotImplementedError("passes are not compiled")
+    ) -> tuple[list[int], list[float]] | None:
+        """Read ids behind `base` cached tokens and draft behind them in one compiled call: tokens, and how sure of each. None
+        where passes are not compiled."""
+        return None
 
     @abstractmethod
     def by_depth(self, ids: torch.Tensor, most: int) -> Iterator[torch.Tensor]:

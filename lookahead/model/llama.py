@@ -91,7 +91,7 @@ class Llama(Forward):
     """Callable on the rows of one pass. `source` makes transformers' model of the same weights, if anybody asks; `small`
     keeps the weights of products in eight bits."""
 
-    by_construction = drafts_chains = True
+    by_construction = True
 
     @torch.inference_mode()
     def __init__(self, shape: Shape, weights: Weights, source: Callable[[Llama], PreTrainedModel], small: bool = False):

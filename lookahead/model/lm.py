@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from .chain import Request
 
 PREFILL_ROWS = 512
-CHAIN_ROWS = 64  # that a drafted chain's first pass reads at most
 
 
 class CachedLM:
@@ -165,17 +164,13 @@ class CachedLM:
     def chain(self, tokens: Sequence[int], request: Request) -> tuple[list[int], list[float]] | None:
         """Append a chain and draft behind it in one compiled call: drafted tokens, of which all but the last are appended too,
         and how sure the model is of each. None where its passes are not compiled."""
-        if not self.passes.drafts_chains:
-            return None
-        if len(tokens) > CHAIN_ROWS:
-            self.extend(tokens[:-1])
-            tokens = tokens[-1:]
         start = perf_counter()
-        drafted, confidences = self.passes.chain(tokens, len(self.tokens), self.cache, request)
-        self.tokens += [*tokens, *drafted[:-1]]
-        self._rewind(len(self.tokens))
-        self.seconds += perf_counter() - start
-        return drafted, confidences
+        chain = self.passes.chain(tokens, len(self.tokens), self.cache, request)
+        if chain is not None:
+            self.tokens += [*tokens, *chain[0][:-1]]
+            self._rewind(len(self.tokens))
+            self.seconds += perf_counter() - start
+        return chain
 
     def _filled(self, chunk: list[int]) -> list[int]:
         """The chunk with rows behind it that nobody looks at, as its passes like it."""

@@ -1,12 +1,16 @@
 """Chains that are drafted in one compiled call: the tokens, confidences and ends that one token after the other gives."""
 
 import pytest
+import torch
+from conftest import tiny
 
+import lookahead
 from lookahead.core.accept import rule_for
-from lookahead.core.events import Settings
+from lookahead.core.events import LEAST_DIVISOR, Settings
 from lookahead.drafting.history import Confidence
-from lookahead.model import chain
+from lookahead.model import chain, llama_files
 from lookahead.model.chain import Ending, picks_behind
+from lookahead.model.lm import CachedLM
 
 NEAR = 0.02  # confidences: bfloat16 logits are added up by other code
 PROMPT = "Once upon a time there was a small frog who lived in a green pond. One day"
@@ -98,3 +102,25 @@ def test_where_more_than_logits_decide_tokens_are_picked_singly(models, settings
     lm, context = models.draft("draft"), models.tokenizer.encode(PROMPT)
     picks = picks_behind(lm, rule_for(Settings(**settings)), lm.sync(context), context, 5, Ending())
     assert len(picks) == 1
+
+
+@pytest.mark.parametrize("method", ["draft", "block"])
+def test_the_least_temperature_and_penalty_are_numbers_still(models, method):
+    for changes in (
+        {"temperature": LEAST_DIVISOR},
+        {"repetition_penalty": LEAST_DIVISOR, "temperature": LEAST_DIVISOR},
+    ):
+        race = lookahead.race(models, PROMPT, methods=["naive", method], max_new_tokens=12, **changes)
+        for _ in race:
+            pass
+        trace = race.result()
+        naive, drafted = ([token for step in lane.steps for token in step.emitted] for lane in trace.lanes)
+        assert trace.to_json() and naive == drafted
+
+
+def test_float32_drafts_chains_too(tmp_path):
+    folder = tiny("llama", tmp_path / "m")
+    rule, context = rule_for(Settings()), list(range(5, 25))
+    lm, other = (CachedLM(llama_files.read(folder, torch.float32), exact=False) for _ in range(2))
+    picks = picks_behind(lm, rule, lm.sync(context), context, 6, Ending())
+    assert [pick.token for pick in picks] == [pick.token for pick in one_by_one(other, rule, context, 6, Ending())]

@@ -87,6 +87,8 @@ def test_methods_may_have_options_of_their_own(models):
         (["naive"], {"top_p": 0}, SettingsError, "above 0"),
         (["naive"], {"top_k": -1}, SettingsError, "from 0"),
         (["naive"], {"repetition_penalty": 0}, SettingsError, "above 0"),
+        (["naive"], {"repetition_penalty": 1e-30}, SettingsError, "at least 0.0001"),
+        (["naive"], {"temperature": 1e-40}, SettingsError, "0, which is greedy, or at least 0.0001"),
         (["naive"], {"seed": -1}, SettingsError, "from 0"),
         (["naive"], {"k": 1000}, SettingsError, "from 0 to 64"),
         (["naive"], {"k": "many"}, SettingsError, "auto"),

@@ -40,7 +40,7 @@ from . import card, corpus, evaluate, heads, instructions, losses, tokenizer
 from .batches import Batches, Streams
 from .fit import Budget, Report, Watch, fit
 from .plan import Plan, Shape
-from .writing import WRITTEN, WrittenBatches, written_rows
+from .writing import LIKELY, WRITTEN, WrittenBatches, written_rows
 
 SHARD = "9MB"  # hosting pushes refuse single files over 10 MB
 # On a CPU written-out attention, compiled, takes two thirds of the time of the fused kernel there.
@@ -241,6 +241,7 @@ class _Stages:
             self._rows = written_rows(
                 target, self.streams, self.plan, tokens, folder, self.watch, job.resume, end=end, most_s=most_s,
                 instructed=self._instructions if chats else None, written=self.plan.answer_tokens if chats else WRITTEN,
+                likely=0 if chats else LIKELY,
             )  # fmt: skip
         return self._rows
 

@@ -22,8 +22,9 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch.nn.functional import pad
-from transformers import LogitsProcessor, LogitsProcessorList, PreTrainedModel, StaticCache
+from transformers import AttentionInterface, AttentionMaskInterface, LogitsProcessor, LogitsProcessorList, PreTrainedModel, StaticCache
 from transformers.cache_utils import StaticLayer
+from transformers.masking_utils import eager_mask
 
 from .batches import Batches, Streams
 from .fit import Report, Watch
@@ -38,9 +39,9 @@ BLOCK = 32  # positions by which the writer's cache grows
 BEGINNING, LONGEST_QUESTION = (3, 16), 96  # tokens that open a plain text; of a question no more than so many
 
 
-def row_type(written: int = WRITTEN) -> np.dtype:
-    """A row: `OPENING` and `written` tokens, and what the target made of the latter: its favourites, likeliest first."""
-    favourites = (written, LIKELY)
+def row_type(written: int = WRITTEN, likely: int = LIKELY) -> np.dtype:
+    """A row: `OPENING` and `written` tokens, and what the target made of the latter: `likely` favourites, likeliest first."""
+    favourites = (written, likely)
     return np.dtype([
         ("ids", np.uint16, OPENING + written), ("likely", np.uint16, favourites), ("logp", np.float16, favourites),
     ])  # fmt: skip
@@ -48,9 +49,9 @@ def row_type(written: int = WRITTEN) -> np.dtype:
 
 def written_rows(
     target: PreTrainedModel, streams: Streams | None, plan: Plan, tokens: int, folder: Path, watch: Watch, resume: bool,
-    *, end: int = END_ID, most_s: float = inf, instructed: Openings | None = None, written: int = WRITTEN,
+    *, end: int = END_ID, most_s: float = inf, instructed: Openings | None = None, written: int = WRITTEN, likely: int = LIKELY,
 ) -> np.ndarray:  # fmt: skip
-    """Rows [rows] of `row_type(written)`: openings of the mix, or without `streams` of `instructed` (which gives them anew for a
+    """Rows [rows] of `row_type(written, likely)`: openings of the mix, or without `streams` of `instructed` (which gives them anew for a
     seed), or the target's own, continued by the target. About `tokens` tokens, or fewer where they would take more than
     `most_s` seconds. `end` is the token that ends a text.
 
@@ -60,11 +61,11 @@ def written_rows(
     for stale in () if resume else folder.glob("*.npy"):
         stale.unlink()
     openings = Batches(streams.training, plan.mix, plan.seed + 7) if streams else None
-    row = OPENING + written - 1  # as a training row: the last token is only a label
+    kind, row = row_type(written, likely), OPENING + written - 1  # as a training row: the last token is only a label
     turns, start, done = -(-max(1, tokens // row) // TOGETHER), perf_counter(), 0
     writer = type(target)(target.config).to(target.device, torch.bfloat16).eval()
     writer.load_state_dict(target.state_dict())
-    writer.set_attn_implementation("eager")  # twice as quick as sdpa at one token a row on a CPU, and as quick on a GPU
+    writer.set_attn_implementation(GROUPED)
     batches = []
     for turn in range(turns):
         path = folder / f"{turn:05}.npy"
@@ -78,18 +79,18 @@ def written_rows(
         if openings:
             given = openings.batch(turn * TOGETHER, TOGETHER, OPENING)[:, :OPENING].to(target.device)
             others = beginnings(streams.training, plan.mix, (plan.seed, turn))
-            batches.append(_continued(writer, given, hot, others, end, row_type(written)))
+            batches.append(_continued(writer, given, hot, others, end, kind))
         elif instructed:
             others = instructed((plan.seed, turn))
             begun = [next(others) for _ in range(TOGETHER)]
             shared = min(OPENING, *map(len, begun))
             given = torch.tensor([ids[:shared] for ids in begun], device=target.device)
             rest = [ids[shared:] for ids in begun]
-            batches.append(_continued(writer, given, hot, others, end, row_type(written), rest))
+            batches.append(_continued(writer, given, hot, others, end, kind, rest))
         else:
             given = unprompted(writer, end)
             others = cycle(ids[1 : 1 + BEGINNING[1]] for ids in given.tolist())
-            batches.append(_continued(writer, given, hot, others, end, row_type(written)))
+            batches.append(_continued(writer, given, hot, others, end, kind))
         new = path.with_suffix(".new.npy")
         np.save(new, batches[-1])
         new.replace(path)
@@ -115,17 +116,18 @@ def _continued(
 ) -> np.ndarray:  # fmt: skip
     """Rows of that type that begin with `given` and then the `rest` of each, at temperature `hot`; where a text ends one of
     `others` begins the next."""
-    new, kept = row["ids"].shape[0] - given.shape[1], row["likely"].shape[0]
-    sampling = {"do_sample": True, "temperature": hot, "top_k": 0} if hot else {"do_sample": False}
-    favourites = _Favourites()
+    new, (written, likely) = row["ids"].shape[0] - given.shape[1], row["likely"].shape
+    favourites = _Favourites(likely)
+    processors = [favourites] if likely else []
+    processors += [_Sampled(hot)] if hot else []
     texts = writer.generate(
         given, attention_mask=torch.ones_like(given),  # the end marker is also the padding token, and stands inside rows
         max_new_tokens=new, min_new_tokens=new, eos_token_id=None, past_key_values=growing_cache(writer),
-        logits_processor=LogitsProcessorList([favourites, _NextOpening(others, end, rest)]), **sampling,
+        logits_processor=LogitsProcessorList([*processors, _NextOpening(others, end, rest)]), do_sample=False,
     )  # fmt: skip
     rows = np.zeros(len(given), row)
     rows["ids"] = texts.cpu().numpy()
-    for name, steps in zip(("logp", "likely"), zip(*favourites.steps[-kept:], strict=True), strict=True):
+    for name, steps in zip(("logp", "likely"), zip(*favourites.steps[-written:], strict=True), strict=False):
         rows[name] = torch.stack(steps, 1).cpu().numpy()
     return rows
 
@@ -144,6 +146,25 @@ def beginnings(
         ids = streams[domain][start : start + LONGEST_QUESTION].tolist()
         is_question = ids[0] == ASKS_ID and ANSWERS_ID in ids
         yield ids[: ids.index(ANSWERS_ID) + 1 if is_question else draws.integers(*BEGINNING)]
+
+
+GROUPED = "grouped"
+
+
+def _grouped(module, query, key, value, attention_mask, scaling, **_kwargs):
+    """Attention of [rows, heads, tokens, size] in which the queries of a key's group stand side by side: at one token a row
+    a CPU is ten times as quick as with keys that are repeated, and four times as with `sdpa`."""
+    rows, heads, tokens, size = query.shape
+    groups = heads // key.shape[1]
+    scores = query.reshape(rows, -1, groups * tokens, size) @ key.transpose(2, 3) * scaling
+    if attention_mask is not None:
+        scores = scores + attention_mask.repeat(1, 1, groups, 1)
+    mixed = scores.softmax(-1, dtype=torch.float32).to(value.dtype) @ value
+    return mixed.view(rows, heads, tokens, size).transpose(1, 2), None
+
+
+AttentionInterface.register(GROUPED, _grouped)
+AttentionMaskInterface.register(GROUPED, eager_mask)
 
 
 class _Growing(StaticLayer):
@@ -177,15 +198,29 @@ def growing_cache(model: PreTrainedModel) -> StaticCache:
 
 
 class _Favourites(LogitsProcessor):
-    """Keeps the favourites of every step, the likeliest first; changes nothing."""
+    """Keeps so many favourites of every step, the likeliest first; changes nothing."""
 
-    def __init__(self):
-        self.steps: list[tuple[torch.Tensor, ...]] = []  # log-probabilities in nats and ids, [rows, LIKELY] each
+    def __init__(self, likely: int):
+        self._likely = likely
+        self.steps: list[tuple[torch.Tensor, ...]] = []  # log-probabilities in nats and ids, [rows, likely] each
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         """The scores [rows, vocab] as they are."""
-        self.steps.append(tuple(scores.log_softmax(-1).topk(LIKELY)))
+        self.steps.append(tuple(scores.log_softmax(-1).topk(self._likely)))
         return scores
+
+
+class _Sampled(LogitsProcessor):
+    """Draws a token at a temperature, as `generate` would, in a quarter of its time on a CPU."""
+
+    def __init__(self, temperature: float):
+        self._temperature = temperature
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        """Scores [rows, vocab] that allow the drawn token of every row alone."""
+        heaps = (scores / self._temperature).softmax(-1).cumsum(-1)
+        drawn = torch.searchsorted(heaps, torch.rand_like(heaps[:, :1]) * heaps[:, -1:], right=True)
+        return torch.full_like(scores, -torch.inf).scatter_(1, drawn.clamp_max(scores.shape[1] - 1), 0.0)
 
 
 class _NextOpening(LogitsProcessor):

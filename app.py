@@ -30,7 +30,9 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Speculative decoding you can see, feel and measure.")
     parser.add_argument("--host", default=env("HOST") or env("GRADIO_SERVER_NAME") or "127.0.0.1")
     parser.add_argument("--port", type=int, default=env("PORT") or env("GRADIO_SERVER_PORT"))
-    parser.add_argument("--models", default=env("LOOKAHEAD_MODELS") or "pocket", help='"pocket", or target+draft')
+    parser.add_argument(
+        "--models", default=env("LOOKAHEAD_MODELS") or "pocket", help='families, as "pocket,smol,target+draft"'
+    )
     parser.add_argument("--dtype", help="bfloat16, float32, or auto: measured (LOOKAHEAD_DTYPE)")
     parser.add_argument("--share", action="store_true", help="a public link, through Gradio's servers")
     arguments = parser.parse_args(argv)
@@ -77,7 +79,11 @@ def main(argv: list[str] | None = None) -> int:
         from lookahead import load
 
         disable_progress_bar()
-        models = queue.call(load, arguments.models, progress)
+        specs = list(dict.fromkeys(spec.strip() for spec in arguments.models.split(",")))
+        families = [
+            queue.call(load, spec, lambda text, share, i=i: progress(text, (i + share) / len(specs)))
+            for i, spec in enumerate(specs)
+        ]
     except LookaheadError as error:
         waiting.close()
         return _refused(error)
@@ -88,7 +94,7 @@ def main(argv: list[str] | None = None) -> int:
     waiting.tell("the models are ready; making the page", PAGE)
     gc.freeze()  # what is imported stays
     gc.enable()
-    serve(ServerState(models, limits), telling, waiting, share=arguments.share)
+    serve(ServerState(families[0], limits, tuple(families[1:])), telling, waiting, share=arguments.share)
     return 0
 
 

@@ -20,6 +20,7 @@ from .core.events import LookaheadError, Settings, SettingsError
 from .core.numbers import size
 from .hardware import memory
 from .measure import command
+from .measure.scenarios import USUAL
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -62,9 +63,8 @@ def _parser() -> argparse.ArgumentParser:
         "--dtype", metavar="FORMAT", help="bfloat16, float32, or auto: measured (LOOKAHEAD_DTYPE)"
     )
     shared = argparse.ArgumentParser(add_help=False, parents=[number_format])
-    shared.add_argument(
-        "--models", default=os.environ.get("LOOKAHEAD_MODELS", "pocket"), help='"pocket", or target+draft'
-    )
+    family = os.environ.get("LOOKAHEAD_MODELS", "pocket").split(",")[0]
+    shared.add_argument("--models", default=family, help='"pocket", "smol", or target+draft')
     shared.add_argument("--json", action="store_true", help="one JSON document on stdout")
 
     decoding = argparse.ArgumentParser(add_help=False)
@@ -125,6 +125,7 @@ def _parser() -> argparse.ArgumentParser:
         "record", parents=[number_format], help="race every scenario and keep the recordings the page shows"
     )
     record.set_defaults(call=_record)
+    record.add_argument("--models", default=USUAL, metavar="FAMILY", help='those of "pocket", or of "smol"')
     record.add_argument("--out", type=Path, metavar="DIR", help="where to keep them (assets/traces)")
     record.add_argument("--only", metavar="ID,ID", help="these scenarios; all by default")
     fetch = commands.add_parser("fetch", help="get a family ready whose target lies elsewhere: smol")
@@ -235,12 +236,12 @@ def _calibrate(arguments: argparse.Namespace) -> None:
 
 
 def _record(arguments: argparse.Namespace) -> None:
-    from .family.models import load
+    from .family.hub import load
     from .measure import recordings, terminal
 
-    scenarios = recordings.choose(arguments.only)
+    scenarios = recordings.choose(arguments.only, arguments.models)
     with terminal.progress() as progress:
-        files = recordings.write(load("pocket"), arguments.out or recordings.FOLDER, scenarios, progress)
+        files = recordings.write(load(arguments.models), arguments.out or recordings.FOLDER, scenarios, progress)
     for path in files:
         print(f"{path} {size(path.stat().st_size)}")
 

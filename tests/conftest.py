@@ -14,6 +14,7 @@ import urllib.request
 from collections.abc import Callable
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -316,6 +317,16 @@ def tiny(kind: str, folder: Path, *, seed: int = 0, layers: int = 2, **changes) 
     model.save_pretrained(folder)
     AutoTokenizer.from_pretrained(POCKET / "target").save_pretrained(folder)
     return str(folder)
+
+
+def stand_in(limits, drafts=("draft", "offdomain", "self"), heads=("block",), spec="pocket"):
+    """A server whose family has these drafters by name, and no models."""
+    from lookahead.server.state import ServerState
+
+    named = {"drafts": dict.fromkeys(drafts), "heads": dict.fromkeys(heads)}
+    listed = [name for name in drafts if name != "self"]
+    words = SimpleNamespace(chat_template="template")
+    return ServerState(SimpleNamespace(spec=spec, tokenizer=words, draft_models=listed, nbytes=1, **named), limits)
 
 
 def sampling(**changes) -> Settings:

@@ -1,7 +1,8 @@
 /* playhead.js: which instant is shown, and how fast it moves.
 
    What it is.  A `Playhead` has `t` (seconds on the lanes' clocks), `playing`, `rate` and whether the rate is the
-   `teaching` pace: the largest, never above real time, at which the fastest lane can still be read.
+   `teaching` pace: real time, unless every lane is too quick to be followed; then the largest rate at which the
+   fastest can still be read.
    `moved()` is called after every act of the reader's, `ticked()` while it plays.
 
    Why it is so.  Measured time is stretched by the rate, never changed: what is shown stays what happened.
@@ -12,6 +13,7 @@ globalThis.lookaheadPlayhead = (() => {
   const {EPSILON, isDone, liveEdge, neighbour, tokensOf} = lookaheadLog;
   const RATES = [1 / 16, 1 / 8, 1 / 4, 1 / 2, 1, 2, 4];
   const READABLE = 33; // tokens a second that a reader can still follow
+  const REAL = 100; // tokens a second of the slowest lane up to which a race is shown as fast as it was
   const LONGEST_FRAME_S = 0.25; // a tab that was hidden does not jump
 
   /** {rate: the teaching pace by what has arrived, settled: whether enough has arrived to keep it}. */
@@ -19,7 +21,8 @@ globalThis.lookaheadPlayhead = (() => {
     const speeds = log.lanes.map(lane => (lane.clock > 0 ? tokensOf(lane) / lane.clock : 0));
     const fastest = Math.max(0, ...speeds);
     if (!fastest) return {rate: 1 / 8, settled: false};
-    const readable = RATES.filter(rate => rate <= 1 && rate * fastest <= READABLE);
+    const slow = Math.min(...speeds.filter(speed => speed > 0)) <= REAL;
+    const readable = RATES.filter(rate => rate <= 1 && (slow || rate * fastest <= READABLE));
     const settled = isDone(log) || log.lanes.some(lane => lane.clock >= 0.15 || tokensOf(lane) >= 12);
     return {rate: readable.at(-1) || RATES[0], settled};
   }

@@ -37,6 +37,7 @@ class Drafter(ABC):
     summary: ClassVar[str]
     needs_draft: ClassVar[bool] = False
     draft_model: ClassVar[str | None] = None  # the one draft model it works with; None leaves the choice to the caller
+    heads_too: ClassVar[bool] = False  # whether a trained head serves it as well as a draft model
 
     @dataclass(frozen=True, slots=True)
     class Options:

@@ -116,10 +116,12 @@ def look(
     dtype: torch.dtype,
     progress: models.Progress = lambda text, share: None,
     compute: Compute = lambda work, *arguments: work(*arguments),
+    spare_bytes: int = 0,
 ) -> Plan:
     """Find out about a pair, without its weights.
 
-    What takes the processor is done through `compute(work, *arguments)`, for a server that has a thread for that.
+    What takes the processor is done through `compute(work, *arguments)`, for a server that has a thread for that;
+    `spare_bytes` of memory in use would be given back to make room.
     Raises `ModelError` for a spec that the limits do not allow; everything else that is wrong is in the plan.
     """
     places = requested(spec, limits)
@@ -131,7 +133,7 @@ def look(
         progress(f"Asking about {models.shown(place)}", i / (len(places) + 1))
         gathered.append(gather(role, place, limits is None))
     progress("Comparing the tokenizers", len(places) / (len(places) + 1))
-    plan = compute(_checked, "+".join(part.strip() for part in spec.split("+")), gathered, dtype, limits)
+    plan = compute(_checked, "+".join(part.strip() for part in spec.split("+")), gathered, dtype, limits, spare_bytes)
     if not any(check.topic == "vocabulary" and check.error for check in plan.checks):
         return plan
     fit = fitting(plan.models[0], {one.place for one in plan.models}, limits is not None)
@@ -240,12 +242,12 @@ def _elsewhere(spec: str) -> elsewhere.Elsewhere | None:
 # ---------------------------------------------------------------- what follows from it
 
 
-def _checked(spec: str, gathered: list[Known], dtype: torch.dtype, limits: Allowed | None) -> Plan:
+def _checked(spec: str, gathered: list[Known], dtype: torch.dtype, limits: Allowed | None, spare_bytes: int) -> Plan:
     """The plan with every check. Takes a second or two of the processor for a large vocabulary."""
     known = [understand(one) for one in gathered]
     plan = Plan(spec, tuple(known), dtype)
     whose = "Both are" if len(known) == 2 else "All are" if len(known) > 2 else "It is"
-    free, disk, need = memory.free(), memory.disk_free(cache()), memory.SPARE * plan.memory(dtype)
+    free, disk, need = memory.free() + spare_bytes, memory.disk_free(cache()), memory.SPARE * plan.memory(dtype)
     most, needed = 1e9 * limits.max_model_gb if limits else 0.0, plan.memory(dtype)
     allowed = None
     if most and needed > most:

@@ -76,6 +76,18 @@ class Models:
         """The number format: "bfloat16" or "float32"."""
         return self.measured.format
 
+    @property
+    def draft_models(self) -> list[str]:
+        """Names of the draft models that were loaded; the target's own first layers are not one of them."""
+        return [name for name in self.drafts if name != layer_skip.ROLE]
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that all their weights take, with what is copied of them."""
+        loaded = [self.target, *(self.drafts[name] for name in self.draft_models)]
+        copies = sum(lm.passes.copies for lm in (self.target, *self.drafts.values()))
+        return sum(lm.passes.nbytes for lm in loaded) + copies + sum(head.nbytes for head in self.heads.values())
+
     def with_head(self, head: Head, name: str, costs: DrafterCosts) -> Models:
         """The same models with a head in the place of any other of its kind."""
         kind, drafters = head.shape.kind, self.costs.drafters
@@ -262,6 +274,8 @@ def places(spec: str) -> dict[str, str]:
 def shown(place: str) -> str:
     """A name for people: the family's own, the last parts of a folder, or the hub name."""
     path = Path(place)
+    if path.is_dir() and (source := elsewhere.owner(path, BUNDLED)):
+        return source.repo
     if path.is_relative_to(BUNDLED):  # trained partly on Llama 3.1 output, whose licence asks for the name
         return f"Llama-{path.parent.name} {path.name}"
     return f"{path.parent.name}/{path.name}" if path.is_dir() else place

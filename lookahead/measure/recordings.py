@@ -20,7 +20,7 @@ from ..trace.assets import ASSETS
 from ..trace.export import rounded
 from ..trace.schema import SCHEMA
 from ..trace.trace import Trace
-from .scenarios import SCENARIOS, Scenario
+from .scenarios import EVERY, Scenario
 
 if TYPE_CHECKING:
     from ..family.models import Models
@@ -31,15 +31,16 @@ SEED = 0
 Progress = Callable[[int, int, str], None]
 
 
-def choose(ids: str | None) -> list[Scenario]:
-    """The scenarios named in "id,id", in their own order; all of them for None. Raises `SettingsError`."""
+def choose(ids: str | None, family: str) -> list[Scenario]:
+    """A family's scenarios named in "id,id", in their own order; all of them for None. Raises `SettingsError`."""
+    there = [scenario for scenario in EVERY if scenario.family == family]
     if ids is None:
-        return list(SCENARIOS)
-    wanted, known = [part.strip() for part in ids.split(",")], [scenario.id for scenario in SCENARIOS]
+        return there
+    wanted, known = [part.strip() for part in ids.split(",")], [scenario.id for scenario in there]
     for name in wanted:
         if name not in known:
             raise SettingsError("only", name, f"choose from {', '.join(known)}.")
-    return [scenario for scenario in SCENARIOS if scenario.id in wanted]
+    return [scenario for scenario in there if scenario.id in wanted]
 
 
 def record(models: Models, scenario: Scenario) -> Trace:
@@ -94,6 +95,6 @@ def _writing(out: Path) -> Iterator[None]:
 def read(scenario: str, folder: Path = FOLDER) -> Trace | None:
     """The recording of the scenario with that id; None where there is none. Raises `TraceError` for a spoilt file."""
     path = folder / f"{scenario}.json"
-    if not any(scenario == known.id for known in SCENARIOS) or not path.is_file():
+    if not any(scenario == known.id for known in EVERY) or not path.is_file():
         return None
     return Trace.from_json(path.read_bytes())

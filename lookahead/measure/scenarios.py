@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+USUAL = "pocket"  # the family that is meant where none is named
+
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
@@ -23,6 +25,7 @@ class Scenario:
     chat: bool = False
     options: dict[str, Any] = field(default_factory=dict)
     further: tuple[str, ...] = ()
+    family: str = USUAL  # whose it is, and with which its recording is made
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -105,6 +108,50 @@ SCENARIOS: tuple[Scenario, ...] = (
         further=("draft", "eagle"),
     ),
 )  # fmt: skip
+
+# What a small model that was trained to answer does well, and what speculation makes of it.
+ANSWERS: tuple[Scenario, ...] = tuple(
+    Scenario(f"smol-{name}", label, "answers", prompt, "hybrid", note, chat=True, family="smol")
+    for name, label, prompt, note in (
+        (
+            "explain", "explain", "Explain in simple words why the sky is blue.",
+            "An explanation in free words: nothing of it stands in the question, so the trained head drafts nearly all.",
+        ),
+        (
+            "story", "story", "Write a short story about a lighthouse keeper who finds a message in a bottle.",
+            "A story: the hardest text to foretell. Look how the drafts grow shorter where a name or a turn comes.",
+        ),
+        (
+            "rewrite", "rewrite", "Correct the mistakes in this text:\nThe childrens was playing in the garden since two hours. Nobody have seen the dog.",
+            "Rewriting: half of the answer stands in the question, and half of it is changed.",
+        ),
+        (
+            "fix", "fix this code",
+            "Fix this Python function:\ndef average(numbers):\n    total = 0\n    for n in numbers\n        total += n\n    return total / len(number)",
+            "Code: indents, brackets and names that have been used are easy to guess.",
+        ),
+        (
+            "json", "extract as JSON",
+            "Extract the name, age and city as JSON:\nAnna is 34 years old and lives in Denver. Ben is 27 years old and lives in Lyon.",
+            "Extraction: keys come back in every record, values stand in the question.",
+        ),
+        (
+            "list", "list", "Make a numbered list of ten things to pack for a camping trip.",
+            "A list: its form is certain, its words are not.",
+        ),
+        (
+            "dates", "dates", "Write these dates as YYYY-MM-DD, one a line:\n3 March 2021\n14 July 1989\n9 November 2004\n28 February 2016\n1 May 1999",
+            "Dates: digits that are copied from the question.",
+        ),
+        (
+            "copy", "copy with a change",
+            "Repeat this text, but replace the name Anna with Maria:\nAnna planted tomatoes in May. By August Anna had so many tomatoes that she gave them to her neighbours. Next year Anna wants to plant fewer tomatoes and more beans.",
+            "Copying: what comes next stands in the question, so earlier text drafts long runs for nothing.",
+        ),
+    )
+)  # fmt: skip
+
+EVERY = (*SCENARIOS, *ANSWERS)
 
 BENCH: tuple[Scenario, ...] = (
     *(s for s in SCENARIOS if s.id not in ("code", "sum", "short", "mismatch", "window", "generations")),

@@ -17,7 +17,8 @@ import gradio as gr
 
 from ..core.events import LookaheadError
 from ..race.methods import METHODS, method_class
-from ..server import form, race_job
+from ..server import form, loading_job, race_job
+from ..server.families import described
 from ..server.state import ServerState
 from .gradio_internals import forget
 
@@ -26,7 +27,7 @@ EVERY_S, WAITING_S = 0.2, 0.8
 
 
 def add(server: ServerState, page: gr.Blocks) -> None:
-    """Register /race and /methods with the page."""
+    """Register /race, /methods, /families and /choose with the page."""
 
     def race_api(
         prompt: str,
@@ -37,7 +38,7 @@ def add(server: ServerState, page: gr.Blocks) -> None:
         seed: int = 0,
         request: gr.Request = None,
     ) -> dict:
-        """Race a method against naive decoding on one prompt; returns the trace.
+        """Race a method against naive decoding on one prompt, with the models that were chosen; returns the trace.
 
         Args:
             prompt: the beginning of a text.
@@ -48,6 +49,7 @@ def add(server: ServerState, page: gr.Blocks) -> None:
             seed: picks the noise when sampling.
         """
         given = {"max_new_tokens": max_new_tokens, "k": k, "temperature": temperature, "seed": seed}
+        given["family"] = server.families.of(request.session_hash).models.spec
         try:
             yield from _race(server, prompt, method, given)
         except LookaheadError as error:
@@ -60,7 +62,31 @@ def add(server: ServerState, page: gr.Blocks) -> None:
         classes = {m: method_class(m) for m in METHODS}
         return [{"name": m, "summary": c.summary, "needs_draft": c.needs_draft} for m, c in classes.items()]
 
+    def families_api() -> list:
+        """The families of models to choose from: name, description, and whether it is loaded."""
+        return [
+            {"name": spec, "description": described(spec), "loaded": spec in server.families}
+            for spec in loading_job.offered(server)
+        ]
+
+    def choose_api(family: str, request: gr.Request = None) -> dict:
+        """Choose the models that this session's races run with; a family that comes with the app is loaded if need be.
+
+        Args:
+            family: one of the names that /families lists.
+        """
+        try:
+            for words, share in loading_job.loaded(server, family):
+                yield {"status": words, "share": share}
+            chosen = server.families.named(family).models
+        except LookaheadError as error:
+            raise gr.Error(str(error), print_exception=False) from None
+        server.families.choose(request.session_hash, family)
+        yield {"family": chosen.spec, "models": chosen.names}
+
     gr.api(race_api, api_name="race", concurrency_limit=None)
+    gr.api(choose_api, api_name="choose", concurrency_limit=None)
+    gr.api(families_api, api_name="families", queue=False)
     gr.api(methods_api, api_name="methods", queue=False)
 
 

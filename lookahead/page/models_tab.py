@@ -1,8 +1,7 @@
 """The Models tab: what is in use, pairs worth trying, and a field for any pair of the hub, looked at before it is loaded.
 
-What is loaded is loaded for everybody on this server; a host may restrict that or switch it off (`limits`). Bytes are
-fetched outside the queue, what computes is done in it. Until the new models are measured and ready the
-old ones stay; whatever goes wrong, they stay for good.
+What is loaded stands beside the other families from then on, for whoever chooses it in the Race tab; a host may restrict
+loading or switch it off (`limits`). Whatever goes wrong, the families in use are as they were.
 
 Knows Gradio, plans and the models in use. What a plan is made of is hub's business.
 """
@@ -20,17 +19,18 @@ import torch
 
 from ..calibration.exactness import BIT_EXACT
 from ..core.numbers import millions, seconds, size
-from ..family import hub, models
+from ..family import elsewhere, hub, models
 from ..family.suggested import SUGGESTED, Pair
+from ..measure.scenarios import USUAL
 from ..model import layer_skip
+from ..server import loading_job
 from ..server.download_job import DownloadJob
-from ..server.queue import Refused
+from ..server.families import Family, bundled, described
 from ..server.state import ServerState
 from .parts import QUIET, fresh, markup, prose, says, table
 from .running import run_and_stop
 
 NAME = "models"
-BUNDLED = "pocket"
 BOTH = (torch.bfloat16, torch.float32)
 TOPICS = {
     "hub": "found", "weights": "weights", "code": "code", "cache": "rolling back", "vocabulary": "vocabulary", "head": "trained head", "memory": "memory",
@@ -43,9 +43,10 @@ ANY = (
     "<b>Check</b> reads sizes, licences and tokenizers from the hub and loads nothing; <b>Load</b> checks, downloads and "
     "measures. Only safetensors are read, and no code that comes with a model is run."
 )
-EVERYBODY = (
-    "What you load is loaded for everybody on this server: everybody's next race runs with it. Races go on while it is "
-    "downloaded; then it is loaded and measured in its turn."
+BESIDE = (
+    "What you load stands beside the others: you race with it, and everybody can choose it in the Race tab. Where memory is "
+    "short, the least used of those that visitors have loaded are let go. Races go on while it is downloaded; then it is loaded "
+    "and measured in its turn."
 )
 LISTED = " This host allows the suggested pairs only."
 AT_MOST = " This host allows {most} of weights in memory at most."
@@ -62,26 +63,23 @@ BUILT = (
     "licensed under the Llama 3.1 Community License, Copyright © Meta Platforms, Inc. All Rights Reserved. Their card, "
     "<code>assets/models/pocket/README.md</code>, names every source and its licence."
 )
-BUSY = (
-    "Somebody is loading models on this server, or a load that was stopped is coming to its end. Try again in a moment."
-)
-ARRIVED = '<p class="la-says" role="status" data-arrived>Ready. The page is loading anew.</p>'
-RELOAD = f"() => {{ if (document.querySelector('#la-models [data-arrived]')) location.replace('?tab={NAME}'); }}"
+ARRIVED = '<p class="la-says" role="status" data-arrived="{}">Ready. The page is loading anew.</p>'
+RELOAD = f"""() => {{
+    const arrived = document.querySelector('#la-models [data-arrived]');
+    if (arrived) location.replace('?tab={NAME}&family=' + encodeURIComponent(arrived.dataset.arrived));
+}}"""
 STOPPED = "Stopped. The models in use are as they were."
 
 
-def tab(server: ServerState) -> None:
-    """Everything on the Models tab."""
+def tab(server: ServerState, choosing: gr.Tab) -> None:
+    """Everything on the Models tab `choosing`."""
     allowed = server.limits.loading != "none"
     with gr.Column(elem_id="la-models", elem_classes="la-section"):
-        fresh(lambda: in_use(server))
-        back = gr.Button(
-            "back to the bundled models", size="sm", scale=0, elem_id="la-back", visible=False, interactive=allowed
-        )
+        choosing.select(lambda: in_use(server), None, fresh(lambda: in_use(server)), queue=False, **QUIET)
         markup("<h3>Any pair</h3>")
         prose(OFF if not allowed else ANY)
         if allowed:
-            prose(EVERYBODY + _restricted(server))
+            prose(BESIDE + _restricted(server))
         with gr.Row(elem_classes="la-do"):
             pair = gr.Textbox(
                 "", label="target+draft", placeholder=SUGGESTED[0].spec, elem_id="la-pair", scale=1, min_width=280, interactive=allowed,
@@ -98,16 +96,14 @@ def tab(server: ServerState) -> None:
             markup(f'<h4 class="la-room">{title}</h4>')
             for one in (one for one in SUGGESTED if one.room == room):
                 _row(one, pair, allowed)
-        gr.on(None, lambda: gr.Button(visible=server.models.spec != BUNDLED), None, back, queue=False, **QUIET)
         if allowed:
             shared = {"status": line, "done": None, "stopped": (line, says(STOPPED)), "then": RELOAD}
             runs = (
                 (check, partial(_check, server), [pair], [check.click, pair.submit]),
                 (load, partial(_load, server), [pair], []),
-                (back, lambda: (yield from _load(server, BUNDLED)), [], []),
             )
             for start, work, inputs, triggers in runs:
-                others = [button for button in (check, load, back) if button is not start]
+                others = [load if start is check else check]
                 run_and_stop(start, stop, work, inputs, [plan], triggers=triggers, others=others, **shared)
 
 
@@ -135,8 +131,16 @@ def _row(pair: Pair, field: gr.Textbox, allowed: bool) -> None:
 
 
 def in_use(server: ServerState) -> str:
-    """The models in use, in a table and two sentences."""
-    loaded, rows = server.models, []
+    """The families in use, each in a table and two sentences."""
+    families = list(server.families)
+    together = size(sum(family.models.nbytes for family in families))
+    words = f"{len(families)} families side by side, {together} of memory together." if len(families) > 1 else ""
+    shown = "".join(_family(family, len(families) > 1) for family in families)
+    return f'<h3>In use</h3><p class="la-prose">{words}</p>{shown}'
+
+
+def _family(family: Family, titled: bool) -> str:
+    loaded, rows = family.models, []
     members = {"target": loaded.target, **loaded.drafts}
     curves = {"target": loaded.costs.target, **{role: costs.curve for role, costs in loaded.costs.drafters.items()}}
     for role, lm in members.items():
@@ -147,13 +151,13 @@ def in_use(server: ServerState) -> str:
             role, name, millions(numbers) if numbers else "the target's own",
             size(nbytes) if nbytes else "none of its own",
             f"{seconds(curves[role].pass_s(1))}{', in 8 bits' if lm.eight_bits else ''}",
-            "" if skip else _licence(server, role),
+            "" if skip else _licence(family, role),
         ])  # fmt: skip
     for role, head in loaded.heads.items():
         took = loaded.costs.drafters[role]
         rows.append([
             role, f"{loaded.names[role]}, a trained head", millions(head.parameters), size(head.nbytes),
-            f"{seconds(took.tokens_s(1) + sum(took.cold_s[:1]))} for the first token", _licence(server, role),
+            f"{seconds(took.tokens_s(1) + sum(took.cold_s[:1]))} for the first token", _licence(family, role),
         ])  # fmt: skip
     probe, exact = loaded.probe, loaded.exactness == BIT_EXACT
     so = "drafting cannot change the text" if exact else "two tokens that are very close may swap"
@@ -162,8 +166,9 @@ def in_use(server: ServerState) -> str:
         f"{probe.differ or 'none'} differed from the same row computed alone, so {so}. {probe.sentence}"
     )
     heads = ["", "model", "parameters", "memory", "a pass", "licence"]
-    built = f'<p class="la-caption">{BUILT}</p>' if loaded.spec == BUNDLED else ""
-    return f'<h3>In use</h3><p class="la-prose">{html.escape(words)}</p>{table(heads, rows)}{built}'
+    built = f'<p class="la-caption">{BUILT}</p>' if loaded.spec == USUAL else ""
+    title = f'<h4 class="la-room">{html.escape(described(loaded.spec))}</h4>' if titled else ""
+    return f'{title}<p class="la-prose">{html.escape(words)}</p>{table(heads, rows)}{built}'
 
 
 def _first(target: str, layers: int) -> str:
@@ -177,23 +182,26 @@ def _where(loaded: models.Models) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else "the processor"
 
 
-def _licence(server: ServerState, role: str) -> str:
-    if server.models.spec == BUNDLED:
+def _licence(family: Family, role: str) -> str:
+    spec, name = family.models.spec, family.models.names[role]
+    if spec == USUAL:
         return "Built with Llama"
-    return server.licences.get(server.models.names[role], "") or "see its page"
+    source = elsewhere.of(models.BUNDLED / spec) if spec in bundled() else None
+    return family.licences.get(name, "") or (source.licence if source else "") or "see its page"
 
 
 # ---------------------------------------------------------------- check and load
 
 
 def _check(server: ServerState, spec: str) -> Iterator[list[Any]]:
-    yield from _followed(DownloadJob(lambda job: _look(server, spec, job)))
+    yield from _followed(loading_job.look(server, spec))
     yield [says("Checked. Nothing was loaded."), gr.skip()]
 
 
 def _load(server: ServerState, spec: str) -> Iterator[list[Any]]:
-    yield from _followed(DownloadJob(lambda job: _bring(server, spec, job)))
-    yield [ARRIVED, gr.skip()]
+    job = loading_job.load(server, spec)
+    yield from _followed(job)
+    yield [ARRIVED.format(html.escape(job.result())), gr.skip()]
 
 
 def _followed(job: DownloadJob) -> Iterator[list[Any]]:
@@ -207,31 +215,6 @@ def _followed(job: DownloadJob) -> Iterator[list[Any]]:
             elif not update.waiting:
                 line = says(*value)
         yield [line, plan]
-
-
-def _look(server: ServerState, spec: str, job: DownloadJob) -> hub.Plan:
-    dtype = server.models.target.passes.dtype  # most likely: it is measured once the weights are there
-    plan = hub.look(spec, limits=server.limits, dtype=dtype, progress=job.progress, compute=job.compute)
-    job.publish(plan)
-    return plan
-
-
-def _bring(server: ServerState, spec: str, job: DownloadJob) -> None:
-    """All the way, in the job's thread; `changing` is held until its end, whoever has left meanwhile."""
-    if not server.changing.acquire(blocking=False):
-        raise Refused(BUSY)
-    try:
-        plan = _look(server, spec, job)
-        files = hub.download(plan, job.progress)
-        job.compute(_swap, server, plan, files, job.progress)
-    finally:
-        server.changing.release()
-
-
-def _swap(server: ServerState, plan: hub.Plan, files: dict[str, Any], progress: models.Progress) -> None:
-    ready = models.load(plan.spec, progress, folder_of=files)
-    progress("Ready", 1.0)  # the last moment to leave
-    server.change(ready, {known.name: known.licence for known in plan.models})
 
 
 def plan_shown(plan: hub.Plan) -> str:

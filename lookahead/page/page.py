@@ -24,7 +24,7 @@ from . import api, gradio_internals, models_tab, race_tab
 from .guard import Guard
 from .lab import tab as lab
 from .learn import tab as learn
-from .parts import QUIET, fresh, markup
+from .parts import QUIET, markup
 
 SPARE_THREADS = 64  # for page loads and clicks, beside those who wait
 MOST_QUEUED = 10_000
@@ -35,20 +35,27 @@ def build(server: ServerState, telling: Telling) -> gr.Blocks:
     with gr.Blocks(
         title="Lookahead: speculative decoding, seen and measured", analytics_enabled=False, fill_width=True
     ) as page:
-        fresh(lambda: _header(server.models), elem_id="la-header")
+        header = markup(_header(server.models), elem_id="la-header")
         with gr.Tabs(elem_id="la-tabs") as tabs:
             with gr.Tab("Race") as racing:
-                race_tab.tab(server, page)
+                family, changes = race_tab.tab(server, page)
             with gr.Tab("Lab") as measuring:
-                lab.tab(server)
+                lab.tab(server, measuring)
             with gr.Tab("Learn", id=learn.NAME) as reading:
                 lesson = learn.tab(server, reading)
             with gr.Tab("Models", id=models_tab.NAME) as choosing:
-                models_tab.tab(server)
+                models_tab.tab(server, choosing)
         for other in (racing, measuring, choosing):
             other.select(None, js="() => lookaheadLearn.left()", queue=False, api_visibility="private")
         # Gradio copies what shows progress with all that is in it, at every message of any run: never the tabs.
         page.load(_arrive, None, [tabs, lesson], queue=False, show_progress_on=lesson, **QUIET)
+
+        def machine(request: gr.Request, spec: str, shown: str) -> Any:
+            now = _header(server.families.shown(spec).models)
+            return gr.skip() if now == shown else now
+
+        for change in (page.load, *changes):
+            change(machine, [family, header], header, queue=False, **QUIET)
         markup(_footer(telling.revision), elem_id="la-footer")
         api.add(server, page)
         gradio_internals.forget_gone(page, server.forget)

@@ -12,7 +12,9 @@ from typing import Any
 import gradio as gr
 
 from ..core.events import LookaheadError
+from ..family.models import Models
 
+Follow = Callable[[Callable[[Models], Any], Any], None]  # registers what a component shows of a visitor's models
 QUIET = {"show_progress": "hidden", "api_visibility": "private"}
 DARK = "document.body.classList.contains('dark')"
 TRACE = "window.lookahead.trace() || ''"

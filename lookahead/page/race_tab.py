@@ -16,11 +16,13 @@ from typing import Any
 import gradio as gr
 
 from ..core.events import RULES, LookaheadError
-from ..measure.scenarios import SCENARIOS, Scenario
+from ..measure.scenarios import ANSWERS, EVERY, SCENARIOS, Scenario
 from ..model.heads.shape import KINDS
-from ..race.methods import METHODS, method_class, methods_for, needed_by
+from ..race.methods import METHODS, method_class, methods_with, needed_by
 from ..server import form
+from ..server.families import described
 from ..server.limits import Limits
+from ..server.loading_job import offered
 from ..server.race_job import race_form
 from ..server.recording import passed, recording
 from ..server.runs import refusal, whole
@@ -33,6 +35,8 @@ from .parts import QUIET
 from .running import STOP_LANES, run_and_stop
 from .timeline import timeline
 
+# Chips for models that go on with a text, and for those that answer a message.
+CONTINUED, ANSWERED = "continued", "answered"
 TOGGLE = """() => {
     const open = document.getElementById('la-more').classList.toggle('la-open');
     document.getElementById('la-more-button').setAttribute('aria-expanded', open);
@@ -43,14 +47,15 @@ LABELS = """() => {
     more.setAttribute('aria-expanded', 'false');
     more.setAttribute('aria-controls', 'la-more');
     document.querySelectorAll('.la-chip').forEach((chip, i) => { if (notes[i]) chip.title = notes[i]; });
-}""".replace("NOTES", json.dumps([scenario.note for scenario in SCENARIOS]))
+}""".replace("NOTES", json.dumps([scenario.note for scenario in EVERY]))
 OPENED = "An opened recording, made on {cpu}."
 UNRECORDED = "Of this one there is no recording yet. Press Race to run it here."
+SET_BY_CHIPS = tuple(name for name in form.FIELDS if name != "family")
 IDLE = "() => [!window.lookahead.state().done]"
 
 
-def tab(server: ServerState, page: gr.Blocks) -> None:
-    """Everything on the Race tab."""
+def tab(server: ServerState, page: gr.Blocks) -> tuple[gr.Dropdown, list[Any]]:
+    """Everything on the Race tab. Returns the choice of models, and events behind which they may have been loaded."""
     with gr.Row(elem_id="la-ask"):
         prompt = gr.Textbox(
             SCENARIOS[0].prompt, label="Prompt", lines=1, max_lines=3, elem_id="la-prompt", scale=1,
@@ -59,15 +64,27 @@ def tab(server: ServerState, page: gr.Blocks) -> None:
         start = gr.Button("Race", variant="primary", elem_id="la-race", scale=0)
         stop = gr.Button("Stop", interactive=False, elem_id="la-stop", scale=0)
     with gr.Row(elem_id="la-choose"):
-        with gr.Row(elem_id="la-chips"):
-            chips = [gr.Button(s.label, size="sm", elem_classes="la-chip", scale=0) for s in SCENARIOS]
+        first = server.families.first.models.spec
+        with gr.Row(elem_id="la-chips", elem_classes=_chips(server, first)) as shown:
+            chips = [
+                gr.Button(s.label, size="sm", elem_classes=["la-chip", f"la-for-{_kind(s)}"], scale=0) for s in EVERY
+            ]
             clear = gr.Button("your own", size="sm", elem_classes="la-chip", scale=0)
+        family = gr.Dropdown(
+            _families(server), value=first, label="Models", filterable=False, elem_id="la-family", scale=1
+        )
         method = gr.Dropdown(
-            _methods(server), value=form.DEFAULT_METHOD, label="Method", filterable=False, elem_id="la-method", scale=1
+            _methods(server, first),
+            value=form.DEFAULT_METHOD,
+            label="Method",
+            filterable=False,
+            elem_id="la-method",
+            scale=1,
         )
         more = gr.Button("more", size="sm", elem_id="la-more-button", scale=0)
     with gr.Column(elem_id="la-more"):
         fields, also = _fields(server)
+    fields["family"] = family
 
     lanes = timeline(recording(SCENARIOS[0].id), server.runs, [make, open_], elem_id="la-race-timeline")
     figures.add()
@@ -79,39 +96,59 @@ def tab(server: ServerState, page: gr.Blocks) -> None:
     form_values = [fields[name] for name in form.FIELDS]
     targets = [prompt, method, also, *form_values]
     triggers = [start.click, prompt.submit]
-    run_and_stop(start, stop, run, targets, [lanes], triggers=triggers, stopped=(lanes, STOP_LANES))
+    begun = run_and_stop(start, stop, run, targets, [lanes], triggers=triggers, stopped=(lanes, STOP_LANES))
 
     more.click(None, js=TOGGLE, **QUIET)
     page.load(None, js=LABELS, **QUIET)
     running = gr.Checkbox(False, visible=False)
-    for chip, scenario in zip(chips, SCENARIOS, strict=True):
-        values = form.first_values(server.limits, **scenario.options, chat=scenario.chat)
-        preset = [
-            scenario.prompt,
-            scenario.method,
-            _further(scenario, server.limits),
-            *(values[name] for name in form.FIELDS),
-        ]
-        chip.click(None, js=f"() => {json.dumps(preset)}", outputs=targets, **QUIET)
+    preset = [prompt, method, also, *(fields[name] for name in SET_BY_CHIPS)]
+    for chip, scenario in zip(chips, EVERY, strict=True):
+        chip.click(None, js=f"() => {json.dumps(_preset(scenario, server.limits))}", outputs=preset, **QUIET)
         chip.click(partial(_shown, scenario.id), running, lanes, js=IDLE, queue=False, **QUIET)
     focus = "() => { document.querySelector('#la-prompt textarea').focus(); return ''; }"
     clear.click(None, js=focus, outputs=prompt, **QUIET)
 
     def follow(request: gr.Request) -> Any:
-        drafts, at = server.drafts or [form.DEFAULTS["draft"]], 4 + form.FIELDS.index("draft")
-        values = arrive(dict(request.query_params), drafts, server.limits)
+        values = arrive(server, dict(request.query_params))
+        at, draft = (4 + form.FIELDS.index(name) for name in ("family", "draft"))
+        spec = values[at] if isinstance(values[at], str) else server.families.first.models.spec
+        server.families.choose(request.session_hash, spec)
         # What there is to choose from when a page is opened. What is chosen stays, for a chip may have been pressed since.
-        values[2] = _choices(_methods(server), values[2])
-        values[at] = _choices(_drafts(server), values[at])
-        return values
+        values[2] = _choices(_methods(server, spec), values[2])
+        values[at] = _choices(_families(server), values[at])
+        values[draft] = _choices(_drafts(server, spec), values[draft])
+        return [*values, gr.Row(elem_classes=_chips(server, spec))]
 
-    page.load(follow, None, [lanes, *targets], queue=False, show_progress_on=lanes, **QUIET)
+    def change(request: gr.Request, spec: str, draft: str) -> Any:
+        server.families.choose(request.session_hash, spec)
+        drafts = _drafts(server, spec)
+        value = draft if draft in (name for _, name in drafts) else drafts[0][1]
+        return [
+            gr.Row(elem_classes=_chips(server, spec)),
+            _choices(_methods(server, spec), None),
+            _choices(drafts, value),
+        ]
+
+    def begin_with(spec: str, text: str, running: bool) -> Any:
+        """The first chip of a family that was chosen, unless the prompt is the visitor's own."""
+        first = (ANSWERS if server.families.chats(spec) else SCENARIOS)[0]
+        if running or text not in (scenario.prompt for scenario in EVERY if _kind(scenario) != _kind(first)):
+            return [gr.skip()] * (1 + len(preset))
+        return [_shown(first.id, running), *_preset(first, server.limits)]
+
+    page.load(follow, None, [lanes, *targets, shown], queue=False, show_progress_on=lanes, **QUIET)
+    family.change(change, [family, fields["draft"]], [shown, method, fields["draft"]], queue=False, **QUIET)
+    idle = f"(spec, text) => [spec, text, ({IDLE})()[0]]"
+    family.input(begin_with, [family, prompt, running], [lanes, *preset], js=idle, queue=False, **QUIET)
+    return family, [family.change, begun.then]
 
 
 def _fields(server: ServerState) -> tuple[dict[str, Any], gr.Dropdown]:
     """The fields behind "more", by name, and the further lanes."""
     further, first = server.limits.max_lanes - 2, form.first_values(server.limits)
     fields: dict[str, Any] = {}
+
+    drafts = _drafts(server, server.families.first.models.spec)
 
     def field(kind: type, name: str, label: str, **more: Any) -> None:
         fields[name] = kind(value=first[name], label=label, **{"min_width": 120, **more})
@@ -132,14 +169,35 @@ def _fields(server: ServerState) -> tuple[dict[str, Any], gr.Dropdown]:
         field(gr.Number, "repetition_penalty", "repetition penalty (1: off)", step=0.1)
         field(gr.Textbox, "stop", "stop at", placeholder="one a line", lines=1, max_lines=4)
         field(gr.Checkbox, "chat", "as a chat message", min_width=180)
-        field(gr.Dropdown, "draft", "draft model", choices=_drafts(server), filterable=False)
+        field(gr.Dropdown, "draft", "draft model", choices=drafts, filterable=False)
         field(gr.Textbox, "options", "options of the methods", placeholder="window=5 ngram=3", min_width=180)
     return fields, also
 
 
-def _methods(server: ServerState) -> list[tuple[str, str]]:
+def _families(server: ServerState) -> list[tuple[str, str]]:
+    """The families to choose from."""
+    return [(described(spec), spec) for spec in offered(server)]
+
+
+def _kind(scenario: Scenario) -> str:
+    """Which of the two sets of chips a scenario's belongs to."""
+    return ANSWERED if scenario in ANSWERS else CONTINUED
+
+
+def _chips(server: ServerState, spec: str) -> list[str]:
+    """The class of the chips' row, which shows one of the two sets."""
+    return [f"la-{ANSWERED if server.families.chats(spec) else CONTINUED}"]
+
+
+def _preset(scenario: Scenario, limits: Limits) -> list[Any]:
+    """What a scenario's chip fills in: all but the models."""
+    values = form.first_values(limits, **scenario.options, chat=scenario.chat)
+    return [scenario.prompt, scenario.method, _further(scenario, limits), *(values[name] for name in SET_BY_CHIPS)]
+
+
+def _methods(server: ServerState, spec: str) -> list[tuple[str, str]]:
     """All methods to choose from; one whose drafter is not loaded says so, and its race says what to do."""
-    loaded = methods_for(server.models)
+    loaded = methods_with(server.families.drafters(spec))
     return [(_described(method, method in loaded), method) for method in METHODS if method != "naive"]
 
 
@@ -156,9 +214,11 @@ def _further(scenario: Scenario, limits: Limits) -> list[str]:
     return list(scenario.further[: max(0, limits.max_lanes - 2)])
 
 
-def _drafts(server: ServerState) -> list[str] | list[tuple[str, str]]:
-    """The draft models in use, to choose from; without any, the race says so of a method that needs one."""
-    return server.drafts or [("none", form.DEFAULTS["draft"])]
+def _drafts(server: ServerState, spec: str) -> list[tuple[str, str]]:
+    """A family's draft models to choose from; without any, a trained head serves, or the race says what a method needs."""
+    names = [(name, name) for name in server.families.draft_models(spec)]
+    heads = [kind for kind in reversed(KINDS) if kind in server.families.drafters(spec)]
+    return names or [(f"{heads[0]}, a trained head" if heads else "none", form.DEFAULTS["draft"])]
 
 
 def _choices(choices: list[Any], value: Any) -> Any:
@@ -171,22 +231,31 @@ def _shown(scenario: str, running: bool) -> Any:
     return gr.skip() if running else recording(scenario) or refusal(UNRECORDED)
 
 
-def arrive(query: dict[str, str], drafts: list[str], limits: Limits) -> Any:
+def arrive(server: ServerState, query: dict[str, str]) -> list[Any]:
     """The outputs for a link: a recording at a pass, or a form filled in. Nothing is run."""
-    nothing = [gr.skip()] * (4 + len(form.FIELDS))
-    scenario = next((s for s in SCENARIOS if s.id == query.get("recording")), None)
+    nothing, limits, families = [gr.skip()] * (4 + len(form.FIELDS)), server.limits, offered(server)
+    usual = server.families.usual.models.spec
+    scenario = next((s for s in EVERY if s.id == query.get("recording")), None)
     if scenario:
-        values = form.first_values(limits, **scenario.options, chat=scenario.chat)
+        family = scenario.family if scenario.family in families else usual
+        values = form.first_values(limits, **scenario.options, chat=scenario.chat, family=family)
         batch = recording(scenario.id, passed(query.get("pass", "")))
         shown = [batch or refusal(UNRECORDED), scenario.prompt, scenario.method, _further(scenario, limits)]
         return [*shown, *(values[name] for name in form.FIELDS)]
-    if "prompt" not in query and "recording" not in query:
-        return nothing
     try:
         if "recording" in query:
-            mend = f"choose one of {', '.join(s.id for s in SCENARIOS)}."
+            mend = f"choose one of {', '.join(s.id for s in EVERY)}."
             raise LookaheadError("recording", query["recording"][:200], mend)
-        prompt, method, also, fields = form.from_link(query, drafts, limits)
+        if "prompt" not in query:
+            if "family" in query:
+                nothing[4 + form.FIELDS.index("family")] = form.known("family", query["family"], families)
+            return nothing
+        query = {"family": usual, **query}
+
+        def drafts(family: str) -> list[str]:
+            return [name for _, name in _drafts(server, family)]
+
+        prompt, method, also, fields = form.from_link(query, families, drafts, limits)
     except LookaheadError as error:
         return [refusal(f"This link cannot be followed. {error}"), *nothing[1:]]
     return [gr.skip(), prompt, method, also, *(fields[name] for name in form.FIELDS)]

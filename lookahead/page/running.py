@@ -14,6 +14,7 @@ import gradio as gr
 
 from ..core.events import LookaheadError
 from ..server.queue import Job, published, queue
+from ..server.state import ServerState
 from . import gradio_internals
 from .parts import DARK, QUIET, refused, says
 
@@ -33,8 +34,8 @@ def run_and_stop(
     start: gr.Button, stop: gr.Button, work: Callable[..., Iterator[Any]], inputs: Sequence[Any], outputs: Sequence[Any],
     *, triggers: Sequence[Any] = (), others: Sequence[gr.Button] = (), status: gr.HTML | None = None,
     done: str | None = "Done.", draws: bool = False, stopped: tuple[Any, str] | tuple[()] = (), then: str = "",
-) -> None:  # fmt: skip
-    """Wire Run and Stop: `work(*inputs)` yields what the outputs become.
+) -> Any:  # fmt: skip
+    """Wire Run and Stop: `work(*inputs)` yields what the outputs become. Returns the event of the work.
 
     Args:
         triggers: events that begin it, if not the click on `start` alone.
@@ -67,6 +68,7 @@ def run_and_stop(
     again = stopped[1:] if status is not None else ()  # the last word of the work may have come in between
     shown = [*all_buttons["outputs"], *([stopped[0]] if again else [])]
     ended.then(None, js=_set(idle, AFTER_STOP_MS, *again), **{**all_buttons, "outputs": shown})
+    return begun
 
 
 def followed(make: Callable[[], Iterator[Any]]) -> Iterator[tuple[Any, Any]]:
@@ -83,6 +85,15 @@ def measured(make: Callable[[], Iterator[Any]]) -> Iterator[tuple[Any, Any]]:
         else:
             share = progress.done / max(1, progress.total)
             yield says(f"{progress.done} of {progress.total}: {progress.text}", share), progress.result
+
+
+def measuring(server: ServerState, work: Callable[..., Iterator[Any]], *more: Any) -> Callable[..., Iterator[Any]]:
+    """`work(models, *more, *inputs)` with the models that the visitor has chosen."""
+
+    def measured_for(request: gr.Request, *inputs: Any) -> Iterator[Any]:
+        yield from work(server.models_for(request.session_hash), *more, *inputs)
+
+    return measured_for
 
 
 def reporting(work: Callable[..., Iterator[Any]], width: int, done: str | None) -> Callable[..., Iterator[Any]]:

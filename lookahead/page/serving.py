@@ -45,7 +45,7 @@ def serve(server: ServerState, telling: Telling, waiting: Waiting, **launch: Any
         if telling.log == "json":
             logging.adopt_web_server()
         logging.event(
-            "started", version=VERSION, revision=telling.revision, models=server.models.spec,
+            "started", version=VERSION, revision=telling.revision, models=",".join(family.models.spec for family in server.families),
             exactness=server.models.exactness, cores=processor.cores(), port=page.server_port, **server.limits.model_dump(),
         )  # fmt: skip
         while not stop.wait(0.5):

@@ -23,7 +23,7 @@ from ..model.heads.head import CachedHead
 from ..model.lm import CachedLM
 from .decode import Ends
 from .decode import decode as loop
-from .methods import method_class, options_of
+from .methods import DRAFT, drafter_for, method_class, options_of
 from .peers import Peer
 from .text import StopStrings, encode_prompt
 
@@ -48,8 +48,7 @@ class Lane:
     ):  # fmt: skip
         given = dict(options or {})
         cls = method_class(method)
-        draft = cls.draft_model or given.pop("draft", "draft")
-        given.pop("draft", None)
+        draft = drafter_for(method, given.pop("draft", DRAFT), {*models.drafts, *models.heads})
         self.models, self.method, self.settings = models, method, settings
         self.opaque = issubclass(cls, Peer)
         self.options = {"draft": draft, **given} if cls.needs_draft else given

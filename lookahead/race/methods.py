@@ -6,12 +6,13 @@ which, is told by its class.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from ..core.events import MethodError
 from ..drafting import DRAFTERS, Drafter
+from ..model.heads.shape import KINDS
 from .peers import PEERS, Peer
 
 if TYPE_CHECKING:
@@ -34,10 +35,28 @@ def needed_by(method: str) -> str | None:
     return (cls.draft_model or DRAFT) if cls.needs_draft else None
 
 
+def drafter_for(method: str, name: str, drafters: Collection[str]) -> str:
+    """The draft model or trained head that a method drafts with, of those that there are, where a caller names one: what
+    only goes by the usual name is a trained head where there is no draft model."""
+    cls = method_class(method)
+    heads = [kind for kind in reversed(KINDS) if kind in drafters]
+    if name == DRAFT and DRAFT not in drafters and heads and getattr(cls, "heads_too", False):
+        return heads[0]
+    return cls.draft_model or name
+
+
+def methods_with(drafters: Collection[str]) -> tuple[str, ...]:
+    """The methods that have what they draft with among these draft models and trained heads."""
+    return tuple(
+        method
+        for method in METHODS
+        if not method_class(method).needs_draft or drafter_for(method, DRAFT, drafters) in drafters
+    )
+
+
 def methods_for(models: Models) -> tuple[str, ...]:
     """The methods whose draft model or trained head is loaded."""
-    loaded = {None, *models.drafts, *models.heads}
-    return tuple(method for method in METHODS if needed_by(method) in loaded)
+    return methods_with({*models.drafts, *models.heads})
 
 
 def option_names(method: str) -> list[str]:

@@ -8,11 +8,12 @@ Knows field names and types. Ranges are the settings' business.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
 from ..core.events import RULES, MethodError, Settings, SettingsError
+from ..measure.scenarios import USUAL
 from ..race.methods import method_class, read_options
 from ..race.race import MOST_LANES
 from .limits import Limits
@@ -21,7 +22,7 @@ WHOLE = ("max_new_tokens", "top_k", "seed")
 REAL = ("temperature", "top_p", "repetition_penalty")
 DEFAULT_METHOD = "hybrid"
 DEFAULTS: dict[str, Any] = {
-    "max_new_tokens": 128, "k": "auto", "temperature": 0, "top_k": 0, "top_p": 1, "repetition_penalty": 1,
+    "family": USUAL, "max_new_tokens": 128, "k": "auto", "temperature": 0, "top_k": 0, "top_p": 1, "repetition_penalty": 1,
     "rule": "auto", "seed": 0, "stop": "", "chat": False, "draft": "draft", "options": "",
 }  # fmt: skip
 FIELDS = tuple(DEFAULTS)
@@ -30,7 +31,7 @@ LONGEST_OPTIONS = 2000  # characters of what is not the prompt
 
 def options(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Form values by name -> options for `race`. Raises `SettingsError` for what is not a number."""
-    out = dict(fields)
+    out = {name: value for name, value in fields.items() if name != "family"}
     for name in (*WHOLE, *REAL):
         if name in out:
             out[name] = _number(name, out[name], whole=name in WHOLE)
@@ -63,9 +64,10 @@ def first_values(limits: Limits, **changes: Any) -> dict[str, Any]:
 
 
 def from_link(
-    query: Mapping[str, str], drafts: Sequence[str], limits: Limits
+    query: Mapping[str, str], families: Sequence[str], drafts: Callable[[str], Sequence[str]], limits: Limits
 ) -> tuple[str, str, list[str], dict[str, Any]]:
-    """Prompt, method, further methods and fields from a link's query. Raises what a wrong field would raise."""
+    """Prompt, method, further methods and fields from a link's query, where there are these families and drafts of a family.
+    Raises what a wrong field would raise."""
     prompt = str(query.get("prompt", ""))
     limits.check(prompt)
     methods = [m for m in str(query.get("methods", DEFAULT_METHOD)).split(",") if m] or [DEFAULT_METHOD]
@@ -79,10 +81,16 @@ def from_link(
     Settings(**{name: value for name, value in checked.items() if name in Settings.names()})
     limits.check(max_new_tokens=checked["max_new_tokens"], lanes=len(methods) + ("naive" not in methods))
     fields |= {name: checked[name] for name in (*WHOLE, *REAL)} | {"k": str(checked["k"])}
-    for name, allowed in (("rule", RULES), ("draft", drafts)):
-        if fields[name] not in allowed:
-            raise SettingsError(name, fields[name][:200], f"choose one of {', '.join(allowed)}.")
+    known("rule", fields["rule"], RULES)
+    known("draft", fields["draft"], drafts(known("family", fields["family"], families)))
     return prompt, methods[-1], methods[:-1], fields
+
+
+def known(name: str, value: str, allowed: Sequence[str]) -> str:
+    """The value, if it is one of those allowed; else raises `SettingsError`."""
+    if value not in allowed:
+        raise SettingsError(name, value[:200], f"choose one of {', '.join(allowed)}.")
+    return value
 
 
 def _number(name: str, value: Any, *, whole: bool) -> Any:

@@ -35,8 +35,8 @@ from .state import ServerState
 LARGEST = 30_000_000  # parameters of a target: beside a larger one a head learns nothing in minutes
 MOST = 2  # that grow at once: each remembers 200 MB of text with the target's hidden states
 RACE_S, TOKENS = 20.0, 48  # of training between two races, and how long these are
-BACK = "Load the bundled models in the Models tab to grow one."
-CHANGED = "Other models were loaded, which this drafter does not fit. Press Train to grow one beside them."
+BACK = "Choose the models called pocket in the Race tab to grow one."
+CHANGED = "The models that this drafter was grown beside are not in use any more. Press Train to grow another."
 NOTHING = "Nothing has been learned yet. Press Train, and give it half a minute."
 
 
@@ -48,11 +48,11 @@ class Learned(NamedTuple):
 
 
 class Drafter:
-    """What one visitor grows beside the server's models as they are now. `learned` is None until it has learned something;
-    `kept` are the models that the visitor's races run with, None for the server's."""
+    """What one visitor grows beside a family's models. `learned` is None until it has learned something; `kept` are the
+    models that the visitor's races of that family run with, None for everybody's."""
 
-    def __init__(self, server: ServerState, kept: Models | None = None):
-        self.models, self.kept = server.models, kept
+    def __init__(self, server: ServerState, models: Models, kept: Models | None = None):
+        self.models, self.kept = models, kept
         self.learned: Learned | None = None
         self.job: Slices | None = None
         self._server = server
@@ -63,6 +63,10 @@ class Drafter:
         """Whether it grows, or waits for that."""
         return self.job is not None and not self.job.done.done()
 
+    def fits(self) -> bool:
+        """Whether its family is in use still."""
+        return any(family.models is self.models for family in self._server.families)
+
     def slices(self) -> Iterator[Any]:
         """`Progress` of the training, a `Run` for each race when it begins, and None for each pass of it."""
         from ..train.growing import Growing
@@ -70,7 +74,7 @@ class Drafter:
         growing, checks, race_at = Growing(self.models), 0, 0.0
         try:
             for progress in growing.slices():
-                if self._server.models is not self.models:
+                if not self.fits():
                     raise Refused(CHANGED)
                 yield progress
                 over = progress.seconds >= self._server.limits.max_grow_s
@@ -121,8 +125,10 @@ class Drafters:
         self._beginning = Lock()
 
     def grow(self, visitor: str) -> Slices:
-        """A job that grows a new one. Raises what `refuse` raises, and `Refused` where too many grow."""
-        self.refuse()
+        """A job that grows a new one beside the visitor's family. Raises what `refuse` raises, and `Refused` where too many
+        grow."""
+        models = self._server.families.of(visitor).models
+        self.refuse(models)
         from ..train import growing  # noqa: F401 (takes seconds, for which nobody in the queue is to wait)
 
         with self._beginning:
@@ -132,15 +138,14 @@ class Drafters:
                     "As many drafters as this server has room for are growing already. Try again in a few minutes."
                 )
             before = drafters.get(visitor)
-            drafter = Drafter(self._server, before.kept if before else None)
+            drafter = Drafter(self._server, models, before.kept if before and before.models is models else None)
             drafter.job = queue.submit(Slices("grow", drafter.slices, methods=[BLOCK]))
             drafters[visitor] = drafter
         return drafter.job
 
-    def refuse(self) -> None:
-        """Raise a `LookaheadError` where no head can be grown, which says why."""
-        models, passes = self._server.models, self._server.models.target.passes
-        name = models.names["target"]
+    def refuse(self, models: Models) -> None:
+        """Raise a `LookaheadError` where no head can be grown beside these models, which says why."""
+        passes, name = models.target.passes, models.names["target"]
         if not self._server.limits.max_grow_s:
             raise Refused("The host of this server has switched growing off.")
         if zero.HERE:
@@ -162,6 +167,11 @@ class Drafters:
         drafter.kept = drafter.learned.models
         return drafter.kept.names[BLOCK]
 
+    def kept(self, visitor: str) -> Models | None:
+        """The models that a visitor's races run with; None where they are everybody's."""
+        drafter = self._server.drafters.get(visitor)
+        return drafter.kept if drafter else None
+
     def put_away(self, visitor: str) -> None:
         """Have the visitor's races draft with everybody's head again."""
         if drafter := self._server.drafters.get(visitor):
@@ -180,6 +190,6 @@ class Drafters:
         drafter = self._server.drafters.get(visitor)
         if drafter is None or drafter.learned is None:
             raise Refused(NOTHING)
-        if drafter.models is not self._server.models:
+        if not drafter.fits():
             raise Refused(CHANGED)
         return drafter

@@ -48,7 +48,7 @@ def health(server: ServerState, telling: Telling) -> dict[str, Any]:
     """What /healthz says: "ok"; "stuck", a pass hangs; "dead", nothing would be computed; "closing"."""
     status = "dead" if not queue.alive() else "stuck" if queue.stuck() else "closing" if queue.closed else "ok"
     return {
-        "status": status, "version": VERSION, "revision": telling.revision, "models": server.models.spec,
+        "status": status, "version": VERSION, "revision": telling.revision, "models": [family.models.spec for family in server.families],
         "waiting": queue.waiting(), "computing_s": round(queue.computing_s(), 1),
     }  # fmt: skip
 

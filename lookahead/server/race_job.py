@@ -18,7 +18,7 @@ from ..core.numbers import count
 from ..race.race import Race, race
 from ..trace import wire
 from ..trace.trace import Trace
-from . import form, zero
+from . import form, loading_job, zero
 from .queue import FAULT, LEFT, Job, queue
 from .runs import Run, refusal
 from .state import ServerState
@@ -35,27 +35,37 @@ def form_race(
         raise SettingsError("options", fields["options"], f"give at most {count(form.LONGEST_OPTIONS)} characters.")
     options = form.options(fields)
     server.limits.check(prompt, options.get("max_new_tokens"), len(methods))
-    learned = partial(server.learned, visitor) if visitor else None
-    return race(server.models_for(visitor), prompt, methods, learned=learned, **options)
+    family = str(fields.get("family") or "")
+    learned = partial(server.learned_for(family), visitor) if visitor else None
+    return race(server.models_for(visitor, family), prompt, methods, learned=learned, **options)
 
 
 def race_form(
     server: ServerState, prompt: str, methods: Sequence[str], fields: Mapping[str, Any], visitor: str | None = None
 ) -> Iterator[str]:
     """A filled-in form raced: batches for a timeline. Of a `visitor`'s races `auto` remembers what it learned, and they run
-    with the head that the visitor keeps."""
+    with the head that the visitor keeps. A family that comes with the app is loaded first where it is not yet."""
     make = partial(form_race, prompt=prompt, methods=methods, fields=fields, visitor=visitor)
-    yield from race_batches(server, make, lambda: form.link(prompt, methods, fields))
+    family = str(fields.get("family") or "")
+    yield from race_batches(server, make, lambda: form.link(prompt, methods, fields), family)
 
 
-def race_batches(server: ServerState, make: zero.Make, link: Callable[[], str] | None = None) -> Iterator[str]:
+def race_batches(
+    server: ServerState, make: zero.Make, link: Callable[[], str] | None = None, family: str = ""
+) -> Iterator[str]:
     """Batches of the race that `make(server)` makes, until its end or until this is closed; or one refusal, which clears
-    nothing. `link` gives the query that brings the race back."""
-    run = Run()
+    nothing. `link` gives the query that brings the race back. `family` is loaded first, if it comes with the app."""
+    run, shown = Run(), False
     try:
+        for words, share in loading_job.loaded(server, family):
+            run.add(wire.status(words, share))
+            shown = True
+            yield run.batch()
         job = submit(server, make, "race", run=run, link=link)
-    except LookaheadError as error:
-        yield refusal(str(error))
+    except (LookaheadError, Stopped) as error:
+        if shown:  # the page waits for what it was told of
+            run.add(wire.end(None, "error", str(error)))
+        yield run.batch() if shown else refusal(str(error))
         return
     server.runs.remember(run)
     yield from batches(job, run)

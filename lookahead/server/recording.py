@@ -6,17 +6,20 @@ Knows recordings and batches. It does not know Gradio: the page that is shown wh
 from __future__ import annotations
 
 from ..measure import recordings
+from ..measure.scenarios import USUAL
 from ..trace import wire
 from .runs import whole
 
 CAPTION = "A recording from {cpu}. Press Race to run it here."
+REAL_TIME = "A recording from {cpu}, played as fast as it really was. Press Race to run it here."
 
 
-def recording(scenario: str, at: int | None = None, caption: str = CAPTION) -> str:
+def recording(scenario: str, at: int | None = None, caption: str = "") -> str:
     """A scenario's recording as one batch, with the playhead at pass `at` where given; "" where there is none."""
     trace = recordings.read(scenario)
     if trace is None:
         return ""
+    caption = caption or (CAPTION if trace.models.spec == USUAL else REAL_TIME)
     events = wire.events(trace, caption.format(cpu=trace.machine.cpu), link=f"?recording={scenario}", at=at)
     return whole(f"recording-{scenario}" + (f"-{at}" if at else ""), events)
 

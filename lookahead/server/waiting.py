@@ -23,7 +23,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs
 
 from ..core.numbers import percent
-from ..measure.scenarios import SCENARIOS
+from ..measure.scenarios import EVERY
 from ..trace import assets
 from .recording import passed, recording
 
@@ -71,9 +71,9 @@ class Waiting:
     def page(self, query: str) -> bytes:
         """The page for an address with that query."""
         fields = {name: values[-1] for name, values in parse_qs(query).items()}
-        scenario = next((one for one in SCENARIOS if one.id == fields.get("recording")), SCENARIOS[0])
+        scenario = next((one for one in EVERY if one.id == fields.get("recording")), EVERY[0])
         key = scenario.id, passed(fields.get("pass", "")) if "recording" in fields else None
-        if key not in self._pages and len(self._pages) < len(SCENARIOS):  # whatever a link says, not many are kept
+        if key not in self._pages and len(self._pages) < len(EVERY):  # whatever a link says, not many are kept
             self._pages[key] = _page(*key, scenario.prompt)
         return self._pages.get(key) or _page(*key, scenario.prompt)
 

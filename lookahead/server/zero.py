@@ -43,7 +43,7 @@ def present(environment: Mapping[str, str] = os.environ) -> bool:
 
 def _laps(spec: str, limits: Limits, make: Make) -> Iterator[Trace | Lap]:
     """In the process that is lent a GPU: the race as it begins, then its laps, without what only this process can hold."""
-    if not _lent_to or _lent_to[0].models.spec != spec:
+    if not _lent_to or spec not in _lent_to[0].families:
         _lent_to.clear()
         _lent_to.append(ServerState(load(spec), limits))
     racing = make(_lent_to[0])
@@ -70,7 +70,7 @@ class Lent:
         self._trace, self._begun = racing.result(), begun
         racing.close()
         self._context = copy_context()
-        self._laps = self._run(server.models.spec, server.limits, make)
+        self._laps = self._run(self._trace.models.spec, server.limits, make)
 
     def __iter__(self) -> Iterator[Lap]:
         return self._laps

@@ -22,7 +22,14 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch.nn.functional import pad
-from transformers import AttentionInterface, AttentionMaskInterface, LogitsProcessor, LogitsProcessorList, PreTrainedModel, StaticCache
+from transformers import (
+    AttentionInterface,
+    AttentionMaskInterface,
+    LogitsProcessor,
+    LogitsProcessorList,
+    PreTrainedModel,
+    StaticCache,
+)
 from transformers.cache_utils import StaticLayer
 from transformers.masking_utils import eager_mask
 

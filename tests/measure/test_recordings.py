@@ -77,23 +77,23 @@ def test_the_bundled_story_is_there():
 
 
 def test_choosing():
-    assert recordings.choose(None) == list(SCENARIOS)
-    assert [scenario.id for scenario in recordings.choose("hot, story")] == ["story", "hot"]
+    assert recordings.choose(None, "pocket") == list(SCENARIOS)
+    assert [scenario.id for scenario in recordings.choose("hot, story", "pocket")] == ["story", "hot"]
     with pytest.raises(SettingsError, match="choose from story"):
-        recordings.choose("story,nope")
+        recordings.choose("story,nope", "pocket")
 
 
 def test_the_command_refuses_in_words(tmp_path, capsys, monkeypatch):
     assert main(["record", "--only", "nope"]) == 2
     assert "choose from story" in capsys.readouterr().err
     (tmp_path / "file").write_text("", encoding="utf-8")
-    monkeypatch.setattr("lookahead.family.models.load", lambda spec: None)
+    monkeypatch.setattr("lookahead.family.hub.load", lambda spec: None)
     assert main(["record", "--only", "short", "--out", str(tmp_path / "file")]) == 2
     assert "give another folder" in capsys.readouterr().err
 
 
 def test_the_command_lists_what_it_wrote(raced, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("lookahead.family.models.load", lambda spec: None)
+    monkeypatch.setattr("lookahead.family.hub.load", lambda spec: None)
     assert main(["record", "--only", "short,hot", "--out", str(tmp_path)]) == 0
     seen = capsys.readouterr().out.splitlines()
     assert [line.split(" ")[0] for line in seen] == [str(tmp_path / "hot.json"), str(tmp_path / "short.json")]

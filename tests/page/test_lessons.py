@@ -97,7 +97,8 @@ def assert_link(query):
         assert query.keys() == {"recording"}
         assert kinds.Recording(recording=query["recording"])
     else:
-        form.from_link(query, [path.parent.name for path in POCKET.glob("*/config.json")], Limits())
+        drafts = [path.parent.name for path in POCKET.glob("*/config.json")]
+        form.from_link(query, ["pocket"], lambda family: drafts, Limits())
 
 
 @pytest.mark.parametrize("name", IDS)

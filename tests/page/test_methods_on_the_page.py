@@ -1,9 +1,9 @@
 """What the page says of methods whose draft model or trained head is not loaded, and of chips with several lanes."""
 
 import dataclasses
-from types import SimpleNamespace
 
 import pytest
+from conftest import stand_in
 
 from lookahead.measure.experiments import EXPERIMENTS
 from lookahead.measure.scenarios import SCENARIOS
@@ -17,13 +17,12 @@ HEADS, DRAFTS = ["medusa", "eagle", "block"], ["draft", "offdomain", "self"]
 GENERATIONS = next(scenario for scenario in SCENARIOS if scenario.id == "generations")
 
 
-def server(drafts=DRAFTS, heads=HEADS):
-    models = SimpleNamespace(drafts=dict.fromkeys(drafts), heads=dict.fromkeys(heads))
-    return SimpleNamespace(models=models, drafts=[name for name in drafts if name != "self"])
+def server(drafts=DRAFTS, heads=HEADS, **limits):
+    return stand_in(Limits(**limits), drafts, heads)
 
 
 def labels(of):
-    return {method: label for label, method in race_tab._methods(of)}
+    return {method: label for label, method in race_tab._methods(of, "pocket")}
 
 
 def test_every_method_is_listed_in_a_few_words():
@@ -38,14 +37,16 @@ def test_every_method_is_listed_in_a_few_words():
     ("drafts", "heads", "lacking"),
     [
         (DRAFTS, ["eagle"], {"medusa", "block", "block-tree"}),
-        (["self"], HEADS, {"hybrid", "draft", "tree", "hf-assisted"}),
+        (["self"], HEADS, {"draft", "tree", "hf-assisted"}),
+        (["self"], [], {"hybrid", "draft", "tree", "hf-assisted", *HEADS, "eagle-tree", "block-tree"}),
     ],
 )
 def test_what_is_not_loaded_says_so_and_can_still_be_chosen(drafts, heads, lacking):
     listed = labels(server(drafts, heads))
     assert {method for method, label in listed.items() if label.endswith("is loaded)")} == lacking
-    words = "no such trained head" if drafts == DRAFTS else "no draft model"
-    assert all(words in listed[method] for method in lacking)
+    needs_head = {method for method in lacking if method.split("-")[0] in HEADS}
+    for method in lacking:
+        assert ("no such trained head" if method in needs_head else "no draft model") in listed[method]
 
 
 def test_a_chip_brings_its_further_lanes_as_far_as_the_host_allows():
@@ -53,7 +54,7 @@ def test_a_chip_brings_its_further_lanes_as_far_as_the_host_allows():
     for most, further in ((4, ["draft", "eagle"]), (3, ["draft"]), (2, [])):
         limits = Limits(max_lanes=most)
         assert race_tab._further(GENERATIONS, limits) == further
-        _, prompt, method, also, *_ = race_tab.arrive({"recording": "generations"}, DRAFTS, limits)
+        _, prompt, method, also, *_ = race_tab.arrive(server(max_lanes=most), {"recording": "generations"})
         assert (prompt, method, also) == (GENERATIONS.prompt, "block", further)
         limits.check(GENERATIONS.prompt, lanes=len(form.lanes(method, also)))
 
@@ -61,17 +62,17 @@ def test_a_chip_brings_its_further_lanes_as_far_as_the_host_allows():
 def test_a_chip_without_a_recording_says_so(monkeypatch):
     monkeypatch.setattr(race_tab, "recording", lambda *_: "")
     assert race_tab.UNRECORDED in race_tab._shown("generations", running=False)
-    assert race_tab.UNRECORDED in race_tab.arrive({"recording": "generations"}, DRAFTS, Limits())[0]
+    assert race_tab.UNRECORDED in race_tab.arrive(server(), {"recording": "generations"})[0]
 
 
 def test_the_drafter_race_offers_the_heads_that_are_loaded():
-    offered = drafters._drafters(server(heads=["block"]))
+    offered = drafters._drafters(server(heads=["block"]).models)
     assert offered["trained head: block"] == ("block", {}) and "trained head: eagle" not in offered
 
 
 def test_run_all_says_what_it_leaves_out():
     chosen = [EXPERIMENTS["generations"], EXPERIMENTS["mismatched"]]
-    lines = list(claims._run(server(["draft"], []), chosen, False, {}, 1))
+    lines = list(claims._run(server(["draft"], []).models, chosen, False, {}, 1))
     assert {len(line) for line in lines} == {5 + len(EXPERIMENTS)}
     texts = [[part for part in line if isinstance(part, str)] for line in lines]
     assert texts == [

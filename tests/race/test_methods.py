@@ -24,7 +24,7 @@ def family(drafts=(), heads=()):
         (family(["draft"]), (*ALONE, *WITH_DRAFT)),
         (family(["other"]), ALONE),  # it has to be asked for by name
         (family(["self"]), (*ALONE, "self")),
-        (family(heads=["eagle"]), (*ALONE, "eagle", "eagle-tree")),
+        (family(heads=["eagle"]), (*ALONE, "hybrid", "eagle", "eagle-tree")),
         (family(["draft", "self"], ["medusa", "eagle", "block"]), METHODS),
     ],
 )

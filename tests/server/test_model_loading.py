@@ -14,6 +14,7 @@ from conftest import tiny
 import lookahead
 from lookahead.core.events import ModelError, Stopped
 from lookahead.family import hub, models
+from lookahead.hardware import memory
 from lookahead.page import models_tab
 from lookahead.page.running import reporting
 from lookahead.server.download_job import DownloadJob
@@ -110,16 +111,23 @@ def test_errors_come_back_in_words():
         assert "secret" not in str(caught.value)
 
 
-def test_new_models_take_over_and_the_old_are_given_back(server):
-    old = weakref.ref(server.models.target.model)
+def test_a_new_family_stands_beside_the_old_until_memory_is_short(server, monkeypatch):
+    before = server.models
     told, plans = lines(load(server, "pocket"))
-    assert "data-arrived" in told[-1]
+    assert 'data-arrived="pocket"' in told[-1]
     assert "can be loaded" in plans[-1]
-    assert server.models.spec == "pocket"
-    assert server.models.drafts.keys() >= {"draft", "offdomain"}
-    gc.collect()
-    assert old() is None
+    assert server.models is before and server.models_for("a") is before, "nobody's choice is changed"
+    assert server.models_for("a", "pocket").drafts.keys() >= {"draft", "offdomain"}
     assert not server.changing.locked()
+    old = weakref.ref(server.models_for("a", "pocket").target.passes)
+    server.families.choose("a", "pocket")
+    monkeypatch.setattr(memory, "free", lambda: 0 if "pocket" in server.families else 10)
+    assert server.families.spare_bytes > 1e6
+    server.make_room(5)
+    gc.collect()
+    assert old() is None and "pocket" not in server.families
+    server.make_room(20)
+    assert server.models_for("a") is before, "what the server was started with stays"
 
 
 def test_a_load_that_fails_changes_nothing(server, monkeypatch):
@@ -179,5 +187,5 @@ def test_words_of_others_are_shown_as_words(server):
     known = hub.Known("target", "a/b", "<i>a/b</i>", licence="<u>mit</u>")
     shown = models_tab.plan_shown(hub.Plan("a/b", (known,), server.models.target.model.dtype, (check,)))
     assert not any(mark in shown for mark in ("<script", "<b>org", "<i>a", "<u>"))
-    server.licences = dict.fromkeys(server.models.names.values(), "<u>x</u>")
+    server.families.first.licences = dict.fromkeys(server.models.names.values(), "<u>x</u>")
     assert "<u>" not in models_tab.in_use(server)

@@ -10,7 +10,7 @@ import threading
 import time
 
 import pytest
-from conftest import ROOT, App
+from conftest import ROOT, App, stand_in
 from prompts import ENDLESS
 from test_classroom import within
 from users import Caller
@@ -101,7 +101,9 @@ def test_a_visitor_is_remembered_by_prompt_and_method(stage):
         assert events[-1]["reason"] == "finished"
 
     def known(visitor):
-        return server.learned(visitor, hash(tuple(server.models.tokenizer.encode(prompt))), "ngram", "{}").get("ngram")
+        return server.learned_for("pocket")(
+            visitor, hash(tuple(server.models.tokenizer.encode(prompt))), "ngram", "{}"
+        ).get("ngram")
 
     raced("one")
     first = known("one")
@@ -127,8 +129,8 @@ def test_a_link_is_held_to_them_and_the_form_begins_within_them(stage):
         {"prompt": "a", "max_new_tokens": "51"},
         {"prompt": "a", "methods": "draft,tree"},
     ):
-        assert "this server's limit is" in json.loads(arrive(query, ["draft"], small)[0])["error"]
-    assert form.from_link({"prompt": "a"}, ["draft"], small)[3]["max_new_tokens"] == 50
+        assert "this server's limit is" in json.loads(arrive(stand_in(small), query)[0])["error"]
+    assert form.from_link({"prompt": "a"}, ["pocket"], lambda family: ["draft"], small)[3]["max_new_tokens"] == 50
     assert form.first_values(small, max_new_tokens=12)["max_new_tokens"] == 12
 
 
@@ -296,7 +298,7 @@ def test_the_revision_is_read_without_git_and_never_fails(tmp_path):
 def test_health_tells_a_stuck_pass_a_dead_thread_and_the_end(stage, monkeypatch):
     here, telling = stage(), Telling(revision="abc")
     assert health.health(here, telling) == {
-        "status": "ok", "version": version.VERSION, "revision": "abc", "models": "pocket", "waiting": 0, "computing_s": 0.0,
+        "status": "ok", "version": version.VERSION, "revision": "abc", "models": ["pocket"], "waiting": 0, "computing_s": 0.0,
     }  # fmt: skip
     monkeypatch.setattr(queue_module, "GRACE_S", 0.1)
     queue.open(Limits(max_run_s=0.2))

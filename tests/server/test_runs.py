@@ -91,7 +91,7 @@ def test_a_link_brings_the_form_back():
     query = form.link("A & b = #1 \u202e\n<b>", ["naive", "ngram", "lookahead"], fields)
     assert query.startswith("?") and "seed=9" in query and "top_k" not in query, "what is as ever is left out"
     back = dict(parse_qsl(query[1:]))
-    prompt, method, also, again = form.from_link(back, ["draft", "offdomain"], Limits())
+    prompt, method, also, again = form.from_link(back, ["pocket"], lambda family: ["draft", "offdomain"], Limits())
     assert (prompt, method, also) == ("A & b = #1 \u202e\n<b>", "lookahead", ["ngram"])
     assert again == fields
     assert form.options(again) == form.options(fields)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import gradio as gr
 
 from ...core.numbers import ratio
+from ...family.models import Models
 from ...measure import charts
 from ...measure.experiments import EXPERIMENTS, Experiment, Result
 from ...server.state import ServerState
-from ..parts import drawn, markup, plot, prose
-from ..running import buttons, measured, run_and_stop
+from ..parts import Follow, drawn, markup, plot, prose
+from ..running import buttons, measured, measuring, run_and_stop
 
 GENERATIONS = "generations"  # the experiment that has a figure of its own
 INTRO = (
@@ -23,7 +23,7 @@ INTRO = (
 )
 
 
-def add(server: ServerState) -> None:
+def add(server: ServerState, follow: Follow) -> None:
     """The section."""
     prose(INTRO)
     results = gr.State({})
@@ -44,15 +44,15 @@ def add(server: ServerState) -> None:
     outputs = [results, why, figure, generations, *cells.values()]
     runs = [(everything, list(EXPERIMENTS.values())), *((starts[e.id], [e]) for e in EXPERIMENTS.values())]
     for start, chosen in runs:
-        work = partial(_run, server, chosen)
+        work = measuring(server, _run, chosen)
         run_and_stop(start, stop, work, [results, repeats], outputs, status=status, draws=True)
 
 
 def _run(
-    server: ServerState, chosen: list[Experiment], dark: bool, results: dict[str, Result], repeats: float
+    models: Models, chosen: list[Experiment], dark: bool, results: dict[str, Result], repeats: float
 ) -> Iterator[Any]:
     """Run experiments; what is known is shown as it comes, and kept when the run is stopped."""
-    results, models, order = dict(results), server.models, list(EXPERIMENTS)
+    results, order = dict(results), list(EXPERIMENTS)
     same = gr.skip()
     unchanged = [same] * len(order)
     for e in chosen:

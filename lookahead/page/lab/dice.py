@@ -13,7 +13,7 @@ from ...measure import charts
 from ...measure.bugs import BUGS
 from ...measure.dice import EVERY, THROWS, Histogram, P, Q, throw
 from ...server.state import ServerState
-from ..parts import drawn, markup, plot, prose, says
+from ..parts import Follow, drawn, markup, plot, prose, says
 from ..running import buttons, followed, run_and_stop
 
 INTRO = (
@@ -25,7 +25,7 @@ HONEST = "as it should be"
 SURE = 1e-4
 
 
-def add(server: ServerState) -> None:
+def add(server: ServerState, follow: Follow) -> None:
     """The section."""
     prose(INTRO)
     board()

@@ -9,13 +9,14 @@ from typing import Any
 import gradio as gr
 
 from ...core.events import MethodError, SettingsError
+from ...family.models import Models
 from ...measure.scenarios import SCENARIOS
 from ...model import layer_skip
 from ...race.race import race
 from ...server.form import first_values
 from ...server.race_job import race_batches
 from ...server.state import ServerState
-from ..parts import QUIET, prose
+from ..parts import Follow, prose
 from ..running import STOP_LANES, buttons, run_and_stop
 from ..timeline import timeline
 
@@ -33,7 +34,7 @@ WITHOUT = {
 PROMPTS = {s.label: s for s in SCENARIOS if s.id in ("story", "tale", "records", "json", "code", "explain")}
 
 
-def add(server: ServerState) -> None:
+def add(server: ServerState, follow: Follow) -> None:
     """The section."""
     prose(INTRO)
     most = server.limits.max_lanes - 1
@@ -43,43 +44,41 @@ def add(server: ServerState) -> None:
         seed = gr.Number(0, label="seed", precision=0, min_width=100)
         start, stop = buttons("Race")
     chosen = gr.CheckboxGroup([], label=f"drafters, up to {most}")
-    # On load: the drafters in use when a page is opened.
-    gr.on(None, lambda: _offered(server, most), None, chosen, queue=False, **QUIET)
+
+    def offered(models: Models) -> gr.CheckboxGroup:
+        names = list(_drafters(models))
+        return gr.CheckboxGroup(names, value=names[:most])
+
+    follow(offered, chosen)
     lanes = timeline("", server.runs)
 
-    def run(prompt: str, temperature: float, seed: float, chosen: list[str]) -> Iterator[str]:
-        make = partial(_race, prompt=prompt, temperature=temperature, seed=seed, chosen=chosen)
+    def run(request: gr.Request, prompt: str, temperature: float, seed: float, chosen: list[str]) -> Iterator[str]:
+        family = server.models_for(request.session_hash).spec
+        make = partial(_race, family=family, prompt=prompt, temperature=temperature, seed=seed, chosen=chosen)
         yield from race_batches(server, make)
 
     run_and_stop(start, stop, run, [prompt, temperature, seed, chosen], [lanes], stopped=(lanes, STOP_LANES))
 
 
-def _offered(server: ServerState, most: int) -> gr.CheckboxGroup:
-    names = list(_drafters(server))
-    return gr.CheckboxGroup(names, value=names[:most])
-
-
-def _drafters(server: ServerState) -> dict[str, tuple[str, dict[str, Any]]]:
+def _drafters(models: Models) -> dict[str, tuple[str, dict[str, Any]]]:
     """Who may draft, in words: a method and its options."""
-    models = {f"draft model: {role}": ("draft", {"draft": role}) for role in server.drafts}
-    heads = {f"trained head: {kind}": (kind, {}) for kind in server.models.heads}
-    without = {
-        words: how for words, how in WITHOUT.items() if how[0] != "self" or layer_skip.ROLE in server.models.drafts
-    }
-    return models | without | heads
+    lent = {f"draft model: {role}": ("draft", {"draft": role}) for role in models.draft_models}
+    heads = {f"trained head: {kind}": (kind, {}) for kind in models.heads}
+    without = {words: how for words, how in WITHOUT.items() if how[0] != "self" or layer_skip.ROLE in models.drafts}
+    return lent | without | heads
 
 
-def _race(server: ServerState, prompt: str, temperature: float, seed: float, chosen: list[str]) -> Any:
-    most = server.limits.max_lanes - 1
+def _race(server: ServerState, family: str, prompt: str, temperature: float, seed: float, chosen: list[str]) -> Any:
+    most, models = server.limits.max_lanes - 1, server.models_for(None, family)
     if not 1 <= len(chosen) <= most:
         raise MethodError("drafters", len(chosen), f"choose from one to {most}.")
     if seed is None:
         raise SettingsError("seed", None, "the field holds no number; type one.")
-    drafters, scenario = _drafters(server), PROMPTS[prompt]
+    drafters, scenario = _drafters(models), PROMPTS[prompt]
     if unknown := [name for name in chosen if name not in drafters]:
         raise MethodError("drafter", unknown[0], f"choose from {', '.join(drafters)}.")
     methods = ["naive", *(drafters[name] for name in chosen)]
     return race(
-        server.models, scenario.prompt, methods, temperature=temperature, seed=int(seed), chat=scenario.chat,
+        models, scenario.prompt, methods, temperature=temperature, seed=int(seed), chat=scenario.chat,
         max_new_tokens=first_values(server.limits)["max_new_tokens"],
     )  # fmt: skip

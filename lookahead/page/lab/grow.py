@@ -17,7 +17,7 @@ from ...model.heads.shape import BLOCK
 from ...server.growing_job import Drafters
 from ...server.runs import Run
 from ...server.state import ServerState
-from ..parts import QUIET, drawn, fresh, markup, plot, prose, refused, says
+from ..parts import QUIET, Follow, drawn, markup, plot, prose, refused, says
 from ..running import STOP_LANES, buttons, run_and_stop
 from ..timeline import timeline
 
@@ -44,11 +44,11 @@ SAVE = """text => {
 }"""
 
 
-def add(server: ServerState) -> None:
+def add(server: ServerState, follow: Follow) -> None:
     """The section."""
     drafters = Drafters(server)
     prose(INTRO)
-    fresh(lambda: _words(drafters.refuse))
+    follow(lambda models: _words(lambda: drafters.refuse(models)), markup())
     with gr.Row(elem_classes="la-do"):
         start, stop = buttons("Train")
         keep = gr.Button("Keep for my races", scale=0, min_width=192, interactive=False)
@@ -68,11 +68,12 @@ def add(server: ServerState) -> None:
 
     def keep_it(request: gr.Request) -> list[Any]:
         words = _words(lambda: KEPT.format(drafters.keep(request.session_hash)))
-        return [words, gr.Button(visible=server.models_for(request.session_hash) is not server.models)]
+        return [words, gr.Button(visible=bool(drafters.kept(request.session_hash)))]
 
     def put_away(request: gr.Request) -> list[Any]:
         drafters.put_away(request.session_hash)
-        return [says(BUNDLED if BLOCK in server.models.heads else NONE), gr.Button(visible=False)]
+        models = server.models_for(request.session_hash)
+        return [says(BUNDLED if BLOCK in models.heads else NONE), gr.Button(visible=False)]
 
     def pack(request: gr.Request) -> list[Any]:
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import Any
 
 import gradio as gr
@@ -23,8 +22,8 @@ from ...measure.pass_parts import PassParts, take_apart
 from ...measure.whatif import Recording
 from ...server.state import ServerState
 from ...trace.trace import Trace
-from ..parts import DARK, QUIET, TRACE, drawn, fresh, markup, plot, prose, refused, table
-from ..running import buttons, measured, run_and_stop
+from ..parts import DARK, QUIET, TRACE, Follow, drawn, markup, plot, prose, refused, table
+from ..running import buttons, measured, measuring, run_and_stop
 
 INTRO = (
     "A pass reads every weight once, however many rows it computes. While reading is what takes the time, more rows come "
@@ -49,25 +48,29 @@ ASK = (
 )
 
 
-def add(server: ServerState) -> None:
+def add(server: ServerState, follow: Follow) -> None:
     """The section."""
     prose(INTRO)
     dark, shown = gr.Checkbox(False, visible=False), gr.Textbox("", visible=False)
-    fresh(lambda: _facts(server.models))
+    follow(_facts, markup())
     show = gr.Button("draw the cost curve", size="sm", scale=0)
     figure = plot()
 
-    def curve(dark: bool) -> gr.Plot:
-        return drawn(charts.cost_curve(server.models.costs.target, dark))
+    def curve(dark: bool, request: gr.Request) -> gr.Plot:
+        return drawn(charts.cost_curve(server.models_for(request.session_hash).costs.target, dark))
 
     show.click(curve, dark, figure, js=f"() => {DARK}", queue=False, **QUIET)
-    _trial(COMPARE, "Compare formats and threads", partial(_compare, server), charted=True)
-    _trial(PARTS, "Take a pass apart", partial(_take_apart, server), charted=True)
-    _trial(BITS, "Why do bits differ?", partial(_examine, server), charted=False)
+    _trial(COMPARE, "Compare formats and threads", measuring(server, _compare), charted=True)
+    _trial(PARTS, "Take a pass apart", measuring(server, _take_apart), charted=True)
+    _trial(BITS, "Why do bits differ?", measuring(server, _examine), charted=False)
     prose(ASK)
     ask = gr.Button("Ask", variant="primary", scale=0)
     answer = markup()
-    ask.click(lambda text: _advice(server, text), shown, answer, js=f"() => {TRACE}", queue=False, **QUIET)
+
+    def advice(text: str, request: gr.Request) -> str:
+        return _advice(server, server.models_for(request.session_hash), text)
+
+    ask.click(advice, shown, answer, js=f"() => {TRACE}", queue=False, **QUIET)
 
 
 def _trial(words: str, label: str, work: Callable[..., Iterator[Any]], charted: bool) -> None:
@@ -135,8 +138,8 @@ def _format(models: Models) -> str:
     return words
 
 
-def _examine(server: ServerState) -> Iterator[Any]:
-    for line, examined in measured(lambda: bits.examine(server.models)):
+def _examine(models: Models) -> Iterator[Any]:
+    for line, examined in measured(lambda: bits.examine(models)):
         yield [line, _operators(examined) if examined and examined.operators else gr.skip()]
 
 
@@ -152,8 +155,8 @@ def _operators(examined: bits.Examined) -> str:
     return answer + table(heads, rows, "in the order of a pass; an ulp is one unit in the last place")
 
 
-def _take_apart(server: ServerState, dark: bool) -> Iterator[Any]:
-    for line, parts in measured(lambda: take_apart(server.models)):
+def _take_apart(models: Models, dark: bool) -> Iterator[Any]:
+    for line, parts in measured(lambda: take_apart(models)):
         yield [line, _table(parts), drawn(charts.pass_parts(parts, dark))] if parts else [line, gr.skip(), gr.skip()]
 
 
@@ -175,9 +178,9 @@ def _table(models: Sequence[PassParts]) -> str:
     )
 
 
-def _compare(server: ServerState, dark: bool) -> Iterator[Any]:
+def _compare(models: Models, dark: bool) -> Iterator[Any]:
     compared, visits = None, None
-    for line, newest in measured(lambda: compare(server.models)):
+    for line, newest in measured(lambda: compare(models)):
         words, figure, compared = gr.skip(), gr.skip(), newest or compared
         if newest and newest.measured and (not newest.visits or newest.visits != visits):
             words = _comparison(newest)
@@ -213,8 +216,8 @@ def _cells(compared: Compared, one: Passes) -> list[str]:
     return [seconds(one.pass_s[0]), *more, read]
 
 
-def _advice(server: ServerState, text: str) -> str:
-    costs = server.models.costs
+def _advice(server: ServerState, models: Models, text: str) -> str:
+    costs = models.costs
     try:
         if not text:
             raise TraceError("race", "nothing on show", "run one in the Race tab.")

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import gradio as gr
 
+from ...family.models import Models
 from ...measure import charts
 from ...measure.sweeps import SWEEPS, surface, sweep
 from ...server.state import ServerState
-from ..parts import drawn, markup, plot, prose, table
-from ..running import buttons, measured, run_and_stop
+from ..parts import Follow, drawn, markup, plot, prose, table
+from ..running import buttons, measured, measuring, run_and_stop
 
 INTRO = (
     "Two predictions stand beside every measured speedup, both from the acceptance measured at that point: Leviathan's formula, "
@@ -31,7 +31,7 @@ PROMPTS = {
 }
 
 
-def add(server: ServerState) -> None:
+def add(server: ServerState, follow: Follow) -> None:
     """The section."""
     prose(INTRO)
     with gr.Row(elem_classes="la-do"):
@@ -45,11 +45,11 @@ def add(server: ServerState) -> None:
     rows = markup()
     map_ = plot()
     inputs, outputs = [setting, prompts, repeats], [figure, rows, map_]
-    run_and_stop(start, stop, partial(_sweep, server), inputs, outputs, status=status, draws=True)
+    run_and_stop(start, stop, measuring(server, _sweep), inputs, outputs, status=status, draws=True)
 
 
-def _sweep(server: ServerState, dark: bool, setting: str, prompts: str, repeats: float) -> Iterator[Any]:
-    result, points, models, same = None, 0, server.models, gr.skip()
+def _sweep(models: Models, dark: bool, setting: str, prompts: str, repeats: float) -> Iterator[Any]:
+    result, points, same = None, 0, gr.skip()
     for line, newest in measured(lambda: sweep(models, setting, prompts=(prompts,), repeats=int(repeats), most=2)):
         result = newest or result
         if result is None or len(result.points) == points:

@@ -14,7 +14,7 @@ from ...measure import charts, recordings
 from ...measure.whatif import METHODS, Outcome, Recording, ceiling, over_k, what_if
 from ...server.state import ServerState
 from ...trace.trace import Trace
-from ..parts import DARK, QUIET, TRACE, drawn, markup, plot, prose, refused, table
+from ..parts import DARK, QUIET, TRACE, Follow, drawn, markup, plot, prose, refused, table
 
 INTRO = (
     "A drafter that looks at nothing but the text (<b>ngram</b>, <b>suffix</b>) can be recomputed from a recording, pass by "
@@ -25,7 +25,7 @@ KS = tuple(range(1, 17))
 FIRST = {"shortest": 2, "candidates": 2}
 
 
-def add(server: ServerState) -> None:
+def add(server: ServerState, follow: Follow) -> None:
     """The section."""
     prose(INTRO)
 

@@ -36,7 +36,7 @@ CAPTION = f"Drafted and drawn just now, while a story was written on: temperatur
 def add(widget: Widget, server: ServerState, lesson: str) -> None:
     """The widget in its place in the lesson of that name."""
     shown = markup(
-        _json(widget, server.models),
+        _json(widget, server.families.usual.models),
         html_template="<div></div>",
         js_on_load=MOUNT % (assets.small("script", *assets.GAMES), json.dumps(lesson)),
         elem_classes="la-widget",
@@ -53,8 +53,9 @@ def _json(widget: Widget, models: Models | None = None) -> str:
 
 def _real(server: ServerState) -> Iterator[Any]:
     """Cases of a run of this moment."""
+    models = server.families.usual.models
     try:
-        for _, drawn in followed(lambda: cases(server.models, BY_ID[REAL].prompt, seed=secrets.randbelow(1 << 30))):
+        for _, drawn in followed(lambda: cases(models, BY_ID[REAL].prompt, seed=secrets.randbelow(1 << 30))):
             yield _json(Guess(cases=tuple(drawn), say=CAPTION)) if isinstance(drawn, list) else gr.skip()
     except LookaheadError as error:
         raise gr.Error(str(error), print_exception=False) from None

@@ -86,8 +86,8 @@ def bug(widget: Bug, server: ServerState) -> None:
 def _raced(server: ServerState, bug: str, prompt: str, methods: list[str], options: dict[str, Any]) -> Any:
     """The race, with the bug of that name or without any."""
     if not bug:
-        return honest(server.models, prompt, methods, **options)
-    return bugs.race(server.models, prompt, bugs.find(bug), methods, **options)
+        return honest(server.families.usual.models, prompt, methods, **options)
+    return bugs.race(server.families.usual.models, prompt, bugs.find(bug), methods, **options)
 
 
 def _tested(bug: bugs.Bug, on: bool) -> Iterator[Any]:
@@ -112,7 +112,9 @@ def say(text: str) -> None:
 def _fields(widget: Race, server: ServerState) -> dict[str, Any]:
     """The widget's settings as the Race tab's form would hold them."""
     options = " ".join(f"{name}={value}" for name, value in widget.options.items())
-    return form.first_values(server.limits, **widget.settings, draft=widget.draft, options=options)
+    return form.first_values(
+        server.limits, **widget.settings, draft=widget.draft, options=options, family=server.families.usual.models.spec
+    )
 
 
 def _settings(methods: list[str], fields: dict[str, Any]) -> str:

@@ -1,0 +1,87 @@
+"""A family that a visitor asks for, as a job: looked at, brought outside the queue, measured in it, put beside the others.
+
+Knows plans, limits and the families in use. It does not know pages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ..family import hub, models
+from ..hardware import memory
+from .download_job import DownloadJob
+from .families import bundled, described
+from .queue import Refused
+from .state import ServerState
+
+BUSY = (
+    "Somebody is loading models on this server, or a load that was stopped is coming to its end. Try again in a moment."
+)
+
+
+def look(server: ServerState, spec: str) -> DownloadJob:
+    """A job that publishes the plan of a family, and loads nothing."""
+    return DownloadJob(lambda job: _look(server, spec, job))
+
+
+def load(server: ServerState, spec: str) -> DownloadJob:
+    """A job that loads a family beside the others, all the way; it publishes the plan when there is one."""
+    return DownloadJob(lambda job: _load(server, spec, job))
+
+
+def offered(server: ServerState) -> list[str]:
+    """What a visitor may choose from: the families in use, and those that come with the app and may be loaded."""
+    in_use = [family.models.spec for family in server.families]
+    return in_use + [spec for spec in bundled() if missing(server, spec)]
+
+
+def missing(server: ServerState, spec: str) -> bool:
+    """Whether a family that comes with the app is asked for, may be loaded here, and is not loaded yet."""
+    return spec not in server.families and server.limits.loading != "none" and spec in bundled()
+
+
+def loaded(server: ServerState, spec: str) -> Iterator[tuple[str, float]]:
+    """Load a family that comes with the app, unless it is there: (sentence, share done) meanwhile. Raises `LookaheadError`."""
+    if not missing(server, spec):
+        return
+    begun = f"Loading {described(spec).partition(':')[0]}, once. "
+    for update in load(server, spec).start().follow():
+        if update.waiting:
+            yield begun + update.waiting, 0.0
+        for value in update.values:
+            if not isinstance(value, hub.Plan):
+                words, share = value
+                yield f"{begun}{words}.", share
+
+
+def _look(server: ServerState, spec: str, job: DownloadJob) -> hub.Plan:
+    dtype = server.models.target.passes.dtype  # most likely: it is measured once the weights are there
+    plan = hub.look(
+        spec, limits=server.limits, dtype=dtype, progress=job.progress, compute=job.compute,
+        spare_bytes=server.families.spare_bytes,
+    )  # fmt: skip
+    job.publish(plan)
+    return plan
+
+
+def _load(server: ServerState, spec: str, job: DownloadJob) -> str:
+    """In the job's thread; `changing` is held until its end, whoever has left meanwhile. Returns what it is called."""
+    if not server.changing.acquire(blocking=False):
+        raise Refused(BUSY)
+    try:
+        plan = _look(server, spec, job)
+        files = hub.download(plan, job.progress)
+        if plan.spec not in server.families:
+            job.compute(_add, server, plan, files, job.progress)
+        return plan.spec
+    finally:
+        server.changing.release()
+
+
+def _add(server: ServerState, plan: hub.Plan, files: dict[str, Path], progress: Any) -> None:
+    server.make_room(int(memory.SPARE * plan.memory(plan.dtype)))
+    ready = models.load(plan.spec, progress, folder_of=files)
+    progress("Ready", 1.0)  # the last moment to leave
+    server.families.add(ready, {known.name: known.licence for known in plan.models})

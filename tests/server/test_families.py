@@ -1,0 +1,137 @@
+"""Several families side by side: who races with which, what a link says of it, and a family that is loaded for a race."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import gradio as gr
+import pytest
+from conftest import stand_in, tiny
+
+import lookahead
+from lookahead.core.events import ModelError
+from lookahead.family import hub
+from lookahead.page import race_tab
+from lookahead.page.models_tab import in_use
+from lookahead.server import form, loading_job
+from lookahead.server.families import Families
+from lookahead.server.limits import Limits
+from lookahead.server.race_job import race_form
+from lookahead.server.state import ServerState
+
+AT = 4 + form.FIELDS.index("family")
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory):
+    """A tiny target without drafters."""
+    return lookahead.load(tiny("llama", tmp_path_factory.mktemp("other")))
+
+
+@pytest.fixture
+def server(models, other):
+    """The bundled family, and the tiny one."""
+    return ServerState(models, Limits(), (other,))
+
+
+def named(*specs):
+    return Families([SimpleNamespace(spec=spec, nbytes=1) for spec in specs])
+
+
+def events(batches):
+    return [event for batch in batches for event in json.loads(batch).get("ev", [json.loads(batch)])]
+
+
+def test_a_choice_is_one_visitors_and_ends_with_the_visit(server, models, other):
+    server.families.choose("a", other.spec)
+    assert server.models_for("a") is other and server.models_for("b") is models is server.models_for(None)
+    assert server.models_for("a", "pocket") is models, "a form says what it wants itself"
+    server.forget("a")
+    assert server.models_for("a") is models
+
+
+def test_the_usual_family_is_meant_where_none_is_named_if_it_is_there():
+    assert named("x", "pocket").usual.models.spec == "pocket" and named("x", "pocket").first.models.spec == "x"
+    assert named("x", "y").usual.models.spec == "x"
+    assert named("x", "y").named("pocket").models.spec == "x" == named("x", "y").named("").models.spec
+    with pytest.raises(ModelError, match="choose one of x, y"):
+        named("x", "y").named("z")
+
+
+def test_the_least_used_goes_first_and_no_more_than_must(monkeypatch):
+    families = named("first")
+    for spec in ("a", "b", "c"):
+        families.add(SimpleNamespace(spec=spec, nbytes=10), {})
+    families.named("a")
+    monkeypatch.setattr("lookahead.hardware.memory.free", lambda: 100 - sum(one.models.nbytes for one in families))
+    assert families.spare_bytes == 30
+    assert [gone.spec for gone in families.make_room(85)] == ["b", "c"]
+    assert [gone.spec for gone in families.make_room(1000)] == ["a"] and "first" in families
+
+
+def test_a_race_runs_with_the_family_of_its_form_and_the_link_brings_it_back(server, other):
+    fields = {**form.DEFAULTS, "family": other.spec, "max_new_tokens": 6}
+    told = events(race_form(server, "Once upon", ["naive", "ngram"], fields, "a"))
+    assert told[0]["trace"]["models"]["spec"] == other.spec and told[-1]["reason"] == "finished"
+    assert "family=" in told[0]["link"]
+    usual = events(race_form(server, "Once upon", ["naive", "ngram"], {**fields, "family": "pocket"}, "a"))
+    assert usual[0]["trace"]["models"]["spec"] == "pocket" and "family=" not in usual[0]["link"]
+    told = events(race_form(server, "Once upon", ["naive", "ngram"], {**fields, "family": "<b>no</b>"}, "a"))
+    assert "it is not loaded" in told[0]["error"] and "pocket" in told[0]["error"]
+
+
+def test_links_choose_a_family_that_there_is(server, other):
+    arrived = race_tab.arrive(server, {"family": other.spec})
+    assert arrived[AT] == other.spec and arrived[1] == gr.skip()
+    arrived = race_tab.arrive(server, {"family": other.spec, "prompt": "a"})
+    assert arrived[AT] == other.spec and arrived[1] == "a"
+    assert race_tab.arrive(server, {"prompt": "a"})[AT] == "pocket"
+    for query in ({"family": "gone"}, {"family": "gone", "prompt": "a"}):
+        assert "choose one of pocket" in json.loads(race_tab.arrive(server, query)[0])["error"]
+    assert race_tab.arrive(server, {"recording": "smol-explain"})[AT] == "smol"
+    fixed = stand_in(Limits(loading="none"))
+    assert race_tab.arrive(fixed, {"recording": "smol-explain"})[AT] == "pocket", "not offered here"
+
+
+def test_what_is_offered_comes_with_the_app_or_is_loaded(server, other):
+    assert loading_job.offered(server) == ["pocket", other.spec, "smol"]
+    assert loading_job.offered(stand_in(Limits(loading="none"))) == ["pocket"]
+    assert loading_job.offered(stand_in(Limits(), spec="a+b")) == ["a+b", "pocket", "smol"]
+
+
+def test_chips_and_drafters_are_those_of_the_family(server, other):
+    assert race_tab._chips(server, "pocket") == ["la-continued"] and race_tab._chips(server, "smol") == ["la-answered"]
+    drafts = [name for _, name in race_tab._drafts(server, "pocket")]
+    assert drafts == ["draft", "offdomain"]
+    assert race_tab._drafts(server, other.spec) == [("none", "draft")]
+    lacking = {method for label, method in race_tab._methods(server, other.spec) if label.endswith("is loaded)")}
+    assert {"draft", "hybrid", "block"} <= lacking and not {"ngram", "self"} & lacking
+
+
+def test_the_models_tab_tells_of_every_family(server):
+    shown = in_use(server)
+    assert shown.count("<table") == 2 and "pocket: instant" in shown and "2 families side by side" in shown
+
+
+def test_a_family_that_comes_with_the_app_is_loaded_for_the_race_that_wants_it(other, models, monkeypatch):
+    server = ServerState(other, Limits())
+    fields = {**form.DEFAULTS, "max_new_tokens": 6}
+    told = events(race_form(server, "Once upon", ["naive", "draft"], fields, "a"))
+    assert told[0]["kind"] == "status" and told[0]["text"].startswith("Loading pocket, once. ")
+    assert told[-1]["reason"] == "finished" and "pocket" in server.families
+    begun = next(event for event in told if event["kind"] == "begin")
+    assert begun["trace"]["models"]["spec"] == "pocket"
+
+
+def test_a_family_that_cannot_be_brought_says_so_and_the_page_stops_waiting(other, monkeypatch):
+    def refuse(spec, progress, **_):
+        progress("Asking about it", 0.1)
+        raise ModelError("family", spec, "it can be had from nowhere.")
+
+    monkeypatch.setattr(hub, "look", lambda spec, progress, **more: refuse(spec, progress))
+    told = events(race_form(ServerState(other, Limits()), "Once upon", ["naive"], dict(form.DEFAULTS), "a"))
+    assert told[-1]["kind"] == "end" and "had from nowhere" in told[-1]["message"]
+    fixed = ServerState(other, Limits(loading="none"))
+    told = events(race_form(fixed, "Once upon", ["naive"], {**form.DEFAULTS, "max_new_tokens": 3}, "a"))
+    assert told[-1]["reason"] == "finished", "where nothing may be loaded the first family races"

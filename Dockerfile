@@ -1,12 +1,15 @@
 # Lookahead with its bundled models: docker build -t lookahead . && docker run -p 7860:7860 lookahead
+# With SmolLM2 beside them, a model that answers: docker build --build-arg SMOL=1 -t lookahead .
 FROM python:3.11-slim
 
 # "cpu", or a CUDA version such as "cu130": uv knows where PyTorch keeps each build. Empty: whatever the package index has.
 ARG TORCH_BACKEND=cpu
+ARG SMOL=
 WORKDIR /app
-COPY requirements.txt .
+COPY requirements.txt requirements-smol.txt ./
 RUN pip install --no-cache-dir uv==0.13.8 \
     && uv pip install --system --no-cache ${TORCH_BACKEND:+--torch-backend=${TORCH_BACKEND}} -r requirements.txt \
+    && if [ -n "$SMOL" ]; then pip install --no-cache-dir --no-deps -r requirements-smol.txt; fi \
     && pip uninstall --yes uv
 
 COPY app.py places.py README.md LICENSE ./
@@ -16,7 +19,8 @@ COPY assets assets
 RUN find . -not -perm -444 -exec chmod a+rX {} + \
     && python -m compileall -q lookahead app.py places.py \
     && python -c "from lookahead.page import serve" \
-    && useradd --create-home --uid 1000 app
+    && useradd --create-home --uid 1000 app \
+    && if [ -n "$SMOL" ]; then su app -c "python -m lookahead fetch smol"; fi
 USER app
 
 # Nothing is written below /app: it may be mounted read-only.
@@ -25,6 +29,7 @@ ENV GRADIO_SERVER_NAME=0.0.0.0 \
     GRADIO_ANALYTICS_ENABLED=False \
     GRADIO_TEMP_DIR=/tmp/gradio \
     HF_HUB_DISABLE_TELEMETRY=1 \
+    LOOKAHEAD_MODELS=${SMOL:+pocket,smol} \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1
 EXPOSE 7860

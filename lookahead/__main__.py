@@ -63,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
         "--dtype", metavar="FORMAT", help="bfloat16, float32, or auto: measured (LOOKAHEAD_DTYPE)"
     )
     shared = argparse.ArgumentParser(add_help=False, parents=[number_format])
-    family = os.environ.get("LOOKAHEAD_MODELS", "pocket").split(",")[0]
+    family = (os.environ.get("LOOKAHEAD_MODELS") or USUAL).split(",")[0]
     shared.add_argument("--models", default=family, help='"pocket", "smol", or target+draft')
     shared.add_argument("--json", action="store_true", help="one JSON document on stdout")
 

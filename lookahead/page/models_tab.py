@@ -167,7 +167,7 @@ def _family(family: Family, titled: bool) -> str:
     )
     heads = ["", "model", "parameters", "memory", "a pass", "licence"]
     built = f'<p class="la-caption">{BUILT}</p>' if loaded.spec == USUAL else ""
-    title = f'<h4 class="la-room">{html.escape(described(loaded.spec))}</h4>' if titled else ""
+    title = f'<h4 class="la-familyname">{html.escape(described(loaded.spec))}</h4>' if titled else ""
     return f'{title}<p class="la-prose">{html.escape(words)}</p>{table(heads, rows)}{built}'
 
 

@@ -220,12 +220,13 @@ def test_numbers_have_at_most_three_digits(page):
 
 
 @pytest.mark.parametrize(
-    ("per_second", "rate"), [(20, 1), (30, 1), (50, 1 / 2), (100, 1 / 4), (240, 1 / 8), (2000, 1 / 16)]
+    ("slow", "fast", "rate"),
+    [(20, 30, 1), (53, 400, 1), (100, 2000, 1), (120, 240, 1 / 8), (110, 120, 1 / 4), (700, 2000, 1 / 16)],
 )
-def test_teaching_rate_keeps_the_fastest_lane_readable(page, per_second, rate):
+def test_teaching_rate_is_real_time_or_keeps_the_fastest_lane_readable(page, slow, fast, rate):
     result = page.evaluate(
-        """n => P.teachingRate({lanes: [{steps: [1], tokens: [4], clock: 4 / 10}, {steps: [1], tokens: [20], clock: 20 / n}]})""",
-        per_second,
+        """([slow, fast]) => P.teachingRate({lanes: [slow, fast].map(n => ({steps: [1], tokens: [20], clock: 20 / n}))})""",
+        [slow, fast],
     )
     assert result == {"rate": rate, "settled": True}
 

@@ -1,0 +1,77 @@
+"""Families side by side in a real browser: a pretrained model chosen in the Race tab, raced in real time, kept to one visitor."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+
+import pytest
+from gradio_client import Client
+from test_page import STATE, press_race, race, state
+
+from lookahead.family import elsewhere, models
+from lookahead.measure.scenarios import ANSWERS
+
+SOURCE = elsewhere.of(models.BUNDLED / "smol")
+there = SOURCE.gguf or SOURCE.here()
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(not there and not os.environ.get("CI"), reason="requirements-smol.txt is not installed"),
+]
+NAME = "SmolLM2: real answers"
+
+
+def choose(page, name=NAME):
+    page.get_by_label("Models", exact=True).click()
+    page.get_by_role("option", name=name).click()
+
+
+def test_it_is_chosen_raced_in_real_time_and_linked_to(visit, address):
+    page, other = visit(), visit()
+    choose(page)
+    page.wait_for_function(f"{STATE}.run === 'recording-{ANSWERS[0].id}'")
+    assert page.get_by_label("Prompt", exact=True).input_value() == ANSWERS[0].prompt
+    assert "played as fast as it really was" in page.locator(".la-statustext").inner_text()
+    for scenario in ANSWERS:
+        page.get_by_role("button", name=scenario.label, exact=True).click()
+        page.wait_for_function(f"{STATE}.run === 'recording-{scenario.id}'")
+        assert page.get_by_label("Prompt", exact=True).input_value() == scenario.prompt
+        assert state(page)["rate"] == 1
+    assert page.get_by_role("button", name="tale", exact=True).count() == 0, "chips for those who continue a text"
+    page.get_by_role("button", name="more", exact=True).click()
+    page.get_by_label("new tokens, at most").fill("24")
+    shown = race(page)
+    assert shown["lanes"][0]["text"] == shown["lanes"][1]["text"] and shown["lanes"][1]["finished"]
+    page.locator(".la-machine", has_text="SmolLM2-135M-Instruct").wait_for(state="attached")
+    assert "family=smol" in page.evaluate("window.lookahead.state().link || ''")
+    assert race(other)["lanes"][1]["finished"]
+    trace = json.loads(other.evaluate("window.lookahead.trace()"))
+    assert trace["models"]["spec"] == "pocket", "another visitor's races are as they were"
+    linked = visit("?family=smol&prompt=Hello&chat=True&max_new_tokens=8")
+    linked.wait_for_function("document.querySelector('#la-family input').value.startsWith('SmolLM2')")
+    assert linked.get_by_label("Prompt", exact=True).input_value() == "Hello"
+    choose(linked, "pocket: instant")
+    assert linked.get_by_label("Prompt", exact=True).input_value() == "Hello", "what somebody has typed stays"
+
+
+def test_its_first_token_comes_at_once(visit):
+    page = visit()
+    choose(page)
+    race(page)  # which loads it, once
+    page.get_by_role("button", name="list", exact=True).click()
+    before, start = press_race(page), time.perf_counter()
+    page.wait_for_function(f"{STATE}.run !== {json.dumps(before)} && {STATE}.lanes.some(lane => lane.tokens)")
+    assert time.perf_counter() - start < 5, "half a second on a machine with nothing else to do"
+
+
+def test_the_api_has_it(address):
+    client = Client(address, verbose=False)
+    families = {one["name"]: one for one in client.predict(api_name="/families")}
+    assert families["smol"]["description"] == NAME and families["pocket"]["loaded"]
+    assert client.predict("smol", api_name="/choose")["models"]["target"] == SOURCE.repo
+    trace = client.predict("The colour of the sky is", "block", 12, "auto", 0.0, 0, api_name="/race")
+    assert trace["models"]["spec"] == "smol" and trace["lanes"][0]["steps"]
+    assert client.predict("pocket", api_name="/choose")["family"] == "pocket"
+    with pytest.raises(Exception, match="choose one of"):
+        client.predict("<b>", api_name="/choose")

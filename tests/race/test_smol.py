@@ -1,0 +1,100 @@
+"""A pretrained model through everything: SmolLM2 with a vocabulary of 49,152 tokens, grouped queries and a chat template.
+
+It comes with requirements-smol.txt. Under CI it must be there; elsewhere its tests are left out without it.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import torch
+from conftest import emitted, finished
+from scipy.stats import chisquare
+
+import lookahead
+from lookahead.calibration.exactness import BIT_EXACT
+from lookahead.core.events import SettingsError
+from lookahead.family import elsewhere, models
+from lookahead.measure.scenarios import ANSWERS
+from lookahead.race.lane import decode
+from lookahead.race.methods import methods_for
+from lookahead.race.race import race
+from lookahead.trace.trace import Trace
+
+SOURCE = elsewhere.of(models.BUNDLED / "smol")
+there = SOURCE.gguf or SOURCE.here()
+pytestmark = pytest.mark.skipif(not there and not os.environ.get("CI"), reason="requirements-smol.txt is not installed")
+TOKENS = 20
+COPY = next(one for one in ANSWERS if one.id == "smol-copy")
+
+
+@pytest.fixture(scope="module")
+def smol():
+    """The family, its target brought first where it is not here yet."""
+    return lookahead.load("smol")
+
+
+@pytest.fixture(scope="module")
+def naive(smol):
+    """What the target writes alone, by temperature."""
+    return {temperature: written(smol, "naive", temperature) for temperature in (0.0, 0.8)}
+
+
+def written(family, method, temperature, **options):
+    options = {"max_new_tokens": TOKENS, "chat": True, "seed": 3, **options}
+    return emitted(decode(family, COPY.prompt, method, temperature=temperature, **options))
+
+
+def test_it_is_what_it_says(smol):
+    assert smol.names["target"] == "HuggingFaceTB/SmolLM2-135M-Instruct"
+    assert smol.target.vocab == 49_152 and smol.target.passes.size > 130e6
+    shape = smol.target.passes.shape
+    assert shape.heads == 3 * shape.kv_heads, "grouped queries"
+    assert smol.exactness == BIT_EXACT, smol.probe.sentence
+    head = smol.heads["block"]
+    assert head.shape.draft_vocab == 8192
+    files = [path for path in (models.BUNDLED / "smol").rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in files) < 18e6 and max(path.stat().st_size for path in files) < 9.5e6
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_every_method_writes_what_naive_writes(smol, naive, temperature):
+    methods = [method for method in methods_for(smol) if method != "naive"]
+    assert {"hybrid", "block", "block-tree", "ngram", "suffix", "lookahead", "self", "hf-generate"} <= set(methods)
+    for method in methods:
+        if temperature and method.startswith("hf-"):
+            continue  # draws of its own
+        assert written(smol, method, temperature) == naive[temperature], method
+
+
+def test_a_copy_takes_few_passes(smol):
+    trace = finished(race(smol, COPY.prompt, ["naive", "hybrid"], max_new_tokens=48, chat=True))
+    alone, drafted = ([step for step in lane.steps if step.kind == "verify"] for lane in trace.lanes)
+    assert trace.agreement(1)["identical"]
+    assert len(drafted) < 0.7 * len(alone)
+    again = Trace.from_json(trace.to_json())
+    assert again.models.spec == "smol" and again.models.heads["block"].name == trace.models.heads["block"].name
+
+
+def test_the_rejection_rule_keeps_the_distribution_of_a_reduced_vocabulary(smol):
+    """The first drafted token is accepted or replaced: what comes out is distributed as the target's own."""
+    prompt = smol.tokenizer("The colour of the")["input_ids"]
+    lm = smol.target.fresh()
+    p = torch.softmax(lm.extend(prompt)[0].double(), -1)
+    likely = p.topk(6).indices.tolist()
+    draws, counts = 240, dict.fromkeys([*likely, -1], 0)
+    for seed in range(draws):
+        options = {"temperature": 1.0, "rule": "rejection", "max_new_tokens": 2, "k": 1, "seed": seed, "details": False}
+        first = emitted(decode(smol, prompt, "block", **options))[0]
+        counts[first if first in counts else -1] += 1
+    expected = [draws * float(p[token]) for token in likely]
+    expected.append(draws - sum(expected))
+    assert chisquare(list(counts.values()), expected).pvalue > 1e-4
+
+
+def test_what_it_cannot_do_is_said_in_words(smol):
+    with pytest.raises(SettingsError, match="context holds"):
+        written(smol, "naive", 0.0, max_new_tokens=100_000)
+    with pytest.raises(lookahead.ModelError, match="no such draft model"):
+        written(smol, "draft", 0.0)

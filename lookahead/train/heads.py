@@ -33,7 +33,7 @@ FADING = 4.0  # tokens after which the weight of a drafted token's loss has fall
 CONFIDENCE = 0.2  # weight of the confidence head's loss
 LARGE_VOCAB = 16_384  # tokens; a head of a target that knows more drafts the most frequent of them
 KNOWN = 8192  # tokens that such a head knows
-LARGE = {"rank": 32}  # sizes that differ for such a target: its tables are large
+LARGE = {BLOCK: {"inner": 512, "rank": 24}, EAGLE: {"inner": 192}}  # sizes for such a target, so that both heads fit 18 MB
 WIDEST = 1024  # of a block head's feed-forward part
 TEXT_TOGETHER = 256  # tokens for which a large vocabulary's logits are computed at once
 
@@ -61,9 +61,8 @@ def new_head(
         block = {
             "head_norms": True, "window": config.max_position_embeddings, "mask": mask, "rank": RANK, "confident": True,
         }  # fmt: skip
-        if known is not None:
-            block |= LARGE
-        shape = HeadShape(kind, **sizes, **(block if kind == BLOCK else {}))
+        sizes |= block if kind == BLOCK else {}
+        shape = HeadShape(kind, **sizes | (LARGE[kind] if known is not None else {}))
     network = NETWORKS[kind](replace(shape, **changes), *tables(target, known))
     if kind != MEDUSA:
         network.norm.weight.data.copy_(target.base_model.norm.weight)

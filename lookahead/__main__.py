@@ -187,7 +187,7 @@ def _bench(arguments: argparse.Namespace) -> None:
     options = _settings(arguments)
     options.pop("chat", None)
     Settings(**options)
-    prompts = bench.read_questions(arguments.prompts) if arguments.prompts else questions()
+    prompts = bench.read_questions(arguments.prompts) if arguments.prompts else questions(family=arguments.models)
     models = _load(arguments)
     methods = [*(given or methods_for(models)), *further]
     with terminal.progress() as progress, TemporaryDirectory() as folder:
@@ -198,7 +198,7 @@ def _bench(arguments: argparse.Namespace) -> None:
             models, methods, prompts, repeat=arguments.repeat, progress=progress, others=others, **options
         )
     if arguments.update:
-        replace_between(arguments.update, bench.MARKS, bench.markdown(report))
+        replace_between(arguments.update, bench.marks(models.spec), bench.markdown(report))
     if arguments.json:
         print(json.dumps(report))
     else:

@@ -20,10 +20,10 @@ from ..family.models import Models
 from ..race.race import describe_machine
 from . import engines
 from .engines import Engine
+from .scenarios import USUAL
 from .tables import markdown_table
 from .timing import Question, Sample, Timing, blocks, middle, paired, predicted, read_entry, samples, token_s
 
-MARKS = ("<!-- bench -->", "<!-- /bench -->")
 FIXED = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)  # draft lengths that `auto` is compared with
 PEERS = (
     "hf-generate:attention=sdpa", "hf-assisted:attention=sdpa", *(f"hf-assisted:attention=sdpa,k={k}" for k in (3, 5, 8, 20)),
@@ -36,6 +36,12 @@ RIVALS = (
     ("naive", "llama.cpp"), ("draft", "llama.cpp-draft"), ("ngram", "llama.cpp-ngram"), ("suffix", "llama.cpp-ngram"),
 )  # fmt: skip
 Progress = Callable[[int, int, str], None]
+
+
+def marks(spec: str) -> tuple[str, str]:
+    """Between what a family's table stands in a file."""
+    name = "bench" if spec == USUAL else f"bench {spec}"
+    return f"<!-- {name} -->", f"<!-- /{name} -->"
 
 
 def read_questions(path: str) -> list[Question]:

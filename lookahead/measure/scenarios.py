@@ -109,49 +109,84 @@ SCENARIOS: tuple[Scenario, ...] = (
     ),
 )  # fmt: skip
 
-# What a small model that was trained to answer does well, and what speculation makes of it.
-ANSWERS: tuple[Scenario, ...] = tuple(
-    Scenario(f"smol-{name}", label, "answers", prompt, "hybrid", note, chat=True, family="smol")
-    for name, label, prompt, note in (
-        (
-            "explain", "explain", "Explain in simple words why the sky is blue.",
-            "An explanation in free words: nothing of it stands in the question, so the trained head drafts nearly all.",
-        ),
-        (
-            "story", "story", "Write a short story about a lighthouse keeper who finds a message in a bottle.",
-            "A story: the hardest text to foretell. Look how the drafts grow shorter where a name or a turn comes.",
-        ),
-        (
-            "rewrite", "rewrite", "Correct the mistakes in this text:\nThe childrens was playing in the garden since two hours. Nobody have seen the dog.",
-            "Rewriting: half of the answer stands in the question, and half of it is changed.",
-        ),
-        (
-            "fix", "fix this code",
-            "Fix this Python function:\ndef average(numbers):\n    total = 0\n    for n in numbers\n        total += n\n    return total / len(number)",
-            "Code: indents, brackets and names that have been used are easy to guess.",
-        ),
-        (
-            "json", "extract as JSON",
-            "Extract the name, age and city as JSON:\nAnna is 34 years old and lives in Denver. Ben is 27 years old and lives in Lyon.",
-            "Extraction: keys come back in every record, values stand in the question.",
-        ),
-        (
-            "list", "list", "Make a numbered list of ten things to pack for a camping trip.",
-            "A list: its form is certain, its words are not.",
-        ),
-        (
-            "dates", "dates", "Write these dates as YYYY-MM-DD, one a line:\n3 March 2021\n14 July 1989\n9 November 2004\n28 February 2016\n1 May 1999",
-            "Dates: digits that are copied from the question.",
-        ),
-        (
-            "copy", "copy with a change",
-            "Repeat this text, but replace the name Anna with Maria:\nAnna planted tomatoes in May. By August Anna had so many tomatoes that she gave them to her neighbours. Next year Anna wants to plant fewer tomatoes and more beans.",
-            "Copying: what comes next stands in the question, so earlier text drafts long runs for nothing.",
-        ),
-    )
-)  # fmt: skip
+BICYCLE = (
+    "Anna found an old bicycle in the cellar. On Sunday Anna cleaned it, mended the brakes and painted it blue. "
+    "Now Anna rides it to work every day, and on Saturdays Anna takes it to the market."
+)
+BAKERY = (
+    "Our village has a small bakery. The baker gets up at three in the morning and bakes forty loaves of bread. "
+    "By noon most of them are sold, and the children wait for the last warm rolls."
+)
+CAKE = (
+    "Anna baked a cake for the school fair. The cake had three layers, and Anna put strawberries on top. "
+    "By noon the cake was gone, and everybody asked Anna for the recipe."
+)
+BROKEN = (
+    "def average(numbers):\n    total = 0\n    for n in numbers\n        total += n\n    return total / len(number)"
+)
 
+
+def _asked(name: str, label: str, category: str, prompt: str, note: str = "") -> Scenario:
+    """A message to a small model that was trained to answer."""
+    return Scenario(f"smol-{name}", label, category, prompt, "hybrid", note, chat=True, family="smol")
+
+
+# What such a model does well, and what speculation makes of it.
+ANSWERS: tuple[Scenario, ...] = (
+    _asked(
+        "explain", "explain", "explain", "Explain in simple words why the sky is blue.",
+        "An explanation in free words: nothing of it stands in the question, so the trained head drafts nearly all of it.",
+    ),
+    _asked(
+        "story", "story", "story", "Write a short story about an old lighthouse keeper and a storm.",
+        "A story: the hardest text to foretell. Look how drafts end where a name or a turn comes.",
+    ),
+    _asked(
+        "rewrite", "rewrite", "rewrite", f"Rewrite this text in two sentences:\n{BAKERY}",
+        "Rewriting: long stretches stand in the question, and where the answer leaves them the trained head takes over.",
+    ),
+    _asked(
+        "fix", "fix this code", "code", f"Fix this Python function:\n{BROKEN}",
+        "Code: indents, brackets and names that were used before are easy to guess.",
+    ),
+    _asked(
+        "json", "extract as JSON", "extract",
+        "Write this order as JSON with the keys item, size, colour and price:\nA shirt, size M, blue, 25 dollars.",
+        "Extraction: keys and values stand in the question, quotes and brackets are certain.",
+    ),
+    _asked(
+        "list", "list", "list", "Give me seven tips for writing a good letter.",
+        "A list: its form is certain, its words are not. The further it goes, the more of it has been said before.",
+    ),
+    _asked(
+        "date", "date", "copy", "Translate the date 14/07/1989 into words.",
+        "A date in another form: a dozen tokens leave little to win.",
+    ),
+    _asked(
+        "copy", "copy with a change", "copy", f"Copy this text, but write Maria instead of Anna:\n{CAKE}",
+        "Copying: what comes next stands in the question, so earlier text drafts long runs and costs nothing.",
+    ),
+)  # fmt: skip
 EVERY = (*SCENARIOS, *ANSWERS)
+
+# By which such models are measured: three prompts of each of seven kinds, none of them of those that its drafters learn from.
+ASKED: tuple[Scenario, ...] = (
+    *(s for s in ANSWERS if s.id != "smol-date"),
+    _asked("explain-2", "explain", "explain", "Why do leaves change their colour in autumn?"),
+    _asked("explain-3", "explain", "explain", "Explain to a beginner what a database is."),
+    _asked("story-2", "story", "story", "Write a fairy tale about a mouse who wants to become a king."),
+    _asked("story-3", "story", "story", "Tell a short story that begins with the words: The train was late again."),
+    _asked("rewrite-2", "rewrite", "rewrite", "Write this message as a formal e-mail:\nhey, the printer on the second floor is broken again. can somebody fix it before noon?"),
+    _asked("rewrite-3", "rewrite", "rewrite", f"Summarise this text in two sentences:\n{BICYCLE}"),
+    _asked("code-2", "code", "code", "Write a Python class for a bank account with methods to deposit and withdraw money."),
+    _asked("code-3", "code", "code", "Write an HTML page with a heading, a paragraph and a list of three links."),
+    _asked("extract-2", "extract", "extract", "Convert this text to a list of ingredients:\nFor the cake you need two cups of flour, one cup of sugar, three eggs and half a pound of butter."),
+    _asked("extract-3", "extract", "extract", "Turn this into a Markdown table with the columns Fruit, Colour and Price:\napples, red, 2.50; bananas, yellow, 1.20; pears, green, 3.10; plums, blue, 2.80"),
+    _asked("list-2", "list", "list", "List the months of the year with the number of days of each."),
+    _asked("list-3", "list", "list", "Give me eight ideas for a birthday party at home."),
+    _asked("copy-2", "copy", "copy", "Write this poem again, line by line:\nThe moon is out, the wind is low,\nthe little boats are sailing slow.\nA bell is ringing far away,\nand night has come to end the day."),
+    _asked("copy-3", "copy", "copy", "Repeat this list and add two more items:\n- two pounds of flour\n- one cup of sugar\n- three eggs\n- half a pound of butter\n- a pinch of salt"),
+)  # fmt: skip
 
 BENCH: tuple[Scenario, ...] = (
     *(s for s in SCENARIOS if s.id not in ("code", "sum", "short", "mismatch", "window", "generations")),

@@ -33,7 +33,10 @@ FADING = 4.0  # tokens after which the weight of a drafted token's loss has fall
 CONFIDENCE = 0.2  # weight of the confidence head's loss
 LARGE_VOCAB = 16_384  # tokens; a head of a target that knows more drafts the most frequent of them
 KNOWN = 8192  # tokens that such a head knows
-LARGE = {BLOCK: {"inner": 512, "rank": 24}, EAGLE: {"inner": 192}}  # sizes for such a target, so that both heads fit 18 MB
+LARGE = {
+    BLOCK: {"inner": 512, "rank": 24},
+    EAGLE: {"inner": 192},
+}  # sizes for such a target, so that both heads fit 18 MB
 WIDEST = 1024  # of a block head's feed-forward part
 TEXT_TOGETHER = 256  # tokens for which a large vocabulary's logits are computed at once
 

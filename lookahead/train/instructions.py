@@ -1,8 +1,8 @@
 """Instructions for a chat model to answer, of eight kinds: what drafters of such a target learn from is its answers.
 
 Every kind has templates and words that fill them; a draw picks one of each, so there are tens of thousands, of which a
-run asks for a few thousand. One in fifty, by a hash of its text, is held out for measuring, and so is what the page's
-chips ask.
+run asks for a few thousand. One in fifty, by a hash of its text, is held out for measuring, and so are the prompts of
+the page and of the bench.
 
 Data and draws. It does not know models, tokenizers or chat templates.
 """
@@ -13,10 +13,10 @@ import hashlib
 import random
 from collections.abc import Iterator
 
-from ..measure.scenarios import ANSWERS
+from ..measure.scenarios import ANSWERS, ASKED
 
 HELD_OUT = 50  # one instruction in so many
-CHIPS = frozenset(scenario.prompt for scenario in ANSWERS)
+PROMPTS = frozenset(scenario.prompt for scenario in (*ANSWERS, *ASKED))
 
 THINGS = (
     "the moon", "rain", "a volcano", "photosynthesis", "gravity", "the internet", "a battery", "a rainbow", "the heart",
@@ -197,7 +197,7 @@ KINDS = {
 
 def held_out(instruction: str) -> bool:
     """Whether an instruction is kept for measuring."""
-    return instruction in CHIPS or hashlib.sha256(instruction.encode()).digest()[0] * HELD_OUT < 256
+    return instruction in PROMPTS or hashlib.sha256(instruction.encode()).digest()[0] * HELD_OUT < 256
 
 
 def training(seed: object) -> Iterator[str]:

@@ -40,6 +40,7 @@ from . import card, corpus, evaluate, heads, instructions, losses, tokenizer
 from .batches import Batches, Streams
 from .fit import Budget, Report, Watch, fit
 from .plan import Plan, Shape
+from .states import States
 from .writing import LIKELY, WRITTEN, WrittenBatches, written_rows
 
 SHARD = "9MB"  # hosting pushes refuse single files over 10 MB
@@ -163,6 +164,7 @@ class _Stages:
         self.job, self.plan, self.words, self.streams, self.device = job, job.plan, words, streams, device
         self.watch: Watch = watch
         self._rows: np.ndarray | None = None
+        self._kept: States | None = None
         self._notes: Path = job.work / "budget.json"  # what every stage cost, for the card
 
     def target(self) -> LlamaForCausalLM:
@@ -208,7 +210,8 @@ class _Stages:
         else:
             known = heads.frequent(written, target.config.vocab_size, end) if kind != MEDUSA else None
             network, scale = heads.new_head(kind, target, end, plan.seed + 4, known), 1.0
-        rows, loss = WrittenBatches(written), heads.LOSSES[kind](target, plan.favourite, known)
+        rows = WrittenBatches(written, self._states(kind, target, written, network))
+        loss = heads.LOSSES[kind](target, plan.favourite)
         plan = replace(plan, rows=((1.0, rows.length),), step_tokens=plan.head_step_tokens)
         self._fit(
             kind,
@@ -222,6 +225,22 @@ class _Stages:
         )
         architectures = target.config.architectures or [type(target).__name__]
         files.write(network, self.job.out / kind, self._verifier(), architectures, known)
+
+    def _states(self, kind: str, target: LlamaForCausalLM, written: np.ndarray, network: nn.Module) -> States | None:
+        """What the target makes of its writing, kept where a head visits it twice or more and there is room."""
+        ids, budget = written["ids"][:, :-1], self.job.budget(kind, self.plan.heads_share[kind]).tokens
+        if (
+            not budget
+            or budget < 2 * ids.size
+            or States.nbytes(target, ids, network.shape.taps) > self.plan.states_bytes
+        ):
+            return None
+        folder = self.job.work / "states"
+        if not self.job.resume and self._kept is None:
+            shutil.rmtree(folder, ignore_errors=True)
+        self._kept = States(folder, network.shape.taps)
+        self._kept.fill(target, ids, self.watch, self.job.compile)
+        return self._kept
 
     def _verifier(self) -> str:
         """What a head's file calls its target: by its repository or its name, not by where it lies on this machine."""

@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
-from torch.nn.functional import binary_cross_entropy_with_logits, log_softmax
+from torch.nn.functional import binary_cross_entropy_with_logits, linear, log_softmax
 from transformers import PreTrainedModel
 
 from ..model.heads.head import NETWORKS
 from ..model.heads.shape import BLOCK, EAGLE, MEDUSA, HeadShape, usual_taps
 from ..model.shape import Shape
+from .states import look
 from .writing import Rows
 
 SLOTS = {MEDUSA: 4, BLOCK: 8}  # tokens that a pass drafts
@@ -38,7 +39,6 @@ LARGE = {
     EAGLE: {"inner": 192},
 }  # sizes for such a target, so that both heads fit 18 MB
 WIDEST = 1024  # of a block head's feed-forward part
-TEXT_TOGETHER = 256  # tokens for which a large vocabulary's logits are computed at once
 
 
 def new_head(
@@ -94,31 +94,19 @@ def sizes(target: PreTrainedModel) -> Shape:
 
 
 class HeadLoss(ABC):
-    """What a head learns of the target's own writing, in nats: the distance of its distributions from the target's, as far as
-    it has the tokens: `known`, or all."""
+    """What a head learns of the target's own writing, in nats: the distance of its distributions from the target's, over the
+    tokens that it can draft."""
 
-    def __init__(self, target: PreTrainedModel, favourite: float, known: torch.Tensor | None = None):
-        self.target, self.favourite, self.known = target, favourite, known
+    def __init__(self, target: PreTrainedModel, favourite: float):
+        self.target, self.favourite = target, favourite
 
     def __call__(self, network: Any, rows: Rows) -> torch.Tensor:
         """The mean over the drafted tokens of some texts."""
         ids = rows.ids[:, :-1]
         with torch.no_grad():
-            body = self.target.base_model(input_ids=ids, use_cache=False, output_hidden_states=True)
-            states = torch.cat([body.hidden_states[tap] for tap in network.shape.taps], -1)
-            wanted = self._wanted(body.last_hidden_state)
-        return self._of(network, states, ids, wanted)
-
-    def _wanted(self, hidden: torch.Tensor) -> torch.Tensor:
-        """The target's log-probabilities [texts, tokens, known] of the known tokens."""
-        head = self.target.get_output_embeddings()
-        if self.known is None:
-            return log_softmax(head(hidden).float(), -1)
-        parts = []
-        for part in hidden.flatten(0, 1).split(TEXT_TOGETHER):
-            logits = head(part).float()
-            parts.append(logits[:, self.known] - logits.logsumexp(-1, keepdim=True))
-        return torch.cat(parts).view(*hidden.shape[:2], -1)
+            seen = rows.seen or look(self.target, ids, network.shape.taps)
+            wanted = linear(seen.last, network.head).float() - seen.sums[..., None]
+        return self._of(network, seen.states, ids, wanted)
 
     @abstractmethod
     def _of(self, network: Any, states: torch.Tensor, ids: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:

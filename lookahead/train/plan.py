@@ -66,6 +66,7 @@ class Plan:
     favourite: float = 0.5  # weight of the target's favourite beside its distribution; see `losses.like_writing`
     # Trained heads; see `heads`.
     heads_share: Mapping[str, float] = field(default_factory=lambda: {"medusa": 0.02, "eagle": 0.06, "block": 0.08})
+    states_bytes: int = 24_000_000_000  # of disk that what the target makes of its writing may take
     head_step_tokens: int = 2048  # short steps: a head has few weights, and learns from a text's every token many times
     save_every_s: float = 300.0
     check_every_s: float = 60.0  # how often what a head is worth is measured

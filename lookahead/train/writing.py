@@ -36,6 +36,7 @@ from transformers.masking_utils import eager_mask
 from .batches import Batches, Streams
 from .fit import Report, Watch
 from .plan import Plan
+from .states import Seen, States
 from .tokenizer import ANSWERS_ID, ASKS_ID, END_ID
 
 TOGETHER, OPENING, WRITTEN = 256, 40, 217
@@ -251,26 +252,30 @@ class _NextOpening(LogitsProcessor):
 
 
 class Rows(NamedTuple):
-    """Some of the target's writing: ids [rows, tokens + 1], and of the last of them the favourites [rows, written, LIKELY]."""
+    """Some of the target's writing: ids [rows, tokens + 1], and of the last of them the favourites [rows, written, LIKELY];
+    what the target makes of all but the last token, where that is kept."""
 
     ids: torch.Tensor
     likely: torch.Tensor
     logp: torch.Tensor
+    seen: Seen | None = None
 
     def to(self, device: torch.device) -> Rows:
         """The same on a device."""
-        return Rows(*(part.to(device) for part in self))
+        return Rows(*(part if part is None else part.to(device) for part in self))
 
 
 class WrittenBatches:
     """`batch` over whole rows of the target's writing, in the order they were written, again and again."""
 
-    def __init__(self, rows: np.ndarray):
-        self._rows, self.length = rows, rows["ids"].shape[1] - 1
+    def __init__(self, rows: np.ndarray, states: States | None = None):
+        self._rows, self._states, self.length = rows, states, rows["ids"].shape[1] - 1
 
     def batch(self, first_row: int, rows: int, length: int) -> Rows:
         """So many rows from there on."""
         assert length == self.length
-        picked = self._rows[np.arange(first_row, first_row + rows) % len(self._rows)]
+        numbers = np.arange(first_row, first_row + rows) % len(self._rows)
+        picked = self._rows[numbers]
         ids, likely = (torch.from_numpy(picked[name].astype(np.int64)) for name in ("ids", "likely"))
-        return Rows(ids, likely, torch.from_numpy(picked["logp"].astype(np.float32)))
+        seen = self._states.at(numbers) if self._states else None
+        return Rows(ids, likely, torch.from_numpy(picked["logp"].astype(np.float32)), seen)

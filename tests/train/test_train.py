@@ -16,7 +16,7 @@ import lookahead
 from lookahead.__main__ import main
 from lookahead.measure.scenarios import SCENARIOS
 from lookahead.model.heads import files
-from lookahead.train import ROLES, Job, Plan, card, describe, evaluate, heads, instructions, train, writing
+from lookahead.train import ROLES, Job, Plan, card, describe, evaluate, heads, instructions, states, train, writing
 from lookahead.train import corpus as reading
 from lookahead.train.batches import Batches, Streams
 from lookahead.train.corpus import Document
@@ -422,7 +422,7 @@ def test_heads_are_trained_for_any_llama_without_a_corpus(family, tmp_path, monk
     model, kinds = family[0].out / "target", ("medusa", "eagle", "block")
     job = Job(None, tmp_path / "out", plan, tokens=20_000, start_from=model, only=kinds)
     train(job, reports.append)
-    assert [*dict.fromkeys(r.stage for r in reports)] == ["own", "medusa", "eagle", "block"]
+    assert [*dict.fromkeys(r.stage for r in reports)] == ["own", "states", "medusa", "eagle", "block"]
     for kind in job.only:
         losses = [r.loss for r in reports if r.stage == kind]
         assert losses[-1] < losses[0], kind
@@ -519,3 +519,31 @@ def test_a_head_of_a_large_vocabulary_knows_what_is_written_often(family, tmp_pa
     further = dataclasses.replace(job, out=tmp_path / "further", start_from=job.out, tokens=2000)
     train(further, reports.append)
     assert set(lookahead.load(f"{job.out / 'target'}+{further.out / kind}").heads[kind].ids.tolist()) == known
+
+
+def test_what_the_target_makes_of_its_writing_is_kept_and_read_as_it_was(tmp_path, monkeypatch):
+    """A head learns the same from files as from passes; rows that were added later are computed alone."""
+    monkeypatch.setattr(states, "BLOCK", 4)
+    target = new_model(SMALL.target, SMALL, 1).eval()
+    target.requires_grad_(False)
+    ids = np.random.default_rng(0).integers(0, SMALL.vocab, (7, 40), np.uint16)
+    network = heads.new_head("block", target, 0, 1)
+    kept, told = states.States(tmp_path, network.shape.taps), []
+    kept.fill(target, ids[:5, :-1], told.append)
+    assert told[-1].tokens == 5 * 39 and len(list(tmp_path.glob("*.npy"))) == 2 * (len(network.shape.taps) + 2)
+    stamps = {path: path.stat().st_mtime_ns for path in tmp_path.glob("00000-*")}
+    kept = states.States(tmp_path, network.shape.taps)
+    kept.fill(target, ids[:, :-1], told.append)
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("00000-*")} == stamps
+    numbers = np.array([6, 1, 4])
+    rows = writing.Rows(torch.from_numpy(ids[numbers].astype(np.int64)), None, None)
+    loss = heads.BlockLoss(target, favourite=0.5)
+    values = []
+    for seen in (None, kept.at(numbers)):
+        torch.manual_seed(3)
+        with torch.autocast("cpu", torch.bfloat16):
+            values.append(float(loss(network, rows._replace(seen=seen))))
+    assert values[0] == pytest.approx(values[1], rel=0.01)
+    assert states.States.nbytes(target, ids[:, :-1], network.shape.taps) == pytest.approx(
+        sum(path.stat().st_size for path in tmp_path.glob("*.npy")), rel=0.1
+    )

@@ -1,0 +1,115 @@
+"""What a frozen target makes of its own writing, computed once: hidden states, and the sums of its distributions.
+
+The target's pass takes more than half of a head's step and gives the same at every visit to a text. So the states behind
+the layers that a head reads, those that the output head reads, and the logarithm of the summed exponentials of every
+token's logits are kept on disk, `BLOCK` rows a file. What an earlier run has finished is not computed again.
+
+Knows passes and files. It does not know what learns from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from time import perf_counter
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from transformers import PreTrainedModel
+
+from .fit import Report, Watch
+
+BLOCK, TOGETHER = 256, 8  # rows of a file, and of a pass
+TOKENS = 256  # for which a large vocabulary's logits are computed at once
+LAST, SUMS = "last", "sums"  # what the output head reads, and the logarithm of its summed exponentials
+Pass = Callable[[torch.Tensor], dict[str, torch.Tensor]]
+
+
+class Seen(NamedTuple):
+    """Of some texts [texts, tokens]: the tapped hidden states [texts, tokens, taps times hidden], what the output head reads
+    [texts, tokens, hidden], and the logarithm of its summed exponentials [texts, tokens] in nats."""
+
+    states: torch.Tensor
+    last: torch.Tensor
+    sums: torch.Tensor
+
+    def to(self, device: torch.device) -> Seen:
+        """The same on a device."""
+        return Seen(*(part.to(device) for part in self))
+
+
+@torch.no_grad()
+def look(target: PreTrainedModel, ids: torch.Tensor, taps: Sequence[int]) -> Seen:
+    """A pass of the target over ids [texts, tokens]; `taps` are numbered as its `hidden_states`."""
+    body = target.base_model(input_ids=ids, use_cache=False, output_hidden_states=True)
+    head, last = target.get_output_embeddings(), body.last_hidden_state
+    sums = [head(part).float().logsumexp(-1) for part in last.flatten(0, 1).split(TOKENS)]
+    return Seen(torch.cat([body.hidden_states[tap] for tap in taps], -1), last, torch.cat(sums).view(ids.shape))
+
+
+class States:
+    """The same of rows of writing, from files in a folder."""
+
+    def __init__(self, folder: Path, taps: Sequence[int]):
+        self._folder, self._taps = folder, tuple(taps)
+        self._open: dict[tuple[int, str], np.ndarray] = {}
+
+    @staticmethod
+    def nbytes(target: PreTrainedModel, ids: np.ndarray, taps: Sequence[int]) -> int:
+        """Bytes on disk for rows of ids [rows, tokens]."""
+        return ids.size * (2 * target.config.hidden_size * (1 + len(taps)) + 4)
+
+    def fill(
+        self, target: PreTrainedModel, ids: np.ndarray, watch: Watch, compiled: bool = False, stage: str = "states"
+    ) -> None:
+        """Compute what is not there yet, of rows of ids [rows, tokens]."""
+        self._folder.mkdir(exist_ok=True)
+        device, start, done = target.device, perf_counter(), 0
+        run = torch.compile(look, dynamic=False) if compiled else look
+        for block in range(-(-len(ids) // BLOCK)):
+            rows = ids[block * BLOCK : (block + 1) * BLOCK]
+            if all(self._has(block, name, len(rows)) for name in self._names):
+                continue
+            parts = []
+            for first in range(0, len(rows), TOGETHER):
+                texts = torch.from_numpy(rows[first : first + TOGETHER].astype(np.int64)).to(device)
+                with torch.autocast(device.type, torch.bfloat16):
+                    parts.append(run(target, texts, self._taps))
+                done, spent = done + texts.numel(), perf_counter() - start
+                reached = (block * BLOCK + first + len(texts)) * ids.shape[1]
+                watch(Report(stage, reached, ids.size, float("nan"), done / spent, spent))
+            self._keep(block, Seen(*(torch.cat(part) for part in zip(*parts, strict=True))))
+
+    @property
+    def _names(self) -> list[str]:
+        return [*map(str, self._taps), LAST, SUMS]
+
+    def _path(self, block: int, name: str) -> Path:
+        return self._folder / f"{block:05}-{name}.npy"
+
+    def _has(self, block: int, name: str, rows: int) -> bool:
+        path = self._path(block, name)
+        return path.is_file() and len(np.load(path, mmap_mode="r")) == rows
+
+    def _keep(self, block: int, seen: Seen) -> None:
+        taps = seen.states.to(torch.bfloat16).cpu().chunk(len(self._taps), -1)
+        values = [part.view(torch.uint16).numpy() for part in (*taps, seen.last.to(torch.bfloat16).cpu())]
+        for name, value in zip(self._names, [*values, seen.sums.cpu().numpy()], strict=True):
+            path = self._path(block, name)
+            new = path.with_suffix(".new.npy")
+            np.save(new, value)
+            new.replace(path)
+
+    def at(self, rows: np.ndarray) -> Seen:
+        """Of rows by number."""
+        *taps, last, sums = (
+            np.stack([self._block(row // BLOCK, name)[row % BLOCK] for row in rows]) for name in self._names
+        )
+        states, last = (torch.from_numpy(part).view(torch.bfloat16) for part in (np.concatenate(taps, -1), last))
+        return Seen(states, last, torch.from_numpy(sums))
+
+    def _block(self, block: int, name: str) -> np.ndarray:
+        if (block, name) not in self._open:
+            self._open[block, name] = np.load(self._path(block, name), mmap_mode="r")
+        return self._open[block, name]

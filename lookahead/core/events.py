@@ -38,7 +38,8 @@ class LookaheadError(ValueError):
 
     def __init__(self, field: str, value: Any, mend: str):
         self.field, self.value, self.mend = field, value, mend
-        shown = repr(value)
+        blank = not value.strip() if isinstance(value, str) else isinstance(value, (list, tuple)) and not value
+        shown = "empty" if blank else repr(value)
         if len(shown) > 80:
             shown = shown[:76] + "...'" if isinstance(value, str) else shown[:77] + "..."
         super().__init__(f"{field} is {shown}: {mend}")

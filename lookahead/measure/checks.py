@@ -89,7 +89,7 @@ def every_method_writes_what_naive_writes(parts: Parts) -> tuple[bool, str]:
                 at = next((i for i, (a, b) in enumerate(zip(ids, naive, strict=False)) if a != b), None)
                 difference = f"it wrote {len(ids)} tokens, naive {len(naive)}"
                 if at is not None:
-                    difference = f"token {at + 1} is {ids[at]}, naive wrote {naive[at]}"
+                    difference = f"at token {at + 1} it wrote number {ids[at]} of the vocabulary where naive wrote number {naive[at]}"
                 return False, f"{method}, {settings.acceptance} rule: {difference}."
     return True, f"{compared} tokens compared with naive's, all the same."
 

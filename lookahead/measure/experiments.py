@@ -255,7 +255,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             "mismatched", "Mismatched draft", TABLE, "~1× (no benefit)",
             (
                 Plan("a draft that never saw a story", "draft:draft=offdomain", STORIES),
-                Plan(f"the same, always {K} tokens", f"draft:draft=offdomain,k={K}", STORIES),
+                Plan(f"that draft, {K} tokens in every pass", f"draft:draft=offdomain,k={K}", STORIES),
             ),
             0.9, 1.1,
         ),

@@ -55,7 +55,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     ),
     Scenario(
         "tale", "tale", "tale", "Write a bedtime story called `The Lantern in the Snow`.", "hybrid",
-        "A similar style: longer sentences, rarer words, and the small model follows less far.", chat=True,
+        "A similar style: longer sentences, yet the small model follows further than in the story, for tales have phrases of their own.", chat=True,
     ),
     Scenario(
         "records", "records", "repetitive", RECORDS, "ngram",

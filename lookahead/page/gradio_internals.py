@@ -128,3 +128,8 @@ def progress_on(component: gr.components.Component) -> None:
 def interactive(states: Iterable[bool]) -> Sequence[str]:
     """For each state what a `js` function returns to make a button interactive, or not: `gr.update` as JSON, helpers.py."""
     return [json.dumps({"__type__": "update", "interactive": state}) for state in states]
+
+
+def unchanged(count: int) -> str:
+    """What a `js` function returns to leave so many outputs as they are, as JSON."""
+    return json.dumps([{"__type__": "update"}] * count)

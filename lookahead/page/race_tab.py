@@ -30,7 +30,7 @@ from ..server.state import ServerState
 from ..trace import wire
 from ..trace.export import replay_html, to_csv
 from ..trace.trace import Trace
-from . import figures
+from . import figures, gradio_internals
 from .parts import QUIET
 from .running import STOP_LANES, run_and_stop
 from .timeline import timeline
@@ -69,7 +69,7 @@ def tab(server: ServerState, page: gr.Blocks) -> tuple[gr.Dropdown, list[Any]]:
             chips = [
                 gr.Button(s.label, size="sm", elem_classes=["la-chip", f"la-for-{_kind(s)}"], scale=0) for s in EVERY
             ]
-            clear = gr.Button("your own", size="sm", elem_classes="la-chip", scale=0)
+            own = gr.Button("your own", size="sm", elem_classes="la-chip", scale=0)
         family = gr.Dropdown(
             _families(server), value=first, label="Models", filterable=False, elem_id="la-family", scale=1
         )
@@ -103,10 +103,12 @@ def tab(server: ServerState, page: gr.Blocks) -> tuple[gr.Dropdown, list[Any]]:
     running = gr.Checkbox(False, visible=False)
     preset = [prompt, method, also, *(fields[name] for name in SET_BY_CHIPS)]
     for chip, scenario in zip(chips, EVERY, strict=True):
-        chip.click(None, js=f"() => {json.dumps(_preset(scenario, server.limits))}", outputs=preset, **QUIET)
+        values = json.dumps(_preset(scenario, server.limits))
+        js = f"() => window.lookahead.state().done ? {values} : {gradio_internals.unchanged(len(preset))}"  # a race has its form
+        chip.click(None, js=js, outputs=preset, **QUIET)
         chip.click(partial(_shown, scenario.id), running, lanes, js=IDLE, queue=False, **QUIET)
-    focus = "() => { document.querySelector('#la-prompt textarea').focus(); return ''; }"
-    clear.click(None, js=focus, outputs=prompt, **QUIET)
+    select = "() => { const field = document.querySelector('#la-prompt textarea'); field.focus(); field.select(); }"
+    own.click(None, js=select, **QUIET)
 
     def follow(request: gr.Request) -> Any:
         values = arrive(server, dict(request.query_params))

@@ -34,7 +34,7 @@ def encode_prompt(tokenizer: PreTrainedTokenizerBase, prompt: Any, *, chat: bool
     else:
         raise PromptError("prompt", prompt, "give text or a list of token ids.")
     if not ids:
-        raise PromptError("prompt", prompt, "it is empty; type some text to continue.")
+        raise PromptError("prompt", prompt, "type some text to continue.")
     if len(ids) >= room:
         mend = f"it has {count(len(ids))} tokens and the model's context holds {count(room)}; shorten it."
         raise PromptError("prompt", prompt, mend)
@@ -43,7 +43,7 @@ def encode_prompt(tokenizer: PreTrainedTokenizerBase, prompt: Any, *, chat: bool
 
 def _encode_text(tokenizer: PreTrainedTokenizerBase, prompt: str, chat: bool, room: int) -> list[int]:
     if not prompt.strip():
-        raise PromptError("prompt", prompt, "it is empty; type some text to continue.")
+        raise PromptError("prompt", prompt, "type some text to continue.")
     if len(prompt) > MOST_CHARACTERS:
         mend = f"it has {count(len(prompt))} characters and the model's context holds {count(room)} tokens; shorten it."
         raise PromptError("prompt", prompt, mend)

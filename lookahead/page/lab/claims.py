@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +12,7 @@ import gradio as gr
 from ...core.numbers import ratio
 from ...family.models import Models
 from ...measure import charts
-from ...measure.experiments import EXPERIMENTS, Experiment, Result
+from ...measure.experiments import EXPERIMENTS, HURTS, TABLE, Experiment, Result
 from ...server.state import ServerState
 from ..parts import Follow, drawn, markup, plot, prose
 from ..running import buttons, measured, measuring, run_and_stop
@@ -36,7 +37,7 @@ def add(server: ServerState, follow: Follow) -> None:
         markup(f"<h3>{html.escape(group.capitalize())}</h3>")
         for e in (e for e in EXPERIMENTS.values() if e.group == group):
             with gr.Row(elem_classes="la-claim"):
-                markup(f"<b>{html.escape(e.title)}</b><span>claimed: {html.escape(e.claim)}</span>")
+                markup(f"<b>{html.escape(e.title)}</b><span>{html.escape(_claimed(e))}</span>")
                 cells[e.id] = markup(_cell(None))
                 starts[e.id] = gr.Button("Run", size="sm", scale=0, min_width=80)
     why = markup()
@@ -74,6 +75,14 @@ def _run(
         known = [results[id] for id in order if id in results]
         drafters = drawn(charts.generations(results[e.id], dark)) if e.id == GENERATIONS else same
         yield [same, results, _why(results[e.id]), drawn(charts.expectations(known, dark)), drafters, *unchanged]
+
+
+def _claimed(e: Experiment) -> str:
+    """The claim: its figures, or whether it is to help or to hurt, and why."""
+    if e.group == TABLE:
+        return f"claimed: {e.claim}"
+    why = re.search(r"\((.*?)\)", e.claim)
+    return f"claimed to {'hurt' if e.group == HURTS else 'help'}" + (f": {why[1]}" if why else "")
 
 
 def _cell(result: Result | None) -> str:

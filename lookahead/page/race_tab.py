@@ -139,7 +139,8 @@ def tab(server: ServerState, page: gr.Blocks) -> tuple[gr.Dropdown, list[Any]]:
         return [_shown(first.id, running), *_preset(first, server.limits)]
 
     page.load(follow, None, [lanes, *targets, shown], queue=False, show_progress_on=lanes, **QUIET)
-    family.change(change, [family, fields["draft"]], [shown, method, fields["draft"]], queue=False, **QUIET)
+    update = {"queue": False, "show_progress_on": method, **QUIET}
+    family.change(change, [family, fields["draft"]], [shown, method, fields["draft"]], **update)
     idle = f"(spec, text) => [spec, text, ({IDLE})()[0]]"
     family.input(begin_with, [family, prompt, running], [lanes, *preset], js=idle, queue=False, **QUIET)
     return family, [family.change, begun.then]

@@ -291,6 +291,24 @@ def test_four_lanes_on_one_prompt(visit):
     page.locator(".la-sub", has_text="hybrid against naive").wait_for()
 
 
+def test_a_chip_leaves_a_running_races_form_alone(visit):
+    page = visit(LONG)
+    prompt = page.get_by_label("Prompt", exact=True)
+    text, before = prompt.input_value(), press_race(page)
+    page.wait_for_function(f"{STATE}.run !== {json.dumps(before)} && {STATE}.received > 5")
+    page.get_by_role("button", name="tale", exact=True).click()
+    page.wait_for_timeout(300)
+    assert prompt.input_value() == text and not state(page)["done"]
+    page.get_by_role("button", name="Stop", exact=True).click()
+    page.wait_for_function(f"{STATE}.done")
+    page.get_by_role("button", name="your own", exact=True).click()
+    assert prompt.input_value() == text, "to be typed over, not lost"
+    assert page.evaluate("document.activeElement.matches('#la-prompt textarea')")
+    page.get_by_role("button", name="tale", exact=True).click()
+    page.wait_for_function(f"{STATE}.run === 'recording-tale'")
+    assert prompt.input_value().startswith("Write a bedtime story")
+
+
 def test_a_chip_may_bring_further_lanes(visit):
     page = visit()
     page.get_by_role("button", name="generations", exact=True).click()

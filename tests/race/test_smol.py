@@ -83,7 +83,7 @@ def test_the_rejection_rule_keeps_the_distribution_of_a_reduced_vocabulary(smol)
     lm = smol.target.fresh()
     p = torch.softmax(lm.extend(prompt)[0].double(), -1)
     likely = p.topk(6).indices.tolist()
-    draws, counts = 240, dict.fromkeys([*likely, -1], 0)
+    draws, counts = 160, dict.fromkeys([*likely, -1], 0)
     for seed in range(draws):
         options = {"temperature": 1.0, "rule": "rejection", "max_new_tokens": 2, "k": 1, "seed": seed, "details": False}
         first = emitted(decode(smol, prompt, "block", **options))[0]

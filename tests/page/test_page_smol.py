@@ -8,7 +8,7 @@ import time
 
 import pytest
 from gradio_client import Client
-from test_page import STATE, press_race, race, state
+from test_page import STATE, press_race, race
 
 from lookahead.family import elsewhere, models
 from lookahead.measure.scenarios import ANSWERS
@@ -32,12 +32,12 @@ def test_it_is_chosen_raced_in_real_time_and_linked_to(visit, address):
     choose(page)
     page.wait_for_function(f"{STATE}.run === 'recording-{ANSWERS[0].id}'")
     assert page.get_by_label("Prompt", exact=True).input_value() == ANSWERS[0].prompt
-    assert "played as fast as it really was" in page.locator(".la-statustext").inner_text()
+    page.locator(".la-statustext", has_text="played as fast as it really was").wait_for()
     for scenario in ANSWERS:
         page.get_by_role("button", name=scenario.label, exact=True).click()
         page.wait_for_function(f"{STATE}.run === 'recording-{scenario.id}'")
         assert page.get_by_label("Prompt", exact=True).input_value() == scenario.prompt
-        assert state(page)["rate"] == 1
+        page.wait_for_function(f"{STATE}.rate === 1")
     assert page.get_by_role("button", name="tale", exact=True).count() == 0, "chips for those who continue a text"
     page.get_by_role("button", name="more", exact=True).click()
     page.get_by_label("new tokens, at most").fill("24")

@@ -86,8 +86,9 @@ def test_the_rejection_rule_keeps_the_distribution_of_a_reduced_vocabulary(smol)
     draws, counts = 160, dict.fromkeys([*likely, -1], 0)
     for seed in range(draws):
         options = {"temperature": 1.0, "rule": "rejection", "max_new_tokens": 2, "k": 1, "seed": seed, "details": False}
-        first = emitted(decode(smol, prompt, "block", **options))[0]
-        counts[first if first in counts else -1] += 1
+        step = next(step for step in decode(smol, prompt, "block", **options) if step.kind == "verify")
+        assert step.tests[0].q is not None, "it was drafted and tested"
+        counts[step.emitted[0] if step.emitted[0] in counts else -1] += 1
     expected = [draws * float(p[token]) for token in likely]
     expected.append(draws - sum(expected))
     assert chisquare(list(counts.values()), expected).pvalue > 1e-4

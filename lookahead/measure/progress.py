@@ -16,7 +16,7 @@ from math import log
 from typing import Any
 
 from ..core.numbers import decimal, percent, ratio
-from .scenarios import ASKED, BENCH, USUAL
+from .scenarios import ANSWERS_BENCH, BENCH, USUAL
 from .timing import Question, Sample, Timing, middle, paired, predicted, token_s
 
 
@@ -88,7 +88,7 @@ class Progress:
 
 def questions(*categories: str, most: int | None = None, family: str = USUAL, **settings: Any) -> list[Question]:
     """A family's bundled prompts of these categories or with these ids, all without any, at most so many; `settings` for each."""
-    bundled = [s for s in ASKED if s.family == family] or BENCH
+    bundled = [s for s in ANSWERS_BENCH if s.family == family] or BENCH
     chosen = [s for s in bundled if not categories or s.category in categories or s.id in categories]
     return [Question(s.id, s.category, s.prompt, s.chat, {**s.options, **settings}) for s in chosen[:most]]
 

@@ -126,43 +126,43 @@ BROKEN = (
 )
 
 
-def _asked(name: str, label: str, category: str, prompt: str, note: str = "") -> Scenario:
+def _message(name: str, label: str, category: str, prompt: str, note: str = "") -> Scenario:
     """A message to a small model that was trained to answer."""
     return Scenario(f"smol-{name}", label, category, prompt, "hybrid", note, chat=True, family="smol")
 
 
 # What such a model does well, and what speculation makes of it.
 ANSWERS: tuple[Scenario, ...] = (
-    _asked(
+    _message(
         "explain", "explain", "explain", "Explain in simple words why the sky is blue.",
         "An explanation in free words: nothing of it stands in the question, so the trained head drafts nearly all of it.",
     ),
-    _asked(
+    _message(
         "story", "story", "story", "Write a short story about an old lighthouse keeper and a storm.",
         "A story: the hardest text to foretell. Look how drafts end where a name or a turn comes.",
     ),
-    _asked(
+    _message(
         "rewrite", "rewrite", "rewrite", f"Rewrite this text in two sentences:\n{BAKERY}",
         "Rewriting: long stretches stand in the question, and where the answer leaves them the trained head takes over.",
     ),
-    _asked(
+    _message(
         "fix", "fix this code", "code", f"Fix this Python function:\n{BROKEN}",
         "Code: indents, brackets and names that were used before are easy to guess.",
     ),
-    _asked(
+    _message(
         "json", "extract as JSON", "extract",
         "Write this order as JSON with the keys item, size, colour and price:\nA shirt, size M, blue, 25 dollars.",
         "Extraction: keys and values stand in the question, quotes and brackets are certain.",
     ),
-    _asked(
+    _message(
         "list", "list", "list", "Give me seven tips for writing a good letter.",
         "A list: its form is certain, its words are not. The further it goes, the more of it has been said before.",
     ),
-    _asked(
+    _message(
         "date", "date", "copy", "Translate the date 14/07/1989 into words.",
         "A date in another form: a dozen tokens leave little to win.",
     ),
-    _asked(
+    _message(
         "copy", "copy with a change", "copy", f"Copy this text, but write Maria instead of Anna:\n{CAKE}",
         "Copying: what comes next stands in the question, so earlier text drafts long runs and costs nothing.",
     ),
@@ -170,22 +170,22 @@ ANSWERS: tuple[Scenario, ...] = (
 EVERY = (*SCENARIOS, *ANSWERS)
 
 # By which such models are measured: three prompts of each of seven kinds, none of them of those that its drafters learn from.
-ASKED: tuple[Scenario, ...] = (
+ANSWERS_BENCH: tuple[Scenario, ...] = (
     *(s for s in ANSWERS if s.id != "smol-date"),
-    _asked("explain-2", "explain", "explain", "Why do leaves change their colour in autumn?"),
-    _asked("explain-3", "explain", "explain", "Explain to a beginner what a database is."),
-    _asked("story-2", "story", "story", "Write a fairy tale about a mouse who wants to become a king."),
-    _asked("story-3", "story", "story", "Tell a short story that begins with the words: The train was late again."),
-    _asked("rewrite-2", "rewrite", "rewrite", "Write this message as a formal e-mail:\nhey, the printer on the second floor is broken again. can somebody fix it before noon?"),
-    _asked("rewrite-3", "rewrite", "rewrite", f"Summarise this text in two sentences:\n{BICYCLE}"),
-    _asked("code-2", "code", "code", "Write a Python class for a bank account with methods to deposit and withdraw money."),
-    _asked("code-3", "code", "code", "Write an HTML page with a heading, a paragraph and a list of three links."),
-    _asked("extract-2", "extract", "extract", "Convert this text to a list of ingredients:\nFor the cake you need two cups of flour, one cup of sugar, three eggs and half a pound of butter."),
-    _asked("extract-3", "extract", "extract", "Turn this into a Markdown table with the columns Fruit, Colour and Price:\napples, red, 2.50; bananas, yellow, 1.20; pears, green, 3.10; plums, blue, 2.80"),
-    _asked("list-2", "list", "list", "List the months of the year with the number of days of each."),
-    _asked("list-3", "list", "list", "Give me eight ideas for a birthday party at home."),
-    _asked("copy-2", "copy", "copy", "Write this poem again, line by line:\nThe moon is out, the wind is low,\nthe little boats are sailing slow.\nA bell is ringing far away,\nand night has come to end the day."),
-    _asked("copy-3", "copy", "copy", "Repeat this list and add two more items:\n- two pounds of flour\n- one cup of sugar\n- three eggs\n- half a pound of butter\n- a pinch of salt"),
+    _message("explain-2", "explain", "explain", "Why do leaves change their colour in autumn?"),
+    _message("explain-3", "explain", "explain", "Explain to a beginner what a database is."),
+    _message("story-2", "story", "story", "Write a fairy tale about a mouse who wants to become a king."),
+    _message("story-3", "story", "story", "Tell a short story that begins with the words: The train was late again."),
+    _message("rewrite-2", "rewrite", "rewrite", "Write this message as a formal e-mail:\nhey, the printer on the second floor is broken again. can somebody fix it before noon?"),
+    _message("rewrite-3", "rewrite", "rewrite", f"Summarise this text in two sentences:\n{BICYCLE}"),
+    _message("code-2", "code", "code", "Write a Python class for a bank account with methods to deposit and withdraw money."),
+    _message("code-3", "code", "code", "Write an HTML page with a heading, a paragraph and a list of three links."),
+    _message("extract-2", "extract", "extract", "Convert this text to a list of ingredients:\nFor the cake you need two cups of flour, one cup of sugar, three eggs and half a pound of butter."),
+    _message("extract-3", "extract", "extract", "Turn this into a Markdown table with the columns Fruit, Colour and Price:\napples, red, 2.50; bananas, yellow, 1.20; pears, green, 3.10; plums, blue, 2.80"),
+    _message("list-2", "list", "list", "List the months of the year with the number of days of each."),
+    _message("list-3", "list", "list", "Give me eight ideas for a birthday party at home."),
+    _message("copy-2", "copy", "copy", "Write this poem again, line by line:\nThe moon is out, the wind is low,\nthe little boats are sailing slow.\nA bell is ringing far away,\nand night has come to end the day."),
+    _message("copy-3", "copy", "copy", "Repeat this list and add two more items:\n- two pounds of flour\n- one cup of sugar\n- three eggs\n- half a pound of butter\n- a pinch of salt"),
 )  # fmt: skip
 
 BENCH: tuple[Scenario, ...] = (

@@ -69,7 +69,7 @@ def tab(server: ServerState, page: gr.Blocks) -> tuple[gr.Dropdown, list[Any]]:
             chips = [
                 gr.Button(s.label, size="sm", elem_classes=["la-chip", f"la-for-{_kind(s)}"], scale=0) for s in EVERY
             ]
-            own = gr.Button("your own", size="sm", elem_classes="la-chip", scale=0)
+            select = gr.Button("your own", size="sm", elem_classes="la-chip", scale=0)
         family = gr.Dropdown(
             _families(server), value=first, label="Models", filterable=False, elem_id="la-family", scale=1
         )
@@ -107,8 +107,8 @@ def tab(server: ServerState, page: gr.Blocks) -> tuple[gr.Dropdown, list[Any]]:
         js = f"() => window.lookahead.state().done ? {values} : {gradio_internals.unchanged(len(preset))}"  # a race has its form
         chip.click(None, js=js, outputs=preset, **QUIET)
         chip.click(partial(_shown, scenario.id), running, lanes, js=IDLE, queue=False, **QUIET)
-    select = "() => { const field = document.querySelector('#la-prompt textarea'); field.focus(); field.select(); }"
-    own.click(None, js=select, **QUIET)
+    js = "() => { const field = document.querySelector('#la-prompt textarea'); field.focus(); field.select(); }"
+    select.click(None, js=js, **QUIET)
 
     def follow(request: gr.Request) -> Any:
         values = arrive(server, dict(request.query_params))

@@ -13,10 +13,10 @@ import hashlib
 import random
 from collections.abc import Iterator
 
-from ..measure.scenarios import ANSWERS, ASKED
+from ..measure.scenarios import ANSWERS, ANSWERS_BENCH
 
 HELD_OUT = 50  # one instruction in so many
-PROMPTS = frozenset(scenario.prompt for scenario in (*ANSWERS, *ASKED))
+PROMPTS = frozenset(scenario.prompt for scenario in (*ANSWERS, *ANSWERS_BENCH))
 
 THINGS = (
     "the moon", "rain", "a volcano", "photosynthesis", "gravity", "the internet", "a battery", "a rainbow", "the heart",

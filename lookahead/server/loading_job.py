@@ -13,7 +13,7 @@ from ..family import hub, models
 from ..hardware import memory
 from .download_job import DownloadJob
 from .families import bundled, described
-from .queue import Refused
+from .queue import EVERY_S, Refused
 from .state import ServerState
 
 BUSY = (
@@ -26,9 +26,10 @@ def look(server: ServerState, spec: str) -> DownloadJob:
     return DownloadJob(lambda job: _look(server, spec, job))
 
 
-def load(server: ServerState, spec: str) -> DownloadJob:
-    """A job that loads a family beside the others, all the way; it publishes the plan when there is one."""
-    return DownloadJob(lambda job: _load(server, spec, job))
+def load(server: ServerState, spec: str, waits: bool = False) -> DownloadJob:
+    """A job that loads a family beside the others, all the way; it publishes the plan when there is one. While somebody else
+    loads models it is refused, or waits."""
+    return DownloadJob(lambda job: _load(server, spec, job, waits))
 
 
 def offered(server: ServerState) -> list[str]:
@@ -43,11 +44,12 @@ def missing(server: ServerState, spec: str) -> bool:
 
 
 def loaded(server: ServerState, spec: str) -> Iterator[tuple[str, float]]:
-    """Load a family that comes with the app, unless it is there: (sentence, share done) meanwhile. Raises `LookaheadError`."""
+    """Load a family that comes with the app, unless it is there: (sentence, share done) meanwhile. Whoever comes while another
+    visitor loads models waits for that. Raises `LookaheadError`."""
     if not missing(server, spec):
         return
     begun = f"Loading {described(spec).partition(':')[0]}, once. "
-    for update in load(server, spec).start().follow():
+    for update in load(server, spec, waits=True).start().follow():
         if update.waiting:
             yield begun + update.waiting, 0.0
         for value in update.values:
@@ -66,11 +68,15 @@ def _look(server: ServerState, spec: str, job: DownloadJob) -> hub.Plan:
     return plan
 
 
-def _load(server: ServerState, spec: str, job: DownloadJob) -> str:
+def _load(server: ServerState, spec: str, job: DownloadJob, waits: bool) -> str:
     """In the job's thread; `changing` is held until its end, whoever has left meanwhile. Returns what it is called."""
-    if not server.changing.acquire(blocking=False):
-        raise Refused(BUSY)
+    while not server.changing.acquire(timeout=EVERY_S if waits else 0):
+        if not waits:
+            raise Refused(BUSY)
+        job.progress("Somebody else is loading models at the moment", 0.0)
     try:
+        if spec in server.families:  # whoever was waited for wanted the same
+            return spec
         plan = _look(server, spec, job)
         files = hub.download(plan, job.progress)
         if plan.spec not in server.families:

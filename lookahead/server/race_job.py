@@ -59,6 +59,8 @@ def race_batches(
     try:
         for words, share in loading_job.loaded(server, family):
             run.add(wire.status(words, share))
+            if not shown:  # a page that misses one of these asks for it
+                server.runs.remember(run)
             shown = True
             yield run.batch()
         job = submit(server, make, "race", run=run, link=link)

@@ -164,7 +164,6 @@ class _Stages:
         self.job, self.plan, self.words, self.streams, self.device = job, job.plan, words, streams, device
         self.watch: Watch = watch
         self._rows: np.ndarray | None = None
-        self._kept: States | None = None
         self._notes: Path = job.work / "budget.json"  # what every stage cost, for the card
 
     def target(self) -> LlamaForCausalLM:
@@ -235,12 +234,9 @@ class _Stages:
             or States.nbytes(target, ids, network.shape.taps) > self.plan.states_bytes
         ):
             return None
-        folder = self.job.work / "states"
-        if not self.job.resume and self._kept is None:
-            shutil.rmtree(folder, ignore_errors=True)
-        self._kept = States(folder, network.shape.taps)
-        self._kept.fill(target, ids, self.watch, self.job.compile)
-        return self._kept
+        states = States(self.job.work / "states", network.shape.taps)
+        states.fill(target, ids, self.watch, self.job.compile)
+        return states
 
     def _verifier(self) -> str:
         """What a head's file calls its target: by its repository or its name, not by where it lies on this machine."""
@@ -256,6 +252,8 @@ class _Stages:
                 tokens = min(tokens, self._noted()["target"]["tokens"] // 2)
             most_s = 60 * WRITING_SHARE * job.minutes if job.minutes and job.only_heads else inf
             folder, end = job.work / "own", self.words.eos_token_id
+            if not job.resume:
+                shutil.rmtree(job.work / "states", ignore_errors=True)  # they are of the writing that is made anew
             chats = self.streams is None and self.words.chat_template
             self._rows = written_rows(
                 target, self.streams, self.plan, tokens, folder, self.watch, job.resume, end=end, most_s=most_s,

@@ -9,7 +9,7 @@ Knows passes and files. It does not know what learns from them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
@@ -23,7 +23,6 @@ from .fit import Report, Watch
 BLOCK, TOGETHER = 256, 8  # rows of a file, and of a pass
 TOKENS = 256  # for which a large vocabulary's logits are computed at once
 LAST, SUMS = "last", "sums"  # what the output head reads, and the logarithm of its summed exponentials
-Pass = Callable[[torch.Tensor], dict[str, torch.Tensor]]
 
 
 class Seen(NamedTuple):
@@ -60,9 +59,7 @@ class States:
         """Bytes on disk for rows of ids [rows, tokens]."""
         return ids.size * (2 * target.config.hidden_size * (1 + len(taps)) + 4)
 
-    def fill(
-        self, target: PreTrainedModel, ids: np.ndarray, watch: Watch, compiled: bool = False, stage: str = "states"
-    ) -> None:
+    def fill(self, target: PreTrainedModel, ids: np.ndarray, watch: Watch, compiled: bool = False) -> None:
         """Compute what is not there yet, of rows of ids [rows, tokens]."""
         self._folder.mkdir(exist_ok=True)
         device, start, done = target.device, perf_counter(), 0
@@ -78,7 +75,7 @@ class States:
                     parts.append(run(target, texts, self._taps))
                 done, spent = done + texts.numel(), perf_counter() - start
                 reached = (block * BLOCK + first + len(texts)) * ids.shape[1]
-                watch(Report(stage, reached, ids.size, float("nan"), done / spent, spent))
+                watch(Report("states", reached, ids.size, float("nan"), done / spent, spent))
             self._keep(block, Seen(*(torch.cat(part) for part in zip(*parts, strict=True))))
 
     @property

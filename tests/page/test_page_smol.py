@@ -42,6 +42,7 @@ def test_it_is_chosen_raced_in_real_time_and_linked_to(visit, address):
     page.get_by_role("button", name="more", exact=True).click()
     page.get_by_label("new tokens, at most").fill("24")
     shown = race(page)
+    assert shown["error"] is None
     assert shown["lanes"][0]["text"] == shown["lanes"][1]["text"] and shown["lanes"][1]["finished"]
     page.locator(".la-machine", has_text="SmolLM2-135M-Instruct").wait_for(state="attached")
     assert "family=smol" in page.evaluate("window.lookahead.state().link || ''")

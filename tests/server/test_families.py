@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import gradio as gr
@@ -117,7 +118,11 @@ def test_the_models_tab_tells_of_every_family(server):
 def test_a_family_that_comes_with_the_app_is_loaded_for_the_race_that_wants_it(other, models, monkeypatch):
     server = ServerState(other, Limits())
     fields = {**form.DEFAULTS, "max_new_tokens": 6}
-    told = events(race_form(server, "Once upon", ["naive", "draft"], fields, "a"))
+    batches = race_form(server, "Once upon", ["naive", "draft"], fields, "a")
+    first = next(batches)
+    missed = server.runs.resend([json.loads(first)["run"], 0])
+    assert json.loads(missed)["ev"] == json.loads(first)["ev"], "a page may have missed it, and asks again"
+    told = [*events([first]), *events(batches)]
     assert told[0]["kind"] == "status" and told[0]["text"].startswith("Loading pocket, once. ")
     assert told[-1]["reason"] == "finished" and "pocket" in server.families
     begun = next(event for event in told if event["kind"] == "begin")
@@ -135,3 +140,18 @@ def test_a_family_that_cannot_be_brought_says_so_and_the_page_stops_waiting(othe
     fixed = ServerState(other, Limits(loading="none"))
     told = events(race_form(fixed, "Once upon", ["naive"], {**form.DEFAULTS, "max_new_tokens": 3}, "a"))
     assert told[-1]["reason"] == "finished", "where nothing may be loaded the first family races"
+
+
+def test_a_class_that_wants_the_same_family_waits_for_the_one_who_loads_it(other):
+    """The first visitor's load serves all: nobody is refused, and nothing is loaded twice."""
+    server, fields = ServerState(other, Limits()), {**form.DEFAULTS, "max_new_tokens": 4}
+
+    def raced(visitor):
+        return events(race_form(server, "Once upon", ["naive", "draft"], fields, visitor))
+
+    with ThreadPoolExecutor(4) as pool:
+        runs = list(pool.map(raced, "abcd"))
+    assert all(run[-1]["kind"] == "end" and run[-1]["reason"] == "finished" for run in runs), runs
+    waiting = [event["text"] for run in runs for event in run if event["kind"] == "status"]
+    assert any("Somebody else is loading" in text for text in waiting)
+    assert sum("Measuring" in text for text in dict.fromkeys(waiting)) == 1 and not server.changing.locked()

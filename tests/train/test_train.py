@@ -542,7 +542,7 @@ def test_what_the_target_makes_of_its_writing_is_kept_and_read_as_it_was(tmp_pat
     for seen in (None, kept.at(numbers)):
         torch.manual_seed(3)
         with torch.autocast("cpu", torch.bfloat16):
-            values.append(float(loss(network, rows._replace(seen=seen))))
+            values.append(loss(network, rows._replace(seen=seen)).item())
     assert values[0] == pytest.approx(values[1], rel=0.01)
     assert states.States.nbytes(target, ids[:, :-1], network.shape.taps) == pytest.approx(
         sum(path.stat().st_size for path in tmp_path.glob("*.npy")), rel=0.1

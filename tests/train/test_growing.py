@@ -46,7 +46,7 @@ def learned(family, steps):
 
 def test_it_learns_and_says_how_far_it_is(family, quick):
     before = threads.now()
-    grows, _, said = learned(family, 40)
+    grows, _, said = learned(family, 60)
     for earlier, later in pairwise(said):
         assert later.seconds > earlier.seconds
         assert (later.tokens, later.steps, later.checks) >= (earlier.tokens, earlier.steps, earlier.checks)

@@ -1,8 +1,9 @@
 """Instructions for a chat model to answer, of eight kinds: what drafters of such a target learn from is its answers.
 
 Every kind has templates and words that fill them; a draw picks one of each, so there are tens of thousands, of which a
-run asks for a few thousand. One in fifty, by a hash of its text, is held out for measuring, and so are the prompts of
-the page and of the bench.
+run asks for a few thousand. Between them stand questions that the model wrote itself, which are as various as what it was
+trained on. One in fifty, by a hash of its text, is held out for measuring, and so are the prompts of the page and of the
+bench.
 
 Data and draws. It does not know models, tokenizers or chat templates.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ..measure.scenarios import ANSWERS, ANSWERS_BENCH
 
@@ -24,12 +25,21 @@ THINGS = (
     "yeast", "a computer", "electricity", "the seasons", "a magnet", "DNA", "a bridge", "sleep", "a telescope", "soap",
     "a thunderstorm", "democracy", "compound interest", "a refrigerator", "the ozone layer", "bees", "a search engine",
     "noise-cancelling headphones", "a lighthouse", "glaciers", "an airplane wing", "the stock market", "memory",
+    "an algorithm", "a variable in a program", "a firewall", "machine learning", "a spreadsheet", "the speed of light",
+    "a solar eclipse", "the Roman Empire", "supply and demand", "a parliament", "the greenhouse effect", "blood pressure",
+    "digestion", "a mortgage", "an operating system", "encryption", "evolution", "migration of birds", "static electricity",
+)  # fmt: skip
+MATTERS = (
+    "why ice floats", "why we dream", "why the sea is salty", "how a seed grows", "how a plane flies", "how a clock works",
+    "why cats purr", "how bread rises", "why leaves fall", "how a camera takes a picture", "why we yawn", "how mountains form",
 )  # fmt: skip
 HEROES = (
     "a lighthouse keeper", "a shy dragon", "a young baker", "an old clockmaker", "a lost robot", "a curious fox", "twin sisters",
     "a tired wizard", "a boy who collects stones", "a girl who talks to birds", "a sailor", "a librarian", "a small elephant",
     "the last gardener on Mars", "a street musician", "a cat in a bookshop", "a nervous astronaut", "a kind giant",
     "two neighbours", "a stubborn donkey", "a postman", "a snow leopard", "a beekeeper", "a violin maker",
+    "a detective", "a princess who hates dresses", "a pirate", "a teacher", "a hedgehog", "an inventor", "a ghost", "a farmer",
+    "a taxi driver", "a young king", "a turtle", "two brothers", "a nurse on the night shift", "a wolf", "a puppet maker",
 )  # fmt: skip
 EVENTS = (
     "finds a message in a bottle", "loses a golden key", "makes an unlikely friend", "hears a strange noise at night",
@@ -37,16 +47,96 @@ EVENTS = (
     "wakes up in another century", "wins a race by accident", "plants a seed that grows overnight", "repairs an old radio",
     "is afraid of the dark", "finds a map under the floor", "has to give a speech", "saves a village from a flood",
     "forgets a birthday", "bakes the worst cake of the year", "meets a talking river", "keeps a secret",
+    "misses the last bus", "gets lost in a big city", "finds an old photograph", "builds a boat", "sees the sea for the first time",
+    "must decide between two friends", "wants to be brave", "inherits a strange house", "breaks a promise", "follows the stars",
 )  # fmt: skip
 TASKS = (
-    "reverses a string", "counts the vowels in a text", "finds the largest number in a list", "checks whether a number is prime",
-    "removes duplicates from a list", "adds up the digits of a number", "sorts a list of names by length",
-    "computes the factorial of a number", "reads a CSV file and prints every row", "merges two dictionaries",
-    "checks whether a word is a palindrome", "returns the n-th Fibonacci number", "converts Celsius to Fahrenheit",
-    "counts how often every word occurs in a text", "finds the common elements of two lists", "flattens a nested list",
-    "computes the average of a list of numbers", "rounds every number of a list", "splits a list into pairs",
-    "finds the longest word in a sentence", "capitalises every word", "checks whether brackets are balanced",
-    "computes the greatest common divisor of two numbers", "prints a multiplication table", "removes all spaces from a text",
+    "reverses a string",
+    "counts the vowels in a text",
+    "finds the largest number in a list",
+    "checks whether a number is prime",
+    "removes duplicates from a list",
+    "adds up the digits of a number",
+    "sorts a list of names by length",
+    "computes the factorial of a number",
+    "reads a CSV file and prints every row",
+    "merges two dictionaries",
+    "checks whether a word is a palindrome",
+    "returns the n-th Fibonacci number",
+    "converts Celsius to Fahrenheit",
+    "counts how often every word occurs in a text",
+    "finds the common elements of two lists",
+    "flattens a nested list",
+    "computes the average of a list of numbers",
+    "rounds every number of a list",
+    "splits a list into pairs",
+    "finds the longest word in a sentence",
+    "capitalises every word",
+    "checks whether brackets are balanced",
+    "computes the greatest common divisor of two numbers",
+    "prints a multiplication table",
+    "removes all spaces from a text",
+    "finds the smallest number in a list",
+    "converts a number to binary",
+    "calculates the area of a circle",
+    "validates an email address",
+    "shuffles a list",
+    "sorts numbers with bubble sort",
+    "searches a sorted list with binary search",
+    "generates a random password",
+    "counts the words in a file",
+    "prints the first ten square numbers",
+    "swaps two variables",
+    "rotates a list by one place",
+    "sums the even numbers of a list",
+    "draws a triangle of stars",
+    "measures how long a function takes",
+    "parses a date",
+)
+CLASSES = (
+    "a shopping cart",
+    "a library book",
+    "a student with grades",
+    "a rectangle",
+    "a stack",
+    "a queue",
+    "a linked list",
+    "a car",
+    "a to-do list",
+    "an address book",
+    "a playlist",
+    "a timer",
+    "a matrix",
+    "an employee",
+    "a recipe",
+    "a board game",
+)
+PAGES = (
+    "a form with two fields and a button",
+    "a table of three rows",
+    "a menu with four links",
+    "a picture and a caption",
+    "a title and two columns",
+    "a list of five items",
+    "a quote and a footer",
+    "a video and a paragraph",
+)
+QUERIES = (
+    "all customers from Paris",
+    "the ten most expensive products",
+    "the number of orders of each customer",
+    "the average salary of every department",
+    "all students who are older than twenty",
+    "orders without a customer",
+)
+BUGS = (
+    "def add(a, b)\n    return a + b", "for i in range(10)\n    print(i)", "def area(r):\n    return 3.14 * r * x",
+    "def longest(words):\n    best = ''\n    for w in words:\n        if len(w) < len(best):\n            best = w\n    return best",
+    "def count(text, letter):\n    n = 0\n    for c in text:\n        if c = letter:\n            n += 1\n    return n",
+    "function total(prices) {\n  let sum = 0;\n  for (p of price) sum += p\n  return sum;\n}",
+    "def greet(name):\n    print('Hello ' + nam)", "def last(items):\n    return items[len(items)]",
+    "x = input('Your age: ')\nif x > 18:\n    print('adult')", "def even(n):\n    if n % 2 == 1:\n        return True\n    return False",
+    "numbers = [1, 2, 3\nprint(sum(numbers))", "while True:\n    n = n + 1\n    if n > 10:\n        brake",
 )  # fmt: skip
 LANGUAGES = ("Python", "Python", "Python", "JavaScript", "Java", "C")
 LISTS = (
@@ -57,15 +147,43 @@ LISTS = (
     "musical instruments", "inventions of the last century", "rules for a library", "plants that need little water",
     "ways to say thank you", "steps to change a bicycle tyre", "ideas for a school project", "safety rules for a laboratory",
     "things that can be recycled", "ways to calm down before an exam", "jobs that need mathematics",
+    "tips for a good presentation", "ways to save money", "planets of the solar system", "colours of the rainbow", "days of the week",
+    "reasons to read every day", "ideas for a weekend trip", "ingredients of a tomato soup", "European rivers", "famous painters",
+    "mistakes that beginners make in chess", "ways to stay healthy at a desk", "questions to ask a doctor", "programming languages",
+    "parts of a computer", "emotions", "ideas for a garden party", "rules for a good discussion", "healthy snacks", "birds of the forest",
 )  # fmt: skip
 SENTENCES = (
-    "me and him goes to the market yesterday", "the meeting is moved to friday because the boss are ill",
-    "i dont know where is the station", "We was very happy with the service, it were great.",
-    "The results of the experiment was not what we had expect.", "she dont like apples but she like pears",
-    "their going to be late if they doesnt hurry", "Can you send me the informations about the course?",
-    "He said that he will came tomorrow.", "the dog have eaten all it's food", "I has been working here since three years.",
-    "Your invited to the party, bring you're friends.", "There is many reasons to learn a instrument.",
-    "the childrens are playing in the garden since morning", "I am agree with you in this point.",
+    "me and him goes to the market yesterday",
+    "the meeting is moved to friday because the boss are ill",
+    "i dont know where is the station",
+    "We was very happy with the service, it were great.",
+    "The results of the experiment was not what we had expect.",
+    "she dont like apples but she like pears",
+    "their going to be late if they doesnt hurry",
+    "Can you send me the informations about the course?",
+    "He said that he will came tomorrow.",
+    "the dog have eaten all it's food",
+    "I has been working here since three years.",
+    "Your invited to the party, bring you're friends.",
+    "There is many reasons to learn a instrument.",
+    "the childrens are playing in the garden since morning",
+    "I am agree with you in this point.",
+    "me brother and i was late because the bus",
+    "It depend of the weather if we goes out.",
+    "she teached us how to made bread",
+    "Who's keys is these?",
+    "The informations in this reports is wrong.",
+    "we looking forward to meet you",
+    "He run faster then me yesterday.",
+    "i could of done it better",
+    "Each of the players have their own locker.",
+)
+MESSAGES = (
+    "hi, the heating in room 12 does not work, can someone come today?", "sorry cant come tomorrow, my son is ill",
+    "hey did you get my report? i need your comments till monday", "the coffee machine is empty again and nobody cares!!",
+    "i want my money back, the shoes were too small", "can we move the call to 4? i have a dentist appointment",
+    "pls send me the invoice again, the last one had a wrong address", "our flight was cancelled, we arrive one day later",
+    "thx for the help with the move last week", "the new software is slow, can we go back to the old one?",
 )  # fmt: skip
 TEXTS = (
     "The new library opens on Monday. It has three floors, a café and a quiet room for students. Entry is free, and every "
@@ -84,6 +202,52 @@ TEXTS = (
     "longer there.",
     "The team played badly in the first half and was two goals behind. After the break it scored three times, and the "
     "goalkeeper stopped a penalty in the last minute.",
+    "Omar opened a small restaurant near the harbour. In the first winter few guests came. Then a newspaper wrote about his "
+    "fish soup, and since that day every table is taken.",
+    "The old bridge was closed in March. Engineers measured it for six weeks and found rust in two pillars. It will open again "
+    "when both of them have been replaced.",
+    "Every morning the ferry leaves at six. It carries workers, children and sometimes a cow. In a storm it stays in the "
+    "harbour and the school on the island has a holiday.",
+    "Mr Tan repairs watches. His shop is so small that only one customer can enter at a time. Some people wait in the rain, "
+    "because nobody else is as careful as he is.",
+    "Our class planted a hedge behind the school. The first year it was eaten by rabbits. Now it is taller than our teacher, "
+    "and sparrows build their nests in it.",
+    "The company will introduce a four-day week in July. Wages stay the same. After half a year everybody will be asked "
+    "whether the work was still done and how they feel.",
+    "Lena forgot her umbrella on the tram. Two days later a stranger brought it to her door. Her name had been written on the "
+    "handle by her grandmother.",
+    "A new telescope has been built in the desert. The air there is dry and the nights are dark. Its mirror is as wide as a "
+    "tennis court and was polished for three years.",
+)
+VERSES = (
+    "The cat is small, the night is long,\nthe kettle sings a quiet song.",
+    "Snow on the roof and snow on the tree,\nnobody out but the robin and me.",
+    "I had a coin, I had a key,\nI lost them both beside the sea.\nThe waves came in, the waves went out,\nand turned my pockets inside out.",
+    "Red leaves fall and swallows go,\nsoon the hills are white with snow.\nIn the kitchen bread is warm,\nsafe we sit and hear the storm.",
+)
+GOODS = (
+    "a jacket",
+    "three notebooks",
+    "a lamp",
+    "two chairs",
+    "a teapot",
+    "a pair of boots",
+    "five pencils",
+    "a raincoat",
+    "a backpack",
+    "a blanket",
+    "six plates",
+    "a football",
+    "a hammer",
+    "two tickets",
+    "a mirror",
+    "a carpet",
+)
+COLOURS = ("red", "green", "black", "white", "grey", "brown", "orange", "purple")
+FOODS = (
+    "two cups of rice", "one onion", "three carrots", "half a litre of milk", "a spoon of oil", "four potatoes", "two cloves of garlic",
+    "a glass of water", "a tin of beans", "200 grams of cheese", "one lemon", "a handful of nuts", "six eggs", "a little pepper",
+    "one cup of oats", "two ripe bananas",
 )  # fmt: skip
 STYLES = (
     "more politely",
@@ -119,8 +283,9 @@ def _story(draw: random.Random) -> str:
 
 
 def _explain(draw: random.Random) -> str:
-    thing = draw.choice(THINGS)
+    thing, matter = draw.choice(THINGS), draw.choice(MATTERS)
     return draw.choice((
+        f"Explain {matter}.", f"Explain to a beginner {matter}.",
         f"Explain {thing} in simple words.", f"Explain {thing} to a child of eight.", f"What is {thing}, and why does it matter?",
         f"How does {thing} work?", f"Explain {thing} in three sentences.", f"Write a short paragraph about {thing}.",
         f"What are the most important facts about {thing}?", f"What is the difference between {thing} and {draw.choice(THINGS)}?",
@@ -132,7 +297,11 @@ def _code(draw: random.Random) -> str:
     return draw.choice((
         f"Write a {language} function that {task}.", f"Write a {language} program that {task}. Add comments.",
         f"Show me how one {task} in {language}, with an example.", f"Write a function in {language} that {task} and explain it.",
-        f"Write a test for a {language} function that {task}.",
+        f"Write a test for a {language} function that {task}.", f"Write a {language} class for {draw.choice(CLASSES)}.",
+        f"Write a {language} class for {draw.choice(CLASSES)} with three methods and an example of its use.",
+        f"Write an HTML page with {draw.choice(PAGES)}.", f"Write an SQL query that returns {draw.choice(QUERIES)}.",
+        f"Fix this code:\n{draw.choice(BUGS)}", f"Find the mistake and correct it:\n{draw.choice(BUGS)}",
+        f"Explain what this code does:\n{draw.choice(BUGS)}", f"Write a shell script that {task}.",
     )).replace("how one ", "a program that ")  # fmt: skip
 
 
@@ -149,6 +318,9 @@ def _rewrite(draw: random.Random) -> str:
     return draw.choice((
         f"Correct this sentence: {sentence}", f"Fix the grammar: {sentence}", f"Rewrite this text {draw.choice(STYLES)}:\n{text}",
         f"Summarise in one sentence:\n{text}", f"Say this {draw.choice(STYLES)}: {sentence}", f"Give this text a title:\n{text}",
+        f"Make this text shorter:\n{text}", f"Summarise this in {draw.choice(('two', 'three'))} short sentences:\n{text}",
+        f"Write this as a polite e-mail:\n{draw.choice(MESSAGES)}", f"Turn this note into a formal letter:\n{draw.choice(MESSAGES)}",
+        f"Answer this message in a friendly way:\n{draw.choice(MESSAGES)}", f"Write the main points of this text as a list:\n{text}",
     ))  # fmt: skip
 
 
@@ -162,8 +334,17 @@ def _extract(draw: random.Random) -> str:
         f"{name} is {age} years old, lives in {city} and works as a {job}." for name, age, city, job in people
     )
     table = "Name,Age,City\n" + "\n".join(f"{name},{age},{city}" for name, age, city, _ in people)
+    foods = ", ".join(draw.sample(FOODS, draw.choice((3, 4, 5))))
+    goods = [
+        (draw.choice(GOODS), draw.choice(COLOURS), draw.randrange(3, 90)) for _ in range(draw.choice((1, 2, 3, 4)))
+    ]
+    order = "; ".join(f"{item}, {colour}, {price} euros" for item, colour, price in goods)
     return draw.choice((
-        f"Extract the name, age and city as JSON:\n{prose}", f"Convert this CSV to JSON:\n{table}",
+        f"Extract the name, age and city as JSON:\n{prose}", f"Write this order as JSON:\n{order}",
+        f"Make a table with the columns Item, Colour and Price:\n{order}", f"List the ingredients of this text:\nYou need {foods}.",
+        f"Make a shopping list:\nWe are out of {foods}.", f"Answer with JSON, with the keys item, colour and price:\n{order}",
+        f"Which colours are named here?\n{order}", f"Write the people in this text as a numbered list:\n{prose}",
+        f"Who is the oldest?\n{prose}", f"Write this as YAML:\n{prose}", f"Convert this CSV to JSON:\n{table}",
         f"Make a Markdown table of this text:\n{prose}", f"List all names in this text:\n{prose}",
         f"Turn this text into a CSV file with the columns Name, Age, City, Job:\n{prose}",
     ))  # fmt: skip
@@ -173,11 +354,18 @@ def _copy(draw: random.Random) -> str:
     text, (name, *_) = draw.choice(TEXTS), _person(draw)
     day, month, year = draw.randrange(1, 29), draw.randrange(1, 13), draw.randrange(1990, 2027)
     word, other = draw.choice((("the", "THE"), ("and", "&"), ("is", "was"), ("on", "in")))
+    foods = "\n".join(f"- {food}" for food in draw.sample(FOODS, draw.choice((3, 4, 5))))
+    person = draw.choice(NAMES)
+    of_person = text.replace("Rosa", person).replace("Lena", person).replace("Omar", person).replace("Mr Tan", person)
     return draw.choice((
         f"Repeat this text word for word:\n{text}", f"Copy this text and replace \"{word}\" by \"{other}\":\n{text}",
         f"Write this text again, and add one sentence at the end:\n{text}",
         f"Write these dates as YYYY-MM-DD: {day}/{month}/{year}, {month}/{day}/{year + 1}",
-        f"Translate into French: {draw.choice(SENTENCES)}", f"Write a short e-mail to {name}. Begin with this text:\n{text}",
+        f"Translate into French: {draw.choice(SENTENCES)}", f"Repeat this poem:\n{draw.choice(VERSES)}",
+        f"Write this poem again and add two lines:\n{draw.choice(VERSES)}", f"Copy this list in alphabetical order:\n{foods}",
+        f"Copy this list and add {draw.choice(FOODS)}:\n{foods}", f"Write this text again, but in capital letters:\n{text}",
+        f"Repeat this code and rename the function to {draw.choice(('work', 'run', 'compute'))}:\n{draw.choice(BUGS)}",
+        f"Copy this text, but write {draw.choice(NAMES)} instead of {person}:\n{of_person}", f"Write a short e-mail to {name}. Begin with this text:\n{text}",
     ))  # fmt: skip
 
 
@@ -188,6 +376,13 @@ def _talk(draw: random.Random) -> str:
         + draw.choice(ENDS)
     )
 
+
+# With what a question begins that the model writes itself; with nothing, it is of any kind.
+BEGINNINGS = (
+    "", "", "", "", "Write", "Write a story", "Write a Python", "Write an HTML", "Explain", "Explain to", "Why", "How", "What", "List",
+    "Give me", "Rewrite", "Rewrite the following text:", "Summarize", "Fix", "Correct", "Extract", "Convert", "Convert this", "Turn",
+    "Copy", "Repeat", "Translate", "Tell me", "Create", "Describe", "Make a table", "Here is a text:",
+)  # fmt: skip
 
 KINDS = {
     "story": _story, "explain": _explain, "code": _code, "list": _list, "rewrite": _rewrite, "extract": _extract, "copy": _copy,
@@ -200,15 +395,19 @@ def held_out(instruction: str) -> bool:
     return instruction in PROMPTS or hashlib.sha256(instruction.encode()).digest()[0] * HELD_OUT < 256
 
 
-def training(seed: object) -> Iterator[str]:
-    """Instructions to learn from, without end, of all kinds in turn."""
+def training(seed: object, questions: Sequence[str] = ()) -> Iterator[str]:
+    """Instructions to learn from, without end, of all kinds in turn; behind each, where there are any, one of the
+    `questions`."""
     draw = random.Random(f"{seed}:instructions")
+    questions = [question for question in questions if not held_out(question)]
     while True:
         for make in KINDS.values():
             instruction = make(draw)
             while held_out(instruction):
                 instruction = make(draw)
             yield instruction
+            if questions:
+                yield draw.choice(questions)
 
 
 def measuring(each: int) -> dict[str, list[str]]:

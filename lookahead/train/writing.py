@@ -13,7 +13,7 @@ Knows a model that generates; it does not know how the draft learns.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import cycle
+from itertools import cycle, repeat
 from math import inf
 from pathlib import Path
 from time import perf_counter
@@ -45,6 +45,7 @@ LIKELY = 16  # stored tokens of the target's distribution at every position, wit
 Openings = Callable[[object], Iterator[list[int]]]  # ids of openings, for a seed
 BLOCK = 32  # positions by which the writer's cache grows
 BEGINNING, LONGEST_QUESTION = (3, 16), 96  # tokens that open a plain text; of a question no more than so many
+QUESTION_TEMPERATURE = 0.8  # at which a chat model asks itself
 
 
 def row_type(written: int = WRITTEN, likely: int = LIKELY) -> np.dtype:
@@ -71,10 +72,7 @@ def written_rows(
     openings = Batches(streams.training, plan.mix, plan.seed + 7) if streams else None
     kind, row = row_type(written, likely), OPENING + written - 1  # as a training row: the last token is only a label
     turns, start, done = -(-max(1, tokens // row) // TOGETHER), perf_counter(), 0
-    writer = type(target)(target.config).to(target.device, torch.bfloat16).eval()
-    writer.load_state_dict(target.state_dict())
-    writer.set_attn_implementation(GROUPED)
-    batches = []
+    writer, batches = writer_of(target), []
     for turn in range(turns):
         path = folder / f"{turn:05}.npy"
         if resume and path.is_file():
@@ -108,6 +106,14 @@ def written_rows(
     return np.concatenate(batches)
 
 
+def writer_of(target: PreTrainedModel) -> PreTrainedModel:
+    """A copy of a target that writes many texts at once."""
+    writer = type(target)(target.config).to(target.device, torch.bfloat16).eval()
+    writer.load_state_dict(target.state_dict())
+    writer.set_attn_implementation(GROUPED)
+    return writer
+
+
 @torch.inference_mode()
 def unprompted(writer: PreTrainedModel, end: int) -> torch.Tensor:
     """What the target writes behind the end of a text, at temperature 1: [TOGETHER, OPENING]."""
@@ -116,6 +122,24 @@ def unprompted(writer: PreTrainedModel, end: int) -> torch.Tensor:
         given, attention_mask=torch.ones_like(given), do_sample=True, temperature=1.0, top_k=0, eos_token_id=None,
         max_new_tokens=OPENING - 1, min_new_tokens=OPENING - 1, past_key_values=growing_cache(writer),
     )  # fmt: skip
+
+
+@torch.inference_mode()
+def questions(
+    writer: PreTrainedModel, turn: Sequence[int], beginnings: Sequence[Sequence[int]], end: int, seed: int
+) -> list[list[int]]:
+    """Questions that a chat model asks itself (Xu et al. 2024, Magpie): `turn` are the tokens that begin a user's turn,
+    `beginnings` those that the questions begin with. Those that came to their `end`, at most `LONGEST_QUESTION` tokens."""
+    torch.manual_seed(seed)
+    given = torch.tensor([turn] * len(beginnings), device=writer.device)
+    forced = _NextOpening(repeat([end]), end, beginnings)
+    texts = writer.generate(
+        given, attention_mask=torch.ones_like(given), max_new_tokens=LONGEST_QUESTION, eos_token_id=end, pad_token_id=end,
+        past_key_values=growing_cache(writer), do_sample=False,
+        logits_processor=LogitsProcessorList([_Sampled(QUESTION_TEMPERATURE), forced]),
+    )  # fmt: skip
+    written = [ids[len(turn) :].tolist() for ids in texts]
+    return [ids[: ids.index(end)] for ids in written if end in ids]
 
 
 def _continued(

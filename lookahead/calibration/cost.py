@@ -19,7 +19,7 @@ from ..core.accept import rule_for
 from ..core.costs import CostCurve, DrafterCosts
 from ..core.events import Settings
 from ..core.theory import interpolate
-from ..model.chain import Ending, picks_behind
+from ..model.chain import Ending, Request, picks_behind
 from ..model.heads.head import CachedHead, Head
 from ..model.lm import CachedLM
 
@@ -117,15 +117,37 @@ def measure(lm: CachedLM, rows: Sequence[int] | None = None, repeats: int = REPE
 
 def measure_head(head: Head, target: CachedLM, target_curve: CostCurve, repeats: int = REPEATS) -> DrafterCosts:
     """What a trained head's passes cost in a race's turn with its target's; of one that drafts all tokens in one pass the
-    first is that pass, and later ones what is left to do for each. Leaves the target as it is."""
+    first is that pass, and later ones what is left to do for each, or for a level of a tree. Leaves the target as it is."""
     target, lm = target.fresh(), head.fresh(target.vocab)
     lm.follow(target)
     target.reset()
     cached = min(CONTEXT, target.context_length - 1)
     target.extend([1] * cached)
-    lm.extend(lm.sync([1] * (cached + 1)))
-    seconds = interleaved([lambda n=n: lm.forward([1] * n, [-1] * n) for n in HEAD_ROWS], repeats)
+    text = [1] * (cached + 1)
+    lm.extend(lm.sync(text))
+    seconds = _level_s(lm, text, repeats) or interleaved(
+        [lambda n=n: lm.forward([1] * n, [-1] * n) for n in HEAD_ROWS], repeats
+    )
     return _in_turn(CostCurve(HEAD_ROWS, tuple(seconds)), lm, target, target_curve, repeats)
+
+
+def _level_s(head: CachedHead, text: Sequence[int], repeats: int) -> list[float] | None:
+    """Seconds of a level of each of `HEAD_ROWS`, of trees behind `text` that grow in one compiled call; None where there are
+    no such."""
+    scores = rule_for(Settings()).scores(len(text), 1, head.vocab)
+
+    def grow(levels: int, rows: int) -> Callable[[], object]:
+        request = Request(levels, head.vocab, scores, Ending())
+        return lambda: head.tree(head.sync(text), request, rows, rows * levels)
+
+    if head.longest < 2 or not grow(1, 1)():
+        return None
+    sizes = [(levels, rows) for rows in HEAD_ROWS for levels in (1, head.longest)]
+    seconds = interleaved([grow(*size) for size in sizes], repeats)
+    return [
+        max(LEAST_TOKEN_S, (whole - one) / (head.longest - 1))
+        for one, whole in zip(seconds[::2], seconds[1::2], strict=True)
+    ]
 
 
 def measure_drafter(

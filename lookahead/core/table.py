@@ -64,6 +64,9 @@ class TableLM:
     def chain(self, tokens: Sequence[int], request: object) -> None:
         """See `CachedLM.chain`: nothing is compiled here."""
 
+    def tree(self, tokens: Sequence[int], request: object, branches: int, rows: int) -> None:
+        """See `CachedHead.tree`: nothing is compiled here."""
+
     def sync(self, context: Sequence[int]) -> list[int]:
         """See `CachedLM.sync`."""
         shared = 0

@@ -61,6 +61,10 @@ class FixedLength:
         """What this drafter's drafts have been bringing: as if half of every draft were accepted."""
         return 1 + self.longest / 2
 
+    def adds(self, draft: Draft, drafter: str) -> bool:
+        """Whether this drafter's draft is worth its time beside that of another, which costs nothing."""
+        return False
+
     def observe(self, step: Step) -> None:
         """Learn from a pass: nothing."""
 
@@ -136,16 +140,27 @@ class AdaptiveLength:
         """What this drafter's drafts have been bringing; never less than naive decoding."""
         return self._rate(drafter) * self._pass_s(1)
 
+    def adds(self, draft: Draft, drafter: str) -> bool:
+        """Whether this drafter's draft is worth its time beside that of another, which costs nothing: where the other fails
+        at once, it brings what it has been bringing."""
+        failing = 1 - self.chance(draft.sources[0], draft.chances[0] if draft.chances else UNSTATED)
+        cost = self._history(drafter).first_s / self._pass_s(1)
+        return failing * (self.recent_speedup(drafter) - 1) > cost
+
     def observe(self, step: Step) -> None:
         """Learn from a pass: how slow it was, what was accepted, and what the draft brought for its time."""
         rows, branches = 1 + len(step.draft), branch_count(step.draft.parents)
         self._slowdowns[branches > 1].append(step.verify_s / self._calibrated_s(rows, branches))
         chains, trees = self._slowdowns
         self._chain_slowdown, self._tree_slowdown = median(chains or trees), median(trees or chains)
-        drafter = step.draft.sources[0] if step.draft.sources else None
+        drafters = [*dict.fromkeys(step.draft.sources)]
+        for drafter in drafters:
+            self._history(drafter).confidence.count(step, drafter)
+        # Where two have drafted, time and worth are those of the one whose drafts take time.
+        drafter = max(drafters, key=lambda name: self._history(name).first_s, default=None)
         if drafter is not None:
             history = self._history(drafter)
-            history.count(step, again=drafter == self._last_drafter)
+            history.time(step, again=drafter == self._last_drafter)
             drafting_s = history.once_s + max(depths(step.draft.parents)) * history.token_s
             expected_s = self._pass_s(rows, branches) + drafting_s
             history.weigh(1 + step.accepted, expected_s, step.verify_s + step.propose_s, self._pass_s(1))

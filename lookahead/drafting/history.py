@@ -77,13 +77,13 @@ class Confidence:
         """Where a chain ends whose chance must be above `floor`."""
         return Ending(BIN_EDGES, self._bases, self._slopes, self._correction, CEILING, floor)
 
-    def count(self, step: Step) -> None:
-        """Count a pass's tests."""
+    def count(self, step: Step, drafter: str) -> None:
+        """Count a pass's tests of this drafter's rows."""
         self._tested = [TEST_DECAY * n for n in self._tested]
         self._accepted = [TEST_DECAY * n for n in self._accepted]
         confidences = step.draft.chances or (UNSTATED,) * len(step.draft)
-        for confidence, status in zip(confidences, step.statuses, strict=True):
-            if status in (ACCEPTED, REJECTED):
+        for source, confidence, status in zip(step.draft.sources, confidences, step.statuses, strict=True):
+            if source == drafter and status in (ACCEPTED, REJECTED):
                 i = bisect(BIN_EDGES, confidence)
                 self._tested[i] += 1
                 self._accepted[i] += status == ACCEPTED
@@ -112,6 +112,11 @@ class DrafterHistory:
         """Tokens per second of the passes with its drafts, drafting included."""
         return self._tokens / self._seconds
 
+    @property
+    def first_s(self) -> float:
+        """Seconds of a draft of one token."""
+        return self.once_s + self.token_s
+
     def probe(self) -> int:
         """How much a drafter that loses time may draft in this pass: mostly nothing."""
         self._rested += 1
@@ -120,9 +125,8 @@ class DrafterHistory:
         self._rested, self._rest = 0, min(2 * self._rest, LONGEST_REST)
         return PROBE_TOKENS
 
-    def count(self, step: Step, again: bool) -> None:
-        """Count a pass's tests, and time its drafting; `again` says that it drafted in the pass before, too."""
-        self.confidence.count(step)
+    def time(self, step: Step, again: bool) -> None:
+        """Time a pass's drafting; `again` says that it drafted in the pass before, too."""
         # The first draft after a rest also pays for what the drafter has not read yet.
         if again or not self._dearer:
             once_s, token_s = self._expected

@@ -43,8 +43,10 @@ class Tree(DraftModel):
             return EMPTY
         self._keep_accepted(context)
         unread = self.lm.sync(context)
-        if not unread:
-            return EMPTY
+        return policy.trim(self._grown(context, unread, longest, policy)) if unread else EMPTY
+
+    def _grown(self, context, unread, longest: int, policy) -> Draft:
+        """A tree of at most so many levels, of which the model has `unread` tokens of the context still to read."""
         tokens, parents, chances, reach = [], [], [], []
         logits = self.lm.extend(unread)
         newest, above = [-1], [()]
@@ -71,7 +73,7 @@ class Tree(DraftModel):
                 break
             logits = self.lm.forward(tokens, parents, first=newest[0])
             self._read = len(self.lm.tokens), list(zip(tokens, parents, strict=True))
-        return policy.trim(Draft(tuple(tokens), tuple(parents), None, (self.name,) * len(tokens), tuple(chances)))
+        return Draft(tuple(tokens), tuple(parents), None, (self.name,) * len(tokens), tuple(chances))
 
     def _keep_accepted(self, context) -> None:
         """Of the tree that the draft model read last, keep the path that has become text: it need not be read again."""

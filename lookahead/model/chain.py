@@ -88,9 +88,8 @@ def picks_behind(
 
 
 @njit(fastmath=FREE, error_model="numpy")
-def picked(logits, scale, noise, row):
-    """The token with the highest score, the first of several, and its share of the scores' softmax. `logits` [known] become
-    the scores."""
+def scored(logits, scale, noise, row):
+    """Make the `logits` [known] scores: the highest of them, and the sum of their exponentials in units of its own."""
     count = len(logits)
     if len(noise):
         for i in range(count):
@@ -102,10 +101,38 @@ def picked(logits, scale, noise, row):
     total = np.float32(0)
     for i in range(count):
         total += exp(logits[i] - top)
+    return top, total
+
+
+@njit(error_model="numpy")
+def place_of(score, scores):
+    """The first token with a score that one has."""
     token = 0
-    while logits[token] < top:
+    while scores[token] < score:
         token += 1
-    return token, 1.0 / total
+    return token
+
+
+@njit(error_model="numpy")
+def picked(logits, scale, noise, row):
+    """The token with the highest score, the first of several, and its share of the scores' softmax. `logits` [known] become
+    the scores."""
+    top, total = scored(logits, scale, noise, row)
+    return place_of(top, logits), 1.0 / total
+
+
+@njit(error_model="numpy")
+def favourites(logits, scale, noise, row, most):
+    """The tokens with the `most` highest scores, the highest first, and their shares of the scores' softmax. Of the `logits`
+    [known] nothing is left."""
+    best, total = scored(logits, scale, noise, row)
+    top, tokens, shares = best, np.empty(most, np.int64), np.empty(most)
+    for i in range(most):
+        tokens[i] = place_of(best, logits)
+        shares[i] = np.exp(best - top) / total
+        logits[tokens[i]] = -np.inf
+        best = highest(logits)
+    return tokens, shares
 
 
 @njit(error_model="numpy")

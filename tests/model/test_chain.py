@@ -7,6 +7,9 @@ from conftest import tiny
 import lookahead
 from lookahead.core.accept import rule_for
 from lookahead.core.events import LEAST_DIVISOR, Settings
+from lookahead.drafting.base import Resources
+from lookahead.drafting.block_tree import BlockTree
+from lookahead.drafting.draft_length import FixedLength
 from lookahead.drafting.history import Confidence
 from lookahead.model import chain, llama_files
 from lookahead.model.chain import Ending, picks_behind
@@ -124,3 +127,29 @@ def test_float32_drafts_chains_too(tmp_path):
     lm, other = (CachedLM(llama_files.read(folder, torch.float32), exact=False) for _ in range(2))
     picks = picks_behind(lm, rule, lm.sync(context), context, 6, Ending())
     assert [pick.token for pick in picks] == [pick.token for pick in one_by_one(other, rule, context, 6, Ending())]
+
+
+@pytest.mark.parametrize("floor", [-1.0, 0.95], ids=["whole", "as far as it pays"])
+@pytest.mark.parametrize("settings", [{}, SAMPLED], ids=["greedy", "coupled"])
+def test_a_tree_is_what_one_level_after_the_other_gives(models, monkeypatch, settings, floor):
+    class Policy(FixedLength):
+        """Levels up to where they no longer pay."""
+
+        def extends(self, drafter, reach):
+            return reach > floor
+
+        def ending(self, drafter):
+            return Ending(floor=floor)
+
+    rule, text = rule_for(Settings(**settings)), models.tokenizer.encode(PROMPT)
+    for read in (len(text), len(text) - 3, 4):
+        context, drafts = text[:read], []
+        for compiled in (True, False):
+            lm = drafter(models, "block", context)
+            if not compiled:
+                monkeypatch.setattr(lm, "tree", lambda *_: None)
+            drafts.append(BlockTree(Resources(rule, lm), BlockTree.Options()).propose(context, 8, Policy(8)))
+        grown, by_level = drafts
+        assert (grown.tokens, grown.parents) == (by_level.tokens, by_level.parents)
+        assert len(grown) == 24 if floor < 0 else 3 <= len(grown) < 24
+        assert grown.chances == pytest.approx(by_level.chances, abs=NEAR)

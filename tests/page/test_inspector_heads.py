@@ -192,8 +192,9 @@ def test_other_drafts_have_no_such_part(page, log):
     assert page.locator(".la-i-title").count() == 1 and page.locator(".la-drafting").count() == 0
 
 
-def test_a_hybrid_that_drafts_with_a_head_has_it(page):
-    page.evaluate("seen(drafted('hybrid', 'block', {source: 'draft'}))")
+@pytest.mark.parametrize("source", ["block", "block-tree"])
+def test_a_hybrid_that_drafts_with_a_head_has_it(page, source):
+    page.evaluate(f"seen(drafted('hybrid', 'block', {{source: '{source}'}}))")
     assert page.locator(".la-h-place").count() == 9
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from ..chain import calibrated, picked
+from ..chain import calibrated, favourites, picked
 from ..compiling import kept
 from ..layer_pass import layer, scratch_floats
 from ..vectors import BLOCK, call, whole
@@ -121,3 +121,46 @@ def chain(
         if count == most or not reach > floor:
             return tokens[:count], confidences[:count]
         before = token
+
+
+@kept(njit, nogil=True, error_model="numpy")
+def tree(multiplied, logits, anchor, table, weights, scales, rounded, spare, branches, rows, request):
+    """Grow a tree from the slots behind the token `anchor`, a level a slot: tokens, parents (-1: the anchor), and the share of
+    each of its softmax, [drafted] each. At most `rows` in all, and of a level the `branches` that are likeliest reached; the
+    last level is the one behind which those of the next would not pay.
+
+    Otherwise as `chain` takes them.
+    """
+    most, known, scale, noise, ids, edges, bases, slopes, correction, ceiling, floor, _ = request
+    tokens, parents, chances, reach = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows), np.empty(rows)
+    width, rank = logits.shape[1], table.shape[1]
+    before, out = np.empty((branches, rank), np.float32), np.empty((branches, width), np.float32)
+    scratch = np.empty(spare, np.float32)
+    offered, offers = np.empty((branches * branches, 2), np.int64), np.empty((branches * branches, 2))
+    first, count, above = 0, 0, 1
+    for depth in range(most):
+        for i in range(above):
+            before[i] = table[tokens[first + i] if depth else anchor]
+        call(
+            multiplied,
+            (before.ctypes.data, weights, scales, out.ctypes.data, scratch.ctypes.data, above, rank, width, rounded),
+        )
+        for i in range(above):
+            out[i] += logits[depth]
+            places, shares = favourites(out[i, :known], scale, noise, depth, branches)
+            for j in range(branches):
+                at, row = i * branches + j, first + i if depth else -1
+                chance = calibrated(shares[j], edges, bases, slopes, correction, ceiling)
+                offered[at, 0], offered[at, 1] = ids[places[j]] if len(ids) else places[j], row
+                offers[at, 0], offers[at, 1] = shares[j], chance * (reach[row] if depth else 1.0)
+        first, reached = count, 0.0
+        order = np.argsort(-offers[: above * branches, 1], kind="mergesort")
+        for at in order[: min(branches, rows - count)]:
+            tokens[count], parents[count] = offered[at]
+            chances[count], reach[count] = offers[at]
+            reached += reach[count]
+            count += 1
+        above = count - first
+        if count == rows or not reached > floor:
+            break
+    return tokens[:count], parents[:count], chances[:count], scratch[:1]

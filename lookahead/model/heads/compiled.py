@@ -156,6 +156,18 @@ class CompiledBlock(_Tables):
         )  # fmt: skip
         return tokens.tolist(), confidences.tolist()
 
+    def tree(
+        self, logits: torch.Tensor, before: int, request: Request, branches: int, rows: int
+    ) -> tuple[list[int], list[int], list[float]]:
+        """A tree of the slots' favourites behind a token: tokens, parents, and the share of each of its softmax."""
+        bias, scales, _, _, rounded, _ = self._slot_tables
+        spare = spare_floats(branches, self.shape.rank)
+        *grown, _ = block_pass.tree(
+            self.kernels[0], logits.numpy(), before, self._before, bias, scales, rounded, spare, branches, rows,
+            request.numbers(),
+        )  # fmt: skip
+        return tuple(part.tolist() for part in grown)
+
     def bias(self, tokens: Sequence[int]) -> torch.Tensor | float:
         return self._bias(torch.from_numpy(self._before[list(tokens)])) if self.shape.rank else 0.0
 

@@ -95,6 +95,13 @@ class CachedHead(ABC):
         are not compiled."""
         return None
 
+    def tree(
+        self, tokens: Sequence[int], request: Request, branches: int, rows: int
+    ) -> tuple[list[int], list[int], list[float]] | None:
+        """A tree behind the tokens that `sync` gave, of at most so many `rows`, `branches` of them a level, grown in one
+        compiled call: tokens, parents, and how sure of each. None where there is no such call."""
+        return None
+
     @abstractmethod
     def forward(self, tokens: Sequence[int], parents: Sequence[int], first: int = 0) -> torch.Tensor:
         """The logits [rows, vocab] behind the rows from `first` on of a tree of drafted tokens; the rows that those continue
@@ -235,6 +242,15 @@ class CachedBlock(_CachedSlots):
         self._slot += len(drafted)
         self.seconds += perf_counter() - start
         return drafted, confidences
+
+    def tree(self, tokens, request, branches, rows):
+        if not self.head.passes.drafts_chains:
+            return None
+        start = perf_counter()
+        self._draft(tokens)
+        grown = self.head.passes.tree(self._logits, tokens[-1], request.of(self.head.ids), branches, rows)
+        self.seconds += perf_counter() - start
+        return grown
 
     def _draft(self, tokens):
         *unread, anchor = tokens

@@ -1,0 +1,77 @@
+"""hybrid: two drafts as one tree, and when a head is asked beside earlier text."""
+
+import pytest
+
+from lookahead.core.events import Draft, Step
+from lookahead.core.tree import depths
+from lookahead.drafting.draft_length import AdaptiveLength, FixedLength
+from lookahead.drafting.hybrid import joined
+from lookahead.race.lane import decode
+
+STORY = "Once upon a time there was a small frog who"
+RECORDS = "Name: Anna\nAge: 23\nCity: Denver\n\nName: Ben\nAge: 31\nCity: Miami\n\nName: Lily\nAge:"
+
+
+def stated(drafter, confidence):
+    return confidence
+
+
+def paths(draft):
+    """Every path from the root, as tokens, with who drafted its end and how sure that one was."""
+    out = []
+    for row, parent in enumerate(draft.parents):
+        above = out[parent][0] if parent >= 0 else ()
+        out.append(((*above, draft.tokens[row]), draft.sources[row], draft.chances[row]))
+    return out
+
+
+def test_two_drafts_are_one_tree_in_which_nothing_stands_twice():
+    tree = Draft((5, 6, 7, 8), (-1, -1, 0, 2), None, ("head",) * 4, (0.6, 0.2, 0.5, 0.4))
+    chain = Draft.chain((5, 7, 9), "suffix", None, (0.9, 0.3, 0.8))
+    assert paths(joined(tree, chain, stated)) == [
+        ((5,), "suffix", 0.9), ((6,), "head", 0.2), ((5, 7), "head", 0.5), ((5, 7, 8), "head", 0.4), ((5, 7, 9), "suffix", 0.8),
+    ]  # fmt: skip
+
+
+def test_drafts_that_share_nothing_stand_side_by_side():
+    both = joined(
+        Draft.chain((1, 2), "head", None, (0.5, 0.5)), Draft.chain((3, 4), "suffix", None, (0.5, 0.5)), stated
+    )
+    assert both.tokens == (1, 2, 3, 4) and both.parents == (-1, 0, -1, 2) and depths(both.parents) == [1, 2, 1, 2]
+
+
+@pytest.mark.parametrize(("sure", "asked"), [(0.99, False), (0.3, True)])
+def test_a_head_is_asked_beside_earlier_text_only_where_that_may_fail(sure, asked):
+    policy = AdaptiveLength(lambda rows, branches: 1.0 + 0.01 * rows, 8, {"head": 0.01}, once_s={"head": 0.1})
+    looked_up = Draft.chain((1, 2, 3), "suffix", None, (sure,) * 3)
+    assert policy.adds(looked_up, "head") is asked
+    assert not FixedLength(4).adds(looked_up, "head"), "a fixed length has no prices to weigh"
+
+
+def test_a_head_that_takes_as_long_as_a_pass_is_not_asked_beside_earlier_text():
+    policy = AdaptiveLength(lambda rows, branches: 1.0, 8, {"head": 0.1}, once_s={"head": 1.0})
+    assert not policy.adds(Draft.chain((1,), "suffix", None, (0.3,)), "head")
+
+
+def test_what_each_of_two_drafters_is_worth_is_learned_of_its_own_rows():
+    policy = AdaptiveLength(lambda rows, branches: 1.0, 8, {"head": 0.1}, once_s={"head": 0.1})
+    before = policy.chance("head", 0.5), policy.chance("suffix", 0.5)
+    draft = Draft((1, 2), (-1, -1), None, ("suffix", "head"), (0.5, 0.5))
+    for index in range(20):
+        policy.observe(
+            Step("verify", index, draft, ("rejected", "accepted"), (1,), (2, 3), ("accepted", "bonus"), propose_s=0.2, verify_s=1.0)
+        )  # fmt: skip
+    assert policy.chance("head", 0.5) > before[0] and policy.chance("suffix", 0.5) < before[1]
+    assert policy.recent_speedup("head") > 1.3 and policy.recent_speedup("suffix") < 1.9, "its time is the head's"
+
+
+@pytest.mark.parametrize("settings", [{}, {"temperature": 0.8}, {"k": 4}], ids=["greedy", "coupled", "fixed"])
+@pytest.mark.parametrize("prompt", [STORY, RECORDS], ids=["story", "records"])
+def test_with_a_head_its_text_is_naives(models, prompt, settings):
+    naive, hybrid = (
+        list(decode(models, prompt, method, max_new_tokens=48, **settings, **options))
+        for method, options in (("naive", {}), ("hybrid", {"draft": "block"}))
+    )
+    assert [t for step in naive for t in step.emitted] == [t for step in hybrid for t in step.emitted]
+    sources = {source for step in hybrid for source in step.draft.sources}
+    assert "block-tree" in sources if prompt == STORY else sources == {"suffix", "block-tree"}

@@ -1,4 +1,4 @@
-"""The command line: `python -m lookahead run | bench | lab | calibrate | record | train | fetch | schema | limits`.
+"""The command line: `python -m lookahead run | bench | lab | attach | calibrate | record | train | fetch | schema | limits`.
 
 Bad input prints one clear line on stderr and exits 2. `--json` puts one JSON document on stdout
 and nothing else; progress goes to stderr.
@@ -16,6 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from .attach import command as attaching
 from .core.events import LookaheadError, Settings, SettingsError
 from .core.numbers import size
 from .hardware import memory
@@ -103,6 +104,7 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument("--update", metavar="FILE.md", help="write the table between the bench markers of a file")
 
     command.add(commands, shared).set_defaults(call=partial(command.run, load=_load))
+    attaching.add(commands).set_defaults(call=attaching.run)
     calibrate = "what this machine asks for a pass, and whether it is exact"
     commands.add_parser("calibrate", parents=[shared], help=calibrate).set_defaults(call=_calibrate)
     train = commands.add_parser("train", help="make a family of models from text")

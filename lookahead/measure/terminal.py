@@ -146,6 +146,33 @@ def show_bench(report: dict[str, Any]) -> None:
     console.print(report["note"])
 
 
+def show_attach(report: dict[str, Any]) -> None:
+    """What two servers did under load, and advice."""
+    console = Console(highlight=False)
+    for side, server in report["servers"].items():
+        console.print(Text(clean(f"{side}: {server['model']}, {server['kind']}")))
+    table = _table(
+        "at once", "tokens/s", "without", "speedup", "90% interval", "tokens a pass", "accepted", "first token",
+        "longest gaps (p99)", "identical", "failed",
+    )  # fmt: skip
+    for level in report["levels"]:
+        latency, known = level["latency"]["speculative"], level["speedup"] is not None
+        low, high = level["interval"] or (None, None)
+        table.add_row(
+            str(level["concurrency"]), decimal(level["tokens_per_second"]), decimal(level["baseline_tokens_per_second"]),
+            ratio(level["speedup"]) if known else "\u2013", f"{ratio(low)} to {ratio(high)}" if low else "\u2013",
+            decimal(level["mean_acceptance_length"]) if level["mean_acceptance_length"] else "\u2013",
+            percent(level["draft_acceptance_rate"]), *(
+                seconds(latency[name]) if latency[name] is not None else "\u2013" for name in ("first_token_s", "gap_p99_s")
+            ), str(level["identical"]), str(level["failed"]),
+        )  # fmt: skip
+    console.print(table)
+    for line in dict.fromkeys(line for level in report["levels"] for line in (*level["errors"], *level["differs"])):
+        console.print(Text(clean(line)))
+    console.print(Text(report["advice"]))
+    console.print(report["note"])
+
+
 def show_experiments(listed: list[dict[str, Any]]) -> None:
     """What the lab can measure."""
     table = _table("name<", "claim<", "runs<")

@@ -1,0 +1,104 @@
+"""`python -m lookahead attach`: two servers under the same load, and whether speculation pays there.
+
+Knows arguments. What is measured is `load`'s business, what it means `report`'s; both are imported when they are needed, so
+that help comes at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import csv
+import io
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..core.events import SettingsError, whole_number
+
+USUAL_LEVELS, USUAL_ROUNDS = "1,2,4,8,16", 2
+MOST_AT_ONCE, MOST_LEVELS = 512, 16
+COLUMNS = (
+    "id", "concurrency", "tokens_per_second", "baseline_tokens_per_second", "speedup", "mean_acceptance_length",
+    "draft_acceptance_rate", "identical",
+)  # fmt: skip
+
+
+def add(commands: Any) -> argparse.ArgumentParser:
+    """The subcommand and its arguments."""
+    attach = commands.add_parser("attach", help="does speculation pay on the server you run? Two servers under load")
+    address = "its address, or a name of LOOKAHEAD_SERVERS"
+    attach.add_argument("--baseline", required=True, metavar="URL", help=f"the server without speculation: {address}")
+    attach.add_argument("--speculative", required=True, metavar="URL", help="the server with it")
+    attach.add_argument("--prompts", metavar="FILE.jsonl", help='lines {"id", "category", "prompt", "chat"}')
+    attach.add_argument("--concurrency", default=USUAL_LEVELS, metavar="N,N", help=f"texts at once ({USUAL_LEVELS})")
+    attach.add_argument("--max-new-tokens", type=int, default=128, metavar="N", help="of a text (128)")
+    attach.add_argument(
+        "--repeat", type=int, default=USUAL_ROUNDS, metavar="N", help=f"rounds at each load ({USUAL_ROUNDS})"
+    )
+    attach.add_argument("--csv", metavar="FILE", type=Path, help="write the rows as CSV")
+    attach.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    return attach
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Load both, and say what came of it."""
+    from ..measure import bench, terminal
+    from ..measure.progress import questions
+    from .report import SIDES
+    from .servers import named, server_at
+
+    levels = read_levels(arguments.concurrency)
+    whole_number("max_new_tokens", arguments.max_new_tokens, 1, 100_000)
+    whole_number("repeat", arguments.repeat, 1, 1000)
+    names = named()
+    sides = {
+        side: names.get(given := getattr(arguments, side)) or server_at(given, side, variable=side) for side in SIDES
+    }
+    prompts = bench.read_questions(arguments.prompts) if arguments.prompts else questions()
+    with terminal.progress() as progress:
+        measured = asyncio.run(_measured(sides, prompts, levels, arguments.max_new_tokens, arguments.repeat, progress))
+    if arguments.csv:
+        arguments.csv.write_text(to_csv(measured), encoding="utf-8")
+    if arguments.json:
+        print(json.dumps(measured))
+    else:
+        terminal.show_attach(measured)
+
+
+async def _measured(
+    sides: dict[str, Any], prompts: Sequence[Any], levels: Sequence[int], most: int, rounds: int, progress: Callable
+) -> dict[str, Any]:
+    """The report."""
+    from . import report
+    from .load import Block, blocks
+
+    known, done, total = {}, [], 2 * rounds * len(levels)
+    async for what in blocks(sides["baseline"], sides["speculative"], prompts, levels, most, rounds=rounds):
+        if isinstance(what, Block):
+            done.append(what)
+            progress(len(done), total, f"{what.side}, {what.at_once} at once")
+        else:
+            known = what
+    return report.of(known, prompts, done, most)
+
+
+def read_levels(text: str) -> list[int]:
+    """Rising numbers of texts at once, from "1,4,16"."""
+    try:
+        levels = sorted({int(part) for part in text.split(",")})
+    except ValueError:
+        levels = []
+    if not levels or not 1 <= levels[0] <= levels[-1] <= MOST_AT_ONCE or len(levels) > MOST_LEVELS:
+        raise SettingsError("concurrency", text, f"give up to {MOST_LEVELS} numbers from 1 to {MOST_AT_ONCE}: 1,4,16.")
+    return levels
+
+
+def to_csv(measured: dict[str, Any]) -> str:
+    """The rows as CSV."""
+    out = io.StringIO()
+    writer = csv.DictWriter(out, COLUMNS, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(measured["rows"])
+    return out.getvalue()

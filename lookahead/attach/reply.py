@@ -1,0 +1,122 @@
+"""What a server's answer tells: passes as they arrive, and how they agree with what it counts.
+
+A `Reply` reads one answer event by event; each kind of server has its own. No engine tells which words were rejected, only
+how many, so a pass has counts where ours has a draft.
+
+Knows events as plain data. It does not know HTTP or clocks.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """What arrived at once, `at_s` seconds after it was asked for: text, token ids where the server gives them, and how many
+    tokens were drafted for it and accepted, None where it does not say."""
+
+    at_s: float
+    text: str
+    ids: tuple[int, ...] = ()
+    drafted: int | None = None
+    accepted: int | None = None
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens it brought; a server that gives no ids is taken to send one at a time."""
+        return len(self.ids) or 1
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A whole answer. `finish` is the server's reason for ending, None where it ended without one; `tokens` its own count.
+    `counts` are drafted and accepted tokens and passes with a draft, as the server has them, None where it has none, and
+    `differs` says how they differ from what arrived."""
+
+    passes: tuple[Pass, ...]
+    finish: str | None = None
+    tokens: int = 0
+    counts: tuple[int, int, int] | None = None
+    differs: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The text in one piece."""
+        return "".join(part.text for part in self.passes)
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """The token ids that arrived."""
+        return tuple(token for part in self.passes for token in part.ids)
+
+    @property
+    def seconds(self) -> float:
+        """From the first token to the last: reading the prompt and the way there are left out."""
+        return self.passes[-1].at_s - self.passes[0].at_s if self.passes else 0.0
+
+    @property
+    def written(self) -> int:
+        """Tokens that arrived in those seconds: all but those of the first arrival."""
+        return max(0, self.tokens - self.passes[0].tokens) if self.passes else 0
+
+
+class Reply(ABC):
+    """Reads an answer. `name` is the kind of server."""
+
+    name = ""
+
+    def __init__(self) -> None:
+        self.passes: list[Pass] = []
+        self.finish: str | None = None
+
+    @staticmethod
+    @abstractmethod
+    def request(model: str, prompt: str, most: int, chat: bool) -> tuple[str, dict[str, Any]]:
+        """The path, and what is posted there, to have a prompt continued greedily by at most so many tokens."""
+
+    @abstractmethod
+    def read(self, event: Mapping[str, Any], at_s: float) -> list[Pass]:
+        """What an event brings; nothing where it only counts. `LookupError`, `TypeError` or `ValueError` where it is not of
+        this kind."""
+
+    def answer(self) -> Answer:
+        """What has arrived, with counts where they are known."""
+        return Answer(tuple(self.passes), self.finish, sum(part.tokens for part in self.passes))
+
+    def _arrived(self, *passes: Pass) -> list[Pass]:
+        self.passes += passes
+        return list(passes)
+
+
+def text_in(value: Any) -> str:
+    """A field that must be text; `TypeError` where it is something else."""
+    if not isinstance(value, str):
+        raise TypeError(value)
+    return value
+
+
+def with_counts(
+    passes: Sequence[Pass], accepted: Sequence[int], drafted: Sequence[int]
+) -> tuple[list[Pass], str | None]:
+    """Passes with the counts of those that had a draft, in order, and how both differ (None: they agree).
+
+    The first token comes of reading the prompt, without a draft. A pass brings its accepted tokens and one more, the last of
+    a text fewer where it is cut. Several may have arrived together; then their counts are added up.
+    """
+    counted, step = [], 0
+    for number, part in enumerate(passes):
+        left, sums = part.tokens - (number == 0), [0, 0]
+        last = number == len(passes) - 1
+        while step < len(accepted) and left > 0 and (accepted[step] < left or last):
+            left -= accepted[step] + 1
+            sums = [sums[0] + drafted[step], sums[1] + accepted[step]]
+            step += 1
+        is_counted = sums[0] > 0
+        counted.append(replace(part, drafted=sums[0], accepted=sums[1]) if is_counted else part)
+    if step < len(accepted):
+        return list(passes), f"it counts {len(accepted)} drafts, and what arrived has room for {step} of them"
+    return counted, None

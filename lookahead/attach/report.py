@@ -1,0 +1,215 @@
+"""What two servers made of the same prompts: rows, loads, intervals, and advice in one sentence.
+
+Knows blocks of texts. It does not know HTTP, nor how a report is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from math import log2
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from ..core.numbers import decimal
+from ..measure.intervals import interval
+from .asking import Known
+from .load import Block, Prompt, Written
+from .reply import Answer
+
+SIDES = ("baseline", "speculative")
+PAYS = 1.03  # a speedup that is worth a setting
+COUNTER_SHARE = 0.05  # by which a server's counters may differ: other readers may be there
+
+
+def of(known: Mapping[str, Known], prompts: Sequence[Prompt], blocks: Sequence[Block], most: int) -> dict[str, Any]:
+    """All that was measured, as plain data."""
+    levels = [_level(at_once, prompts, blocks) for at_once in dict.fromkeys(block.at_once for block in blocks)]
+    return {
+        "servers": {side: {"name": of.server.name, "kind": of.kind, "model": of.model} for side, of in known.items()},
+        "options": {
+            "max_new_tokens": most, "prompts": len(prompts), "concurrency": [level["concurrency"] for level in levels],
+        },
+        "rows": [row for level in levels for row in level.pop("rows")],
+        "levels": levels,
+        "advice": advice(levels),
+        "note": "seconds are the client's, the network included, from a text's first token to its last; throughput counts the "
+        "time while all readers were busy; intervals are 90%, by resampling prompts",
+    }  # fmt: skip
+
+
+def _level(at_once: int, prompts: Sequence[Prompt], blocks: Sequence[Block]) -> dict[str, Any]:
+    """What was measured at so many texts at once."""
+    here = [block for block in blocks if block.at_once == at_once]
+    texts = [text for block in here for text in block.texts]
+    of = {side: [text for text in texts if text.side == side and text.answer] for side in SIDES}
+    rows = [row for i, prompt in enumerate(prompts) if (row := _row(prompt, at_once, i, of))]
+    throughput = {side: median(block.tokens_per_second for block in here if block.side == side) for side in SIDES}
+    sums = [_sums(of, i) for i in range(len(prompts))]
+    sums = [pair for pair in sums if pair]
+    errors = [text.error for text in texts if text.error]
+    answers = [text.answer for text in of["speculative"]]
+    return {
+        "concurrency": at_once,
+        "tokens_per_second": throughput["speculative"],
+        "baseline_tokens_per_second": throughput["baseline"],
+        "speedup": _speedup(sums) if sums else None,
+        "interval": interval(sums, _speedup),
+        "throughput_ratio": throughput["speculative"] / throughput["baseline"] if throughput["baseline"] else None,
+        **_acceptance(answers),
+        "latency": {side: _latency([text.answer for text in of[side]]) for side in SIDES},
+        "identical": sum(row["identical"] for row in rows),
+        "texts": len(texts),
+        "failed": len(errors),
+        "errors": list(dict.fromkeys(errors))[:5],
+        "differs": list(dict.fromkeys(answer.differs for answer in answers if answer.differs))[:5],
+        "counters": {side: _counted([block for block in here if block.side == side]) for side in SIDES},
+        "rows": rows,
+    }
+
+
+def _row(prompt: Prompt, at_once: int, number: int, of: Mapping[str, Sequence[Written]]) -> dict[str, Any] | None:
+    """One prompt at one load; None where a server wrote none of its texts."""
+    answers = {side: [text.answer for text in of[side] if text.prompt == number] for side in SIDES}
+    if not all(answers.values()):
+        return None
+    rates = {side: median(map(_rate, answers[side])) for side in SIDES}
+    texts = [answer.ids or answer.text for side in SIDES for answer in answers[side]]
+    parts_at = None if len(set(texts)) == 1 else _apart(answers["baseline"][0], answers["speculative"][0])
+    return {
+        "id": prompt.id, "concurrency": at_once, "tokens_per_second": rates["speculative"],
+        "baseline_tokens_per_second": rates["baseline"],
+        "speedup": rates["speculative"] / rates["baseline"] if rates["baseline"] else None,
+        **{name: value for name, value in _acceptance(answers["speculative"]).items() if name != "by_position"},
+        "identical": len(set(texts)) == 1, "parts_at": parts_at,
+    }  # fmt: skip
+
+
+def _rate(answer: Answer) -> float:
+    """Tokens a second, the first arrival left out."""
+    return answer.written / answer.seconds if answer.seconds > 0 else 0.0
+
+
+def _apart(one: Answer, other: Answer) -> int | None:
+    """The first token, or character where there are no ids, in which two texts differ; None where they do not."""
+    a, b = (one.ids, other.ids) if one.ids and other.ids else (one.text, other.text)
+    short = min(len(a), len(b))
+    return next((i for i in range(short) if a[i] != b[i]), None if len(a) == len(b) else short)
+
+
+def _sums(of: Mapping[str, Sequence[Written]], number: int) -> tuple[float, float, float, float] | None:
+    """A prompt's tokens and seconds, the baseline's and the other's; None where one has none."""
+    out: list[float] = []
+    for side in SIDES:
+        answers = [text.answer for text in of[side] if text.prompt == number]
+        out += [sum(answer.written for answer in answers), sum(answer.seconds for answer in answers)]
+    return tuple(out) if all(n > 0 for n in out) else None
+
+
+def _speedup(sums: Sequence[tuple[float, float, float, float]]) -> float:
+    """How much faster a reader gets text, over these prompts together."""
+    tokens, seconds, more_tokens, more_seconds = map(sum, zip(*sums, strict=True))
+    return (more_tokens / more_seconds) / (tokens / seconds)
+
+
+def _acceptance(answers: Sequence[Answer]) -> dict[str, Any]:
+    """Under the field's names; None where the server does not tell."""
+    counts = [answer.counts for answer in answers if answer.counts]
+    drafted, accepted, passes = map(sum, zip(*counts, strict=True)) if counts else (0, 0, 0)
+    return {
+        "mean_acceptance_length": 1 + accepted / passes if passes else None,
+        "draft_acceptance_rate": accepted / drafted if drafted else None,
+        "by_position": _by_position(answers),
+    }
+
+
+def _by_position(answers: Sequence[Answer]) -> list[float]:
+    """Of the passes that accepted all before, and drafted so far, how many accepted the first, second, ... drafted token: what
+    stands behind a rejection was not tested."""
+    passes = [(part.drafted, part.accepted) for answer in answers for part in answer.passes if part.drafted]
+    shares = []
+    for position in range(max((drafted for drafted, _ in passes), default=0)):
+        tested = [accepted > position for drafted, accepted in passes if drafted > position and accepted >= position]
+        if not tested:
+            break
+        shares.append(sum(tested) / len(tested))
+    return shares
+
+
+def _latency(answers: Sequence[Answer]) -> dict[str, float | None]:
+    """Seconds to the first token, between arrivals, and tokens an arrival."""
+    first = [answer.passes[0].at_s for answer in answers if answer.passes]
+    gaps = [b.at_s - a.at_s for answer in answers for a, b in pairwise(answer.passes)]
+    bursts = [part.tokens for answer in answers for part in answer.passes[1:]]
+    return {
+        "first_token_s": median(first) if first else None,
+        "gap_p50_s": float(np.quantile(gaps, 0.5)) if gaps else None,
+        "gap_p99_s": float(np.quantile(gaps, 0.99)) if gaps else None,
+        "tokens_an_arrival": sum(bursts) / len(bursts) if bursts else None,
+        "largest_burst": max(bursts, default=None),
+    }
+
+
+def _counted(blocks: Sequence[Block]) -> dict[str, Any] | None:
+    """A server's own counters beside the sums of what arrived; None where it has none."""
+    if not all(block.counted for block in blocks):
+        return None
+    answers = [text.answer for block in blocks for text in block.texts if text.answer]
+    counts = [answer.counts for answer in answers if answer.counts]
+    drafted, accepted, passes = map(sum, zip(*counts, strict=True)) if counts else (0, 0, 0)
+    arrived = {
+        "generated": sum(answer.tokens for answer in answers),
+        "passes": passes,
+        "drafted": drafted,
+        "accepted": accepted,
+    }
+    counted = {name: sum(getattr(block.counted, name) for block in blocks) for name in arrived}
+    agree = all(abs(counted[name] - n) <= COUNTER_SHARE * max(n, 1) for name, n in arrived.items())
+    return {"counted": counted, "arrived": arrived, "agree": agree}
+
+
+def crossing(levels: Sequence[Mapping[str, Any]]) -> float | None:
+    """At how many texts at once speculation stops paying: between two loads by a straight line over their logarithms; None
+    where it does not."""
+    known = [(level["concurrency"], level["speedup"]) for level in levels if level["speedup"]]
+    for (n, speedup), (more, less) in pairwise(known):
+        if speedup >= 1 > less:
+            return 2 ** (log2(n) + (log2(more) - log2(n)) * (speedup - 1) / (speedup - less))
+    return None
+
+
+def advice(levels: Sequence[Mapping[str, Any]]) -> str:
+    """One sentence: up to how many at once it pays, how much, and from where on it does not."""
+    known = [level for level in levels if level["speedup"]]
+    if not known:
+        return "Nothing was measured: no text was written by both servers."
+    paying = []
+    for level in known:
+        low = level["interval"][0] if level["interval"] else level["speedup"]
+        if level["speedup"] < PAYS or low < 1:
+            break
+        paying.append(level)
+    if not paying:
+        first = known[0]
+        return f"Off: {_shown(first)} for {_up_to(first['concurrency'])}."
+    first, last, rest = paying[0], paying[-1], known[len(paying) :]
+    sentence = f"On for {_up_to(last['concurrency'])}: {_shown(last)}"
+    if first is not last:
+        sentence += f", {_shown(first)} for {_up_to(first['concurrency'])}"
+    if any(level["speedup"] < 1 for level in rest):
+        sentence += f"; off from {crossing(levels) or rest[0]['concurrency']:.0f} on"
+    elif rest:
+        sentence += f"; no sure difference with {rest[0]['concurrency']} ({_shown(rest[0])})"
+    return f"{sentence}."
+
+
+def _up_to(count: int) -> str:
+    return "one text at a time" if count == 1 else f"up to {count} at once"
+
+
+def _shown(level: Mapping[str, Any]) -> str:
+    """A speedup with its interval."""
+    text = f"{decimal(level['speedup'])}x"
+    return f"{text} [{decimal(level['interval'][0])}, {decimal(level['interval'][1])}]" if level["interval"] else text

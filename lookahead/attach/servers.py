@@ -1,0 +1,77 @@
+"""Servers by name: where they are, what opens them, and what runs there.
+
+An operator names them, `LOOKAHEAD_SERVERS="fast=https://..., plain=https://..."`, with a key for each in
+`LOOKAHEAD_SERVER_KEY_<NAME>`. A key stands in no message and in no representation. Visitors choose names.
+
+Knows addresses. It does not know what is asked there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from ..core.events import LookaheadError, SettingsError
+
+SERVERS, KEY = "LOOKAHEAD_SERVERS", "LOOKAHEAD_SERVER_KEY_"
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
+MOST_SERVERS = 32
+
+
+class ServerError(LookaheadError):
+    """A server that cannot be reached, refuses, or answers what cannot be read. The message names it, not its address."""
+
+    def __init__(self, name: str, sentence: str):
+        super().__init__("server", name, sentence)
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Where a server is. `model` None is the first that it names."""
+
+    name: str
+    url: str = field(repr=False)
+    key: str | None = field(default=None, repr=False)
+    model: str | None = None
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What opens it."""
+        return {"Authorization": f"Bearer {self.key}"} if self.key else {}
+
+    def hidden(self, text: str) -> str:
+        """A text of the server's without its address and key."""
+        for secret in filter(None, (self.key, self.url)):
+            text = text.replace(secret, "...")
+        return text
+
+
+def server_at(url: str, name: str, environ: Mapping[str, str] = os.environ, variable: str = "url") -> Server:
+    """A server at an address, `SettingsError` where that is none."""
+    parts = urlsplit(url.strip())
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        raise SettingsError(variable, name, "give an address such as http://localhost:8000.")
+    if parts.username or parts.password:
+        raise SettingsError(variable, name, f"put its key into {KEY}{_suffix(name)}, not into the address.")
+    base = url.strip().rstrip("/").removesuffix("/v1")
+    return Server(name, base, environ.get(KEY + _suffix(name)) or None)
+
+
+def named(environ: Mapping[str, str] = os.environ) -> dict[str, Server]:
+    """The servers that the operator has named, in that order; `SettingsError` where the variable cannot be read."""
+    servers: dict[str, Server] = {}
+    for entry in filter(None, map(str.strip, environ.get(SERVERS, "").split(","))):
+        name, equals, url = (part.strip() for part in entry.partition("="))
+        if not equals or not NAME.fullmatch(name) or name in servers:
+            raise SettingsError(SERVERS, name, 'give names and addresses: "fast=https://..., plain=https://..."')
+        servers[name] = server_at(url, name, environ, SERVERS)
+    if len(servers) > MOST_SERVERS:
+        raise SettingsError(SERVERS, len(servers), f"give at most {MOST_SERVERS}.")
+    return servers
+
+
+def _suffix(name: str) -> str:
+    return name.upper().replace("-", "_")

@@ -1,0 +1,150 @@
+"""Asking a server over HTTP, with an end to everything: waiting, lines, answers.
+
+What goes wrong becomes a `ServerError` with a sentence for a reader: no connection, a refusal with the server's own words, a
+silence, a broken stream, an event that cannot be read. What has arrived before stays with whoever reads.
+
+Knows HTTP and server-sent events. It does not know what events mean.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import httpx2
+
+from .servers import Server, ServerError
+
+MOST_LINE, MOST_BYTES = 1 << 20, 64 << 20  # bytes of an event, and of an answer
+MOST_WORDS = 200  # characters of a server's own words
+DONE = "[DONE]"
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Seconds to wait: for a connection, for the first event, between two events, and for an answer in all."""
+
+    connect_s: float = 10.0
+    first_s: float = 120.0
+    between_s: float = 60.0
+    whole_s: float = 900.0
+
+
+@asynccontextmanager
+async def client(server: Server, patience: Patience, at_once: int = 1) -> AsyncIterator[httpx2.AsyncClient]:
+    """Connections to a server; environment proxies are not used, redirects not followed."""
+    timeout = httpx2.Timeout(None, connect=patience.connect_s)
+    limits = httpx2.Limits(max_connections=at_once + 1, max_keepalive_connections=at_once + 1)
+    async with httpx2.AsyncClient(
+        base_url=server.url, headers=server.headers, timeout=timeout, limits=limits, trust_env=False
+    ) as opened:
+        yield opened
+
+
+async def text_of(opened: httpx2.AsyncClient, server: Server, path: str, patience: Patience) -> str:
+    """What stands at a path. Raises `ServerError`."""
+    try:
+        async with asyncio.timeout(patience.connect_s):
+            response = await opened.get(path)
+    except (httpx2.HTTPError, TimeoutError, OSError) as error:
+        raise _lost(server, error, patience.connect_s) from None
+    if response.status_code != 200:
+        raise _refused(server, response.status_code, response.text)
+    return response.text
+
+
+async def events(
+    opened: httpx2.AsyncClient, server: Server, path: str, body: Mapping[str, Any], patience: Patience
+) -> AsyncIterator[tuple[dict[str, Any], float]]:
+    """The events of a streamed answer, each with the seconds since it was asked for. Raises `ServerError`."""
+    start, wait = perf_counter(), patience.first_s
+
+    def within(seconds: float) -> asyncio.Timeout:
+        return asyncio.timeout(max(0.0, min(seconds, start + patience.whole_s - perf_counter())))
+
+    try:
+        async with within(wait):
+            response = await opened.send(opened.build_request("POST", path, json=body), stream=True)
+        try:
+            if response.status_code != 200:
+                async with within(patience.between_s):
+                    words = (await response.aread())[:MOST_LINE].decode(errors="replace")
+                raise _refused(server, response.status_code, words)
+            lines = _lines(response, server)
+            while True:
+                async with within(wait):
+                    line = await anext(lines, None)
+                if line is None or (event := _event(server, line)) is None:
+                    return
+                yield event, perf_counter() - start
+                wait = patience.between_s
+        finally:
+            await response.aclose()
+    except (httpx2.HTTPError, OSError) as error:
+        waited = patience.whole_s if perf_counter() - start >= patience.whole_s else wait
+        raise _lost(server, error, waited) from None
+
+
+async def _lines(response: httpx2.Response, server: Server) -> AsyncIterator[str]:
+    """The data of one event after the other."""
+    rest, whole = b"", 0
+    async for part in response.aiter_bytes():
+        whole += len(part)
+        *lines, rest = (rest + part).split(b"\n")
+        if max(map(len, (rest, *lines))) > MOST_LINE or whole > MOST_BYTES:
+            raise ServerError(server.name, "it sends more than an answer has; it was cut off.")
+        for line in lines:
+            if line.startswith(b"data:"):
+                yield line[5:].strip().decode(errors="replace")
+            elif line.strip() and line.partition(b":")[0] not in (b"", b"event", b"id", b"retry"):
+                raise ServerError(server.name, "it sends something else than a stream of events.")
+
+
+def _event(server: Server, line: str) -> dict[str, Any] | None:
+    """An event's data; None for the last."""
+    if line == DONE:
+        return None
+    try:
+        event = json.loads(line)
+    except (ValueError, RecursionError):
+        event = None
+    if not isinstance(event, dict):
+        raise ServerError(server.name, "it sends events that are not JSON.")
+    if error := event.get("error"):
+        raise ServerError(server.name, f"it ended its answer: {_words(server, error)}")
+    return event
+
+
+def _refused(server: Server, status: int, words: str) -> ServerError:
+    """For an answer with a status that is not 200."""
+    try:
+        data = json.loads(words)
+        words = _words(server, data.get("error") or data.get("message") or data.get("detail") or data)
+    except (ValueError, AttributeError, RecursionError):
+        words = _words(server, words)
+    reason = {401: "it wants another key", 403: "it wants another key", 404: "it has no such model or path"}
+    kind = reason.get(status, "it is overloaded" if status in (429, 503) else "it refused")
+    return ServerError(server.name, f"{kind} (status {status}: {words}).")
+
+
+def _words(server: Server, error: Any) -> str:
+    """A server's own words, in one short line without its secrets."""
+    words = error.get("message") if isinstance(error, dict) else error
+    line = " ".join(server.hidden(str(words or error)).split())
+    return line if len(line) <= MOST_WORDS else f"{line[:MOST_WORDS]}..."
+
+
+def _lost(server: Server, error: Exception, waited_s: float) -> ServerError:
+    """For a connection that is not there, or no longer."""
+    if isinstance(error, (httpx2.ConnectError, httpx2.ConnectTimeout)):
+        sentence = "nothing answers at its address; is it running?"
+    elif isinstance(error, (TimeoutError, httpx2.TimeoutException)):
+        sentence = f"it was silent for {waited_s:.0f} s and was given up."
+    else:
+        sentence = "the connection broke off; what had arrived stays."
+    return ServerError(server.name, sentence)

@@ -54,8 +54,13 @@ class Answer:
         return tuple(token for part in self.passes for token in part.ids)
 
     @property
+    def whole_s(self) -> float:
+        """Seconds from asking to the last token."""
+        return self.passes[-1].at_s if self.passes else 0.0
+
+    @property
     def seconds(self) -> float:
-        """From the first token to the last: reading the prompt and the way there are left out."""
+        """From the first token to the last: reading the prompt and waiting for it are left out."""
         return self.passes[-1].at_s - self.passes[0].at_s if self.passes else 0.0
 
     @property
@@ -65,13 +70,14 @@ class Answer:
 
 
 class Reply(ABC):
-    """Reads an answer. `name` is the kind of server."""
+    """Reads an answer. `name` is the kind of server, `prompt_ids` are those of the prompt, where the server gives them."""
 
     name = ""
 
     def __init__(self) -> None:
         self.passes: list[Pass] = []
         self.finish: str | None = None
+        self.prompt_ids: tuple[int, ...] = ()
 
     @staticmethod
     @abstractmethod

@@ -35,8 +35,9 @@ def of(known: Mapping[str, Known], prompts: Sequence[Prompt], blocks: Sequence[B
         "rows": [row for level in levels for row in level.pop("rows")],
         "levels": levels,
         "advice": advice(levels),
-        "note": "seconds are the client's, the network included, from a text's first token to its last; throughput counts the "
-        "time while all readers were busy; intervals are 90%, by resampling prompts",
+        "note": "seconds are the client's, the network included. Speedups are of whole texts, from asking to the last token; "
+        "after_first_token is the same behind the first, which a server that sends late and in bundles distorts. Tokens a second "
+        "are of all readers while all were busy. Intervals are 90%, by resampling prompts",
     }  # fmt: skip
 
 
@@ -47,8 +48,9 @@ def _level(at_once: int, prompts: Sequence[Prompt], blocks: Sequence[Block]) -> 
     of = {side: [text for text in texts if text.side == side and text.answer] for side in SIDES}
     rows = [row for i, prompt in enumerate(prompts) if (row := _row(prompt, at_once, i, of))]
     throughput = {side: median(block.tokens_per_second for block in here if block.side == side) for side in SIDES}
-    sums = [_sums(of, i) for i in range(len(prompts))]
-    sums = [pair for pair in sums if pair]
+    sums, behind_first = (
+        [pair for i in range(len(prompts)) if (pair := _sums(of, i, behind))] for behind in (False, True)
+    )
     errors = [text.error for text in texts if text.error]
     answers = [text.answer for text in of["speculative"]]
     return {
@@ -57,6 +59,7 @@ def _level(at_once: int, prompts: Sequence[Prompt], blocks: Sequence[Block]) -> 
         "baseline_tokens_per_second": throughput["baseline"],
         "speedup": _speedup(sums) if sums else None,
         "interval": interval(sums, _speedup),
+        "after_first_token": _speedup(behind_first) if behind_first else None,
         "throughput_ratio": throughput["speculative"] / throughput["baseline"] if throughput["baseline"] else None,
         **_acceptance(answers),
         "latency": {side: _latency([text.answer for text in of[side]]) for side in SIDES},
@@ -88,8 +91,8 @@ def _row(prompt: Prompt, at_once: int, number: int, of: Mapping[str, Sequence[Wr
 
 
 def _rate(answer: Answer) -> float:
-    """Tokens a second, the first arrival left out."""
-    return answer.written / answer.seconds if answer.seconds > 0 else 0.0
+    """Tokens a second, from asking to the last token."""
+    return answer.tokens / answer.whole_s if answer.whole_s > 0 else 0.0
 
 
 def _apart(one: Answer, other: Answer) -> int | None:
@@ -99,17 +102,19 @@ def _apart(one: Answer, other: Answer) -> int | None:
     return next((i for i in range(short) if a[i] != b[i]), None if len(a) == len(b) else short)
 
 
-def _sums(of: Mapping[str, Sequence[Written]], number: int) -> tuple[float, float, float, float] | None:
-    """A prompt's tokens and seconds, the baseline's and the other's; None where one has none."""
+def _sums(of: Mapping[str, Sequence[Written]], number: int, behind: bool) -> tuple[float, float, float, float] | None:
+    """A prompt's tokens and seconds, the baseline's and the other's, in whole or `behind` the first token; None where one has
+    none."""
     out: list[float] = []
     for side in SIDES:
         answers = [text.answer for text in of[side] if text.prompt == number]
-        out += [sum(answer.written for answer in answers), sum(answer.seconds for answer in answers)]
+        out.append(sum(answer.written if behind else answer.tokens for answer in answers))
+        out.append(sum(answer.seconds if behind else answer.whole_s for answer in answers))
     return tuple(out) if all(n > 0 for n in out) else None
 
 
 def _speedup(sums: Sequence[tuple[float, float, float, float]]) -> float:
-    """How much faster a reader gets text, over these prompts together."""
+    """How much faster a reader has the texts of these prompts together."""
     tokens, seconds, more_tokens, more_seconds = map(sum, zip(*sums, strict=True))
     return (more_tokens / more_seconds) / (tokens / seconds)
 

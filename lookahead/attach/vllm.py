@@ -40,6 +40,8 @@ class VLLM(Reply):
         self._metrics = (event.get("metrics") or {}).get("speculative_decoding") or self._metrics
         arrived = []
         for choice in event["choices"]:
+            prompt = choice.get("prompt_token_ids") or event.get("prompt_token_ids")
+            self.prompt_ids = tuple(map(int, prompt or self.prompt_ids))
             text = text_in(choice["text"] if "text" in choice else choice["delta"].get("content") or "")
             ids = tuple(map(int, choice.get("token_ids") or ()))
             self.finish = choice.get("finish_reason") or self.finish

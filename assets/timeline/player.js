@@ -76,7 +76,8 @@ globalThis.lookaheadPlayer = (() => {
       token. `row` is the drafted row and `emitted` the place among the emitted tokens; -1 where there is none. */
   function passParts(step, naive) {
     // Colour means drafting: where nothing was drafted the text stays plain.
-    const drafted = step.draft.tokens.length || step.origins.includes("accepted"); // an opaque lane shows no draft
+    // An opaque lane shows no draft; a server's tells how much was drafted.
+    const drafted = step.draft.tokens.length || step.drafted || step.origins.includes("accepted");
     if (naive || !drafted) return step.pieces.map((text, emitted) => ({kind: "plain", text, row: -1, emitted}));
     const parts = [];
     const own = [];
@@ -90,8 +91,10 @@ globalThis.lookaheadPlayer = (() => {
     const kindOf = row => (step.statuses[row] === "rejected" ? "rejected" : "unvisited");
     parts.push(...dead.map(row => ({kind: kindOf(row), text: step.draft.pieces[row], row, emitted: -1})));
     const more = textRows(step) - step.path.length - dead.length;
+    const unseen = (step.drafted || 0) - parts.length; // whose words no server tells
+    if (unseen > 0) parts.push({kind: "unseen", text: `${unseen} rejected`, row: -1, emitted: -1});
     if (more > 0) parts.push({kind: "note", text: moreRows(more), row: -1, emitted: -1});
-    if (dead.length) parts.push({kind: "tick", text: "", row: -1, emitted: -1});
+    if (dead.length || unseen > 0) parts.push({kind: "tick", text: "", row: -1, emitted: -1});
     return parts.concat(own);
   }
 

@@ -80,6 +80,16 @@ class Asking:
         if not self._reply.finish:
             raise ServerError(server.name, "its answer broke off before its end; what had arrived stays.")
 
+    @property
+    def arrived(self) -> list[Pass]:
+        """The passes so far; the last may still grow."""
+        return self._reply.passes
+
+    @property
+    def prompt_ids(self) -> tuple[int, ...]:
+        """The prompt's token ids, as far as the server has given them."""
+        return self._reply.prompt_ids
+
     def answer(self) -> Answer:
         """What has arrived so far, with the server's counts. Raises `ServerError` where they cannot be read."""
         try:

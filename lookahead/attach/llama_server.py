@@ -45,14 +45,15 @@ class LlamaServer(Reply):
         text, ids = text_in(event["content"]), tuple(map(int, event.get("tokens") or ()))
         if not text and not ids:
             return []
+        pieces = (text, *[""] * (len(ids) - 1))
         if self._due and not drafted:
             self._due -= 1
             last = self.passes[-1]
-            self.passes[-1] = replace(last, text=last.text + text, ids=last.ids + ids)
+            self.passes[-1] = replace(last, text=last.text + text, ids=last.ids + ids, pieces=last.pieces + pieces)
             return [Pass(at_s, text, ids)]
         self._due = accepted
         counts = (drafted, accepted) if drafted else (None, None)
-        self.passes.append(Pass(at_s, text, ids, *counts))
+        self.passes.append(Pass(at_s, text, ids, *counts, pieces))
         return [self.passes[-1]]
 
     def answer(self) -> Answer:

@@ -17,13 +17,15 @@ from typing import Any
 @dataclass(frozen=True, slots=True)
 class Pass:
     """What arrived at once, `at_s` seconds after it was asked for: text, token ids where the server gives them, and how many
-    tokens were drafted for it and accepted, None where it does not say."""
+    tokens were drafted for it and accepted, None where it does not say. `pieces` are the texts of its tokens, where it tells
+    which text is whose."""
 
     at_s: float
     text: str
     ids: tuple[int, ...] = ()
     drafted: int | None = None
     accepted: int | None = None
+    pieces: tuple[str, ...] = ()
 
     @property
     def tokens(self) -> int:

@@ -17,6 +17,7 @@ from ..core.version import VERSION
 from ..family.models import Models
 from ..hardware import processor
 from ..model.attention import WIDEST
+from ..server.attached import PREFIX, is_servers
 from ..server.limits import Telling
 from ..server.state import ServerState
 from ..trace import assets
@@ -51,7 +52,7 @@ def build(server: ServerState, telling: Telling) -> gr.Blocks:
         page.load(_arrive, None, [tabs, lesson], queue=False, show_progress_on=lesson, **QUIET)
 
         def machine(request: gr.Request, spec: str, shown: str) -> Any:
-            now = _header(server.families.shown(spec).models)
+            now = _header(server.families.shown(spec).models, spec)
             return gr.skip() if now == shown else now
 
         for change in (page.load, *changes):
@@ -72,8 +73,29 @@ def _arrive(request: gr.Request) -> Any:
     return [gr.skip(), gr.skip()] if name is None else [gr.Tabs(selected=learn.NAME), name]
 
 
-def _header(models: Models) -> str:
-    """The name, and what was measured of this machine at start."""
+def _header(models: Models, spec: str = "") -> str:
+    """The name, and what was measured of this machine at start; of servers that are chosen, what is not known of them."""
+    summary, facts = _of_servers(spec) if is_servers(spec) else _of_machine(models)
+    return (
+        '<header class="la-header"><h1>Lookahead</h1>'
+        "<p>One model writes the same text twice: a token a pass, and with drafts.</p>"
+        f'<details class="la-machine"><summary>{summary}</summary><div>{facts}</div></details></header>'
+    )
+
+
+def _of_servers(spec: str) -> tuple[str, str]:
+    """Of a race between servers."""
+    names = html.escape(" and ".join(spec.removeprefix(PREFIX).split(",")))
+    return (
+        "servers, as seen from here",
+        f"<p>{names} run elsewhere. Seconds are counted here, from a text's first token on, with the network in them.</p>"
+        "<p>Servers on one machine take turns, for together they would share its cores. Which words were rejected no server "
+        "tells, only how many.</p>",
+    )
+
+
+def _of_machine(models: Models) -> tuple[str, str]:
+    """Of models that run here."""
     probe, curve = models.probe, models.costs.target
     rows = "".join(
         f"<tr><td>{n}</td><td>{seconds(s)}</td><td>{decimal(curve.ratio(n))}</td></tr>"
@@ -90,12 +112,10 @@ def _header(models: Models) -> str:
     )
     names = html.escape(", ".join(f"{role}: {name}" for role, name in models.names.items()))
     return (
-        '<header class="la-header"><h1>Lookahead</h1>'
-        "<p>One model writes the same text twice: a token a pass, and with drafts.</p>"
-        f'<details class="la-machine"><summary>{models.exactness} · {models.dtype} · {processor.cores()} cores</summary>'
-        f"<div><p>{exact}</p><p>What a pass of so many rows costs the target:</p>"
+        f"{models.exactness} · {models.dtype} · {processor.cores()} cores",
+        f"<p>{exact}</p><p>What a pass of so many rows costs the target:</p>"
         f"<table><thead><tr><th>rows</th><th>a pass</th><th>in one-row passes</th></tr></thead><tbody>{rows}</tbody></table>"
-        f"<p>{names}</p></div></details></header>"
+        f"<p>{names}</p>",
     )
 
 

@@ -20,6 +20,7 @@ from ..measure.scenarios import ANSWERS, EVERY, SCENARIOS, Scenario
 from ..model.heads.shape import KINDS
 from ..race.methods import METHODS, method_class, methods_with, needed_by
 from ..server import form
+from ..server.attached import is_servers
 from ..server.families import described
 from ..server.limits import Limits
 from ..server.loading_job import offered
@@ -116,7 +117,7 @@ def tab(server: ServerState, page: gr.Blocks) -> tuple[gr.Dropdown, list[Any]]:
         spec = values[at] if isinstance(values[at], str) else server.families.first.models.spec
         server.families.choose(request.session_hash, spec)
         # What there is to choose from when a page is opened. What is chosen stays, for a chip may have been pressed since.
-        values[2] = _choices(_methods(server, spec), values[2])
+        values[2] = _choices(_methods(server, spec), values[2], visible=not is_servers(spec))
         values[at] = _choices(_families(server), values[at])
         values[draft] = _choices(_drafts(server, spec), values[draft])
         return [*values, gr.Row(elem_classes=_chips(server, spec))]
@@ -127,7 +128,7 @@ def tab(server: ServerState, page: gr.Blocks) -> tuple[gr.Dropdown, list[Any]]:
         value = draft if draft in (name for _, name in drafts) else drafts[0][1]
         return [
             gr.Row(elem_classes=_chips(server, spec)),
-            _choices(_methods(server, spec), None),
+            _choices(_methods(server, spec), None, visible=not is_servers(spec)),
             _choices(drafts, value),
         ]
 
@@ -224,9 +225,9 @@ def _drafts(server: ServerState, spec: str) -> list[tuple[str, str]]:
     return names or [(f"{heads[0]}, a trained head" if heads else "none", form.DEFAULTS["draft"])]
 
 
-def _choices(choices: list[Any], value: Any) -> Any:
+def _choices(choices: list[Any], value: Any, **more: Any) -> Any:
     """An update of a list, and of what is chosen from it where a link says so."""
-    return gr.update(choices=choices, **({"value": value} if isinstance(value, str) else {}))
+    return gr.update(choices=choices, **({"value": value} if isinstance(value, str) else {}), **more)
 
 
 def _shown(scenario: str, running: bool) -> Any:

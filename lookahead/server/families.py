@@ -18,6 +18,8 @@ from ..family.models import BUNDLED, Models, places
 from ..hardware import memory
 from ..measure.scenarios import USUAL
 from ..model import layer_skip
+from ..model.heads.shape import KINDS
+from . import attached
 
 MOST_CHOICES = 10_000  # that are remembered: who calls the API does not say when they have gone
 WORDS = {USUAL: "pocket: instant", "smol": "SmolLM2: real answers"}
@@ -31,7 +33,7 @@ def bundled() -> list[str]:
 
 def described(spec: str) -> str:
     """What a family is called where one is chosen."""
-    return WORDS.get(spec, spec)
+    return WORDS.get(spec) or attached.offered().get(spec) or spec
 
 
 @dataclass(slots=True, eq=False)
@@ -84,6 +86,8 @@ class Families:
         if spec in self:
             models = self._loaded[spec].models
             return {*models.drafts, *models.heads}
+        if attached.is_servers(spec):  # theirs is their owner's choice
+            return {"draft", *KINDS}
         return {layer_skip.ROLE, *places(spec)} - {"target"}
 
     def chats(self, spec: str) -> bool:

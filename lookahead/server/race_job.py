@@ -13,12 +13,13 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
+from ..attach.race import ServerRace
 from ..core.events import LookaheadError, SettingsError, Stopped
 from ..core.numbers import count
 from ..race.race import Race, race
 from ..trace import wire
 from ..trace.trace import Trace
-from . import form, loading_job, zero
+from . import attached, form, loading_job, zero
 from .queue import FAULT, LEFT, Job, queue
 from .runs import Run, refusal
 from .state import ServerState
@@ -29,13 +30,15 @@ BEAT_S = 0.25  # Stop takes so long to be done, and a race requested before that
 
 def form_race(
     server: ServerState, prompt: Any, methods: Sequence[str], fields: Mapping[str, Any], visitor: str | None = None
-) -> Race:
-    """The race that a form describes. Raises for whatever is wrong with it, or more than the host allows."""
+) -> Race | ServerRace:
+    """The race that a form describes, of methods or of servers. Raises for whatever is wrong with it, or more than the host allows."""
     if len(str(fields.get("options") or "")) > form.LONGEST_OPTIONS:
         raise SettingsError("options", fields["options"], f"give at most {count(form.LONGEST_OPTIONS)} characters.")
     options = form.options(fields)
     server.limits.check(prompt, options.get("max_new_tokens"), len(methods))
     family = str(fields.get("family") or "")
+    if attached.is_servers(family):
+        return attached.race(family, prompt, fields)
     learned = partial(server.learned_for(family), visitor) if visitor else None
     return race(server.models_for(visitor, family), prompt, methods, learned=learned, **options)
 
@@ -115,7 +118,7 @@ def _begin(run: Run, link: Callable[[], str] | None, trace: Trace) -> None:
     run.add(wire.begin(trace, live=True, link=link() if link else None))
 
 
-def _run_race(race: Race | zero.Lent, run: Run | None, job: Job[Trace]) -> Trace:
+def _run_race(race: Race | ServerRace | zero.Lent, run: Run | None, job: Job[Trace]) -> Trace:
     """In the computing thread: every lap, and how the race ended."""
     reason, words = "error", FAULT
     try:
@@ -124,7 +127,7 @@ def _run_race(race: Race | zero.Lent, run: Run | None, job: Job[Trace]) -> Trace
     except Stopped:
         reason, words = ("stopped", None) if job.end_reason == LEFT else ("error", job.end_words)
         raise
-    except LookaheadError as error:  # no GPU was lent
+    except LookaheadError as error:  # no GPU was lent, or a server failed
         words = str(error)
         raise
     finally:
@@ -134,10 +137,13 @@ def _run_race(race: Race | zero.Lent, run: Run | None, job: Job[Trace]) -> Trace
     return race.result()
 
 
-def _laps(race: Race | zero.Lent, run: Run | None, job: Job[Trace]) -> None:
+def _laps(race: Race | ServerRace | zero.Lent, run: Run | None, job: Job[Trace]) -> None:
     lanes_left = len(race.methods)
     job.check()
     for lap in race:
+        if lap is None:  # a server has nothing new
+            job.check()
+            continue
         if run is not None:
             run.add(wire.step(lap.lane, lap.clock_s, lap.record))
         job.tokens += len(lap.record.emitted)

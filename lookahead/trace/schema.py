@@ -86,7 +86,7 @@ class TestRecord(Record):
 
 
 class StepRecord(Record):
-    """One pass; see `events.Step`."""
+    """One pass; see `events.Step`. `drafted` tokens a server drafted for it that does not tell which."""
 
     kind: Literal["prefill", "verify"]
     index: Annotated[int, Field(ge=0, le=MOST_STEPS)]
@@ -101,6 +101,7 @@ class StepRecord(Record):
     verify_s: Seconds = 0.0
     other_s: Seconds = 0.0
     finish: Literal["eos", "stop", "length", "context"] | None = None
+    drafted: Annotated[int, Field(ge=0, le=4096)] | None = None
 
     @model_validator(mode="after")
     def _agrees(self) -> StepRecord:
@@ -125,19 +126,21 @@ class StepRecord(Record):
     @property
     def tested(self) -> int:
         """How many drafted rows, the first ones, were there to be tested."""
-        return len(self.statuses) - self.statuses.count(WINDOW)
+        return self.drafted or len(self.statuses) - self.statuses.count(WINDOW)
 
     @property
     def depth(self) -> int:
         """How deep in the draft those rows go."""
-        return max(depths(self.draft.parents[: self.tested]), default=0)
+        return self.drafted or max(depths(self.draft.parents[: self.tested]), default=0)
 
 
 class LaneRecord(Record):
-    """One lane: its method, the method's options, its steps. An opaque lane does not tell what it drafted."""
+    """One lane: its method, the method's options, its steps. An opaque lane does not tell what it drafted; of a `streamed`
+    one no ids are known, and what arrived together counts as one token."""
 
     method: Name
     opaque: bool = False
+    streamed: bool = False
     options: dict[Name, bool | int | float | Name] = {}
     steps: Annotated[list[StepRecord], Field(max_length=MOST_STEPS)] = []
 
@@ -237,6 +240,8 @@ class RaceRecord(Record):
         record, naive = self.lanes[lane], self.naive()
         if naive is None or record is naive:
             return None
+        if "server" in record.options:
+            return _of_servers(record, naive)
         if self.settings.rule == "rejection":
             detail = "The rejection rule keeps the target's distribution, not its text."
             return {"identical": None, "badge": "same distribution, different text", "detail": detail}
@@ -292,6 +297,23 @@ def _pass_of(lane: LaneRecord, position: int) -> tuple[int, int]:
         if written > position:
             return number, 1 + len(step.draft.tokens)
     return len(lane.verified), 1
+
+
+def _of_servers(record: LaneRecord, naive: LaneRecord) -> dict[str, Any]:
+    """Whether two servers wrote the same ids, or the same text where one gives none."""
+    as_text = record.streamed or naive.streamed
+    ours, theirs = (lane.text if as_text else lane.tokens for lane in (record, naive))
+    unit = "character" if as_text else "token"
+    short = min(len(ours), len(theirs))
+    place = next((i for i in range(short) if ours[i] != theirs[i]), None)
+    if place is None and (len(ours) == len(theirs) or not (_ended(record) and _ended(naive))):
+        return {"identical": True, "badge": "identical", "detail": None}
+    place = short if place is None else place
+    detail = (
+        f"The two texts part at {unit} {place + 1}. Engines round a row differently in company of others, so where two tokens "
+        "are nearly as likely either may win."
+    )
+    return {"identical": False, "badge": f"parts at {unit} {place + 1}", "detail": detail, "position": place}
 
 
 def _ended(lane: LaneRecord) -> bool:

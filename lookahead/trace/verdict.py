@@ -28,7 +28,7 @@ def of(race: Any, lane: int) -> dict[str, Any] | None:
     if record.opaque:
         sentence = (
             f"{ratio(gain)}: {decimal(per_pass)} tokens a pass, and a pass with its drafting cost {decimal(cost)} ordinary "
-            "passes. What this method drafted it does not tell."
+            f"passes. {_told(stats)}"
         )
     else:
         sentence, details = _of_drafts(record, naive, stats, per_pass, cost, race.settings.k == "auto")
@@ -45,6 +45,13 @@ def of(race: Any, lane: int) -> dict[str, Any] | None:
             f"against the quickest naive = {decimal(gain)} / {decimal(price)} (price of an exact pass) = {free}"
         )
     return {"sentence": sentence, "arithmetic": arithmetic}
+
+
+def _told(stats: dict[str, Any]) -> str:
+    """What an opaque lane tells of its drafts."""
+    if not stats["num_draft_tokens"]:
+        return "What this method drafted it does not tell."
+    return f"{stats['num_accepted_draft_tokens']} of {stats['num_draft_tokens']} drafted tokens were accepted; which ones were not, no server tells."
 
 
 def _of_drafts(

@@ -35,8 +35,10 @@ def step(lane: int, clock_s: float, record: StepRecord) -> dict[str, Any]:
 
 
 def end(trace: RaceRecord | None, reason: str, message: str | None = None) -> dict[str, Any]:
-    """The last event. `reason`: finished, stopped or error; `trace` is None when nothing ran."""
+    """The last event. `reason`: finished, stopped or error; `trace` is None when nothing ran. `drafted` has what servers tell
+    at the end of what they drafted in each pass."""
     lanes = range(len(trace.lanes)) if trace else ()
+    counts = [[step.drafted for step in lane.steps] for lane in trace.lanes] if trace else []
     return {
         "kind": "end",
         "reason": reason,
@@ -44,6 +46,7 @@ def end(trace: RaceRecord | None, reason: str, message: str | None = None) -> di
         "stats": [trace.stats(i) for i in lanes],
         "agreement": [trace.agreement(i) for i in lanes],
         "verdict": trace.verdict() if lanes else None,
+        "drafted": counts if any(any(of) for of in counts) else None,
     }
 
 

@@ -290,15 +290,17 @@ class Rows(NamedTuple):
 
 
 class WrittenBatches:
-    """`batch` over whole rows of the target's writing, in the order they were written, again and again."""
+    """`batch` over whole rows of the target's writing, in one random order, again and again: rows that were written together
+    resemble each other."""
 
     def __init__(self, rows: np.ndarray, states: States | None = None):
         self._rows, self._states, self.length = rows, states, rows["ids"].shape[1] - 1
+        self._order = np.random.default_rng(len(rows)).permutation(len(rows))
 
     def batch(self, first_row: int, rows: int, length: int) -> Rows:
         """So many rows from there on."""
         assert length == self.length
-        numbers = np.arange(first_row, first_row + rows) % len(self._rows)
+        numbers = self._order[np.arange(first_row, first_row + rows) % len(self._rows)]
         picked = self._rows[numbers]
         ids, likely = (torch.from_numpy(picked[name].astype(np.int64)) for name in ("ids", "likely"))
         seen = self._states.at(numbers) if self._states else None

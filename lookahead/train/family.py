@@ -287,7 +287,8 @@ class _Stages:
         turns = -(-self.plan.writing_tokens // (TOGETHER * ANSWERED))
         for i in range(turns):
             written = questions(writer, turn, begun, self.words.eos_token_id, self.plan.seed + i)
-            out += [text.strip() for text in self.words.batch_decode(written)]
+            texts = (text.strip() for text in self.words.batch_decode(written))
+            out += [text for text in texts if text and all(c.isprintable() or c in "\n\t" for c in text)]
             spent, of_turn = perf_counter() - start, TOGETHER * LONGEST_QUESTION
             self.watch(
                 Report("questions", (i + 1) * of_turn, turns * of_turn, float("nan"), (i + 1) * of_turn / spent, spent)

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from conftest import started
 from fakeserver import WORDS, Fake, serving
 from test_page import STATE, race
 
@@ -11,14 +12,26 @@ MOST = 24
 TEXT = "".join(WORDS[:MOST])
 
 
-@pytest.fixture
-def servers(monkeypatch, request):
-    """Two servers that the operator has named; the parameter is the second one's fault."""
-    fault = getattr(request, "param", None)
-    with serving(Fake(speed=0.01)) as plain, serving(Fake(runs=(2, 0, 4, 1), speed=0.01, fault=fault)) as fast:
-        monkeypatch.setenv("LOOKAHEAD_SERVERS", f"plain={plain},fast={fast}")
-        monkeypatch.setenv("LOOKAHEAD_SERVER_KEY_FAST", "s3cret-key")
-        yield plain, fast
+@pytest.fixture(scope="module")
+def servers():
+    """Servers that the operator has named: one without speculation, one with it, one that fails on its way."""
+    runs = {"runs": (2, 0, 4, 1), "speed": 0.01}
+    with (
+        serving(Fake(speed=0.01)) as plain,
+        serving(Fake(**runs)) as fast,
+        serving(Fake(**runs, fault="error event")) as failing,
+    ):
+        yield {"plain": plain, "fast": fast, "failing": failing}
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory, servers):
+    """An app that knows them."""
+    named = ",".join(f"{name}={url}" for name, url in servers.items())
+    variables = {"LOOKAHEAD_SERVERS": named, "LOOKAHEAD_SERVER_KEY_FAST": "s3cret-key"}
+    with started(tmp_path_factory.mktemp("servers"), **variables) as running:
+        yield running.url
+    assert "s3cret-key" not in running.output() and not any(url in running.output() for url in servers.values())
 
 
 LINK = f"?family=servers%3Aplain%2Cfast&prompt=A+prompt&max_new_tokens={MOST}"
@@ -39,24 +52,23 @@ def test_servers_are_chosen_by_name_and_raced(visit, servers):
     page.get_by_role("button", name="keep", exact=True).click()
     unseen = page.locator(".la-lane").nth(1).locator(".la-unseen")
     steps = Fake(runs=(2, 0, 4, 1)).passes(MOST)[1:]
-    assert unseen.all_inner_texts() == [f"{4 - accepted} rejected" for _, accepted in steps if accepted < 4]
+    assert unseen.all_inner_texts() == [f"{5 - len(run)} rejected" for run, _ in steps if len(run) < 5]
     trace = json.loads(page.evaluate("window.lookahead.trace()"))
     assert [lane["options"]["kind"] for lane in trace["lanes"]] == ["vllm", "vllm"]
     whole = page.content() + json.dumps(trace)
-    assert "s3cret-key" not in whole and not any(url in whole for url in servers)
+    assert "s3cret-key" not in whole and not any(url in whole for url in servers.values())
     assert "family=servers" in page.evaluate("window.lookahead.state().link || ''")
 
 
-def test_a_link_names_servers(visit, servers):
+def test_a_link_names_servers(visit):
     page = visit(LINK)
     page.wait_for_function("document.querySelector('#la-family input').value.startsWith('fast beside plain')")
     assert race(page)["lanes"][1]["text"] == TEXT
 
 
-@pytest.mark.parametrize("servers", ["error event"], indirect=True)
-def test_a_server_that_fails_says_so_and_keeps_what_arrived(visit, servers):
-    page = visit(LINK)
-    page.wait_for_function("document.querySelector('#la-family input').value.startsWith('fast beside plain')")
+def test_a_server_that_fails_says_so_and_keeps_what_arrived(visit):
+    page = visit(LINK.replace("Cfast", "Cfailing"))
+    page.wait_for_function("document.querySelector('#la-family input').value.startsWith('failing beside plain')")
     page.get_by_role("button", name="Race", exact=True).click()
     page.wait_for_function(f"{STATE}.error && {STATE}.error.includes('out of memory')")
     lanes = page.evaluate(f"{STATE}.lanes")

@@ -16,11 +16,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from .attach import command as attaching
 from .core.events import LookaheadError, Settings, SettingsError
 from .core.numbers import size
 from .hardware import memory
 from .measure import command
+from .measure.attach import command as attaching
 from .measure.scenarios import USUAL
 
 

@@ -9,6 +9,8 @@
     experiments  the claims everybody quotes, run here
     sweeps       one setting turned through its range, beside what the formulas expect
     machine      the target's pass by number format and threads, and what memory gives
+    attach/      servers that others run: what they stream and count, how they bear load
+    intervals    how sure a figure is, by resampling prompts
     advice       whether to turn speculation on, with the arithmetic
 
 What takes time is a generator: it says how far it is, holds what is known so far, and may be closed

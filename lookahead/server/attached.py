@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..attach.race import ServerRace
-from ..attach.servers import Server, ServerError, named
 from ..core.events import SettingsError
+from ..measure.attach.race import ServerRace
+from ..measure.attach.servers import Server, ServerError, named
 from .form import options
 
 PREFIX = "servers:"

@@ -13,9 +13,9 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
-from ..attach.race import ServerRace
 from ..core.events import LookaheadError, SettingsError, Stopped
 from ..core.numbers import count
+from ..measure.attach.race import ServerRace
 from ..race.race import Race, race
 from ..trace import wire
 from ..trace.trace import Trace

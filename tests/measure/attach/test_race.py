@@ -6,10 +6,10 @@ from time import perf_counter
 import pytest
 from fakeserver import WORDS, Fake, serving
 
-from lookahead.attach.race import ServerRace
-from lookahead.attach.servers import ServerError, server_at
-from lookahead.attach.stream import Patience
 from lookahead.core.events import LookaheadError, PromptError, SettingsError
+from lookahead.measure.attach.race import ServerRace
+from lookahead.measure.attach.servers import ServerError, server_at
+from lookahead.measure.attach.stream import Patience
 from lookahead.server import attached, form, race_job
 from lookahead.server.state import ServerState
 from lookahead.trace import wire

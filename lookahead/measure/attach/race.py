@@ -18,12 +18,12 @@ from statistics import median
 from typing import Any
 from urllib.parse import urlsplit
 
-from ..core.events import ACCEPTED, BONUS, CORRECTION, PromptError, Settings, SettingsError
-from ..core.version import VERSION
-from ..race.race import Lap
-from ..trace.records import Costs, Machine, ModelNames, PromptRecord, SettingsRecord
-from ..trace.schema import LaneRecord, StepRecord
-from ..trace.trace import Trace
+from ...core.events import ACCEPTED, BONUS, CORRECTION, PromptError, Settings, SettingsError
+from ...core.version import VERSION
+from ...race.race import Lap
+from ...trace.records import Costs, Machine, ModelNames, PromptRecord, SettingsRecord
+from ...trace.schema import LaneRecord, StepRecord
+from ...trace.trace import Trace
 from .asking import Asking, Known, look
 from .reply import Answer, Pass
 from .servers import Server, ServerError

@@ -8,12 +8,12 @@ from time import perf_counter
 import pytest
 from fakeserver import WORDS, Fake, serving
 
-from lookahead.attach.asking import Asking, look
-from lookahead.attach.reply import Pass, with_counts
-from lookahead.attach.servers import ServerError, named, server_at
-from lookahead.attach.stream import Patience, client
-from lookahead.attach.vllm import VLLM
 from lookahead.core.events import SettingsError
+from lookahead.measure.attach.asking import Asking, look
+from lookahead.measure.attach.reply import Pass, with_counts
+from lookahead.measure.attach.servers import ServerError, named, server_at
+from lookahead.measure.attach.stream import Patience, client
+from lookahead.measure.attach.vllm import VLLM
 
 QUICK = Patience(connect_s=2, first_s=1, between_s=0.5, whole_s=1.5)
 RUNS = (2, 0, 4, 1)

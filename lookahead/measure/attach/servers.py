@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from ..core.events import LookaheadError, SettingsError
+from ...core.events import LookaheadError, SettingsError
 
 SERVERS, KEY = "LOOKAHEAD_SERVERS", "LOOKAHEAD_SERVER_KEY_"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ..core.numbers import decimal
-from ..measure.intervals import interval
+from ...core.numbers import decimal
+from ..intervals import interval
 from .asking import Known
 from .load import Block, Prompt, Written
 from .reply import Answer

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..core.events import SettingsError, whole_number
+from ...core.events import SettingsError, whole_number
 
 USUAL_LEVELS, USUAL_ROUNDS = "1,2,4,8,16", 2
 MOST_AT_ONCE, MOST_LEVELS = 512, 16
@@ -37,6 +37,9 @@ def add(commands: Any) -> argparse.ArgumentParser:
     attach.add_argument(
         "--repeat", type=int, default=USUAL_ROUNDS, metavar="N", help=f"rounds at each load ({USUAL_ROUNDS})"
     )
+    attach.add_argument(
+        "--trace", metavar="FILE", type=Path, help="race them on the first prompt too, and keep that: the page opens it"
+    )
     attach.add_argument("--csv", metavar="FILE", type=Path, help="write the rows as CSV")
     attach.add_argument("--json", action="store_true", help="one JSON document on stdout")
     return attach
@@ -44,8 +47,8 @@ def add(commands: Any) -> argparse.ArgumentParser:
 
 def run(arguments: argparse.Namespace) -> None:
     """Load both, and say what came of it."""
-    from ..measure import bench, terminal
-    from ..measure.progress import questions
+    from .. import bench, terminal
+    from ..progress import questions
     from .report import SIDES
     from .servers import named, server_at
 
@@ -59,6 +62,8 @@ def run(arguments: argparse.Namespace) -> None:
     prompts = bench.read_questions(arguments.prompts) if arguments.prompts else questions()
     with terminal.progress() as progress:
         measured = asyncio.run(_measured(sides, prompts, levels, arguments.max_new_tokens, arguments.repeat, progress))
+    if arguments.trace:
+        arguments.trace.write_text(_raced([*sides.values()], prompts[0], arguments.max_new_tokens), encoding="utf-8")
     if arguments.csv:
         arguments.csv.write_text(to_csv(measured), encoding="utf-8")
     if arguments.json:
@@ -82,6 +87,16 @@ async def _measured(
         else:
             known = what
     return report.of(known, prompts, done, most)
+
+
+def _raced(servers: list[Any], prompt: Any, most: int) -> str:
+    """A race on a prompt, as a trace's JSON."""
+    from .race import ServerRace
+
+    race = ServerRace(servers, prompt.prompt, most, prompt.chat)
+    for _ in race:
+        pass
+    return race.result().to_json()
 
 
 def read_levels(text: str) -> list[int]:

@@ -10,14 +10,15 @@ import pytest
 from fakeserver import Fake, serving
 
 from lookahead.__main__ import main
-from lookahead.attach import report
-from lookahead.attach.command import read_levels, to_csv
-from lookahead.attach.load import Block, blocks
-from lookahead.attach.reply import Answer, Pass
-from lookahead.attach.servers import server_at
 from lookahead.core.events import SettingsError
+from lookahead.measure.attach import report
+from lookahead.measure.attach.command import read_levels, to_csv
+from lookahead.measure.attach.load import Block, blocks
+from lookahead.measure.attach.reply import Answer, Pass
+from lookahead.measure.attach.servers import server_at
 from lookahead.measure.intervals import interval
 from lookahead.measure.timing import Question
+from lookahead.trace.trace import Trace
 
 PROMPTS = [Question(str(i), "all", f"Prompt {i}", i % 2 == 1) for i in range(4)]
 RUNS, PASS_S = (2, 0, 4, 1), 0.006
@@ -148,7 +149,16 @@ def test_the_command_prints_one_document_or_a_clear_line(capsys, tmp_path, monke
             "--concurrency",
             "2,1",
         ]
-        arguments += ["--max-new-tokens", "12", "--repeat", "1", "--csv", str(tmp_path / "rows.csv")]
+        arguments += [
+            "--max-new-tokens",
+            "12",
+            "--repeat",
+            "1",
+            "--csv",
+            str(tmp_path / "rows.csv"),
+            "--trace",
+            str(tmp_path / "race.json"),
+        ]
         assert main([*arguments, "--json"]) == 0
         document = json.loads(capsys.readouterr().out)
         assert [row["id"] for row in document["rows"]] == ["a", "b"] * 2 and document["options"]["concurrency"] == [
@@ -157,6 +167,8 @@ def test_the_command_prints_one_document_or_a_clear_line(capsys, tmp_path, monke
         ]
         assert document["servers"]["speculative"] == {"name": "fast", "kind": "vllm", "model": "target"}
         assert plain not in json.dumps(document) and (tmp_path / "rows.csv").read_text().startswith("id,concurrency,")
+        trace = Trace.from_json((tmp_path / "race.json").read_text())
+        assert [len(lane.tokens) for lane in trace.lanes] == [12, 12] and trace.stats(1)["num_draft_tokens"] > 0
         assert main(arguments) == 0
         shown = capsys.readouterr().out
         assert "at once" in shown and "On for " in shown

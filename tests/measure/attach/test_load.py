@@ -37,6 +37,7 @@ def measured(plain, fast, levels, most=24, rounds=1):
         return asyncio.run(work((one, other)))
 
 
+@pytest.mark.timed
 def test_a_report_of_two_servers():
     of = measured(Fake(speed=PASS_S), Fake(runs=RUNS, speed=PASS_S), [1, 4])
     assert [level["concurrency"] for level in of["levels"]] == [1, 4] and len(of["rows"]) == 8

@@ -27,9 +27,10 @@ def asked(user: int) -> dict:
 
 
 class Caller:
-    """One call to /race, by plain HTTP; it is given up when nothing is heard for `patience_s`."""
+    """One call to /race, by plain HTTP; it is given up when nothing is heard for `patience_s`. Behind a proxy `cookie` says
+    which `copy` of the app it is to go to, and stays with, as a browser's does."""
 
-    def __init__(self, port, patience_s=30, **changed):
+    def __init__(self, port, patience_s=30, cookie="", **changed):
         data = {
             "prompt": "Once upon a time",
             "method": "draft",
@@ -39,10 +40,14 @@ class Caller:
             "seed": 0,
         }
         self._line = http.client.HTTPConnection("127.0.0.1", port, timeout=patience_s)
-        self._line.request("POST", "/gradio_api/call/race", json.dumps({"data": list({**data, **changed}.values())}),
-                           {"Content-Type": "application/json"})  # fmt: skip
-        self.event = json.loads(self._line.getresponse().read())["event_id"]
-        self._line.request("GET", f"/gradio_api/call/race/{self.event}")
+        body = json.dumps({"data": list({**data, **changed}.values())})
+        headers = {"Content-Type": "application/json", "Cookie": cookie}
+        self._line.request("POST", "/gradio_api/call/race", body, headers)
+        answer = self._line.getresponse()
+        given = (answer.headers.get("Set-Cookie") or cookie).partition(";")[0]
+        self.copy = given.partition("=")[2]
+        self.event = json.loads(answer.read())["event_id"]
+        self._line.request("GET", f"/gradio_api/call/race/{self.event}", headers={"Cookie": given})
         self._answer = self._line.getresponse()
 
     def next(self):

@@ -1,0 +1,159 @@
+"""Several copies of the app behind the proxy of `deploy/`: forty visitors, a copy that is killed, one that is restarted."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import threading
+import time
+import urllib.request
+from collections import Counter
+from contextlib import contextmanager, suppress
+
+import pytest
+import yaml
+from conftest import ROOT, App, free_port
+from users import Caller, asked
+
+pytestmark = pytest.mark.timed
+VISITORS = 40
+CONFIGURATION = ROOT / "deploy" / "haproxy.cfg"
+
+
+@pytest.fixture(scope="module")
+def proxy():
+    """The proxy's program, installed where that is allowed."""
+    if not shutil.which("haproxy") and shutil.which("apt-get") and os.geteuid() == 0:
+        for command in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", "haproxy"]):
+            subprocess.run(["apt-get", *command], capture_output=True, check=False, timeout=300)
+    return shutil.which("haproxy") or pytest.skip("haproxy is not installed, and cannot be here")
+
+
+@contextmanager
+def copies(proxy, tmp_path):
+    """Two copies and the proxy before them: the proxy's port, and the copies by their cookie."""
+    both = {}
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        both[name] = App(tmp_path / name)
+    port = free_port()
+    variables = {"BIND": f"127.0.0.1:{port}"} | {
+        f"COPY_{name.upper()}": f"127.0.0.1:{copy.port}" for name, copy in both.items()
+    }
+    running = subprocess.Popen(
+        [proxy, "-f", str(CONFIGURATION)], env={**os.environ, **variables}, stderr=subprocess.PIPE
+    )
+    try:
+        wait(lambda: answers(port) and both_up(port, both))
+        yield port, both
+    finally:
+        running.terminate()
+        running.wait(10)
+        for copy in both.values():
+            with suppress(Exception):
+                copy.stop()
+
+
+def wait(true, seconds=30):
+    start = time.monotonic()
+    while not true():
+        assert time.monotonic() - start < seconds
+        time.sleep(0.1)
+
+
+def answers(port):
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=2) as answer:
+            return answer.headers.get("Set-Cookie", "").partition("=")[2].partition(";")[0]
+    except OSError:
+        return ""
+
+
+def both_up(port, both):
+    return {answers(port) for _ in range(8)} == set(both)
+
+
+class Visit:
+    """One visitor's race, and which copy it was sent to."""
+
+    def __init__(self, port, number, together):
+        self.number, self.copy, self.trace, self.lost = number, None, None, None
+        self._thread = threading.Thread(target=self._race, args=(port, together))
+        self._thread.start()
+
+    def _race(self, port, together):
+        together.wait()
+        try:
+            caller = Caller(port, patience_s=120, **asked(self.number))
+            self.copy = caller.copy
+            self.trace = caller.result()
+        except (OSError, ValueError, AssertionError) as error:
+            self.lost = error
+
+    def join(self):
+        self._thread.join(180)
+        return self
+
+
+def lesson(port, meanwhile=lambda visits: None):
+    """Forty at once; `meanwhile` is done when they have begun."""
+    together = threading.Barrier(VISITORS)
+    visits = [Visit(port, number, together) for number in range(VISITORS)]
+    meanwhile(visits)
+    return [visit.join() for visit in visits]
+
+
+def complete(visit):
+    lanes = visit.trace.get("lanes") if isinstance(visit.trace, dict) else None
+    return bool(lanes) and all(lane["steps"][-1]["finish"] for lane in lanes)
+
+
+def test_the_configuration_is_whole():
+    compose = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text())
+    served = [line.split()[1] for line in CONFIGURATION.read_text().splitlines() if line.strip().startswith("server ")]
+    assert served == ["one", "two"] and set(compose["services"]) == {*served, "proxy"}
+    assert set(compose["services"]["proxy"]["environment"]) == {"BIND", *(f"COPY_{name.upper()}" for name in served)}
+
+
+def test_forty_visitors_and_a_copy_that_is_killed(proxy, tmp_path):
+    with copies(proxy, tmp_path) as (port, both):
+        visits = lesson(port)
+        assert all(map(complete, visits)), [
+            (visit.number, visit.copy, visit.lost, visit.trace) for visit in visits if not complete(visit)
+        ]
+        assert min(Counter(visit.copy for visit in visits).values()) >= VISITORS / 4, "both have had work"
+
+        def kill(visits):
+            wait(lambda: sum(complete(visit) for visit in visits) >= 4, 60)
+            both["one"].process.kill()
+
+        visits = lesson(port, kill)
+        others = [visit for visit in visits if visit.copy != "one"]
+        assert len(others) >= VISITORS / 4 and all(map(complete, others)), "nobody else notices"
+        lost = [visit for visit in visits if not complete(visit)]
+        assert {visit.copy for visit in lost} == {"one"} and len(lost) < len(visits) - len(others), (
+            "some were done before"
+        )
+        # Who was with the killed copy comes back, cookie and all, and is served by the other.
+        wait(lambda: answers(port) == "two")
+        for visit in lost[:3]:
+            back = Caller(port, patience_s=60, cookie="lookahead-copy=one", **asked(visit.number))
+            assert json.dumps(back.result()) and back.copy == "two"
+
+
+def test_copies_can_be_restarted_one_after_the_other(proxy, tmp_path):
+    """A copy that is asked to end refuses nobody: the proxy sends no one there any more."""
+    with copies(proxy, tmp_path) as (port, both):
+        for name in both:
+
+            def restart(visits, name=name):
+                wait(lambda: sum(map(complete, visits)) >= 4, 60)
+                assert both[name].stop() == 0
+                both[name] = App(tmp_path / name, both[name].port)
+
+            visits = lesson(port, restart)
+            assert all(complete(visit) for visit in visits if visit.copy != name)
+            wait(lambda: both_up(port, both))
+        assert all(complete(visit) for visit in lesson(port))

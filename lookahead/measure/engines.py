@@ -131,7 +131,8 @@ class Server:
             )  # fmt: skip
         except OSError as error:
             raise SettingsError(engine.label, engine.command(port)[0], f"it cannot be run ({error}).") from None
-        self._client = httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=TEXT_S)
+        self.url, self.process_group = f"http://127.0.0.1:{port}", self._process.pid
+        self._client = httpx2.Client(base_url=self.url, timeout=TEXT_S)
 
     def __enter__(self) -> Server:
         try:

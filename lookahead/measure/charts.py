@@ -10,7 +10,8 @@ Knows the lab's results and Plotly. It does not know pages.
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import plotly.graph_objects as go
 
@@ -129,6 +130,28 @@ def sweep(swept: Sweep, dark: bool = False) -> go.Figure:
         figure.update_yaxes(rangemode="tozero", ticksuffix="x")
         figure.add_hline(y=1, line={"color": ink["naive"], "dash": "2px,3px", "width": 1.5})
     return finished(figure, figure.data, [] if points else [NOTHING], dark)
+
+
+def load(levels: Sequence[Mapping[str, Any]], dark: bool = False) -> go.Figure:
+    """The speedup of a server with speculation over how many texts it writes at once, with intervals; naive stands at 1."""
+    figure, ink = blank(dark, "texts at once", "speedup (times without)"), DARK if dark else LIGHT
+    known = [level for level in levels if level["speedup"]]
+    if known:
+        values = [level["speedup"] for level in known]
+        ends = [level["interval"] or (level["speedup"],) * 2 for level in known]
+        figure.add_scatter(
+            x=[str(level["concurrency"]) for level in known], y=values, name="whole texts, 90% interval", mode="lines+markers",
+            line={"color": ink["lanes"][0], "width": 2.5}, marker={"symbol": "circle", "size": 9},
+            error_y={
+                "type": "data", "symmetric": False, "array": [high - y for y, (_, high) in zip(values, ends, strict=True)],
+                "arrayminus": [y - low for y, (low, _) in zip(values, ends, strict=True)], "color": ink["lanes"][0],
+            },
+            hovertemplate="%{x} at once: %{y:.2f}x",
+        )  # fmt: skip
+        figure.update_xaxes(type="category")
+        figure.update_yaxes(rangemode="tozero", ticksuffix="x")
+        figure.add_hline(y=1, line={"color": ink["naive"], "dash": "2px,3px", "width": 1.5})
+    return finished(figure, figure.data, [] if known else [NOTHING], dark)
 
 
 def what_if(ks: Sequence[int], lines: Sequence[tuple[Outcome, Outcome]], k: int, dark: bool = False) -> go.Figure:

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..core.events import SettingsError
 from ..measure.attach.race import ServerRace
-from ..measure.attach.servers import Server, ServerError, named
+from ..measure.attach.servers import RemoteError, Server, named
 from .form import options
 
 PREFIX = "servers:"
@@ -32,12 +32,12 @@ def is_servers(spec: str) -> bool:
 
 
 def servers_of(spec: str) -> list[Server]:
-    """The servers of a choice. Raises `ServerError` for a name that the operator has not given."""
+    """The servers of a choice. Raises `RemoteError` for a name that the operator has not given."""
     known = named()
     names = spec.removeprefix(PREFIX).split(",")
     for name in names:
         if name not in known:
-            raise ServerError(name[:80], f"it is not one of this app's: {', '.join(known) or 'it has none'}.")
+            raise RemoteError(name[:80], f"it is not one of this app's: {', '.join(known) or 'it has none'}.")
     return [known[name] for name in names]
 
 

@@ -73,3 +73,17 @@ def test_a_server_that_fails_says_so_and_keeps_what_arrived(visit):
     page.wait_for_function(f"{STATE}.error && {STATE}.error.includes('out of memory')")
     lanes = page.evaluate(f"{STATE}.lanes")
     assert lanes[0]["text"] == TEXT and lanes[1]["text"].startswith(" w0")
+
+
+def test_the_lab_loads_them(visit):
+    page = visit()
+    page.get_by_role("tab", name="Lab").click()
+    page.get_by_role("tab", name="Servers").click()
+    page.get_by_label("readers at once").click()
+    page.get_by_role("option", name="1 to 4").click()
+    page.get_by_role("button", name="Load them").click()
+    page.get_by_text("Done.", exact=True).wait_for()
+    section = page.locator(".la-section:visible")
+    text = section.inner_text()
+    assert "On for up to 4 at once: " in text and "8 of 8" in text
+    assert section.locator(".js-plotly-plot .scatterlayer .point").count() >= 3

@@ -14,7 +14,7 @@ import httpx2
 from .llama_server import LlamaServer
 from .openai import OpenAI
 from .reply import Answer, Pass, Reply
-from .servers import Server, ServerError
+from .servers import RemoteError, Server
 from .sglang import SGLang
 from .stream import Patience, events, text_of
 from .vllm import VLLM
@@ -37,17 +37,17 @@ class Known:
 
 
 async def look(opened: httpx2.AsyncClient, server: Server, patience: Patience) -> Known:
-    """Find out what runs there, by its list of models. Raises `ServerError`."""
+    """Find out what runs there, by its list of models. Raises `RemoteError`."""
     try:
         models = json.loads(await text_of(opened, server, "/v1/models", patience))["data"]
         names = [str(model["id"]) for model in models]
         kind = str(models[0].get("owned_by", ""))
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        if isinstance(error, ServerError):
+        if isinstance(error, RemoteError):
             raise
-        raise ServerError(server.name, "its list of models cannot be read.") from None
+        raise RemoteError(server.name, "its list of models cannot be read.") from None
     if server.model and server.model not in names:
-        raise ServerError(server.name, f"it has no model {server.model!r}; it has {', '.join(names[:8])}.")
+        raise RemoteError(server.name, f"it has no model {server.model!r}; it has {', '.join(names[:8])}.")
     return Known(server, REPLIES.get(kind, OpenAI), server.model or names[0])
 
 
@@ -68,17 +68,17 @@ class Asking:
         self._reply = known.reply()
 
     async def passes(self) -> AsyncIterator[Pass]:
-        """What arrives, as it does. Raises `ServerError`."""
+        """What arrives, as it does. Raises `RemoteError`."""
         server = self._known.server
         async for event, at_s in events(self._opened, server, *self._request, self._patience):
             try:
                 arrived = self._reply.read(event, at_s)
             except (LookupError, TypeError, ValueError, AttributeError):
-                raise ServerError(server.name, f"its events are not those of {self._known.kind}.") from None
+                raise RemoteError(server.name, f"its events are not those of {self._known.kind}.") from None
             for part in arrived:
                 yield part
         if not self._reply.finish:
-            raise ServerError(server.name, "its answer broke off before its end; what had arrived stays.")
+            raise RemoteError(server.name, "its answer broke off before its end; what had arrived stays.")
 
     @property
     def arrived(self) -> list[Pass]:
@@ -91,11 +91,11 @@ class Asking:
         return self._reply.prompt_ids
 
     def answer(self) -> Answer:
-        """What has arrived so far, with the server's counts. Raises `ServerError` where they cannot be read."""
+        """What has arrived so far, with the server's counts. Raises `RemoteError` where they cannot be read."""
         try:
             return self._reply.answer()
         except (LookupError, TypeError, ValueError, AttributeError):
-            raise ServerError(self._known.server.name, "its counts cannot be read.") from None
+            raise RemoteError(self._known.server.name, "its counts cannot be read.") from None
 
     async def whole(self) -> Answer:
         """All of it."""

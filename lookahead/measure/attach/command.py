@@ -7,11 +7,9 @@ that help comes at once.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import csv
 import io
 import json
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +47,7 @@ def run(arguments: argparse.Namespace) -> None:
     """Load both, and say what came of it."""
     from .. import bench, terminal
     from ..progress import questions
-    from .report import SIDES
+    from .report import SIDES, measure
     from .servers import named, server_at
 
     levels = read_levels(arguments.concurrency)
@@ -60,8 +58,12 @@ def run(arguments: argparse.Namespace) -> None:
         side: names.get(given := getattr(arguments, side)) or server_at(given, side, variable=side) for side in SIDES
     }
     prompts = bench.read_questions(arguments.prompts) if arguments.prompts else questions()
+    measured = None
     with terminal.progress() as progress:
-        measured = asyncio.run(_measured(sides, prompts, levels, arguments.max_new_tokens, arguments.repeat, progress))
+        for now in measure(sides, prompts, levels, arguments.max_new_tokens, arguments.repeat):
+            if now:
+                progress(now.done, now.total, now.text)
+                measured = now.result
     if arguments.trace:
         arguments.trace.write_text(_raced([*sides.values()], prompts[0], arguments.max_new_tokens), encoding="utf-8")
     if arguments.csv:
@@ -70,23 +72,6 @@ def run(arguments: argparse.Namespace) -> None:
         print(json.dumps(measured))
     else:
         terminal.show_attach(measured)
-
-
-async def _measured(
-    sides: dict[str, Any], prompts: Sequence[Any], levels: Sequence[int], most: int, rounds: int, progress: Callable
-) -> dict[str, Any]:
-    """The report."""
-    from . import report
-    from .load import Block, blocks
-
-    known, done, total = {}, [], 2 * rounds * len(levels)
-    async for what in blocks(sides["baseline"], sides["speculative"], prompts, levels, most, rounds=rounds):
-        if isinstance(what, Block):
-            done.append(what)
-            progress(len(done), total, f"{what.side}, {what.at_once} at once")
-        else:
-            known = what
-    return report.of(known, prompts, done, most)
 
 
 def _raced(servers: list[Any], prompt: Any, most: int) -> str:

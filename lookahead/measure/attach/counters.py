@@ -43,7 +43,7 @@ async def read(opened: httpx2.AsyncClient, known: Known, patience: Patience) -> 
     try:
         lines = (await text_of(opened, known.server, "/metrics", patience)).splitlines()
         return Counters(**{field: _sum(lines, name) for field, name in NAMES.items()})
-    except ValueError:  # a ServerError too: not every server shows its metrics
+    except ValueError:  # a RemoteError too: not every server shows its metrics
         return None
 
 

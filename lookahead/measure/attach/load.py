@@ -21,7 +21,7 @@ import httpx2
 from . import counters
 from .asking import Asking, Known, look
 from .reply import Answer
-from .servers import Server, ServerError
+from .servers import RemoteError, Server
 from .stream import Patience, client
 
 EACH = 2  # texts for each reader, at least
@@ -72,7 +72,7 @@ async def blocks(
     baseline: Server, speculative: Server, prompts: Sequence[Prompt], levels: Sequence[int], most: int, *, rounds: int = 2,
     patience: Patience | None = None,
 ) -> AsyncIterator[Block | dict[str, Known]]:  # fmt: skip
-    """First what runs at both servers, then block after block. Raises `ServerError` where a server cannot be reached at all;
+    """First what runs at both servers, then block after block. Raises `RemoteError` where a server cannot be reached at all;
     single texts may fail, and say why."""
     patience = patience or Patience()
     async with AsyncExitStack() as stack:
@@ -105,7 +105,7 @@ async def _block(
             asking = Asking(opened, known, prompts[i].prompt, most, prompts[i].chat, patience)
             try:
                 texts.append(Written(i, side, at_once, number, asked_s, await asking.whole()))
-            except ServerError as error:
+            except RemoteError as error:
                 texts.append(Written(i, side, at_once, number, asked_s, None, str(error)))
         idle.append(perf_counter() - start)
 

@@ -25,11 +25,11 @@ from ...trace.records import Costs, Machine, ModelNames, PromptRecord, SettingsR
 from ...trace.schema import LaneRecord, StepRecord
 from ...trace.trace import Trace
 from .asking import Asking, Known, look
+from .bridge import arriving
 from .reply import Answer, Pass
-from .servers import Server, ServerError
+from .servers import RemoteError, Server
 from .stream import Patience, client
 
-WAIT_S = 0.2  # after so long without anything new an iteration gives None
 PATIENCE = Patience(first_s=60, between_s=30, whole_s=300)
 ENDS = {"length": "length", "stop": "eos"}
 
@@ -38,7 +38,7 @@ class ServerRace:
     """Iterate for laps, as of `race.Race`, and None while nothing is new; `result()` is the trace of what has come so far.
 
     The first server is the one without speculation. Raises `LookaheadError` for bad input, and for servers that cannot be
-    reached. A server that fails later leaves its lane with what arrived, and a `ServerError` behind the last lap.
+    reached. A server that fails later leaves its lane with what arrived, and a `RemoteError` behind the last lap.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class ServerRace:
             raise PromptError("prompt", prompt, "write something for the servers to continue.")
         self.settings = Settings(max_new_tokens=most, chat=chat)
         self._servers, self.prompt_text, self._patience = servers, prompt, patience
-        self._failed: list[ServerError] = []
+        self._failed: list[RemoteError] = []
         self._lanes = [_Lane() for _ in servers]
         self._created = datetime.now(UTC).isoformat(timespec="seconds")
         self._prompt_ids: tuple[int, ...] = ()
@@ -83,17 +83,12 @@ class ServerRace:
         return self._laps
 
     def _run(self) -> Iterator[Lap | None]:
-        laps: asyncio.Queue[Lap | None] = asyncio.Queue()
-        writing = self._runner.get_loop().create_task(self._write_all(laps))
         try:
-            while not (writing.done() and laps.empty()):
-                yield self._runner.run(_soon(laps))
+            yield from arriving(self._runner, self._write_all)
         finally:
-            writing.cancel()
-            self._runner.run(asyncio.wait({writing}))
             self.close()
         if self._failed:
-            raise ServerError(self._failed[0].value, " ".join([self._failed[0].mend, *map(str, self._failed[1:])]))
+            raise RemoteError(self._failed[0].value, " ".join([self._failed[0].mend, *map(str, self._failed[1:])]))
 
     async def _write_all(self, laps: asyncio.Queue[Lap]) -> None:
         """All lanes, their laps into the queue as they come."""
@@ -115,7 +110,7 @@ class ServerRace:
             self._prompt_ids = self._prompt_ids or asking.prompt_ids
             for record in lane.add(answer.passes, answer):
                 laps.put_nowait(Lap(number, None, record, lane.clock_s))
-        except ServerError as error:
+        except RemoteError as error:
             self._failed.append(error)
 
     def close(self) -> None:
@@ -204,10 +199,3 @@ def _counts(part: Pass) -> dict[str, Any]:
     accepted = min(tokens, part.accepted) if part.accepted is not None else tokens - 1
     own = CORRECTION if part.drafted and accepted < part.drafted else BONUS
     return {"drafted": part.drafted, "origins": [*[ACCEPTED] * accepted, *[own] * (tokens - accepted)]}
-
-
-async def _soon(laps: asyncio.Queue[Lap]) -> Lap | None:
-    try:
-        return await asyncio.wait_for(laps.get(), WAIT_S)
-    except TimeoutError:
-        return None

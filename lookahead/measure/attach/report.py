@@ -5,7 +5,8 @@ Knows blocks of texts. It does not know HTTP, nor how a report is shown.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from math import log2
 from statistics import median
@@ -15,9 +16,12 @@ import numpy as np
 
 from ...core.numbers import decimal
 from ..intervals import interval
+from ..progress import Progress
 from .asking import Known
-from .load import Block, Prompt, Written
+from .bridge import arriving
+from .load import Block, Prompt, Written, blocks
 from .reply import Answer
+from .servers import Server
 
 SIDES = ("baseline", "speculative")
 PAYS = 1.03  # a speedup that is worth a setting
@@ -39,6 +43,27 @@ def of(known: Mapping[str, Known], prompts: Sequence[Prompt], blocks: Sequence[B
         "after_first_token is the same behind the first, which a server that sends late and in bundles distorts. Tokens a second "
         "are of all readers while all were busy. Intervals are 90%, by resampling prompts",
     }  # fmt: skip
+
+
+def measure(
+    sides: Mapping[str, Server], prompts: Sequence[Prompt], levels: Sequence[int], most: int, rounds: int
+) -> Iterator[Progress | None]:
+    """The report so far, after every block, and None while nothing is new. Raises what `blocks` does."""
+
+    async def work(steps: asyncio.Queue[Progress]) -> None:
+        known, done, total = {}, [], 2 * rounds * len(levels)
+        async for what in blocks(*(sides[side] for side in SIDES), prompts, levels, most, rounds=rounds):
+            if isinstance(what, Block):
+                done.append(what)
+                text = f"{what.side}, {what.at_once} at once"
+                whole = [at_once for at_once in levels if sum(block.at_once == at_once for block in done) >= 2]
+                seen = [block for block in done if block.at_once in whole]
+                steps.put_nowait(Progress(len(done), total, text, of(known, prompts, seen, most) if seen else None))
+            else:
+                known = what
+
+    with asyncio.Runner() as runner:
+        yield from arriving(runner, work)
 
 
 def _level(at_once: int, prompts: Sequence[Prompt], blocks: Sequence[Block]) -> dict[str, Any]:

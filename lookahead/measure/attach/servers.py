@@ -21,7 +21,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 MOST_SERVERS = 32
 
 
-class ServerError(LookaheadError):
+class RemoteError(LookaheadError):
     """A server that cannot be reached, refuses, or answers what cannot be read. The message names it, not its address."""
 
     def __init__(self, name: str, sentence: str):

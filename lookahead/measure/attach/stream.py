@@ -1,6 +1,6 @@
 """Asking a server over HTTP, with an end to everything: waiting, lines, answers.
 
-What goes wrong becomes a `ServerError` with a sentence for a reader: no connection, a refusal with the server's own words, a
+What goes wrong becomes a `RemoteError` with a sentence for a reader: no connection, a refusal with the server's own words, a
 silence, a broken stream, an event that cannot be read. What has arrived before stays with whoever reads.
 
 Knows HTTP and server-sent events. It does not know what events mean.
@@ -18,7 +18,7 @@ from typing import Any
 
 import httpx2
 
-from .servers import Server, ServerError
+from .servers import RemoteError, Server
 
 MOST_LINE, MOST_BYTES = 1 << 20, 64 << 20  # bytes of an event, and of an answer
 MOST_WORDS = 200  # characters of a server's own words
@@ -47,7 +47,7 @@ async def client(server: Server, patience: Patience, at_once: int = 1) -> AsyncI
 
 
 async def text_of(opened: httpx2.AsyncClient, server: Server, path: str, patience: Patience) -> str:
-    """What stands at a path. Raises `ServerError`."""
+    """What stands at a path. Raises `RemoteError`."""
     try:
         async with asyncio.timeout(patience.connect_s):
             response = await opened.get(path)
@@ -61,7 +61,7 @@ async def text_of(opened: httpx2.AsyncClient, server: Server, path: str, patienc
 async def events(
     opened: httpx2.AsyncClient, server: Server, path: str, body: Mapping[str, Any], patience: Patience
 ) -> AsyncIterator[tuple[dict[str, Any], float]]:
-    """The events of a streamed answer, each with the seconds since it was asked for. Raises `ServerError`."""
+    """The events of a streamed answer, each with the seconds since it was asked for. Raises `RemoteError`."""
     start, wait = perf_counter(), patience.first_s
 
     def within(seconds: float) -> asyncio.Timeout:
@@ -97,12 +97,12 @@ async def _lines(response: httpx2.Response, server: Server) -> AsyncIterator[str
         whole += len(part)
         *lines, rest = (rest + part).split(b"\n")
         if max(map(len, (rest, *lines))) > MOST_LINE or whole > MOST_BYTES:
-            raise ServerError(server.name, "it sends more than an answer has; it was cut off.")
+            raise RemoteError(server.name, "it sends more than an answer has; it was cut off.")
         for line in lines:
             if line.startswith(b"data:"):
                 yield line[5:].strip().decode(errors="replace")
             elif line.strip() and line.partition(b":")[0] not in (b"", b"event", b"id", b"retry"):
-                raise ServerError(server.name, "it sends something else than a stream of events.")
+                raise RemoteError(server.name, "it sends something else than a stream of events.")
 
 
 def _event(server: Server, line: str) -> dict[str, Any] | None:
@@ -114,13 +114,13 @@ def _event(server: Server, line: str) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         event = None
     if not isinstance(event, dict):
-        raise ServerError(server.name, "it sends events that are not JSON.")
+        raise RemoteError(server.name, "it sends events that are not JSON.")
     if error := event.get("error"):
-        raise ServerError(server.name, f"it ended its answer: {_words(server, error)}")
+        raise RemoteError(server.name, f"it ended its answer: {_words(server, error)}")
     return event
 
 
-def _refused(server: Server, status: int, words: str) -> ServerError:
+def _refused(server: Server, status: int, words: str) -> RemoteError:
     """For an answer with a status that is not 200."""
     try:
         data = json.loads(words)
@@ -129,7 +129,7 @@ def _refused(server: Server, status: int, words: str) -> ServerError:
         words = _words(server, words)
     reason = {401: "it wants another key", 403: "it wants another key", 404: "it has no such model or path"}
     kind = reason.get(status, "it is overloaded" if status in (429, 503) else "it refused")
-    return ServerError(server.name, f"{kind} (status {status}: {words}).")
+    return RemoteError(server.name, f"{kind} (status {status}: {words}).")
 
 
 def _words(server: Server, error: Any) -> str:
@@ -139,7 +139,7 @@ def _words(server: Server, error: Any) -> str:
     return line if len(line) <= MOST_WORDS else f"{line[:MOST_WORDS]}..."
 
 
-def _lost(server: Server, error: Exception, waited_s: float) -> ServerError:
+def _lost(server: Server, error: Exception, waited_s: float) -> RemoteError:
     """For a connection that is not there, or no longer."""
     if isinstance(error, (httpx2.ConnectError, httpx2.ConnectTimeout)):
         sentence = "nothing answers at its address; is it running?"
@@ -147,4 +147,4 @@ def _lost(server: Server, error: Exception, waited_s: float) -> ServerError:
         sentence = f"it was silent for {waited_s:.0f} s and was given up."
     else:
         sentence = "the connection broke off; what had arrived stays."
-    return ServerError(server.name, sentence)
+    return RemoteError(server.name, sentence)

@@ -16,10 +16,11 @@ import gradio as gr
 
 from ...family.models import Models
 from ...measure.scenarios import USUAL
+from ...server import attached
 from ...server.families import described
 from ...server.state import ServerState
 from ..parts import QUIET, markup, says
-from . import claims, dice, drafters, grow, machine, sweeps, whatif
+from . import claims, dice, drafters, grow, machine, servers, sweeps, whatif
 
 SECTIONS = (
     ("Expectations", claims),
@@ -49,7 +50,7 @@ def tab(server: ServerState, lab: gr.Tab) -> None:
         opened(chosen, None, family, queue=False, **QUIET)
     follow(_words, markup())
     with gr.Tabs(elem_id="la-lab"):
-        for name, section in SECTIONS:
+        for name, section in (*SECTIONS, *((("Servers", servers),) if attached.offered() else ())):
             with gr.Tab(name, elem_classes="la-section"):
                 section.add(server, follow)
 

@@ -8,7 +8,7 @@ from fakeserver import WORDS, Fake, serving
 
 from lookahead.core.events import LookaheadError, PromptError, SettingsError
 from lookahead.measure.attach.race import ServerRace
-from lookahead.measure.attach.servers import ServerError, server_at
+from lookahead.measure.attach.servers import RemoteError, server_at
 from lookahead.measure.attach.stream import Patience
 from lookahead.server import attached, form, race_job
 from lookahead.server.state import ServerState
@@ -31,7 +31,7 @@ def laps_of(plain, fast, patience=QUICK, together=False):
         try:
             for lap in race:
                 laps.append(lap)
-        except ServerError as error:
+        except RemoteError as error:
             return race, [lap for lap in laps if lap], error
     return race, [lap for lap in laps if lap], None
 
@@ -116,7 +116,7 @@ def test_bad_input_is_refused_before_anything_is_asked():
             ServerRace(servers, "A", 0)
         with pytest.raises(SettingsError):
             ServerRace(servers[:1], "A")
-    with pytest.raises(ServerError, match="is it running"):
+    with pytest.raises(RemoteError, match="is it running"):
         ServerRace(servers, "A")
 
 

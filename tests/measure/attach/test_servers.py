@@ -11,7 +11,7 @@ from fakeserver import WORDS, Fake, serving
 from lookahead.core.events import SettingsError
 from lookahead.measure.attach.asking import Asking, look
 from lookahead.measure.attach.reply import Pass, with_counts
-from lookahead.measure.attach.servers import ServerError, named, server_at
+from lookahead.measure.attach.servers import RemoteError, named, server_at
 from lookahead.measure.attach.stream import Patience, client
 from lookahead.measure.attach.vllm import VLLM
 
@@ -30,7 +30,7 @@ def asked(url, most=24, chat=False, key=None, patience=QUICK):
             try:
                 async for part in asking.passes():
                     arrived.append(part)
-            except ServerError as error:
+            except RemoteError as error:
                 return known, arrived, error
             return known, arrived, asking.answer()
 
@@ -100,7 +100,7 @@ def test_every_fault_ends_in_a_sentence_and_keeps_what_arrived(fault, kind):
     with serving(Fake(kind, RUNS, fault=fault)) as url:
         _, arrived, error = asked(url)
     assert perf_counter() - start < 8
-    assert isinstance(error, ServerError) and SENTENCES[fault] in str(error), str(error)
+    assert isinstance(error, RemoteError) and SENTENCES[fault] in str(error), str(error)
     assert (
         str(error).startswith("server is 'fast': ") and "127.0.0.1" not in str(error) and "Traceback" not in str(error)
     )
@@ -116,14 +116,14 @@ def test_nobody_there():
         async with client(server, QUICK) as opened:
             await look(opened, server, QUICK)
 
-    with pytest.raises(ServerError, match="is it running"):
+    with pytest.raises(RemoteError, match="is it running"):
         asyncio.run(work())
 
 
 def test_a_wrong_key_is_refused_and_never_shown():
     with serving(Fake(key="right")) as url:
         assert asked(url, key="right")[2].tokens == 24
-        with pytest.raises(ServerError, match="another key") as refused:
+        with pytest.raises(RemoteError, match="another key") as refused:
             asked(url, key="s3cret-key")
     assert "s3cret" not in str(refused.value)
     server = server_at(url, "fast", {"LOOKAHEAD_SERVER_KEY_FAST": "s3cret-key"})

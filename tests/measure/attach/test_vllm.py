@@ -17,7 +17,7 @@ from lookahead.family.models import places
 from lookahead.measure.attach import report
 from lookahead.measure.attach.load import Block, blocks
 from lookahead.measure.attach.race import ServerRace
-from lookahead.measure.attach.servers import ServerError, server_at
+from lookahead.measure.attach.servers import RemoteError, server_at
 from lookahead.measure.engines import Engine, Server
 from lookahead.measure.scenarios import BENCH
 from lookahead.measure.timing import Question
@@ -131,7 +131,7 @@ def test_one_that_dies_in_the_middle_keeps_what_arrived(servers):
             if lap and lap.lane == 1 and lap.record.index == 5:
                 os.killpg(servers[2].process_group, signal.SIGKILL)
 
-    with pytest.raises(ServerError, match="'fast'") as died:
+    with pytest.raises(RemoteError, match="'fast'") as died:
         run()
     assert "Traceback" not in str(died.value)
     assert len(race.result().lanes[1].verified) >= 5

@@ -1,0 +1,75 @@
+"""Servers under load: at how many readers at once speculation pays on the servers that the operator has named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import gradio as gr
+
+from ...core.numbers import decimal, percent, ratio, seconds
+from ...measure import charts
+from ...measure.attach import report
+from ...measure.progress import questions
+from ...server import attached
+from ...server.state import ServerState
+from ..parts import Follow, drawn, markup, plot, prose, says, table
+from ..running import buttons, measured, run_and_stop
+
+INTRO = (
+    "So many readers at once, each of whom asks for the next text as soon as the last has ended; the same prompts for both servers, "
+    "one server after the other. Alone, a text leaves a machine idle, and drafted tokens ride along; many at once fill "
+    "it, and then a rejected token has taken somebody else's place."
+)
+LOADS = {"1 to 4": (1, 2, 4), "1 to 16": (1, 2, 4, 8, 16), "1 to 64": (1, 4, 16, 64)}
+MOST, ROUNDS, PROMPTS = 64, 1, 8
+UNKNOWN = "\u2013"
+
+
+def add(server: ServerState, follow: Follow) -> None:
+    """The section."""
+    prose(INTRO)
+    with gr.Row(elem_classes="la-do"):
+        pairs = [(name, spec) for spec, name in attached.offered().items()]
+        pair = gr.Dropdown(pairs, value=pairs[0][1], label="servers", filterable=False)
+        load = gr.Dropdown(list(LOADS), value="1 to 16", label="readers at once", filterable=False)
+        start, stop = buttons("Load them")
+    status, advice, figure, rows = markup(), markup(), plot(), markup()
+    run_and_stop(start, stop, _load, [pair, load], [advice, figure, rows], status=status, draws=True)
+
+
+def _load(dark: bool, spec: str, load: str) -> Iterator[Any]:
+    baseline, speculative = attached.servers_of(spec)
+    sides, same = dict(zip(report.SIDES, (baseline, speculative), strict=True)), gr.skip()
+    prompts = questions(most=PROMPTS)
+    for line, newest in measured(lambda: report.measure(sides, prompts, LOADS[load], MOST, ROUNDS)):
+        if newest is None:
+            yield [line, same, same, same]
+        else:
+            yield [line, says(newest["advice"]), drawn(charts.load(newest["levels"], dark)), _rows(newest)]
+
+
+def _rows(measured: Mapping[str, Any]) -> str:
+    """A line for every load."""
+    rows = [
+        [
+            str(level["concurrency"]), decimal(level["baseline_tokens_per_second"]), decimal(level["tokens_per_second"]),
+            ratio(level["speedup"]) if level["speedup"] else UNKNOWN,
+            f"{ratio(level['interval'][0])} to {ratio(level['interval'][1])}" if level["interval"] else UNKNOWN,
+            decimal(level["mean_acceptance_length"]) if level["mean_acceptance_length"] else UNKNOWN,
+            percent(level["draft_acceptance_rate"]), _time(level, "first_token_s"), _time(level, "gap_p99_s"),
+            f"{level['identical']} of {len({row['id'] for row in measured['rows']})}", str(level["failed"]),
+        ]
+        for level in measured["levels"]
+    ]  # fmt: skip
+    errors = {error for level in measured["levels"] for error in (*level["errors"], *level["differs"])}
+    titles = [
+        "at once", "tokens/s without", "with", "speedup", "90% interval", "tokens a pass", "accepted", "first token",
+        "longest gaps (p99)", "same text", "failed",
+    ]  # fmt: skip
+    return table(titles, rows) + "".join(says(error) for error in sorted(errors))
+
+
+def _time(level: Mapping[str, Any], name: str) -> str:
+    value = level["latency"]["speculative"][name]
+    return UNKNOWN if value is None else seconds(value)

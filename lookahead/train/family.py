@@ -229,15 +229,17 @@ class _Stages:
         files.write(network, self.job.out / kind, self._verifier(), architectures, known)
 
     def _states(self, kind: str, target: LlamaForCausalLM, written: np.ndarray, network: nn.Module) -> States | None:
-        """What the target makes of its writing, kept where a head visits it twice or more and there is room."""
+        """What the target makes of its writing, kept where a head visits it twice or more and there is room, or where some of
+        it is kept already."""
+        folder = self.job.work / "states"
         ids, budget = written["ids"][:, :-1], self.job.budget(kind, self.plan.heads_share[kind]).tokens
         if (
             not budget
-            or budget < 2 * ids.size
+            or (budget < 2 * ids.size and not folder.is_dir())
             or States.nbytes(target, ids, network.shape.taps) > self.plan.states_bytes
         ):
             return None
-        states = States(self.job.work / "states", network.shape.taps)
+        states = States(folder, network.shape.taps)
         states.fill(target, ids, self.watch, self.job.compile)
         return states
 

@@ -1,7 +1,7 @@
 """llama-server (llama.cpp): a token an event, each with how many were drafted and accepted so far.
 
 Both counts rise before the first token of a pass is sent, so a rise marks a pass, and as many tokens as it accepted follow
-the first. The fields are those of build 11434's documentation and of a server that was asked here.
+the first. The fields are those of its documentation and source, in which `tests/fakeserver.py` answers.
 
 Knows llama-server's events. It does not know HTTP.
 """

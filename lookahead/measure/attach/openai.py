@@ -1,4 +1,4 @@
-"""Any other OpenAI-compatible server: what streaming shows, a chunk at a time, and nothing of its drafts.
+"""Any OpenAI-compatible server: what streaming shows, a chunk at a time, and nothing of its drafts.
 
 Knows the events that all of them share. It does not know HTTP.
 """
@@ -13,7 +13,7 @@ from .reply import Answer, Pass, Reply, text_in
 
 
 class OpenAI(Reply):
-    """An answer of which only the streamed text is known."""
+    """An answer of which only the streamed text is known, and the token ids where its chunks have them."""
 
     name = "openai"
 
@@ -34,10 +34,13 @@ class OpenAI(Reply):
         self._usage = event.get("usage") or self._usage
         arrived = []
         for choice in event["choices"]:
+            prompt = choice.get("prompt_token_ids") or event.get("prompt_token_ids")
+            self.prompt_ids = tuple(map(int, prompt or self.prompt_ids))
             text = text_in(choice["text"] if "text" in choice else choice["delta"].get("content") or "")
+            ids = tuple(map(int, choice.get("token_ids") or ()))
             self.finish = choice.get("finish_reason") or self.finish
-            if text:
-                arrived += self._arrived(Pass(at_s, text))
+            if text or ids:
+                arrived += self._arrived(Pass(at_s, text, ids))
         return arrived
 
     def answer(self) -> Answer:

@@ -1,7 +1,7 @@
 """SGLang: text and ids so far with every event, and how many passes have verified how much.
 
-Names drift between versions, and no server of it could be run here: this is its documented format, which recorded answers
-in the tests have (`tests/attach/answers`).
+Names drift between versions, and no server of it could be run here: this is its documented format, in which
+`tests/fakeserver.py` answers.
 
 Knows SGLang's events. It does not know HTTP.
 """

@@ -89,7 +89,8 @@ globalThis.lookaheadLog = (() => {
     lane.recounted = true;
   }
 
-  /** What a lane is called: its server, or its method, with its options or its number where the method is there more than once. */
+  /** What a lane is called: its server, or its method, with its options or its number where the method is there more
+      than once. */
   function nameOf(lane, i, all) {
     if (lane.options?.server) return lane.options.server;
     if (all.filter(other => other.method === lane.method).length < 2) return lane.method;

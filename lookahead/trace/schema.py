@@ -302,11 +302,11 @@ def _pass_of(lane: LaneRecord, position: int) -> tuple[int, int]:
 def _of_servers(record: LaneRecord, naive: LaneRecord) -> dict[str, Any]:
     """Whether two servers wrote the same ids, or the same text where one gives none."""
     as_text = record.streamed or naive.streamed
-    ours, theirs = (lane.text if as_text else lane.tokens for lane in (record, naive))
+    text, other = (lane.text if as_text else lane.tokens for lane in (record, naive))
     unit = "character" if as_text else "token"
-    short = min(len(ours), len(theirs))
-    place = next((i for i in range(short) if ours[i] != theirs[i]), None)
-    if place is None and (len(ours) == len(theirs) or not (_ended(record) and _ended(naive))):
+    short = min(len(text), len(other))
+    place = next((i for i in range(short) if text[i] != other[i]), None)
+    if place is None and (len(text) == len(other) or not (_ended(record) and _ended(naive))):
         return {"identical": True, "badge": "identical", "detail": None}
     place = short if place is None else place
     detail = (

@@ -28,7 +28,7 @@ def of(race: Any, lane: int) -> dict[str, Any] | None:
     if record.opaque:
         sentence = (
             f"{ratio(gain)}: {decimal(per_pass)} tokens a pass, and a pass with its drafting cost {decimal(cost)} ordinary "
-            f"passes. {_told(stats)}"
+            f"passes. {_counts_in_words(stats)}"
         )
     else:
         sentence, details = _of_drafts(record, naive, stats, per_pass, cost, race.settings.k == "auto")
@@ -47,7 +47,7 @@ def of(race: Any, lane: int) -> dict[str, Any] | None:
     return {"sentence": sentence, "arithmetic": arithmetic}
 
 
-def _told(stats: dict[str, Any]) -> str:
+def _counts_in_words(stats: dict[str, Any]) -> str:
     """What an opaque lane tells of its drafts."""
     if not stats["num_draft_tokens"]:
         return "What this method drafted it does not tell."

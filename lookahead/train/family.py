@@ -261,7 +261,7 @@ class _Stages:
                 shutil.rmtree(job.work / "states", ignore_errors=True)  # they are of the writing that is made anew
             chats = self.streams is None and self.words.chat_template
             if chats:
-                self._questions = self._asked(target)
+                self._questions = self._questions_of(target)
             self._rows = written_rows(
                 target, self.streams, self.plan, tokens, folder, self.watch, job.resume, end=end, most_s=most_s,
                 instructed=self._instructions if chats else None, written=self.plan.answer_tokens if chats else WRITTEN,
@@ -273,7 +273,7 @@ class _Stages:
         """Instructions in the chat template, as ids."""
         return (self._encoded(instruction, True) for instruction in instructions.training(seed, self._questions))
 
-    def _asked(self, target: LlamaForCausalLM) -> list[str]:
+    def _questions_of(self, target: LlamaForCausalLM) -> list[str]:
         """Questions that the target wrote itself; so many that each is answered about twice."""
         path, encoded = (
             self.job.work / "questions.json",

@@ -178,8 +178,8 @@ class _Lane:
             records.append(_record(part, len(self.steps), seconds, finish))
             self.steps.append(records[-1])
         if answer:
-            told = zip(self.steps[1:], answer.passes, strict=True)
-            self.steps[1:] = [step.model_copy(update=_counts(part)) for step, part in told]
+            counted = zip(self.steps[1:], answer.passes, strict=True)
+            self.steps[1:] = [step.model_copy(update=_counts(part)) for step, part in counted]
         return records
 
 
@@ -197,5 +197,5 @@ def _counts(part: Pass) -> dict[str, Any]:
     last token."""
     tokens = part.tokens
     accepted = min(tokens, part.accepted) if part.accepted is not None else tokens - 1
-    own = CORRECTION if part.drafted and accepted < part.drafted else BONUS
-    return {"drafted": part.drafted, "origins": [*[ACCEPTED] * accepted, *[own] * (tokens - accepted)]}
+    extra = CORRECTION if part.drafted and accepted < part.drafted else BONUS
+    return {"drafted": part.drafted, "origins": [*[ACCEPTED] * accepted, *[extra] * (tokens - accepted)]}

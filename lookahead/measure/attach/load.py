@@ -44,7 +44,7 @@ class Written:
     side: str
     at_once: int
     round: int
-    asked_s: float
+    begun_s: float
     answer: Answer | None
     error: str | None = None
 
@@ -101,12 +101,12 @@ async def _block(
 
     async def reader() -> None:
         while waiting:
-            i, asked_s = waiting.pop(), perf_counter() - start
+            i, begun_s = waiting.pop(), perf_counter() - start
             asking = Asking(opened, known, prompts[i].prompt, most, prompts[i].chat, patience)
             try:
-                texts.append(Written(i, side, at_once, number, asked_s, await asking.whole()))
+                texts.append(Written(i, side, at_once, number, begun_s, await asking.whole()))
             except RemoteError as error:
-                texts.append(Written(i, side, at_once, number, asked_s, None, str(error)))
+                texts.append(Written(i, side, at_once, number, begun_s, None, str(error)))
         idle.append(perf_counter() - start)
 
     async with asyncio.TaskGroup() as group:
@@ -119,6 +119,6 @@ async def _block(
         for text in texts
         if text.answer
         for part in text.answer.passes
-        if text.asked_s + part.at_s <= busy_s
+        if text.begun_s + part.at_s <= busy_s
     )
     return Block(side, at_once, number, busy_s, tokens, tuple(texts), counted)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.numbers import decimal
+from ...core.numbers import count, decimal
 from ..intervals import interval
 from ..progress import Progress
 from .asking import Known
@@ -229,7 +229,7 @@ def advice(levels: Sequence[Mapping[str, Any]]) -> str:
     if first is not last:
         sentence += f", {_shown(first)} for {_up_to(first['concurrency'])}"
     if any(level["speedup"] < 1 for level in rest):
-        sentence += f"; off from {crossing(levels) or rest[0]['concurrency']:.0f} on"
+        sentence += f"; off from {count(round(crossing(levels) or rest[0]["concurrency"]))} on"
     elif rest:
         sentence += f"; no sure difference with {rest[0]['concurrency']} ({_shown(rest[0])})"
     return f"{sentence}."

@@ -229,7 +229,7 @@ def advice(levels: Sequence[Mapping[str, Any]]) -> str:
     if first is not last:
         sentence += f", {_shown(first)} for {_up_to(first['concurrency'])}"
     if any(level["speedup"] < 1 for level in rest):
-        sentence += f"; off from {count(round(crossing(levels) or rest[0]["concurrency"]))} on"
+        sentence += f"; off from {count(round(crossing(levels) or rest[0]['concurrency']))} on"
     elif rest:
         sentence += f"; no sure difference with {rest[0]['concurrency']} ({_shown(rest[0])})"
     return f"{sentence}."

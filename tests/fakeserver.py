@@ -23,7 +23,7 @@ class Fake:
 
     FAULTS = (
         "kill", "stall", "silent", "garbage", "not events", "wrong key", "wrong model", "error event", "endless", "busy",
-        "foreign", "counts", "slow drip",
+        "foreign", "counts", "slow drip", "odd ids", "endless refusal",
     )  # fmt: skip
 
     def __init__(self, kind="vllm", runs=(), speed=0.0, fault=None, key=None, text=WORDS, chunk=1, k=4):
@@ -64,6 +64,13 @@ class Fake:
             return JSONResponse({"error": {"message": "The model `x` does not exist."}}, 404)
         if self.fault == "busy":
             return PlainTextResponse("try later", 503)
+        if self.fault == "endless refusal":
+
+            async def words():
+                while True:
+                    yield "no " * 10_000
+
+            return StreamingResponse(words(), 500)
         if self.fault == "silent":
             await asyncio.sleep(60)
         if self.fault == "not events":
@@ -143,6 +150,7 @@ class Fake:
             if steps:
                 meta |= {"spec_draft_token_num": drafted, "spec_accept_token_num": accepted}
             return [{"text": before + text, "output_ids": list(range(sent)), "meta_info": meta}]
+        run = [-1 - i for i in run] if self.fault == "odd ids" else run
         ids = {"token_ids": run} if self.kind == "vllm" else {}
         shape = {"delta": {"content": text}} if "chat" in path else {"text": text}
         return [{"choices": [{"index": 0, "finish_reason": reason, **shape, **ids}], "usage": None}]

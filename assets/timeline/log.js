@@ -78,7 +78,8 @@ globalThis.lookaheadLog = (() => {
     if (event.reason === "stopped") log.stopped = true;
   }
 
-  /** Gives a lane's passes the counts that its server told at the end; `recounted` says that they look different now. */
+  /** Gives a lane's passes the counts that its server told at the end; `recounted` says that they look different
+      now. */
   function recount(lane, counts) {
     if (!lane || !counts.some(Boolean)) return;
     lane.steps.forEach((step, i) => {
@@ -141,8 +142,8 @@ globalThis.lookaheadLog = (() => {
   const duration = log => log.lanes.reduce((longest, lane) => Math.max(longest, lane.clock), 0);
   const isDone = log => Boolean(log.end || log.stopped);
 
-  /** The latest instant about which every lane has reported. Past it a lane would seem to stand still. A lane whose turn has
-      not come, as of servers on one machine, is not waited for. */
+  /** The latest instant about which every lane has reported. Past it a lane would seem to stand still. A lane whose
+      turn has not come, as of servers on one machine, is not waited for. */
   function liveEdge(log) {
     const running = log.lanes.filter(lane => !lane.finish && lane.steps.length);
     if (isDone(log) || !running.length) return duration(log);

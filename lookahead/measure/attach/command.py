@@ -58,20 +58,30 @@ def run(arguments: argparse.Namespace) -> None:
         side: names.get(given := getattr(arguments, side)) or server_at(given, side, variable=side) for side in SIDES
     }
     prompts = bench.read_questions(arguments.prompts) if arguments.prompts else questions()
+    for path in filter(None, (arguments.csv, arguments.trace)):
+        _writable(path)  # before the first second is spent
     measured = None
     with terminal.progress() as progress:
         for now in measure(sides, prompts, levels, arguments.max_new_tokens, arguments.repeat):
             if now:
                 progress(now.done, now.total, now.text)
                 measured = now.result
-    if arguments.trace:
-        arguments.trace.write_text(_raced([*sides.values()], prompts[0], arguments.max_new_tokens), encoding="utf-8")
     if arguments.csv:
         arguments.csv.write_text(to_csv(measured), encoding="utf-8")
     if arguments.json:
         print(json.dumps(measured))
     else:
         terminal.show_attach(measured)
+    if arguments.trace:
+        arguments.trace.write_text(_raced([*sides.values()], prompts[0], arguments.max_new_tokens), encoding="utf-8")
+
+
+def _writable(path: Path) -> None:
+    """Raises `SettingsError` where a file cannot be written."""
+    try:
+        path.open("a").close()
+    except OSError as error:
+        raise SettingsError("file", str(path), f"it cannot be written ({error.__class__.__name__}).") from None
 
 
 def _raced(servers: list[Any], prompt: Any, most: int) -> str:

@@ -114,11 +114,13 @@ async def _block(
             group.create_task(reader())
     busy_s, after = min(idle), await counters.read(opened, known, patience)
     counted = after.since(before) if before and after else None
-    tokens = sum(
-        round(part.tokens * text.answer.tokens / max(1, sum(p.tokens for p in text.answer.passes)))
-        for text in texts
-        if text.answer
-        for part in text.answer.passes
-        if text.begun_s + part.at_s <= busy_s
-    )
-    return Block(side, at_once, number, busy_s, tokens, tuple(texts), counted)
+    tokens = sum(_within(text, busy_s) for text in texts if text.answer)
+    return Block(side, at_once, number, busy_s, round(tokens), tuple(texts), counted)
+
+
+def _within(text: Written, seconds: float) -> float:
+    """How many of a text's tokens came in the first so many seconds of its block. Where chunks are all that is known, the
+    server's own count is spread over them."""
+    passes = text.answer.passes
+    arrived = sum(part.tokens for part in passes if text.begun_s + part.at_s <= seconds)
+    return arrived * text.answer.tokens / max(1, sum(part.tokens for part in passes))

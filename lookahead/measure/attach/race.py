@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from itertools import pairwise
 from statistics import median
@@ -54,19 +53,16 @@ class ServerRace:
         self._lanes = [_Lane() for _ in servers]
         self._created = datetime.now(UTC).isoformat(timespec="seconds")
         self._prompt_ids: tuple[int, ...] = ()
-        self._runner, self._closed = asyncio.Runner(), False
-        self._stack = AsyncExitStack()
-        try:
-            self._opened, self._known = self._runner.run(self._look())
-        except BaseException:
-            self.close()
-            raise
+        self._known = asyncio.run(self._look())
         self._laps = self._run()
 
-    async def _look(self) -> tuple[list, list[Known]]:
-        opened = [await self._stack.enter_async_context(client(server, self._patience)) for server in self._servers]
-        pairs = zip(opened, self._servers, strict=True)
-        return opened, [await look(connection, server, self._patience) for connection, server in pairs]
+    async def _look(self) -> list[Known]:
+        """What runs at every server; whoever gives the race up before it has begun leaves no connection open."""
+        known = []
+        for server in self._servers:
+            async with client(server, self._patience) as opened:
+                known.append(await look(opened, server, self._patience))
+        return known
 
     @property
     def methods(self) -> list[str]:
@@ -83,10 +79,8 @@ class ServerRace:
         return self._laps
 
     def _run(self) -> Iterator[Lap | None]:
-        try:
-            yield from arriving(self._runner, self._write_all)
-        finally:
-            self.close()
+        with asyncio.Runner() as runner:
+            yield from arriving(runner, self._write_all)
         if self._failed:
             raise RemoteError(self._failed[0].value, " ".join([self._failed[0].mend, *map(str, self._failed[1:])]))
 
@@ -98,31 +92,28 @@ class ServerRace:
 
     async def _write(self, number: int, laps: asyncio.Queue[Lap]) -> None:
         """One lane. Its last pass is not passed on before the next has come, for it may still grow, or be the text's end."""
-        lane, s = self._lanes[number], self.settings
-        asking = Asking(
-            self._opened[number], self._known[number], self.prompt_text, s.max_new_tokens, s.chat, self._patience
-        )
+        lane, server, s = self._lanes[number], self._servers[number], self.settings
+
+        def record(passes: Sequence[Pass], answer: Answer | None = None) -> None:
+            for step in lane.add(passes, answer):
+                laps.put_nowait(Lap(number, None, step, lane.clock_s))
+
         try:
-            async for _ in asking.passes():
-                for record in lane.add(asking.arrived[:-1]):
-                    laps.put_nowait(Lap(number, None, record, lane.clock_s))
-            answer = asking.answer()
-            self._prompt_ids = self._prompt_ids or asking.prompt_ids
-            for record in lane.add(answer.passes, answer):
-                laps.put_nowait(Lap(number, None, record, lane.clock_s))
+            async with client(server, self._patience) as opened:
+                asking = Asking(opened, self._known[number], self.prompt_text, s.max_new_tokens, s.chat, self._patience)
+                async for _ in asking.passes():
+                    record(asking.arrived[:-1])
+                answer = asking.answer()
+                self._prompt_ids = self._prompt_ids or asking.prompt_ids
+                record(answer.passes, answer)
         except RemoteError as error:
             self._failed.append(error)
+        except ValueError:  # pydantic's: ids below 0, a piece of text without an end
+            self._failed.append(RemoteError(server.name, "what it sends is more than a recording can hold."))
 
     def close(self) -> None:
         """Stop early; what has come stays in `result()`."""
-        if not self._closed:
-            self._closed = True
-            self._runner.run(self._stack.aclose())
-            self._runner.close()
-
-    def counts(self) -> list[list[int | None]]:
-        """Of every lane, how many tokens were drafted for each of its passes, as far as its server tells."""
-        return [[step.drafted for step in lane.steps] for lane in self._lanes]
+        self._laps.close()
 
     def result(self) -> Trace:
         """The trace so far."""

@@ -56,8 +56,8 @@ def measure(
             if isinstance(what, Block):
                 done.append(what)
                 text = f"{what.side}, {what.at_once} at once"
-                whole = [at_once for at_once in levels if sum(block.at_once == at_once for block in done) >= 2]
-                seen = [block for block in done if block.at_once in whole]
+                by_both = set.intersection(*({one.at_once for one in done if one.side == side} for side in SIDES))
+                seen = [block for block in done if block.at_once in by_both]
                 steps.put_nowait(Progress(len(done), total, text, of(known, prompts, seen, most) if seen else None))
             else:
                 known = what
@@ -235,8 +235,8 @@ def advice(levels: Sequence[Mapping[str, Any]]) -> str:
     return f"{sentence}."
 
 
-def _up_to(count: int) -> str:
-    return "one text at a time" if count == 1 else f"up to {count} at once"
+def _up_to(at_once: int) -> str:
+    return "one text at a time" if at_once == 1 else f"up to {at_once} at once"
 
 
 def _shown(level: Mapping[str, Any]) -> str:

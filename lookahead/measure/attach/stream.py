@@ -18,6 +18,7 @@ from typing import Any
 
 import httpx2
 
+from ...core.numbers import seconds
 from .servers import RemoteError, Server
 
 MOST_LINE, MOST_BYTES = 1 << 20, 64 << 20  # bytes of an event, and of an answer
@@ -50,12 +51,26 @@ async def text_of(opened: httpx2.AsyncClient, server: Server, path: str, patienc
     """What stands at a path. Raises `RemoteError`."""
     try:
         async with asyncio.timeout(patience.connect_s):
-            response = await opened.get(path)
-    except (httpx2.HTTPError, TimeoutError, OSError) as error:
+            response = await opened.send(opened.build_request("GET", path), stream=True)
+            try:
+                text = await _beginning(response)
+            finally:
+                await response.aclose()
+    except (httpx2.HTTPError, OSError) as error:
         raise _lost(server, error, patience.connect_s) from None
     if response.status_code != 200:
-        raise _refused(server, response.status_code, response.text)
-    return response.text
+        raise _refused(server, response.status_code, text)
+    return text
+
+
+async def _beginning(response: httpx2.Response) -> str:
+    """A body, as far as one is read."""
+    whole = b""
+    async for part in response.aiter_bytes():
+        whole += part
+        if len(whole) > MOST_LINE:
+            break
+    return whole[:MOST_LINE].decode(errors="replace")
 
 
 async def events(
@@ -64,8 +79,8 @@ async def events(
     """The events of a streamed answer, each with the seconds since it was asked for. Raises `RemoteError`."""
     start, wait = perf_counter(), patience.first_s
 
-    def within(seconds: float) -> asyncio.Timeout:
-        return asyncio.timeout(max(0.0, min(seconds, start + patience.whole_s - perf_counter())))
+    def within(most_s: float) -> asyncio.Timeout:
+        return asyncio.timeout(max(0.0, min(most_s, start + patience.whole_s - perf_counter())))
 
     try:
         async with within(wait):
@@ -73,8 +88,7 @@ async def events(
         try:
             if response.status_code != 200:
                 async with within(patience.between_s):
-                    words = (await response.aread())[:MOST_LINE].decode(errors="replace")
-                raise _refused(server, response.status_code, words)
+                    raise _refused(server, response.status_code, await _beginning(response))
             lines = _lines(response, server)
             while True:
                 async with within(wait):
@@ -144,7 +158,7 @@ def _lost(server: Server, error: Exception, waited_s: float) -> RemoteError:
     if isinstance(error, (httpx2.ConnectError, httpx2.ConnectTimeout)):
         sentence = "nothing answers at its address; is it running?"
     elif isinstance(error, (TimeoutError, httpx2.TimeoutException)):
-        sentence = f"it was silent for {waited_s:.0f} s and was given up."
+        sentence = f"it was silent for {seconds(waited_s)} and was given up."
     else:
         sentence = "the connection broke off; what had arrived stays."
     return RemoteError(server.name, sentence)

@@ -175,5 +175,7 @@ def test_the_command_prints_one_document_or_a_clear_line(capsys, tmp_path, monke
         assert "at once" in shown and "On for " in shown
     assert main(["attach", "--baseline", "http://127.0.0.1:9", "--speculative", "fast", "--concurrency", "1"]) == 2
     assert "is it running?" in capsys.readouterr().err
+    assert main([*arguments, "--csv", str(tmp_path / "nowhere" / "rows.csv")]) == 2
+    assert "cannot be written" in capsys.readouterr().err
     assert main(["attach", "--baseline", "nonsense", "--speculative", "fast"]) == 2
     assert "http://localhost:8000" in capsys.readouterr().err

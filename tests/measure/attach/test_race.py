@@ -82,6 +82,19 @@ def test_a_server_that_fails_keeps_what_arrived_and_the_other_lane(fault, words)
     assert fast.text.startswith(" w0") and not any(step.finish for step in fast.steps)
 
 
+def test_what_no_recording_can_hold_is_said():
+    race, _, error = laps_of(Fake(), Fake("vllm", RUNS, fault="odd ids"))
+    assert "'fast'" in str(error) and "more than a recording can hold" in str(error)
+    assert len(race.result().lanes[0].tokens) == MOST
+
+
+def test_a_race_that_is_given_up_before_it_begins_leaves_nothing_open():
+    with serving(Fake()) as one, serving(Fake()) as other:
+        race = ServerRace([server_at(one, "plain", {}), server_at(other, "fast", {})], "A prompt")
+        race.close()
+        assert [*race] == [] and not race.result().lanes[0].steps
+
+
 def test_both_may_fail():
     _, _, error = laps_of(Fake(fault="kill"), Fake(fault="garbage"))
     assert "'plain'" in str(error) and "fast" in str(error) and "not JSON" in str(error)

@@ -89,7 +89,7 @@ def test_a_servers_counts_are_given_to_what_arrived(sizes, accepted, expected):
 SENTENCES = {
     "kill": "broke off", "stall": "silent", "silent": "silent", "garbage": "not JSON", "not events": "something else",
     "wrong model": "no such model", "error event": "out of memory", "endless": "more than an answer has", "busy": "overloaded",
-    "foreign": "not those of", "slow drip": "silent",
+    "foreign": "not those of", "slow drip": "silent", "endless refusal": "it refused",
 }  # fmt: skip
 
 
@@ -104,7 +104,7 @@ def test_every_fault_ends_in_a_sentence_and_keeps_what_arrived(fault, kind):
     assert (
         str(error).startswith("server is 'fast': ") and "127.0.0.1" not in str(error) and "Traceback" not in str(error)
     )
-    early = ("silent", "not events", "wrong model", "busy")
+    early = ("silent", "not events", "wrong model", "busy", "endless refusal")
     assert ([part.text for part in arrived[:2]] == ([] if fault in early else [" w0", " w1 w2 w3"])) or kind != "vllm"
     assert bool(arrived) is (fault not in early)
 

@@ -69,6 +69,7 @@ class Fake:
             async def words():
                 while True:
                     yield "no " * 10_000
+                    await asyncio.sleep(0)
 
             return StreamingResponse(words(), 500)
         if self.fault == "silent":

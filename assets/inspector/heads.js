@@ -85,9 +85,8 @@ globalThis.lookaheadHeads = (() => {
     const step = lane?.steps[stepIndex];
     const kind = lane?.options.draft;
     const head = KINDS.includes(kind) ? log.header.models?.heads?.[kind] : null;
-    // A hybrid's draft may be of earlier text: that one has another source.
-    const sources = [lane.method, "draft", kind, `${kind}-tree`];
-    const isDrafted = step && tested(step.draft) && sources.includes(step.draft.sources[0]);
+    // A hybrid's draft may be of earlier text alone.
+    const isDrafted = step && tested(step.draft) && step.draft.sources.some(source => source !== "suffix");
     if (!head || !isDrafted) return null;
     const levels = levelsOf(step);
     const slots = kind === "eagle" ? 0 : Math.max(head.slots, levels.length);

@@ -22,9 +22,10 @@ globalThis.lookaheadLane = (() => {
   /** A token of a settled pass; `heat` is its entry of `heatOf`. */
   function tokenNode(part, heat) {
     const isDead = part.kind === "rejected" || part.kind === "unvisited";
-    const isSign = ["note", "tick", "unseen"].includes(part.kind);
+    const isSign = part.kind === "note" || part.kind === "tick";
     const attributes = isDead || isSign ? HIDDEN : {};
     const node = make(`span.la-tok.la-${part.kind}`, attributes, isDead ? signs(part.text) : part.text);
+    if (part.hatched) node.classList.add("la-hatched");
     if (isSign) return node;
     node.laPart = part; // read back by TokenPointer, as is laStep
     if (heat && heat.fails !== null) node.dataset.fails = String(heat.fails);
@@ -91,7 +92,11 @@ globalThis.lookaheadLane = (() => {
 
     /** Shows the first `count` passes; whether that changed anything. */
     #settle(count) {
-      if (this.#lane.recounted) this.#rebuild();
+      if (this.#lane.recounted) {
+        while (this.#settled) this.#pass(--this.#settled).remove();
+        this.#passes = [];
+        this.#lane.recounted = false;
+      }
       if (count === this.#settled) return false;
       while (this.#settled > count) this.#passes[--this.#settled].remove();
       const added = [];
@@ -101,14 +106,6 @@ globalThis.lookaheadLane = (() => {
       this.#latest = this.#passes[count - 1] || null;
       this.#latest?.classList.add("la-latest");
       return true;
-    }
-
-    /** Takes the passes off, to be made anew. */
-    #rebuild() {
-      this.#lane.recounted = false;
-      for (const node of this.#passes) node?.remove();
-      this.#passes = [];
-      this.#settled = 0;
     }
 
     /** The run in flight: its ghosts one by one, then the sweep; whether the ghosts changed. */

@@ -73,21 +73,14 @@ globalThis.lookaheadLog = (() => {
 
   function end(log, event) {
     log.end = event;
-    for (const [lane, counts] of (event.drafted || []).entries()) recount(log.lanes[lane], counts);
+    // What servers tell at the end of every pass: those look different now.
+    (event.drafted || []).forEach((counts, i) => {
+      const lane = log.lanes[i];
+      for (const [at, step] of lane.steps.entries()) step.drafted = counts[at];
+      lane.recounted = true;
+    });
     log.expected = log.received;
     if (event.reason === "stopped") log.stopped = true;
-  }
-
-  /** Gives a lane's passes the counts that its server told at the end; `recounted` says that they look different
-      now. */
-  function recount(lane, counts) {
-    if (!lane || !counts.some(Boolean)) return;
-    lane.steps.forEach((step, i) => {
-      step.drafted = counts[i] ?? null;
-      if (step.drafted === null || step.drafted <= step.origins.filter(origin => origin === "accepted").length) return;
-      step.origins = step.origins.map(origin => (origin === "bonus" ? "correction" : origin));
-    });
-    lane.recounted = true;
   }
 
   /** What a lane is called: its server, or its method, with its options or its number where the method is there more
@@ -106,7 +99,7 @@ globalThis.lookaheadLog = (() => {
   const createLane = ({method, options, opaque}, name) => ({
     ...{name, method, options: options || {}, naive: method === "naive", opaque: Boolean(opaque)},
     ...{steps: [], starts: [], ends: [], tokens: [], passes: [], commits: []},
-    ...{clock: 0, finish: null, prefill_s: null, recounted: false},
+    ...{clock: 0, finish: null, prefill_s: null},
   });
 
   const tokensOf = lane => lane.tokens.at(-1) || 0;

@@ -92,7 +92,7 @@ globalThis.lookaheadPlayer = (() => {
     parts.push(...dead.map(row => ({kind: kindOf(row), text: step.draft.pieces[row], row, emitted: -1})));
     const more = textRows(step) - step.path.length - dead.length;
     const unseen = (step.drafted || 0) - parts.length; // whose words no server tells
-    if (unseen > 0) parts.push({kind: "unseen", text: `${unseen} rejected`, row: -1, emitted: -1});
+    if (unseen > 0) parts.push({kind: "note", hatched: true, text: `${unseen} rejected`, row: -1, emitted: -1});
     if (more > 0) parts.push({kind: "note", text: moreRows(more), row: -1, emitted: -1});
     if (dead.length || unseen > 0) parts.push({kind: "tick", text: "", row: -1, emitted: -1});
     return parts.concat(own);

@@ -29,9 +29,8 @@ globalThis.lookaheadWords = (() => {
     if (step.kind === "prefill") return sentence(lane.name, prefill(lane), null, "");
     const total = isDone(log) ? ` of ${passesOf(lane)}` : "";
     const own = step.origins.findIndex(origin => origin !== "accepted");
-    // A server does not tell which words are the target's own: the whole run is quoted.
-    const isRun = lane.opaque && step.drafted && own > 0 && !step.pieces[own];
-    const said = own < 0 ? null : isRun ? step.pieces.join("") : step.pieces[own];
+    // A server may not tell which words are the target's own: then the whole run is quoted.
+    const said = own < 0 ? null : step.pieces[own] || (step.drafted ? step.pieces.join("") : "");
     const tail = step.finish ? `; ${finish(step.finish)}` : "";
     return sentence(`pass ${lane.passes[stepIndex]}${total}`, deedOf(lane, step, step.origins[own]), said, tail);
   }
@@ -42,7 +41,7 @@ globalThis.lookaheadWords = (() => {
   function deedOf(lane, step, origin) {
     const rows = textRows(step);
     const accepted = step.origins.filter(other => other === "accepted").length;
-    if (lane.opaque && step.drafted) return `drafted ${step.drafted}, accepted ${accepted}, wrote `;
+    if (step.drafted) return `drafted ${step.drafted}, accepted ${accepted}, wrote `;
     if (lane.opaque) return `accepted ${accepted} (what it drafted it does not tell), then `;
     if (lane.naive || !rows) {
       return (lane.naive ? "no draft" : "drafted nothing") + (origin ? ", the target said " : "");

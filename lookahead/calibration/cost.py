@@ -124,10 +124,10 @@ def measure_head(head: Head, target: CachedLM, target_curve: CostCurve, repeats:
     cached = min(CONTEXT, target.context_length - 1)
     target.extend([1] * cached)
     text = [1] * (cached + 1)
-    lm.extend(lm.sync(text))
-    seconds = _level_s(lm, text, repeats) or interleaved(
-        [lambda n=n: lm.forward([1] * n, [-1] * n) for n in HEAD_ROWS], repeats
-    )
+    seconds = _level_s(lm, text, repeats)
+    if seconds is None:
+        lm.extend(lm.sync(text))
+        seconds = interleaved([lambda n=n: lm.forward([1] * n, [-1] * n) for n in HEAD_ROWS], repeats)
     return _in_turn(CostCurve(HEAD_ROWS, tuple(seconds)), lm, target, target_curve, repeats)
 
 

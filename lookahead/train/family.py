@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from math import inf
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -41,15 +40,15 @@ from . import card, corpus, evaluate, heads, instructions, losses, tokenizer
 from .batches import Batches, Streams
 from .fit import Budget, Report, Watch, fit
 from .plan import Plan, Shape
+from .questions import written_questions
 from .states import States
-from .writing import LIKELY, LONGEST_QUESTION, TOGETHER, WRITTEN, WrittenBatches, questions, writer_of, written_rows
+from .writing import LIKELY, WRITTEN, WrittenBatches, written_rows
 
 SHARD = "9MB"  # hosting pushes refuse single files over 10 MB
 # On a CPU written-out attention, compiled, takes two thirds of the time of the fused kernel there.
 ATTENTION = "sdpa" if torch.cuda.is_available() else "eager"
 ROLES = ("target", "draft", "offdomain", *KINDS)
 CHECKED = "story"  # category of the prompts by which a head is measured while it learns
-ANSWERED = 1200  # tokens of a chat model's writing for each question that it asks itself
 WRITING_SHARE = 0.4  # of the heads' minutes, where the target has written nothing yet
 
 
@@ -261,7 +260,9 @@ class _Stages:
                 shutil.rmtree(job.work / "states", ignore_errors=True)  # they are of the writing that is made anew
             chats = self.streams is None and self.words.chat_template
             if chats:
-                self._questions = self._questions_of(target)
+                self._questions = written_questions(
+                    target, self.words, tokens, self.plan.seed, job.work / "questions.json", self.watch, job.resume
+                )
             self._rows = written_rows(
                 target, self.streams, self.plan, tokens, folder, self.watch, job.resume, end=end, most_s=most_s,
                 instructed=self._instructions if chats else None, written=self.plan.answer_tokens if chats else WRITTEN,
@@ -272,31 +273,6 @@ class _Stages:
     def _instructions(self, seed: object) -> Iterator[list[int]]:
         """Instructions in the chat template, as ids."""
         return (self._encoded(instruction, True) for instruction in instructions.training(seed, self._questions))
-
-    def _questions_of(self, target: LlamaForCausalLM) -> list[str]:
-        """Questions that the target wrote itself; so many that each is answered about twice."""
-        path, encoded = (
-            self.job.work / "questions.json",
-            lambda text: self.words(text, add_special_tokens=False).input_ids,
-        )
-        if self.job.resume and path.is_file():
-            return json.loads(path.read_text())
-        message = [{"role": "user", "content": (mark := "\0")}]
-        turn = encoded(self.words.apply_chat_template(message, tokenize=False).partition(mark)[0])
-        begun = [encoded(text) for text in instructions.BEGINNINGS]
-        begun = [begun[i % len(begun)] for i in range(TOGETHER)]
-        writer, start, out = writer_of(target), perf_counter(), []
-        turns = -(-self.plan.writing_tokens // (TOGETHER * ANSWERED))
-        for i in range(turns):
-            written = questions(writer, turn, begun, self.words.eos_token_id, self.plan.seed + i)
-            texts = (text.strip() for text in self.words.batch_decode(written))
-            out += [text for text in texts if text and all(c.isprintable() or c in "\n\t" for c in text)]
-            spent, of_turn = perf_counter() - start, TOGETHER * LONGEST_QUESTION
-            self.watch(
-                Report("questions", (i + 1) * of_turn, turns * of_turn, float("nan"), (i + 1) * of_turn / spent, spent)
-            )
-        path.write_text(json.dumps(out))
-        return out
 
     def _encoded(self, prompt: str, chat: bool) -> list[int]:
         vocab, room = len(self.words), self.words.model_max_length

@@ -150,13 +150,6 @@ def _talk(draw: random.Random) -> str:
     )
 
 
-# With what a question begins that the model writes itself; with nothing, it is of any kind.
-BEGINNINGS = (
-    "", "", "", "", "Write", "Write a story", "Write a Python", "Write an HTML", "Explain", "Explain to", "Why", "How", "What", "List",
-    "Give me", "Rewrite", "Rewrite the following text:", "Summarize", "Fix", "Correct", "Extract", "Convert", "Convert this", "Turn",
-    "Copy", "Repeat", "Translate", "Tell me", "Create", "Describe", "Make a table", "Here is a text:",
-)  # fmt: skip
-
 KINDS = {
     "story": _story, "explain": _explain, "code": _code, "list": _list, "rewrite": _rewrite, "extract": _extract, "copy": _copy,
     "talk": _talk,

@@ -13,7 +13,7 @@ Knows a model that generates; it does not know how the draft learns.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import cycle, repeat
+from itertools import cycle
 from math import inf
 from pathlib import Path
 from time import perf_counter
@@ -45,7 +45,6 @@ LIKELY = 16  # stored tokens of the target's distribution at every position, wit
 Openings = Callable[[object], Iterator[list[int]]]  # ids of openings, for a seed
 BLOCK = 32  # positions by which the writer's cache grows
 BEGINNING, LONGEST_QUESTION = (3, 16), 96  # tokens that open a plain text; of a question no more than so many
-QUESTION_TEMPERATURE = 0.8  # at which a chat model asks itself
 
 
 def row_type(written: int = WRITTEN, likely: int = LIKELY) -> np.dtype:
@@ -124,24 +123,6 @@ def unprompted(writer: PreTrainedModel, end: int) -> torch.Tensor:
     )  # fmt: skip
 
 
-@torch.inference_mode()
-def questions(
-    writer: PreTrainedModel, turn: Sequence[int], beginnings: Sequence[Sequence[int]], end: int, seed: int
-) -> list[list[int]]:
-    """Questions that a chat model asks itself (Xu et al. 2024, Magpie): `turn` are the tokens that begin a user's turn,
-    `beginnings` those that the questions begin with. Those that came to their `end`, at most `LONGEST_QUESTION` tokens."""
-    torch.manual_seed(seed)
-    given = torch.tensor([turn] * len(beginnings), device=writer.device)
-    forced = _NextOpening(repeat([end]), end, beginnings)
-    texts = writer.generate(
-        given, attention_mask=torch.ones_like(given), max_new_tokens=LONGEST_QUESTION, eos_token_id=end, pad_token_id=end,
-        past_key_values=growing_cache(writer), do_sample=False,
-        logits_processor=LogitsProcessorList([_Sampled(QUESTION_TEMPERATURE), forced]),
-    )  # fmt: skip
-    written = [ids[len(turn) :].tolist() for ids in texts]
-    return [ids[: ids.index(end)] for ids in written if end in ids]
-
-
 def _continued(
     writer: PreTrainedModel, given: torch.Tensor, hot: float, others: Iterator[Sequence[int]], end: int, row: np.dtype,
     rest: Sequence[Sequence[int]] = (),
@@ -151,11 +132,11 @@ def _continued(
     new, (written, likely) = row["ids"].shape[0] - given.shape[1], row["likely"].shape
     favourites = _Favourites(likely)
     processors = [favourites] if likely else []
-    processors += [_Sampled(hot)] if hot else []
+    processors += [Sampled(hot)] if hot else []
     texts = writer.generate(
         given, attention_mask=torch.ones_like(given),  # the end marker is also the padding token, and stands inside rows
         max_new_tokens=new, min_new_tokens=new, eos_token_id=None, past_key_values=growing_cache(writer),
-        logits_processor=LogitsProcessorList([*processors, _NextOpening(others, end, rest)]), do_sample=False,
+        logits_processor=LogitsProcessorList([*processors, NextOpening(others, end, rest)]), do_sample=False,
     )  # fmt: skip
     rows = np.zeros(len(given), row)
     rows["ids"] = texts.cpu().numpy()
@@ -242,7 +223,7 @@ class _Favourites(LogitsProcessor):
         return scores
 
 
-class _Sampled(LogitsProcessor):
+class Sampled(LogitsProcessor):
     """Draws a token at a temperature, as `generate` would, in a quarter of its time on a CPU."""
 
     def __init__(self, temperature: float):
@@ -255,7 +236,7 @@ class _Sampled(LogitsProcessor):
         return torch.full_like(scores, -torch.inf).scatter_(1, drawn.clamp_max(scores.shape[1] - 1), 0.0)
 
 
-class _NextOpening(LogitsProcessor):
+class NextOpening(LogitsProcessor):
     """Where a row's text has ended, the next tokens are another opening. `begun` are what is left of the rows' first."""
 
     def __init__(self, openings: Iterator[Sequence[int]], end: int, begun: Sequence[Sequence[int]] = ()):

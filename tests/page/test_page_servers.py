@@ -50,7 +50,7 @@ def test_servers_are_chosen_by_name_and_raced(visit, servers):
     names = page.locator(".la-lanehead .la-name").all_inner_texts()
     assert names == ["plain", "fast"]
     page.get_by_role("button", name="keep", exact=True).click()
-    unseen = page.locator(".la-lane").nth(1).locator(".la-unseen")
+    unseen = page.locator(".la-lane").nth(1).locator(".la-hatched")
     steps = Fake(runs=(2, 0, 4, 1)).passes(MOST)[1:]
     assert unseen.all_inner_texts() == [f"{5 - len(run)} rejected" for run, _ in steps if len(run) < 5]
     trace = json.loads(page.evaluate("window.lookahead.trace()"))

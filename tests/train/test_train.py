@@ -304,7 +304,7 @@ def test_where_the_target_ends_a_text_another_is_opened(tmp_path, monkeypatch):
     target, undecided = new_model(SMALL.target, SMALL, 1), dataclasses.replace(SMALL, writing_temperatures=(100.0,))
     questions = [[1, 300 + i, 2, *range(10, 40), 0] for i in range(50)]
     streams = Streams({"tales": np.array([token for q in questions for token in q], dtype=np.uint16)}, {})
-    again = writing._NextOpening(writing.beginnings(streams.training, {"tales": 1.0}, (0, 0)), end=0)
+    again = writing.NextOpening(writing.beginnings(streams.training, {"tales": 1.0}, (0, 0)), end=0)
     text, given = torch.tensor([[5, 0], [5, 6]]), []
     for _ in range(4):
         scores = again(text, torch.zeros(2, 512))
@@ -422,7 +422,9 @@ def test_heads_are_trained_for_any_llama_without_a_corpus(family, tmp_path, monk
     model, kinds = family[0].out / "target", ("medusa", "eagle", "block")
     job = Job(None, tmp_path / "out", plan, tokens=20_000, start_from=model, only=kinds)
     train(job, reports.append)
-    assert [*dict.fromkeys(r.stage for r in reports)] == ["own", "states", "medusa", "eagle", "block"]
+    assert [*dict.fromkeys(r.stage for r in reports)] == [
+        "questions", "own", "states", "medusa", "eagle", "block"
+    ]  # fmt: skip
     for kind in job.only:
         losses = [r.loss for r in reports if r.stage == kind]
         assert losses[-1] < losses[0], kind
@@ -491,6 +493,12 @@ def test_instructions_are_many_and_what_is_measured_is_not_learned():
     measured = instructions.measuring(5)
     assert set(measured) == set(instructions.KINDS) and all(len(of) == 5 for of in measured.values())
     assert not {one for of in measured.values() for one in of} & set(given)
+
+
+def test_questions_of_its_own_stand_between_instructions():
+    kept, measured = "What is a tide?", next(iter(instructions.PROMPTS))
+    given = [*itertools.islice(instructions.training(0, [kept, measured]), 40)]
+    assert given[1::2] == [kept] * 20 and kept not in given[::2] and measured not in given
 
 
 @pytest.mark.parametrize("kind", ["eagle", "block"])

@@ -1,38 +1,53 @@
-"""What arrives over the network, for whoever computes without an event loop.
+"""What arrives over the network, for whoever computes without an event loop, or beside one of his own.
 
-Knows event loops. It does not know what arrives.
+The loop is in a thread of its own: a notebook's, or a browser driver's, has one running in the caller's already.
+
+Knows event loops and threads. It does not know what arrives.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar
 
+T = TypeVar("T")
 WAIT_S = 0.2  # after so long without anything new there is None
 
 
-def arriving(runner: asyncio.Runner, work: Callable[[asyncio.Queue[Any]], Awaitable[None]]) -> Iterator[Any | None]:
-    """What `work(queue)` puts into its queue, as it does, and None while nothing is new. Raises what it raises, at the end;
-    closing this ends it."""
-    items: asyncio.Queue[Any] = asyncio.Queue()
-    writing = runner.get_loop().create_task(work(items))
-    try:
-        while not (writing.done() and items.empty()):
-            yield runner.run(_next(items, writing))
-        writing.result()
-    finally:
-        writing.cancel()
-        runner.run(asyncio.wait({writing}))
+def complete(work: Callable[[], Awaitable[T]]) -> T:
+    """What `work()` comes to. Raises what it raises."""
+
+    async def run() -> T:
+        return await work()
+
+    with ThreadPoolExecutor(1, "lookahead-attach") as thread:
+        return thread.submit(asyncio.run, run()).result()
 
 
-async def _next(items: asyncio.Queue[Any], writing: asyncio.Task[None]) -> Any | None:
-    """The next item, or None where none has come in a while, or none will."""
-    getting = asyncio.create_task(items.get())
-    await asyncio.wait(
-        {getting, writing} if not writing.done() else {getting}, timeout=WAIT_S, return_when=asyncio.FIRST_COMPLETED
-    )
-    if getting.done():
-        return getting.result()
-    getting.cancel()
-    return None
+def arriving(work: Callable[[Callable[[Any], None]], Awaitable[None]]) -> Iterator[Any | None]:
+    """What `work(put)` puts, as it does, and None while nothing is new. Raises what it raises, at the end; closing this ends
+    it."""
+    items: SimpleQueue[Any] = SimpleQueue()
+    begun: SimpleQueue[tuple[asyncio.AbstractEventLoop, asyncio.Task[None]]] = SimpleQueue()
+
+    async def run() -> None:
+        begun.put((asyncio.get_running_loop(), asyncio.current_task()))
+        await work(items.put)
+
+    with ThreadPoolExecutor(1, "lookahead-attach") as thread:
+        done = thread.submit(asyncio.run, run())
+        loop, task = begun.get()
+        try:
+            while not (done.done() and items.empty()):
+                try:
+                    item = items.get(timeout=WAIT_S if not done.done() else 0)
+                except Empty:
+                    item = None
+                yield item
+        finally:
+            if not done.done():
+                loop.call_soon_threadsafe(task.cancel)
+        done.result()

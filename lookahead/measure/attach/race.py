@@ -10,7 +10,7 @@ Knows servers and records. It does not know who is watching.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 from statistics import median
@@ -24,7 +24,7 @@ from ...trace.records import Costs, Machine, ModelNames, PromptRecord, SettingsR
 from ...trace.schema import LaneRecord, StepRecord
 from ...trace.trace import Trace
 from .asking import Asking, Known, look
-from .bridge import arriving
+from .bridge import arriving, complete
 from .reply import Answer, Pass
 from .servers import RemoteError, Server
 from .stream import Patience, client
@@ -53,7 +53,7 @@ class ServerRace:
         self._lanes = [_Lane() for _ in servers]
         self._created = datetime.now(UTC).isoformat(timespec="seconds")
         self._prompt_ids: tuple[int, ...] = ()
-        self._known = asyncio.run(self._look())
+        self._known = complete(self._look)
         self._laps = self._run()
 
     async def _look(self) -> list[Known]:
@@ -79,24 +79,23 @@ class ServerRace:
         return self._laps
 
     def _run(self) -> Iterator[Lap | None]:
-        with asyncio.Runner() as runner:
-            yield from arriving(runner, self._write_all)
+        yield from arriving(self._write_all)
         if self._failed:
             raise RemoteError(self._failed[0].value, " ".join([self._failed[0].mend, *map(str, self._failed[1:])]))
 
-    async def _write_all(self, laps: asyncio.Queue[Lap]) -> None:
-        """All lanes, their laps into the queue as they come."""
+    async def _write_all(self, put: Callable[[Lap], None]) -> None:
+        """All lanes, their laps as they come."""
         numbers = range(len(self._servers))
         for at_once in [[*numbers]] if self.together else [[number] for number in numbers]:
-            await asyncio.gather(*(self._write(number, laps) for number in at_once))
+            await asyncio.gather(*(self._write(number, put) for number in at_once))
 
-    async def _write(self, number: int, laps: asyncio.Queue[Lap]) -> None:
+    async def _write(self, number: int, put: Callable[[Lap], None]) -> None:
         """One lane. Its last pass is not passed on before the next has come, for it may still grow, or be the text's end."""
         lane, server, s = self._lanes[number], self._servers[number], self.settings
 
         def record(passes: Sequence[Pass], answer: Answer | None = None) -> None:
             for step in lane.add(passes, answer):
-                laps.put_nowait(Lap(number, None, step, lane.clock_s))
+                put(Lap(number, None, step, lane.clock_s))
 
         try:
             async with client(server, self._patience) as opened:

@@ -5,8 +5,7 @@ Knows blocks of texts. It does not know HTTP, nor how a report is shown.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from math import log2
 from statistics import median
@@ -50,7 +49,7 @@ def measure(
 ) -> Iterator[Progress | None]:
     """The report so far, after every block, and None while nothing is new. Raises what `blocks` does."""
 
-    async def work(steps: asyncio.Queue[Progress]) -> None:
+    async def work(put: Callable[[Progress], None]) -> None:
         known, done, total = {}, [], 2 * rounds * len(levels)
         async for what in blocks(*(sides[side] for side in SIDES), prompts, levels, most, rounds=rounds):
             if isinstance(what, Block):
@@ -58,12 +57,11 @@ def measure(
                 text = f"{what.side}, {what.at_once} at once"
                 by_both = set.intersection(*({one.at_once for one in done if one.side == side} for side in SIDES))
                 seen = [block for block in done if block.at_once in by_both]
-                steps.put_nowait(Progress(len(done), total, text, of(known, prompts, seen, most) if seen else None))
+                put(Progress(len(done), total, text, of(known, prompts, seen, most) if seen else None))
             else:
                 known = what
 
-    with asyncio.Runner() as runner:
-        yield from arriving(runner, work)
+    yield from arriving(work)
 
 
 def _level(at_once: int, prompts: Sequence[Prompt], blocks: Sequence[Block]) -> dict[str, Any]:

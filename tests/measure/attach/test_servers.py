@@ -1,6 +1,5 @@
 """What servers stream and count, every way in which they fail, and that no key is ever shown."""
 
-import asyncio
 import json
 from pathlib import Path
 from time import perf_counter
@@ -10,6 +9,7 @@ from fakeserver import WORDS, Fake, serving
 
 from lookahead.core.events import SettingsError
 from lookahead.measure.attach.asking import Asking, look
+from lookahead.measure.attach.bridge import complete
 from lookahead.measure.attach.reply import Pass, with_counts
 from lookahead.measure.attach.servers import RemoteError, named, server_at
 from lookahead.measure.attach.stream import Patience, client
@@ -34,7 +34,7 @@ def asked(url, most=24, chat=False, key=None, patience=QUICK):
                 return known, arrived, error
             return known, arrived, asking.answer()
 
-    return asyncio.run(work())
+    return complete(work)
 
 
 @pytest.mark.parametrize("chat", [False, True])
@@ -117,7 +117,7 @@ def test_nobody_there():
             await look(opened, server, QUICK)
 
     with pytest.raises(RemoteError, match="is it running"):
-        asyncio.run(work())
+        complete(work)
 
 
 def test_a_wrong_key_is_refused_and_never_shown():

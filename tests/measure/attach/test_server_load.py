@@ -1,6 +1,5 @@
 """Load: what is counted while all readers are busy, intervals, the crossing, advice, and the command."""
 
-import asyncio
 import csv
 import io
 import json
@@ -12,6 +11,7 @@ from fakeserver import Fake, serving
 from lookahead.__main__ import main
 from lookahead.core.events import SettingsError
 from lookahead.measure.attach import report
+from lookahead.measure.attach.bridge import complete
 from lookahead.measure.attach.command import read_levels, to_csv
 from lookahead.measure.attach.load import Block, blocks
 from lookahead.measure.attach.reply import Answer, Pass
@@ -34,7 +34,7 @@ def measured(plain, fast, levels, most=24, rounds=1):
         return report.of(first, PROMPTS, done, most)
 
     with serving(plain) as one, serving(fast) as other:
-        return asyncio.run(work((one, other)))
+        return complete(lambda: work((one, other)))
 
 
 @pytest.mark.timed

@@ -115,6 +115,20 @@ def measure(lm: CachedLM, rows: Sequence[int] | None = None, repeats: int = REPE
     return CostCurve(measured, seconds, max(0.0, branched_s - interpolate(measured, seconds, branching)))
 
 
+def rehearse(drafter: CachedLM | Head, target: CachedLM) -> None:
+    """Draft a chain and a tree once, behind a short text: what is compiled at its first use is so before a race's clock runs.
+    Leaves both as they are."""
+    rule, text, target = rule_for(Settings()), [1, 1, 1], target.fresh()
+    lm = drafter.fresh(target.vocab) if isinstance(drafter, Head) else drafter.fresh()
+    if isinstance(lm, CachedHead):
+        lm.follow(target)
+    target.reset()
+    target.extend(text[:-1])
+    picks_behind(lm, rule, lm.sync(text), text, 2, Ending())
+    if isinstance(lm, CachedHead):
+        lm.tree(lm.sync(text), Request(1, lm.vocab, rule.scores(len(text), 1, lm.vocab), Ending()), 1, 1)
+
+
 def measure_head(head: Head, target: CachedLM, target_curve: CostCurve, repeats: int = REPEATS) -> DrafterCosts:
     """What a trained head's passes cost in a race's turn with its target's; of one that drafts all tokens in one pass the
     first is that pass, and later ones what is left to do for each, or for a level of a tree. Leaves the target as it is."""

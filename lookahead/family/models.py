@@ -181,6 +181,8 @@ def load(
     costs, layers = _costs(target, drafts, heads, kept, () if spread else tokenizer(depth.TEXT)["input_ids"])
     for draft in drafts.values():
         cost.warm(draft, 4, lengths)
+    for drafter in (*drafts.values(), *heads.values()):
+        cost.rehearse(drafter, target)
     measured = Measured(form.name, probe, costs, layers, ratio, threads.now())
     remembered.keep(key, measured)
     progress("Ready", 1.0)

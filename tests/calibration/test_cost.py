@@ -2,7 +2,10 @@
 
 import pytest
 
+import lookahead
 from lookahead.calibration import cost
+from lookahead.model.heads.head import CachedBlock, CachedEagle
+from lookahead.model.lm import CachedLM
 
 
 @pytest.mark.parametrize(
@@ -22,3 +25,25 @@ def test_works_take_turns_and_end_in_time_but_not_before_the_least(monkeypatch, 
     found = cost.interleaved([work("a", 0.25), work("b", 0.75)], cost.REPEATS, **most_s)
     assert order == ["a", "b"] * laps
     assert found == [0.25, 0.75]
+
+
+def test_a_second_start_has_drafted_before_a_race(tmp_path, monkeypatch):
+    """What passes cost is known then, and nothing is measured; but what has never run may still have to be compiled."""
+    monkeypatch.setenv("LOOKAHEAD_CACHE", str(tmp_path))
+    lookahead.load("pocket")
+    ran = []
+
+    def spied(cls, name):
+        function = getattr(cls, name)
+        monkeypatch.setattr(cls, name, lambda self, *given: ran.append((cls.__name__, name)) or function(self, *given))
+
+    spied(CachedLM, "chain")
+    for cls in (CachedBlock, CachedEagle):
+        spied(cls, "chain")
+    spied(CachedBlock, "tree")
+    monkeypatch.setattr(cost, "drift", lambda *_: 1.0)
+    monkeypatch.setattr(cost, "measure_head", None)  # nothing is to call it
+    lookahead.load("pocket")
+    assert {("CachedLM", "chain"), ("CachedBlock", "chain"), ("CachedBlock", "tree"), ("CachedEagle", "chain")} <= set(
+        ran
+    )

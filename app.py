@@ -46,6 +46,7 @@ def main(argv: list[str] | None = None) -> int:
     from lookahead import LookaheadError
     from lookahead.core.numbers import percent
     from lookahead.core.version import revision
+    from lookahead.measure.attach.servers import named
     from lookahead.server import logging
     from lookahead.server.limits import Limits, Telling
     from lookahead.server.queue import queue
@@ -53,6 +54,7 @@ def main(argv: list[str] | None = None) -> int:
 
     try:
         limits, telling = Limits.of(), Telling.of()
+        named()
     except LookaheadError as error:
         return _refused(error)
     telling = telling.model_copy(update={"revision": revision()})

@@ -23,7 +23,7 @@ UNCHANGED = {"top_k": 0, "top_p": 1, "repetition_penalty": 1, "stop": ()}
 def offered() -> dict[str, str]:
     """What can be chosen, and how it is called: each server beside the first that is named."""
     first, *others = named() or [""]
-    return {f"{PREFIX}{first},{other}": f"{other} beside {first}: servers" for other in others}
+    return {f"{PREFIX}{first},{other}": f"{other} beside {first}" for other in others}
 
 
 def is_servers(spec: str) -> bool:

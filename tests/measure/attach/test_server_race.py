@@ -146,7 +146,7 @@ def events(batches):
 
 
 def test_a_form_races_servers_by_their_names(models, two):
-    assert attached.offered() == {"servers:plain,fast": "fast beside plain: servers"}
+    assert attached.offered() == {"servers:plain,fast": "fast beside plain"}
     server, fields = ServerState(models), form.first_values(ServerState(models).limits, family="servers:plain,fast")
     fields["max_new_tokens"] = MOST
     sent = events(race_job.race_form(server, "A prompt", ["naive", "hybrid"], fields))

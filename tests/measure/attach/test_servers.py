@@ -1,10 +1,14 @@
 """What servers stream and count, every way in which they fail, and that no key is ever shown."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from time import perf_counter
 
 import pytest
+from conftest import ROOT
 from fakeserver import WORDS, Fake, serving
 
 from lookahead.core.events import SettingsError
@@ -172,3 +176,11 @@ def test_what_a_real_vllm_answered_is_read(path):
     assert len(counted) == passes == len(answer.passes) - 1, "but for the first token every pass had a draft"
     assert all(part.tokens == part.accepted + 1 for part in counted[:-1])
     assert len(reply.prompt_ids) in (10, 15) and answer.text.strip()
+
+
+def test_an_app_does_not_start_with_servers_that_cannot_be_read():
+    environment = {**os.environ, "LOOKAHEAD_SERVERS": "nonsense"}
+    command, quiet = [sys.executable, "app.py"], {"capture_output": True, "text": True, "timeout": 60, "check": False}
+    done = subprocess.run(command, cwd=ROOT, env=environment, **quiet)
+    assert done.returncode == 2 and done.stderr.startswith("lookahead: LOOKAHEAD_SERVERS is 'nonsense'")
+    assert done.stderr.strip().count("\n") == 0 and not done.stdout

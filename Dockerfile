@@ -1,6 +1,6 @@
 # Lookahead with its bundled models: docker build -t lookahead . && docker run -p 7860:7860 lookahead
 # With SmolLM2 beside them, a model that answers: docker build --build-arg SMOL=1 -t lookahead .
-FROM python:3.11-slim
+FROM python:3.12-slim
 
 # "cpu", or a CUDA version such as "cu130": uv knows where PyTorch keeps each build. Empty: whatever the package index has.
 ARG TORCH_BACKEND=cpu

@@ -1,4 +1,4 @@
-"""The command line: `python -m lookahead run | bench | lab | attach | calibrate | record | train | fetch | schema | limits`.
+"""The command line: `python -m lookahead run | bench | batch | lab | attach | calibrate | record | train | fetch | schema | limits`.
 
 Bad input prints one clear line on stderr and exits 2. `--json` puts one JSON document on stdout
 and nothing else; progress goes to stderr.
@@ -19,7 +19,7 @@ from typing import Any
 from .core.events import LookaheadError, Settings, SettingsError
 from .core.numbers import size
 from .hardware import memory
-from .measure import command
+from .measure import acceptance_command, batch_command, command, decide_command
 from .measure.attach import command as attaching
 from .measure.scenarios import USUAL
 
@@ -103,6 +103,13 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument("--repeat", type=int, default=3)
     bench.add_argument("--update", metavar="FILE.md", help="write the table between the bench markers of a file")
 
+    batch_command.add(commands, [shared, decoding]).set_defaults(
+        call=lambda arguments: batch_command.run(arguments, _load, _settings(arguments))
+    )
+    acceptance_command.add(commands).set_defaults(call=acceptance_command.run)
+    decide_command.add(commands, [shared, decoding]).set_defaults(
+        call=lambda arguments: decide_command.run(arguments, _load, _settings(arguments))
+    )
     command.add(commands, shared).set_defaults(call=partial(command.run, load=_load))
     attaching.add(commands).set_defaults(call=attaching.run)
     calibrate = "what this machine asks for a pass, and whether it is exact"
@@ -134,7 +141,9 @@ def _parser() -> argparse.ArgumentParser:
     fetch.set_defaults(call=_fetch)
     fetch.add_argument("family")
     fetch.add_argument("--json", action="store_true", help="one JSON document on stdout")
-    commands.add_parser("schema", help="the JSON schema of a trace").set_defaults(call=_schema)
+    schema = commands.add_parser("schema", help="the JSON schema of a trace, or of a record of acceptance")
+    schema.add_argument("--acceptance", action="store_true", help="that of a record of acceptance")
+    schema.set_defaults(call=_schema)
     limits = commands.add_parser("limits", help="the variables by which a host limits a server, as a table")
     limits.set_defaults(call=_limits)
     limits.add_argument("--update", metavar="FILE.md", help="write it between the limits markers of a file")
@@ -174,7 +183,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
 
 def _bench(arguments: argparse.Namespace) -> None:
-    from .measure import bench, engines, terminal
+    from .measure import bench, engines, prompt_files, terminal
     from .measure.progress import questions
     from .measure.tables import replace_between
     from .race.methods import methods_for
@@ -189,7 +198,7 @@ def _bench(arguments: argparse.Namespace) -> None:
     options = _settings(arguments)
     options.pop("chat", None)
     Settings(**options)
-    prompts = bench.read_questions(arguments.prompts) if arguments.prompts else questions(family=arguments.models)
+    prompts = prompt_files.read(arguments.prompts) if arguments.prompts else questions(family=arguments.models)
     models = _load(arguments)
     methods = [*(given or methods_for(models)), *further]
     with terminal.progress() as progress, TemporaryDirectory() as folder:
@@ -209,14 +218,12 @@ def _bench(arguments: argparse.Namespace) -> None:
 
 def _calibrate(arguments: argparse.Namespace) -> None:
     from .measure import terminal
-    from .race.race import describe_machine
+    from .race.race import measured_on
 
     models = _load(arguments)
     curve, probe = models.costs.target, models.probe
     report = {
-        "machine": describe_machine(models).model_dump(),
-        "models": {"spec": models.spec, **models.names},
-        "exactness": models.exactness,
+        **measured_on(models),
         "probe": {
             "chain_rows": probe.chain_rows,
             "tree_rows": probe.tree_rows,
@@ -262,9 +269,10 @@ def _fetch(arguments: argparse.Namespace) -> None:
 
 
 def _schema(arguments: argparse.Namespace) -> None:
+    from .trace.acceptance_record import AcceptanceRecord
     from .trace.trace import Trace
 
-    print(json.dumps(Trace.schema_json(), indent=1))
+    print(json.dumps((AcceptanceRecord.model_json_schema if arguments.acceptance else Trace.schema_json)(), indent=1))
 
 
 def _limits(arguments: argparse.Namespace) -> None:

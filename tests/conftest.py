@@ -32,7 +32,7 @@ from lookahead.core.events import Settings
 from lookahead.core.table import TableLM
 from lookahead.drafting import Resources
 from lookahead.drafting.draft_length import AdaptiveLength, FixedLength
-from lookahead.race.decode import Ends
+from lookahead.race.decode import Ends, Text
 from lookahead.race.decode import decode as loop
 from lookahead.race.methods import method_class, options_of
 
@@ -281,7 +281,7 @@ def table_steps(
     k = settings.k if k is None else k
     policy = AdaptiveLength(resources.pass_s, 8) if k == "auto" else FixedLength(k)
     ends = Ends(frozenset(eos), settings.max_new_tokens, target.context_length, stop)
-    return list(loop(target, made, policy, rule, list(prompt), ends, details=settings.details))
+    return list(loop(Text(target, made, policy, rule, list(prompt), ends, details=settings.details)))
 
 
 def finished(race):

@@ -30,14 +30,15 @@ class Fake:
         self.kind, self.runs, self.speed, self.fault, self.key, self.text = kind, runs, speed, fault, key, text
         self.chunk, self.k, self.asked, self.total = chunk, k, [], [0, 0, 0, 0]
 
-    def passes(self, most):
+    def passes(self, most, runs=None):
         """Token ids of every pass, with how many of them were drafted tokens; the first comes of reading."""
+        runs = self.runs if runs is None else runs
         ids, number, out = list(range(most)), 0, [([0], None)]
         at = 1
         while at < most:
-            accepted = self.runs[number % len(self.runs)] if self.runs else 0
+            accepted = runs[number % len(runs)] if runs else 0
             run = ids[at : at + accepted + 1]
-            out.append((run, accepted if self.runs else None))
+            out.append((run, accepted if runs else None))
             at, number = at + len(run), number + 1
         return out
 
@@ -77,12 +78,13 @@ class Fake:
         if self.fault == "not events":
             return PlainTextResponse("<html>hello</html>\n" * 4)
         most = body.get("max_tokens") or body.get("n_predict") or body["sampling_params"]["max_new_tokens"]
-        return StreamingResponse(self.stream(most, request.url.path), media_type="text/event-stream")
+        runs = () if body.get("speculative.n_max") == 0 else self.runs  # as llama-server's once was
+        return StreamingResponse(self.stream(most, runs, request.url.path), media_type="text/event-stream")
 
-    async def stream(self, most, path):
+    async def stream(self, most, runs, path):
         drafted = accepted = sent = 0
         text, steps = "", []
-        passes = self.passes(most)
+        passes = self.passes(most, runs)
         for number, (run, of_draft) in enumerate(passes):
             if number == 3:
                 match self.fault:

@@ -31,7 +31,7 @@ def test_files_stay_readable(path):
 def test_a_room_is_a_folder_and_says_what_it_knows():
     loose = {path.name for path in PACKAGE.glob("*.py")}
     assert loose == {"__init__.py", "__main__.py"}
-    assert {path.name for path in ASSETS.iterdir() if path.is_file()} == {"screenshot.png"}
+    assert {path.name for path in ASSETS.iterdir() if path.is_file()} == {"card.png", "screenshot.png"}
     rooms = [path for path in PACKAGE.iterdir() if path.is_dir() and path.name != "__pycache__"]
     assert len(rooms) <= 12
     for room in rooms:
@@ -46,7 +46,7 @@ def test_the_page_is_handed_all_its_files():
         *assets.GAMES,
         *assets.GAMES_STYLES,
         *assets.PAGE_STYLES,
-        "learn/learn.js",
+        *assets.PAGE_SCRIPTS,
     }
     alone = {
         f"page/{name}"

@@ -12,6 +12,7 @@ import re
 import sys
 import threading
 import time
+from functools import cached_property
 
 TOKENS = 24
 OPENINGS = ("Once upon a time there was a {}", "The old {} by the sea", "Tom had a {} and")
@@ -48,7 +49,10 @@ class Caller:
         self.copy = given.partition("=")[2]
         self.event = json.loads(answer.read())["event_id"]
         self._line.request("GET", f"/gradio_api/call/race/{self.event}", headers={"Cookie": given})
-        self._answer = self._line.getresponse()
+
+    @cached_property
+    def _answer(self):
+        return self._line.getresponse()
 
     def next(self):
         """The next (event, data)."""
@@ -72,7 +76,8 @@ class Caller:
 
     def vanish(self):
         self._line.sock.close()
-        self._answer.close()
+        if "_answer" in vars(self):
+            self._answer.close()
         self._line.close()
 
 

@@ -31,12 +31,18 @@ globalThis.lookaheadFavourites = (() => {
     );
   }
 
+  /** The places of a list by chance; of equally likely entries the emitted one comes first. */
+  const likeliestFirst = list =>
+    [...list.keys()].sort(
+      (a, b) => (list[b].p || 0) - (list[a].p || 0) || Number(list[b].emitted) - Number(list[a].emitted),
+    );
+
   function place(spot, ownKind) {
     const {residual, list} = spot;
     const number = spot.at + 1;
     const head = make("p.la-i-after", make("span.la-i-small", `${number}. after `), token(spot.after));
     const box = make(`div.la-i-place.${residual ? "la-i-wide" : ""}`, head);
-    const lines = list.map((entry, i) => line(entry, fateOf(entry, spot.origin, ownKind), residual, i));
+    const lines = likeliestFirst(list).map(i => line(list[i], fateOf(list[i], spot.origin, ownKind), residual, i));
     const heads = ["token", "p", ...(residual ? ["left: max(0, p − q)"] : []), unseen("what it was")];
     if (lines.length) box.append(table("la-i-favourites", `The target’s favourites at place ${number}`, heads, lines));
     if (!list.some(entry => entry.favourite)) box.append(small("Its favourites were not recorded."));

@@ -58,6 +58,7 @@ globalThis.lookaheadInspector = (() => {
     #title = make("h3.la-i-title", {tabindex: "-1"});
     #says = make("p.la-i-says");
     #body = make("div.la-i-body");
+    #crumbs = make("nav.la-i-crumbs", {"aria-label": "From the text to its numbers"});
     #previous = labelled("Previous pass of this lane", "← previous");
     #next = labelled("Next pass of this lane", "next →");
 
@@ -70,7 +71,7 @@ globalThis.lookaheadInspector = (() => {
       const buttons = make("div.la-i-buttons", group, this.#previous, this.#next, shut);
       const head = make("div.la-i-head", make("div.la-i-says-box", this.#title, this.#says), buttons);
       const attributes = {"aria-label": "Pass inspector", hidden: ""};
-      this.node = make("section.la-inspector.la-i", attributes, head, this.#body);
+      this.node = make("section.la-inspector.la-i", attributes, this.#crumbs, head, this.#body);
       this.#previous.addEventListener("click", () => this.#step(-1));
       this.#next.addEventListener("click", () => this.#step(1));
       shut.addEventListener("click", () => this.#leave());
@@ -111,9 +112,25 @@ globalThis.lookaheadInspector = (() => {
       const head = drafting ? [lookaheadDrafting.view(drafting)] : [];
       const places = lookaheadFavourites.places(pass);
       this.#body.replaceChildren(happened(pass), ...head, ...places, ...window, heading("Time"), timeBox(pass.time));
+      this.#drawCrumbs(pass);
       // Not `disabled`: a button that turns disabled under the reader's finger throws the focus away.
       this.#previous.setAttribute("aria-disabled", String(!pass.previous));
       this.#next.setAttribute("aria-disabled", String(!pass.next));
+    }
+
+    /** From the text to this pass, and on into its parts. */
+    #drawCrumbs(pass) {
+      const crumb = (label, act) => {
+        const node = make("button.la-button", {type: "button"}, label);
+        node.addEventListener("click", act);
+        return node;
+      };
+      const parts = [...this.#body.querySelectorAll(".la-i-heading")].map(part =>
+        crumb(part.textContent.split(":")[0].toLowerCase(), () => part.scrollIntoView({block: "start"})),
+      );
+      const top = crumb(pass.title, () => this.node.scrollIntoView({block: "start"}));
+      const all = [crumb("text", () => this.#leave()), top, ...parts];
+      this.#crumbs.replaceChildren(...all.flatMap((node, i) => (i ? [" › ", node] : [node])));
     }
 
     hide() {

@@ -1,9 +1,11 @@
-/* games.js: the widgets of a lesson that need no server: a guess, a question, this machine's costs, a listing.
+/* games.js: the widgets of a lesson that need no server: a guess, a question, this machine's costs, a listing, a
+   figure.
 
-   What it is.  `mount(element, data, hooks)` fills an empty element with the widget that `data.kind` names: guess,
-   quiz, cost or code. `hooks.solved()` is called once, when a quiz is answered rightly. Mounting again begins anew.
+    What it is.  `mount(element, data, hooks)` fills an empty element with the widget that `data.kind` names: guess,
+   quiz, cost, code or figure. `hooks.solved()` is called once, when a quiz is answered rightly. Mounting again
+   begins anew.
 
-   What it does not know.  Lessons, the server, models. Texts of lessons are untrusted: they are text nodes. */
+    What it does not know.  Lessons, the server, models. Texts of lessons are untrusted: they are text nodes. */
 
 globalThis.lookaheadGames = (() => {
   const {HIDDEN, make, setText} = lookaheadDom;
@@ -65,7 +67,18 @@ globalThis.lookaheadGames = (() => {
     return [head, make("div.la-g-listing", attributes, make("pre", listing))];
   }
 
-  const KINDS = {guess: lookaheadGuess.guess, cost: lookaheadCost.cost, quiz, code};
+  const FIGURES = {
+    weights: lookaheadFigureWeights,
+    pencil: lookaheadFigurePencil,
+    shelf: lookaheadFigureShelf,
+    overlap: lookaheadFigureOverlap,
+    matching: lookaheadFigureMatching,
+    window: lookaheadFigureWindow,
+    costs: lookaheadFigureCosts,
+  };
+  const figure = data => FIGURES[data.figure].figure();
+
+  const KINDS = {figure, guess: lookaheadGuess.guess, cost: lookaheadCost.cost, quiz, code};
 
   function mount(element, data, hooks = {}) {
     element.className = `la-game la-game-${data.kind}`;

@@ -2,7 +2,7 @@
 
    What it is.  `begun(first)` and `opened(name)` tell which lesson to show and keep the address in step, so that Back,
    reload and a copied address work; `shown(element, name)` marks the lesson on the page; `solved(name)` remembers that
-   its question was answered; `handout()` prints its last section.
+   its question was answered; `handout(heading)` prints one of its sections.
 
    Why it is so.  A lesson is a real address (`?lesson=03-rejection`), yet turning to it must not throw away a race that
    is on show in another tab.
@@ -84,11 +84,17 @@ globalThis.lookaheadLearn = (() => {
     marks();
   }
 
-  /** The last section of the page alone, on paper. */
-  function handout() {
-    const lesson = document.getElementById("la-lesson").classList;
-    lesson.add("la-handout");
-    addEventListener("afterprint", () => lesson.remove("la-handout"), {once: true});
+  /** The section of that heading alone, on paper. */
+  function handout(heading) {
+    const lesson = document.getElementById("la-lesson");
+    const sections = [...lesson.querySelectorAll(".la-read section")];
+    const section = sections.find(one => one.querySelector("h2")?.textContent === heading);
+    const show = on => {
+      lesson.classList.toggle("la-handout", on);
+      section.classList.toggle("la-printed", on);
+    };
+    show(true);
+    addEventListener("afterprint", () => show(false), {once: true});
     print();
   }
 

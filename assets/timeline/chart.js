@@ -17,7 +17,13 @@ globalThis.lookaheadChart = (() => {
   const MARGIN = {left: 52, right: 72, top: 10, bottom: 42}; // pixels, as all lengths here
   const RUG = 16; // height of the band of pass ticks, under the axis
   const LINE = 14; // height of a label
-  const COLOURS = ["paper", "ink", "ink-2", "rule", "accent", "draft"];
+  const COLOURS = ["paper", "ink", "ink-2", "rule", "accent", "draft", "own", "heat"];
+  // Of the lanes before the last: a colour and a dash each.
+  const FURTHER = [
+    ["own", [7, 3]],
+    ["heat", [2, 3]],
+    ["ink", [9, 3, 2, 3]],
+  ];
   const LABEL = "Tokens over time, a line a lane; the figures in words stand above the lanes";
   const ENOUGH = 8; // tokens after which a lane's pace tells how long it will take
 
@@ -117,8 +123,13 @@ globalThis.lookaheadChart = (() => {
       this.#drawAxes(scale);
       if (!log.lanes.at(-1).naive) this.#drawRug(log.lanes.at(-1), frame.lanes.at(-1).settled, scale);
       const labels = log.lanes.map((lane, i) => {
-        const dashed = !lane.naive && i < log.lanes.length - 1;
-        return this.#drawLane(lane, frame.lanes[i].settled, frame.t, {scale, dashed});
+        const isLast = i === log.lanes.length - 1;
+        const [colour, dash] = lane.naive
+          ? ["draft", []]
+          : isLast
+            ? ["accent", []]
+            : FURTHER.at((i - 1) % FURTHER.length);
+        return this.#drawLane(lane, frame.lanes[i].settled, frame.t, {scale, colour: this.#ink[colour], dash});
       });
       this.#drawPlayhead(scale.x(Math.min(frame.t, scale.xMax)), scale);
       this.#drawLabels(labels);
@@ -171,10 +182,10 @@ globalThis.lookaheadChart = (() => {
     }
 
     /** The line of a lane, faint where the playhead has not been; its label, {x, y, name, colour}. */
-    #drawLane(lane, settled, t, {scale, dashed}) {
+    #drawLane(lane, settled, t, {scale, colour, dash}) {
       const paint = this.#paint;
-      paint.strokeStyle = lane.naive ? this.#ink.draft : this.#ink.accent;
-      paint.setLineDash(dashed ? [4, 3] : []);
+      paint.strokeStyle = colour;
+      paint.setLineDash(dash);
       Object.assign(paint, {lineWidth: 1, globalAlpha: 0.35});
       const end = this.#staircase(lane, lane.steps.length, lane.clock, scale);
       Object.assign(paint, {lineWidth: 2, globalAlpha: 1});
@@ -184,7 +195,7 @@ globalThis.lookaheadChart = (() => {
       paint.beginPath();
       paint.arc(head.x, head.y, 3.5, 0, 2 * Math.PI);
       paint.fill();
-      return {...end, name: lane.name, colour: lane.naive ? this.#ink["ink-2"] : this.#ink.accent};
+      return {...end, name: lane.name, colour: lane.naive ? this.#ink["ink-2"] : this.#ink.ink};
     }
 
     /** A lane up to its first `count` passes, carried on level to the instant `until`; where that ends. */

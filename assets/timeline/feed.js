@@ -27,11 +27,13 @@ globalThis.lookaheadFeed = (() => {
     #read;
     #owner;
     #first;
+    #fallback;
 
-    /** `read()` gives the host's current value. */
-    constructor(log, read, {resend, refused, news, changed}) {
+    /** `read()` gives the host's current value; `fallback` is shown where it is nothing but an error at first. */
+    constructor(log, read, fallback, {resend, refused, news, changed}) {
       this.#log = log;
       this.#read = read;
+      this.#fallback = fallback;
       this.#owner = {refused, news, changed};
       this.repair = new lookaheadRepair.Repair({log, resend, receive: batch => this.receive(batch, true), changed});
     }
@@ -47,7 +49,8 @@ globalThis.lookaheadFeed = (() => {
       const lost = Number(window.lookahead?.drop) || 0; // tests lose updates on purpose
       if (lost > 0 && Math.random() < lost) return;
       const value = this.#read();
-      if (this.restored && value === this.#first) return; // the bundled recording, shown again by the host
+      const isOfArrival = value === this.#first || parse(value)?.ev?.[0]?.reason === "asked";
+      if (this.restored && isOfArrival) return;
       this.receive(value);
     }
 
@@ -58,6 +61,7 @@ globalThis.lookaheadFeed = (() => {
       const unchanged = {fresh: false, applied: 0, gap: log.seen > log.received};
       if (!batch || this.#isLate(batch) || (isReply && batch.run !== log.run)) return unchanged;
       if (batch.error != null) {
+        if (!log.run && this.#fallback) this.receive(this.#fallback); // a link that cannot be followed
         this.problem = String(batch.error);
         this.#owner.refused(this.problem);
         this.#owner.changed(); // what is shown of the race stays as it is

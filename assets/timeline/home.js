@@ -12,6 +12,8 @@
 globalThis.lookaheadHome = (() => {
   const {setText} = lookaheadDom;
   const NO_ANSWER = "The server gave no answer. Try again.";
+  const COPIED = "Copied.";
+  const SAID_MS = 4000; // what was true a while ago need not be said any longer
   const MB = 2 ** 20;
   const MOST_MB = 32;
   const LONGEST_LINK = 6000;
@@ -28,8 +30,8 @@ globalThis.lookaheadHome = (() => {
     return `lookahead-${methods}-${when}`.replace(/[^A-Za-z0-9-]+/g, "") + ending;
   }
 
-  function save(name, text, type) {
-    const url = URL.createObjectURL(new Blob([text], {type}));
+  function save(name, content, type) {
+    const url = URL.createObjectURL(new Blob([content], {type}));
     const anchor = document.createElement("a");
     anchor.href = url;
     anchor.download = name;
@@ -54,10 +56,19 @@ globalThis.lookaheadHome = (() => {
       if (address.length > LONGEST_LINK) return "This prompt is too long for a link; save the recording instead.";
       try {
         await navigator.clipboard.writeText(address);
-        return "Copied.";
+        return COPIED;
       } catch {
         return address; // no permission: show it, so that it can be copied by hand
       }
+    },
+    async card({log}) {
+      const canvas = lookaheadShare.card(log);
+      const picture = await new Promise(resolve => canvas.toBlob(resolve, "image/png"));
+      save(nameOf(log, ".png"), picture, "image/png");
+    },
+    async clip({log, ui}) {
+      setText(ui.taken, "Filming the first passes: eight seconds.");
+      save(nameOf(log, ".webm"), await lookaheadShare.clip(log), "video/webm");
     },
     open: ({ui}) => ui.file.click(),
   };
@@ -81,7 +92,11 @@ globalThis.lookaheadHome = (() => {
 
   function connect(home) {
     const {ui, host} = home;
-    const tell = async (words, failure) => setText(ui.taken, (await words.catch(() => failure)) ?? "");
+    const tell = async (words, failure) => {
+      const said = (await words.catch(() => failure)) ?? "";
+      setText(ui.taken, said);
+      if (said === COPIED) setTimeout(() => ui.taken.textContent === COPIED && setText(ui.taken, ""), SAID_MS);
+    };
     for (const [name, button] of Object.entries(ui.take)) {
       if (HOST_FUNCTION[name] && !host[HOST_FUNCTION[name]]) button.remove();
       else {
@@ -100,6 +115,7 @@ globalThis.lookaheadHome = (() => {
   function draw(log, ui) {
     const isWhole = Boolean(log.header && log.end && log.lanes.length);
     for (const name of ["json", "csv", "replay"]) ui.take[name].disabled = !isWhole;
+    for (const name of ["card", "clip"]) ui.take[name].disabled = !isWhole || !lookaheadShare.canShare(log);
     ui.take.link.hidden = !log.link;
   }
 

@@ -15,7 +15,7 @@ globalThis.lookaheadLane = (() => {
   const {HIDDEN, make, setText, signs} = lookaheadDom;
   const {percent} = lookaheadNumbers;
   const {ghostChain, moreRows, passParts} = lookaheadPlayer;
-  const {finish, prefill} = lookaheadWords;
+  const {finish, plainName, prefill} = lookaheadWords;
   const {heatOf, levelOf} = lookaheadHeat;
   const AT_END = 40; // pixels: a reader who is nearer to the end follows the text
 
@@ -56,11 +56,14 @@ globalThis.lookaheadLane = (() => {
 
     constructor(lane, log, listener) {
       this.#lane = lane;
-      const prompt = make("span.la-prompt", log.header.prompt.text);
+      const {prompt: asked, settings} = log.header;
+      const ending = settings.chat ? "\n" : ""; // an answer begins a line of its own
+      const prompt = make("span.la-prompt", asked.text, ending);
       const words = make("div.la-text", {dir: "auto"}, prompt, this.#run, this.#caret);
       const label = `${lane.name}: text`;
       this.scroll = make("div.la-scroll", {tabindex: "0", role: "region", "aria-label": label}, words);
-      const head = make("div.la-lanehead", make("span.la-name", lane.name), this.#aside);
+      const plain = make("span.la-plain-name", plainName(lane, log));
+      const head = make("div.la-lanehead", plain, make("span.la-name", lane.name), this.#aside);
       this.node = make(`section.la-lane.${lane.naive ? "la-naive" : ""}`, head, this.scroll);
       this.scroll.addEventListener("scroll", () => this.#scrolled(), {passive: true});
       new lookaheadPointer.TokenPointer(words, this.scroll, listener);

@@ -12,7 +12,7 @@ globalThis.lookaheadScoreboard = (() => {
   const {percent, perSecond, seconds, tenths} = lookaheadNumbers;
   const {duration} = lookaheadLog;
   const {frameAt} = lookaheadPlayer;
-  const {announcement, headline, statusLine} = lookaheadWords;
+  const {announcement, headline, outcome, statusLine} = lookaheadWords;
   const ROLES = ["rowheader", "cell", "cell", "cell", "cell"]; // lane, clock, rate, tokens a pass, badge
   const REJECTION = "rejection sampling: same distribution, different text";
 
@@ -49,11 +49,14 @@ globalThis.lookaheadScoreboard = (() => {
       setText(ui.statusText, statusLine(log, state, restored));
       this.#drawProgress(log.status?.fraction ?? null);
       setText(ui.number, number);
-      ui.number.classList.toggle("la-none", number === "—");
       setText(ui.words, words);
+      setText(ui.winner, words ? `with ${log.lanes.at(-1).name}` : "");
       const compared = frame.lanes.length > 2 && words ? `${log.lanes.at(-1).name} against naive` : "";
       const rule = log.header?.settings.rule === "rejection" ? REJECTION : "";
-      setText(ui.note, [compared, rule].filter(Boolean).join("; "));
+      setText(ui.outcome, outcome(log, frame));
+      const trust = frame.atEnd && log.end?.trust ? log.end.trust.sentence : "";
+      setText(ui.note, [compared, rule, trust].filter(Boolean).join("; "));
+      ui.note.classList.toggle("la-busy", Boolean(trust) && !log.end.trust.steady);
       const agreement = log.end?.agreement || [];
       frame.lanes.forEach((lane, i) => {
         this.#drawRow(this.#rows[i], lane, lane.finished || frame.atEnd ? agreement[i] : null);

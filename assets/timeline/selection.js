@@ -19,12 +19,15 @@ globalThis.lookaheadSelection = (() => {
     #picked = null;
     #drawn = "";
 
-    /** `changed()` is called when another pass is hovered or picked. */
-    constructor({log, ui, changed}) {
+    /** `changed()` is called when another pass is hovered or picked, `seek(t)` when the reader walks to another. */
+    constructor({log, ui, changed, seek}) {
       this.#log = log;
       this.#ui = ui;
       this.#changed = changed;
-      const go = (lane, step) => this.open({lane, step});
+      const go = (lane, step) => {
+        this.open({lane, step});
+        seek(log.lanes[lane].ends[step]);
+      };
       this.inspector = new lookaheadInspector.Inspector({close: () => this.open(null), go});
       ui.panel.append(this.inspector.node);
     }
@@ -32,6 +35,7 @@ globalThis.lookaheadSelection = (() => {
     clear() {
       this.#hovered = this.#picked = null;
       this.inspector.hide();
+      this.#ui.root.classList.remove("la-docked");
     }
 
     /** What a lane tells of: see lane.js. */
@@ -55,6 +59,7 @@ globalThis.lookaheadSelection = (() => {
       this.#picked = pass;
       if (pass) this.inspector.show(this.#log, pass.lane, pass.step);
       else this.inspector.hide();
+      this.#ui.root.classList.toggle("la-docked", Boolean(pass));
       this.#changed();
     }
 

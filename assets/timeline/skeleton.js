@@ -21,6 +21,8 @@ globalThis.lookaheadSkeleton = (() => {
   const toggle = (label, pressed, attributes) => plainButton(label, {"aria-pressed": String(pressed), ...attributes});
 
   const TAKE = [
+    ["card", "share card", "A picture of this race, 1200 by 630 pixels"],
+    ["clip", "clip", "A film of the first passes, as WebM"],
     ["json", "recording", "The whole race as JSON: open it here again, or read it with a program"],
     ["csv", "table", "One line a pass, as CSV"],
     ["replay", "replay.html", "One file that plays this race anywhere, without a server"],
@@ -33,6 +35,7 @@ globalThis.lookaheadSkeleton = (() => {
     ["Home, End", "the beginning, the end"],
     ["[ ]", "slower, faster"],
     ["Enter", "in a lane: ask about its tokens; ← → then go from token to token, Enter opens the pass, Escape leaves"],
+    ["P", "large type for a projector, and the teacher’s plan"],
     ["?", "this list"],
   ];
 
@@ -89,11 +92,15 @@ globalThis.lookaheadSkeleton = (() => {
     say: make("div.la-unseen", {"aria-live": "polite", role: "status"}),
     statusText: make("span.la-statustext"),
     bar: make("span.la-bar", make("span")),
+    tour: plainButton("show me in a minute", {title: "Six stops on the race below, with a sentence each"}),
     number: make("span.la-number"),
     words: make("span.la-words"),
+    winner: make("span.la-winner"),
+    outcome: make("p.la-outcome"),
     note: make("p.la-sub"),
     scores: make("div.la-scores", {role: "table", "aria-label": "Lanes at the playhead"}),
     error: make("div.la-error", {hidden: ""}),
+    strip: make("div.la-strip", HIDDEN),
     lanes: make("div.la-lanes"),
   });
 
@@ -109,6 +116,7 @@ globalThis.lookaheadSkeleton = (() => {
     faster: button("", "Faster playback", "+"),
     rate: make("span.la-rate"),
     teach: make("button.la-button.la-teach", {type: "button", "aria-pressed": "true"}, "teaching pace"),
+    onePass: toggle("one pass", false, {title: "Every pass in two seconds, however quick it was"}),
     pace: make("span.la-pace"),
     ask: button("la-ask", "Keys and help", "?"),
     help: help(),
@@ -125,10 +133,11 @@ globalThis.lookaheadSkeleton = (() => {
     cardbox: make("div.la-cardbox", {hidden: "", role: "status"}),
     verdict: make("summary"),
     sums: make("div.la-sums"),
+    offer: make("p.la-next-races", {hidden: ""}),
   });
 
   function homeParts() {
-    const accept = ".json,application/json";
+    const accept = ".json,.jsonl,application/json";
     return {
       take: Object.fromEntries(TAKE.map(([name, label, title]) => [name, plainButton(label, {title})])),
       file: make("input", {type: "file", accept, hidden: "", "aria-label": "A recording to open"}),
@@ -137,14 +146,19 @@ globalThis.lookaheadSkeleton = (() => {
   }
 
   const headBox = ui => {
-    const headline = make("div.la-headline", make("p.la-big", ui.number, " ", ui.words), ui.note);
+    const headline = make(
+      "div.la-headline",
+      make("p.la-big", ui.number, " ", ui.words, " ", ui.winner),
+      ui.outcome,
+      ui.note,
+    );
     return make("div.la-head", headline, ui.scores);
   };
 
   function transportBox(ui) {
     const steps = make("div.la-buttons", ui.play, ui.back, make("span.la-word", HIDDEN, "pass"), ui.next);
     const track = make("div.la-track", make("div.la-rail", ui.marks, ui.scrub), ui.time);
-    const speed = make("div.la-speed", ui.slower, ui.rate, ui.faster, ui.teach, ui.pace, ui.ask);
+    const speed = make("div.la-speed", ui.slower, ui.rate, ui.faster, ui.teach, ui.onePass, ui.pace, ui.ask);
     return group("la-transport", "Playback", steps, track, speed);
   }
 
@@ -163,10 +177,10 @@ globalThis.lookaheadSkeleton = (() => {
     ui.home = group("la-home", "Take it home", ...take);
     ui.details = make("details.la-verdict", {hidden: ""}, ui.verdict, ui.sums);
     root.replaceChildren(
-      make("div.la-status", ui.statusText, ui.bar),
-      ...[ui.say, headBox(ui), ui.error, ui.lanes, transportBox(ui), ui.chartbox, keyBox(ui)],
+      make("div.la-status", ui.statusText, ui.tour, ui.bar),
+      ...[ui.say, headBox(ui), ui.error, ui.strip, ui.lanes, transportBox(ui), ui.chartbox, keyBox(ui)],
       make("div.la-foot", ui.pass, ui.open),
-      ...[ui.panel, ui.details, ui.home, ui.cardbox, ui.help],
+      ...[ui.panel, ui.details, ui.offer, ui.home, ui.cardbox, ui.help],
     );
     return ui;
   }

@@ -36,13 +36,13 @@ globalThis.lookaheadStored = (() => {
   /** Keeps a live run, as it is on show. */
   function save(log, {t, playing}) {
     const batch = {run: log.run, i0: 0, ev: log.events};
-    put(RUN, {path: location.pathname, t, playing, stopped: log.stopped, batch});
+    put(RUN, {path: location.pathname + location.search, t, playing, stopped: log.stopped, batch});
   }
 
   /** What `save` kept at this address: {t, playing, stopped, batch}, or null. */
   function saved() {
     const run = get(RUN);
-    return run?.batch && run.path === location.pathname ? run : null;
+    return run?.batch && run.path === location.pathname + location.search ? run : null;
   }
 
   const leave = (run, {t, playing}) => put(PLAYHEAD, {run, t, playing, when: Date.now()});

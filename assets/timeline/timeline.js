@@ -14,7 +14,7 @@
 
 globalThis.lookaheadTimeline = (() => {
   const {make, setAttr, setText} = lookaheadDom;
-  const {createLog, duration, isDone, tokensOf} = lookaheadLog;
+  const {EPSILON, createLog, duration, isDone, tokensOf} = lookaheadLog;
   const {frameAt} = lookaheadPlayer;
   const LIVE_FRAME_MS = 100;
   const WATCHDOG_MS = 100;
@@ -27,6 +27,7 @@ globalThis.lookaheadTimeline = (() => {
     #drawn = {t: null, batches: null}; // what the last frame showed
     #drawnWhen = 0; // milliseconds
     #ends = new AbortController();
+    #host;
     #widths;
     #watchdog;
 
@@ -35,13 +36,14 @@ globalThis.lookaheadTimeline = (() => {
       const before = host.element.laTimeline; // mounted again on the same element: take over its log
       const view = before?.view();
       before?.destroy();
+      this.#host = host;
       this.main = host.main ?? true;
       this.log = before ? before.log : createLog();
       this.ui = lookaheadSkeleton.skeleton(root);
       this.chart = new lookaheadChart.Chart(root);
       const moves = {moved: () => this.#draw(), ticked: () => this.#tick()};
       this.playhead = new lookaheadPlayhead.Playhead(this.log, moves);
-      this.feed = new lookaheadFeed.Feed(this.log, host.read, {
+      this.feed = new lookaheadFeed.Feed(this.log, host.read, host.first, {
         resend: async (run, received) => host.resend?.(run, received),
         refused: words => setText(this.ui.say, words),
         news: isNewRun => this.#hear(isNewRun),
@@ -49,7 +51,12 @@ globalThis.lookaheadTimeline = (() => {
       });
       this.scoreboard = new lookaheadScoreboard.Scoreboard(this.ui);
       this.transport = new lookaheadTransport.Transport(this.ui);
-      this.selection = new lookaheadSelection.Selection({log: this.log, ui: this.ui, changed: () => this.#draw()});
+      const openLast = step => this.selection.open({lane: this.log.lanes.length - 1, step});
+      this.strip = new lookaheadStrip.Strip(this.ui.strip, openLast);
+      this.selection = new lookaheadSelection.Selection({
+        ...{log: this.log, ui: this.ui, changed: () => this.#draw()},
+        seek: t => this.playhead.seek(t),
+      });
       this.ui.chartbox.append(this.chart.canvas);
       this.ui.home.hidden = !this.main;
       this.#connect(host);
@@ -90,17 +97,26 @@ globalThis.lookaheadTimeline = (() => {
       this.#stopShown = false;
       this.selection.clear();
       this.scoreboard.begin(log);
+      this.strip.begin(log);
       this.#lanes = log.lanes.map((lane, i) => new lookaheadLane.Lane(lane, log, this.selection.listener(i)));
-      ui.lanes.replaceChildren(...(this.#lanes.length ? this.#lanes.map(lane => lane.node) : [make("p.la-empty")]));
+      ui.lanes.replaceChildren(...(this.#lanes.length ? this.#lanes.map(lane => lane.node) : [this.#nothing(log.end)]));
       ui.lanes.style.setProperty("--la-columns", String(COLUMNS[this.#lanes.length] || 2));
       ui.root.classList.toggle("la-many", this.#lanes.length > 3);
-      ui.details.hidden = true;
+      ui.details.hidden = ui.offer.hidden = true;
       ui.details.open = false;
       const last = log.lanes.at(-1);
       if (log.pass) this.playhead.seek(last.ends[last.passes.indexOf(log.pass)] || 0);
       else this.playhead.play(log.lanes.length > 0 && (this.main || log.live));
       const left = this.main && !log.live && lookaheadStored.left(log.run);
       if (left) this.#resume(left);
+    }
+
+    /** In place of lanes: what a link asks for, and a button that runs it. */
+    #nothing(end) {
+      if (!end?.chips) return make("p.la-empty");
+      const run = make("button.la-button.la-run-this", {type: "button"}, "Run this race");
+      run.addEventListener("click", () => this.#host.run?.());
+      return make("div.la-empty.la-asked", make("p", ...end.chips.map(words => make("span.la-setting", words))), run);
     }
 
     #resume({t, playing}) {
@@ -123,7 +139,7 @@ globalThis.lookaheadTimeline = (() => {
       this.playhead.adapt();
       if (this.log.stopped && !this.#stopShown) {
         this.#stopShown = true;
-        this.playhead.play(false);
+        this.playhead.seek(Number.POSITIVE_INFINITY); // the number is of the same instant as the verdict
       }
       this.scoreboard.announce(this.log, this.state, this.feed.restored);
       if (!this.playhead.playing) this.#draw();
@@ -149,6 +165,7 @@ globalThis.lookaheadTimeline = (() => {
       const changed = this.#lanes.filter((lane, i) => lane.update(frame.lanes[i], playhead.playing));
       this.scoreboard.draw(log, frame, {state, restored: feed.restored, problem: feed.problem});
       this.transport.draw(log, playhead);
+      if (log.lanes.length) this.strip.draw(frame.lanes.at(-1), playhead.t, playhead.playing ? playhead.speed : 0);
       this.selection.draw(frame, this.#lanes);
       lookaheadHome.draw(log, ui);
       this.#drawVerdict(frame);
@@ -164,6 +181,19 @@ globalThis.lookaheadTimeline = (() => {
       setText(ui.verdict, verdict.sentence || "");
       ui.sums.replaceChildren(...(verdict.arithmetic || []).map(line => make("p", line)));
       ui.details.hidden = false;
+      this.#offer();
+    }
+
+    /** What to try next, by the chips that come after this one. */
+    #offer() {
+      const others = this.#host.next?.(this.log.run) || [];
+      const buttons = others.map(({id, label}) => {
+        const node = make("button.la-button", {type: "button", "aria-label": `try ${label} next`}, label);
+        node.addEventListener("click", () => this.#host.press(id));
+        return node;
+      });
+      this.ui.offer.replaceChildren("try next: ", ...buttons);
+      this.ui.offer.hidden = !others.length;
     }
 
     // ---------------------------------------------------------------- the reader's hands
@@ -177,6 +207,8 @@ globalThis.lookaheadTimeline = (() => {
       lookaheadKeyboard.listen({place: {root: ui.root, scrub: ui.scrub, main}, playhead, help, on});
       lookaheadHome.connect({log, ui, host, receive: text => feed.receive(text), passNow});
       on(ui.ask, "click", help);
+      on(ui.tour, "click", () => host.tour?.());
+      ui.tour.hidden = !host.tour;
       on(ui.open, "click", () => this.selection.open(this.selection.chosen(frameAt(log, playhead.t))));
       on(ui.fade, "click", () => this.#keep(false));
       on(ui.keep, "click", () => this.#keep(true));
@@ -265,8 +297,40 @@ globalThis.lookaheadTimeline = (() => {
     error: ui.error.hidden ? null : ui.error.textContent,
   });
 
+  /** What a tour and a projector may do with a timeline: look at the last lane's passes, seek a moment of one of
+      them, and show a bundled recording. */
+  const stageOf = ({log, ui, playhead, feed}, host) => {
+    const last = () => log.lanes.at(-1);
+    const drafts = step => step.draft.tokens.length > 0;
+    return {
+      root: ui.root,
+      steps: () => last()?.steps || [],
+      seek(index, phase) {
+        const {starts, ends, steps} = last();
+        const {propose_s, verify_s, other_s} = steps[index];
+        const share = {draft: propose_s * 0.999, check: propose_s + verify_s / 2, kept: propose_s + verify_s + other_s}[
+          phase
+        ];
+        const whole = propose_s + verify_s + other_s || 1;
+        playhead.seek(phase === "kept" ? ends[index] : starts[index] + ((ends[index] - starts[index]) * share) / whole);
+      },
+      nextDraft() {
+        const index = last()?.steps.findIndex((step, i) => drafts(step) && last().ends[i] > playhead.t + EPSILON);
+        if (index >= 0) playhead.seek(last().ends[index]);
+      },
+      async record(id) {
+        const batch = await host.recording?.(id);
+        if (!batch) return;
+        const isShown = feed.receive(batch).fresh || !log.live;
+        if (!isShown) return;
+        playhead.seek(0);
+        playhead.play(true);
+      },
+    };
+  };
+
   function mount(host) {
-    new Timeline(host);
+    return stageOf(new Timeline(host), host);
   }
 
   return {mount};

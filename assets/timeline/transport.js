@@ -21,6 +21,7 @@ globalThis.lookaheadTransport = (() => {
     on(ui.slower, "click", () => playhead.shift(-1));
     on(ui.faster, "click", () => playhead.shift(1));
     on(ui.teach, "click", () => playhead.teach());
+    on(ui.onePass, "click", () => playhead.passByPass());
   }
 
   class Transport {
@@ -40,8 +41,9 @@ globalThis.lookaheadTransport = (() => {
       const ui = this.#ui;
       const {rate} = playhead;
       setText(ui.rate, rateLabel(rate));
-      setText(ui.pace, rateWords(rate));
+      setText(ui.pace, playhead.slowed ? "slow motion" : rateWords(rate));
       setAttr(ui.teach, "aria-pressed", String(playhead.teaching));
+      setAttr(ui.onePass, "aria-pressed", String(playhead.onePass));
       ui.slower.disabled = rate === RATES[0];
       ui.faster.disabled = rate === RATES.at(-1);
     }

@@ -7,7 +7,7 @@
    What it does not know.  The DOM. Model text is returned apart, as `said`, to be shown as a quotation. */
 
 globalThis.lookaheadWords = (() => {
-  const {digits, duration} = lookaheadNumbers;
+  const {count, digits, duration} = lookaheadNumbers;
   const {isDone, passesOf, tokensOf} = lookaheadLog;
   const {textRows} = lookaheadPlayer;
 
@@ -53,10 +53,26 @@ globalThis.lookaheadWords = (() => {
 
   /** The headline: a number, and the words that go with it, in the same size whether it won or lost. */
   function headline(speedup) {
-    if (!Number.isFinite(speedup)) return {number: "—", words: ""};
+    if (!Number.isFinite(speedup)) return {number: "", words: ""};
     const number = `${digits(speedup)}x`;
     if (number === "1.00x") return {number: "1.00x,", words: "no faster"};
     return speedup > 1 ? {number, words: "faster"} : {number: `${number}:`, words: "slower"};
+  }
+
+  /** What a lane of two is called before its method's name: what it does. "" where there are more, or servers. */
+  const plainName = (lane, {lanes}) =>
+    lanes.length !== 2 || lane.opaque || !lanes[0].naive ? "" : lane.naive ? "one at a time" : "guess and check";
+
+  /** What a finished race comes to without any clock; "" before its end, or where there is nothing to compare. */
+  function outcome(log, frame) {
+    const naive = frame.lanes[log.lanes.findIndex(lane => lane.naive)];
+    const last = frame.lanes.at(-1);
+    if (!frame.atEnd || !isDone(log) || !naive?.passes || !last.passes || naive === last) return "";
+    const [tokens, passes] = [count(last.tokens, "token"), count(last.passes, "pass")];
+    const isSame = log.end?.agreement?.at(-1)?.identical && naive.tokens === last.tokens;
+    return isSame
+      ? `The same ${tokens}. ${passes} instead of ${naive.passes}.`
+      : `${tokens} in ${passes}; naive ${count(naive.tokens, "token")} in ${naive.passes}.`;
   }
 
   const rateLabel = rate => (rate < 1 ? `1/${Math.round(1 / rate)}x` : `${rate}x`);
@@ -66,7 +82,7 @@ globalThis.lookaheadWords = (() => {
   /** The state of a run in one word; `lost` says that the server does not answer. */
   function stateOf(log, lost) {
     if (!log.run) return "empty";
-    if (log.end?.reason === "error") return "error";
+    if (["asked", "error"].includes(log.end?.reason)) return log.end.reason;
     if (log.stopped) return "stopped";
     if (log.end) return log.caption && !log.live ? "recording" : "finished";
     if (lost) return "lost";
@@ -83,13 +99,14 @@ globalThis.lookaheadWords = (() => {
     lost: () => "Connection lost: showing what arrived. Still trying.",
     running: log => `Running: ${tokensSoFar(log)} of at most ${log.header.settings.max_new_tokens} tokens.`,
     stopped: log => `Stopped by you after ${tokensSoFar(log)} tokens.`,
-    error: () => "The run ended early. What arrived is below.",
+    error: () => "The run ended early.",
+    asked: log => log.end.message,
     finished: log => `Finished.${acceptedNothing(log) ? " No drafted token was accepted." : ""}`,
     recording: log => log.caption,
   };
 
   function statusLine(log, state, restored) {
-    const isRestored = restored && !["empty", "waiting", "lost"].includes(state);
+    const isRestored = restored && !["asked", "empty", "waiting", "lost"].includes(state);
     return (isRestored ? "Restored after a reload. " : "") + STATUS_LINES[state](log);
   }
 
@@ -103,5 +120,17 @@ globalThis.lookaheadWords = (() => {
     return speedup == null ? `${line} ` : `${line} ${number} ${words}.`;
   }
 
-  return {finish, prefill, describePass, headline, rateLabel, rateWords, stateOf, statusLine, announcement};
+  return {
+    finish,
+    prefill,
+    describePass,
+    headline,
+    outcome,
+    plainName,
+    rateLabel,
+    rateWords,
+    stateOf,
+    statusLine,
+    announcement,
+  };
 })();

@@ -43,7 +43,8 @@ SAMPLE = 1 << 16  # bytes at both ends of a file that stand for it
 @dataclass(frozen=True, slots=True)
 class Measured:
     """What `models.load` measures. `layers` is how deep the `self` drafter is; `bfloat16_ratio` how long bfloat16's passes
-    took against float32's, None where they were not compared; `threads` with how many passes are computed."""
+    took against float32's, None where they were not compared; `threads` with how many passes are computed. With
+    `faults` the costs are measured anew at the next start."""
 
     format: str
     exactness: Exactness
@@ -51,6 +52,7 @@ class Measured:
     layers: int | None = None
     bfloat16_ratio: float | None = None
     threads: int = threads.MOST
+    faults: tuple[str, ...] = ()  # what of it cannot be, as `sense` finds
 
 
 _ADAPTER = TypeAdapter(Measured)

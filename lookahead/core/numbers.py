@@ -55,9 +55,19 @@ def counted(value: int, noun: str) -> str:
     return f"{count(value)} {noun}" if value == 1 else f"{count(value)} {noun}s"
 
 
+def ranged(between: tuple[float, float] | None) -> str:
+    """An interval of ratios: 1.90x to 2.10x; a dash where it is not known."""
+    return f"{ratio(between[0])} to {ratio(between[1])}" if between else UNKNOWN
+
+
 def millions(value: float) -> str:
     """Parameters, or tokens to train on: 13.6 M, 1.20 B."""
     return f"{decimal(value / 1e9)} B" if value >= 0.9995e9 else f"{decimal(value / 1e6)} M"
+
+
+def power(n: int) -> str:
+    """A whole number as a raised one: \u2070 to \u2079."""
+    return "".join("\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079"[int(digit)] for digit in str(n))
 
 
 def size(value: float) -> str:

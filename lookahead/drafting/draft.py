@@ -28,8 +28,8 @@ class DraftModel(Drafter):
             self.lm.extend(unread)
 
     def propose(self, context, room, policy):
-        longest, unread = min(room, policy.limit(self.name), self.lm.longest), self.lm.sync(context)
-        if longest < 1 or not unread:
+        longest = min(room, policy.limit(self.name), self.lm.longest)
+        if longest < 1 or not (unread := self.lm.sync(context)):
             return EMPTY
         picks, reach, text, ending = [], 1.0, list(context), policy.ending(self.name)
         while True:

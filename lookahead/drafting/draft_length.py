@@ -15,13 +15,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from functools import cache
-from statistics import median
 
 from ..core.events import Draft, Step
 from ..core.tree import branch_count, depths
 from ..model.chain import Ending
-from .history import RECENT, UNSTATED, Confidence, DrafterHistory
+from .history import PRIOR_LENGTH, RECENT, UNSTATED, Confidence, DrafterHistory, Lookups, middle
 
 LEAST_SPEEDUP = 1.03  # what a drafter's recent drafts must have brought to go on
 SLOPE_ROWS = 5  # over so many further rows the price of a row is taken
@@ -35,6 +33,10 @@ class FixedLength:
 
     def limit(self, drafter: str) -> int:
         """The longest draft worth beginning, for a drafter whose drafts take time whatever comes of them."""
+        return self.longest
+
+    def lookup(self, drafter: str) -> int:
+        """The longest draft worth looking up, which costs next to nothing: what does not pay is trimmed."""
         return self.longest
 
     def extends(self, drafter: str, reach: float) -> bool:
@@ -82,18 +84,28 @@ class AdaptiveLength:
         self, pass_s: Callable[[int, int], float], longest: int, token_s: Mapping[str, float] | None = None,
         learned: dict[str, Confidence] | None = None, once_s: Mapping[str, float] | None = None,
     ):  # fmt: skip
-        self._calibrated_s, self.longest = cache(pass_s), longest
-        # This run's passes against the calibrated ones: of chains, and of trees; and the medians of both.
+        self._calibrated_s, self.longest = pass_s, longest
+        # This run's passes against the calibrated ones: of chains, and of trees.
         self._slowdowns: tuple[deque[float], deque[float]] = deque(maxlen=RECENT), deque(maxlen=RECENT)
-        self._chain_slowdown = self._tree_slowdown = 1.0
+        self._medians: tuple[float, float] | None = None  # of both, where they are known
         self._histories: dict[str, DrafterHistory] = {}
         self._token_s, self._once_s, self._learned = token_s or {}, once_s or {}, {} if learned is None else learned
+        self._lookups: dict[str, Lookups] = {}
+        self._looked_up: str | None = None  # the drafter that has looked something up in this pass
         self._last_drafter: str | None = None
 
     def limit(self, drafter: str) -> int:
         """The longest draft worth beginning: 0 for a drafter that loses time, but for rare probes."""
         history = self._history(drafter)
-        return self.longest if history.rate * self._pass_s(1) > LEAST_SPEEDUP else history.probe()
+        if history.rests:
+            return history.probe()
+        history.loses = history.rate(self._slowdown()) * self._pass_s(1) <= LEAST_SPEEDUP
+        return history.probe() if history.loses else self.longest
+
+    def lookup(self, drafter: str) -> int:
+        """The longest draft worth looking up: 0 where that takes more time than it saves, but for rare probes."""
+        self._looked_up = drafter if self._lookups.setdefault(drafter, Lookups()).due() else None
+        return self.longest if self._looked_up else 0
 
     def extends(self, drafter: str, reach: float) -> bool:
         """Whether one more token is worth drafting, where the draft so far is accepted with the chance `reach`."""
@@ -151,9 +163,15 @@ class AdaptiveLength:
         """Learn from a pass: how slow it was, what was accepted, and what the draft brought for its time."""
         rows, branches = 1 + len(step.draft), branch_count(step.draft.parents)
         self._slowdowns[branches > 1].append(step.verify_s / self._calibrated_s(rows, branches))
-        chains, trees = self._slowdowns
-        self._chain_slowdown, self._tree_slowdown = median(chains or trees), median(trees or chains)
+        self._medians = None
+        if rows == 1 and not self._looked_up:
+            self._last_drafter = None
+            return
         drafters = [*dict.fromkeys(step.draft.sources)]
+        if self._looked_up and drafters in ([], [self._looked_up]):
+            dearer = self._pass_s(rows, branches) / self._pass_s(1) - 1
+            self._lookups[self._looked_up].count(step.accepted - dearer, step.propose_s / self._pass_s(1))
+        self._looked_up = None
         for drafter in drafters:
             self._history(drafter).confidence.count(step, drafter)
         # Where two have drafted, time and worth are those of the one whose drafts take time.
@@ -171,13 +189,21 @@ class AdaptiveLength:
             confidence = self._learned.get(drafter, Confidence()).faded()
             self._learned[drafter] = confidence
             token_s, once_s = self._token_s.get(drafter, 0.0), self._once_s.get(drafter, 0.0)
-            self._histories[drafter] = DrafterHistory(self._calibrated_s(1, 1), token_s, confidence, once_s)
+            plain_s, pass_s = self._calibrated_s(1, 1), self._calibrated_s(1 + PRIOR_LENGTH, 1)
+            self._histories[drafter] = DrafterHistory(plain_s, pass_s, token_s, confidence, once_s)
         return self._histories[drafter]
+
+    def _slowdown(self, branches: int = 1) -> float:
+        """How many times as long as calibrated this run's passes take: chains, or trees."""
+        if self._medians is None:
+            chains, trees = self._slowdowns
+            of_chains = middle(chains or trees) if chains or trees else 1.0
+            self._medians = of_chains, middle(trees) if trees else of_chains
+        return self._medians[branches > 1]
 
     def _pass_s(self, rows: int, branches: int = 1) -> float:
         """Seconds of a pass as this run's passes go."""
-        slowdown = self._tree_slowdown if branches > 1 else self._chain_slowdown
-        return slowdown * self._calibrated_s(rows, branches)
+        return self._slowdown(branches) * self._calibrated_s(rows, branches)
 
     def _row_s(self) -> float:
         """Seconds that a further row adds to a pass: the mean of the first `SLOPE_ROWS`."""
@@ -185,7 +211,7 @@ class AdaptiveLength:
 
     def _rate(self, drafter: str) -> float:
         """Tokens per second of this drafter's recent drafts; never less than naive's."""
-        return max(self._history(drafter).rate, 1 / self._pass_s(1))
+        return max(self._history(drafter).rate(self._slowdown()), 1 / self._pass_s(1))
 
 
 DraftLength = FixedLength | AdaptiveLength

@@ -15,7 +15,6 @@ from bisect import bisect
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from statistics import median
 
 from ..core.events import ACCEPTED, REJECTED, Step
 from ..core.tree import depths
@@ -31,15 +30,27 @@ PRIOR_TESTS = 4.0  # tests that the drafter's own confidence weighs
 CARRIED_TESTS = 12.0  # tests that what was learned in an earlier run of the same text weighs at most
 REMEMBERED_RUNS = 256
 PRIOR_TOKENS, PRIOR_DRAFTS = 1.8, 2.0  # tokens a pass that drafts are expected to bring, and drafts that this weighs
+PRIOR_LENGTH = 2  # tokens of such a draft
+PRIOR_GAIN = 0.2  # tokens that a lookup is expected to bring
+LOOKUP_DECAY = 0.9  # weight of the past against the newest lookup
+CHEAP = 0.03  # ordinary passes that a lookup may take whatever it brings
 RECENT = 9  # times are medians of so many: one slow pass must not stop the drafting
 PRIOR_TIMES = 3  # times that an expected one weighs among them
 OUTLIER = 2.0  # no draft is held to have taken more than so many times its expected time
 PROBE_TOKENS = 2  # drafted to see whether things have changed
 FIRST_REST, LONGEST_REST = 8, 128  # passes until the next probe
+LOOK_EVERY = 4  # passes after which it is asked again whether a drafter that rests would pay: passes may have changed
 MOST_CREDIT = 3.0  # passes won that are remembered in a drafter's favour
 LOSS_SHARE = 0.02  # of the passes until the next probe: what a drafter may lose by probes
 
 Learned = Callable[..., dict[str, "Confidence"]]  # of a run: by drafter
+
+
+def middle(values: Iterable[float]) -> float:
+    """The median of at least one number: `statistics.median` without its care for types, since every pass of every text asks."""
+    ordered = sorted(values)
+    half = len(ordered) >> 1
+    return ordered[half] if len(ordered) & 1 else (ordered[half - 1] + ordered[half]) / 2
 
 
 def learned() -> Learned:
@@ -90,12 +101,39 @@ class Confidence:
         self._sum_up()
 
 
-class DrafterHistory:
-    """Counts of one drafter. `pass_s` are the seconds of an ordinary pass, `token_s` those expected of a drafted token,
-    0 where nothing is expected, and `confidence` what is known of it already. `once_s` are those of a draft of any length
-    beside its tokens."""
+class Lookups:
+    """What looking up brings in a run, and takes: tokens, and time in ordinary passes. Where passes are shared by many texts,
+    it may take more than it brings."""
 
-    def __init__(self, pass_s: float, token_s: float, confidence: Confidence, once_s: float = 0.0):
+    def __init__(self) -> None:
+        self._gain, self._cost = PRIOR_GAIN, 0.0
+        self._rested, self._rest = 0, FIRST_REST
+
+    def due(self) -> bool:
+        """Whether to look up in this pass: always where it costs next to nothing, or has paid; else ever more rarely."""
+        if self._cost < CHEAP or self._gain >= self._cost:
+            return True
+        self._rested += 1
+        if self._rested <= self._rest:
+            return False
+        self._rested, self._rest = 0, min(2 * self._rest, LONGEST_REST)
+        return True
+
+    def count(self, gain: float, cost: float) -> None:
+        """Remember what it brought and took in a pass."""
+        self._gain, self._cost = (
+            LOOKUP_DECAY * past + (1 - LOOKUP_DECAY) * new for past, new in ((self._gain, gain), (self._cost, cost))
+        )
+        if gain > cost:
+            self._rest = FIRST_REST
+
+
+class DrafterHistory:
+    """Counts of one drafter. `plain_s` are the seconds of an ordinary pass, `pass_s` those of one with `PRIOR_LENGTH` drafted
+    tokens, `token_s` those expected of a drafted token, 0 where nothing is expected, and `confidence` what is known of it
+    already. `once_s` are those of a draft of any length beside its tokens."""
+
+    def __init__(self, plain_s: float, pass_s: float, token_s: float, confidence: Confidence, once_s: float = 0.0):
         self.confidence = confidence
         self._expected = (once_s, token_s) if token_s else (0.0, 1.0)
         self._dearer = deque(
@@ -103,19 +141,30 @@ class DrafterHistory:
         )  # drafting against what was expected
         self.once_s, self.token_s = once_s, token_s  # as drafting goes in this run
         self._slowdowns = deque([1.0] * PRIOR_TIMES, maxlen=RECENT)  # drafts against expectation: switching takes time
-        self._tokens, self._seconds = PRIOR_TOKENS * PRIOR_DRAFTS, pass_s * PRIOR_DRAFTS  # of passes with its drafts
+        self._prior_s = pass_s, once_s + PRIOR_LENGTH * token_s  # of a pass that is expected: verifying, drafting
+        self._prior = PRIOR_DRAFTS  # what such passes still weigh
+        self._tokens = self._seconds = 0.0  # of passes with its drafts
         self._rested, self._rest = 0, FIRST_REST
-        self._lost = 0.0  # ordinary passes that its drafts cost more than they brought
+        self.loses = False  # at the last look
+        # Ordinary passes that its drafts cost more than they brought: at first, what a probe is expected to.
+        self._lost = max(0.0, sum(self._prior_s) / plain_s - PRIOR_TOKENS)
 
-    @property
-    def rate(self) -> float:
-        """Tokens per second of the passes with its drafts, drafting included."""
-        return self._tokens / self._seconds
+    def rate(self, slowdown: float) -> float:
+        """Tokens per second of the passes with its drafts, drafting included, where passes take so many times as long as was
+        calibrated: what no draft has shown yet is expected of such passes."""
+        verify_s, draft_s = self._prior_s
+        tokens = self._tokens + self._prior * PRIOR_TOKENS
+        return tokens / (self._seconds + self._prior * (verify_s * slowdown + draft_s))
 
     @property
     def first_s(self) -> float:
         """Seconds of a draft of one token."""
         return self.once_s + self.token_s
+
+    @property
+    def rests(self) -> bool:
+        """Whether it lost time at the last look, and it is too early for another."""
+        return self.loses and self._rested % LOOK_EVERY > 0
 
     def probe(self) -> int:
         """How much a drafter that loses time may draft in this pass: mostly nothing."""
@@ -131,7 +180,7 @@ class DrafterHistory:
         if again or not self._dearer:
             once_s, token_s = self._expected
             self._dearer.append(step.propose_s / (once_s + max(depths(step.draft.parents)) * token_s))
-            by = median(self._dearer)
+            by = middle(self._dearer)
             self.once_s, self.token_s = by * once_s, by * token_s
 
     def weigh(self, tokens: int, expected_s: float, seconds: float, pass_s: float) -> None:
@@ -140,8 +189,10 @@ class DrafterHistory:
         What it lost, reading up included, is counted in ordinary passes of `pass_s`.
         """
         self._slowdowns.append(seconds / expected_s)
+        self.loses = False
+        self._prior *= DRAFT_DECAY
         self._tokens = DRAFT_DECAY * self._tokens + tokens
-        self._seconds = DRAFT_DECAY * self._seconds + median(self._slowdowns) * expected_s
+        self._seconds = DRAFT_DECAY * self._seconds + middle(self._slowdowns) * expected_s
         lost = min(seconds, OUTLIER * expected_s) / pass_s - tokens
         self._lost = max(-MOST_CREDIT, self._lost + lost)
         if lost < 0:

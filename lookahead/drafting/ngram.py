@@ -61,7 +61,7 @@ class NGram(Drafter):
         self._indexed = max(self._indexed, len(context) - 1)
 
     def propose(self, context, room, policy):
-        longest = min(room, policy.longest)  # a lookup costs next to nothing: what does not pay is trimmed
+        longest = min(room, policy.lookup(self.name))
         if longest < 1:
             return EMPTY
         self.start(context)

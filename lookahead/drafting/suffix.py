@@ -57,10 +57,12 @@ class Suffix(Drafter):
         self._read = len(context)
 
     def propose(self, context, room, policy):
+        longest = min(room, policy.lookup(self.name))
+        if longest < 1:
+            return EMPTY
         self.start(context)
-        longest = min(room, policy.longest)  # a lookup costs next to nothing: what does not pay is trimmed
         state, matched = self._seen.seen()
-        if longest < 1 or matched < self.options.shortest:
+        if matched < self.options.shortest:
             return EMPTY
         deepest = min(longest, self.options.reach * matched)
         return policy.trim(self._tree(state, matched, deepest, rows_looked_up(longest)))

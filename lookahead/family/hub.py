@@ -143,8 +143,19 @@ def look(
 def download(plan: Plan, progress: models.Progress = lambda text, share: None) -> dict[str, Path]:
     """Bring what is missing; returns the folder of every hub name of the plan.
 
-    What `progress` raises ends it (`Stopped` is meant for that); a later call goes on from there. Raises `ModelError`.
+    What `progress` raises ends it (`Stopped` is meant for that); a later call goes on from there. Raises `ModelError`, which
+    says how else a bundled family's target is to be had.
     """
+    try:
+        return _download(plan, progress)
+    except ModelError as error:
+        if source := _elsewhere(plan.spec):
+            mend = f"{source.repo}: {error.mend} Or get it by: {source.install}"
+            raise ModelError("family", plan.spec, mend) from error
+        raise
+
+
+def _download(plan: Plan, progress: models.Progress) -> dict[str, Path]:
     if plan.refused:
         raise plan.refused
     total, start, reported_at = plan.missing, monotonic(), 0.0
@@ -221,13 +232,8 @@ def bring(spec: str, progress: models.Progress = lambda text, share: None) -> tu
             source.convert(progress)
         else:
             form = number_format.likely(memory.device())
-            plan = look(source.repo, dtype=form.dtype, progress=lambda text, share: progress(text, 0.1 * share))
-            try:
-                download(plan, lambda text, share: progress(text, 0.1 + 0.9 * share))
-            except ModelError as error:
-                raise ModelError(
-                    "family", spec, f"{source.repo}: {error.mend} Or get it by: {source.install}"
-                ) from error
+            plan = look(spec, dtype=form.dtype, progress=lambda text, share: progress(text, 0.1 * share))
+            download(plan, lambda text, share: progress(text, 0.1 + 0.9 * share))
     here = source.here()
     assert here, "what was brought is here"
     progress("Ready", 1.0)

@@ -15,11 +15,11 @@ records. It does not know how they were measured.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..core.costs import PassCosts
 from ..core.events import ACCEPTED, SettingsError
-from ..core.numbers import decimal, ratio, seconds
+from ..core.numbers import decimal, power, ratio, seconds
 from ..core.tree import branch_count, depths
 from ..trace.schema import LaneRecord
 from ..trace.trace import Trace
@@ -101,13 +101,25 @@ def _of_lane(lane: LaneRecord) -> Evidence | None:
     )  # fmt: skip
 
 
+def priced_here(drafters: Iterable[Evidence], costs: PassCosts) -> list[Evidence]:
+    """The same drafters with what drafting takes on the machine of these `costs`. Whose drafting is not known there is left out:
+    what another machine took says nothing."""
+    known = costs.drafters
+    return [replace(one, token_s=known[one.drafter].token_s) for one in drafters if one.drafter in known]
+
+
 def advise(
-    drafters: Iterable[Evidence], costs: PassCosts, recording: Recording | None = None, ks: Sequence[int] = KS
-) -> Advice:
+    drafters: Iterable[Evidence], costs: PassCosts, recording: Recording | None = None, ks: Sequence[int] = KS,
+    elsewhere: str = "",
+) -> Advice:  # fmt: skip
     """The best of the drafters at its best length, or "don't". Raises `LookaheadError` where nothing was measured.
 
-    With a naive `recording` the lookup drafters are computed from it, whether or not they were raced.
+    With a naive `recording` the lookup drafters are computed from it, whether or not they were raced. `elsewhere` names the
+    machine that the race ran on, where that is another than this one: its seconds are then left out, and the sentence says so.
     """
+    if elsewhere:
+        drafters, recording = priced_here(drafters, costs), recording and recording.timed_by(costs)
+    source = f" Accepted as in the recording from {elsewhere}; all times are this machine's." if elsewhere else ""
     options = [] if recording is None else [_replayed(recording, method, ks) for method in METHODS]
     replayed = {option.method for option in options}
     options += [_option(one, costs, ks) for one in drafters if one.method not in replayed]
@@ -118,10 +130,10 @@ def advise(
     if best.speedup < WORTHWHILE:
         sentence = (
             f"Don't: the best there is, {best.method} with {best.k} drafted, should give {ratio(best.speedup)}, "
-            f"and less than {ratio(WORTHWHILE)} is not worth having."
+            f"and less than {ratio(WORTHWHILE)} is not worth having.{source}"
         )
         return Advice(None, 0, sentence, tuple(options))
-    sentence = f"Yes: {best.method}, drafting {best.k}, should give {ratio(best.speedup)} here."
+    sentence = f"Yes: {best.method}, drafting {best.k}, should give {ratio(best.speedup)} here.{source}"
     return Advice(best.method, best.k, sentence, tuple(options))
 
 
@@ -155,7 +167,7 @@ def _terms(one: Evidence, costs: PassCosts, k: int) -> list[Term]:
     v, draft = verify_s / plain, expected.draft_s / plain
     return [
         Term("acceptance", f"of {one.tested} positions tested", a),
-        Term("tokens of a drafted pass", f"1 + {decimal(a)} + ... + {decimal(a)}^{k}", expected.tokens),
+        Term("tokens of a drafted pass", f"1 + {decimal(a)} + ... + {decimal(a)}{power(k)}", expected.tokens),
         Term("verifying", f"{seconds(verify_s)} for {expected.rows} rows / {seconds(plain)} for 1", v),
         Term("drafting", f"{k} x {seconds(one.token_s)} / {seconds(plain)}", draft),
         Term("passes with a draft", "share of the passes measured", f),

@@ -7,19 +7,17 @@ Knows timings and tables. It does not know the page.
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
-from ..core.events import SettingsError
-from ..core.numbers import counted, decimal, percent, ratio
+from ..core.numbers import counted, decimal, percent, ranged, ratio
 from ..family.models import Models
-from ..race.race import describe_machine
+from ..race.race import measured_on
 from . import engines
 from .engines import Engine
+from .intervals import interval
 from .scenarios import USUAL
 from .tables import markdown_table
 from .timing import Question, Sample, Timing, blocks, middle, paired, predicted, read_entry, samples, token_s
@@ -42,40 +40,6 @@ def marks(spec: str) -> tuple[str, str]:
     """Between what a family's table stands in a file."""
     name = "bench" if spec == USUAL else f"bench {spec}"
     return f"<!-- {name} -->", f"<!-- /{name} -->"
-
-
-def read_questions(path: str) -> list[Question]:
-    """JSON lines `{"id", "category", "prompt", "chat"}`, or Spec-Bench's `{"question_id", "category", "turns"}`.
-
-    Of several turns only the first is used. `SettingsError` names the line that is wrong.
-    """
-    try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError("prompts", path, f"it cannot be read as UTF-8 text ({error.__class__.__name__}).") from None
-    questions = []
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            data = json.loads(line)
-            spec_bench = "turns" in data and "prompt" not in data
-            question = Question(
-                str(data.get("question_id" if spec_bench else "id", number)),
-                str(data.get("category", "all")),
-                data["turns"][0] if spec_bench else data["prompt"],
-                data.get("chat", spec_bench),
-                {},
-            )
-            if not isinstance(question.prompt, str) or not isinstance(question.chat, bool):
-                raise TypeError
-        except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
-            mend = f'line {number} must be {{"id": ..., "category": ..., "prompt": "text", "chat": true or false}}.'
-            raise SettingsError("prompts", str(path), mend) from None
-        questions.append(question)
-    if not questions:
-        raise SettingsError("prompts", path, "it holds no prompt.")
-    return questions
 
 
 def run(
@@ -106,11 +70,9 @@ def run(
     pairs = [(q, m, paired(runs, m)) for q, runs in zip(questions, taken, strict=True) for m in ordered]
     rows = [_row(q, label, timings) for q, label, timings in pairs if timings]
     return {
-        "machine": describe_machine(models).model_dump(),
-        "models": {"spec": models.spec, **models.names},
-        "exactness": models.exactness,
+        **measured_on(models),
         "options": {"repeat": repeat, **options},
-        "note": "seconds exclude reading the prompt, for every method alike; every run beside a naive one; medians over the repetitions",
+        "note": "seconds exclude reading the prompt, for every method alike; every run beside a naive one; medians over the repetitions; 90% intervals over prompts",
         "rows": rows,
         "summary": _summary(rows, ordered),
         "against": _against(rows),
@@ -139,7 +101,7 @@ def _speedups(summary: Sequence[dict[str, Any]]) -> str:
     categories = {s["category"]: s["prompts"] for s in summary if s["category"] != "all"}
     head = [
         "method", *(f"{category} ({prompts})" for category, prompts in categories.items()), "all, worst to best",
-        "tokens/s", "tokens a pass", "of predicted", "overhead", "naive's ids",
+        "median", "90% interval", "tokens/s", "tokens a pass", "of predicted", "overhead", "naive's ids",
     ]  # fmt: skip
     rows = []
     for method in dict.fromkeys(s["method"] for s in summary):
@@ -149,7 +111,8 @@ def _speedups(summary: Sequence[dict[str, Any]]) -> str:
         whole = of["all"]
         rows.append([
             f"`{method}`", *(ratio(of[category]["speedup_median"]) for category in categories),
-            f"{ratio(whole['speedup_min'])} to {ratio(whole['speedup_max'])}", decimal(whole["tokens_per_second_median"]),
+            f"{ratio(whole['speedup_min'])} to {ratio(whole['speedup_max'])}", ratio(whole["speedup_median"]),
+            ranged(whole["speedup_interval"]), decimal(whole["tokens_per_second_median"]),
             decimal(whole["mean_acceptance_length"]), percent(whole["of_predicted"]), percent(whole["overhead_fraction"]),
             percent(whole["identical_share"]),
         ])  # fmt: skip
@@ -218,6 +181,7 @@ def _row(q: Question, method: str, timings: Sequence[tuple[Timing, Timing]]) -> 
         "speedup": token_s(naive) / token_s(runs),
         "mean_acceptance_length": 1 + accepted / sum(t.passes for t in shown),
         "draft_acceptance_rate": accepted / drafted if drafted else None,
+        "acceptance_rate_per_position": list(shown[0].acceptance.rates),
         "identical": all(t.tokens == naive[0].tokens for t in runs),
         "overhead_fraction": None if first.overhead is None else statistics.median(t.overhead for t in runs),
         **_theory(runs, naive),
@@ -267,6 +231,7 @@ def _summary(rows: list[dict[str, Any]], methods: Sequence[str]) -> list[dict[st
                     "category": category,
                     "prompts": len(part),
                     "speedup_median": statistics.median(speedups),
+                    "speedup_interval": interval(speedups, statistics.median),
                     "speedup_min": min(speedups),
                     "speedup_max": max(speedups),
                     "tokens_per_second_median": statistics.median(row["tokens_per_second"] for row in part),

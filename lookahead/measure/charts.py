@@ -11,35 +11,47 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping, Sequence
+from math import log2
 from typing import Any
 
+import numpy as np
 import plotly.graph_objects as go
 
 from ..core.costs import CostCurve
 from ..core.numbers import count, decimal, percent, ratio
-from ..trace.charts import DARK, LIGHT, SYMBOLS, blank, finished
+from ..trace.charts import DARK, LIGHT, SYMBOLS, blank, every, finished
 from .dice import Histogram
-from .experiments import Result
+from .experiments import Experiment, Result
+from .forecast import Forecast
 from .formats import Compared
 from .pass_parts import PassParts
-from .sweeps import Point, Surface, Sweep
+from .paying import Level, crossing
+from .published import Median
+from .sweeps import SEEN, Point, Surface, Sweep
 from .whatif import Outcome
 
 NOTHING = "Nothing has been measured yet."
 CLAIM, HERE = "claimed", "measured here"
+ELSEWHERE = ("diamond-open", "square-open", "triangle-up-open")  # a machine each
 PART_HATCHES = ("", "/", "x", ".", "-")
-MOST_NATS = 9.0  # of a loss that is shown: a drafter that knows nothing but how often words are used has about 6
 
 
-def expectations(results: Sequence[Result], dark: bool = False) -> go.Figure:
+def expectations(
+    results: Sequence[Result],
+    dark: bool = False,
+    known: Mapping[str, Median] | None = None,
+    all_: Sequence[Experiment] = (),
+) -> go.Figure:
     """Every experiment's median speedup with its extremes, over the range that is claimed; naive stands at 1.
 
-    A claim without numbers has no range; what it is compared with stands beside it as a ring.
+    A claim without numbers has no range; what it is compared with stands beside it as a ring. Those of `all_` that were not run
+    here have a row too, and what is `known` of other machines is hollow.
     """
     figure, ink = blank(dark, "speedup (times naive)", None), DARK if dark else LIGHT
     done = [result for result in results if result.measured.median is not None]
     names = [html.escape(result.experiment.title) for result in done]
-    claims = [(name, r.experiment) for name, r in zip(names, done, strict=True) if r.experiment.low is not None]
+    chosen = list(all_) or [result.experiment for result in done]
+    claims = [(html.escape(e.title), e) for e in chosen if e.low is not None]
     if claims:
         figure.add_bar(
             x=[e.high - e.low for _, e in claims], base=[e.low for _, e in claims], y=[name for name, _ in claims],
@@ -58,50 +70,39 @@ def expectations(results: Sequence[Result], dark: bool = False) -> go.Figure:
             marker={"symbol": "circle-open", "size": 11, "color": ink["quiet"], "line": {"width": 2}},
             hovertemplate="%{customdata}: %{x:.2f}x<extra></extra>",
         )  # fmt: skip
+    others = [(html.escape(e.title), known[e.title]) for e in chosen if known and e.title in known]
+    for machine, symbol in zip(dict.fromkeys(median.machine for _, median in others), ELSEWHERE, strict=False):
+        there = [(name, median) for name, median in others if median.machine == machine]
+        figure.add_scatter(
+            x=[median.speedup for _, median in there], y=[name for name, _ in there], name=f"measured on {html.escape(machine)}",
+            mode="markers", customdata=[html.escape(median.label) for _, median in there],
+            marker={"symbol": symbol, "size": 11, "color": ink["ink"], "line": {"width": 1.5}},
+            hovertemplate="%{customdata}: %{x:.2f}x<extra></extra>",
+        )  # fmt: skip
     if done:
         arms = [result.measured for result in done]
         figure.add_scatter(
             x=[arm.median for arm in arms], y=names, name=HERE, mode="markers+text",
             text=[f"<b>{ratio(arm.median)}</b>" for arm in arms], textposition="top center", textfont={"color": ink["ink"]},
-            customdata=[
-                [html.escape(arm.label) + (" (computed)" if arm.computed else ""), arm.low, arm.high] for arm in arms
-            ],
+            customdata=[[html.escape(arm.label), arm.low, arm.high] for arm in arms],
             marker={"symbol": "diamond", "size": 12, "color": ink["lanes"][0]},
             error_x=_extremes(arms, ink["lanes"][0]),
             hovertemplate="%{customdata[0]}: %{x:.2f}x, %{customdata[1]:.2f}x to %{customdata[2]:.2f}x<extra></extra>",
         )  # fmt: skip
-        edge = 1.1 * max([2.0, *(arm.high for arm in arms), *(e.high for _, e in claims)])
-        figure.update_xaxes(range=[0, edge], ticksuffix="x")
+    if chosen:
+        highs = [
+            *(r.measured.high for r in done),
+            *(e.high for _, e in claims),
+            *(median.speedup for _, median in others),
+        ]
+        figure.update_xaxes(range=[0, 1.1 * max([2.0, *highs])], ticksuffix="x")
         figure.add_vline(x=1, line={"color": ink["naive"], "dash": "2px,3px", "width": 1.5})
-    order = {"categoryorder": "array", "categoryarray": names}
-    figure.update_yaxes(autorange="reversed", showgrid=False, ticksuffix="  ", tickfont_color=ink["ink"], **order)
-    return finished(figure, figure.data, [] if done else [NOTHING], dark)
-
-
-def generations(result: Result | None, dark: bool = False) -> go.Figure:
-    """Of every drafter what a pass writes, what drafting for it costs and the speedup, the oldest first; naive is at 1 token
-    and 1x."""
-    figure, ink = blank(dark, "tokens, passes and times naive", None), DARK if dark else LIGHT
-    arms = [arm for arm in reversed(result.arms) if arm.rows] if result else []
-    names = [html.escape(arm.label) for arm in arms]
-    kinds = (
-        ("tokens a pass", [arm.mean("tokens_per_pass") for arm in arms], "", " tokens", 0),
-        ("draft cost (ordinary passes)", [arm.mean("draft_cost") for arm in arms], "/", " passes", 2),
-        ("speedup", [arm.median for arm in arms], "x", "x", 1),
-    )
-    for name, values, hatch, unit, look in kinds if arms else ():
-        figure.add_bar(
-            x=values, y=names, name=name, orientation="h", text=[f"{decimal(value)}{unit}" for value in values],
-            textposition="outside", cliponaxis=False, textfont={"color": ink["ink"]},
-            marker={"color": ink["lanes"][look], "line": {"width": 0}, "pattern": {"shape": hatch, "size": 7}},
-            hovertemplate=f"%{{y}}: %{{x:.2f}}{unit}",
-        )  # fmt: skip
-    if arms:
-        figure.add_vline(x=1, line={"color": ink["naive"], "dash": "2px,3px", "width": 1.5})
-        figure.update_xaxes(range=[0, 1.6 * max(max(values) for _, values, *_ in kinds)])
-        figure.update_yaxes(autorange="reversed", showgrid=False, ticksuffix="  ", tickfont_color=ink["ink"])
-        figure.update_layout(height=140 + 88 * len(arms), legend_traceorder="normal")
-    return finished(figure, figure.data, [] if arms else [NOTHING], dark)
+    if all_:
+        figure.update_layout(height=120 + 30 * len(all_))
+    order = {"categoryorder": "array", "categoryarray": [html.escape(e.title) for e in chosen]}
+    rows = {"range": [len(chosen) - 0.5, -0.5]} if chosen else {}  # one without a mark has its row too
+    figure.update_yaxes(showgrid=False, ticksuffix="  ", tickfont_color=ink["ink"], **order, **rows)
+    return finished(figure, figure.data, [] if chosen else [NOTHING], dark)
 
 
 def sweep(swept: Sweep, dark: bool = False) -> go.Figure:
@@ -112,6 +113,8 @@ def sweep(swept: Sweep, dark: bool = False) -> go.Figure:
         ("leviathan", "theory, verifying for nothing", "2px,3px", 3),
         ("priced", "theory, verifying as measured", "7px,3px", 1),
     )
+    if swept.forecasts:
+        _forecast_line(figure, swept.forecasts, ink)
     for field, name, dash, colour in lines:
         known = [point for point in points if getattr(point, field) is not None]
         if known:
@@ -119,6 +122,8 @@ def sweep(swept: Sweep, dark: bool = False) -> go.Figure:
                 x=[point.x for point in known], y=[getattr(point, field) for point in known], name=name, mode="lines",
                 line={"color": ink["lanes"][colour], "dash": dash, "width": 2}, hovertemplate="%{y:.2f}x",
             )  # fmt: skip
+    if points and all(float(point.x).is_integer() for point in points):
+        figure.update_xaxes(dtick=every(max(point.x for point in points)))  # there is no half token
     if points:
         figure.add_scatter(
             x=[point.x for point in points], y=[point.speedup for point in points], name=HERE, mode="lines+markers",
@@ -132,15 +137,36 @@ def sweep(swept: Sweep, dark: bool = False) -> go.Figure:
     return finished(figure, figure.data, [] if points else [NOTHING], dark)
 
 
-def load(levels: Sequence[Mapping[str, Any]], dark: bool = False) -> go.Figure:
-    """The speedup of a server with speculation over how many texts it writes at once, with intervals; naive stands at 1."""
-    figure, ink = blank(dark, "texts at once", "speedup (times without)"), DARK if dark else LIGHT
-    known = [level for level in levels if level["speedup"]]
-    if known:
-        values = [level["speedup"] for level in known]
-        ends = [level["interval"] or (level["speedup"],) * 2 for level in known]
+def _forecast_line(figure: go.Figure, forecasts: Sequence[Forecast], ink: Mapping[str, Any]) -> None:
+    """What one run predicts, with its interval as a band."""
+    ks = [one.k for one in forecasts]
+    if all(one.interval for one in forecasts):
+        ends = [[one.interval[end] for one in forecasts] for end in (1, 0)]
         figure.add_scatter(
-            x=[str(level["concurrency"]) for level in known], y=values, name="whole texts, 90% interval", mode="lines+markers",
+            x=[*ks, *reversed(ks)], y=[*ends[0], *reversed(ends[1])], fill="toself", mode="lines", line={"width": 0},
+            fillcolor=ink["lanes"][2], opacity=0.15, hoverinfo="skip", showlegend=False,
+        )  # fmt: skip
+    figure.add_scatter(
+        x=ks, y=[one.speedup for one in forecasts], name=f"predicted from k = 1 and {SEEN}", mode="lines",
+        line={"color": ink["lanes"][2], "dash": "10px,3px,2px,3px", "width": 2}, hovertemplate="%{y:.2f}x",
+    )  # fmt: skip
+
+
+def load(levels: Sequence[Level], dark: bool = False, theory: Sequence[float] = ()) -> go.Figure:
+    """The speedup of speculation over how many texts are written at once, with intervals; naive stands at 1, and the place where
+    it stops paying is marked. `theory` is what would come of it if every text drafted as it does alone."""
+    figure, ink = blank(dark, "texts at once", "speedup (times without)"), DARK if dark else LIGHT
+    known = [level for level in levels if level.speedup]
+    if known:
+        values = [level.speedup for level in known]
+        ends = [level.interval or (level.speedup,) * 2 for level in known]
+        if theory:
+            figure.add_scatter(
+                x=[str(level.at_once) for level in levels], y=list(theory), name="theory, drafting as for one", mode="lines",
+                line={"color": ink["lanes"][1], "dash": "7px,3px", "width": 2}, hovertemplate="%{y:.2f}x",
+            )  # fmt: skip
+        figure.add_scatter(
+            x=[str(level.at_once) for level in known], y=values, name="measured, 90% interval", mode="lines+markers",
             line={"color": ink["lanes"][0], "width": 2.5}, marker={"symbol": "circle", "size": 9},
             error_y={
                 "type": "data", "symmetric": False, "array": [high - y for y, (_, high) in zip(values, ends, strict=True)],
@@ -149,9 +175,36 @@ def load(levels: Sequence[Mapping[str, Any]], dark: bool = False) -> go.Figure:
             hovertemplate="%{x} at once: %{y:.2f}x",
         )  # fmt: skip
         figure.update_xaxes(type="category")
+        if end := crossing(known):
+            place = np.interp(log2(end), [log2(level.at_once) for level in known], range(len(known)))
+            figure.add_vline(
+                x=float(place), line={"color": ink["quiet"], "width": 1}, annotation_text=f"off from {round(end)}"
+            )
         figure.update_yaxes(rangemode="tozero", ticksuffix="x")
         figure.add_hline(y=1, line={"color": ink["naive"], "dash": "2px,3px", "width": 1.5})
     return finished(figure, figure.data, [] if known else [NOTHING], dark)
+
+
+def shared_pass(passes: Sequence[Sequence[tuple[int, int]]], number: int, dark: bool = False) -> go.Figure:
+    """One pass of several texts, a line each: its own row, the drafted rows that were accepted, and those that were not."""
+    figure, ink = blank(dark, "rows of the pass", "text"), DARK if dark else LIGHT
+    texts = passes[min(number, len(passes)) - 1] if passes else ()
+    names = [str(text) for text in range(1, len(texts) + 1)]
+    kinds = (
+        ("the text's own row", [1] * len(texts), ink["naive"], ""),
+        ("drafted, accepted", [accepted for _, accepted in texts], ink["lanes"][0], ""),
+        ("drafted, not accepted", [drafted - accepted for drafted, accepted in texts], ink["quiet"], "/"),
+    )
+    for name, counts, colour, hatch in kinds if texts else ():
+        figure.add_bar(
+            x=counts, y=names, name=name, orientation="h", hovertemplate="text %{y}: %{x}",
+            marker={"color": colour, "line": {"width": 1, "color": ink["field"]}, "pattern": {"shape": hatch, "size": 6}},
+        )  # fmt: skip
+    widest = max((1 + drafted for drafted, _ in texts), default=1)
+    figure.update_xaxes(range=[0, max(8, widest)], dtick=1 if widest <= 12 else 4)
+    figure.update_layout(barmode="stack", legend_traceorder="normal", height=140 + 14 * max(6, len(texts)))
+    figure.update_yaxes(autorange="reversed", showgrid=False, type="category")
+    return finished(figure, figure.data, [] if texts else [NOTHING], dark)
 
 
 def what_if(ks: Sequence[int], lines: Sequence[tuple[Outcome, Outcome]], k: int, dark: bool = False) -> go.Figure:
@@ -169,6 +222,7 @@ def what_if(ks: Sequence[int], lines: Sequence[tuple[Outcome, Outcome]], k: int,
     if lines:
         figure.add_hline(y=1, line={"color": ink["naive"], "dash": "2px,3px", "width": 1.5})
         figure.add_vline(x=k, line={"color": ink["lanes"][0], "width": 1})
+        figure.update_xaxes(dtick=every(max(ks)), range=[min(ks) - 0.5, max(ks) + 0.5])
         figure.update_yaxes(rangemode="tozero", ticksuffix="x")
     return finished(figure, figure.data, [] if lines else [NOTHING], dark)
 
@@ -201,6 +255,7 @@ def speedup_surface(drawn: Surface, points: Sequence[Point] = (), dark: bool = F
             marker={"symbol": "diamond", "size": 12, "color": ink["lanes"][2], "line": {"width": 1, "color": ink["ink"]}},
             hovertemplate="%{customdata}<extra></extra>",
         )  # fmt: skip
+    figure.update_xaxes(dtick=every(max(drawn.ks)))
     figure.update_yaxes(range=[0, 100])
     return finished(figure, figure.data, [], dark)
 
@@ -276,47 +331,23 @@ def dice(thrown: Histogram | None, dark: bool = False, names: Sequence[str] = ()
     if thrown is None:
         return finished(figure, [], [NOTHING], dark)
     tokens, n = [html.escape(name) for name in names] or list(range(len(thrown.seen))), thrown.throws
+    whole = sum(thrown.expected)
     figure.add_bar(
-        x=tokens, y=[100 * e / n for e in thrown.expected], name="the target's p",
+        x=tokens, y=[100 * e / whole for e in thrown.expected], name="the target's p",
         marker={
             "color": ink["rule"], "line": {"width": 1, "color": ink["quiet"]},
             "pattern": {"shape": "/", "fgcolor": ink["quiet"], "fgopacity": 0.5, "size": 7, "solidity": 0.15},
         },
         hovertemplate="token %{x}: %{y:.1f}% expected<extra></extra>",
     )  # fmt: skip
-    figure.add_bar(
-        x=tokens, y=[100 * s / n for s in thrown.seen], name=f"fallen in {count(n)} throws", customdata=list(thrown.seen),
-        marker={"color": ink["lanes"][0], "line": {"width": 0}},
-        hovertemplate="token %{x}: %{customdata} times, %{y:.1f}%<extra></extra>",
-    )  # fmt: skip
+    if n:
+        figure.add_bar(
+            x=tokens, y=[100 * s / n for s in thrown.seen], name=f"fallen in {count(n)} throws", customdata=list(thrown.seen),
+            marker={"color": ink["lanes"][0], "line": {"width": 0}},
+            hovertemplate="token %{x}: %{customdata} times, %{y:.1f}%<extra></extra>",
+        )  # fmt: skip
     figure.update_xaxes(dtick=1, showgrid=False)
     return finished(figure, figure.data, [], dark)
-
-
-def growing(
-    losses: Sequence[tuple[float, float]], accepted: Sequence[tuple[float, float]], dark: bool = False
-) -> go.Figure:
-    """A drafter that learns: tokens a pass when they were measured, and the loss, over seconds of computing."""
-    figure, ink = blank(dark, "seconds of training", "tokens a pass"), DARK if dark else LIGHT
-    if losses:
-        figure.add_scatter(
-            x=[s for s, _ in losses], y=[loss for _, loss in losses], name="loss", mode="lines", yaxis="y2",
-            line={"color": ink["naive"], "dash": "2px,3px", "width": 1.5}, hovertemplate="loss %{y:.2f} at %{x:.0f} s",
-        )  # fmt: skip
-    if accepted:
-        figure.add_scatter(
-            x=[s for s, _ in accepted], y=[tokens for _, tokens in accepted], name="tokens a pass", mode="lines+markers",
-            line={"color": ink["lanes"][0], "width": 2.5}, marker={"size": 8}, hovertemplate="%{y:.2f} tokens a pass at %{x:.0f} s",
-        )  # fmt: skip
-    figure.update_yaxes(range=[0.95, max([2.0, *(1.05 * tokens for _, tokens in accepted)])])
-    figure.update_xaxes(range=[0, max([60.0, *(s for s, _ in (*losses[-1:], *accepted[-1:]))])])
-    quiet = {"color": ink["quiet"]}
-    right = {
-        "overlaying": "y", "side": "right", "showgrid": False, "zeroline": False, "fixedrange": True, "automargin": True,
-        "range": [0, MOST_NATS], "tickfont": quiet, "title": {"text": "loss (nats)", "font": {**quiet, "size": 14}},
-    }  # fmt: skip
-    figure.update_layout(height=264, yaxis2=right)
-    return finished(figure, figure.data, [] if losses else [NOTHING], dark)
 
 
 def _extremes(arms: Sequence, colour: str) -> dict:

@@ -20,7 +20,7 @@ from ..core.numbers import count, decimal, significant
 from ..core.table import TableLM
 from ..drafting import DRAFTERS, Resources
 from ..drafting.draft_length import FixedLength
-from ..race.decode import Ends
+from ..race.decode import Ends, Text
 from ..race.decode import decode as loop
 from . import dice
 
@@ -74,7 +74,7 @@ def _steps(parts: Parts, method: str, settings: Settings, draft: TableLM, eos: S
     rule, cls = parts.rule(settings), DRAFTERS[method]
     ends = parts.ends(Ends(frozenset(eos), settings.max_new_tokens, TARGET.context_length))
     drafter = cls(Resources(rule, draft.fresh()), cls.Options())
-    return loop(parts.target(TARGET.fresh()), drafter, FixedLength(K), rule, PROMPT, ends, details=False)
+    return loop(Text(parts.target(TARGET.fresh()), drafter, FixedLength(K), rule, PROMPT, ends, details=False))
 
 
 def every_method_writes_what_naive_writes(parts: Parts) -> tuple[bool, str]:

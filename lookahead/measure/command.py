@@ -16,7 +16,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ..core.events import whole_number
-from ..core.numbers import ratio
+from ..core.numbers import ranged, ratio
 from .tables import between, markdown_table, replace_between
 
 if TYPE_CHECKING:
@@ -68,8 +68,10 @@ def run(arguments: argparse.Namespace, load: Callable[[argparse.Namespace], Mode
             for now in experiment.run(
                 models, arguments.repeat, prompts=arguments.prompts_each, tokens=arguments.max_new_tokens
             ):
-                progress(now.done, now.total, f"{experiment.id}, {now.text}")
-            results.append(now.result)
+                if now:
+                    progress(now.done, now.total, f"{experiment.id}, {now.text}")
+                    newest = now.result
+            results.append(newest)
     report = document(models, results, arguments.repeat)
     if arguments.update:
         replace_between(arguments.update, MARKS, markdown(report))
@@ -86,33 +88,32 @@ def listing(experiment: Experiment) -> dict[str, Any]:
         "title": experiment.title,
         "group": experiment.group,
         "claim": experiment.claim,
+        "claimed": experiment.claimed,
         "runs": [f"{plan.method}: {plan.label}" for plan in experiment.plans],
     }
 
 
 def document(models: Models, results: list[Result], repeat: int) -> dict[str, Any]:
     """Results as plain data, with what they were measured on."""
-    from ..race.race import describe_machine
+    from ..race.race import measured_on
 
     return {
-        "machine": describe_machine(models).model_dump(),
-        "models": {"spec": models.spec, **models.names},
-        "exactness": models.exactness,
+        **measured_on(models),
         "options": {"repeat": repeat},
         "note": "speedups over naive decoding, prefill excluded on both sides; the median prompt, and the extremes of all prompts and repetitions",
         "experiments": [
             {
                 **listing(result.experiment),
                 "measured": result.measured.label,
-                "computed": result.measured.computed,
                 "median": result.measured.median,
                 "low": result.measured.low,
                 "high": result.measured.high,
+                "interval": result.interval,
                 "compared": None if result.compared is None else asdict(result.compared),
                 "outcome": result.outcome,
                 "why": result.why,
                 "arms": [asdict(arm) for arm in result.arms],
-                "batches": [asdict(batch) for batch in result.batches],
+                "batches": [level._asdict() for level in result.batches],
             }
             for result in results
         ],
@@ -123,7 +124,7 @@ def markdown(report: dict[str, Any]) -> str:
     """The report as Markdown tables, one for each list that the claims stand in."""
     tables = []
     for group in dict.fromkeys(one["group"] for one in report["experiments"]):
-        head = [group, "claimed", "measured here", "lowest to highest", "compared with", ""]
+        head = [group, "claimed", "measured here", "90% interval", "lowest to highest", "compared with", ""]
         rows = [_cells(one) for one in report["experiments"] if one["group"] == group]
         tables.append(markdown_table(head, rows))
     machine = report["machine"]
@@ -134,10 +135,10 @@ def markdown(report: dict[str, Any]) -> str:
 def _cells(one: dict[str, Any]) -> list[str]:
     """An experiment's row."""
     if one["median"] is None:
-        return [one["title"], one["claim"], "not measured", "", "", ""]
-    note, compared = " (computed)" if one["computed"] else "", one["compared"]
+        return [one["title"], one["claimed"], "not measured", "", "", "", ""]
+    compared = one["compared"]
     return [
-        one["title"], one["claim"], f"{one['measured']}: {ratio(one['median'])}{note}",
-        f"{ratio(one['low'])} to {ratio(one['high'])}",
+        one["title"], one["claimed"], f"{one['measured']}: {ratio(one['median'])}",
+        ranged(one["interval"]), f"{ratio(one['low'])} to {ratio(one['high'])}",
         f"{compared['label']}: {ratio(compared['median'])}" if compared and compared["median"] else "", one["outcome"],
     ]  # fmt: skip

@@ -4,30 +4,26 @@ An experiment is data: the claim in the words it is quoted in, and arms, each a 
 bundled prompts under some settings. The first arm is the claim's; the others are what it is compared
 with. `run` measures all of them against naive, one lane at a time, and yields what is known so far.
 
-The two claims about machines (memory-bound, compute-bound) cannot be had by another prompt. They are
-read from passes measured on this machine: how much a pass with more rows costs. What rows of one text
-cost stands there for what rows of many texts at once would cost; an arm that is arithmetic on such
-costs, and not a run, says so (`computed`). It is no overestimate: rows of one text also attend to each other,
-which makes the largest passes a little dearer than a batch of texts.
+Of the two claims about machines, memory-bound is read from what a pass with more rows costs, and compute-bound from
+batches: many texts that share every pass, naively and with so many drafted tokens each, whether they pay or not.
 
 Knows lanes and costs. It does not know pages.
 """
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
-from ..calibration import cost
-from ..core.costs import PassCosts
 from ..core.events import SettingsError
-from ..core.numbers import decimal, ratio
+from ..core.numbers import counted, decimal, ratio
 from ..family.models import Models
-from ..model.lm import CachedLM
 from ..race.methods import needed_by
+from . import batches
+from .paying import Level
 from .progress import Arm, Progress, because, difference, questions, rows_of
 from .timing import Question, read_entry, samples
 
@@ -36,7 +32,7 @@ TABLE, HELPS, HURTS = "performance expectations", "when most effective", "when l
 NEWER = "generations of drafters"
 LENGTH, SHORT, LONG = 96, 12, 192
 K = 4
-BATCHES = (1, 2, 4, 8, 16, 32, 64)  # texts at once
+BATCHES = (1, 4, 16, 64)  # texts at once
 SAME = 1.05  # medians closer than this are no difference
 
 
@@ -61,7 +57,7 @@ class Experiment:
     """A claim and what is run here for it.
 
     `group` is the list that the claim stands in. `low` and `high` are the speedups it promises, None for a claim
-    that only says that something helps or hurts. With `batches` passes of so many texts are measured too.
+    that only says that something helps or hurts. With `batches` so many texts at once are measured too, by the first plan's method.
     """
 
     id: str
@@ -73,6 +69,14 @@ class Experiment:
     high: float | None = None
     batches: tuple[int, ...] = ()
 
+    @property
+    def claimed(self) -> str:
+        """What a reader is told beside the title: figures, a sentence, or that it is to help or to hurt, and why."""
+        if self.group in (TABLE, NEWER):
+            return self.claim
+        why = re.search(r"\((.*?)\)", self.claim)
+        return ("to hurt" if self.group == HURTS else "to help") + (f": {why[1]}" if why else "")
+
     def missing(self, models: Models) -> list[str]:
         """The draft models and trained heads it needs that this family does not have."""
         entries = [read_entry(plan.method) for plan in self.plans]
@@ -81,14 +85,14 @@ class Experiment:
 
     def run(
         self, models: Models, repeats: int = 3, *, prompts: int | None = None, tokens: int | None = None
-    ) -> Iterator[Progress]:
+    ) -> Iterator[Progress | None]:
         """Measure it; every `Progress` holds the `Result` so far, the last one all of it. May be closed at any point.
 
         `prompts` and `tokens` cap how many prompts an arm has and how long their texts get.
         """
         result = Result(self, tuple(Arm.of(plan.label, plan.method, ()) for plan in self.plans))
         by_plan = [plan.questions(prompts, tokens) for plan in self.plans]
-        total = sum(len(q) for q in by_plan) * repeats + repeats * bool(self.batches)
+        total = sum(len(q) for q in by_plan) * repeats
         done = 0
         # Neighbouring plans with the same questions are measured side by side.
         for shared, group in groupby(range(len(by_plan)), key=by_plan.__getitem__):
@@ -104,29 +108,19 @@ class Experiment:
                     arms[i] = Arm.of(plan.label, plan.method, rows_of(taken, plan.method))
                 result = replace(result, arms=tuple(arms))
                 yield Progress(done, total, f"{sample.question.id}: {sample.entry.label}", result)
-        if self.batches:
-            for measured in _batch_costs(models, self.batches, repeats):
-                done += 1
-                result = replace(result, batches=tuple(_batches(result.arms[0], self.batches, measured)))
-                yield Progress(done, total, "passes with more and more rows", result)
+        yield from self._share_passes(models, result, by_plan[0], done)
 
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """Speculation on so many `texts` at once, by measured passes: a pass of their drafts against one without.
-
-    `verify_cost` is pass_s(texts * (1 + k)) / pass_s(texts); `speedup` what it leaves of the tokens a pass wrote:
-    the median over the repetitions, with the extremes. `token_share` is what a row of the larger pass costs against
-    a row alone: 1 is no parallelism left, and 1 / rows is parallelism for nothing.
-    """
-
-    texts: int
-    rows: int
-    verify_cost: float
-    token_share: float
-    speedup: float
-    low: float
-    high: float
+    def _share_passes(
+        self, models: Models, result: Result, shared: list[Question], before: int
+    ) -> Iterator[Progress | None]:
+        """Many texts at once, after so many steps of other work; None at every pass, where it may be closed."""
+        method = self.plans[0].method
+        for now in batches.measure(models, shared, [method], self.batches) if self.batches else ():
+            if now is None:
+                yield None
+                continue
+            levels = [Level(row["texts"], row["speedup"], row["interval"]) for row in now.result["rows"]]
+            yield Progress(before + now.done, before + now.total, now.text, replace(result, batches=tuple(levels)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,18 +129,23 @@ class Result:
 
     experiment: Experiment
     arms: tuple[Arm, ...]
-    batches: tuple[Batch, ...] = ()
+    batches: tuple[Level, ...] = ()
 
     @property
     def measured(self) -> Arm:
         """The arm to set beside the claim: the first, or for the compute-bound claim the largest batch."""
         if self.experiment.id == "compute-bound":
             if not self.batches:
-                return Arm("many texts at once", self.arms[0].method, computed=True)
+                return Arm("many texts at once", self.arms[0].method)
             last = self.batches[-1]
-            label = f"{last.texts} texts at once"
-            return Arm(label, self.arms[0].method, (), last.speedup, last.low, last.high, computed=True)
+            low, high = last.interval or (last.speedup,) * 2
+            return Arm(f"{last.at_once} texts at once", self.arms[0].method, (), last.speedup, low, high)
         return self.arms[0]
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The measured median's 90% interval, over prompts or batches; None for fewer than two."""
+        return self.batches[-1].interval if self.batches else self.measured.interval
 
     @property
     def compared(self) -> Arm | None:
@@ -177,56 +176,29 @@ class Result:
         sentences = [because(arm) for arm in self.arms if arm.rows]
         if self.compared and self.compared.rows and self.measured.rows:
             sentences.append(difference(self.measured, self.compared))
-        return " ".join([*sentences, *_on_batches(self)])
+        return " ".join([*sentences, *_on_rows(self)])
 
 
-def _batch_costs(models: Models, batches: Sequence[int], repeats: int) -> Iterator[list[PassCosts]]:
-    """What passes cost up to the largest batch, measured once more with every repetition."""
-    target, draft = CachedLM(models.target.passes, models.target.vocab), models.draft("draft")
-    room = target.context_length - 64
-    texts = [n for n in sorted({1, *batches}) if n * (1 + K) <= room]
-    sizes = sorted({*texts, *(n * (1 + K) for n in texts)})
-    measured = []
-    for _ in range(repeats):
-        curve = cost.measure(target, sizes)
-        measured.append(PassCosts(curve, {DRAFT: cost.measure_drafter(draft, target, curve, texts)}))
-        yield measured
-
-
-def _batches(arm: Arm, batches: Sequence[int], measured: Sequence[PassCosts]) -> Iterator[Batch]:
-    """Every batch, by the tokens a pass that were counted and by each measurement of the costs."""
-    tokens = arm.mean("tokens_per_pass")
-    if tokens is None:
-        return
-    for texts in (b for b in batches if b * (1 + K) <= measured[0].target.rows[-1]):
-        rows = texts * (1 + K)
-        expected = [costs.predict(0.0, K, DRAFT, tokens=tokens, texts=texts) for costs in measured]
-        verify_cost = statistics.median(one.verify_s / one.plain_s for one in expected)
-        token_share = statistics.median(costs.target.ratio(rows) / rows for costs in measured)
-        speedups = [one.speedup for one in expected]
-        yield Batch(texts, rows, verify_cost, token_share, statistics.median(speedups), min(speedups), max(speedups))
-
-
-def _on_batches(result: Result) -> list[str]:
-    """Sentences on the measured passes; none where no batch was measured."""
-    if not result.batches:
-        return []
-    one, last = result.batches[0], result.batches[-1]
-    tokens = result.arms[0].mean("tokens_per_pass")
-    free = (
-        f"A pass of {one.rows} rows costs {decimal(one.verify_cost)} one-row passes here; where rows cost what they compute, it "
-        f"would cost {one.rows}, and {decimal(tokens)} tokens a pass would make {ratio(tokens / one.rows)}."
-    )
-    if result.experiment.id == "memory-bound":
-        return [free]
-    lost = next((b for b in result.batches if b.speedup < 1), None)
-    loses = f"from {lost.texts} texts on it loses" if lost else f"up to {last.texts} texts it still gains"
-    return [
-        free,
-        f"With {last.texts} texts in a pass, drafts make it {last.rows} rows instead of {last.texts}, which costs "
-        f"{decimal(last.verify_cost)} times as much ({1 + K} where nothing is idle). By these passes {loses}: "
-        f"{ratio(last.speedup)} at {last.texts}. Computed from measured passes; rows stand for texts.",
-    ]
+def _on_rows(result: Result) -> list[str]:
+    """Sentences on what rows cost: of one text, or of many; none where that is not what the claim is about."""
+    arm, sentences = result.arms[0], []
+    if result.experiment.id == "memory-bound" and arm.rows:
+        rows, tokens = 1 + K, arm.mean("tokens_per_pass")
+        sentences.append(
+            f"A pass of {rows} rows costs {decimal(arm.mean('verify_cost'))} one-row passes here; where rows cost what they "
+            f"compute, it would cost {rows}, and {decimal(tokens)} tokens a pass would make {ratio(tokens / rows)}."
+        )
+    if result.batches:
+        last = result.batches[-1]
+        sizes = ", ".join(str(level.at_once) for level in result.batches)
+        lost = next((level for level in result.batches if level.speedup < 1), None)
+        loses = f"from {counted(lost.at_once, 'text')} on it loses" if lost else "it gains at every size"
+        sentences.append(
+            f"With {counted(last.at_once, 'text')} at once, {K} drafted tokens each make a pass of {last.at_once * (1 + K)} rows "
+            f"instead of {last.at_once}. Measured in batches of {sizes}: {loses}: "
+            f"{ratio(last.speedup)} at {last.at_once}."
+        )
+    return sentences
 
 
 DRAFT, FIXED = "draft", f"draft:k={K}"
@@ -272,7 +244,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         ),
         Experiment(
             "memory-bound", "Memory-bound inference", HELPS, "Memory-bound inference (spare compute)",
-            (Plan("one text at a time", FIXED, STORIES),), batches=(1,),
+            (Plan("one text at a time", FIXED, STORIES),),
         ),
         Experiment(
             "alignment", "Good draft model alignment", HELPS, "Good draft model alignment",

@@ -16,8 +16,9 @@ from math import log
 from typing import Any
 
 from ..core.numbers import decimal, percent, ratio
+from .intervals import interval
 from .scenarios import ANSWERS_BENCH, BENCH, USUAL
-from .timing import Question, Sample, Timing, middle, paired, predicted, token_s
+from .timing import Question, Sample, Timing, by_question, middle, paired, predicted, token_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +48,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """What was measured under one name: `median`, `low` and `high` speedup over its rows; None before the first.
-
-    `computed` marks speedups that are arithmetic on measured costs and not a run of their own.
-    """
+    """What was measured under one name: `median`, `low` and `high` speedup over its rows; None before the first."""
 
     label: str
     method: str
@@ -58,7 +56,6 @@ class Arm:
     median: float | None = None
     low: float | None = None
     high: float | None = None
-    computed: bool = False
 
     @classmethod
     def of(cls, label: str, method: str, rows: Sequence[Row]) -> Arm:
@@ -69,6 +66,11 @@ class Arm:
             label, method, tuple(rows), statistics.median(row.speedup for row in rows),
             min(row.low for row in rows), max(row.high for row in rows),
         )  # fmt: skip
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The median's 90% interval over prompts; None for fewer than two."""
+        return interval([row.speedup for row in self.rows], statistics.median)
 
     def mean(self, name: str) -> float | None:
         """The mean of a number of the rows; None where none of them has it."""
@@ -95,10 +97,7 @@ def questions(*categories: str, most: int | None = None, family: str = USUAL, **
 
 def rows_of(samples: Iterable[Sample], label: str) -> list[Row]:
     """The rows of an entry, of the questions on which both it and naive have been timed."""
-    by_question: dict[int, list[Sample]] = {}
-    for sample in samples:
-        by_question.setdefault(sample.number, []).append(sample)
-    both = [(taken[0].question, paired(taken, label)) for taken in by_question.values()]
+    both = [(taken[0].question, paired(taken, label)) for taken in by_question(samples)]
     return [row_of(question, *zip(*pairs, strict=True)) for question, pairs in both if pairs]
 
 

@@ -167,7 +167,17 @@ ANSWERS: tuple[Scenario, ...] = (
         "Copying: what comes next stands in the question, so earlier text drafts long runs and costs nothing.",
     ),
 )  # fmt: skip
-EVERY = (*SCENARIOS, *ANSWERS)
+CHIPS = (*SCENARIOS, *ANSWERS)
+
+# Races of the teacher's plan that no chip has.
+TAUGHT: tuple[Scenario, ...] = (
+    Scenario("same-text", "same text", "story", FROG, "draft", "Four drafted tokens a pass, always.", options={"k": 4}),
+    Scenario(
+        "same-text-wrong-draft", "same text, wrong draft", "story", FROG, "draft", "The same with a draft that never saw a story.",
+        options={"k": 4, "draft": "offdomain"},
+    ),
+)  # fmt: skip
+EVERY = (*CHIPS, *TAUGHT)
 
 # By which such models are measured: three prompts of each of seven kinds, none of them of those that its drafters learn from.
 ANSWERS_BENCH: tuple[Scenario, ...] = (

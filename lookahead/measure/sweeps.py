@@ -3,7 +3,7 @@
 Two predictions stand beside every measured speedup of a drafted chain, both from the acceptance measured at that
 point: Leviathan's, where verifying costs one pass whatever its rows, and the priced one, where it costs what this
 machine's curve says. What is left between the priced one and the measurement is the loop, and tokens that are not
-accepted independently of each other.
+accepted independently of each other. Over the draft length stands a third, which has seen two lengths only (`forecast`).
 
 `surface` draws the priced formula over acceptance and draft length, for the measured points to lie on.
 
@@ -18,14 +18,16 @@ from typing import Any, NamedTuple
 
 from ..core.costs import PassCosts
 from ..family.models import Models
+from .forecast import Forecast, forecast
 from .progress import Arm, Progress, questions, rows_of
-from .timing import Entry, Sample, read_entry, samples
+from .timing import Entry, Sample, middle_pairs, read_entry, samples
 
 LENGTHS = (1, 2, 3, 4, 6, 8, 12, 16)
 TEMPERATURES = (0.0, 0.3, 0.6, 0.8, 1.0, 1.3, 1.6)
 TOKENS = (8, 16, 32, 64, 128, 256)
 SHAPES = ((2, 2, 2), (3, 3, 3), (5, 3, 5), (5, 4, 5), (7, 5, 7), (10, 5, 10), (15, 5, 15))  # W, N, G
 ALPHAS = tuple(i / 20 for i in range(21))
+SEEN = 8  # the draft length from whose run, and the shortest's, the others are predicted
 FIXED = "draft:k=4"  # what runs where another setting is turned
 
 
@@ -52,10 +54,12 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """What was swept, and the points so far."""
+    """What was swept, the points so far, and what the runs with fewest and with `SEEN` drafted tokens predict for
+    all draft lengths."""
 
     setting: str
     points: tuple[Point, ...] = ()
+    forecasts: tuple[Forecast, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +115,7 @@ def sweep(
     runs = [run_at(value) for value in values or whole_range]
     prompts_by_run = [questions(*prompts, most=most, **{"max_new_tokens": tokens, **run.settings}) for run in runs]
     total, done = sum(map(len, prompts_by_run)) * repeats, 0
-    swept = Sweep(setting)
+    swept, pairs = Sweep(setting), {}
     for run, run_prompts in zip(runs, prompts_by_run, strict=True):
         entry, before, taken = read_entry(run.entry), swept.points, []
         for sample in samples(models, [read_entry("naive"), entry], run_prompts, repeats, {}):
@@ -120,6 +124,12 @@ def sweep(
             if point := _point(models, run, entry, taken):
                 swept = replace(swept, points=(*before, point))
             yield Progress(done, total, f"{run.label}: {sample.question.id}", swept)
+        if name == "draft-length":
+            pairs[run.x] = middle_pairs(taken, entry.label)
+            if run.x == SEEN > (few := min(pairs)):
+                forecasts = forecast(models.costs, (few, pairs[few]), (SEEN, pairs[SEEN]), whole_range)
+                swept = replace(swept, forecasts=tuple(forecasts))
+                yield Progress(done, total, run.label, swept)
 
 
 def _point(models: Models, run: Run, entry: Entry, taken: Sequence[Sample]) -> Point | None:

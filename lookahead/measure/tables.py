@@ -19,6 +19,14 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return tabulate(escaped[1:], escaped[0], tablefmt="github", disable_numparse=True)
 
 
+def writable(path: Path) -> None:
+    """Raises `SettingsError` where a file cannot be written."""
+    try:
+        path.open("a").close()
+    except OSError as error:
+        raise SettingsError("file", str(path), f"it cannot be written ({error.__class__.__name__}).") from None
+
+
 def replace_between(path: str, marks: tuple[str, str], new: str) -> None:
     """Replace what stands between two markers of a text file."""
     before, after = between(path, marks)

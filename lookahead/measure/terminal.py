@@ -10,6 +10,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import zip_longest
 from math import isnan
 from time import monotonic
 from typing import Any
@@ -20,9 +21,10 @@ from rich.table import Table
 from rich.text import Text
 
 from ..core.events import ACCEPTED, REJECTED
-from ..core.numbers import count, decimal, percent, ratio, seconds, significant
+from ..core.numbers import count, counted, decimal, percent, ranged, ratio, seconds, significant
 from ..race.race import Race
 from ..trace.schema import StepRecord
+from . import decision_report
 
 LOG_EVERY_S = 60.0
 STYLES = {
@@ -134,11 +136,12 @@ def show_bench(report: dict[str, Any]) -> None:
     machine = report["machine"]
     console.print(f"{machine['cpu']}, {machine['cores']} cores, {machine['dtype']}, {report['exactness']}")
     table = _table(
-        "method<", "category<", "prompts", "speedup", "worst", "tokens/s", "tokens a pass", "of predicted", "identical", "overhead",
+        "method<", "category<", "prompts", "speedup", "90% interval", "worst", "tokens/s", "tokens a pass", "of predicted", "identical", "overhead",
     )  # fmt: skip
     for line in report["summary"]:
         table.add_row(
-            line["method"], line["category"], str(line["prompts"]), ratio(line["speedup_median"]), ratio(line["speedup_min"]),
+            line["method"], line["category"], str(line["prompts"]), ratio(line["speedup_median"]),
+            ranged(line["speedup_interval"]), ratio(line["speedup_min"]),
             decimal(line["tokens_per_second_median"]), decimal(line["mean_acceptance_length"]), percent(line["of_predicted"]),
             percent(line["identical_share"]), percent(line["overhead_fraction"]),
         )  # fmt: skip
@@ -157,10 +160,9 @@ def show_attach(report: dict[str, Any]) -> None:
     )  # fmt: skip
     for level in report["levels"]:
         latency, known = level["latency"]["speculative"], level["speedup"] is not None
-        low, high = level["interval"] or (None, None)
         table.add_row(
             str(level["concurrency"]), decimal(level["tokens_per_second"]), decimal(level["baseline_tokens_per_second"]),
-            ratio(level["speedup"]) if known else "\u2013", f"{ratio(low)} to {ratio(high)}" if low else "\u2013",
+            ratio(level["speedup"]) if known else "\u2013", ranged(level["interval"]),
             decimal(level["mean_acceptance_length"]) if level["mean_acceptance_length"] else "\u2013",
             percent(level["draft_acceptance_rate"]), *(
                 seconds(latency[name]) if latency[name] is not None else "\u2013" for name in ("first_token_s", "gap_p99_s")
@@ -170,6 +172,26 @@ def show_attach(report: dict[str, Any]) -> None:
     for line in dict.fromkeys(line for level in report["levels"] for line in (*level["errors"], *level["differs"])):
         console.print(Text(clean(line)))
     console.print(Text(report["advice"]))
+    console.print(report["note"])
+
+
+def show_batches(report: dict[str, Any]) -> None:
+    """Batches of several sizes, and advice."""
+    console = Console(highlight=False)
+    machine = report["machine"]
+    console.print(f"{machine['cpu']}, {machine['cores']} cores, {machine['dtype']}, {report['exactness']}")
+    table = _table(
+        "method<", "texts", "tokens/s", "naive", "speedup", "90% interval", "tokens a pass", "rows a pass", "identical"
+    )
+    for row in report["rows"]:
+        table.add_row(
+            row["method"], str(row["texts"]), decimal(row["tokens_per_second"]), decimal(row["naive_tokens_per_second"]),
+            ratio(row["speedup"]), ranged(row["interval"]), decimal(row["mean_acceptance_length"]),
+            decimal(row["rows_per_pass"]), "yes" if row["identical"] else "no",
+        )  # fmt: skip
+    console.print(table)
+    for method, sentence in report["advice"].items():
+        console.print(Text(f"{method}: {sentence}"))
     console.print(report["note"])
 
 
@@ -184,16 +206,54 @@ def show_experiments(listed: list[dict[str, Any]]) -> None:
 def show_lab(report: dict[str, Any]) -> None:
     """Claims beside measurements, and why."""
     console = Console(highlight=False)
-    table = _table("experiment<", "claimed<", "measured<", "median", "lowest to highest", "outcome<")
+    table = _table("experiment<", "claimed<", "measured<", "median", "90% interval", "lowest to highest", "outcome<")
     for one in report["experiments"]:
         if one["median"] is not None:
             spread = f"{ratio(one['low'])} to {ratio(one['high'])}"
-            note = one["measured"] + (" (computed)" if one["computed"] else "")
-            table.add_row(one["id"], one["claim"], note, ratio(one["median"]), spread, one["outcome"])
+            sure = ranged(one["interval"])
+            table.add_row(
+                one["id"], one["claimed"], one["measured"], ratio(one["median"]), sure, spread, one["outcome"]
+            )
     console.print(table)
     for one in report["experiments"]:
         console.print(f"\n{one['title']}: {one['why']}", markup=False)
     console.print(f"\n{report['note']}")
+
+
+def show_acceptance(report: dict[str, Any]) -> None:
+    """How far drafts got, by position."""
+    console, between = Console(highlight=False), report["interval"]
+    sure = f" [{decimal(between[0])}, {decimal(between[1])}]" if between else ""
+    console.print(
+        Text(
+            clean(
+                f"{counted(report['texts'], 'text')} by {', '.join(report['engines'])}: {decimal(report['mean_acceptance_length'])}{sure} tokens a "
+                f"pass, over {count(report['num_spec_steps'])} passes with a draft; {percent(report['draft_acceptance_rate'])} of the drafted tokens accepted."
+            )
+        )
+    )
+    table = _table("position", "accepted", "tested", "rate", "so drafting as many", "tokens a pass")
+    for place, expected in zip_longest(report["by_position"], report["tokens_a_pass"]):
+        cells = (
+            [str(place["position"]), str(place["accepted"]), str(place["tested"]), percent(place["rate"])]
+            if place
+            else [""] * 4
+        )
+        table.add_row(*cells, *([f"k = {expected['k']}", decimal(expected["tokens"])] if expected else ["", ""]))
+    console.print(table)
+    console.print(report["note"])
+
+
+def show_decision(report: dict[str, Any]) -> None:
+    """Whether to turn it on, and why."""
+    console = Console(highlight=False)
+    heads, rows = decision_report.method_rows(report)
+    table = _table(f"{heads[0]}<", *heads[1:])
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
+    for text in (report["sentence"], decision_report.reasons(report), report["note"]):
+        console.print(Text(clean(text)))
 
 
 def show_calibration(report: dict[str, Any]) -> None:

@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
+from ..core.acceptance import UNTESTED, Acceptance
 from ..core.costs import PricedRun
 from ..core.events import ACCEPTED, REJECTED, LookaheadError, Settings, whole_number
 from ..family.models import Models
+from ..race.batch import Batch
 from ..race.lane import Lane
 from ..race.methods import method_class, read_options
 
@@ -57,12 +59,38 @@ def read_entry(label: str) -> Entry:
     return Entry(label.strip(), method, settings, options)
 
 
+def lane_of(models: Models, q: Question, entry: Entry, options: Mapping[str, Any]) -> Lane:
+    """An entry's lane on a question; of settings the entry's go before the question's, and these before the run's `options`."""
+    settings = Settings(**{**options, **q.settings, **entry.settings, "chat": q.chat, "details": False})
+    return Lane(models, q.prompt, entry.method, settings, entry.options)
+
+
+def check(
+    models: Models,
+    questions: Sequence[Question],
+    entries: Sequence[Entry],
+    options: Mapping[str, Any],
+    *,
+    shared: bool = False,
+) -> None:
+    """Raise for the first entry that cannot be run on a question a `LookaheadError` that names it. `shared`: nor may a method run a
+    loop of its own, which writes one text at a time."""
+    for q in questions:
+        for entry in entries:
+            try:
+                lane = lane_of(models, q, entry, options)
+                if shared:
+                    Batch([lane])
+            except LookaheadError as error:
+                raise type(error)(f"question {q.id!r}, {error.field}", error.value, error.mend) from None
+
+
 @dataclass(frozen=True, slots=True)
 class Timing:
     """One lane, run once and alone. `predicted` is what its passes should take; None for an opaque lane.
 
     `tested` of the `drafted` tokens were verified, `accepted` of these passed. `verify_s` and `propose_s` are the
-    parts of its `seconds` that the target's passes and the drafting took.
+    parts of its `seconds` that the target's passes and the drafting took; `acceptance` is by position.
     """
 
     tokens: tuple[int, ...]
@@ -75,6 +103,7 @@ class Timing:
     propose_s: float
     overhead: float | None
     predicted: PricedRun | None
+    acceptance: Acceptance = UNTESTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +140,7 @@ def time_lane(lane: Lane) -> Timing:
         propose_s=sum(step.propose_s for step in done),
         overhead=None if lane.opaque else 1 - (lane.forward_seconds() - inside) / wall,
         predicted=None if lane.opaque else lane.models.costs.of_passes(done, lane.options),
+        acceptance=Acceptance.of(done),
     )
 
 
@@ -123,17 +153,11 @@ def samples(
     any of them raises a `LookaheadError` before the first second is spent.
     """
     whole_number("repeat", repeat, 1, MOST_REPEATS)
+    check(models, questions, entries, options)
 
     def lane(entry: Entry, q: Question) -> Lane:
-        settings = Settings(**{**options, **q.settings, **entry.settings, "chat": q.chat, "details": False})
-        return Lane(models, q.prompt, entry.method, settings, entry.options)
+        return lane_of(models, q, entry, options)
 
-    for q in questions:
-        for entry in entries:
-            try:
-                lane(entry, q)
-            except LookaheadError as error:
-                raise type(error)(f"question {q.id!r}, {error.field}", error.value, error.mend) from None
     time_lane(lane(entries[0], questions[0]))
     for number, q in enumerate(questions):
         for entry in entries[1:]:
@@ -156,6 +180,27 @@ def paired(taken: Iterable[Sample], label: str) -> list[tuple[Timing, Timing]]:
     beside = {(s.turn, s.block): s.timing for s in taken if s.entry.label == "naive"}
     pairs = [(s.timing, beside.get((s.turn, s.block))) for s in taken if s.entry.label == label]
     return [(timing, plain) for timing, plain in pairs if plain]
+
+
+def by_question(taken: Iterable[Sample]) -> list[list[Sample]]:
+    """The samples of every question."""
+    out: dict[int, list[Sample]] = {}
+    for sample in taken:
+        out.setdefault(sample.number, []).append(sample)
+    return [*out.values()]
+
+
+def middle_pairs(taken: Iterable[Sample], label: str) -> list[tuple[Timing, Timing]]:
+    """For every question the median run, and the median naive run beside it."""
+    pairs = [paired(of, label) for of in by_question(taken)]
+    return [tuple(map(_median_run, zip(*of, strict=True))) for of in pairs if of]
+
+
+def _median_run(runs: Sequence[Timing]) -> Timing:
+    """The run of median seconds; of two around it the mean seconds of every part."""
+    around = middle(runs)
+    parts = {name: statistics.mean(getattr(t, name) for t in around) for name in ("seconds", "verify_s", "propose_s")}
+    return replace(around[0], **parts)
 
 
 def middle(runs: Sequence[Timing]) -> list[Timing]:

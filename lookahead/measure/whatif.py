@@ -26,7 +26,7 @@ from ..core.tree import Limits, branch_count
 from ..drafting import Drafter, Resources
 from ..drafting.draft_length import FixedLength
 from ..model.shape import ENDLESS
-from ..race.decode import Ends
+from ..race.decode import Ends, Text
 from ..race.decode import decode as loop
 from ..race.methods import method_class, options_of
 from ..trace.trace import Trace
@@ -74,6 +74,11 @@ class Recording:
             finish=ended or "length",
             max_new_tokens=trace.settings.max_new_tokens if ended else None,
         )
+
+    def timed_by(self, costs: PassCosts) -> Recording:
+        """The same text as naive decoding would have written it on the machine of these `costs`."""
+        plain_s = len(self.tokens) * costs.pass_s(1)
+        return replace(self, costs=costs, naive_s=plain_s, verify_s=plain_s)
 
     @property
     def scale(self) -> float:
@@ -152,7 +157,7 @@ def over_k(recording: Recording, method: str, ks: Sequence[int], **options: Any)
 def _outcome(recording: Recording, drafter: Drafter, k: int) -> Outcome:
     whole_number("k", k, 0, MOST_DRAFTED)
     target, rule, policy = _RecordedTarget(), _RecordedRule(recording), FixedLength(k)
-    steps = loop(target, drafter, policy, rule, recording.prompt, recording.ends(), details=False)
+    steps = loop(Text(target, drafter, policy, rule, recording.prompt, recording.ends(), details=False))
     priced = [_priced(recording, step, drafter.name == ORACLE) for step in steps if step.kind == "verify"]
     seconds = sum(step.seconds for step in priced)
     return Outcome(drafter.name, k, tuple(priced), seconds, recording.naive_s)

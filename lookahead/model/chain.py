@@ -144,7 +144,7 @@ def calibrated(confidence, edges, bases, slopes, correction, ceiling):
 
 @kept(njit, nogil=True, error_model="numpy")
 def chain(
-    steps, ids, embed, cos, sin, norms, weights, scales, caches, start, room, heads, kv, inner, vocab, rounded, spare, eps,
+    steps, ids, embed, cos, sin, norms, weights, scales, caches, rooms, start, heads, kv, inner, vocab, rounded, spare, eps,
     scaling, taps, request,
 ):  # fmt: skip
     """Read `ids` [n] behind `start` tokens of the cache, then draft: tokens and confidences, [drafted] each.
@@ -160,9 +160,9 @@ def chain(
         n = len(ids)
         new = np.arange(start, start + n)
         scratch = forward(
-            steps, ids, embed, cos[start : start + n], sin[start : start + n], norms, weights, scales, caches, new, new + 1,
-            np.zeros((n, 1), np.int64), np.zeros(n, np.int64), room, heads, kv, inner, vocab, rounded, spare, n - 1, 1,
-            stored.ctypes.data, eps, scaling, taps, 0,
+            steps, ids, embed, cos[start : start + n], sin[start : start + n], norms, weights, scales, caches, rooms,
+            np.full(1, n), new, new + 1, np.zeros((n, 1), np.int64), np.zeros(n, np.int64), heads, kv, inner, vocab, rounded,
+            spare, n - 1, 1, stored.ctypes.data, eps, scaling, taps, np.zeros(1, np.int64),
         )  # fmt: skip
         call(read, (stored.ctypes.data, scores.ctypes.data, known, rounded))
         token, confidence = picked(scores[:known], scale, noise, count)

@@ -41,6 +41,15 @@ class Parts(NamedTuple):
     head: Callable[[], object]
 
 
+class Part(NamedTuple):
+    """The rows of one text in a pass, as a pass takes them."""
+
+    ids: torch.Tensor
+    positions: torch.Tensor | slice
+    cache: KeyValueCache
+    rows: Any
+
+
 class Forward(ABC):
     """The passes of one model. Its weights are shared by all who hold it; a cache belongs to one lane."""
 
@@ -48,6 +57,7 @@ class Forward(ABC):
     by_branch = True  # whether a pass takes a `Layout`; else it takes an additive mask, None for a chain
     copies = 0  # bytes of weights laid out for our kernels, beside the model's own
     by_construction = False  # whether a row's bits cannot depend on its company
+    batches = False  # whether one pass takes rows of several texts
     small = False  # whether passes of few rows read weights in eight bits
 
     @property
@@ -120,6 +130,10 @@ class Forward(ABC):
         only: slice = EVERY,
     ) -> torch.Tensor:
         """Logits [rows, vocab], or of the rows in `only`, for ids [rows] at positions [rows], a slice for a chain."""
+
+    def together(self, parts: Sequence[Part]) -> list[torch.Tensor]:
+        """Logits [rows, vocab] of several texts' rows: of one pass where it `batches`, else of one after the other."""
+        return [self(*part) for part in parts]
 
     def chain(
         self, ids: Sequence[int], base: int, cache: KeyValueCache, request: Request

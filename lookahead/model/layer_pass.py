@@ -26,16 +26,18 @@ def scratch_floats(n, given, hidden, fed, heads, kv, dim, inner, most):
 
 @kept(njit, nogil=True, error_model="numpy")
 def layer(
-    steps, x_, n, given, hidden, fed, w, s, norm, head_norms, cos, sin, keys, values, room, new, straight, branch, counts,
-    heads, kv, inner, rounded, eps, scaling, scratch_, spare_,
+    steps, x_, n, given, hidden, fed, w, s, norm, head_norms, cos, sin, caches, number, rooms, ends, new, straight, branch,
+    counts, heads, kv, inner, rounded, eps, scaling, scratch_, spare_,
 ):  # fmt: skip
     """Add to the rows x [n, hidden] what a layer makes of its normed input, which lies at the start of the scratch.
 
     The input [given + n, fed] has `given` rows more, which only leave keys and values; they come first. Arrays: steps as
     `whole_pass.addresses` has them; w, s [4] are addresses of blocks: of qkv, out, gate and up, down; norm [hidden] is the
-    second; head_norms [2, dim] are those of queries and keys, of no rows where there are none; cos, sin [given + n, dim];
-    new [given + n] are the columns of keys and values [kv, room, dim] where a row's go; straight [n], branch [n, longest] and
-    counts [n]: see `kernels.attend`. Addresses: x, keys, values, the scratch (`scratch_floats`) and the products' own.
+    second; head_norms [2, dim] are those of queries and keys, of no rows where there are none; cos, sin [given + n, dim].
+    The rows are of one text or of several, one after the other: caches [texts, layers, 2] has in `number` the addresses of
+    keys and values [kv, room, dim], with the `rooms` [texts], and a text's rows end before `ends` [texts]; `given` rows are
+    the first text's. new [given + n] are the columns where a row's go; straight [n], branch [n, longest] and counts [n]: see
+    `kernels.attend`. Addresses: x, the scratch (`scratch_floats`) and the products' own.
     """
     multiplied, normed, added, gated_by, turned, _, stored, attended = steps
     dim, longest, both, size, width = (
@@ -64,16 +66,24 @@ def layer(
         call(normed, (row, head_norms[0].ctypes.data, row, heads, dim, rounded, eps))
         call(normed, (row + 4 * width, head_norms[1].ctypes.data, row + 4 * width, kv, dim, rounded, eps))
     call(turned, (qkv_, cos.ctypes.data, sin.ctypes.data, both, heads + kv, dim // 2, wide_qkv, rounded))
+    text = 0
     for i in range(both):
+        while i - given >= ends[text]:
+            text += 1
         at, row = new[i], qkv_ + 4 * (i * wide_qkv + width)
         for head in range(kv):
-            place = size * dim * (head * room + at)
-            call(stored, (row + 4 * head * dim, keys + place, dim, rounded))
-            call(stored, (row + 4 * (kv + head) * dim, values + place, dim, rounded))
-    call(attended, (
-        qkv_ + 4 * given * wide_qkv, wide_qkv, keys, values, room, dim, h_, scores_, most, straight.ctypes.data,
-        branch.ctypes.data, longest, counts.ctypes.data, n, heads, kv, rounded, scaling,
-    ))  # fmt: skip
+            place = size * dim * (head * rooms[text] + at)
+            call(stored, (row + 4 * head * dim, caches[text, number, 0] + place, dim, rounded))
+            call(stored, (row + 4 * (kv + head) * dim, caches[text, number, 1] + place, dim, rounded))
+    first = 0
+    for text in range(len(ends)):
+        call(attended, (
+            qkv_ + 4 * (given + first) * wide_qkv, wide_qkv, caches[text, number, 0], caches[text, number, 1], rooms[text],
+            dim, h_ + 4 * first * width, scores_, most, straight.ctypes.data + 8 * first,
+            branch.ctypes.data + 8 * first * longest, longest, counts.ctypes.data + 8 * first, ends[text] - first, heads, kv,
+            rounded, scaling,
+        ))  # fmt: skip
+        first = ends[text]
     call(multiplied, (h_, w[1], s[1], back_, spare_, n, width, wide_hidden, rounded))
     call(added, (x_, back_, n, hidden, wide_hidden, rounded))
     call(normed, (x_, norm.ctypes.data, h_, n, hidden, rounded, eps))

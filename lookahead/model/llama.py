@@ -12,7 +12,7 @@ tokens' meaning or drafts.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,9 +21,9 @@ import numpy as np
 import torch
 
 from ..core.tree import ancestors, is_chain
-from . import chain, kernels, vectors, whole_pass
+from . import beside, chain, kernels, vectors, whole_pass
 from .cache import NOTHING, KeyValueCache
-from .forward import EVERY, Forward, Parts
+from .forward import EVERY, Forward, Part, Parts
 from .llama_weights import Weights
 from .multiply import spare_floats
 from .product import Product, stored
@@ -60,6 +60,21 @@ class Columns:
             row[:count] = path[start:]
         return cls(new, np.array(starts) + base, branch + base, np.array(counts))
 
+    @classmethod
+    def beside(cls, texts: Iterable[Columns]) -> Columns:
+        """Those of several texts, one after the other; each row looks into the cache of its own."""
+        texts = list(texts)
+        new, straight, counts = (
+            np.concatenate([getattr(text, name) for text in texts]) for name in ("new", "straight", "counts")
+        )
+        branch = np.zeros((len(new), max(text.branch.shape[1] for text in texts)), np.int64)
+        first = 0
+        for text in texts:
+            rows, wide = text.branch.shape
+            branch[first : first + rows, :wide] = text.branch
+            first += rows
+        return cls(new, straight, branch, counts)
+
 
 @lru_cache(maxsize=256)
 def _no_branches(rows: int) -> tuple[np.ndarray, np.ndarray]:
@@ -91,7 +106,7 @@ class Llama(Forward):
     """Callable on the rows of one pass. `source` makes transformers' model of the same weights, if anybody asks; `small`
     keeps the weights of products in eight bits."""
 
-    by_construction = True
+    by_construction = batches = True
 
     @torch.inference_mode()
     def __init__(self, shape: Shape, weights: Weights, source: Callable[[Llama], PreTrainedModel], small: bool = False):
@@ -180,21 +195,48 @@ class Llama(Forward):
         return rows
 
     def __call__(self, ids, positions, cache: KeyValueCache, rows: Columns, only: slice = EVERY) -> torch.Tensor:
+        return self._pass(ids, self._places(ids, positions, rows), [(cache, len(ids))], rows, only)
+
+    def together(self, parts: Sequence[Part]) -> list[torch.Tensor]:
+        groups = beside.balanced([len(part.ids) for part in parts])
+        answers = beside.each(self._beside, [parts[group] for group in groups])
+        return [logits for answer in answers for logits in answer]
+
+    def _beside(self, parts: Sequence[Part]) -> list[torch.Tensor]:
+        """Several texts' rows in one compiled call."""
+        ids, lengths = torch.cat([part.ids for part in parts]), [len(part.ids) for part in parts]
+        places = np.concatenate([np.r_[self._places(*part[:2], part.rows)] for part in parts])
+        caches = [(part.cache, length) for part, length in zip(parts, lengths, strict=True)]
+        return list(self._pass(ids, places, caches, Columns.beside(part.rows for part in parts)).split(lengths))
+
+    def _places(self, ids: torch.Tensor, positions: torch.Tensor | slice, rows: Columns) -> slice | np.ndarray:
+        """Where rows of one text stand in the tables of turns."""
+        if not isinstance(positions, slice):
+            return rows.straight + rows.counts - 1
+        if positions.start + len(ids) > len(self._turns[0]):  # a slice is cut short where an index would be refused
+            raise IndexError("a row lies behind the model's last position")
+        return positions
+
+    def _pass(
+        self, ids: torch.Tensor, places: slice | np.ndarray, caches: Sequence[tuple[KeyValueCache, int]], rows: Columns,
+        only: slice = EVERY,
+    ) -> torch.Tensor:  # fmt: skip
+        """Rows of one text or of several, each with its cache and so many of the rows: logits of those in `only`."""
         shape, tables, n = self.shape, self._tables, len(ids)
         inner = self.weights.layers[0].gate_up.shape[0] // 2
-        caches = cache.make_room(n, shape.kv_heads, shape.head_dim, self.dtype)
+        addresses = [cache.make_room(length, shape.kv_heads, shape.head_dim, self.dtype) for cache, length in caches]
+        rooms = np.array([cache.layers[0].keys.shape[2] for cache, _ in caches])
+        ends = np.cumsum([length for _, length in caches])
+        starts = rows.new[[0, *ends[:-1]]].tolist()
+        states = [cache.states(at, at + length).data_ptr() for at, (cache, length) in zip(starts, caches, strict=True)]
         first, stop, _ = only.indices(n)
         logits = torch.empty(stop - first, shape.vocab, dtype=self.dtype)
-        places = positions if isinstance(positions, slice) else rows.straight + rows.counts - 1
         cos, sin = (table[places] for table in self._turns)
-        if len(cos) < n:  # a slice is cut short where an index would be refused
-            raise IndexError("a row lies behind the model's last position")
         whole_pass.forward(
             tables.kernels, ids.numpy(), self.weights.embed.data_ptr(), cos, sin, tables.norms, tables.weights,
-            tables.scales, caches, rows.new, rows.straight, rows.branch, rows.counts, cache.layers[0].keys.shape[2],
-            shape.heads, shape.kv_heads, inner, shape.vocab, self._rounded, spare_floats(n, tables.longest),
-            first, stop - first, logits.data_ptr(), np.float32(self.weights.eps), np.float32(self._scaling),
-            cache.taps, cache.states(rows.new[0], rows.new[0] + n).data_ptr(),
+            tables.scales, np.array(addresses), rooms, ends, rows.new, rows.straight, rows.branch, rows.counts, shape.heads,
+            shape.kv_heads, inner, shape.vocab, self._rounded, spare_floats(n, tables.longest), first, stop - first,
+            logits.data_ptr(), np.float32(self.weights.eps), np.float32(self._scaling), caches[0][0].taps, np.array(states),
         )  # fmt: skip
         return logits
 
@@ -205,7 +247,7 @@ class Llama(Forward):
         caches = cache.make_room(longest, shape.kv_heads, shape.head_dim, self.dtype)
         tokens, confidences, *_ = chain.chain(
             tables.kernels, np.array(ids), self.weights.embed.data_ptr(), *self._turns, tables.norms, tables.weights,
-            tables.scales, caches, base, cache.layers[0].keys.shape[2], shape.heads, shape.kv_heads, inner, shape.vocab,
+            tables.scales, caches[None], np.array([cache.layers[0].keys.shape[2]]), base, shape.heads, shape.kv_heads, inner, shape.vocab,
             self._rounded, spare_floats(n, tables.longest), np.float32(self.weights.eps), np.float32(self._scaling),
             NOTHING, request.numbers(),
         )  # fmt: skip

@@ -20,7 +20,7 @@ import torch
 from ..core.tree import Limits, depths, is_chain
 from . import attention
 from .cache import room_for
-from .forward import EVERY, Forward
+from .forward import EVERY, Forward, Part
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -126,6 +126,13 @@ class CachedLM:
     def _pass(self, tokens: Sequence[int], parents: Sequence[int], only: slice, first: int = 0) -> torch.Tensor:
         """One forward pass, as wide as it is given."""
         start = perf_counter()
+        out = self.passes(*self._part(tokens, parents, first), only)
+        self.synchronize()
+        self.seconds += perf_counter() - start
+        return self._cut(out)
+
+    def _part(self, tokens: Sequence[int], parents: Sequence[int], first: int = 0) -> Part:
+        """Rows made ready for a pass: nothing but they is pending now."""
         base = len(self.tokens)
         self._rewind(base + first)
         self._rows = list(tokens)
@@ -135,10 +142,11 @@ class CachedLM:
         else:
             positions = torch.tensor(depths(parents)[first:], device=self.device) + (base - 1)
         rows = self.passes.lay_out(parents, base, first, self.cache, self.limits.tile)
-        out = self.passes(ids, positions, self.cache, rows, only)
-        self.synchronize()
-        self.seconds += perf_counter() - start
-        return out if out.shape[1] == self.vocab else out[:, : self.vocab]
+        return Part(ids, positions, self.cache, rows)
+
+    def _cut(self, logits: torch.Tensor) -> torch.Tensor:
+        """Logits without what pads the vocabulary."""
+        return logits if logits.shape[1] == self.vocab else logits[:, : self.vocab]
 
     def keep(self, path: Sequence[int]) -> None:
         """Make the rows in `path` (in order) part of the cache; drop the other rows of the pass."""
@@ -206,6 +214,24 @@ class CachedLM:
     def cached(self) -> int:
         """How many tokens the cache itself says it holds."""
         return self.cache.length()
+
+
+def together(lms: Sequence[CachedLM], rows: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[torch.Tensor]:
+    """`forward` of several texts that share a model, of (tokens, parents) for each, in one pass where the model batches:
+    logits [rows, vocab] of each. Its seconds are shared out by rows."""
+    one = lms[0]
+    narrow = any(
+        not lm.limits.least <= len(tokens) <= lm.limits.rows(parents)
+        for lm, (tokens, parents) in zip(lms, rows, strict=True)
+    )
+    if len(lms) == 1 or narrow or not one.passes.batches:
+        return [lm.forward(*of) for lm, of in zip(lms, rows, strict=True)]
+    start = perf_counter()
+    logits = one.passes.together([lm._part(*of) for lm, of in zip(lms, rows, strict=True)])
+    row_s = (perf_counter() - start) / sum(len(tokens) for tokens, _ in rows)
+    for lm, (tokens, _) in zip(lms, rows, strict=True):
+        lm.seconds += row_s * len(tokens)
+    return [lm._cut(part) for lm, part in zip(lms, logits, strict=True)]
 
 
 def _passes(model: PreTrainedModel) -> Forward:

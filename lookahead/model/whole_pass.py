@@ -18,25 +18,37 @@ from .multiply import multiply
 from .vectors import BLOCK, call, whole
 
 
+@njit(error_model="numpy")
+def keep(stored, x_, n, hidden, size, rounded, ends, states, tap, taps):
+    """Store the rows x [n, hidden] of all texts among the `taps` hidden states of each."""
+    text = first = 0
+    for row in range(n):
+        while row >= ends[text]:
+            first, text = ends[text], text + 1
+        place = states[text] + size * ((row - first) * taps + tap) * hidden
+        call(stored, (x_ + 4 * row * hidden, place, hidden, rounded))
+
+
 @kept(njit, nogil=True, error_model="numpy")
 def forward(
-    steps, ids, embed, cos, sin, norms, weights, scales, caches, new, straight, branch, counts, room, heads, kv, inner,
+    steps, ids, embed, cos, sin, norms, weights, scales, caches, rooms, ends, new, straight, branch, counts, heads, kv, inner,
     vocab, rounded, spare, first, rows, logits, eps, scaling, taps, states,
 ):  # fmt: skip
-    """A whole pass: into `logits` [rows, vocab] those of so many rows from `first` on.
+    """A whole pass over rows of one text or of several: into `logits` [rows, vocab] those of so many rows from `first` on.
 
     Arrays: steps as `addresses` has them; ids [n]; cos, sin [n, dim]; norms [2 layers + 1, hidden]; weights, scales
     [layers + 1, 4] are addresses of blocks: of qkv, out, gate and up, down, and in the last row of the head; caches
-    [layers, 2] are addresses of keys and values [kv, room, dim]; new [n], where a row's go there; straight [n], branch
-    [n, longest] and counts [n]: see `kernels.attend`. `spare` is the most of `spare_floats` for the pass's products.
-    Addresses: embed [vocab, hidden], logits, and `states` [n, len(taps), hidden], where the hidden states behind the layers
-    `taps` go, behind the last of them its norm. What is stored is bfloat16 if `rounded`, else float32.
+    [texts, layers, 2] are addresses of keys and values [kv, room, dim], of the `rooms` [texts], for the rows before `ends`
+    [texts]; new [n], where a row's go there; straight [n], branch [n, longest] and counts [n]: see `kernels.attend`. `spare`
+    is the most of `spare_floats` for the pass's products; `states` [texts] are addresses of [rows, len(taps), hidden], where
+    the hidden states behind the layers `taps` of a text's rows go, behind the last of them its norm. Addresses: embed
+    [vocab, hidden] and logits. What is stored is bfloat16 if `rounded`, else float32.
 
     Raises `IndexError` for an id that is not in the vocabulary.
     """
     multiplied, normed, _, _, _, read, stored, _ = steps
     n, hidden, dim = len(ids), norms.shape[1], cos.shape[1]
-    size, layers, most = 2 if rounded else 4, len(caches), (straight + counts).max()
+    size, layers, most = 2 if rounded else 4, caches.shape[1], (straight + counts).max()
     if ids.min() < 0 or ids.max() >= vocab:
         raise IndexError("a token id is not in the model's vocabulary")
     wide_vocab, no_norms = whole(vocab, BLOCK), np.empty((0, dim), np.float32)
@@ -52,14 +64,12 @@ def forward(
     for i in range(layers):
         call(normed, (x_, norms[2 * i].ctypes.data, h_, n, hidden, rounded, eps))
         layer(
-            steps, x_, n, 0, hidden, hidden, weights[i], scales[i], norms[2 * i + 1], no_norms, cos, sin, caches[i, 0],
-            caches[i, 1], room, new, straight, branch, counts, heads, kv, inner, rounded, eps, scaling, h_, spare_,
+            steps, x_, n, 0, hidden, hidden, weights[i], scales[i], norms[2 * i + 1], no_norms, cos, sin, caches, i, rooms,
+            ends, new, straight, branch, counts, heads, kv, inner, rounded, eps, scaling, h_, spare_,
         )  # fmt: skip
         for tap in range(len(taps)):
             if taps[tap] == i + 1 < layers:
-                for row in range(n):
-                    place = states + size * (row * len(taps) + tap) * hidden
-                    call(stored, (x_ + 4 * row * hidden, place, hidden, rounded))
+                keep(stored, x_, n, hidden, size, rounded, ends, states, tap, len(taps))
     start, count = first, rows
     for tap in range(len(taps)):
         if taps[tap] == layers:  # what the head reads, of all rows
@@ -67,9 +77,7 @@ def forward(
     call(normed, (x_ + 4 * start * hidden, norms[2 * layers].ctypes.data, h_, count, hidden, rounded, eps))
     for tap in range(len(taps)):
         if taps[tap] == layers:
-            for row in range(n):
-                place = states + size * (row * len(taps) + tap) * hidden
-                call(stored, (h_ + 4 * row * hidden, place, hidden, rounded))
+            keep(stored, h_, n, hidden, size, rounded, ends, states, tap, len(taps))
     call(
         multiplied,
         (

@@ -10,24 +10,30 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
+from urllib.parse import parse_qsl
 
 import gradio as gr
 
 from ..core.events import LookaheadError
+from ..measure.advice import advise, evidence
+from ..measure.whatif import Recording
 from ..race.methods import METHODS, method_class
 from ..server import form, loading_job, race_job
 from ..server.families import described
 from ..server.state import ServerState
+from ..trace.trace import Trace
 from .gradio_internals import forget
 
 # A caller who is gone is noticed within this; telling many who wait takes time from the one who computes.
 EVERY_S, WAITING_S = 0.2, 0.8
+ADVISED = "draft"  # races for advice; lookups are computed from the naive lane
 
 
 def add(server: ServerState, page: gr.Blocks) -> None:
-    """Register /race, /methods, /families and /choose with the page."""
+    """Register /race, /advise, /link, /methods, /families and /choose with the page."""
 
     def race_api(
         prompt: str,
@@ -50,12 +56,48 @@ def add(server: ServerState, page: gr.Blocks) -> None:
         """
         given = {"max_new_tokens": max_new_tokens, "k": k, "temperature": temperature, "seed": seed}
         given["family"] = server.families.of(request.session_hash).models.spec
-        try:
+        with _answering(page, request):
             yield from _race(server, prompt, method, given)
-        except LookaheadError as error:
-            raise gr.Error(str(error), print_exception=False) from None
-        finally:
-            forget(page, request.session_hash)
+
+    def advice_api(prompt: str, max_new_tokens: int = 128, request: gr.Request = None) -> dict:
+        """Should speculative decoding be turned on for a text like this, on this machine? A draft model and a lookup race
+        naive decoding on the prompt; returns a sentence, the method and draft length to use (None and 0 for "don't"), and the
+        expected speedup of every option.
+
+        Args:
+            prompt: the beginning of a text of the kind that is meant.
+            max_new_tokens: at most so many new tokens.
+        """
+        family = server.families.of(request.session_hash).models
+        given = {"max_new_tokens": max_new_tokens, "family": family.spec}
+        with _answering(page, request):
+            *_, trace = _race(server, prompt, ADVISED, given)
+            race = Trace.model_validate(trace)
+            answer = advise(evidence(race), family.costs, Recording.of(race, family.costs))
+        options = [{"method": one.method, "k": one.k, "speedup": one.speedup} for one in answer.options]
+        return {"sentence": answer.sentence, "method": answer.method, "k": answer.k, "options": options}
+
+    def link_api(
+        prompt: str,
+        method: str = form.DEFAULT_METHOD,
+        k: str = "auto",
+        temperature: float = 0.0,
+        request: gr.Request = None,
+    ) -> str:
+        """The address of a page that runs this race before somebody's eyes and plays it, to be handed to a person.
+
+        Args:
+            prompt: the beginning of a text.
+            method: one of the names that /methods lists.
+            k: tokens to draft in a pass, or "auto".
+            temperature: 0 is greedy.
+        """
+        with _answering(page, request):
+            family = server.families.of(request.session_hash).models.spec
+            fields = {**form.DEFAULTS, "family": family, "k": k, "temperature": temperature}
+            query = form.link(prompt, [method], fields)
+            form.from_link(dict(parse_qsl(query[1:])), [family], lambda _: [form.DEFAULTS["draft"]], server.limits)
+        return f"{str(request.request.base_url).rstrip('/')}/{query}"
 
     def methods_api() -> list:
         """The strategies: name, summary, and whether a draft model is needed."""
@@ -85,9 +127,22 @@ def add(server: ServerState, page: gr.Blocks) -> None:
         yield {"family": chosen.spec, "models": chosen.names}
 
     gr.api(race_api, api_name="race", concurrency_limit=None)
+    gr.api(advice_api, api_name="advise", concurrency_limit=None)
+    gr.api(link_api, api_name="link", queue=False)
     gr.api(choose_api, api_name="choose", concurrency_limit=None)
     gr.api(families_api, api_name="families", queue=False)
     gr.api(methods_api, api_name="methods", queue=False)
+
+
+@contextmanager
+def _answering(page: gr.Blocks, request: gr.Request) -> Iterator[None]:
+    """What is wrong with a call is told to its caller, and nothing of the call is kept."""
+    try:
+        yield
+    except LookaheadError as error:
+        raise gr.Error(str(error), print_exception=False) from None
+    finally:
+        forget(page, request.session_hash)
 
 
 def _race(server: ServerState, prompt: str, method: str, given: dict[str, Any]) -> Iterator[dict[str, Any]]:

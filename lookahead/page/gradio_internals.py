@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import gradio as gr
 import uvicorn
 from gradio import http_server, networking
-from gradio.context import get_blocks_context
+from gradio.context import LocalContext, get_blocks_context
 from gradio.tunneling import CURRENT_TUNNELS
 from gradio.utils import get_upload_folder
 
@@ -93,6 +93,12 @@ def forget_gone(page: gr.Blocks, forgotten: Callable[[str], None] = lambda sessi
     page.unload(gone)
 
 
+def visitor() -> str | None:
+    """Whose event is being answered in this thread: utils.py `get_function_with_locals` sets its request before every call,
+    and before every value of a generator. None outside of events."""
+    return getattr(LocalContext.request.get(None), "session_hash", None)
+
+
 def forget(page: gr.Blocks, session: str | None) -> bool:
     """Drop a session unless something would be lost; whether nothing is kept."""
     state = page.state_holder.session_data.get(session)
@@ -107,6 +113,17 @@ def forget(page: gr.Blocks, session: str | None) -> bool:
 def _drop(page: gr.Blocks, session: str | None) -> None:
     page.state_holder.session_data.pop(session, None)
     page.state_holder.time_last_used.pop(session, None)
+
+
+def describe(page: gr.Blocks, fields: Mapping[str, str]) -> None:
+    """Have the page's HTML carry these: its template has Open Graph tags for `thumbnail` and `simple_description`, which
+    blocks.py `get_config_file` gives of an Interface alone."""
+    config = page.get_config_file
+
+    def described(*given: Any, **named: Any) -> Any:
+        return {**config(*given, **named), **fields}
+
+    page.get_config_file = described
 
 
 # ---------------------------------------------------------------- progress

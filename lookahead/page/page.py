@@ -6,46 +6,63 @@ Knows what is where. What a tab does is in its own file.
 from __future__ import annotations
 
 import html
+import json
+import os
+from collections.abc import Iterator, Mapping
+from functools import partial
+from importlib.util import find_spec
 from typing import Any
 
 import gradio as gr
 from starlette.middleware import Middleware
 
 from ..calibration.exactness import BIT_EXACT
+from ..core.events import LookaheadError
 from ..core.numbers import decimal, seconds, significant
 from ..core.version import VERSION
 from ..family.models import Models
 from ..hardware import processor
 from ..model.attention import WIDEST
+from ..server import measuring_job
 from ..server.attached import PREFIX, is_servers
 from ..server.limits import Telling
+from ..server.queue import queue
 from ..server.state import ServerState
 from ..trace import assets
 from . import api, gradio_internals, models_tab, race_tab
 from .guard import Guard
+from .lab import classroom
 from .lab import tab as lab
 from .learn import tab as learn
+from .learn.lessons import plan
 from .parts import QUIET, markup
 
+# The badge is written anew now and then, so its button presses one that stays.
+PRESS_AGAIN = """() => document.addEventListener('click', event => {
+    if (event.target.closest('.la-again')) document.getElementById('la-again').click();
+})"""
 SPARE_THREADS = 64  # for page loads and clicks, beside those who wait
 MOST_QUEUED = 10_000
 
 
 def build(server: ServerState, telling: Telling) -> gr.Blocks:
     """The whole app."""
+    queue.visitor = gradio_internals.visitor
     with gr.Blocks(
         title="Lookahead: speculative decoding, seen and measured", analytics_enabled=False, fill_width=True
     ) as page:
         header = markup(_header(server.models), elem_id="la-header")
         with gr.Tabs(elem_id="la-tabs") as tabs:
             with gr.Tab("Race") as racing:
-                family, changes = race_tab.tab(server, page)
-            with gr.Tab("Lab") as measuring:
-                lab.tab(server, measuring)
+                family, changes, eight = race_tab.tab(server, page)
+            with gr.Tab("Lab", id=lab.NAME) as measuring:
+                sections = lab.tab(server, measuring)
             with gr.Tab("Learn", id=learn.NAME) as reading:
                 lesson = learn.tab(server, reading)
             with gr.Tab("Models", id=models_tab.NAME) as choosing:
                 models_tab.tab(server, choosing)
+        shown = eight.click(_class, None, [tabs, sections], queue=False, show_progress_on=eight, **QUIET)
+        shown.then(None, js=classroom.PRESS, **QUIET)
         for other in (racing, measuring, choosing):
             other.select(None, js="() => lookaheadLearn.left()", queue=False, api_visibility="private")
         # Gradio copies what shows progress with all that is in it, at every message of any run: never the tabs.
@@ -57,12 +74,21 @@ def build(server: ServerState, telling: Telling) -> gr.Blocks:
 
         for change in (page.load, *changes):
             change(machine, [family, header], header, queue=False, **QUIET)
+        again = gr.Button("measure again", visible="hidden", elem_id="la-again")
+        page.load(None, js=PRESS_AGAIN, **QUIET)
+        again.click(partial(_again, server), family, header, concurrency_limit=None, trigger_mode="once", **QUIET)
         markup(_footer(telling.revision), elem_id="la-footer")
         api.add(server, page)
+        gradio_internals.describe(page, _card())
         gradio_internals.forget_gone(page, server.forget)
     # Nothing is computed past the queue: an address of Gradio's that skips its own is closed.
     # How many may wait is our queue's business; Gradio's limit would be 1 on a Space with ZeroGPU.
     return page.queue(default_concurrency_limit=1, api_open=False, max_size=MOST_QUEUED)
+
+
+def _class() -> list[gr.Tabs]:
+    """The Lab's class of eight, for the chip that leads there."""
+    return [gr.Tabs(selected=lab.NAME), gr.Tabs(selected=lab.CLASS)]
 
 
 def _arrive(request: gr.Request) -> Any:
@@ -73,13 +99,28 @@ def _arrive(request: gr.Request) -> Any:
     return [gr.skip(), gr.skip()] if name is None else [gr.Tabs(selected=learn.NAME), name]
 
 
-def _header(models: Models, spec: str = "") -> str:
-    """The name, and what was measured of this machine at start; of servers that are chosen, what is not known of them."""
+def _again(server: ServerState, spec: str) -> Iterator[str]:
+    """The header while what passes cost is measured again, and with what came of it."""
+    models = server.families.shown(spec).models
+    try:
+        job = measuring_job.submit(server, models)
+        for update in job.follow():
+            yield _header(models, spec, update.waiting or "Measuring again.")
+    except LookaheadError as error:
+        yield _header(models, spec, str(error))
+        return
+    yield _header(server.families.shown(spec).models, spec, "Measured again just now.")
+
+
+def _header(models: Models, spec: str = "", news: str = "") -> str:
+    """The name, and what was measured of this machine at start; of servers that are chosen, what is not known of them. With
+    `news` it is open."""
     summary, facts = _of_servers(spec) if is_servers(spec) else _of_machine(models)
+    facts = f'<p role="status">{html.escape(news)}</p>{facts}' if news else facts
     return (
         '<header class="la-header"><h1>Lookahead</h1>'
         "<p>One model writes the same text twice: a token a pass, and with drafts.</p>"
-        f'<details class="la-machine"><summary>{summary}</summary><div>{facts}</div></details></header>'
+        f'<details class="la-machine"{" open" if news else ""}><summary>{summary}</summary><div>{facts}</div></details></header>'
     )
 
 
@@ -111,11 +152,16 @@ def _of_machine(models: Models) -> tuple[str, str]:
         else f", by {significant(probe.worst, 2)} at most. Two tokens that close may swap; the page says so when it happens."
     )
     names = html.escape(", ".join(f"{role}: {name}" for role, name in models.names.items()))
+    doubt = (
+        f"<p><b>This cannot be:</b> {html.escape('; '.join(models.measured.faults))}. Something disturbed it; it is measured "
+        "again when the machine is quiet.</p>"
+    )
     return (
         f"{models.exactness} · {models.dtype} · {processor.cores()} cores",
         f"<p>{exact}</p><p>What a pass of so many rows costs the target:</p>"
         f"<table><thead><tr><th>rows</th><th>a pass</th><th>in one-row passes</th></tr></thead><tbody>{rows}</tbody></table>"
-        f"<p>{names}</p>",
+        f"{doubt if models.measured.faults else ''}"
+        f'<p>{names}</p><p><button type="button" class="la-again">measure again</button></p>',
     )
 
 
@@ -127,6 +173,13 @@ def _footer(revision: str) -> str:
     )
 
 
+def _card(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """What a link to the page looks like where it is passed on; the picture is served by us, by its whole address on a Space."""
+    host = environment.get("SPACE_HOST", "")
+    text = "One model writes the same text twice: a token a pass, and with drafts that it checks several at a time."
+    return {"thumbnail": f"https://{host}/card.png" if host else "card.png", "simple_description": text}
+
+
 def launch_options(waiting: int = 64) -> dict[str, Any]:
     """What the page needs of `Blocks.launch`, where so many visitors may wait."""
     fonts = ["system-ui", "-apple-system", "Segoe UI", "Roboto", "Helvetica Neue", "sans-serif"]
@@ -135,10 +188,11 @@ def launch_options(waiting: int = 64) -> dict[str, Any]:
         "theme": gr.themes.Default(primary_hue="blue", neutral_hue="stone", font=fonts, font_mono=mono),
         "css": assets.style(*assets.PAGE_STYLES),
         # Gradio's own footer, where a style sheet of ours does not reach: no dot behind the last link, and not on paper.
-        "head": f"<script>{assets.script('learn/learn.js')}</script>"
+        "head": f"<script>{assets.script(*assets.PAGE_SCRIPTS)}lookaheadPresent.follow({json.dumps(plan())});</script>"
         "<style>footer .divider { display: none } @media print { footer { display: none } }</style>",
         "footer_links": ["api"],
         "run_history": False,
+        "mcp_server": find_spec("mcp") is not None,  # an assistant may call what `api.py` has
         "show_error": False,
         "ssr_mode": False,
         "app_kwargs": {"middleware": [Middleware(Guard)]},

@@ -15,6 +15,8 @@ from ..core.events import LookaheadError
 from ..family.models import Models
 
 Follow = Callable[[Callable[[Models], Any], Any], None]  # registers what a component shows of a visitor's models
+# What a section shows when it is turned to: a function, its inputs and outputs, and the script that fills the inputs.
+Opening = tuple[Callable[..., Any], Any, Any, str]
 QUIET = {"show_progress": "hidden", "api_visibility": "private"}
 DARK = "document.body.classList.contains('dark')"
 TRACE = "window.lookahead.trace() || ''"

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import gradio as gr
 
 from ..core.events import RULES, LookaheadError
-from ..measure.scenarios import ANSWERS, EVERY, SCENARIOS, Scenario
+from ..measure.scenarios import ANSWERS, CHIPS, EVERY, SCENARIOS, Scenario
 from ..model.heads.shape import KINDS
 from ..race.methods import METHODS, method_class, methods_with, needed_by
 from ..server import form
@@ -30,9 +30,10 @@ from ..server.runs import refusal, whole
 from ..server.state import ServerState
 from ..trace import wire
 from ..trace.export import replay_html, to_csv
+from ..trace.played_records import opened
 from ..trace.trace import Trace
 from . import figures, gradio_internals
-from .parts import QUIET
+from .parts import QUIET, markup
 from .running import STOP_LANES, run_and_stop
 from .timeline import timeline
 
@@ -42,21 +43,23 @@ TOGGLE = """() => {
     const open = document.getElementById('la-more').classList.toggle('la-open');
     document.getElementById('la-more-button').setAttribute('aria-expanded', open);
 }"""
+CHIPS_BEGIN = f"() => lookaheadChips.connect({json.dumps([{'id': one.id, 'note': one.note} for one in CHIPS])})"
 LABELS = """() => {
-    const notes = NOTES;
     const more = document.getElementById('la-more-button');
     more.setAttribute('aria-expanded', 'false');
     more.setAttribute('aria-controls', 'la-more');
-    document.querySelectorAll('.la-chip').forEach((chip, i) => { if (notes[i]) chip.title = notes[i]; });
-}""".replace("NOTES", json.dumps([scenario.note for scenario in EVERY]))
-OPENED = "An opened recording, made on {cpu}."
+}"""
+# The first chip of each group.
+GROUPS = {"story": "easy", "sum": "hard", "short": "what goes wrong", "window": "exotic"}
+REQUESTED = "This link is a race. Nothing has run yet."
 UNRECORDED = "Of this one there is no recording yet. Press Race to run it here."
 SET_BY_CHIPS = tuple(name for name in form.FIELDS if name != "family")
 IDLE = "() => [!window.lookahead.state().done]"
 
 
-def tab(server: ServerState, page: gr.Blocks) -> tuple[gr.Dropdown, list[Any]]:
-    """Everything on the Race tab. Returns the choice of models, and events behind which they may have been loaded."""
+def tab(server: ServerState, page: gr.Blocks) -> tuple[gr.Dropdown, list[Any], gr.Button]:
+    """Everything on the Race tab. Returns the choice of models, events behind which they may have been loaded, and the chip of
+    a race that is in the Lab."""
     with gr.Row(elem_id="la-ask"):
         prompt = gr.Textbox(
             SCENARIOS[0].prompt, label="Prompt", lines=1, max_lines=3, elem_id="la-prompt", scale=1,
@@ -67,9 +70,8 @@ def tab(server: ServerState, page: gr.Blocks) -> tuple[gr.Dropdown, list[Any]]:
     with gr.Row(elem_id="la-choose"):
         first = server.families.first.models.spec
         with gr.Row(elem_id="la-chips", elem_classes=_chips(server, first)) as shown:
-            chips = [
-                gr.Button(s.label, size="sm", elem_classes=["la-chip", f"la-for-{_kind(s)}"], scale=0) for s in EVERY
-            ]
+            chips = [_chip(scenario) for scenario in CHIPS]
+            eight = gr.Button("class of eight", size="sm", elem_classes=["la-chip", "la-for-continued"], scale=0)
             select = gr.Button("your own", size="sm", elem_classes="la-chip", scale=0)
         family = gr.Dropdown(
             _families(server), value=first, label="Models", filterable=False, elem_id="la-family", scale=1
@@ -87,7 +89,7 @@ def tab(server: ServerState, page: gr.Blocks) -> tuple[gr.Dropdown, list[Any]]:
         fields, also = _fields(server)
     fields["family"] = family
 
-    lanes = timeline(recording(SCENARIOS[0].id), server.runs, [make, open_], elem_id="la-race-timeline")
+    lanes = timeline(recording(SCENARIOS[0].id), server.runs, [make, open_, recorded], elem_id="la-race-timeline")
     figures.add()
 
     def run(request: gr.Request, text: str, chosen: str, further: list[str], *values: Any) -> Iterator[str]:
@@ -101,9 +103,10 @@ def tab(server: ServerState, page: gr.Blocks) -> tuple[gr.Dropdown, list[Any]]:
 
     more.click(None, js=TOGGLE, **QUIET)
     page.load(None, js=LABELS, **QUIET)
+    page.load(None, js=CHIPS_BEGIN, **QUIET)
     running = gr.Checkbox(False, visible=False)
     preset = [prompt, method, also, *(fields[name] for name in SET_BY_CHIPS)]
-    for chip, scenario in zip(chips, EVERY, strict=True):
+    for chip, scenario in zip(chips, CHIPS, strict=True):
         values = json.dumps(_preset(scenario, server.limits))
         js = f"() => window.lookahead.state().done ? {values} : {gradio_internals.unchanged(len(preset))}"  # a race has its form
         chip.click(None, js=js, outputs=preset, **QUIET)
@@ -135,7 +138,7 @@ def tab(server: ServerState, page: gr.Blocks) -> tuple[gr.Dropdown, list[Any]]:
     def begin_with(spec: str, text: str, running: bool) -> Any:
         """The first chip of a family that was chosen, unless the prompt is the visitor's own."""
         first = (ANSWERS if server.families.chats(spec) else SCENARIOS)[0]
-        if running or text not in (scenario.prompt for scenario in EVERY if _kind(scenario) != _kind(first)):
+        if running or text not in (scenario.prompt for scenario in CHIPS if _kind(scenario) != _kind(first)):
             return [gr.skip()] * (1 + len(preset))
         return [_shown(first.id, running), *_preset(first, server.limits)]
 
@@ -144,7 +147,7 @@ def tab(server: ServerState, page: gr.Blocks) -> tuple[gr.Dropdown, list[Any]]:
     family.change(change, [family, fields["draft"]], [shown, method, fields["draft"]], **update)
     idle = f"(spec, text) => [spec, text, ({IDLE})()[0]]"
     family.input(begin_with, [family, prompt, running], [lanes, *preset], js=idle, queue=False, **QUIET)
-    return family, [family.change, begun.then]
+    return family, [family.change, begun.then], eight
 
 
 def _fields(server: ServerState) -> tuple[dict[str, Any], gr.Dropdown]:
@@ -186,6 +189,14 @@ def _families(server: ServerState) -> list[tuple[str, str]]:
 def _kind(scenario: Scenario) -> str:
     """Which of the two sets of chips a scenario's belongs to."""
     return ANSWERED if scenario in ANSWERS else CONTINUED
+
+
+def _chip(scenario: Scenario) -> gr.Button:
+    """A scenario's chip, and before the first of a group the group's name."""
+    kind = f"la-for-{_kind(scenario)}"
+    if scenario.id in GROUPS:
+        markup(f'<span class="la-group">{GROUPS[scenario.id]}</span>', elem_classes=[kind], scale=0)
+    return gr.Button(scenario.label, size="sm", elem_classes=["la-chip", kind], scale=0)
 
 
 def _chips(server: ServerState, spec: str) -> list[str]:
@@ -262,26 +273,37 @@ def arrive(server: ServerState, query: dict[str, str]) -> list[Any]:
         prompt, method, also, fields = form.from_link(query, families, drafts, limits)
     except LookaheadError as error:
         return [refusal(f"This link cannot be followed. {error}"), *nothing[1:]]
-    return [gr.skip(), prompt, method, also, *(fields[name] for name in form.FIELDS)]
+    return [_requested([*also, method], fields), prompt, method, also, *(fields[name] for name in form.FIELDS)]
+
+
+def _requested(methods: Sequence[str], fields: Mapping[str, Any]) -> str:
+    """A link's race that has not been run: what it would run, as chips, and a button."""
+    race = "the servers" if is_servers(fields["family"]) else ", ".join(methods) + " beside naive"
+    return whole(f"asked-{secrets.token_urlsafe(6)}", [wire.requested(REQUESTED, [race, *form.changed(fields)])])
 
 
 def make(request: list) -> dict[str, str]:
-    """A file of the race on show, for [kind, trace as JSON]: {"text": ...} or {"error": ...}."""
+    """A file of the race on show, for [kind, trace as JSON, the app's address]: {"text": ...} or {"error": ...}."""
     try:
-        kind, text = request
+        kind, text, home = request
         trace = Trace.from_json(text)
-        return {"text": {"csv": to_csv, "replay": replay_html}[kind](trace)}
+        return {"text": {"csv": to_csv, "replay": partial(replay_html, home=str(home))}[kind](trace)}
     except LookaheadError as error:
         return {"error": str(error)}
     except (ValueError, TypeError, KeyError):
         return {"error": "The page asked for something this server does not make. Reload it."}
 
 
+def recorded(scenario: str) -> str:
+    """A bundled recording by its scenario, for the tour and the teacher's plan; "" where there is none."""
+    return recording(scenario) if isinstance(scenario, str) else ""
+
+
 def open_(text: str) -> str:
     """A file that somebody opened: its log as one batch, or a refusal that says what is wrong with it."""
     try:
-        trace = Trace.from_json(text if isinstance(text, str) else "")
+        trace, caption = opened(text if isinstance(text, str) else "")
     except LookaheadError as error:
         return refusal(str(error))
     run = f"opened-{secrets.token_urlsafe(6)}"
-    return whole(run, wire.events(trace, OPENED.format(cpu=trace.machine.cpu)))
+    return whole(run, wire.events(trace, caption))

@@ -18,14 +18,15 @@ from ..server.state import ServerState
 from . import gradio_internals
 from .parts import DARK, QUIET, refused, says
 
+STOPPED = "Stopped. What is known so far stays."
 AFTER_STOP_MS = 800  # a stopped run ends with its next word; a press before that would be lost
 STOP_LANES = json.dumps({"stop": 1})  # to a timeline
 
 
-def buttons(run: str, width: int = 120) -> tuple[gr.Button, gr.Button]:
-    """Run and Stop; `width` in pixels, for a Run of several words."""
+def buttons(run: str, width: int = 120, elem_id: str | None = None) -> tuple[gr.Button, gr.Button]:
+    """Run and Stop; `width` in pixels, for a Run of several words, and `elem_id` its own."""
     return (
-        gr.Button(run, variant="primary", scale=0, min_width=width),
+        gr.Button(run, variant="primary", scale=0, min_width=width, elem_id=elem_id),
         gr.Button("Stop", interactive=False, scale=0, min_width=96),
     )
 
@@ -43,12 +44,13 @@ def run_and_stop(
         status: a line for progress and errors. `work` then yields its text first, then the outputs, and says nothing of
             its own end: `done` is written there, and any `LookaheadError`.
         draws: `work` gets first whether the page is dark.
-        stopped: a component and what it shows when Stop is pressed.
+        stopped: a component and what it shows when Stop is pressed; with a `status`, that, and that it was stopped.
         then: a script to run when the work is over, however it ended.
     """
     all_buttons = {"outputs": [start, *others, stop], "queue": False, **QUIET}
     running, idle = ([not on] * (1 + len(others)) + [on] for on in (True, False))
     if status is not None:
+        stopped = stopped or (status, says(STOPPED))
         outputs = [status, *outputs]
         work = reporting(work, len(outputs), done)
     if draws:

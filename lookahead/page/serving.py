@@ -21,6 +21,7 @@ from ..core.version import VERSION
 from ..hardware import memory, processor
 from ..server import health, logging
 from ..server.limits import Telling
+from ..server.measuring_job import WhenQuiet
 from ..server.queue import queue
 from ..server.state import ServerState
 from ..server.waiting import SIGNALS, Waiting
@@ -28,6 +29,7 @@ from . import gradio_internals
 from .page import build, launch_options
 
 END_S = 2.0
+LOOK_S = 0.5
 LAST_WORDS_S = 0.6  # for what was added last to reach the pages
 
 
@@ -48,8 +50,9 @@ def serve(server: ServerState, telling: Telling, waiting: Waiting, **launch: Any
             "started", version=VERSION, revision=telling.revision, models=",".join(family.models.spec for family in server.families),
             exactness=server.models.exactness, cores=processor.cores(), port=page.server_port, **server.limits.model_dump(),
         )  # fmt: skip
-        while not stop.wait(0.5):
-            pass
+        quiet = WhenQuiet(server)
+        while not stop.wait(LOOK_S):
+            quiet.tick(LOOK_S)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

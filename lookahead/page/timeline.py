@@ -13,17 +13,26 @@ import gradio as gr
 from ..server.runs import Runs
 from .parts import markup
 
-MOUNT = (
-    "lookaheadTimeline.mount({element, main: %s, read: () => props.value, watch: fn => watch('value', fn), "
-    "resend: (run, first) => server.resend([run, first]), make: (kind, trace) => server.make([kind, trace]), "
-    "open: text => server.open_(text)});"
+# A link's own race takes the place of the recording that everybody else begins with.
+OF_LINK = "/[?&](prompt=|recording=(?!story))/.test(location.search)"
+HOST = (
+    "{element, main: %s, read: () => (%s && props.value === first ? '' : props.value), watch: fn => watch('value', fn), "
+    "first, resend: (run, first) => server.resend([run, first]), make: (kind, trace) => server.make([kind, trace, location.origin + location.pathname]), "
+    "open: text => server.open_(text)%s}"
 )
+MAIN = (
+    ", recording: id => server.recorded(id), run: () => document.getElementById('la-race').click(), "
+    "tour: () => lookaheadTour.begin(stage), next: run => lookaheadChips.after(run.replace(/^recording-/, '')), "
+    "press: id => lookaheadChips.press(id)"
+)
+MOUNT = "const first = props.value; const stage = lookaheadTimeline.mount(%s);"
+CONNECT = " lookaheadTour.connect(stage); lookaheadPresent.connect(stage); lookaheadEmbed.connect(stage);"
 
 
 def timeline(value: str, runs: Runs, functions: Sequence[Callable] = (), elem_id: str | None = None) -> gr.HTML:
     """Lanes of tokens, drawn by `assets/timeline/timeline.js`.
 
-    `functions` are what the page may call, by their names: `make` and `open_`, which are for files. A timeline that has
+    `functions` are what the page may call, by their names: `make` and `open_`, which are for files, and `recorded`. A timeline that has
     them is the page's main one: keys work wherever the focus is, and a reload brings it back.
     """
 
@@ -33,7 +42,8 @@ def timeline(value: str, runs: Runs, functions: Sequence[Callable] = (), elem_id
     return markup(
         value,
         html_template='<div class="la-timeline"></div>',
-        js_on_load=MOUNT % str(bool(functions)).lower(),
+        js_on_load=MOUNT % HOST % (("true", OF_LINK, MAIN) if functions else ("false", "false", ""))
+        + (CONNECT if functions else ""),
         server_functions=[resend, *functions],
         elem_id=elem_id,
     )

@@ -1,6 +1,6 @@
 """THE loop. Every strategy is this loop with another drafter; naive is it with an empty draft.
 
-    propose -> forward(root + drafted rows) -> verify -> keep(path) -> observe -> yield Step
+    propose -> forward(root + drafted rows) -> settle: verify, keep(path), observe -> yield Step
 
 The last token of the text is never in the cache: it is the root, the first row of the next pass.
 So `cached == len(context) - 1` holds after every step and is asserted. The prompt but for its
@@ -15,8 +15,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 
+import torch
+
 from ..core.accept import Rule
-from ..core.events import ACCEPTED, REJECTED, UNVISITED, WINDOW, Draft, Step, Test
+from ..core.events import ACCEPTED, EMPTY, REJECTED, UNVISITED, WINDOW, Draft, Step, Test
 from ..core.tree import Limits
 from ..drafting import Drafter
 from ..drafting.draft_length import DraftLength
@@ -49,56 +51,80 @@ class Ends:
         return len(emitted), None
 
 
-def decode(
-    target: CachedLM,
-    drafter: Drafter,
-    policy: DraftLength,
-    rule: Rule,
-    prompt: Sequence[int],
-    ends: Ends,
-    *,
-    details: bool = True,
-) -> Iterator[Step]:
-    """Continue `prompt` until it ends, one `Step` a pass. `details` (off the clock) adds favourites."""
-    context = list(prompt)
-    begin = perf_counter()
-    target.reset()
-    if len(context) > 1:
-        target.extend(context[:-1])
-    read = perf_counter()
-    drafter.start(context)
-    yield Step("prefill", 0, propose_s=perf_counter() - read, verify_s=read - begin)
+class Text:
+    """One text on its way: what of the loop is its own, whether its rows have a pass to themselves or share one.
 
-    step, finish, index = None, None, 0
-    while finish is None:
-        index += 1
-        t0 = perf_counter()
-        if step:
-            policy.observe(step)
-        draft = _limited(drafter.propose(context, ends.room(len(prompt), len(context)) - 1, policy), target.limits)
-        t1 = perf_counter()
-        logits = target.forward([context[-1], *draft.tokens], [-1, *(p + 1 for p in draft.parents)])
-        t2 = perf_counter()
-        verification = rule.verify(logits, draft, context)
+    `details` (off the clock) adds favourites to its steps.
+    """
+
+    def __init__(
+        self, target: CachedLM, drafter: Drafter, policy: DraftLength, rule: Rule, prompt: Sequence[int], ends: Ends,
+        *, details: bool = True,
+    ):  # fmt: skip
+        self.target, self.policy, self.context = target, policy, list(prompt)
+        self.draft, self.finish = EMPTY, None
+        self._drafter, self._rule, self._ends, self._prompt, self._details = drafter, rule, ends, len(prompt), details
+        self._step: Step | None = None
+        self._propose_s = 0.0
+
+    def read(self) -> Step:
+        """Read the prompt but for its last token."""
+        begin = perf_counter()
+        self.target.reset()
+        if len(self.context) > 1:
+            self.target.extend(self.context[:-1])
+        read = perf_counter()
+        self._drafter.start(self.context)
+        return Step("prefill", 0, propose_s=perf_counter() - read, verify_s=read - begin)
+
+    def propose(self) -> Draft:
+        """Draft what is to be verified next."""
+        begin = perf_counter()
+        if self._step:
+            self.policy.observe(self._step)
+        room = self._ends.room(self._prompt, len(self.context))
+        self.draft = _limited(self._drafter.propose(self.context, room - 1, self.policy), self.target.limits)
+        self._propose_s = perf_counter() - begin
+        return self.draft
+
+    @property
+    def rows(self) -> tuple[list[int], list[int]]:
+        """The root and the draft as rows of a pass: tokens and parents."""
+        return [self.context[-1], *self.draft.tokens], [-1, *(parent + 1 for parent in self.draft.parents)]
+
+    def settle(self, logits: torch.Tensor, verify_s: float) -> Step:
+        """Take what the pass has answered, which took `verify_s`."""
+        begin, draft, context = perf_counter(), self.draft, self.context
+        verification = self._rule.verify(logits, draft, context)
         emitted = [*(draft.tokens[row] for row in verification.path), verification.token]
-        kept, finish = ends.cut(len(prompt), context, emitted)
+        kept, self.finish = self._ends.cut(self._prompt, context, emitted)
         path = verification.path[:kept]
-        target.keep([0, *(row + 1 for row in path[: kept - 1])])
+        self.target.keep([0, *(row + 1 for row in path[: kept - 1])])
         context += emitted[:kept]
-        assert target.cached() == len(context) - 1, "the cache holds every token but the last"
-        t3 = perf_counter()
-        drafter.observe(draft, logits, context)
-        t4 = perf_counter()
+        assert self.target.cached() == len(context) - 1, "the cache holds every token but the last"
+        settled = perf_counter()
+        self._drafter.observe(draft, logits, context)
+        observed = perf_counter()
 
         tests = _within(verification.tests, kept)
-        if details:
-            tests = rule.explain(logits, draft, context[:-kept], tests)
-        step = Step(
-            kind="verify", index=index, draft=draft, statuses=_statuses(draft, tests), path=path,
+        if self._details:
+            tests = self._rule.explain(logits, draft, context[:-kept], tests)
+        self._step = Step(
+            kind="verify", index=self._step.index + 1 if self._step else 1, draft=draft, statuses=_statuses(draft, tests), path=path,
             emitted=tuple(emitted[:kept]), origins=_origins(path, kept, tests), tests=tests,
-            propose_s=t1 - t0 + t4 - t3, verify_s=t2 - t1, other_s=t3 - t2, finish=finish,
+            propose_s=self._propose_s + observed - settled, verify_s=verify_s, other_s=settled - begin, finish=self.finish,
         )  # fmt: skip
-        yield step
+        return self._step
+
+
+def decode(text: Text) -> Iterator[Step]:
+    """Continue a text until it ends, one `Step` a pass."""
+    yield text.read()
+    while text.finish is None:
+        text.propose()
+        begin = perf_counter()
+        logits = text.target.forward(*text.rows)
+        yield text.settle(logits, perf_counter() - begin)
 
 
 def _limited(draft: Draft, limits: Limits) -> Draft:

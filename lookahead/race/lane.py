@@ -6,7 +6,8 @@ drafter, a draft length policy, a rule and an end. `decode` runs one lane; a rac
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from typing import Any
 
 from ..calibration import threads
@@ -21,7 +22,7 @@ from ..drafting.history import Learned
 from ..family.models import Models
 from ..model.heads.head import CachedHead
 from ..model.lm import CachedLM
-from .decode import Ends
+from .decode import Ends, Text
 from .decode import decode as loop
 from .methods import DRAFT, drafter_for, method_class, options_of
 from .peers import Peer
@@ -68,25 +69,31 @@ class Lane:
 
     def steps(self) -> Iterator[Step]:
         """Run it. The generator may be closed at any step."""
+        if not self.opaque:
+            return loop(self.text(cache(self.models.costs.pass_s)))
+        threads.use(self.models.measured.threads)
+        self._target = self._fresh_target()
+        peer = self._cls(self._target, self.draft, self._rule, self.settings.k, self._method_options)
+        return peer.steps(self.prompt, self._ends)
+
+    def text(self, pass_s: Callable[[int, int], float]) -> Text:
+        """The text, to be written by whoever runs its passes, where a pass takes `pass_s(rows, branches)` seconds."""
         threads.use(self.models.measured.threads)
         self._target = self._fresh_target()
         k, costs = self.settings.k, self.models.costs
-        if self.opaque:
-            peer = self._cls(self._target, self.draft, self._rule, k, self._method_options)
-            return peer.steps(self.prompt, self._ends)
         drafter_costs = costs.drafters.get(self.options.get("draft", ""))
         token_s = dict.fromkeys(MODEL_DRAFTERS, drafter_costs.token_s) if drafter_costs else {}
         once_s = dict.fromkeys(MODEL_DRAFTERS, sum(drafter_costs.cold_s[:1])) if drafter_costs else {}
         longest = self._target.limits.chain_rows - 1  # what follows the root in one pass
         policy = (
-            AdaptiveLength(costs.pass_s, min(MOST_AUTO, longest), token_s, self._learned, once_s)
+            AdaptiveLength(pass_s, min(MOST_AUTO, longest), token_s, self._learned, once_s)
             if k == "auto"
             else FixedLength(min(k, longest))
         )
         if isinstance(self.draft, CachedHead):
             self.draft.follow(self._target)
         drafter = self._cls(Resources(self._rule, self.draft, costs.pass_s), self._method_options)
-        return loop(self._target, drafter, policy, self._rule, self.prompt, self._ends, details=self.settings.details)
+        return Text(self._target, drafter, policy, self._rule, self.prompt, self._ends, details=self.settings.details)
 
     def _fresh_target(self) -> CachedLM:
         """The target with a cache of its own."""

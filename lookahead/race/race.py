@@ -199,6 +199,15 @@ def describe_machine(models: Models) -> Machine:
     )  # fmt: skip
 
 
+def measured_on(models: Models) -> dict[str, Any]:
+    """What stands at the head of every document of measurements."""
+    return {
+        "machine": describe_machine(models).model_dump(),
+        "models": {"spec": models.spec, **models.names},
+        "exactness": models.exactness,
+    }
+
+
 def _prompt_record(models: Models, ids: list[int]) -> PromptRecord:
     pieces = Pieces(models.tokenizer)
     words = [pieces.add(token) for token in ids]

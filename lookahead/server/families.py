@@ -124,6 +124,11 @@ class Families:
         """Another family, beside the others."""
         self._loaded[models.spec] = Family(models, licences, used=next(self._uses))
 
+    def renew(self, models: Models) -> None:
+        """The same family, measured again; one that has been let go meanwhile stays away."""
+        if models.spec in self:
+            self._loaded[models.spec].models = models
+
     @property
     def spare_bytes(self) -> int:
         """What those that may be let go take of memory."""

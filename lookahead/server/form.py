@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from ..core.events import RULES, MethodError, Settings, SettingsError
+from ..core.wording import in_words
 from ..measure.scenarios import USUAL
 from ..race.methods import method_class, read_options
 from ..race.race import MOST_LANES
@@ -84,6 +85,12 @@ def from_link(
     known("rule", fields["rule"], RULES)
     known("draft", fields["draft"], drafts(known("family", fields["family"], families)))
     return prompt, methods[-1], methods[:-1], fields
+
+
+def changed(fields: Mapping[str, Any]) -> list[str]:
+    """Those fields that are not as usual, in words."""
+    changes = {name: value for name, value in fields.items() if value != DEFAULTS[name]}
+    return [*in_words(changes), *(["as a chat message"] if fields["chat"] else [])]
 
 
 def known(name: str, value: str, allowed: Sequence[str]) -> str:

@@ -1,5 +1,6 @@
 """What whoever runs a server may ask it: `/healthz`, whether it computes; `/metrics`, how much, for Prometheus. And
-`/loading`, which the page that is shown meanwhile (waiting.py) asks, says that this is over.
+`/loading`, which the page that is shown meanwhile (waiting.py) asks, says that this is over; `/card.png` is the picture that a link
+to the page has elsewhere.
 
 Both are answered beside the page, without a place in the queue and without the threads that visitors wait in, so they
 answer when nothing else does. Neither tells anything about a visitor.
@@ -14,10 +15,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from ..core.version import VERSION
+from ..trace.assets import ASSETS
 from . import logging
 from .limits import Telling
 from .queue import queue
@@ -36,7 +38,10 @@ def routes(server: ServerState, telling: Telling) -> list[Route]:
     async def loading(request: Request) -> JSONResponse:
         return JSONResponse({"status": "ready", "ready": True, "text": "ready", "share": 1.0})
 
-    addresses = [Route("/healthz", healthz), Route("/loading", loading)]
+    async def card(request: Request) -> FileResponse:
+        return FileResponse(ASSETS / "card.png", media_type="image/png")
+
+    addresses = [Route("/healthz", healthz), Route("/loading", loading), Route("/card.png", card)]
     if telling.metrics and importlib.util.find_spec("prometheus_client") is None:
         logging.LOGGER.warning(MISSING)
     elif telling.metrics:

@@ -71,7 +71,7 @@ class Job(Generic[T]):
     raises what is no `LookaheadError`; `{kind}` in it becomes the error's type. `paused` is set while it gives way to others.
     """
 
-    paused = False
+    paused, visitor = False, None  # whose it is: the queue knows who submits it
 
     def __init__(
         self, kind: str, work: Callable[[Job[T]], T], *, methods: Sequence[str] = (), prompt: str = "",
@@ -168,11 +168,12 @@ class Job(Generic[T]):
 
     def waiting(self) -> str:
         """Its place in the queue, as a sentence; nothing once it computes."""
-        ahead, usual_s = queue.ahead(self), queue.usual_s()
-        if not ahead:
+        if not (ahead := queue.ahead(self)):
             return ""
-        about = f"; one takes about {max(1, round(usual_s))} s" if usual_s else ""
-        return f"Waiting: {_runs(ahead)} before yours{about}."
+        about = f"; one takes about {max(1, round(usual_s))} s" if (usual_s := queue.usual_s()) else ""
+        if self.visitor and all(other.visitor == self.visitor for other in ahead):
+            return f"Waiting: this begins after your own {'run' if len(ahead) == 1 else 'runs'}{about}."
+        return f"Waiting: {_runs(len(ahead))} before yours{about}."
 
     @property
     def computed_s(self) -> float:
@@ -248,6 +249,7 @@ class Queue:
 
     def __init__(self) -> None:
         self.limits, self.closed = Limits(), False
+        self.visitor: Callable[[], str | None] = lambda: None  # who calls; the page can tell
         self.counts: Counter[tuple[str, str]] = Counter()
         self.begun: Counter[str] = Counter()
         self.tokens = 0
@@ -274,7 +276,7 @@ class Queue:
                     raise Refused("This server is shutting down. Try again in a minute.")
                 if self.waiting() >= self.limits.max_waiting:
                     raise Refused(self._full())
-                job.submitted_at = perf_counter()
+                job.submitted_at, job.visitor = perf_counter(), self.visitor()
                 self._jobs.append(job)
                 job.done.add_done_callback(lambda _: self._jobs.remove(job))
                 self._executor.submit(self._run, job)
@@ -307,12 +309,12 @@ class Queue:
             waited_s=round(waited_s, 3), computed_s=round(computed_s, 3), private={"prompt": job.prompt},
         )  # fmt: skip
 
-    def ahead(self, job: Job) -> int:
-        """How many jobs come before this one, the one at work included; 0 once it is at work, or over. Slices do not count:
+    def ahead(self, job: Job) -> list[Job]:
+        """The jobs that come before this one, the one at work included; none once it is at work, or over. Slices do not count:
         they are over in a moment, and those who wait for each other's take turns."""
         with self._lock:
             before = self._jobs[: self._jobs.index(job)] if job in self._jobs else []
-            return sum(not isinstance(other, Slices) for other in before)
+            return [other for other in before if not isinstance(other, Slices)]
 
     def usual_s(self) -> float:
         """Seconds that jobs have taken of late; 0 before the first was done."""
@@ -376,13 +378,17 @@ class Queue:
 
 
 def published(make: Callable[[], Iterator[Any]]) -> Callable[[Job], None]:
-    """Work for a job that publishes what the generator `make()` yields, and ends it where the job must end."""
+    """Work for a job that publishes what the generator `make()` yields, and ends it where the job must end; None is nothing to
+    publish, but a place to end."""
 
     def work(job: Job) -> None:
         job.check()
         with closing(make()) as values:
             for value in values:
-                job.publish(value)
+                if value is None:
+                    job.check()
+                else:
+                    job.publish(value)
 
     return work
 

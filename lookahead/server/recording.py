@@ -5,13 +5,14 @@ Knows recordings and batches. It does not know Gradio: the page that is shown wh
 
 from __future__ import annotations
 
+from ..core.wording import in_words
 from ..measure import recordings
-from ..measure.scenarios import USUAL
+from ..measure.scenarios import EVERY, USUAL
 from ..trace import wire
 from .runs import whole
 
-CAPTION = "A recording from {cpu}. Press Race to run it here."
-REAL_TIME = "A recording from {cpu}, played as fast as it really was. Press Race to run it here."
+CAPTION = "Recorded on {cpu}; press Race to run it here."
+REAL_TIME = "Recorded on {cpu}, and as fast as it really was behind its first passes; press Race to run it here."
 
 
 def recording(scenario: str, at: int | None = None, caption: str = "") -> str:
@@ -19,9 +20,16 @@ def recording(scenario: str, at: int | None = None, caption: str = "") -> str:
     trace = recordings.read(scenario)
     if trace is None:
         return ""
-    caption = caption or (CAPTION if trace.models.spec == USUAL else REAL_TIME)
+    caption = caption or f"{described(scenario)} {CAPTION if trace.models.spec == USUAL else REAL_TIME}"
     events = wire.events(trace, caption.format(cpu=trace.machine.cpu), link=f"?recording={scenario}", at=at)
     return whole(f"recording-{scenario}" + (f"-{at}" if at else ""), events)
+
+
+def described(scenario: str) -> str:
+    """What a scenario shows, and what it sets."""
+    one = next(one for one in EVERY if one.id == scenario)
+    changes = ", ".join(in_words(one.options))
+    return f"{one.note} ({changes})" if changes else one.note
 
 
 def passed(text: str) -> int | None:

@@ -32,13 +32,22 @@ from .queue import Ended
 from .state import ServerState
 
 Make = Callable[[ServerState], Race]
-CALL_S = 60  # what a call asks for; a shorter one gets its GPU sooner, a longer one may be refused
+LOADING_S, TOKEN_S = 20.0, 0.03  # of a call: models are loaded and measured; a lane's token, drafting included
+MOST_S = 120  # a shorter call gets its GPU sooner, a longer one may be refused
 _lent_to: list[ServerState] = []  # in the process that is lent a GPU: the models of its last call
 
 
 def present(environment: Mapping[str, str] = os.environ) -> bool:
     """Whether GPUs are lent here: the environment says so, and the package is installed."""
     return environment.get("SPACES_ZERO_GPU", "").lower() in ("1", "t", "true") and find_spec("spaces") is not None
+
+
+def call_s(spec: str, limits: Limits, make: Make) -> int:
+    """Seconds of GPU that a race asks for, by the form that `make` holds: what it loads, and every token of every lane."""
+    form = getattr(make, "keywords", {})
+    tokens = float(form.get("fields", {}).get("max_new_tokens") or limits.max_new_tokens)
+    lanes = len(form.get("methods", ())) or limits.max_lanes
+    return round(min(MOST_S, LOADING_S + TOKEN_S * lanes * min(tokens, limits.max_new_tokens)))
 
 
 def _laps(spec: str, limits: Limits, make: Make) -> Iterator[Trace | Lap]:
@@ -59,7 +68,7 @@ if HERE := present():
     import spaces  # before anything asks torch for a GPU
 
     torch.cuda.is_available, torch.cuda.device_count = lambda: False, lambda: 0  # undone by `spaces` where there is one
-    _laps = spaces.GPU(_laps, duration=CALL_S)
+    _laps = spaces.GPU(_laps, duration=call_s)
 
 
 class Lent:

@@ -26,19 +26,30 @@ SCRIPTS = (
     "page/dom.js", "page/numbers.js", "timeline/log.js", "timeline/player.js", "timeline/words.js", "timeline/repair.js",
     "timeline/stored.js", "timeline/heat.js", "timeline/chart.js", "timeline/pointer.js", "timeline/lane.js",
     "timeline/skeleton.js", "timeline/playhead.js", "timeline/transport.js", "timeline/keyboard.js", "timeline/feed.js",
-    "timeline/scoreboard.js", "timeline/home.js", "inspector/text.js", "inspector/draft.js", "inspector/places.js",
+    "timeline/scoreboard.js", "timeline/strip.js", "timeline/share.js", "timeline/home.js", "inspector/text.js", "inspector/draft.js", "inspector/places.js",
     "inspector/time.js", "inspector/pass.js", "inspector/parts.js", "inspector/flow.js", "inspector/favourites.js",
     "inspector/jacobi.js", "inspector/mask.js", "inspector/microscope.js", "inspector/heads.js", "inspector/drafting.js",
     "inspector/inspector.js", "inspector/card.js", "timeline/selection.js", "timeline/timeline.js",
 )  # fmt: skip
-GAMES = ("learn/widget.js", "learn/guess.js", "learn/cost.js", "learn/games.js")
+PAGE_SCRIPTS = ("page/chips.js", "learn/learn.js", "lab/class.js", "page/tour.js", "page/present.js", "page/embed.js")
+FIGURES = ("handles", "weights", "pencil", "shelf", "overlap", "matching", "window", "costs")
+GAMES = (
+    "learn/widget.js", "learn/guess.js", "learn/cost.js", *(f"learn/figures/{name}.js" for name in FIGURES), "learn/games.js",
+)  # fmt: skip
 STYLES = (
-    "page/palette.css", "timeline/layout.css", "timeline/tokens.css", "timeline/controls.css", "timeline/narrow.css",
+    "page/palette.css", "timeline/layout.css", "timeline/strip.css", "timeline/tokens.css", "timeline/controls.css", "timeline/narrow.css",
     "inspector/parts.css", "inspector/panel.css", "inspector/microscope.css", "inspector/drafting.css", "inspector/card.css",
     "inspector/phone.css",
 )  # fmt: skip
-PAGE_STYLES = ("page/page.css", "page/lab.css", "page/phone.css", "learn/learn.css")
-GAMES_STYLES = ("learn/games.css", "learn/figures.css")
+PAGE_STYLES = (
+    "page/page.css",
+    "page/lab.css",
+    "lab/class.css",
+    "page/present.css",
+    "page/phone.css",
+    "learn/learn.css",
+)
+GAMES_STYLES = ("learn/games.css", "learn/figures.css", "learn/drawn.css")
 
 # One that fills its lines, as the formatter leaves it; the minifier would keep those that stand before a declaration.
 COMMENT = re.compile(r"^ */\*.*?\*/\n", re.MULTILINE | re.DOTALL)

@@ -18,8 +18,10 @@ from typing import Any
 
 import plotly.graph_objects as go
 
+from ..core.acceptance import Acceptance
 from ..core.numbers import counted, decimal, percent
-from .schema import LaneRecord, RaceRecord, positions
+from .kinds import KINDS, by_kind
+from .schema import LaneRecord, RaceRecord
 
 FONT = 'system-ui, -apple-system, "Segoe UI", "Helvetica Neue", Arial, sans-serif'
 # After Okabe and Ito, darkened for paper and lightened for black. Lanes differ in lightness too: to one in twenty men
@@ -84,16 +86,17 @@ def tokens_over_time(trace: RaceRecord, dark: bool = False) -> go.Figure:
 
 
 def acceptance_by_position(trace: RaceRecord, dark: bool = False) -> go.Figure:
-    """Of the passes that drafted to a position, the share that accepted a token there.
+    """Of the drafts whose token at a position was tested, for all before it had been accepted, the share that had it accepted.
 
     A bar's height is an entry of `acceptance_rate_per_position`; hovering tells the counts behind it, and a 0 stands
-    where all were rejected. Far positions rest on few passes. Naive drafts nothing, and an opaque lane does not tell: they have no bars.
+    where all were rejected. Far positions rest on few drafts. Naive drafts nothing, and an opaque lane does not tell: they have no bars.
     """
-    figure = blank(dark, "position in the draft", "accepted (% of passes)")
+    figure = blank(dark, "position in the draft", "accepted (% of tested)")
     lanes = _lanes(trace, dark)
     shown = []
     for lane in lanes:
-        counts = positions(lane.record.verified)
+        of = Acceptance() if lane.record.opaque else Acceptance.of(lane.record.verified)
+        counts = [*zip(of.accepted, of.tested, strict=True)]
         if not counts:
             continue
         shown.append(lane)
@@ -101,9 +104,36 @@ def acceptance_by_position(trace: RaceRecord, dark: bool = False) -> go.Figure:
             x=list(range(1, len(counts) + 1)), y=[100 * accepted / tried for accepted, tried in counts], customdata=counts,
             name=lane.name, marker=_marker(lane), text=["" if accepted else "0" for accepted, _ in counts],
             textposition="outside", cliponaxis=False,
-            hovertemplate="position %{x}: accepted in %{customdata[0]} of %{customdata[1]} passes (%{y:.0f}%)",
+            hovertemplate="position %{x}: accepted in %{customdata[0]} of %{customdata[1]} drafts tested there (%{y:.0f}%)",
         )  # fmt: skip
-    figure.update_xaxes(dtick=_ticks(max((len(bar.x) for bar in figure.data), default=1)), showgrid=False)
+    figure.update_xaxes(dtick=every(max((len(bar.x) for bar in figure.data), default=1)), showgrid=False)
+    figure.update_yaxes(range=[0, 100], dtick=25)
+    return finished(figure, shown, _silences(lanes, shown), dark)
+
+
+def acceptance_by_kind(trace: RaceRecord, dark: bool = False) -> go.Figure:
+    """Of the drafted tokens that were tested, the share accepted, by what stands there: words, names, digits, signs.
+
+    Where a token was refused, what the target wrote instead counts. A kind with few tokens says little; hovering tells how many.
+    """
+    figure = blank(dark, "kind of token", "accepted (% of tested)")
+    lanes = _lanes(trace, dark)
+    shown = []
+    for lane in lanes:
+        counts = {} if lane.record.opaque else by_kind(lane.record)
+        if not counts:
+            continue
+        shown.append(lane)
+        figure.add_bar(
+            x=list(counts), y=[100 * accepted / tested for accepted, tested in counts.values()], customdata=list(counts.values()),
+            name=lane.name, marker=_marker(lane),
+            hovertemplate="%{x}: accepted %{customdata[0]} of %{customdata[1]} (%{y:.0f}%)",
+        )  # fmt: skip
+    figure.update_xaxes(
+        showgrid=False,
+        categoryorder="array",
+        categoryarray=[name for name in KINDS if any(name in bar.x for bar in figure.data)],
+    )
     figure.update_yaxes(range=[0, 100], dtick=25)
     return finished(figure, shown, _silences(lanes, shown), dark)
 
@@ -118,7 +148,7 @@ def accepted_per_pass(trace: RaceRecord, dark: bool = False) -> go.Figure:
     shown = []
     for lane in lanes:
         accepted = [step.accepted for step in lane.record.verified]
-        if lane.naive or not (any(accepted) or positions(lane.record.verified)):
+        if lane.naive or not (any(accepted) or any(step.tested for step in lane.record.verified)):
             continue
         shown.append(lane)
         counts = [accepted.count(n) for n in range(max(accepted) + 1)]
@@ -127,7 +157,7 @@ def accepted_per_pass(trace: RaceRecord, dark: bool = False) -> go.Figure:
             customdata=[(n, len(accepted)) for n in counts],
             hovertemplate="accepted %{x}: %{customdata[0]} of %{customdata[1]} passes (%{y:.0f}%)",
         )  # fmt: skip
-    figure.update_xaxes(dtick=_ticks(max((len(bar.x) for bar in figure.data), default=1)), showgrid=False)
+    figure.update_xaxes(dtick=every(max((len(bar.x) for bar in figure.data), default=1)), showgrid=False)
     figure.update_yaxes(rangemode="tozero")
     return finished(figure, shown, _silences(lanes, shown), dark)
 
@@ -210,7 +240,14 @@ def predicted_against_measured(trace: RaceRecord, dark: bool = False) -> go.Figu
     return finished(figure, shown, notes, dark)
 
 
-FIGURES = (tokens_over_time, acceptance_by_position, accepted_per_pass, time_per_token, predicted_against_measured)
+FIGURES = (
+    tokens_over_time,
+    acceptance_by_position,
+    accepted_per_pass,
+    time_per_token,
+    predicted_against_measured,
+    acceptance_by_kind,
+)
 
 
 def heading(figure: Callable[..., go.Figure]) -> tuple[str, str]:
@@ -222,16 +259,19 @@ def heading(figure: Callable[..., go.Figure]) -> tuple[str, str]:
 
 
 def _lanes(trace: RaceRecord, dark: bool) -> list[_Lane]:
-    """The lanes with their names and looks; the looks go round when there are more lanes than looks."""
+    """The lanes with their names and looks: the last that drafts has the first look, as on the page's own chart. The looks go
+    round when there are more lanes than looks."""
     ink, names = DARK if dark else LIGHT, _names(trace)
-    out, place = [], 0
+    drafting = [number for number, record in enumerate(trace.lanes) if record.method != "naive"]
+    places = {number: place for place, number in enumerate([*drafting[-1:], *drafting[:-1]])}
+    out = []
     for number, record in enumerate(trace.lanes):
-        naive = record.method == "naive"
-        at = place % len(DASHES)
-        colour = ink["naive"] if naive else ink["lanes"][at]
-        looks = ("solid", "", "circle-open") if naive else (DASHES[at], HATCHES[at], SYMBOLS[at])
-        out.append(_Lane(record, number, names[number], colour, *looks))
-        place += not naive
+        if number in places:
+            at = places[number] % len(DASHES)
+            looks = (ink["lanes"][at], DASHES[at], HATCHES[at], SYMBOLS[at])
+        else:
+            looks = (ink["naive"], "solid", "", "circle-open")
+        out.append(_Lane(record, number, names[number], *looks))
     return out
 
 
@@ -316,7 +356,7 @@ def _silences(lanes: Sequence[_Lane], shown: Sequence[_Lane]) -> list[str]:
     return ["Nothing was drafted." if any(lane.record.verified for lane in lanes) else NOTHING_RAN]
 
 
-def _ticks(count: int) -> int:
+def every(count: int) -> int:
     """Every so many whole numbers a tick, so that at most a dozen stand under the axis."""
     return next(step for step in (1, 2, 5, 10, 20, 50, 100) if count / step <= 12 or step == 100)
 

@@ -19,6 +19,7 @@ import json
 import unicodedata
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
 from ..core.tree import ancestors
 from ..core.version import VERSION
@@ -56,7 +57,7 @@ def to_csv(trace: RaceRecord) -> str:
     table = csv.writer(out)
     table.writerow(COLUMNS)
     for number, lane in enumerate(trace.lanes):
-        table.writerows([_cell(value) for value in row] for row in _passes(number, lane))
+        table.writerows([cell(value) for value in row] for row in _passes(number, lane))
     return out.getvalue()
 
 
@@ -86,7 +87,7 @@ def _ms(seconds: float) -> str:
     return f"{seconds * 1e3:.4f}"
 
 
-def _cell(value: Any) -> Any:
+def cell(value: Any) -> Any:
     """A value that no spreadsheet takes for a formula."""
     return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
 
@@ -94,12 +95,13 @@ def _cell(value: Any) -> Any:
 # ---------------------------------------------------------------- the page
 
 
-def replay_html(trace: RaceRecord, caption: str | None = None) -> str:
+def replay_html(trace: RaceRecord, caption: str | None = None, home: str = "") -> str:
     """One self-contained page that plays the race; write it as UTF-8.
 
     Nothing is lost but decimals: times are rounded to the microsecond, probabilities, entropies and margins to four
     places; a trace saved from the page is valid.
-    `caption` is the line over the race, by default where and when it was recorded.
+    `caption` is the line over the race, by default where and when it was recorded; `home` the address of the app that it links
+    to, if there is one.
     """
     machine, day = trace.machine, trace.created[:10]
     caption = _plain(caption or f"A recording from {machine.cpu}, {day}.", CAPTION)
@@ -107,9 +109,19 @@ def replay_html(trace: RaceRecord, caption: str | None = None) -> str:
         "replay",
         _title(trace),
         log=_log(trace, caption),
+        brand=f'<a href="{html.escape(home)}">Lookahead</a>' if _is_address(home) else "Lookahead",
         lanes=html.escape(_plain(", ".join(lane.method for lane in trace.lanes), CAPTION)),
         origin=html.escape(_plain(_origin(trace), 4 * CAPTION)),
     )
+
+
+def _is_address(text: str) -> bool:
+    """Whether a text is one that a page may link to."""
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and len(text) < 500
 
 
 def _title(trace: RaceRecord) -> str:

@@ -10,12 +10,11 @@ Knows records. It does not know models, clocks or pages.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
+from ..core.acceptance import Acceptance
 from ..core.costs import PricedRun
 from ..core.events import ACCEPTED, REJECTED, WINDOW, TraceError
 from ..core.numbers import significant, size
@@ -42,6 +41,7 @@ from .records import (
 
 SCHEMA = "lookahead-trace/1"
 MOST_BYTES = 32 << 20
+MOST_LANES = 8
 TIES = {"bfloat16": 0.5, "float16": 0.06}  # logits closer than this may swap by rounding
 TIE = 0.01
 
@@ -136,11 +136,13 @@ class StepRecord(Record):
 
 class LaneRecord(Record):
     """One lane: its method, the method's options, its steps. An opaque lane does not tell what it drafted; of a `streamed`
-    one no ids are known, and what arrived together counts as one token."""
+    one no ids are known, and what arrived together counts as one token. `differs` says how a server's own counts differ from
+    what arrived."""
 
     method: Name
     opaque: bool = False
     streamed: bool = False
+    differs: Name = ""
     options: dict[Name, bool | int | float | Name] = {}
     steps: Annotated[list[StepRecord], Field(max_length=MOST_STEPS)] = []
 
@@ -177,7 +179,7 @@ class RaceRecord(Record):
     settings: SettingsRecord
     prompt: PromptRecord
     costs: Costs
-    lanes: Annotated[list[LaneRecord], Field(max_length=8)]
+    lanes: Annotated[list[LaneRecord], Field(max_length=MOST_LANES)]
 
     def to_json(self, indent: int | None = None) -> str:
         """The trace as JSON text."""
@@ -228,7 +230,7 @@ class RaceRecord(Record):
             "num_accepted_draft_tokens": sum(accepted),
             "mean_acceptance_length": 1 + sum(accepted) / len(steps) if steps else None,
             "draft_acceptance_rate": sum(accepted) / rows if rows else None,
-            "acceptance_rate_per_position": [part / whole for part, whole in positions(steps)],
+            "acceptance_rate_per_position": list(Acceptance.of(steps).rates),
             "accepted_histogram": [accepted.count(n) for n in range(max(accepted, default=0) + 1)],
             "speedup": rate / base if rate and base else None,
             "finish": record.steps[-1].finish if record.steps else None,
@@ -280,13 +282,6 @@ class RaceRecord(Record):
     def verdict(self, lane: int = -1) -> dict[str, Any] | None:
         """One sentence on why a lane was fast or slow, and the arithmetic behind it."""
         return verdict.of(self, lane % len(self.lanes))
-
-
-def positions(steps: Sequence[StepRecord]) -> list[tuple[int, int]]:
-    """For each position of a draft: (passes that accepted a token there, passes that drafted so far)."""
-    drafted = Counter(position for step in steps for position in range(step.depth))
-    accepted = Counter(position for step in steps for position in range(min(step.accepted, step.depth)))
-    return [(accepted[position], drafted[position]) for position in range(len(drafted))]
 
 
 def _pass_of(lane: LaneRecord, position: int) -> tuple[int, int]:

@@ -28,7 +28,7 @@ def of(race: Any, lane: int) -> dict[str, Any] | None:
     if record.opaque:
         sentence = (
             f"{ratio(gain)}: {decimal(per_pass)} tokens a pass, and a pass with its drafting cost {decimal(cost)} ordinary "
-            f"passes. {_counts_in_words(stats)}"
+            f"passes. {_counts_in_words(record, stats)}"
         )
     else:
         sentence, details = _of_drafts(record, naive, stats, per_pass, cost, race.settings.k == "auto")
@@ -44,11 +44,16 @@ def of(race: Any, lane: int) -> dict[str, Any] | None:
         arithmetic.append(
             f"against the quickest naive = {decimal(gain)} / {decimal(price)} (price of an exact pass) = {free}"
         )
+    arithmetic.append("one run of one prompt: there is no interval; the bench and the Lab give one over prompts")
     return {"sentence": sentence, "arithmetic": arithmetic}
 
 
-def _counts_in_words(stats: dict[str, Any]) -> str:
+def _counts_in_words(record: Any, stats: dict[str, Any]) -> str:
     """What an opaque lane tells of its drafts."""
+    if record.differs:
+        return f"The server's counts do not agree with what arrived: {record.differs}."
+    if record.streamed:
+        return "Shown as streamed: this server gives no token ids, so what came together counts as one token, and no drafts."
     if not stats["num_draft_tokens"]:
         return "What this method drafted it does not tell."
     return f"{stats['num_accepted_draft_tokens']} of {stats['num_draft_tokens']} drafted tokens were accepted; which ones were not, no server tells."

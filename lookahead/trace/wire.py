@@ -9,8 +9,10 @@ Knows traces. It does not know how events travel.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from . import trust
 from .schema import RaceRecord, StepRecord
 
 
@@ -46,7 +48,21 @@ def end(trace: RaceRecord | None, reason: str, message: str | None = None) -> di
         "stats": [trace.stats(i) for i in lanes],
         "agreement": [trace.agreement(i) for i in lanes],
         "verdict": trace.verdict() if lanes else None,
+        "trust": trust.of(trace) if lanes else None,
         "drafted": counts if any(any(of) for of in counts) else None,
+    }
+
+
+def requested(message: str, chips: Sequence[str]) -> dict[str, Any]:
+    """The only event of a race that somebody has asked for and nobody has run: what it would be, in words."""
+    return {
+        "kind": "end",
+        "reason": "asked",
+        "message": message,
+        "chips": list(chips),
+        "stats": [],
+        "agreement": [],
+        "verdict": None,
     }
 
 

@@ -162,7 +162,8 @@ def heads(generations: Mapping[str, Mapping[str, Any]], notes: Mapping[str, Any]
         "Heads read the target's hidden states and learned from its own writing. Loss: divergence, total variation and half "
         "the surprise at the target's favourite, in nats, later tokens weighing less. First and further tokens: what drafting "
         "takes between the target's passes. By domain: tokens a pass, greedy, with drafts as long as the head makes them, at "
-        "most 8; then how often the first, second, ... token of a draft is accepted."
+        "most 8; then of how many drafts the first, second, ... token was accepted, of those that had it tested: behind a "
+        "rejection nothing is."
     )
     return f"{HEADS}\n\n{intro}\n\n" + markdown_table(columns, rows)
 

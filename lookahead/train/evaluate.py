@@ -16,6 +16,7 @@ from torch import nn
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 from ..core.accept import rule_for
+from ..core.acceptance import Acceptance
 from ..core.events import Settings
 from ..core.numbers import counted
 from ..drafting import DRAFTERS, Resources
@@ -25,7 +26,7 @@ from ..measure.scenarios import BENCH
 from ..model.heads.head import Head
 from ..model.heads.shape import KINDS
 from ..model.lm import CachedLM
-from ..race.decode import Ends
+from ..race.decode import Ends, Text
 from ..race.decode import decode as loop
 from ..race.lane import decode
 from .corpus import ASSISTANT, TEXT, Document
@@ -90,22 +91,20 @@ def acceptance(models: Models, by_domain: Mapping[str, list[tuple[str, bool]]], 
 
 def generation(models: Models, by_domain: Mapping[str, list[tuple[str, bool]]], method: str, k: int) -> dict[str, Any]:
     """What a drafter is worth, greedy, with drafts of `k` tokens: "tokens_a_pass" by domain; of all of them "by_position" the
-    share of the drafts of which the first, second, ... token is accepted; and seconds "first_s" and "next_s" of a draft's
+    share accepted of the first, second, ... drafted tokens that were tested; and seconds "first_s" and "next_s" of a draft's
     first and each further token, between passes of the target."""
-    tokens, places, drafts = {}, [0] * k, 0
+    tokens, steps = {}, []
     for domain, questions in by_domain.items():
         emitted = passes = 0
         for prompt, chat in questions[:HEAD_PROMPTS]:
             for step in decode(models, prompt, method, k=k, max_new_tokens=NEW_TOKENS, details=False, chat=chat):
                 emitted, passes = emitted + len(step.emitted), passes + (step.kind == "verify")
-                drafts += bool(len(step.draft))
-                for place in range(step.accepted):
-                    places[place] += 1
+                steps.append(step)
         if passes:
             tokens[domain] = emitted / passes
     costs = models.costs.drafters[method]
     return {
-        "tokens_a_pass": tokens, "by_position": [count / max(1, drafts) for count in places],
+        "tokens_a_pass": tokens, "by_position": list(Acceptance.of(steps).rates),
         "first_s": costs.token_s + sum(costs.cold_s[:1]), "next_s": costs.token_s,
     }  # fmt: skip
 
@@ -153,7 +152,7 @@ def verified_passes(
         DRAFTERS[kind](Resources(rule, lm), DRAFTERS[kind].Options()),
         Ends(eos, most_new, target.context_length),
     )
-    steps = loop(target, drafter, FixedLength(min(lm.longest, LONGEST)), rule, prompt, ends, details=False)
+    steps = loop(Text(target, drafter, FixedLength(min(lm.longest, LONGEST)), rule, prompt, ends, details=False))
     lengths = [len(step.emitted) for step in steps if step.kind == "verify"]
     return sum(lengths), len(lengths)
 

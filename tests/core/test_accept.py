@@ -26,7 +26,7 @@ from lookahead.model import llama_files
 from lookahead.model.heads.head import NETWORKS, Head
 from lookahead.model.heads.shape import HeadShape
 from lookahead.model.lm import CachedLM
-from lookahead.race.decode import Ends, decode
+from lookahead.race.decode import Ends, Text, decode
 
 VOCAB, LENGTH, RUNS, ODDS = 4, 3, 3000, 1e-4
 TARGET, DRAFTER = TableLM(VOCAB, seed=3, spread=1.2), TableLM(VOCAB, seed=8, spread=1.2)
@@ -190,7 +190,7 @@ def test_the_rejection_rule_holds_for_trained_heads(name, small):
     def steps(settings):
         rule, ends = accept.rule_for(settings), Ends(frozenset(), LENGTH, target.context_length)
         drafter = DRAFTERS[name](Resources(rule, head), DRAFTERS[name].Options())
-        return list(decode(target, drafter, FixedLength(settings.k), rule, PROMPT, ends, details=False))
+        return list(decode(Text(target, drafter, FixedLength(settings.k), rule, PROMPT, ends, details=False)))
 
     assert agreement(sampling(rule="rejection", max_new_tokens=LENGTH, k=2), target, steps) > ODDS
     rejected = sum(

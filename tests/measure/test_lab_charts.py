@@ -3,9 +3,12 @@
 import pytest
 from test_lab_experiments import COSTS, CURVE, row
 
-from lookahead.measure import charts, dice, sweeps
-from lookahead.measure.experiments import EXPERIMENTS, Batch, Result
+from lookahead.measure import charts, dice, drafter_charts, sweeps
+from lookahead.measure.command import MARKS, listing, markdown
+from lookahead.measure.experiments import EXPERIMENTS, Result
+from lookahead.measure.paying import Level
 from lookahead.measure.progress import Arm
+from lookahead.measure.published import published
 from lookahead.measure.sweeps import Point, Sweep
 from lookahead.trace.charts import DARK, LIGHT
 
@@ -21,7 +24,7 @@ def point(x, speedup, acceptance=0.6):
 RESULTS = [
     Result(EXPERIMENTS["good-match"], (arm(1.8, 2.4, 2.0),)),
     Result(EXPERIMENTS["short-outputs"], (arm(1.2), arm(2.0))),
-    Result(EXPERIMENTS["compute-bound"], (arm(2.0),), (Batch(1, 5, 1.1, 0.2, 2.0, 1.9, 2.1), Batch(64, 320, 4, 0.2, 0.6, 0.5, 0.7))),
+    Result(EXPERIMENTS["compute-bound"], (arm(2.0),), (Level(1, 2.0, (1.9, 2.1)), Level(64, 0.6, (0.5, 0.7)))),
     Result(EXPERIMENTS["alignment"], (Arm("x", "draft"), Arm("y", "draft"))),
 ]  # fmt: skip
 
@@ -40,7 +43,8 @@ def test_claims_stand_beside_measurements(dark):
     assert list(claimed.y) == ["Good draft model match"]
     assert (claimed.base[0], claimed.base[0] + claimed.x[0]) == (2.0, 3.0)
     assert list(beside.x) == [2.0, 2.0]
-    assert "(computed)" in here.customdata[2][0] and "<b>" not in here.customdata[0][0]
+    assert here.customdata[2][0] == "64 texts at once" and "<b>" not in here.customdata[0][0]
+    assert here.error_x.array[2] == pytest.approx(0.1), "of a batch, its interval"
     assert here.marker.color == (DARK if dark else LIGHT)["lanes"][0]
 
 
@@ -49,7 +53,7 @@ def test_generations_have_a_bar_for_each_number():
         Arm.of(name, name, [row(speedup, tokens)])
         for name, speedup, tokens in (("block <i>", 2.5, 3.0), ("draft", 1.5, 2.0))
     ]
-    figure = charts.generations(Result(EXPERIMENTS["generations"], (*arms, Arm("medusa", "medusa"))))
+    figure = drafter_charts.generations(Result(EXPERIMENTS["generations"], (*arms, Arm("medusa", "medusa"))))
     marks = drawn(figure)
     assert list(marks["tokens a pass"].y) == ["draft", "block &lt;i&gt;"], (
         "the oldest first; what was not measured has no bar"
@@ -57,7 +61,7 @@ def test_generations_have_a_bar_for_each_number():
     assert list(marks["tokens a pass"].x) == [2.0, 3.0] and list(marks["speedup"].text) == ["1.50x", "2.50x"]
     assert list(marks["draft cost (ordinary passes)"].x) == [0.3, 0.3]
     assert len({bar.marker.pattern.shape for bar in figure.data}) == 3, "told apart by hatching too"
-    empty = charts.generations(None)
+    empty = drafter_charts.generations(None)
     assert not empty.data and empty.layout.annotations[0].text == charts.NOTHING
 
 
@@ -68,6 +72,13 @@ def test_a_sweep_stands_beside_its_theory():
         [2.2, 2.2], [1.9, 1.9],
     ]  # fmt: skip
     assert "60% accepted" in marks["measured here"].customdata[0]
+
+
+@pytest.mark.parametrize("last", [2, 16, 256])
+def test_under_a_sweep_of_whole_numbers_stand_whole_numbers(last):
+    step = charts.sweep(Sweep("k", (point(1, 1.4), point(last, 1.8)))).layout.xaxis.dtick
+    assert step == int(step) >= 1 and last / step <= 12
+    assert charts.sweep(Sweep("temperature", (point(0.3, 1.4),))).layout.xaxis.dtick is None
 
 
 def test_the_surface_carries_the_measured_points():
@@ -107,3 +118,64 @@ def test_more_than_colour_tells_things_apart():
         ]
         assert len(set(looks)) == len(looks), looks
         assert figure.layout.showlegend
+
+
+def test_a_load_has_theory_behind_it_and_its_end_marked():
+    levels = [Level(1, 2.0, (1.8, 2.2)), Level(4, 1.2, (1.1, 1.3)), Level(16, 0.8, (0.7, 0.9))]
+    figure = charts.load(levels, theory=[2.1, 0.9, 0.5])
+    marks = drawn(figure)
+    assert list(marks["theory, drafting as for one"].y) == [2.1, 0.9, 0.5]
+    line = next(shape for shape in figure.layout.shapes if shape.x0 == shape.x1 and shape.yref.endswith("domain"))
+    assert line.x0 == pytest.approx(1.5), "halfway between 4 and 16"
+    assert "off from 8" in figure.to_json()
+    assert "off from" not in charts.load(levels[:2]).to_json()
+
+
+def test_a_shared_pass_is_a_line_a_text():
+    passes = [[(3, 2), (0, 0)], [(4, 0), (1, 1)]]
+    bars = drawn(charts.shared_pass(passes, 1))
+    assert list(bars["the text's own row"].x) == [1, 1]
+    assert list(bars["drafted, accepted"].x) == [2, 0] and list(bars["drafted, not accepted"].x) == [1, 0]
+    assert list(drawn(charts.shared_pass(passes, 9))["drafted, accepted"].x) == [0, 1], "no pass behind the last"
+    assert not charts.shared_pass([], 1).data
+
+
+def test_expectations_open_with_claims_and_what_was_measured_elsewhere():
+    known = published()
+    assert len(known) >= 10 and known.keys() <= {e.title for e in EXPERIMENTS.values()}
+    figure = charts.expectations([], False, known, tuple(EXPERIMENTS.values()))
+    marks = drawn(figure)
+    elsewhere = [mark for name, mark in marks.items() if name.startswith("measured on ")]
+    assert all(mark.marker.symbol.endswith("-open") for mark in elsewhere)
+    assert {title: x for mark in elsewhere for title, x in zip(mark.y, mark.x, strict=True)} == {
+        title: median.speedup for title, median in known.items()
+    }
+    assert list(marks["measured on an Intel Xeon"].y) == ["Compute-bound"], "what another machine measured says so"
+    assert marks[charts.CLAIM].y and charts.HERE not in marks and not figure.layout.annotations
+    assert list(figure.layout.yaxis.categoryarray) == [e.title for e in EXPERIMENTS.values()]
+    assert tuple(figure.layout.yaxis.range) == (len(EXPERIMENTS) - 0.5, -0.5), "a claim without a mark has its row"
+
+
+def test_a_readme_without_a_table_tells_nothing(tmp_path):
+    assert published(tmp_path / "none.md") == {}
+
+
+def test_what_the_command_writes_is_what_the_lab_shows(tmp_path):
+    """The table as `--update` pads it, one experiment not measured."""
+    report = {
+        "machine": {"cpu": "A CPU", "cores": 4, "dtype": "bfloat16"}, "exactness": "bit-exact", "note": "a note",
+        "experiments": [
+            {
+                **listing(result.experiment), "measured": result.measured.label, "median": result.measured.median,
+                "low": result.measured.low, "high": result.measured.high, "interval": None, "compared": None, "outcome": "",
+            }
+            for result in RESULTS
+        ],
+    }  # fmt: skip
+    readme = tmp_path / "README.md"
+    readme.write_text("\n".join([MARKS[0], markdown(report), MARKS[1]]), encoding="utf-8")
+    known = published(readme)
+    assert {median.machine for median in known.values()} == {"A CPU, 4 cores"}
+    assert {title: median.speedup for title, median in known.items()} == {
+        "Good draft model match": 2.0, "Short outputs": 1.2, "Compute-bound": 0.6,
+    }  # fmt: skip

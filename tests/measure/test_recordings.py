@@ -9,7 +9,7 @@ from synthetic import lane, trace
 from lookahead import SettingsError, Trace, TraceError
 from lookahead.__main__ import main
 from lookahead.measure import recordings
-from lookahead.measure.scenarios import SCENARIOS
+from lookahead.measure.scenarios import SCENARIOS, TAUGHT
 
 BY_ID = {scenario.id: scenario for scenario in SCENARIOS}
 
@@ -77,7 +77,7 @@ def test_the_bundled_story_is_there():
 
 
 def test_choosing():
-    assert recordings.choose(None, "pocket") == list(SCENARIOS)
+    assert recordings.choose(None, "pocket") == [*SCENARIOS, *TAUGHT]
     assert [scenario.id for scenario in recordings.choose("hot, story", "pocket")] == ["story", "hot"]
     with pytest.raises(SettingsError, match="choose from story"):
         recordings.choose("story,nope", "pocket")

@@ -72,7 +72,7 @@ def test_a_lesson_is_short_alive_and_ends_with_a_question(lesson):
     assert lesson.learn.endswith(".")
     alive = widgets(kinds.Widget, lesson)
     assert isinstance(lesson.parts[-1], kinds.Quiz)
-    assert 2 <= len(alive) - 1 <= 4 or {type(w) for w in alive[:-1]} == {kinds.Bug, kinds.Dice}
+    assert 2 <= len(alive) - 1 <= 5 or {type(w) for w in alive[:-1]} == {kinds.Bug, kinds.Dice, kinds.Figure}
 
 
 @pytest.mark.parametrize("name", IDS)
@@ -147,10 +147,10 @@ def test_a_listing_is_the_source():
     lines, first = inspect.getsourcelines(follow)
     assert (code.text, code.first) == ("".join(lines).rstrip("\n"), first)
     assert all("REJECTED" in lines[n - first] for n in code.marked)
-    part = kinds.Code(source="lookahead/race/decode.py#decode", statement="while finish is None")
+    part = kinds.Code(source="lookahead/race/decode.py#decode", statement="while text.finish is None")
     lines, first = inspect.getsourcelines(loop)
     assert part.text == dedent("".join(lines[part.first - first :])).rstrip("\n")
-    assert part.text.startswith("while finish is None:")
+    assert part.text.startswith("while text.finish is None:")
     method = kinds.Code(source="lookahead/core/accept.py#Greedy.choose")
     assert method.text.startswith("def choose(self, logits, context, chance=None):\n    return")
     assert kinds.Code(source="lookahead/core/events.py#Draft").text.startswith("@dataclass")

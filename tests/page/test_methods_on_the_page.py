@@ -73,7 +73,7 @@ def test_the_drafter_race_offers_the_heads_that_are_loaded():
 def test_run_all_says_what_it_leaves_out():
     chosen = [EXPERIMENTS["generations"], EXPERIMENTS["mismatched"]]
     lines = list(claims._run(server(["draft"], []).models, chosen, False, {}, 1))
-    assert {len(line) for line in lines} == {5 + len(EXPERIMENTS)}
+    assert {len(line) for line in lines} == {4 + 2 * len(EXPERIMENTS)}
     texts = [[part for part in line if isinstance(part, str)] for line in lines]
     assert texts == [
         ['<span class="la-unrun">left out: no block and no eagle and no medusa is loaded</span>'],

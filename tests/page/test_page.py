@@ -11,6 +11,7 @@ import pytest
 from prompts import ENDLESS
 
 from lookahead.measure.scenarios import SCENARIOS
+from lookahead.page.page import _card
 from lookahead.race.methods import METHODS
 
 pytestmark = pytest.mark.browser
@@ -105,6 +106,37 @@ def test_the_page_and_the_trace_count_alike(visit, address):
     texts = ["".join(p for step in lane["steps"] for p in step["pieces"]) for lane in trace["lanes"]]
     assert texts[0] == texts[1] == shown["lanes"][0]["text"]
     assert {m["name"] for m in client.predict(api_name="/methods")} >= {"naive", "draft", "ngram"}
+
+
+def test_the_api_advises_and_gives_links(visit, address):
+    from gradio_client import Client
+    from gradio_client.exceptions import AppError
+
+    client = Client(address, verbose=False)
+    told = client.predict(SCENARIOS[0].prompt, 48, api_name="/advise")
+    assert told["sentence"].startswith(("Yes: ", "Don't: ")) and told["options"]
+    assert {option["method"] for option in told["options"]} >= {"draft", "ngram", "suffix"}
+    link = client.predict("Once & upon", "draft", "4", 0.5, api_name="/link")
+    assert link.startswith(address)
+    page = visit(link.removeprefix(address).lstrip("/"))
+    page.wait_for_function(f"{STATE}.status === 'asked'")
+    assert page.get_by_label("Prompt", exact=True).input_value() == "Once & upon"
+    for wrong in (("a", "telepathy", "auto", 0.0), ("a", "draft", "minus", 0.0), ("a", "draft", "auto", -3.0)):
+        with pytest.raises(AppError):
+            client.predict(*wrong, api_name="/link")
+    with pytest.raises(AppError, match="prompt is empty"):
+        client.predict(" ", 48, api_name="/advise")
+
+
+def test_a_link_has_a_card_elsewhere(address):
+    from urllib.request import urlopen
+
+    with urlopen(f"{address}/card.png") as answer:
+        assert answer.headers["content-type"] == "image/png" and answer.read(4) == b"\x89PNG"
+    with urlopen(address) as answer:
+        html = answer.read().decode()
+    assert 'property="og:image" content="card.png"' in html and "One model writes the same text twice" in html
+    assert _card({"SPACE_HOST": "me.hf.space"})["thumbnail"] == "https://me.hf.space/card.png"
 
 
 @pytest.mark.timed
@@ -344,7 +376,12 @@ def test_a_link_fills_the_form_and_runs_nothing(visit):
     assert again.get_by_label("Prompt", exact=True).input_value() == "A dog & a cat #1 <b>"
     again.get_by_role("button", name="more", exact=True).click()
     assert again.get_by_label("new tokens, at most").input_value() == "16"
-    assert state(again)["run"] == "recording-story"
+    assert state(again)["status"] == "asked" and state(again)["lanes"] == []
+    assert again.locator(".la-setting").all_inner_texts() == [
+        "hybrid beside naive",
+        "16 new tokens at most",
+        "temperature 0.7",
+    ]
     assert race(again)["lanes"][0]["text"] == shown["lanes"][0]["text"]
 
 
@@ -383,7 +420,7 @@ def test_figures_are_drawn_when_opened_and_not_before(visit):
     page = visit()
     assert page.locator(".js-plotly-plot").count() == 0
     page.get_by_text("figures of this race").click()
-    page.wait_for_function("document.querySelectorAll('.js-plotly-plot').length === 5", timeout=60_000)
+    page.wait_for_function("document.querySelectorAll('.js-plotly-plot').length === 6", timeout=60_000)
 
 
 def test_a_closed_tab_frees_the_queue(visit, chromium, address):

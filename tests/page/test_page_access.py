@@ -67,7 +67,8 @@ def test_everything_is_reached_by_tab(visit):
     page = visit()
     wanted = page.evaluate(
         """() => [...document.querySelectorAll('button, input, textarea, summary, [tabindex="0"]')]
-        .filter(n => n.getClientRects().length && !n.disabled && n.tabIndex >= 0 && getComputedStyle(n).visibility === 'visible').length"""
+        .filter(n => n.getClientRects().length && !n.disabled && n.tabIndex >= 0 && getComputedStyle(n).visibility === 'visible'
+          && !n.closest('details:not([open]) > :not(summary)')).length"""
     )
     page.evaluate("document.activeElement.blur()")
     seen = set()

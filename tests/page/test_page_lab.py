@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
 from playwright.sync_api import expect
-from test_page import SHORT, race
+from test_page import press_race, race
 from test_page_access import SCREENS, in_other_colours, serious
 
 pytestmark = pytest.mark.browser
 
 
-SECTIONS = ("Expectations", "What if", "Sweeps", "This machine", "Drafters", "Grow a drafter", "Dice")
+SECTIONS = (
+    "Expectations",
+    "Should I turn it on?",
+    "What if",
+    "Sweeps",
+    "This machine",
+    "How many at once?",
+    "Drafters",
+    "Grow a drafter",
+    "Dice",
+)
 
 
 def lab(visit, section, **options):
-    page = visit(SHORT, **options)
+    page = visit(**options)
     page.get_by_role("tab", name="Lab", exact=True).click()
     turn_to(page, section)
     return page
@@ -35,11 +46,20 @@ def turn_to(page, section):
 def test_no_section_has_a_serious_violation(visit, scheme, size):
     page = lab(visit, "What if", color_scheme=scheme, viewport={"width": size[0], "height": size[1]})
     page.get_by_role("button", name="use the race on show").click()
-    page.locator(".js-plotly-plot").wait_for()
+    page.locator(".js-plotly-plot").locator("visible=true").first.wait_for()
     for section in SECTIONS:
         turn_to(page, section)
         assert serious(page) == [], section
     assert serious(in_other_colours(page, scheme)) == []
+
+
+@pytest.mark.parametrize(("scheme", "ink"), [("light", "rgb(28, 27, 25)"), ("dark", "rgb(236, 235, 229)")])
+def test_claims_are_drawn_on_arrival_in_the_pages_ink(visit, scheme, ink):
+    page = lab(visit, "Expectations", color_scheme=scheme)
+    row = page.locator(".js-plotly-plot .ytick text", has_text="Block drafters")
+    expect(row).to_have_css("fill", ink, timeout=60_000)
+    legend = page.locator(".js-plotly-plot .legendtext")
+    assert legend.all_text_contents()[:2] == ["claimed", "measured on AMD EPYC, 2 cores"]
 
 
 def test_a_claim_is_measured(visit):
@@ -52,7 +72,43 @@ def test_a_claim_is_measured(visit):
     ).wait_for(timeout=120_000)
     assert "x to " in row.inner_text()
     page.locator(".la-prose").filter(has_text="tokens; with").wait_for(timeout=120_000)
-    page.locator(".js-plotly-plot").wait_for()
+    page.locator(".js-plotly-plot").locator("visible=true").first.wait_for()
+
+
+def test_batches_are_measured_here(visit):
+    page = lab(visit, "How many at once?")
+    section = page.locator(".la-section").filter(has_text="texts at once").locator("visible=true")
+    section.get_by_role("button", name="Write them").click()
+    rows = section.locator("tbody tr")
+    expect(rows).to_have_count(4, timeout=180_000)
+    expect(section.locator(".la-says").first).to_contain_text("Done.", timeout=60_000)
+    cells = [row.locator("td").all_inner_texts() for row in rows.all()]
+    assert [row[0] for row in cells] == ["1", "2", "4", "8"] and {row[-1] for row in cells} == {"yes"}
+    assert "for one text at a time" in section.inner_text()
+    expect(section.locator(".js-plotly-plot")).to_have_count(2)
+    expect(section.get_by_label("look at a pass of")).to_have_value(re.compile(r"\d texts?"))
+    drawn = section.locator(".js-plotly-plot").nth(1)
+    assert "drafted, accepted" in drawn.inner_text() and "the text's own row" in drawn.inner_text()
+
+
+def test_it_says_whether_to_turn_it_on(visit):
+    page = lab(visit, "Should I turn it on?")
+    section = page.locator(".la-section").filter(has_text="Give the prompts").locator("visible=true")
+    section.get_by_label("your prompts").fill("Once upon a time\n<img src=x onerror=alert(1)>")
+    section.get_by_label("measure for").click()
+    page.get_by_role("option", name="15 seconds").click()
+    section.get_by_role("button", name="Find out").click()
+    expect(section.locator(".la-says").first).to_contain_text("Done.", timeout=120_000)
+    assert section.locator(".la-answer").inner_text().startswith(("On: ", "Off. "))
+    expect(section.locator("tbody tr").first).to_be_visible()
+    with page.expect_download() as download:
+        section.get_by_role("link", name="decision.json").click()
+    answer = json.loads(download.value.path().read_text())
+    assert {row["question"] for row in answer["rows"]} == {"1", "2"} and answer["sentence"]
+    if answer["levels"]:  # a slow machine has no time left for batches
+        section.locator(".js-plotly-plot").wait_for()
+    link = section.get_by_role("link", name="race it").get_attribute("href")
+    assert "prompt=Once+upon+a+time" in link and f"methods={answer['method']}" in link
 
 
 def test_a_run_that_is_stopped_leaves_what_it_found_and_the_engine_free(visit):
@@ -69,13 +125,27 @@ def test_a_run_that_is_stopped_leaves_what_it_found_and_the_engine_free(visit):
     assert race(page)["lanes"][1]["finished"]
 
 
+def test_a_race_behind_ones_own_sweep_says_so(visit):
+    page = lab(visit, "Sweeps")
+    page.get_by_label("number input for repetitions").locator("visible=true").fill("5")
+    page.get_by_role("button", name="Sweep", exact=True).click()
+    page.get_by_role("cell", name="k = 1", exact=True).wait_for(timeout=60_000)
+    page.get_by_role("tab", name="Race", exact=True).click()
+    press_race(page)
+    page.locator(".la-statustext", has_text="Waiting: this begins after your own run").wait_for()
+    page.get_by_role("button", name="Stop", exact=True).locator("visible=true").click()
+    page.get_by_role("tab", name="Lab", exact=True).click()
+    page.get_by_role("button", name="Stop").locator("visible=true").click()
+    expect(page.locator(".la-says").locator("visible=true")).to_have_text("Stopped. What is known so far stays.")
+
+
 def test_what_if_recomputes_the_race_on_show(visit):
     page = lab(visit, "What if")
     page.get_by_role("button", name="use the race on show").click()
     table = page.locator(".la-table").locator("visible=true")
     table.get_by_text("oracle, k = 6").wait_for()
     assert "ngram, k = 6" in table.inner_text()
-    page.locator(".js-plotly-plot").wait_for()
+    page.locator(".js-plotly-plot").locator("visible=true").first.wait_for()
     page.get_by_role("radio", name="suffix").click()
     table.get_by_text("suffix, k = 6").wait_for()
 
@@ -85,7 +155,7 @@ def test_drafters_write_one_text_at_their_own_speed(visit):
     start = page.get_by_role("button", name="Race", exact=True)
     start.click()
     shown = page.locator(".la-timeline[data-state=finished]")
-    shown.wait_for(timeout=60_000)
+    shown.wait_for(timeout=180_000)
     names = shown.locator(".la-lanehead .la-name").all_inner_texts()
     assert names == ["naive", "draft (draft)", "draft (offdomain)", "self"]
     shown.get_by_role("button", name="Next pass").press("End")
@@ -116,8 +186,7 @@ def test_this_machine_says_what_a_pass_costs_and_whether_to_draft(visit):
     page = lab(visit, "This machine")
     facts = page.locator(".la-table").locator("visible=true").inner_text()
     assert "GB/s" in facts and re.search(r"W = \d+, N = \d, G = \d+: \d+ rows, \d\.\d\d one-row", facts)
-    page.get_by_role("button", name="draw the cost curve").click()
-    page.locator(".js-plotly-plot").wait_for()
+    page.locator(".js-plotly-plot").locator("visible=true").first.wait_for()
     page.get_by_role("button", name="Ask").click()
     answer = page.locator(".la-answer")
     answer.wait_for()
@@ -138,7 +207,7 @@ def test_formats_and_threads_are_compared_and_what_was_found_stays_when_stopped(
     page.locator(".la-says", has_text="Done.").wait_for(timeout=60_000)
     assert page.locator(".la-answer").inner_text().startswith(("Quickest here", "In use is"))
     assert "GB/s" in table.inner_text()
-    page.locator(".js-plotly-plot").wait_for()
+    page.locator(".js-plotly-plot").locator("visible=true").first.wait_for()
     expect(compare).to_be_enabled()
     assert serious(page) == []
     page.get_by_role("tab", name="Race", exact=True).click()

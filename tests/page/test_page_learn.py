@@ -195,16 +195,19 @@ def test_keys_belong_to_the_timeline_that_has_the_focus(visit):
     assert line.inner_text() != before
 
 
-def test_the_teacher_prints_one_page(visit):
+@pytest.mark.parametrize(("section", "seen", "unseen"), [
+    ("worksheet", "Which tokens are written? ____", "0.92"), ("answer key", "1.75 / 1.9 = 0.92, so no", "____"),
+])  # fmt: skip
+def test_the_teacher_prints_a_worksheet_without_answers_and_a_key(visit, section, seen, unseen):
     page = learn(visit, TEACHER.stem)
     page.evaluate("window.print = () => { window.printed = document.querySelector('#la-lesson').className; }")
-    page.get_by_role("button", name="Print the last section").click()
+    page.get_by_role("button", name=f"Print the {section}").click()
     page.wait_for_function("window.printed")
     assert "la-handout" in page.evaluate("window.printed")
     page.emulate_media(media="print")
-    seen = page.locator("body").inner_text()
-    assert "One page to print" in seen and "Minute by minute" not in seen
-    assert "Race" not in seen.split("\n")
+    text = page.locator("body").inner_text()
+    assert seen in text and unseen not in text and "Minute by minute" not in text
+    assert "Race" not in text.split("\n") and "Gradio" not in text
     pdf = page.pdf(format="A4")
     assert pdf.count(b"/Type /Page\n") + pdf.count(b"/Type /Page ") + pdf.count(b"/Type/Page/") <= 1, "one page"
     page.evaluate("dispatchEvent(new Event('afterprint'))")

@@ -26,7 +26,7 @@ def racing(chromium, tmp_path):
     page.get_by_role("button", name="more", exact=True).click()
     page.get_by_label("new tokens, at most").fill("900")
     page.get_by_role("button", name="Race", exact=True).click()
-    page.wait_for_function(f"{STATE}.run !== 'recording-story' && {STATE}.received > 40")
+    page.wait_for_function(f"{STATE}.run !== 'recording-story' && {STATE}.lanes[1]?.tokens > 10")
     yield page, server
     context.close()
     server.process.kill()

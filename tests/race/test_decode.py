@@ -11,7 +11,8 @@ from lookahead.core.table import TableLM
 from lookahead.drafting import DRAFTERS, Resources
 from lookahead.drafting.draft import DraftModel
 from lookahead.drafting.draft_length import AdaptiveLength, FixedLength
-from lookahead.race.decode import Ends, decode
+from lookahead.drafting.history import Lookups
+from lookahead.race.decode import Ends, Text, decode
 
 METHODS = tuple(DRAFTERS)
 METHODS_WITHOUT_NAIVE = [m for m in METHODS if m != "naive"]
@@ -80,7 +81,7 @@ def test_only_the_last_token_is_missing_from_the_cache():
     target, rule = TableLM(10), rule_for(Settings())
     ends = Ends(frozenset(), 30, target.context_length)
     context = [1, 2, 3]
-    for step in decode(target, drafting(rule, TableLM(10, seed=4)), FixedLength(3), rule, context, ends):
+    for step in decode(Text(target, drafting(rule, TableLM(10, seed=4)), FixedLength(3), rule, context, ends)):
         context = context + list(step.emitted)
         assert target.tokens == context[:-1]
 
@@ -88,11 +89,11 @@ def test_only_the_last_token_is_missing_from_the_cache():
 def test_a_consumer_that_stops_early_leaves_the_models_usable():
     target, draft, rule = TableLM(10), TableLM(10, seed=4), rule_for(Settings())
     ends = Ends(frozenset(), 30, target.context_length)
-    whole = emitted(decode(target.fresh(), drafting(rule, draft.fresh()), FixedLength(3), rule, [1, 2], ends))
-    running = decode(target, drafting(rule, draft), FixedLength(3), rule, [1, 2], ends)
+    whole = emitted(decode(Text(target.fresh(), drafting(rule, draft.fresh()), FixedLength(3), rule, [1, 2], ends)))
+    running = decode(Text(target, drafting(rule, draft), FixedLength(3), rule, [1, 2], ends))
     next(running), next(running), next(running)
     running.close()
-    assert emitted(decode(target, drafting(rule, draft), FixedLength(3), rule, [1, 2], ends)) == whole
+    assert emitted(decode(Text(target, drafting(rule, draft), FixedLength(3), rule, [1, 2], ends))) == whole
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -224,3 +225,22 @@ def test_a_wrong_parent_changes_the_answer():
     straight, tree = lm.forward([4, 5], [-1, 0]), lm.forward([4, 5], [-1, -1])
     assert torch.equal(straight[0], tree[0])
     assert not torch.equal(straight[1], tree[1])
+
+
+def test_lookups_rest_where_they_take_more_than_they_bring():
+    cheap, dear, good = Lookups(), Lookups(), Lookups()
+    asked = dict.fromkeys((cheap, dear, good), 0)
+    for _ in range(400):
+        for lookups, gain, cost in ((cheap, 0.0, 0.01), (dear, 0.0, 0.2), (good, 0.5, 0.2)):
+            if lookups.due():
+                asked[lookups] += 1
+                lookups.count(gain, cost)
+    assert asked[cheap] == asked[good] == 400 and 5 < asked[dear] < 30
+
+
+def test_a_drafter_that_is_too_dear_for_a_shared_pass_rests_from_the_start():
+    def first_draft(plain_s):
+        policy = AdaptiveLength(lambda rows, branches: plain_s + 0.01 * rows, 8, {"head": 0.2}, once_s={"head": 0.1})
+        return next(n for n in range(500) if policy.limit("head"))
+
+    assert first_draft(plain_s=2.0) == 0 and first_draft(plain_s=0.1) > 20

@@ -14,11 +14,14 @@ from contextlib import contextmanager, suppress
 
 import pytest
 import yaml
+from chromium import until
 from conftest import ROOT, App, free_port
+from prompts import ENDLESS
 from users import Caller, asked
 
 pytestmark = pytest.mark.timed
 VISITORS = 40
+STATE = "window.lookahead.state()"
 CONFIGURATION = ROOT / "deploy" / "haproxy.cfg"
 
 
@@ -87,7 +90,7 @@ class Visit:
         together.wait()
         try:
             caller = Caller(port, patience_s=120, **asked(self.number))
-            self.copy = caller.copy
+            self.copy = caller.copy  # known even where the answer breaks off
             self.trace = caller.result()
         except (OSError, ValueError, AssertionError) as error:
             self.lost = error
@@ -110,6 +113,11 @@ def complete(visit):
     return bool(lanes) and all(lane["steps"][-1]["finish"] for lane in lanes)
 
 
+def unfinished(visits):
+    """What became of those whose race was not completed."""
+    return [(visit.number, visit.copy, visit.lost, visit.trace) for visit in visits if not complete(visit)]
+
+
 def test_the_configuration_is_whole():
     compose = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text())
     served = [line.split()[1] for line in CONFIGURATION.read_text().splitlines() if line.strip().startswith("server ")]
@@ -120,9 +128,7 @@ def test_the_configuration_is_whole():
 def test_forty_visitors_and_a_copy_that_is_killed(proxy, tmp_path):
     with copies(proxy, tmp_path) as (port, both):
         visits = lesson(port)
-        assert all(map(complete, visits)), [
-            (visit.number, visit.copy, visit.lost, visit.trace) for visit in visits if not complete(visit)
-        ]
+        assert not unfinished(visits)
         assert min(Counter(visit.copy for visit in visits).values()) >= VISITORS / 4, "both have had work"
 
         def kill(visits):
@@ -143,6 +149,38 @@ def test_forty_visitors_and_a_copy_that_is_killed(proxy, tmp_path):
             assert json.dumps(back.result()) and back.copy == "two"
 
 
+@pytest.mark.browser
+def test_a_page_whose_copy_is_killed_goes_on_at_the_other(proxy, chromium, tmp_path):
+    """The proxy sends it there at once: it loads itself anew, shows what had arrived, and races again."""
+    with copies(proxy, tmp_path) as (port, both):
+        context = chromium.new_context()
+        page = context.new_page()
+        page.goto(f"http://127.0.0.1:{port}/")
+        until(page, f"!!window.lookahead && !!{STATE}.run")
+        (first,) = (cookie["value"] for cookie in context.cookies() if cookie["name"] == "lookahead-copy")
+        page.get_by_label("Prompt", exact=True).fill(ENDLESS)
+        page.get_by_role("button", name="more", exact=True).click()
+        page.get_by_label("new tokens, at most").fill("900")
+        page.get_by_role("button", name="Race", exact=True).click()
+        until(page, f"{STATE}.run !== 'recording-story' && {STATE}.received > 40")
+        before = page.evaluate(STATE)
+        both[first].process.kill()
+        page.locator(".la-statustext", has_text="Restored after a reload. The run ended early.").wait_for(
+            timeout=60_000
+        )
+        shown = page.evaluate(STATE)
+        assert shown["run"] == before["run"] and "it was restarted" in shown["error"]
+        for lane, earlier in zip(shown["lanes"], before["lanes"], strict=True):
+            assert lane["text"].startswith(earlier["text"]) and lane["tokens"] > 10
+        (second,) = (cookie["value"] for cookie in context.cookies() if cookie["name"] == "lookahead-copy")
+        assert {first, second} == set(both)
+        page.get_by_label("Prompt", exact=True).fill("The dog")
+        page.get_by_role("button", name="Race", exact=True).click()
+        until(page, f"{STATE}.done && {STATE}.run !== {json.dumps(before['run'])}", 60)
+        assert page.evaluate(STATE)["error"] is None
+        context.close()
+
+
 def test_copies_can_be_restarted_one_after_the_other(proxy, tmp_path):
     """A copy that is asked to end refuses nobody: the proxy sends no one there any more."""
     with copies(proxy, tmp_path) as (port, both):
@@ -154,6 +192,6 @@ def test_copies_can_be_restarted_one_after_the_other(proxy, tmp_path):
                 both[name] = App(tmp_path / name, both[name].port)
 
             visits = lesson(port, restart)
-            assert all(complete(visit) for visit in visits if visit.copy != name)
+            assert not unfinished(visit for visit in visits if visit.copy != name)
             wait(lambda: both_up(port, both))
-        assert all(complete(visit) for visit in lesson(port))
+        assert not unfinished(lesson(port))

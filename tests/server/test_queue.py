@@ -61,6 +61,21 @@ def test_who_waits_is_told_and_may_leave():
     assert not begun, "what was left in the queue is never begun"
 
 
+def test_who_waits_for_a_run_of_their_own_reads_so(monkeypatch):
+    gate, visitors = threading.Event(), iter(["anna", "anna", "ben", "anna"])
+    monkeypatch.setattr(queue, "visitor", lambda: next(visitors))
+    jobs = [queue.submit(Job("test", lambda job: gate.wait(10))) for _ in range(4)]
+    words = [job.waiting().split(";")[0].rstrip(".") for job in jobs[1:]]
+    gate.set()
+    for job in jobs:
+        job.done.result(timeout=2)
+    assert words == [
+        "Waiting: this begins after your own run",
+        "Waiting: 2 runs are before yours",
+        "Waiting: 3 runs are before yours",
+    ]
+
+
 def test_errors_that_a_visitor_can_mend_are_raised_here_and_faults_become_words():
     def broken(error):
         yield 1
@@ -85,7 +100,7 @@ def test_slices_give_way_to_whoever_comes_and_then_go_on():
 
     def race(job):
         order.append("race")
-        places.append(queue.ahead(long))
+        places.append(len(queue.ahead(long)))
 
     long = queue.submit(Slices("test", slices))
     watched = long.follow()

@@ -111,6 +111,16 @@ def test_a_page_is_small_and_whole(long):
     assert not re.search(r"https?://(?!www\.w3\.org)", page), "no address but the name of SVG"
 
 
+def test_it_links_home_and_nowhere_else():
+    from lookahead.trace.export import replay_html
+
+    race = trace(lane("naive"), lane("draft"))
+    assert '<a href="https://me.hf.space/">Lookahead</a>' in replay_html(race, home="https://me.hf.space/")
+    for other in ("", "javascript:alert(1)", "ftp://x", 'https://x/"><script>', "https://[", "https://" + "x" * 600):
+        page = replay_html(race, home=other)
+        assert "<h1>Lookahead</h1>" in page or "&quot;&gt;&lt;script&gt;" in page
+
+
 def test_the_policy_lets_nothing_in_or_out(race):
     page = race.replay_html()
     policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)[1]

@@ -64,13 +64,14 @@ class Asking:
         patience: Patience | None = None,
     ):
         self._opened, self._known, self._patience = opened, known, patience or Patience()
-        self._request = known.reply.request(known.model, prompt, most, chat)
+        path, body = known.reply.request(known.model, prompt, most, chat)
+        self._request = path, body | known.server.request
         self._reply = known.reply()
 
     async def passes(self) -> AsyncIterator[Pass]:
         """What arrives, as it does. Raises `RemoteError`."""
         server = self._known.server
-        async for event, at_s in events(self._opened, server, *self._request, self._patience):
+        async for event, at_s in events(self._opened, server, *self._request, self._patience, self._reply.reconnects):
             try:
                 arrived = self._reply.read(event, at_s)
             except (LookupError, TypeError, ValueError, AttributeError):

@@ -13,10 +13,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ...core.events import SettingsError, whole_number
+from ...core.events import whole_number
+from ..paying import read_levels
 
 USUAL_LEVELS, USUAL_ROUNDS = "1,2,4,8,16", 2
-MOST_AT_ONCE, MOST_LEVELS = 512, 16
+MOST_AT_ONCE = 512
 COLUMNS = (
     "id", "concurrency", "tokens_per_second", "baseline_tokens_per_second", "speedup", "mean_acceptance_length",
     "draft_acceptance_rate", "identical",
@@ -45,21 +46,19 @@ def add(commands: Any) -> argparse.ArgumentParser:
 
 def run(arguments: argparse.Namespace) -> None:
     """Load both, and say what came of it."""
-    from .. import bench, terminal
+    from .. import prompt_files, terminal
     from ..progress import questions
-    from .report import SIDES, measure
-    from .servers import named, server_at
+    from ..tables import writable
+    from .report import measure
+    from .servers import both
 
-    levels = read_levels(arguments.concurrency)
+    levels = read_levels("concurrency", arguments.concurrency, MOST_AT_ONCE)
     whole_number("max_new_tokens", arguments.max_new_tokens, 1, 100_000)
     whole_number("repeat", arguments.repeat, 1, 1000)
-    names = named()
-    sides = {
-        side: names.get(given := getattr(arguments, side)) or server_at(given, side, variable=side) for side in SIDES
-    }
-    prompts = bench.read_questions(arguments.prompts) if arguments.prompts else questions()
+    sides = both(arguments.baseline, arguments.speculative)
+    prompts = prompt_files.read(arguments.prompts) if arguments.prompts else questions()
     for path in filter(None, (arguments.csv, arguments.trace)):
-        _writable(path)  # before the first second is spent
+        writable(path)  # before the first second is spent
     measured = None
     with terminal.progress() as progress:
         for now in measure(sides, prompts, levels, arguments.max_new_tokens, arguments.repeat):
@@ -76,14 +75,6 @@ def run(arguments: argparse.Namespace) -> None:
         arguments.trace.write_text(_raced([*sides.values()], prompts[0], arguments.max_new_tokens), encoding="utf-8")
 
 
-def _writable(path: Path) -> None:
-    """Raises `SettingsError` where a file cannot be written."""
-    try:
-        path.open("a").close()
-    except OSError as error:
-        raise SettingsError("file", str(path), f"it cannot be written ({error.__class__.__name__}).") from None
-
-
 def _raced(servers: list[Any], prompt: Any, most: int) -> str:
     """A race on a prompt, as a trace's JSON."""
     from .race import ServerRace
@@ -92,17 +83,6 @@ def _raced(servers: list[Any], prompt: Any, most: int) -> str:
     for _ in race:
         pass
     return race.result().to_json()
-
-
-def read_levels(text: str) -> list[int]:
-    """Rising numbers of texts at once, from "1,4,16"."""
-    try:
-        levels = sorted({int(part) for part in text.split(",")})
-    except ValueError:
-        levels = []
-    if not levels or not 1 <= levels[0] <= levels[-1] <= MOST_AT_ONCE or len(levels) > MOST_LEVELS:
-        raise SettingsError("concurrency", text, f"give up to {MOST_LEVELS} numbers from 1 to {MOST_AT_ONCE}: 1,4,16.")
-    return levels
 
 
 def to_csv(measured: dict[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """What a server counts of all that it does, by its Prometheus metrics: read before and after, and compared.
 
-Knows vLLM's names. It does not know what was asked for.
+Knows the names of vLLM and llama-server (with `--metrics`). It does not know what was asked for.
 """
 
 from __future__ import annotations
@@ -11,15 +11,19 @@ from dataclasses import dataclass, fields
 import httpx2
 
 from .asking import Known
+from .llama_server import LlamaServer
 from .stream import Patience, text_of
 from .vllm import VLLM
 
-NAMES = {
-    "generated": "vllm:generation_tokens_total",
-    "passes": "vllm:spec_decode_num_drafts_total",
-    "drafted": "vllm:spec_decode_num_draft_tokens_total",
-    "accepted": "vllm:spec_decode_num_accepted_tokens_total",
+_DRAFTING = {
+    "passes": "spec_decode_num_drafts_total",
+    "drafted": "spec_decode_num_draft_tokens_total",
+    "accepted": "spec_decode_num_accepted_tokens_total",
 }
+NAMES = {
+    VLLM: ("vllm:", {"generated": "generation_tokens_total", **_DRAFTING}),
+    LlamaServer: ("llamacpp:", {"generated": "tokens_predicted_total", **_DRAFTING}),
+}  # by kind: what they begin with, and each
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +42,12 @@ class Counters:
 
 async def read(opened: httpx2.AsyncClient, known: Known, patience: Patience) -> Counters | None:
     """What a server has counted; None where it does not say."""
-    if known.reply is not VLLM:
+    if known.reply not in NAMES:
         return None
+    prefix, names = NAMES[known.reply]
     try:
         lines = (await text_of(opened, known.server, "/metrics", patience)).splitlines()
-        return Counters(**{field: _sum(lines, name) for field, name in NAMES.items()})
+        return Counters(**{field: _sum(lines, prefix + name) for field, name in names.items()})
     except ValueError:  # a RemoteError too: not every server shows its metrics
         return None
 

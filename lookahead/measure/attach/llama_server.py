@@ -1,7 +1,7 @@
 """llama-server (llama.cpp): a token an event, each with how many were drafted and accepted so far.
 
 Both counts rise before the first token of a pass is sent, so a rise marks a pass, and as many tokens as it accepted follow
-the first. The fields are those of its documentation and source, in which `tests/fakeserver.py` answers.
+the first. The fields are those of build 11434, and `tests/fakeserver.py` answers in them.
 
 Knows llama-server's events. It does not know HTTP.
 """
@@ -21,6 +21,7 @@ class LlamaServer(Reply):
     """An answer of llama-server's own `/completion`."""
 
     name = "llama-server"
+    reconnects = True  # build 11434 ends one in twenty of the connections that it had kept, with a text on the way
 
     def __init__(self) -> None:
         super().__init__()

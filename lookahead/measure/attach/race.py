@@ -136,7 +136,7 @@ class ServerRace:
             lanes=[
                 LaneRecord(
                     method=method, opaque=True, options={"server": known.server.name, "kind": known.kind}, steps=lane.steps,
-                    streamed=lane.streamed,
+                    streamed=lane.streamed, differs=lane.differs[:200],
                 )
                 for method, known, lane in zip(self.methods, self._known, self._lanes, strict=True)
             ],
@@ -150,6 +150,7 @@ class _Lane:
         self.steps: list[StepRecord] = []
         self.clock_s = 0.0
         self.streamed = False  # no ids: what arrives together counts as one token
+        self.differs = ""  # how the server's counts do
         self._at_s = 0.0
 
     def add(self, passes: Sequence[Pass], answer: Answer | None = None) -> list[StepRecord]:
@@ -168,6 +169,7 @@ class _Lane:
             records.append(_record(part, len(self.steps), seconds, finish))
             self.steps.append(records[-1])
         if answer:
+            self.differs = answer.differs or ""
             counted = zip(self.steps[1:], answer.passes, strict=True)
             self.steps[1:] = [step.model_copy(update=_counts(part)) for step, part in counted]
         return records

@@ -72,9 +72,11 @@ class Answer:
 
 
 class Reply(ABC):
-    """Reads an answer. `name` is the kind of server, `prompt_ids` are those of the prompt, where the server gives them."""
+    """Reads an answer. `name` is the kind of server, `prompt_ids` are those of the prompt, where the server gives them.
+    `reconnects`: every text over a connection of its own."""
 
     name = ""
+    reconnects = False
 
     def __init__(self) -> None:
         self.passes: list[Pass] = []

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from math import log2
 from statistics import median
 from typing import Any
 
 import numpy as np
 
-from ...core.numbers import count, decimal
+from ...core.acceptance import Acceptance
 from ..intervals import interval
+from ..paying import Level, advice
 from ..progress import Progress
 from .asking import Known
 from .bridge import arriving
@@ -23,7 +23,6 @@ from .reply import Answer
 from .servers import Server
 
 SIDES = ("baseline", "speculative")
-PAYS = 1.03  # a speedup that is worth a setting
 COUNTER_SHARE = 0.05  # by which a server's counters may differ: other readers may be there
 
 
@@ -37,7 +36,7 @@ def of(known: Mapping[str, Known], prompts: Sequence[Prompt], blocks: Sequence[B
         },
         "rows": [row for level in levels for row in level.pop("rows")],
         "levels": levels,
-        "advice": advice(levels),
+        "advice": advice([Level(one["concurrency"], one["speedup"], one["interval"]) for one in levels]),
         "note": "seconds are the client's, the network included. Speedups are of whole texts, from asking to the last token; "
         "after_first_token is the same behind the first, which a server that sends late and in bundles distorts. Tokens a second "
         "are of all readers while all were busy. Intervals are 90%, by resampling prompts",
@@ -149,21 +148,14 @@ def _acceptance(answers: Sequence[Answer]) -> dict[str, Any]:
     return {
         "mean_acceptance_length": 1 + accepted / passes if passes else None,
         "draft_acceptance_rate": accepted / drafted if drafted else None,
-        "by_position": _by_position(answers),
+        "by_position": list(_tested(answers).rates),
     }
 
 
-def _by_position(answers: Sequence[Answer]) -> list[float]:
-    """Of the passes that accepted all before, and drafted so far, how many accepted the first, second, ... drafted token: what
-    stands behind a rejection was not tested."""
-    passes = [(part.drafted, part.accepted) for answer in answers for part in answer.passes if part.drafted]
-    shares = []
-    for position in range(max((drafted for drafted, _ in passes), default=0)):
-        tested = [accepted > position for drafted, accepted in passes if drafted > position and accepted >= position]
-        if not tested:
-            break
-        shares.append(sum(tested) / len(tested))
-    return shares
+def _tested(answers: Sequence[Answer]) -> Acceptance:
+    """By position in the drafts; of a pass that tells no more, fewer accepted than drafted means that the next was refused."""
+    passes = (part for answer in answers for part in answer.passes if part.drafted)
+    return Acceptance.of_counts((part.accepted, part.accepted < part.drafted) for part in passes)
 
 
 def _latency(answers: Sequence[Answer]) -> dict[str, float | None]:
@@ -196,48 +188,3 @@ def _counted(blocks: Sequence[Block]) -> dict[str, Any] | None:
     counted = {name: sum(getattr(block.counted, name) for block in blocks) for name in arrived}
     agree = all(abs(counted[name] - n) <= COUNTER_SHARE * max(n, 1) for name, n in arrived.items())
     return {"counted": counted, "arrived": arrived, "agree": agree}
-
-
-def crossing(levels: Sequence[Mapping[str, Any]]) -> float | None:
-    """At how many texts at once speculation stops paying: between two loads by a straight line over their logarithms; None
-    where it does not."""
-    known = [(level["concurrency"], level["speedup"]) for level in levels if level["speedup"]]
-    for (n, speedup), (more, less) in pairwise(known):
-        if speedup >= 1 > less:
-            return 2 ** (log2(n) + (log2(more) - log2(n)) * (speedup - 1) / (speedup - less))
-    return None
-
-
-def advice(levels: Sequence[Mapping[str, Any]]) -> str:
-    """One sentence: up to how many at once it pays, how much, and from where on it does not."""
-    known = [level for level in levels if level["speedup"]]
-    if not known:
-        return "Nothing was measured: no text was written by both servers."
-    paying = []
-    for level in known:
-        low = level["interval"][0] if level["interval"] else level["speedup"]
-        if level["speedup"] < PAYS or low < 1:
-            break
-        paying.append(level)
-    if not paying:
-        first = known[0]
-        return f"Off: {_shown(first)} for {_up_to(first['concurrency'])}."
-    first, last, rest = paying[0], paying[-1], known[len(paying) :]
-    sentence = f"On for {_up_to(last['concurrency'])}: {_shown(last)}"
-    if first is not last:
-        sentence += f", {_shown(first)} for {_up_to(first['concurrency'])}"
-    if any(level["speedup"] < 1 for level in rest):
-        sentence += f"; off from {count(round(crossing(levels) or rest[0]['concurrency']))} on"
-    elif rest:
-        sentence += f"; no sure difference with {rest[0]['concurrency']} ({_shown(rest[0])})"
-    return f"{sentence}."
-
-
-def _up_to(at_once: int) -> str:
-    return "one text at a time" if at_once == 1 else f"up to {at_once} at once"
-
-
-def _shown(level: Mapping[str, Any]) -> str:
-    """A speedup with its interval."""
-    text = f"{decimal(level['speedup'])}x"
-    return f"{text} [{decimal(level['interval'][0])}, {decimal(level['interval'][1])}]" if level["interval"] else text

@@ -1,22 +1,26 @@
 """Servers by name: where they are, what opens them, and what runs there.
 
 An operator names them, `LOOKAHEAD_SERVERS="fast=https://..., plain=https://..."`, with a key for each in
-`LOOKAHEAD_SERVER_KEY_<NAME>`. A key stands in no message and in no representation. Visitors choose names.
+`LOOKAHEAD_SERVER_KEY_<NAME>`. A key stands in no message and in no representation. Visitors choose names. What is to be asked
+for besides stands in `LOOKAHEAD_SERVER_REQUEST_<NAME>`, a JSON object: so one server may go by two names, of which one switches
+speculation off a request at a time.
 
 Knows addresses. It does not know what is asked there.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import urlsplit
 
 from ...core.events import LookaheadError, SettingsError
 
-SERVERS, KEY = "LOOKAHEAD_SERVERS", "LOOKAHEAD_SERVER_KEY_"
+SERVERS, KEY, REQUEST = "LOOKAHEAD_SERVERS", "LOOKAHEAD_SERVER_KEY_", "LOOKAHEAD_SERVER_REQUEST_"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 MOST_SERVERS = 32
 
@@ -30,12 +34,13 @@ class RemoteError(LookaheadError):
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Where a server is. `model` None is the first that it names."""
+    """Where a server is. `model` None is the first that it names, `request` what every text is asked for with besides."""
 
     name: str
     url: str = field(repr=False)
     key: str | None = field(default=None, repr=False)
     model: str | None = None
+    request: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @property
     def headers(self) -> dict[str, str]:
@@ -57,7 +62,19 @@ def server_at(url: str, name: str, environ: Mapping[str, str] = os.environ, vari
     if parts.username or parts.password:
         raise SettingsError(variable, name, f"put its key into {KEY}{_suffix(name)}, not into the address.")
     base = url.strip().rstrip("/").removesuffix("/v1")
-    return Server(name, base, environ.get(KEY + _suffix(name)) or None)
+    return Server(name, base, environ.get(KEY + _suffix(name)) or None, request=_request(name, environ))
+
+
+def _request(name: str, environ: Mapping[str, str]) -> dict[str, Any]:
+    """What a server's texts are asked for with besides; `SettingsError` where it is no JSON object."""
+    variable = REQUEST + _suffix(name)
+    try:
+        request = json.loads(environ.get(variable) or "{}")
+    except ValueError:
+        request = None
+    if not isinstance(request, dict):
+        raise SettingsError(variable, "...", 'give a JSON object: {"speculative.n_max": 0}')
+    return request
 
 
 def named(environ: Mapping[str, str] = os.environ) -> dict[str, Server]:
@@ -71,6 +88,15 @@ def named(environ: Mapping[str, str] = os.environ) -> dict[str, Server]:
     if len(servers) > MOST_SERVERS:
         raise SettingsError(SERVERS, len(servers), f"give at most {MOST_SERVERS}.")
     return servers
+
+
+def both(baseline: str | None, speculative: str | None) -> dict[str, Server]:
+    """The two servers of a comparison, each by address or by its name in the variable; `SettingsError` where one is missing."""
+    names, given = named(), {"baseline": baseline, "speculative": speculative}
+    for side, text in given.items():
+        if not text:
+            raise SettingsError(side, text, "give the addresses of both servers: --baseline URL --speculative URL.")
+    return {side: names.get(text) or server_at(text, side, variable=side) for side, text in given.items()}
 
 
 def _suffix(name: str) -> str:

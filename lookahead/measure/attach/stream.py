@@ -74,17 +74,24 @@ async def _beginning(response: httpx2.Response) -> str:
 
 
 async def events(
-    opened: httpx2.AsyncClient, server: Server, path: str, body: Mapping[str, Any], patience: Patience
+    opened: httpx2.AsyncClient,
+    server: Server,
+    path: str,
+    body: Mapping[str, Any],
+    patience: Patience,
+    closes: bool = False,
 ) -> AsyncIterator[tuple[dict[str, Any], float]]:
-    """The events of a streamed answer, each with the seconds since it was asked for. Raises `RemoteError`."""
+    """The events of a streamed answer, each with the seconds since it was asked for; `closes`: over a connection that nothing
+    else is asked over. Raises `RemoteError`."""
     start, wait = perf_counter(), patience.first_s
+    headers = {"Connection": "close"} if closes else {}
 
     def within(most_s: float) -> asyncio.Timeout:
         return asyncio.timeout(max(0.0, min(most_s, start + patience.whole_s - perf_counter())))
 
     try:
         async with within(wait):
-            response = await opened.send(opened.build_request("POST", path, json=body), stream=True)
+            response = await opened.send(opened.build_request("POST", path, json=body, headers=headers), stream=True)
         try:
             if response.status_code != 200:
                 async with within(patience.between_s):

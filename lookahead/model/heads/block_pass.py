@@ -42,6 +42,7 @@ def forward(
     wide_hidden, new = whole(hidden, BLOCK), np.arange(start, most)
     straight = new[n:] + 1 if causal else np.full(slots, most)
     none, no_branch = np.zeros(slots, np.int64), np.zeros((slots, 1), np.int64)
+    rooms, ends = np.full(1, room), np.full(1, slots)
     inside = sum(scratch_floats(slots, n, hidden, hidden, heads, kv, dim, inner, most))
     scratch = np.empty(n * (fed + wide_hidden + hidden) + slots * hidden + inside + spare, np.float32)
     fed_ = scratch.ctypes.data
@@ -61,8 +62,9 @@ def forward(
         call(read, (context_, h_, n * hidden, 0))
         call(normed, (x_, norms[2 * i + 1].ctypes.data, h_ + 4 * n * hidden, slots, hidden, rounded, eps))
         layer(
-            steps, x_, slots, n, hidden, hidden, weights[i], scales[i], norms[2 * i + 2], head_norms[i], cos, sin, caches[i, 0], caches[i, 1], room, new, straight, no_branch, none, heads, kv, inner, rounded, eps,
-            scaling, h_, spare_,
+            steps, x_, slots, n, hidden, hidden, weights[i], scales[i], norms[2 * i + 2], head_norms[i], cos, sin,
+            caches.reshape(1, layers, 2), i, rooms, ends, new, straight, no_branch, none, heads, kv, inner, rounded, eps, scaling, h_,
+            spare_,
         )  # fmt: skip
     call(normed, (x_, norms[2 * layers + 1].ctypes.data, hidden_states, slots, hidden, rounded, eps))
     call(multiplied, (

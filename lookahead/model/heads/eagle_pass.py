@@ -60,8 +60,9 @@ def forward(
         if normed_residual:
             call(read, (row + 4 * hidden, x_, hidden, 0))
     layer(
-        steps, features, n, 0, hidden, 2 * hidden, weights[0], scales[0], norms[2], head_norms, cos, sin, caches[0, 0],
-        caches[0, 1], room, new, straight, branch, counts, heads, kv, inner, rounded, eps, scaling, h_, spare_,
+        steps, features, n, 0, hidden, 2 * hidden, weights[0], scales[0], norms[2], head_norms, cos, sin,
+        caches.reshape(1, 1, 2), 0, np.full(1, room), np.full(1, n), new, straight, branch, counts, heads, kv, inner, rounded,
+        eps, scaling, h_, spare_,
     )  # fmt: skip
     rows, wide_vocab = n - first, whole(draft_vocab, BLOCK)
     call(normed, (features + 4 * first * hidden, norms[3].ctypes.data, h_, rows, hidden, rounded, eps))

@@ -13,7 +13,7 @@ from ...measure import charts
 from ...measure.bugs import BUGS
 from ...measure.dice import EVERY, THROWS, Histogram, P, Q, throw
 from ...server.state import ServerState
-from ..parts import Follow, drawn, markup, plot, prose, says
+from ..parts import DARK, Follow, Opening, drawn, markup, plot, prose, says
 from ..running import buttons, followed, run_and_stop
 
 INTRO = (
@@ -21,20 +21,27 @@ INTRO = (
     "is rejected. However wrong q is, what comes out is distributed as p. With a bug in the rule it is not, and the "
     "chi-square test says so."
 )
+UNTHROWN = "Hatched is the target's p, on which what is thrown must settle. Nothing has been thrown yet."
 HONEST = "as it should be"
 SURE = 1e-4
 
 
-def add(server: ServerState, follow: Follow) -> None:
+def add(server: ServerState, follow: Follow) -> Opening:
     """The section."""
     prose(INTRO)
-    board()
+    dark, (status, figure) = gr.Checkbox(False, visible=False), board()
+    nothing = Histogram(0, THROWS, (0,) * len(P), tuple(P), 0, 0.0, len(P) - 1, None)
+
+    def unthrown(dark: bool) -> list[Any]:
+        return [says(UNTHROWN), drawn(charts.dice(nothing, dark))]
+
+    return unthrown, dark, [status, figure], f"() => {DARK}"
 
 
 def board(
     p: Sequence[float] = P, q: Sequence[float] = Q, tokens: Sequence[str] = (), bug: str = "", throws: int = THROWS
-) -> None:
-    """The dice; `bug` and `throws` are what the controls start with."""
+) -> tuple[gr.HTML, gr.Plot]:
+    """The dice; `bug` and `throws` are what the controls start with. Returns the line of words and the figure."""
     with gr.Row(elem_classes="la-do"):
         broken = [(bug.name, bug.id) for bug in BUGS.values() if bug.rule == "rejection"]
         rule = gr.Dropdown([(HONEST, ""), *broken], value=bug, label="rule", filterable=False, interactive=True)
@@ -44,6 +51,7 @@ def board(
     figure = plot()
     work = partial(_throw, p, q, tokens)
     run_and_stop(start, stop, work, [rule, many], [figure], status=status, done=None, draws=True)
+    return status, figure
 
 
 def _throw(

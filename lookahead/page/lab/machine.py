@@ -22,7 +22,7 @@ from ...measure.pass_parts import PassParts, take_apart
 from ...measure.whatif import Recording
 from ...server.state import ServerState
 from ...trace.trace import Trace
-from ..parts import DARK, QUIET, TRACE, Follow, drawn, markup, plot, prose, refused, table
+from ..parts import DARK, QUIET, TRACE, Follow, Opening, drawn, markup, plot, prose, refused, table
 from ..running import buttons, measured, measuring, run_and_stop
 
 INTRO = (
@@ -48,18 +48,16 @@ ASK = (
 )
 
 
-def add(server: ServerState, follow: Follow) -> None:
+def add(server: ServerState, follow: Follow) -> Opening:
     """The section."""
     prose(INTRO)
     dark, shown = gr.Checkbox(False, visible=False), gr.Textbox("", visible=False)
     follow(_facts, markup())
-    show = gr.Button("draw the cost curve", size="sm", scale=0)
     figure = plot()
 
     def curve(dark: bool, request: gr.Request) -> gr.Plot:
         return drawn(charts.cost_curve(server.models_for(request.session_hash).costs.target, dark))
 
-    show.click(curve, dark, figure, js=f"() => {DARK}", queue=False, **QUIET)
     _trial(COMPARE, "Compare formats and threads", measuring(server, _compare), charted=True)
     _trial(PARTS, "Take a pass apart", measuring(server, _take_apart), charted=True)
     _trial(BITS, "Why do bits differ?", measuring(server, _examine), charted=False)
@@ -71,6 +69,7 @@ def add(server: ServerState, follow: Follow) -> None:
         return _advice(server, server.models_for(request.session_hash), text)
 
     ask.click(advice, shown, answer, js=f"() => {TRACE}", queue=False, **QUIET)
+    return curve, dark, figure, f"() => {DARK}"
 
 
 def _trial(words: str, label: str, work: Callable[..., Iterator[Any]], charted: bool) -> None:
@@ -224,7 +223,8 @@ def _advice(server: ServerState, models: Models, text: str) -> str:
         trace = Trace.from_json(text)
         server.limits.check(trace.prompt.tokens, max(len(lane.tokens) for lane in trace.lanes))
         recording = Recording.of(trace, costs) if trace.settings.rule != "rejection" else None
-        advice = advise(evidence(trace), costs, recording)
+        cpu = trace.machine.cpu
+        advice = advise(evidence(trace), costs, recording, elsewhere="" if cpu == processor.name() else cpu)
     except LookaheadError as error:
         return refused(error)
     rows: list[list[Any]] = []

@@ -7,16 +7,23 @@ from typing import Any
 
 import gradio as gr
 
+from ...core.numbers import decimal
 from ...family.models import Models
 from ...measure import charts
-from ...measure.sweeps import SWEEPS, surface, sweep
+from ...measure.forecast import Forecast
+from ...measure.sweeps import SEEN, SWEEPS, surface, sweep
 from ...server.state import ServerState
-from ..parts import Follow, drawn, markup, plot, prose, table
+from ..parts import DARK, Follow, Opening, drawn, markup, plot, prose, says, table
 from ..running import buttons, measured, measuring, run_and_stop
 
 INTRO = (
     "Two predictions stand beside every measured speedup, both from the acceptance measured at that point: Leviathan's formula, "
-    "where verifying costs one pass whatever its rows, and the same with verifying as dear as this machine's passes are."
+    "where verifying costs one pass whatever its rows, and the same with verifying as dear as this machine's passes are. Over the "
+    "draft length, the runs with 1 and with 8 drafted tokens also predict all other lengths: how far drafts got says how far others get."
+)
+EXPECTED = (
+    "What theory expects of the draft model at this machine's costs: a line joins equal speedups, and above the thick one drafting "
+    "pays. A sweep puts measured points on it."
 )
 LABELS = {
     "draft-length": "draft length k", "temperature": "temperature", "output-length": "output length",
@@ -31,7 +38,7 @@ PROMPTS = {
 }
 
 
-def add(server: ServerState, follow: Follow) -> None:
+def add(server: ServerState, follow: Follow) -> Opening:
     """The section."""
     prose(INTRO)
     with gr.Row(elem_classes="la-do"):
@@ -46,16 +53,25 @@ def add(server: ServerState, follow: Follow) -> None:
     map_ = plot()
     inputs, outputs = [setting, prompts, repeats], [figure, rows, map_]
     run_and_stop(start, stop, measuring(server, _sweep), inputs, outputs, status=status, draws=True)
+    dark = gr.Checkbox(False, visible=False)
+
+    def landscape(dark: bool, request: gr.Request) -> list[Any]:
+        models = server.models_for(request.session_hash)
+        if "draft" not in models.costs.drafters:
+            return [gr.skip(), gr.skip()]
+        return [says(EXPECTED), drawn(charts.speedup_surface(surface(models.costs, "draft"), (), dark))]
+
+    return landscape, dark, [status, map_], f"() => {DARK}"
 
 
 def _sweep(models: Models, dark: bool, setting: str, prompts: str, repeats: float) -> Iterator[Any]:
     result, points, same = None, 0, gr.skip()
     for line, newest in measured(lambda: sweep(models, setting, prompts=(prompts,), repeats=int(repeats), most=2)):
         result = newest or result
-        if result is None or len(result.points) == points:
+        if result is None or len(result.points) + len(result.forecasts) == points:
             yield [line, same, same, same]
         else:
-            points = len(result.points)
+            points = len(result.points) + len(result.forecasts)
             yield [line, drawn(charts.sweep(result, dark)), _rows(result), same]
     map_ = same
     if setting == "draft-length":
@@ -68,12 +84,20 @@ def _rows(result: Any) -> str:
     def number(value: float | None, form: str) -> str:
         return "" if value is None else format(value, form)
 
+    forecasts = {one.k: one for one in result.forecasts}
     rows = [
         [
             p.label, number(p.acceptance, ".0%"), number(p.tokens_per_pass, ".2f"), number(p.speedup, ".2f") + "x",
-            number(p.priced, ".2f"), number(p.leviathan, ".2f"),
+            number(p.priced, ".2f"), number(p.leviathan, ".2f"), _shown(forecasts.get(p.x)),
         ]
         for p in result.points
     ]  # fmt: skip
     theory = ["theory, verifying as measured", "theory, verifying for nothing"]
-    return table(["", "accepted", "tokens a pass", "measured", *theory], rows)
+    return table(["", "accepted", "tokens a pass", "measured", *theory, f"predicted from k = 1 and {SEEN}"], rows)
+
+
+def _shown(one: Forecast | None) -> str:
+    """A forecast with its interval."""
+    if one is None:
+        return ""
+    return decimal(one.speedup) + (f" [{decimal(one.interval[0])}, {decimal(one.interval[1])}]" if one.interval else "")

@@ -8,35 +8,34 @@ from typing import Any
 
 import gradio as gr
 
-from ...core.events import LookaheadError, TraceError
+from ...core.events import LookaheadError
 from ...core.numbers import decimal, percent, ratio, seconds
 from ...measure import charts, recordings
 from ...measure.whatif import METHODS, Outcome, Recording, ceiling, over_k, what_if
 from ...server.state import ServerState
 from ...trace.trace import Trace
-from ..parts import DARK, QUIET, TRACE, Follow, drawn, markup, plot, prose, refused, table
+from ..parts import DARK, QUIET, TRACE, Follow, Opening, drawn, markup, plot, prose, refused, table
 
 INTRO = (
     "A drafter that looks at nothing but the text (<b>ngram</b>, <b>suffix</b>) can be recomputed from a recording, pass by "
     "pass and without the model: the text would have been the same. These are the very passes of a real run; only their times "
-    "are predicted. The <b>oracle</b> knows the next tokens: nobody drafts better chains. It works on the race on show in the Race tab."
+    "are predicted. The <b>oracle</b> knows the next tokens: nobody drafts better chains. It works on the race on show in the Race tab, or where none is, on the recorded story."
 )
 KS = tuple(range(1, 17))
+FIRST_SHOWN = "story"
 FIRST = {"shortest": 2, "candidates": 2}
 
 
-def add(server: ServerState, follow: Follow) -> None:
+def add(server: ServerState, follow: Follow) -> Opening:
     """The section."""
     prose(INTRO)
 
     def shown(text: str) -> Recording:
-        if not text:
-            raise TraceError("race", "nothing on show", "run one, or choose a recording, in the Race tab.")
-        recording = Recording.of(Trace.from_json(text))
+        recording = Recording.of(Trace.from_json(text) if text else recordings.read(FIRST_SHOWN))
         server.limits.check(list(recording.prompt), len(recording.tokens))
         return recording
 
-    _sliders(shown, TRACE, "use the race on show")
+    return _sliders(shown, TRACE, "use the race on show")
 
 
 def of_recording(scenario: str, method: str, k: int, options: Mapping[str, int]) -> None:
@@ -48,7 +47,7 @@ def of_recording(scenario: str, method: str, k: int, options: Mapping[str, int])
 def _sliders(
     find: Callable[[str], Recording], source: str, load: str, method: str = METHODS[0], k: int = 6,
     options: Mapping[str, int] = FIRST,
-) -> None:  # fmt: skip
+) -> Opening:  # fmt: skip
     """Sliders over the recording that `find` makes of the text that the script `source` hands over."""
     dark, text = gr.Checkbox(False, visible=False), gr.Textbox("", visible=False)
     with gr.Row(elem_classes="la-do"):
@@ -65,6 +64,7 @@ def _sliders(
     fresh = f"(_, __, ...rest) => [{DARK}, {source}, ...rest]"
     for change in (*(field.change for field in fields), begin.click):
         change(draw, [dark, text, *fields], [rows, figure], js=fresh, queue=False, trigger_mode="always_last", **QUIET)
+    return draw, [dark, text, *fields], [rows, figure], fresh
 
 
 def _draw(

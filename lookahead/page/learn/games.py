@@ -1,4 +1,4 @@
-"""Small widgets that `assets/learn/games.js` draws: a guess, a question, this machine's costs, a listing.
+"""Small widgets that `assets/learn/games.js` draws: a guess, a question, this machine's costs, a listing, a figure.
 
 They need no server, but for one thing: a guess can be had on a run of this moment.
 
@@ -22,7 +22,7 @@ from ...trace import assets
 from ..parts import QUIET, markup
 from ..running import followed
 from .guesses import TEMPERATURE, cases
-from .widgets import BY_ID, Code, Cost, Guess, Quiz, Widget
+from .widgets import BY_ID, Code, Cost, Figure, Guess, Quiz, Widget
 
 # The script comes with each widget: a page that is only raced on does not carry it.
 MOUNT = """%s
@@ -80,6 +80,10 @@ def _cost(cost: Cost, models: Models) -> dict[str, Any]:
     return {"rows": rows, "predict": cost.predict, "sum": _sum(cost, models)}
 
 
+def _figure(figure: Figure, models: Models) -> dict[str, Any]:
+    return {"figure": figure.figure}
+
+
 def _sum(cost: Cost, models: Models) -> dict[str, float] | None:
     """The speedup that theory expects at these costs; None without `alpha` or `k`, and without a draft model."""
     if cost.alpha is None or cost.k is None or "draft" not in models.costs.drafters:
@@ -92,4 +96,4 @@ def _sum(cost: Cost, models: Models) -> dict[str, float] | None:
     }  # fmt: skip
 
 
-DATA = {Guess: _guess, Quiz: _quiz, Code: _code, Cost: _cost}
+DATA = {Guess: _guess, Quiz: _quiz, Code: _code, Cost: _cost, Figure: _figure}

@@ -96,6 +96,20 @@ def read(path: Path) -> Lesson:
     return Lesson(path.stem, head.title, head.learn, tuple(parts), words)
 
 
+@cache
+def plan() -> tuple[dict[str, Any], ...]:
+    """The teacher's plan: {minute, title, recording, lesson} for every row of its table; None where a row links to none."""
+    rows = re.findall(r"^\| (\d+) \| (.*?) \| (.*?) \|$", TEACHER.read_text(encoding="utf-8"), re.MULTILINE)
+    return tuple(
+        {
+            "minute": int(minute), "title": title,
+            "recording": (link := re.search(r"\(\?recording=([\w-]+)\)", shown)) and link[1],
+            "lesson": (link := re.search(r"\((\d\d-[\w-]+)\.md\)", shown)) and link[1],
+        }
+        for minute, title, shown in rows
+    )  # fmt: skip
+
+
 def _sentences(part: Prose | Widget) -> Iterator[str]:
     """What there is to read in a part, listings left out."""
     if isinstance(part, Prose):

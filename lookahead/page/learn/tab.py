@@ -24,6 +24,7 @@ from .prose import to_html
 from .widgets import Bug, Dice, Race, Recording, WhatIf, Widget
 
 NAME = "learn"
+PRINTED = ("Worksheet", "Answer key")  # sections of the teacher's page
 
 
 def tab(server: ServerState, learn: gr.Tab) -> gr.Textbox:
@@ -66,7 +67,10 @@ def _lesson(lesson: Lesson, all_: list[Lesson], server: ServerState) -> None:
             with gr.Column(elem_classes=f"la-widgetbox la-{part.kind}"):
                 _widget(part, server, lesson.name)
     if lesson.name == TEACHER.stem:
-        gr.Button("Print the last section", scale=0).click(None, js="() => lookaheadLearn.handout()", **QUIET)
+        with gr.Row(elem_classes="la-do"):
+            for name in PRINTED:
+                js = f"() => lookaheadLearn.handout({json.dumps(name)})"
+                gr.Button(f"Print the {name.lower()}", scale=0).click(None, js=js, **QUIET)
     after = all_[all_.index(lesson) + 1 :]
     if after:
         markup(f'<p class="la-next"><a href="?lesson={after[0].name}">Next: {html.escape(after[0].title)}</a></p>')

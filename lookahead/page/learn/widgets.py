@@ -4,7 +4,7 @@
     recording  a bundled race at one of its passes     cost   this machine's cost curve
     bug        a classic mistake, switched on          whatif a lookup drafter's settings as sliders
     dice       the rejection rule, thrown              quiz   a question
-    guess      will it be accepted?
+    guess      will it be accepted?                          figure one to take hold of, drawn by the page
 
 Methods, bugs and options are taken by name; a test holds that they exist, so that lessons can be read without models and
 without torch. A check that fails raises what pydantic makes a `ValidationError` of.
@@ -26,11 +26,11 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, computed_fiel
 
 from ...core.events import Settings, SettingsError
 from ...core.tree import is_chain
-from ...measure.scenarios import SCENARIOS, Scenario
+from ...measure.scenarios import SCENARIOS, TAUGHT, Scenario
 
 ROOT = Path(__file__).parents[3]
 TRACES = ROOT / "assets" / "traces"
-BY_ID = {scenario.id: scenario for scenario in SCENARIOS}
+BY_ID = {scenario.id: scenario for scenario in (*SCENARIOS, *TAUGHT)}
 PASSES: dict[str, Callable[[int, int], bool]] = {  # by how many tokens were drafted, and how many accepted
     "partly": lambda drafted, accepted: 0 < accepted < drafted,
     "whole": lambda drafted, accepted: accepted == drafted >= 2,
@@ -242,6 +242,13 @@ class Code(Widget):
         return tuple(n for n, line in lines if any(mark in line for mark in self.marks))
 
 
+class Figure(Widget):
+    """A figure to take hold of, which `assets/learn/figures` draws by its name."""
+
+    kind: Literal["figure"] = "figure"
+    figure: Literal["weights", "pencil", "shelf", "overlap", "matching", "window", "costs"]
+
+
 class Answer(Fields):
     """One of a quiz's answers, and what to say to whoever gives it."""
 
@@ -264,7 +271,7 @@ class Quiz(Widget):
         return self
 
 
-WIDGETS = Race | Recording | Guess | Dice | Bug | Cost | WhatIf | Code | Quiz
+WIDGETS = Race | Recording | Guess | Dice | Bug | Cost | WhatIf | Code | Figure | Quiz
 
 
 def _scenario(name: str) -> Scenario:

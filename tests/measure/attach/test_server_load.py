@@ -12,11 +12,12 @@ from lookahead.__main__ import main
 from lookahead.core.events import SettingsError
 from lookahead.measure.attach import report
 from lookahead.measure.attach.bridge import complete
-from lookahead.measure.attach.command import read_levels, to_csv
+from lookahead.measure.attach.command import to_csv
 from lookahead.measure.attach.load import Block, blocks
 from lookahead.measure.attach.reply import Answer, Pass
 from lookahead.measure.attach.servers import server_at
 from lookahead.measure.intervals import interval
+from lookahead.measure.paying import Level, advice, read_levels
 from lookahead.measure.timing import Question
 from lookahead.trace.trace import Trace
 
@@ -66,8 +67,8 @@ def test_a_report_of_two_servers():
 
 def test_positions_behind_a_rejection_were_not_tested():
     passes = tuple(Pass(0.0, "", (1,), 3, accepted) for accepted in (0, 1, 1, 3))
-    shares = report._by_position([Answer(passes)])
-    assert shares == [3 / 4, 1 / 3, 1.0], "not 3/4, 1/4, 1/4"
+    rates = report._tested([Answer(passes)]).rates
+    assert rates == (3 / 4, 1 / 3, 1.0), "not 3/4, 1/4, 1/4"
 
 
 def test_texts_that_part_and_texts_that_fail_are_said():
@@ -81,9 +82,9 @@ def test_texts_that_part_and_texts_that_fail_are_said():
 
 def test_a_server_that_fails_under_load_leaves_a_report():
     class Failing(Fake):
-        async def stream(self, most, path):
+        async def stream(self, most, runs, path):
             self.fault = "error event" if len(self.asked) > 3 else None
-            async for event in super().stream(most, path):
+            async for event in super().stream(most, runs, path):
                 yield event
 
     of = measured(Fake(), Failing(), [1])
@@ -92,9 +93,7 @@ def test_a_server_that_fails_under_load_leaves_a_report():
 
 
 def levels_of(*pairs):
-    return [
-        {"concurrency": n, "speedup": speedup, "interval": (speedup - 0.05, speedup + 0.05)} for n, speedup in pairs
-    ]
+    return [Level(n, speedup, (speedup - 0.05, speedup + 0.05)) for n, speedup in pairs]
 
 
 @pytest.mark.parametrize(
@@ -110,11 +109,11 @@ def levels_of(*pairs):
     ],
 )  # fmt: skip
 def test_advice_is_one_sentence_with_its_interval(pairs, sentence):
-    assert report.advice(levels_of(*pairs)) == sentence
+    assert advice(levels_of(*pairs)) == sentence
 
 
 def test_nothing_measured_is_said():
-    assert "Nothing was measured" in report.advice([{"concurrency": 1, "speedup": None, "interval": None}])
+    assert "Nothing was measured" in advice([Level(1, None)])
 
 
 def test_intervals_cover_a_median_as_often_as_they_say():
@@ -131,10 +130,11 @@ def test_intervals_cover_a_median_as_often_as_they_say():
 @pytest.mark.parametrize("text", ["", "0", "a", "1,9999", "-1", ",".join(map(str, range(1, 30)))])
 def test_numbers_at_once_that_make_no_sense_are_refused(text):
     with pytest.raises(SettingsError, match="1,4,16"):
-        read_levels(text)
+        read_levels("concurrency", text, 512)
 
 
 def test_the_command_prints_one_document_or_a_clear_line(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")  # a narrow terminal wraps the table's cells
     prompts = tmp_path / "prompts.jsonl"
     prompts.write_text('{"id": "a", "prompt": "One"}\n{"id": "b", "prompt": "Two", "chat": true}\n')
     with serving(Fake(speed=PASS_S)) as plain, serving(Fake(runs=RUNS, speed=PASS_S)) as fast:

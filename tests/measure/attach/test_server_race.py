@@ -47,17 +47,33 @@ def test_a_race_between_servers_is_recorded_like_any_other(kind):
     assert plain.steps[0].kind == fast.steps[0].kind == "prefill" and plain.steps[0].seconds >= 0.003
     assert plain.steps[-1].finish == fast.steps[-1].finish == "length"
     assert trace.agreement(1) == {"identical": True, "badge": "identical", "detail": None}
-    assert 0 < fast.clock_s < plain.clock_s and trace.verdict()["sentence"]
+    assert fast.clock_s > 0 and plain.clock_s > 0 and trace.verdict()["sentence"]
+    assert len(fast.steps) < len(plain.steps)
     assert [lap.record.emitted for lap in laps if lap.lane == 1] == [step.emitted for step in fast.steps]
     stats = trace.stats(1)
     if kind == "openai":
         assert fast.streamed and stats["num_draft_tokens"] == 0, "nothing is invented"
+        assert "as streamed" in trace.verdict()["sentence"]
         return
     steps = len(Fake(kind, RUNS).passes(MOST)) - 1
     assert stats["num_draft_tokens"] == 4 * steps and "no server tells" in trace.verdict()["sentence"]
     assert [step.drafted for step in fast.verified] == [None, *[4] * steps]
     assert [step.accepted for step in fast.verified][1:steps] == [RUNS[i % 4] for i in range(steps - 1)]
     assert trace.stats(0)["num_draft_tokens"] == 0 and fast.tokens == [*range(MOST)]
+
+
+def test_one_server_races_itself_where_a_request_switches_speculation_off():
+    environ = {"LOOKAHEAD_SERVER_REQUEST_PLAIN": '{"speculative.n_max": 0}'}
+    fake = Fake("llama-server", RUNS)
+    with serving(fake) as url:
+        race = ServerRace(
+            [server_at(url, name, environ) for name in ("plain", "fast")], "A prompt", MOST, patience=QUICK
+        )
+        assert not race.together and [lap for lap in race if lap]
+    plain, fast = race.result().lanes
+    assert [body.get("speculative.n_max") for _, body in fake.asked] == [0, None]
+    assert plain.tokens == fast.tokens and not any(step.drafted for step in plain.verified)
+    assert all(step.drafted for step in fast.verified[1:])
 
 
 def test_servers_on_one_machine_take_turns_and_others_write_at_once():
@@ -98,6 +114,13 @@ def test_a_race_that_is_given_up_before_it_begins_leaves_nothing_open():
 def test_both_may_fail():
     _, _, error = laps_of(Fake(fault="kill"), Fake(fault="garbage"))
     assert "'plain'" in str(error) and "fast" in str(error) and "not JSON" in str(error)
+
+
+def test_counts_that_do_not_agree_are_said():
+    race, _, error = laps_of(Fake(), Fake(runs=RUNS, fault="counts"))
+    trace = Trace.from_json(race.result().to_json())
+    assert error is None and "drafts" in trace.lanes[1].differs and trace.lanes[0].differs == ""
+    assert "do not agree with what arrived" in trace.verdict()["sentence"] and trace.stats(1)["num_draft_tokens"] == 0
 
 
 def test_texts_that_part_are_placed():

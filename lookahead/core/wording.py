@@ -1,0 +1,24 @@
+"""Settings in words, as they stand on chips and in captions: "temperature 1", "k = 4".
+
+Knows names of settings and how each is written. It does not know which values are usual.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+WORDS = {
+    "max_new_tokens": "{} new tokens at most", "k": "k = {}", "temperature": "temperature {}", "seed": "seed {}",
+    "rule": "rule: {}", "top_k": "top-k {}", "top_p": "top-p {}", "repetition_penalty": "repetition penalty {}",
+    "stop": "stop at {}", "draft": "draft: {}", "options": "{}", "family": "models: {}",
+}  # fmt: skip
+
+
+def in_words(settings: Mapping[str, Any]) -> list[str]:
+    """Each of the settings that has words."""
+    return [text.format(_plain(settings[name])) for name, text in WORDS.items() if name in settings]
+
+
+def _plain(value: Any) -> Any:
+    return f"{value:g}" if isinstance(value, float) else value

@@ -1,0 +1,174 @@
+"""How many texts at once: naive decoding against drafting, both in batches of several sizes.
+
+So many places are kept taken: where a text ends, the next begins. Counted are the passes in which all are, with their
+drafting and the loop; reading prompts is left out on both sides. Every group of prompts is written naively and with drafts
+one right after the other, in alternating order; small batches are measured on more groups.
+
+Knows batches and seconds. It does not know who looks on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import cycle, islice, product
+from math import ceil
+from typing import Any
+
+from ..core.events import SettingsError, whole_number
+from ..core.numbers import counted
+from ..family.models import Models
+from ..model.beside import workers
+from ..race.batch import MOST_TEXTS, Batch
+from ..race.methods import needed_by
+from ..race.race import measured_on
+from .intervals import interval
+from .paying import Level, advice
+from .progress import Progress
+from .timing import Entry, Question, check, lane_of, read_entry
+
+LEAST_TEXTS, LEAST_GROUPS = 8, 2  # places that every size is measured on, and groups of prompts
+PICTURES = 24  # passes that are kept to be looked at
+TURNS = 2  # texts for every place, so that all are taken most of the time
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Texts that were written in a batch, and what its full passes, in which all places were taken, brought: their seconds,
+    `tokens`, rows, and of the `steps` of a text in a pass how many tokens were drafted and accepted. `pictures` are the
+    first of these passes: of every text how many tokens were drafted and how many of them accepted."""
+
+    texts: tuple[tuple[int, ...], ...]
+    seconds: float
+    tokens: int
+    passes: int
+    rows: int
+    drafted: int
+    accepted: int
+    steps: int
+    pictures: tuple[tuple[tuple[int, int], ...], ...]
+
+
+def write(
+    models: Models, questions: Sequence[Question], at_once: int, entry: Entry, options: Mapping[str, Any]
+) -> Generator[None, None, Written]:
+    """Write a text for each question, so many at once. Yields at every pass, where it may be closed."""
+    texts: list[list[int]] = [[] for _ in questions]
+    full = []
+    for passed in _batch(models, questions, at_once, entry, options):
+        for number, step in passed.steps.items():
+            texts[number] += step.emitted
+        if len(passed.steps) == at_once and all(step.kind == "verify" for step in passed.steps.values()):
+            full.append(passed)
+        yield
+    steps = [step for passed in full for step in passed.steps.values()]
+    return Written(
+        texts=tuple(map(tuple, texts)), seconds=sum(passed.seconds for passed in full),
+        tokens=sum(passed.tokens for passed in full), passes=len(full), rows=sum(passed.rows for passed in full),
+        drafted=sum(len(step.draft) for step in steps), accepted=sum(step.accepted for step in steps), steps=len(steps),
+        pictures=tuple(
+            tuple((len(step.draft), step.accepted) for _, step in sorted(passed.steps.items())) for passed in full[:PICTURES]
+        ),
+    )  # fmt: skip
+
+
+def _batch(
+    models: Models, questions: Sequence[Question], at_once: int, entry: Entry, options: Mapping[str, Any]
+) -> Batch:
+    return Batch([lane_of(models, q, entry, options) for q in questions], at_once)
+
+
+def measure(
+    models: Models, questions: Sequence[Question], methods: Sequence[str], sizes: Sequence[int], *, repeat: int = 1,
+    **options: Any,
+) -> Iterator[Progress | None]:  # fmt: skip
+    """Every method at every size, largest last; the result so far is the document that `batch --json` prints. None while
+    nothing is new: at every pass.
+
+    Bad input raises a `LookaheadError` before the first second is spent.
+    """
+    whole_number("repeat", repeat, 1, 1000)
+    for size in sizes:
+        whole_number("texts", size, 1, MOST_TEXTS)
+    if not questions or not sizes:
+        raise SettingsError("texts", list(sizes), "give numbers of texts, and prompts to begin them with.")
+    naive, entries = read_entry("naive"), [read_entry(m) for m in dict.fromkeys(methods) if m != "naive"]
+    check(models, questions, (naive, *entries), options, shared=True)
+    groups = {size: _groups(questions, size) for size in sizes}
+    total, done = sum(map(len, groups.values())) * repeat * (1 + len(entries)), 0
+    taken: dict[tuple[int, str], list[tuple[Written, Written]]] = {}
+    for entry in (naive, *entries):
+        yield from write(models, questions[:2], 2, entry, options)
+    for size in sorted(sizes):
+        for turn, (number, group) in product(range(repeat), enumerate(groups[size])):
+            order, written = [naive, *entries], {}
+            for entry in order if (turn + number) % 2 == 0 else reversed(order):
+                written[entry.label] = yield from write(models, group, size, entry, options)
+                done += 1
+                text = f"{counted(size, 'text')} at once: {entry.label}"
+                yield Progress(done, total, text, _document(models, taken, repeat, options))
+            for entry in entries or [naive]:
+                taken.setdefault((size, entry.label), []).append((written[entry.label], written[naive.label]))
+    yield Progress(total, total, "done", _document(models, taken, repeat, options))
+
+
+def _groups(questions: Sequence[Question], size: int) -> list[list[Question]]:
+    """As many groups as there need be, each of texts for so many places, of questions in turn."""
+    groups, endless = max(LEAST_GROUPS, ceil(LEAST_TEXTS / size)), cycle(questions)
+    return [list(islice(endless, TURNS * size)) for _ in range(groups)]
+
+
+def _document(
+    models: Models, taken: Mapping[tuple[int, str], Sequence[tuple[Written, Written]]], repeat: int, options: Mapping[str, Any]
+) -> dict[str, Any]:  # fmt: skip
+    rows = [_row(size, method, pairs) for (size, method), pairs in taken.items()]
+    for row in rows:
+        alone = next(first for first in rows if first["method"] == row["method"])
+        row["theory"] = theory(models, alone, row["texts"])
+    levels = {
+        method: [Level(row["texts"], row["speedup"], row["interval"]) for row in rows if row["method"] == method]
+        for method in dict.fromkeys(method for _, method in taken)
+    }
+    return {
+        **measured_on(models),
+        "options": {"repeat": repeat, **options},
+        "note": "counted are passes in which all places were taken, without reading prompts; every drafted batch beside a naive one of the same prompts; 90% intervals over groups of prompts",
+        "rows": rows,
+        "advice": {method: advice(of) for method, of in levels.items()},
+    }
+
+
+def _row(size: int, method: str, pairs: Sequence[tuple[Written, Written]]) -> dict[str, Any]:
+    """One method at one size, over all groups and repetitions."""
+    drafted = [one for one, _ in pairs]
+    accepted, steps = sum(one.accepted for one in drafted), sum(one.steps for one in drafted)
+    tested = sum(one.drafted for one in drafted)
+    return {
+        "texts": size, "method": method, "tokens_per_second": _rate(drafted),
+        "naive_tokens_per_second": _rate([plain for _, plain in pairs]), "speedup": speedup(pairs),
+        "interval": interval(pairs, speedup), "identical": all(one.texts == plain.texts for one, plain in pairs),
+        "mean_acceptance_length": 1 + accepted / steps, "draft_acceptance_rate": accepted / tested if tested else None,
+        "rows_per_pass": sum(one.rows for one in drafted) / sum(one.passes for one in drafted),
+        "drafted_per_text": tested / steps, "passes": drafted[-1].pictures,
+    }  # fmt: skip
+
+
+def theory(models: Models, row: Mapping[str, Any], texts: int) -> float:
+    """The speedup with so many texts if all went on drafting as in the `row` of a smaller batch: what a pass of so many rows costs
+    by this machine's curve, on as many cores as the texts keep busy, and the drafting of one text after another."""
+    cores = workers(texts) if models.target.passes.batches else 1
+    drafter = models.costs.drafters.get(needed_by(read_entry(row["method"]).method) or "")
+    drafted = row["drafted_per_text"]
+    draft_s = drafter.tokens_s(1) * drafted + drafter.switch_s(round(drafted)) if drafter else 0.0
+    plain_s, full_s = (models.costs.pass_s(ceil(texts * rows / cores)) for rows in (1, 1 + drafted))
+    return row["mean_acceptance_length"] * plain_s / (full_s + texts * draft_s)
+
+
+def _rate(batches: Sequence[Written]) -> float:
+    """Tokens a second of all texts together."""
+    return sum(one.tokens for one in batches) / sum(one.seconds for one in batches)
+
+
+def speedup(pairs: Sequence[tuple[Written, Written]]) -> float:
+    """How much faster the first of each pair are than the second, together."""
+    return _rate([one for one, _ in pairs]) / _rate([plain for _, plain in pairs])

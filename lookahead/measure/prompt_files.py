@@ -1,0 +1,62 @@
+"""Prompts of one's own: JSON lines, Spec-Bench's files, or plain text with a prompt on every line.
+
+Knows text. It does not know what is measured on it.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from ..core.events import SettingsError
+from .timing import Question
+
+
+def read(path: str) -> list[Question]:
+    """The prompts of a file of JSON lines; see `parse`."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError("prompts", path, f"it cannot be read as UTF-8 text ({error.__class__.__name__}).") from None
+    return parse(text, str(path))
+
+
+def parse(text: str, name: str) -> list[Question]:
+    """JSON lines `{"id", "category", "prompt", "chat"}`, or Spec-Bench's `{"question_id", "category", "turns"}`.
+
+    Of several turns only the first is used. `SettingsError` names the line of `name` that is wrong.
+    """
+    questions = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            questions.append(_question(json.loads(line), number))
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+            mend = f'line {number} must be {{"id": ..., "category": ..., "prompt": "text", "chat": true or false}}.'
+            raise SettingsError("prompts", name, mend) from None
+    if not questions:
+        raise SettingsError("prompts", name, "it holds no prompt.")
+    return questions
+
+
+def pasted(text: str, chat: bool) -> list[Question]:
+    """What somebody has pasted: JSON lines where the first line begins like one, else a prompt on every line."""
+    if text.lstrip().startswith("{"):
+        return parse(text, "what you pasted")
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if not lines:
+        raise SettingsError("prompts", "nothing", "paste prompts, one on a line, or JSON lines.")
+    return [Question(str(number), "yours", line, chat) for number, line in enumerate(lines, start=1)]
+
+
+def _question(data: dict[str, Any], number: int) -> Question:
+    spec_bench = "turns" in data and "prompt" not in data
+    question = Question(
+        str(data.get("question_id" if spec_bench else "id", number)), str(data.get("category", "all")),
+        data["turns"][0] if spec_bench else data["prompt"], data.get("chat", spec_bench),
+    )  # fmt: skip
+    if not isinstance(question.prompt, str) or not isinstance(question.chat, bool):
+        raise TypeError
+    return question

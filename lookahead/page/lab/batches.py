@@ -1,0 +1,104 @@
+"""How many at once: batches of several sizes, naive decoding against a method, measured on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import gradio as gr
+
+from ...core.numbers import counted, decimal, ranged, ratio
+from ...family.models import Models
+from ...measure import batches, charts
+from ...measure.paying import Level
+from ...measure.progress import questions
+from ...race.methods import method_class, methods_for
+from ...race.peers import Peer
+from ...server.state import ServerState
+from ..parts import DARK, QUIET, Follow, drawn, markup, plot, prose, says, table
+from ..running import buttons, measured, measuring, run_and_stop
+
+INTRO = (
+    "Alone, a text leaves most of a processor idle, and drafted tokens ride along. Several texts share every pass: each then costs "
+    "less, and a drafted token takes a place that another text could use. Drafts compete for these places, so where nothing pays "
+    "nothing is drafted. So many texts are kept going at once; where one ends, the next begins."
+)
+SIZES = {"1 to 8": (1, 2, 4, 8), "1 to 32": (1, 2, 4, 8, 16, 32), "1 to 64": (1, 4, 16, 64)}
+MOST = 48  # tokens a text
+
+
+def add(server: ServerState, follow: Follow) -> None:
+    """The section."""
+    prose(INTRO)
+    with gr.Row(elem_classes="la-do"):
+        method = gr.Dropdown(methods_that_share(server.models), value="draft", label="method", filterable=False)
+        sizes = gr.Dropdown(list(SIZES), value="1 to 8", label="texts at once", filterable=False)
+        start, stop = buttons("Write them")
+    status, advice, figure, rows = markup(), markup(), plot(), markup()
+    passes = gr.State({})
+    with gr.Row(elem_classes="la-do"):
+        which = gr.Dropdown([], label="look at a pass of", filterable=False, visible=False)
+        number = gr.Slider(1, batches.PICTURES, 1, step=1, label="pass", visible=False)
+    picture = plot()
+    follow(offered, method)
+    work = measuring(server, _write)
+    run_and_stop(
+        start, stop, work, [method, sizes], [advice, figure, rows, passes, which, number], status=status, draws=True
+    )
+    dark = gr.Checkbox(False, visible=False)
+    for change in (which.change, number.change):
+        change(
+            _picture, [dark, passes, which, number], picture, js=f"(_, ...rest) => [{DARK}, ...rest]", queue=False,
+            trigger_mode="always_last", **QUIET,
+        )  # fmt: skip
+
+
+def methods_that_share(models: Models) -> list[str]:
+    """What can share a pass."""
+    return [
+        method for method in methods_for(models) if method != "naive" and not issubclass(method_class(method), Peer)
+    ]
+
+
+def offered(models: Models) -> gr.Dropdown:
+    methods = methods_that_share(models)
+    return gr.Dropdown(methods, value="draft" if "draft" in methods else methods[0])
+
+
+def _write(models: Models, dark: bool, method: str, sizes: str) -> Iterator[Any]:
+    same, prompts, sizes_kept = gr.skip(), questions(family=models.spec), 0
+    for line, newest in measured(lambda: batches.measure(models, prompts, [method], SIZES[sizes], max_new_tokens=MOST)):
+        if not newest or not newest["rows"]:
+            yield [line, *[same] * 6]
+        else:
+            levels = [Level(row["texts"], row["speedup"], row["interval"]) for row in newest["rows"]]
+            figure = drawn(charts.load(levels, dark, [row["theory"] for row in newest["rows"]]))
+            kept = {counted(row["texts"], "text"): row["passes"] for row in newest["rows"]}
+            drafting = [name for name, passes in kept.items() if passes and any(map(any, passes[0]))]
+            newer = (
+                gr.Dropdown([*kept], value=(drafting or [*kept])[-1], visible=True) if len(kept) != sizes_kept else same
+            )
+            sizes_kept = len(kept)
+            yield [line, says(newest["advice"][method]), figure, _rows(newest), kept, newer, gr.Slider(visible=True)]
+
+
+def _picture(dark: bool, passes: Mapping[str, Any], which: str, number: float) -> gr.Plot:
+    return drawn(charts.shared_pass(passes.get(which, ()), int(number), dark))
+
+
+def _rows(measured: Mapping[str, Any]) -> str:
+    """A line for every size."""
+    titles = [
+        "texts at once", "tokens/s, naive", "with drafts", "a text", "speedup", "90% interval", "tokens a text and pass",
+        "rows a pass", "same texts",
+    ]  # fmt: skip
+    rows = [
+        [
+            str(row["texts"]), decimal(row["naive_tokens_per_second"]), decimal(row["tokens_per_second"]),
+            decimal(row["tokens_per_second"] / row["texts"]), ratio(row["speedup"]),
+            ranged(row["interval"]),
+            decimal(row["mean_acceptance_length"]), decimal(row["rows_per_pass"]), "yes" if row["identical"] else "no",
+        ]
+        for row in measured["rows"]
+    ]  # fmt: skip
+    return table(titles, rows)

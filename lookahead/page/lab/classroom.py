@@ -1,0 +1,59 @@
+"""A class of eight: eight texts written together, a token a pass above, with drafts below, played on one clock."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import gradio as gr
+
+from ...family.models import Models
+from ...measure import classroom
+from ...measure.progress import questions
+from ...server.state import ServerState
+from ..parts import Follow, markup, prose
+from ..running import buttons, measured, measuring, run_and_stop
+from .batches import methods_that_share, offered
+
+INTRO = (
+    "Eight readers ask at the same time, and one pass writes for all of them: a token each above, drafts and checks below. "
+    "Shared passes leave less time idle, so a draft has to be worth the place that it takes. Let everybody draft, then only where "
+    "it pays. Both halves play on one clock, each as it ran."
+)
+TEXTS, TOKENS = 8, 64
+LENGTHS = {"two tokens each": 2, "four tokens each": 4, "only what pays": "auto"}
+MOUNT = "lookaheadClass.mount({element, read: () => props.value, watch: fn => watch('value', fn)});"
+START = "la-class-start"
+# The section is drawn when it is first turned to, and its button is there soon after.
+PRESS = f"""() => {{
+    const press = left => {{
+        const button = document.getElementById('{START}');
+        if (button) button.click();
+        else if (left) setTimeout(press, 100, left - 1);
+    }};
+    press(50);
+}}"""
+
+
+def add(server: ServerState, follow: Follow) -> None:
+    """The section."""
+    prose(INTRO)
+    with gr.Row(elem_classes="la-do"):
+        method = gr.Dropdown(methods_that_share(server.models), value="draft", label="method", filterable=False)
+        length = gr.Dropdown(list(LENGTHS), value="two tokens each", label="drafts", filterable=False)
+        start, stop = buttons("Let them write", 170, elem_id=START)
+    status = markup()
+    played = markup("", html_template='<div class="la-class"></div>', js_on_load=MOUNT)
+    follow(offered, method)
+    run_and_stop(start, stop, measuring(server, _write, server), [method, length], [played], status=status, done="")
+
+
+def _write(models: Models, server: ServerState, method: str, length: str) -> Iterator[Any]:
+    tokens = min(TOKENS, server.limits.max_new_tokens)
+    every = questions(family=models.spec)
+    chosen = [every[number * len(every) // TEXTS] for number in range(TEXTS)]
+    for line, newest in measured(
+        lambda: classroom.write(models, chosen, method, max_new_tokens=tokens, k=LENGTHS[length])
+    ):
+        yield [line, json.dumps(newest) if newest else gr.skip()]

@@ -1,0 +1,100 @@
+"""How many texts at once: the document of a measurement, its command, and what is refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from lookahead.__main__ import main
+from lookahead.core.events import LookaheadError
+from lookahead.measure import batches
+from lookahead.measure.progress import questions
+
+PROMPTS = [q for q in questions() if not q.settings][:4]
+
+
+def measured(models, methods=("ngram", "draft"), sizes=(1, 3), **options):
+    *_, last = batches.measure(models, PROMPTS, methods, sizes, max_new_tokens=8, **options)
+    return last
+
+
+def test_every_method_at_every_size_beside_naive(models):
+    last = measured(models)
+    assert last.done == last.total
+    rows = last.result["rows"]
+    assert [(row["texts"], row["method"]) for row in rows] == [(n, m) for n in (1, 3) for m in ("ngram", "draft")]
+    for row in rows:
+        assert row["identical"] and row["speedup"] == pytest.approx(
+            row["tokens_per_second"] / row["naive_tokens_per_second"]
+        )
+        low, high = row["interval"]
+        assert 0 < low <= row["speedup"] <= high
+        assert row["rows_per_pass"] >= row["texts"] and row["mean_acceptance_length"] >= 1
+        assert row["theory"] > 0 and 0 < len(row["passes"]) <= batches.PICTURES
+        for texts in row["passes"]:
+            assert len(texts) == row["texts"] and all(drafted >= accepted >= 0 for drafted, accepted in texts)
+    assert set(last.result["advice"]) == {"ngram", "draft"}
+
+
+def test_theory_goes_on_drafting(models):
+    row = {"method": "draft", "drafted_per_text": 4.0, "mean_acceptance_length": 3.0}
+    alone, many = (batches.theory(models, row, texts) for texts in (1, 64))
+    assert alone > 1 and many < alone, "a full pass makes every drafted row dear"
+    assert (
+        batches.theory(models, row | {"drafted_per_text": 0.0, "mean_acceptance_length": 1.0, "method": "ngram"}, 8)
+        == 1
+    )
+
+
+def test_a_single_text_is_drafted_for_and_counts_are_its_lane_s(models):
+    (row,) = measured(models, ["draft:k=4"], [1]).result["rows"]
+    assert row["method"] == "draft:k=4" and row["mean_acceptance_length"] > 1.5
+    assert row["draft_acceptance_rate"] == pytest.approx((row["mean_acceptance_length"] - 1) / row["drafted_per_text"])
+
+
+def test_only_full_passes_count(models):
+    writing, passes = batches.write(models, PROMPTS, 3, batches.read_entry("naive"), {"max_new_tokens": 8}), 0
+    while True:
+        try:
+            next(writing)
+            passes += 1
+        except StopIteration as end:
+            written = end.value
+            break
+    assert passes > written.passes, "it may be ended at every pass, reading included"
+    assert written.steps == 3 * written.passes == written.tokens == written.rows
+    assert written.tokens < sum(map(len, written.texts)) == 32
+
+
+def test_a_measurement_may_be_ended_between_two_passes(models):
+    measuring = batches.measure(models, PROMPTS, ["draft"], [2], max_new_tokens=8)
+    assert [next(measuring) for _ in range(5)] == [None] * 5
+    measuring.close()
+
+
+@pytest.mark.parametrize(
+    ("methods", "sizes"),
+    [(["draft"], []), (["draft"], [0]), (["draft"], [1000]), (["nothing"], [1]), (["hf-lookup"], [1])],
+)
+def test_what_makes_no_sense_is_refused_before_a_second_is_spent(models, methods, sizes):
+    with pytest.raises(LookaheadError):
+        next(batches.measure(models, PROMPTS, methods, sizes))
+
+
+def test_the_command_prints_one_document(capsys, tmp_path):
+    prompts = tmp_path / "prompts.jsonl"
+    prompts.write_text('{"id": "a", "category": "c", "prompt": "Once upon a time"}\n')
+    main(
+        ["batch", "--methods", "ngram", "--texts", "1,2", "--prompts", str(prompts), "--max-new-tokens", "6", "--json"]
+    )
+    document = json.loads(capsys.readouterr().out)
+    assert [row["texts"] for row in document["rows"]] == [1, 2]
+    needed = {"texts", "method", "tokens_per_second", "naive_tokens_per_second", "speedup", "identical"}
+    assert all(needed <= set(row) for row in document["rows"])
+
+
+@pytest.mark.parametrize("arguments", [["--texts", "0"], ["--texts", "x"], ["--methods", "nothing"], ["--repeat", "0"]])
+def test_bad_arguments_are_one_line(capsys, arguments):
+    assert main(["batch", *arguments]) == 2
+    assert capsys.readouterr().err.count("\n") == 1

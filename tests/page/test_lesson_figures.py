@@ -1,0 +1,132 @@
+"""The lessons' figures: their arithmetic by value, and that each answers a drag and a key within a frame."""
+
+import json
+
+import pytest
+from chromium import bare_page
+
+from lookahead.page.learn.lessons import lessons
+from lookahead.page.learn.widgets import Figure
+from lookahead.trace import assets
+
+pytestmark = pytest.mark.browser
+
+NAMES = ("weights", "pencil", "shelf", "overlap", "matching", "window", "costs")
+
+
+def blank(browser, size=(900, 900), **options):
+    styles = assets.style(*assets.PAGE_STYLES, *assets.GAMES_STYLES)
+    return bare_page(browser, "<body><div id=host></div>", styles, assets.script(*assets.GAMES), size, **options)
+
+
+def mounted(page, name):
+    data = json.dumps({"kind": "figure", "figure": name, "say": "Try it."})
+    page.evaluate(f"lookaheadGames.mount(document.getElementById('host'), {data})")
+    return page.locator("#host")
+
+
+def test_every_lesson_of_the_first_six_has_its_figure():
+    used = [part.figure for lesson in lessons() for part in lesson.parts if isinstance(part, Figure)]
+    assert sorted(used) == sorted(NAMES)
+    assert all(any(isinstance(part, Figure) for part in lesson.parts) for lesson in lessons()[:6])
+
+
+def test_speedups_are_the_lessons_own(page):
+    pass_of = "([at, k]) => lookaheadFigureCosts.passOf(at, k).speedup"
+    at = {"c": 0.1, "row": 0.03}
+    for alpha, k, expected in ((0.8, 4, 2.21), (0.3, 1, 1.15), (0.3, 4, 0.94), (0.1, 16, 0.36)):
+        assert page.evaluate(pass_of, [{**at, "alpha": alpha}, k]) == pytest.approx(expected, abs=0.005)
+
+
+def test_what_is_left_of_p(page):
+    p, q = [0.5, 0.3, 0.2], [0.2, 0.7, 0.1]
+    assert page.evaluate("([p, q]) => lookaheadFigureOverlap.residual(p, q)", [p, q]) == pytest.approx([0.75, 0, 0.25])
+    assert page.evaluate("p => lookaheadFigureOverlap.residual(p, p)", p) is None
+    assert page.evaluate("p => lookaheadFigureOverlap.withShare(p, 0, 0.8)", p) == pytest.approx([0.8, 0.12, 0.08])
+    assert page.evaluate("lookaheadFigureOverlap.withShare([1, 0, 0], 0, 0.4)") == pytest.approx([0.4, 0.3, 0.3])
+
+
+def test_dice_settle_on_p(page):
+    host = mounted(page, "overlap")
+    for _ in range(30):
+        host.get_by_role("button", name="throw 200 dice").click()
+    words = host.locator(".la-f-advice").inner_text()
+    assert "After 6000 throws" in words
+    cat, dog, fox = (float(words.split(f"{word} ")[-1].split(",")[0].rstrip(".")) for word in ("cat", "dog", "fox"))
+    assert (cat, dog, fox) == pytest.approx((0.5, 0.3, 0.2), abs=0.04), "though q is 0.2, 0.7, 0.1"
+
+
+def test_a_pass_by_pencil(page):
+    pass_of = "draft => lookaheadFigurePencil.passOf(draft)"
+    assert page.evaluate(pass_of, ["quick", "brown", "fox", "jumps"]) == {
+        "fates": ["accepted", "accepted", "rejected", "not looked at"], "written": ["quick", "brown", "dog"], "kept": 3,
+    }  # fmt: skip
+    assert len(page.evaluate(pass_of, ["quick", "brown", "dog", "sleeps"])["written"]) == 5, "the bonus"
+    host = mounted(page, "pencil")
+    host.get_by_label("drafted word 3").fill("dog")
+    assert "Written: quick brown dog sleeps. 4 tokens in one pass." in host.inner_text()
+    assert host.locator(".la-f-swept").all_inner_texts() == ["jumps"]
+    host.get_by_label("drafted word 1").fill("<img src=x onerror=window.hit=1>")
+    assert page.evaluate("window.hit") is None and host.locator("img").count() == 0
+
+
+def test_matches_windows_and_shelves(page):
+    words = ["the", "cat", "sat", "on", "the", "mat", ".", "the", "dog", "saw", "the", "cat"]
+    assert page.evaluate("w => lookaheadFigureMatching.matchOf(w)", words) == {
+        "from": 0, "length": 2, "draft": ["sat", "on", "the", "mat"],
+    }  # fmt: skip
+    assert page.evaluate("w => lookaheadFigureMatching.followers(w)", [*words, "sat", "on", "the"]) == [
+        ["cat", 2], ["mat", 1], ["dog", 1],
+    ]  # fmt: skip
+    answers = page.evaluate("lookaheadFigureWindow.passes().map(pass => pass.answers.join(' '))")
+    assert answers == ["cat a sat .", "cat sat mat on", "cat sat on .", "cat sat on a"], "as in the lesson's table"
+    assert "cat sat" in page.evaluate("lookaheadFigureWindow.poolOf(1)")
+    assert page.evaluate("lookaheadFigureShelf.reads(2, true).join(' ')") == "Once there was a small green toad"
+    assert (
+        page.evaluate("lookaheadFigureShelf.reads(2, false).join(' ')") == "Once there was a small green frog who toad"
+    )
+    assert page.evaluate("[1, 200, 400].map(lookaheadFigureWeights.passMs)") == [16, 16, 32]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_answers_the_keyboard(page, name):
+    host = mounted(page, name)
+    before = host.inner_text()
+    handle = host.get_by_role("slider").first if name != "pencil" else host.get_by_label("drafted word 2")
+    handle.focus()
+    if name == "pencil":
+        page.keyboard.type("er")
+    else:
+        page.keyboard.press("ArrowRight")
+        assert handle.get_attribute("aria-valuetext")
+    assert host.inner_text() != before
+
+
+@pytest.mark.parametrize("size", [(900, 900), (390, 844)])
+def test_none_is_wider_than_its_place(chromium, size):
+    page = blank(chromium, size)
+    for name in NAMES:
+        mounted(page, name)
+        assert page.evaluate("document.documentElement.scrollWidth") <= size[0], name
+    page.close()
+
+
+FRAMES = """async ([x, y]) => { const node = document.elementFromPoint(x, y); const times = []; let before = performance.now();
+  const fire = (type, dx) => node.dispatchEvent(new PointerEvent(type, {clientX: x + dx, clientY: y - dx / 2, pointerId: 1, bubbles: true}));
+  node.setPointerCapture = () => {}; fire('pointerdown', 0);
+  for (let i = 0; i < 120; i++) { const start = performance.now(); fire('pointermove', i); times.push(performance.now() - start);
+    await new Promise(requestAnimationFrame); }
+  fire('pointerup', 120); return times.sort((a, b) => a - b)[Math.floor(0.95 * times.length)]; }"""
+
+
+@pytest.mark.timed
+@pytest.mark.parametrize("name", ["costs", "overlap"])
+def test_a_drag_is_drawn_within_a_frame(page, name):
+    host = mounted(page, name)
+    handle = host.locator(".la-f-scrub, .la-f-end").first
+    handle.scroll_into_view_if_needed()
+    box = handle.bounding_box()
+    before = handle.get_attribute("aria-valuenow")
+    slowest = page.evaluate(FRAMES, [box["x"] + box["width"] / 2, box["y"] + box["height"] / 2])
+    assert handle.get_attribute("aria-valuenow") != before, "it was dragged"
+    assert slowest < 20, f"{slowest} ms"

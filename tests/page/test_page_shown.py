@@ -1,0 +1,205 @@
+"""What one shows to others: the tour, the projector, a card and a film of a race, records from elsewhere, a class of eight."""
+
+import json
+import re
+import struct
+from urllib.parse import parse_qsl
+
+import pytest
+from playwright.sync_api import expect
+from test_page import STATE, race, state
+from test_page_access import serious
+
+from lookahead.page.learn.lessons import TEACHER, Prose, lessons, read
+
+pytestmark = pytest.mark.browser
+
+
+def test_the_tour_walks_the_recording_and_ends_with_a_guess(visit):
+    page = visit()
+    page.get_by_role("button", name="show me in a minute").click()
+    tour = page.get_by_role("dialog", name="A tour in six stops")
+    texts = []
+    for number in range(1, 7):
+        expect(tour.locator(".la-t-place")).to_have_text(f"{number} of 6")
+        texts.append(tour.locator("p").inner_text())
+        if number < 6:
+            tour.get_by_role("button", name="Next").click()
+    assert len(set(texts)) == 6 and serious(page) == []
+    tour.get_by_role("button", name="Not all").click()
+    expect(tour.locator("p")).to_contain_text("fit. Now press Race")
+    page.keyboard.press("Escape")
+    tour.get_by_role("button", name="Close").click()
+    expect(tour).to_have_count(0)
+
+
+def test_a_link_begins_the_tour(visit):
+    page = visit("?tour")
+    expect(page.get_by_role("dialog", name="A tour in six stops")).to_be_visible()
+
+
+def test_a_projector_shows_words_and_the_plan(visit):
+    page = visit("?present")
+    expect(page.locator(".la-p-title")).to_contain_text("A text is written twice")
+    assert page.locator("#la-prompt").is_hidden() and page.locator(".la-chart").is_hidden()
+    assert page.locator(".la-lane .la-text").first.evaluate("node => getComputedStyle(node).fontSize") == "28px"
+    for _ in range(3):
+        page.keyboard.press("ArrowRight")
+    page.wait_for_function(f"{STATE}.run === 'recording-same-text'")
+    expect(page.locator(".la-p-frame[aria-current=step]")).to_contain_text("Why is the text the same?")
+    before = state(page)["t"]
+    page.keyboard.press("n")
+    page.wait_for_function(f"{STATE}.t > {before}")
+    page.keyboard.press("p")
+    assert page.locator("#la-prompt").is_visible()
+
+
+def test_a_card_and_a_film_are_made_in_the_browser(visit, tmp_path):
+    page = visit()
+    with page.expect_download() as card:
+        page.get_by_role("button", name="share card").click()
+    picture = tmp_path / "card.png"
+    card.value.save_as(picture)
+    head = picture.read_bytes()[:24]
+    assert head[:8] == b"\x89PNG\r\n\x1a\n" and struct.unpack(">II", head[16:24]) == (1200, 630)
+    assert card.value.suggested_filename.endswith(".png")
+    with page.expect_download(timeout=30_000) as film:
+        page.get_by_role("button", name="clip").click()
+    film.value.save_as(tmp_path / "film.webm")
+    assert (tmp_path / "film.webm").read_bytes()[:4] == b"\x1aE\xdf\xa3", "a Matroska file"
+
+
+def test_records_of_others_are_played(visit, tmp_path):
+    page = visit()
+    record = {
+        "engine": "vllm", "mean_acceptance_length": 2.0, "draft_acceptance_rate": 1 / 3, "num_accepted_draft_tokens": 3,
+        "acceptance_histogram": {"0": 1, "1": 1, "2": 1}, "num_draft_tokens": 9, "num_spec_steps": 3,
+        "per_step_accepted": [0, 2, 1], "per_step_drafted": [3, 3, 3],
+    }  # fmt: skip
+    path = tmp_path / "records.jsonl"
+    path.write_text(f"{json.dumps(record)}\n{json.dumps(record)}\n", encoding="utf-8")
+    page.set_input_files(".la-home input", path)
+    page.wait_for_function(f"{STATE}.run.startsWith('opened-') && {STATE}.t > 0.29")
+    assert [lane["method"] for lane in state(page)["lanes"]] == ["vllm, text 1", "vllm, text 2"]
+    assert state(page)["lanes"][0]["tokens"] == 6
+    assert "counts, no words and no times" in page.locator(".la-statustext").inner_text()
+    assert "3 rejected" in page.locator(".la-lane").first.inner_text() or page.locator(".la-hatched").count() > 0
+    path.write_text(json.dumps({**record, "per_step_accepted": None, "per_step_drafted": None}), encoding="utf-8")
+    page.set_input_files(".la-home input", path)
+    page.wait_for_function(f"({STATE}.error || '').includes('nothing to play')")
+
+
+def test_a_class_of_eight_writes_together(visit):
+    page = visit()
+    page.get_by_role("button", name="class of eight").click()
+    lanes = page.locator(".la-c-lane")
+    expect(lanes).to_have_count(16, timeout=60_000)
+    expect(page.locator(".la-c-outcome")).to_contain_text("instead of", timeout=60_000)
+    assert page.locator(".la-c-accepted").count() > 20, "drafts are seen"
+    scrub = page.get_by_role("slider", name="time")
+    scrub.evaluate("node => { node.value = 0; node.dispatchEvent(new Event('input')); }")
+    assert page.locator(".la-c-words").all_inner_texts() == [""] * 16
+    assert serious(page) == []
+
+
+def test_the_end_says_what_does_not_depend_on_a_clock(visit):
+    page = visit()
+    race(page)
+    page.wait_for_function(f"!{STATE}.playing", timeout=60_000)
+    expect(page.locator(".la-outcome")).to_contain_text("passes instead of")
+    expect(page.locator(".la-sub")).to_contain_text("naive's passes took")
+    assert page.locator(".la-winner").inner_text() == "with hybrid"
+    first = page.locator(".la-next-races button").first
+    first.click()
+    page.wait_for_function(f"{STATE}.run.startsWith('recording-')")
+
+
+def test_a_chip_is_marked_and_says_what_it_sets(visit):
+    page = visit()
+    story, hot = (page.get_by_role("button", name=name, exact=True) for name in ("story", "hot"))
+    expect(story).to_have_attribute("aria-pressed", "true")
+    hot.click()
+    page.wait_for_function(f"{STATE}.run === 'recording-hot'")
+    expect(hot).to_have_attribute("aria-pressed", "true")
+    expect(story).to_have_attribute("aria-pressed", "false")
+    expect(page.locator(".la-statustext").first).to_contain_text("(temperature 1)")
+
+
+def test_the_pass_stands_beside_the_lanes_and_walking_moves_the_playhead(visit):
+    page = visit()
+    page.wait_for_function(f"{STATE}.t > 0.02")
+    page.get_by_role("button", name="open the pass").click()
+    panel = page.get_by_role("region", name="Pass inspector")
+    lanes = page.locator("#la-race-timeline .la-lanes").bounding_box()
+    assert panel.bounding_box()["x"] >= lanes["x"] + lanes["width"], "beside, not below"
+    before = state(page)["t"]
+    panel.get_by_role("button", name="Next pass of this lane").click()
+    page.wait_for_function(f"{STATE}.t > {before} && !{STATE}.playing")
+    expect(page.locator(".la-pass.la-marked")).to_have_count(1)
+    crumbs = panel.get_by_role("navigation", name="From the text to its numbers")
+    assert crumbs.get_by_role("button").all_inner_texts()[0] == "text" and serious(page) == []
+    crumbs.get_by_role("button", name="text").click()
+    expect(panel).to_be_hidden()
+    widened = page.locator("#la-race-timeline .la-lanes").bounding_box()["width"]
+    assert widened > lanes["width"] + 300
+
+
+def test_lanes_of_two_have_plain_names_and_those_of_more_their_methods(visit):
+    page = visit()
+    heads = page.locator("#la-race-timeline .la-lanehead")
+    expect(heads.first).to_contain_text("one at a time")
+    expect(heads.last).to_contain_text("guess and check")
+    page.get_by_role("button", name="generations", exact=True).click()
+    page.wait_for_function(f"{STATE}.run === 'recording-generations'")
+    assert "guess and check" not in " ".join(heads.all_inner_texts())
+
+
+LINKS = sorted({
+    link for lesson in (*lessons(), read(TEACHER)) for part in lesson.parts if isinstance(part, Prose)
+    for link in re.findall(r"\((\?(?:recording|prompt)=[^)]*)\)", part.markdown)
+})  # fmt: skip
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_every_link_of_the_lessons_opens_the_race_it_names(visit, link):
+    page, given = visit(link), dict(parse_qsl(link[1:]))
+    if "recording" in given:
+        page.wait_for_function(f"{STATE}.run.startsWith({json.dumps('recording-' + given['recording'])})")
+        assert len(state(page)["lanes"]) >= 2
+        return
+    page.wait_for_function(f"{STATE}.status === 'asked'")
+    assert page.get_by_label("Prompt", exact=True).input_value() == given["prompt"]
+    said = page.locator(".la-setting").all_inner_texts()
+    assert said[0] == f"{given['methods']} beside naive" and all(
+        f"k = {given[name]}" in said for name in {"k"} & given.keys()
+    )
+    page.get_by_role("button", name="Run this race").click()
+    page.wait_for_function(f"{STATE}.done && {STATE}.lanes.length === 2", timeout=60_000)
+    assert [lane["method"] for lane in state(page)["lanes"]] == ["naive", given["methods"]]
+
+
+def test_a_race_alone_in_a_frame_links_to_the_whole_page(visit):
+    page = visit("?recording=tale&embed")
+    page.wait_for_function(f"{STATE}.run.startsWith('recording-tale')")
+    assert page.locator("#la-prompt").is_hidden() and page.locator(".la-strip").is_visible()
+    link = page.get_by_role("link", name="Lookahead: race it yourself")
+    assert link.get_attribute("href").endswith("?recording=tale") and link.get_attribute("target") == "_blank"
+
+
+def test_the_badge_measures_again(visit):
+    page = visit()
+    page.locator(".la-machine summary").click()
+    page.get_by_role("button", name="measure again", exact=True).click()
+    expect(page.locator(".la-machine")).to_contain_text("Measured again just now.", timeout=60_000)
+    page.locator(".la-machine summary").click()
+    assert race(page)["error"] is None
+
+
+def test_the_lab_opens_with_something_true(visit):
+    page = visit()
+    page.get_by_role("tab", name="Lab", exact=True).click()
+    expect(page.locator(".js-plotly-plot .legendtext").filter(has_text="measured on")).to_have_count(2, timeout=60_000)
+    for section in ("What if", "Sweeps", "This machine", "Dice"):
+        page.get_by_role("tab", name=section, exact=True).click()
+        shown = page.locator(".la-section").locator("visible=true").locator(".js-plotly-plot")
+        expect(shown.first).to_be_visible(timeout=60_000)

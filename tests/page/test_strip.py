@@ -1,0 +1,87 @@
+"""The pass in slow motion: what the strip shows at an instant, how the playhead slows down, and what the page does with it."""
+
+import pytest
+from playwright.sync_api import expect
+from test_timeline import blank, raced, seek  # noqa: F401  (`page` asks for `blank`)
+
+pytestmark = pytest.mark.browser
+
+SCENE = """t => { const log = full(); const lane = log.lanes.at(-1);
+  return lookaheadStrip.sceneAt(lane, P.frameAt(log, t).lanes.at(-1), t); }"""
+
+
+@pytest.mark.parametrize(
+    ("t", "phase", "index"),
+    [
+        (0.002, "draft", 1),
+        (0.01, "check", 1),
+        (0.02, "kept", 1),
+        (0.021, "draft", 2),
+        (0.04, "kept", 2),
+        (0.05, "kept", 2),
+    ],
+)
+def test_a_scene_follows_from_the_instant(page, t, phase, index):
+    scene = page.evaluate(SCENE, t)
+    assert (scene["phase"], scene["index"]) == (phase, index)
+
+
+def test_what_a_pass_comes_to_in_words(page):
+    words = "p => lookaheadStrip.caption(lookaheadStrip.partsOf(full().lanes.at(-1).steps[p[0]]), p[1])"
+    assert page.evaluate(words, [1, "draft"]) == ["1 guess", "4 tokens ahead, from something cheap"]
+    assert page.evaluate(words, [1, "check"]) == ["2 check", "the target looks at all 4 in one pass"]
+    assert page.evaluate(words, [1, "kept"]) == ["3 keep", "2 of 4 fit; instead of the third the target writes its own"]
+    assert page.evaluate(words, [2, "kept"]) == ["3 keep", "all 4 fit, and the target adds one more"]
+
+
+def test_the_strip_draws_boxes_marks_and_the_targets_own_token(page):
+    raced(page, 0.02)
+    columns = page.locator(".la-s-column")
+    assert columns.locator(".la-s-box").all_inner_texts() == [" a", " b", " x", " y"]
+    assert columns.locator(".la-s-mark").all_inner_texts() == ["✓", "✓", "✕", "·"]
+    assert [text for text in columns.locator(".la-s-own").all_inner_texts() if text] == [" c"], "below the refused one"
+    assert page.locator(".la-s-past").inner_text() == "Once"
+    seek(page, 0.002)
+    assert page.locator(".la-s-column:not(.la-s-unseen)").count() == 2, "half of the drafting is over"
+    expect(page.locator(".la-s-mark").first).to_have_text("")
+
+
+SLOW = """live => { const log = full(); log.live = live; const head = new lookaheadPlayhead.Playhead(log, {moved() {}, ticked() {}});
+  head.rate = 1; const out = []; for (const t of [0, 0.02, 0.041]) { head.t = t; out.push(head.slowed && head.slowed.wall); } return out; }"""
+
+
+def test_a_recording_begins_in_slow_motion_and_a_live_race_does_not(page):
+    assert page.evaluate(SLOW, False) == [2, 2, None]
+    assert page.evaluate(SLOW, True) == [None, None, None]
+
+
+def test_one_pass_takes_two_seconds_live_too(page):
+    script = """() => { const log = full(); log.live = true; const head = new lookaheadPlayhead.Playhead(log, {moved() {}, ticked() {}});
+      head.passByPass(); return [head.onePass, head.teaching, head.slowed.wall, P.RATES[0]]; }"""
+    assert page.evaluate(script) == [True, False, 2, 1 / 64]
+
+
+ARRIVAL_S = 10
+
+
+def test_on_arrival_one_draft_one_check_and_one_refusal_are_seen_within_ten_seconds(visit):
+    shown = visit()
+    shown.evaluate("""() => { window.phases = new Set(); const strip = document.querySelector('.la-strip');
+      const look = () => { const {phase} = strip.querySelector('.la-s-boxes').dataset;
+        if (phase) window.phases.add(phase); if (strip.querySelector('[data-kind="rejected"]')) window.phases.add('refused'); };
+      new MutationObserver(look).observe(strip, {subtree: true, childList: true, attributes: true}); look(); }""")
+    shown.wait_for_function(
+        "['draft', 'check', 'kept', 'refused'].every(phase => window.phases.has(phase))", timeout=1000 * ARRIVAL_S
+    )
+    box = shown.locator(".la-strip").bounding_box()
+    assert box["y"] >= 0 and box["y"] + box["height"] <= shown.viewport_size["height"], "without scrolling"
+
+
+@pytest.mark.parametrize("size", [(1440, 900), (683, 512), (820, 1180), (390, 844)])
+def test_the_strip_is_on_the_first_screen_and_nothing_covers_it(visit, size):
+    shown = visit(viewport={"width": size[0], "height": size[1]})
+    shown.wait_for_selector(".la-s-column")
+    covered = shown.evaluate("""() => { const strip = document.querySelector('.la-s-caption').getBoundingClientRect();
+      const at = document.elementFromPoint(strip.left + 20, strip.bottom + 20); return !at?.closest('.la-strip'); }""")
+    assert not covered
+    assert shown.evaluate("document.documentElement.scrollWidth") <= size[0]

@@ -1,0 +1,180 @@
+"""Several texts in one pass: each is what it would be alone, drafts compete for rows, and who has ended leaves."""
+
+from __future__ import annotations
+
+import random
+from itertools import cycle, islice
+
+import pytest
+import torch
+
+import lookahead
+from lookahead.core.events import Draft, Settings, SettingsError
+from lookahead.drafting.draft_length import AdaptiveLength
+from lookahead.measure.scenarios import BENCH
+from lookahead.model import beside
+from lookahead.model.lm import together
+from lookahead.race.batch import Batch, SharedCost, _chances, compete
+from lookahead.race.lane import Lane, decode
+
+PROMPTS = [scenario.prompt for scenario in BENCH if not scenario.chat][:16]
+METHODS = (
+    "naive",
+    "draft",
+    "tree",
+    "ngram",
+    "suffix",
+    "lookahead",
+    "self",
+    "hybrid",
+    "eagle",
+    "medusa",
+    "block",
+    "block-tree",
+)
+
+
+def written(models, prompts, method, at_once=None, **options):
+    """The texts of a batch, and its passes."""
+    lanes = [Lane(models, prompt, method, Settings(details=False, **options)) for prompt in prompts]
+    texts, passes = [[] for _ in prompts], []
+    for passed in Batch(lanes, at_once):
+        for number, step in passed.steps.items():
+            texts[number] += step.emitted
+        if any(step.kind == "verify" for step in passed.steps.values()):
+            passes.append(passed)
+    return texts, passes
+
+
+@pytest.fixture(scope="module")
+def alone(models):
+    """Naive texts, each written once."""
+    known = {}
+
+    def of(prompt, **options):
+        key = prompt, repr(options)
+        if key not in known:
+            known[key] = [token for step in decode(models, prompt, "naive", **options) for token in step.emitted]
+        return known[key]
+
+    return of
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("options", [{}, {"temperature": 0.9, "seed": 5}], ids=["greedy", "coupled"])
+def test_texts_written_together_are_those_written_alone(models, alone, method, options):
+    prompts = PROMPTS[:5]
+    texts, passes = written(models, prompts, method, max_new_tokens=24, **options)
+    assert texts == [alone(prompt, max_new_tokens=24, **options) for prompt in prompts]
+    assert len(passes[0].steps) == 5 and all(passed.tokens >= len(passed.steps) for passed in passes)
+
+
+def test_many_batches_of_mixed_sizes_and_methods(models, alone):
+    chance = random.Random(4)
+    for _ in range(40):
+        prompts = chance.choices(PROMPTS, k=chance.randint(2, 16))
+        k = chance.choice(["auto", 3, 7])
+        texts, _ = written(models, prompts, chance.choice(METHODS[1:]), max_new_tokens=12, k=k)
+        assert texts == [alone(prompt, max_new_tokens=12) for prompt in prompts]
+
+
+def test_a_batch_of_one_is_the_lane(models):
+    steps = list(decode(models, PROMPTS[0], "draft", max_new_tokens=16, k=4))
+    _, passes = written(models, PROMPTS[:1], "draft", max_new_tokens=16, k=4)
+    shown = [(passed.steps[0].draft.tokens, passed.steps[0].emitted) for passed in passes]
+    assert shown == [(step.draft.tokens, step.emitted) for step in steps[1:]]
+
+
+def test_who_has_ended_leaves_and_the_next_begins(models, alone):
+    prompts = PROMPTS[:7]
+    texts, passes = written(models, prompts, "draft", at_once=3, max_new_tokens=10)
+    assert texts == [alone(prompt, max_new_tokens=10) for prompt in prompts]
+    assert max(len(passed.steps) for passed in passes) == 3
+    begun = [min(i for i, passed in enumerate(passes) if number in passed.steps) for number in range(7)]
+    assert begun == sorted(begun) and begun[:3] == [0, 0, 0] and begun[3] > 0
+
+
+def test_seconds_of_a_pass_are_shared_out(models):
+    _, passes = written(models, PROMPTS[:4], "draft", max_new_tokens=16)
+    for passed in passes:
+        parts = sum(step.seconds for step in passed.steps.values())
+        assert 0 < parts <= passed.seconds * 1.001
+
+
+def test_models_that_do_not_batch_write_one_after_the_other(models):
+    prompts = [[1, 5, 9], [1, 7]]
+    fresh = [models.target.fresh() for _ in prompts]
+    for lm, prompt in zip(fresh, prompts, strict=True):
+        lm.extend(prompt[:-1])
+    rows = [([prompt[-1], 3], [-1, 0]) for prompt in prompts]
+    at_once = together(fresh, rows)
+    single = models.target.fresh()
+    for lm, prompt, of, logits in zip(fresh, prompts, rows, at_once, strict=True):
+        single.reset()
+        single.extend(prompt[:-1])
+        assert torch.equal(single.forward(*of), logits) and lm.cached() == len(prompt) + 1
+
+
+def test_rows_compete_for_a_pass():
+    class Asked:
+        def __init__(self, chances):
+            self.draft = Draft.chain([7] * len(chances), "draft", None, chances)
+            self.policy = AdaptiveLength(lambda rows, branches: 1.0, 8)
+
+    def lengths(row_s):
+        texts = [Asked([0.95, 0.9, 0.9]), Asked([0.3, 0.2, 0.1])]
+        compete(texts, 2, lambda rows, branches: 1.0 + row_s * rows)
+        return [len(text.draft) for text in texts]
+
+    free, dear, full = lengths(0.0), lengths(0.25), lengths(100.0)
+    assert free == [3, 3] and full == [0, 0]
+    assert dear[0] > dear[1], "the surer draft gets the rows"
+
+
+def test_sampled_rows_are_judged_by_their_depth_alone():
+    q = [torch.tensor([0.5, 0.5])] * 3
+    sampled = [Draft.chain([1, 0, 1], "draft", q, chances) for chances in ([0.9, 0.1, 0.9], [0.1, 0.9, 0.2])]
+    one, other = (_chances(draft, lambda drafter, confidence: confidence) for draft in sampled)
+    assert one == other == sorted(one, reverse=True)
+
+
+def test_rejection_in_a_batch_of_one_draws_as_the_lane_does(models):
+    # By rejection a text depends on where its drafts end, and `auto` decides that by the clock: so, a fixed k.
+    options = {"temperature": 1.0, "rule": "rejection", "seed": 3, "max_new_tokens": 24, "k": 3}
+    alone = [token for step in decode(models, PROMPTS[0], "draft", **options) for token in step.emitted]
+    assert written(models, PROMPTS[:1], "draft", **options)[0] == [alone]
+
+
+def test_a_row_costs_one_of_many_what_it_adds():
+    cost = SharedCost(lambda rows, branches: 10.0 + rows)
+    assert cost(1) == 11 and cost(4) == 14
+    cost.share(5, rows=5)
+    assert cost(1) == pytest.approx(15 / 5) and cost(4) == pytest.approx(15 / 5 + 3)
+
+
+@pytest.mark.parametrize("rows", [[1], [1, 1], [5, 1, 1, 1], [1] * 7, [1, 30, 1], [2, 2, 9]])
+def test_every_core_gets_some_texts(rows, monkeypatch):
+    for cores in (1, 2, 3, 8):
+        monkeypatch.setattr(beside, "cores", lambda cores=cores: cores)
+        groups = beside.balanced(rows)
+        assert [i for group in groups for i in range(len(rows))[group]] == [*range(len(rows))]
+        assert len(groups) == min(cores, len(rows)) and all(range(len(rows))[group] for group in groups)
+
+
+@pytest.mark.parametrize("count", [0, 300])
+def test_numbers_of_texts_that_make_no_sense_are_refused(models, count):
+    with pytest.raises(SettingsError, match="texts"):
+        Batch(list(islice(cycle([Lane(models, "A", "naive", Settings())]), count)))
+
+
+def test_a_loop_of_its_own_cannot_share(models):
+    with pytest.raises(SettingsError, match="one text at a time"):
+        Batch([Lane(models, "A", "hf-lookup", Settings())])
+
+
+def test_a_batch_may_be_left(models):
+    lanes = [Lane(models, prompt, "draft", Settings(max_new_tokens=40)) for prompt in PROMPTS[:3]]
+    for number, _ in enumerate(Batch(lanes)):
+        if number == 5:
+            break
+    assert [token for step in lookahead.decode(models, "The", "draft", max_new_tokens=8) for token in step.emitted]

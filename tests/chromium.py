@@ -9,11 +9,14 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
+INSTALLING = FileLock(Path(tempfile.gettempdir()) / f"installing-chromium-{os.getuid()}.lock", timeout=900)
 ARGUMENTS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
@@ -48,11 +51,10 @@ def _install() -> None:
 
 def executable() -> str:
     """Path of a Chromium; skips, or fails under CI, where there is none to be had."""
-    path = _found()
-    if not path:
-        _install()
-        path = _found()
-    if path:
+    with INSTALLING:  # apt-get refuses a second worker at the same time
+        if not _found():
+            _install()
+    if path := _found():
         return path
     message = "no Chromium: install it, or set CHROMIUM to its path"
     if os.environ.get("CI"):

@@ -9,7 +9,6 @@ Needs no model, and a step costs the same at token 100 and at token 10,000.
 
 from __future__ import annotations
 
-import heapq
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,14 +45,12 @@ class Suffix(Drafter):
         super().__init__(resources, options)
         self._seen = SuffixAutomaton()
         for text in options.earlier:
-            for token in text:
-                self._seen.extend(token)
+            self._seen.extend(text)
             self._seen.break_off()
         self._read = 0
 
     def start(self, context):
-        for token in context[self._read :]:
-            self._seen.extend(token)
+        self._seen.extend(context[self._read :])
         self._read = len(context)
 
     def propose(self, context, room, policy):
@@ -61,41 +58,12 @@ class Suffix(Drafter):
         if longest < 1:
             return EMPTY
         self.start(context)
-        state, matched = self._seen.seen()
-        if matched < self.options.shortest:
+        options, rows = self.options, rows_looked_up(longest)
+        found = self._seen.continuations(options.shortest, options.reach, longest, rows, options.candidates)
+        if not found:
             return EMPTY
-        deepest = min(longest, self.options.reach * matched)
-        return policy.trim(self._tree(state, matched, deepest, rows_looked_up(longest)))
-
-    def _tree(self, state: int, matched: int, deepest: int, rows: int) -> Draft:
-        """The likeliest rows below a state, best first; a parent is always likelier than its children."""
-        tokens, parents, chances = [], [], []
-        queue: list[tuple[float, int, int, int, int, float]] = []
-
-        def offer(state: int, row: int, depth: int, reached: float) -> None:
-            state, length = self._seen.followed(state)
-            if not state:
-                return
-            counts = self._seen.follows(state)
-            total = sum(counts.values()) + 1 / min(matched + depth, length)  # the longer the match, the surer
-            for token, times in heapq.nlargest(self.options.candidates, counts.items(), key=lambda c: c[1]):
-                chance = times / total
-                heapq.heappush(
-                    queue, (-reached * chance, len(queue), row, token, self._seen.after(state, token), chance)
-                )
-
-        offer(state, -1, 0, 1.0)
-        depths = {-1: 0}
-        while queue and len(tokens) < rows:
-            reached, _, parent, token, below, chance = heapq.heappop(queue)
-            row = len(tokens)
-            depths[row] = depths[parent] + 1
-            tokens.append(token)
-            parents.append(parent)
-            chances.append(chance)
-            if depths[row] < deepest:
-                offer(below, row, depths[row], -reached)
-        return Draft(tuple(tokens), tuple(parents), None, (self.name,) * len(tokens), tuple(chances))
+        tokens, parents, chances = found
+        return policy.trim(Draft(tuple(tokens), tuple(parents), None, (self.name,) * len(tokens), tuple(chances)))
 
 
 def _texts(value: Any) -> tuple[tuple[int, ...], ...]:

@@ -131,7 +131,7 @@ def test_the_automaton_agrees_with_brute_force(seed):
     letters = draws.choice((2, 3, 6))
     for _ in range(60):
         text.append(draws.randrange(letters))
-        automaton.extend(text[-1])
+        automaton.extend(text[-1:])
         state, length = automaton.seen()
         wanted_length, wanted = brute_matches(text)
         assert length == wanted_length

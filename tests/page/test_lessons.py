@@ -373,8 +373,7 @@ def test_lesson_4_lookups():
     seen = [letters.split()[i + 2] for i in range(len(letters.split()) - 2) if letters.split()[i : i + 2] == ["a", "b"]]
     assert seen == ["c", "d", "c"]
     automaton = SuffixAutomaton()
-    for letter in letters.split():
-        automaton.extend("abcd".index(letter))
+    automaton.extend(["abcd".index(letter) for letter in letters.split()])
     state, length = automaton.seen()
     assert (length, automaton.follows(state)) == (5, {3: 1})
 

@@ -3,14 +3,14 @@
 It is the loop of `decode`, with as many texts as have not ended. Every text has its own drafter, draft length, rule and
 end, and gets what it would get alone. A pass that is filled by others' rows turns compute-bound, and a drafted row then
 costs what it computes; so drafts compete: of all rows those stay that are likeliest to be accepted, for as long as they
-bring more tokens than time. Where nothing pays, nothing is drafted.
+bring more tokens than time. Where nothing pays, nothing is drafted, and texts are hardly asked any more.
 
 Knows token ids. It does not know why these texts are written together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil
@@ -26,6 +26,11 @@ from .decode import Text
 from .lane import Lane
 
 MOST_TEXTS = 256
+FULL = (
+    0.9  # of a pass without drafts: where as many rows again take so much more, an accepted row saves next to nothing
+)
+VAIN = 4  # passes without a drafted row, after which texts of full passes are asked
+ASK_EVERY = 8  # so rarely
 PassSeconds = Callable[[int, int], float]  # of so many rows in so many branches
 
 
@@ -90,6 +95,7 @@ class Batch:
                 )
         self._lanes, self._batches = lanes, lanes[0].models.target.passes.batches
         self._cost = SharedCost(self.pass_s)
+        self._vain = self._unasked = 0  # passes: without a drafted row, and since texts were asked
 
     def pass_s(self, rows: int, branches: int = 1) -> float:
         """Seconds of a pass of the texts that are left, on as many cores as they keep busy."""
@@ -112,13 +118,15 @@ class Batch:
 
     def _pass(self, texts: Mapping[int, Text]) -> Pass:
         begin = perf_counter()
+        asks = self._asks(texts.values())
         for text in texts.values():
-            text.propose()
-        if len(texts) > 1:
+            text.propose() if asks else text.rest()
+        if asks and len(texts) > 1:
             adaptive = [
                 text for text in texts.values() if isinstance(text.policy, AdaptiveLength) and not text.draft.window
             ]
             compete(adaptive, len(texts), self.pass_s)
+            self._vain = 0 if any(len(text.draft) for text in texts.values()) else self._vain + 1
         proposed = perf_counter()
         logits = together([text.target for text in texts.values()], [text.rows for text in texts.values()])
         verified = perf_counter()
@@ -127,6 +135,15 @@ class Batch:
         answered = zip(texts.items(), logits, costs, strict=True)
         steps = {number: text.settle(part, second * cost) for (number, text), part, cost in answered}
         return Pass(steps, perf_counter() - begin)
+
+    def _asks(self, texts: Collection[Text]) -> bool:
+        """Whether texts are asked for drafts in this pass. In a full pass the asking itself, a few millionths of a second a text,
+        costs more than drafts can save."""
+        rows = len(texts)
+        fills = self._vain >= VAIN and self.pass_s(2 * rows) > (1 + FULL) * self.pass_s(rows)
+        rests = fills and all(isinstance(text.policy, AdaptiveLength) for text in texts)
+        self._unasked = (self._unasked + 1) % ASK_EVERY if rests else 0
+        return not self._unasked
 
 
 def compete(texts: Sequence[Text], roots: int, pass_s: PassSeconds) -> None:

@@ -87,6 +87,10 @@ class Text:
         self._propose_s = perf_counter() - begin
         return self.draft
 
+    def rest(self) -> None:
+        """Draft nothing for the next pass, and learn nothing from the one before."""
+        self.draft, self._propose_s = EMPTY, 0.0
+
     @property
     def rows(self) -> tuple[list[int], list[int]]:
         """The root and the draft as rows of a pass: tokens and parents."""

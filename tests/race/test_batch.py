@@ -15,6 +15,7 @@ from lookahead.measure.scenarios import BENCH
 from lookahead.model import beside
 from lookahead.model.lm import together
 from lookahead.race.batch import Batch, SharedCost, _chances, compete
+from lookahead.race.decode import Text
 from lookahead.race.lane import Lane, decode
 
 PROMPTS = [scenario.prompt for scenario in BENCH if not scenario.chat][:16]
@@ -129,6 +130,22 @@ def test_rows_compete_for_a_pass():
     free, dear, full = lengths(0.0), lengths(0.25), lengths(100.0)
     assert free == [3, 3] and full == [0, 0]
     assert dear[0] > dear[1], "the surer draft gets the rows"
+
+
+@pytest.mark.parametrize(("row_s", "k", "rests"), [(1.0, "auto", True), (0.01, "auto", False), (1.0, 3, False)])
+def test_in_full_passes_texts_are_hardly_asked(models, alone, monkeypatch, row_s, k, rests):
+    asked = []
+    monkeypatch.setattr(Batch, "pass_s", lambda self, rows, branches=1: 0.01 + row_s * rows)
+    monkeypatch.setattr(Text, "propose", lambda self, propose=Text.propose: asked.append(self) or propose(self))
+    monkeypatch.setattr(Text, "rest", lambda self, rest=Text.rest: asked.append(None) or rest(self))
+    texts, passes = written(models, PROMPTS[:4], "ngram", max_new_tokens=40, k=k)
+    assert texts == [alone(prompt, max_new_tokens=40) for prompt in PROMPTS[:4]]
+    assert (None in asked) == rests
+    if rests:
+        drafted = [any(len(step.draft) for step in passed.steps.values()) for passed in passes]
+        assert asked.index(None) >= 4 * 4 and not any(drafted)
+        by_pass = asked[: 4 * 36 : 4]
+        assert by_pass == by_pass[:4] + ([None] * 7 + [by_pass[0]]) * 4, "one pass in eight asks"
 
 
 def test_sampled_rows_are_judged_by_their_depth_alone():

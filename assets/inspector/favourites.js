@@ -41,7 +41,7 @@ globalThis.lookaheadFavourites = (() => {
     const {residual, list} = spot;
     const number = spot.at + 1;
     const head = make("p.la-i-after", make("span.la-i-small", `${number}. after `), token(spot.after));
-    const box = make(`div.la-i-place.${residual ? "la-i-wide" : ""}`, head);
+    const box = make(`div.la-i-place.${residual ? "la-i-wide" : ""}`, {"data-row": spot.node + 1}, head);
     const lines = likeliestFirst(list).map(i => line(list[i], fateOf(list[i], spot.origin, ownKind), residual, i));
     const heads = ["token", "p", ...(residual ? ["left: max(0, p − q)"] : []), unseen("what it was")];
     if (lines.length) box.append(table("la-i-favourites", `The target’s favourites at place ${number}`, heads, lines));

@@ -1,7 +1,8 @@
 /* inspector.js: the pass inspector on the page.
 
    What it is.  An `Inspector` makes the panel; `show(log, lane, step)` fills it with one pass, from left to right as it
-   happened; under it how a trained head drafted, the target's favourites at each place, and the time.
+   happened; under it how a trained head drafted, the rows with cache and mask, the target's favourites at each place, and
+   the time. The breadcrumb leads from the text to the pass, its rows, and the numbers of the row that is chosen in the mask.
 
    Why it is so.  The buttons stay while the pass under them changes, so that the keyboard keeps its place.
 
@@ -39,6 +40,12 @@ globalThis.lookaheadInspector = (() => {
     if (sentence) box.append(make("p.la-i-cost", sentence, ...(sum ? [" ", make("span.la-i-sum", sum)] : [])));
     box.append(...[basis, rows].filter(Boolean).map(note => small(note)));
     return box;
+  }
+
+  /** The rows of a drafted pass, who may look at whom, and the cache; a pass with a window has its microscope instead. */
+  function rowsBox(log, laneIndex, stepIndex, chosen) {
+    const {node} = new lookaheadMask.Mask(lookaheadJacobi.maskOf(log, laneIndex, stepIndex), chosen, 0);
+    return make("section.la-i-rows", {"aria-label": "Rows, cache and mask"}, node);
   }
 
   /** What the pass did. */
@@ -95,6 +102,7 @@ globalThis.lookaheadInspector = (() => {
       this.#from = document.activeElement;
       this.node.hidden = false;
       this.node.scrollIntoView({block: "nearest"});
+      this.#crumbs.scrollIntoView({block: "nearest"}); // where the panel is longer than the screen
       this.#title.focus({preventScroll: true});
     }
 
@@ -107,29 +115,47 @@ globalThis.lookaheadInspector = (() => {
       this.#title.replaceChildren(make("bdi", pass.method), `: ${pass.title}`);
       this.#says.replaceChildren(...quoted({words: pass.lead, said: pass.said, tail: pass.tail}));
       const hasWindow = pass.window || pass.pooled;
-      const window = hasWindow ? [lookaheadMicroscope.view(log, laneIndex, stepIndex, this.#go)] : [];
+      const chosen = row => this.#drawCrumbs(log, row);
+      const window = hasWindow ? [lookaheadMicroscope.view(log, laneIndex, stepIndex, this.#go, chosen)] : [];
+      const rows = pass.kind === "drafted" && !hasWindow ? [rowsBox(log, laneIndex, stepIndex, chosen)] : [];
       const drafting = lookaheadHeads.draftingOf(log, laneIndex, stepIndex);
       const head = drafting ? [lookaheadDrafting.view(drafting)] : [];
       const places = lookaheadFavourites.places(pass);
-      this.#body.replaceChildren(happened(pass), ...head, ...places, ...window, heading("Time"), timeBox(pass.time));
-      this.#drawCrumbs(pass);
+      this.#body.replaceChildren(
+        happened(pass),
+        ...head,
+        ...rows,
+        ...places,
+        ...window,
+        heading("Time"),
+        timeBox(pass.time),
+      );
+      this.#drawCrumbs(log, hasWindow ? -1 : 0);
       // Not `disabled`: a button that turns disabled under the reader's finger throws the focus away.
       this.#previous.setAttribute("aria-disabled", String(!pass.previous));
       this.#next.setAttribute("aria-disabled", String(!pass.next));
     }
 
-    /** From the text to this pass, and on into its parts. */
-    #drawCrumbs(pass) {
+    /** From the text to this pass, its rows, and what the target thought behind one of them; -1 for none. */
+    #drawCrumbs(log, row) {
+      const {laneIndex, stepIndex, pass} = this.#at;
       const crumb = (label, act) => {
         const node = make("button.la-button", {type: "button"}, label);
         node.addEventListener("click", act);
         return node;
       };
-      const parts = [...this.#body.querySelectorAll(".la-i-heading")].map(part =>
-        crumb(part.textContent.split(":")[0].toLowerCase(), () => part.scrollIntoView({block: "start"})),
-      );
-      const top = crumb(pass.title, () => this.node.scrollIntoView({block: "start"}));
-      const all = [crumb("text", () => this.#leave()), top, ...parts];
+      const to = node => () => node.scrollIntoView({block: "start"});
+      const field = this.#body.querySelector(".la-m-field");
+      const places = [...this.#body.querySelectorAll(".la-i-place")];
+      const place = places.find(({dataset}) => Number(dataset.row) === row);
+      const all = [crumb("text", () => this.#leave()), crumb(pass.title, to(this.node))];
+      if (field) all.push(crumb("rows", to(field.closest(".la-m-part"))));
+      for (const other of places) other.classList.toggle("la-i-zoomed", other === place && Boolean(field));
+      if (row >= 0 && places.length) {
+        const {text} = lookaheadJacobi.maskOf(log, laneIndex, stepIndex)[row];
+        const label = [`row ${row}: `, lookaheadParts.token(lookaheadText.quote(text), "said")];
+        all.push(place ? crumb(make("span", ...label), to(place)) : make("span", ...label, ", not looked at"));
+      }
       this.#crumbs.replaceChildren(...all.flatMap((node, i) => (i ? [" › ", node] : [node])));
     }
 

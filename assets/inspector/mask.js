@@ -1,4 +1,4 @@
-/* mask.js: who may look at whom in a pass with a window: a picture that a pointer or the arrow keys walk over.
+/* mask.js: who may look at whom in a pass: a picture that a pointer or the arrow keys walk over.
 
    Why it is so.  The mask is drawn as four paths, not as a cell each, and read by one line of text, so that it costs
    little and says to the keyboard and to a screen reader what it shows to the eye.
@@ -47,13 +47,16 @@ globalThis.lookaheadMask = (() => {
     #across;
     #down;
     #picture;
+    #chosen;
     #line = make("p.la-m-line", {"aria-live": "polite"});
 
-    /** `all` are the rows of the mask, as `maskOf` gives them. */
-    constructor(all) {
+    /** `all` are the rows of the mask, as `maskOf` gives them; `chosen(row)` is called when the reader, who begins at row `at`,
+        goes to another. */
+    constructor(all, chosen, at = all.length - 1) {
       const rows = all.slice(0, MOST);
       this.#rows = rows;
-      this.#row = rows.length - 1;
+      this.#chosen = chosen;
+      this.#row = Math.min(at, rows.length - 1);
       this.#side = rows.length <= 20 ? 16 : rows.length <= 36 ? 10 : 7;
       this.#picture = this.#draw();
       const label = `Attention mask, ${count(all.length, "row")}: arrow keys choose a row and a column`;
@@ -104,6 +107,7 @@ globalThis.lookaheadMask = (() => {
       this.#row = Math.max(0, Math.min(last, row));
       this.#column = Math.max(-1, Math.min(last, column));
       this.#tell();
+      this.#chosen(this.#row);
     }
 
     /** Says what the row and the column are, and whether the one may see the other. */
@@ -126,13 +130,24 @@ globalThis.lookaheadMask = (() => {
     }
   }
 
+  /** "rows 1 to 4 are the draft"; nothing where there are none. */
+  function rowsAre(first, last, what) {
+    if (last < first) return [];
+    return [first === last ? `row ${first} is ${what}` : `rows ${first} to ${last} are ${what}`];
+  }
+
   function legendOf(all) {
-    const grams = all.filter(row => row.group === "tried").length;
-    const parts = ["Row 0 is the text’s last token", `rows ${grams + 1} to ${all.length - 1} are the window`];
-    if (grams) parts.splice(1, 0, `${grams === 1 ? "row 1 is" : `rows 1 to ${grams} are`} the n-grams`);
+    const last = all.length - 1;
+    const before = all.filter(row => row.group !== "window").length - 1; // the last row before the window
+    const isWindow = before < last;
+    const parts = [
+      "Row 0 is the text’s last token",
+      ...rowsAre(1, before, isWindow ? "the n-grams" : "the draft"),
+      ...rowsAre(before + 1, last, "the window"),
+    ];
     const cut = all.length > MOST ? ` Drawn: the first ${MOST} of ${all.length} rows.` : "";
     const reading = "A line is a row of this pass; a filled square is a row it may see";
-    return `${reading}; the band at the left is the text before it. ${parts.join(", ")}.${cut}`;
+    return `${reading}; the band at the left is the text before it, which stands in the cache. ${parts.join(", ")}.${cut}`;
   }
 
   return {Mask};

@@ -1,7 +1,8 @@
 /* microscope.js: the window of lookahead decoding on the page: the grid, the n-grams that were tried, the mask.
 
-   What it is.  `view(log, lane, step, go)` makes the part of the inspector that a pass with a window, or with n-grams
-   of one, has. Birthplaces are buttons: `go(lane, step)` opens the pass an n-gram was born in.
+   What it is.  `view(log, lane, step, go, chosen)` makes the part of the inspector that a pass with a window, or with
+   n-grams of one, has. Birthplaces are buttons: `go(lane, step)` opens the pass an n-gram was born in; `chosen(row)` is told
+   where in the mask the reader is.
 
    What it does not know.  How levels, columns and births follow from a draft: that is jacobi.js's business. */
 
@@ -105,12 +106,12 @@ globalThis.lookaheadMicroscope = (() => {
   }
 
   /** The microscope of one pass; of a pass whose window rested, the n-grams alone. */
-  function view(log, laneIndex, stepIndex, go) {
+  function view(log, laneIndex, stepIndex, go, chosen) {
     const window = windowOf(log, laneIndex, stepIndex);
     const tried = triedBox(triedOf(log, laneIndex, stepIndex), laneIndex, go);
     const box = (label, ...parts) => make("section.la-microscope", {"aria-label": label}, ...parts);
     if (window) {
-      const {node} = new lookaheadMask.Mask(maskOf(log, laneIndex, stepIndex));
+      const {node} = new lookaheadMask.Mask(maskOf(log, laneIndex, stepIndex), chosen);
       return box("Lookahead window", make("div.la-m-column", grid(window), tried), node);
     }
     const rests = small("The window rests: it cost more than it found. What it left in the pool is still tried.");

@@ -35,7 +35,7 @@ class SuffixAutomaton:
         self._read = 0
         self._sizes = np.array([1, 0, 0])
         self._states, self._edges, self._places = _arrays(FIRST_ROOM)
-        self._found = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
+        self._tree = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
 
     def break_off(self) -> None:
         """What comes next does not continue what came before."""
@@ -62,9 +62,9 @@ class SuffixAutomaton:
         None where the ending has fewer than `shortest` tokens; at most `rows` rows, of which a row has at most `candidates`
         below it, `reach` times as deep as the ending is long and at most `longest`.
         """
-        if len(self._found[0]) < rows:
-            self._found = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows)
-        tokens, parents, chances = self._found
+        if len(self._tree[0]) < rows:
+            self._tree = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows)
+        tokens, parents, chances = self._tree
         count = _continuations(
             self._states, self._edges, self._sizes, tokens, parents, chances, shortest, reach, longest, rows, candidates
         )

@@ -59,10 +59,10 @@ class Suffix(Drafter):
             return EMPTY
         self.start(context)
         options, rows = self.options, rows_looked_up(longest)
-        found = self._seen.continuations(options.shortest, options.reach, longest, rows, options.candidates)
-        if not found:
+        tree = self._seen.continuations(options.shortest, options.reach, longest, rows, options.candidates)
+        if not tree:
             return EMPTY
-        tokens, parents, chances = found
+        tokens, parents, chances = tree
         return policy.trim(Draft(tuple(tokens), tuple(parents), None, (self.name,) * len(tokens), tuple(chances)))
 
 

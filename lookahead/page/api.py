@@ -18,31 +18,31 @@ from urllib.parse import parse_qsl
 import gradio as gr
 
 from ..core.events import LookaheadError
-from ..measure.advice import advise, evidence
+from ..measure import advice
 from ..measure.whatif import Recording
 from ..race.methods import METHODS, method_class
 from ..server import form, loading_job, race_job
 from ..server.families import described
 from ..server.state import ServerState
 from ..trace.trace import Trace
-from .gradio_internals import forget
+from .gradio_internals import address, forget, visitor
 
 # A caller who is gone is noticed within this; telling many who wait takes time from the one who computes.
 EVERY_S, WAITING_S = 0.2, 0.8
+PERSONAL = ("choose",)  # what changes something for its caller
 ADVISED = "draft"  # races for advice; lookups are computed from the naive lane
 
 
 def add(server: ServerState, page: gr.Blocks) -> None:
     """Register /race, /advise, /link, /methods, /families and /choose with the page."""
 
-    def race_api(
+    def race(
         prompt: str,
         method: str = form.DEFAULT_METHOD,
         max_new_tokens: int = 128,
         k: str = "auto",
         temperature: float = 0.0,
         seed: int = 0,
-        request: gr.Request = None,
     ) -> dict:
         """Race a method against naive decoding on one prompt, with the models that were chosen; returns the trace.
 
@@ -55,11 +55,11 @@ def add(server: ServerState, page: gr.Blocks) -> None:
             seed: picks the noise when sampling.
         """
         given = {"max_new_tokens": max_new_tokens, "k": k, "temperature": temperature, "seed": seed}
-        given["family"] = server.families.of(request.session_hash).models.spec
-        with _answering(page, request):
+        given["family"] = server.families.of(visitor()).models.spec
+        with _answering(page):
             yield from _race(server, prompt, method, given)
 
-    def advice_api(prompt: str, max_new_tokens: int = 128, request: gr.Request = None) -> dict:
+    def advise(prompt: str, max_new_tokens: int = 128) -> dict:
         """Should speculative decoding be turned on for a text like this, on this machine? A draft model and a lookup race
         naive decoding on the prompt; returns a sentence, the method and draft length to use (None and 0 for "don't"), and the
         expected speedup of every option.
@@ -68,22 +68,16 @@ def add(server: ServerState, page: gr.Blocks) -> None:
             prompt: the beginning of a text of the kind that is meant.
             max_new_tokens: at most so many new tokens.
         """
-        family = server.families.of(request.session_hash).models
+        family = server.families.of(visitor()).models
         given = {"max_new_tokens": max_new_tokens, "family": family.spec}
-        with _answering(page, request):
+        with _answering(page):
             *_, trace = _race(server, prompt, ADVISED, given)
-            race = Trace.model_validate(trace)
-            answer = advise(evidence(race), family.costs, Recording.of(race, family.costs))
+            record = Trace.model_validate(trace)
+            answer = advice.advise(advice.evidence(record), family.costs, Recording.of(record, family.costs))
         options = [{"method": one.method, "k": one.k, "speedup": one.speedup} for one in answer.options]
         return {"sentence": answer.sentence, "method": answer.method, "k": answer.k, "options": options}
 
-    def link_api(
-        prompt: str,
-        method: str = form.DEFAULT_METHOD,
-        k: str = "auto",
-        temperature: float = 0.0,
-        request: gr.Request = None,
-    ) -> str:
+    def link(prompt: str, method: str = form.DEFAULT_METHOD, k: str = "auto", temperature: float = 0.0) -> str:
         """The address of a page that runs this race before somebody's eyes and plays it, to be handed to a person.
 
         Args:
@@ -92,26 +86,26 @@ def add(server: ServerState, page: gr.Blocks) -> None:
             k: tokens to draft in a pass, or "auto".
             temperature: 0 is greedy.
         """
-        with _answering(page, request):
-            family = server.families.of(request.session_hash).models.spec
+        with _answering(page):
+            family = server.families.of(visitor()).models.spec
             fields = {**form.DEFAULTS, "family": family, "k": k, "temperature": temperature}
             query = form.link(prompt, [method], fields)
             form.from_link(dict(parse_qsl(query[1:])), [family], lambda _: [form.DEFAULTS["draft"]], server.limits)
-        return f"{str(request.request.base_url).rstrip('/')}/{query}"
+        return f"{address()}/{query}"
 
-    def methods_api() -> list:
+    def methods() -> list:
         """The strategies: name, summary, and whether a draft model is needed."""
         classes = {m: method_class(m) for m in METHODS}
         return [{"name": m, "summary": c.summary, "needs_draft": c.needs_draft} for m, c in classes.items()]
 
-    def families_api() -> list:
+    def families() -> list:
         """The families of models to choose from: name, description, and whether it is loaded."""
         return [
             {"name": spec, "description": described(spec), "loaded": spec in server.families}
             for spec in loading_job.offered(server)
         ]
 
-    def choose_api(family: str, request: gr.Request = None) -> dict:
+    def choose(family: str) -> dict:
         """Choose the models that this session's races run with; a family that comes with the app is loaded if need be.
 
         Args:
@@ -123,26 +117,26 @@ def add(server: ServerState, page: gr.Blocks) -> None:
             chosen = server.families.named(family).models
         except LookaheadError as error:
             raise gr.Error(str(error), print_exception=False) from None
-        server.families.choose(request.session_hash, family)
+        server.families.choose(visitor(), family)
         yield {"family": chosen.spec, "models": chosen.names}
 
-    gr.api(race_api, api_name="race", concurrency_limit=None)
-    gr.api(advice_api, api_name="advise", concurrency_limit=None)
-    gr.api(link_api, api_name="link", queue=False)
-    gr.api(choose_api, api_name="choose", concurrency_limit=None)
-    gr.api(families_api, api_name="families", queue=False)
-    gr.api(methods_api, api_name="methods", queue=False)
+    gr.api(race, api_name="race", concurrency_limit=None)
+    gr.api(advise, api_name="advise", concurrency_limit=None)
+    gr.api(link, api_name="link", queue=False)
+    gr.api(choose, api_name="choose", concurrency_limit=None)
+    gr.api(families, api_name="families", queue=False)
+    gr.api(methods, api_name="methods", queue=False)
 
 
 @contextmanager
-def _answering(page: gr.Blocks, request: gr.Request) -> Iterator[None]:
+def _answering(page: gr.Blocks) -> Iterator[None]:
     """What is wrong with a call is told to its caller, and nothing of the call is kept."""
     try:
         yield
     except LookaheadError as error:
         raise gr.Error(str(error), print_exception=False) from None
     finally:
-        forget(page, request.session_hash)
+        forget(page, visitor())
 
 
 def _race(server: ServerState, prompt: str, method: str, given: dict[str, Any]) -> Iterator[dict[str, Any]]:

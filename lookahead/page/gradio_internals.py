@@ -28,12 +28,16 @@ SESSIONS, GONE_SESSIONS = 200, 30  # kept of all visitors, and of those who have
 # ---------------------------------------------------------------- the port
 
 
-def launch(page: gr.Blocks, host: str, port: int, take_sockets: Any, **options: Any) -> None:
+def launch(
+    page: gr.Blocks, host: str, port: int, take_sockets: Any, personal: Iterable[str] = (), **options: Any
+) -> None:
     """`Blocks.launch`, on sockets that listen already: `take_sockets()` gives them when the app is made, without a gap.
+    `personal` are endpoints that change something for their caller, and are none of an assistant's.
 
     - blocks.py `launch` calls `http_server.start_server` once the app is made; that one would open a port of its own.
     - blocks.py `launch(_frontend=True)` asks the page within 3 s, and gives up on a machine that is slow just then.
     - networking.py writes what a public link needs to `CERTIFICATE_PATH`, which is in the working directory.
+    - mcp.py asks for all assistants as one visitor, so what one of them chose would be chosen for all.
     - routes.py keeps runs under way in `App.iterators`: see `_Iterators`.
     """
 
@@ -47,6 +51,8 @@ def launch(page: gr.Blocks, host: str, port: int, take_sockets: Any, **options: 
     networking.CERTIFICATE_PATH = os.path.join(get_upload_folder(), "certificate.pem")
     app, _, _ = page.launch(prevent_thread_lock=True, server_name=host, _frontend=False, **options)
     app.iterators = _Iterators()
+    for name in personal:
+        page.mcp_server_obj.tool_to_endpoint.pop(name)
 
 
 def close(page: gr.Blocks) -> None:
@@ -97,6 +103,12 @@ def visitor() -> str | None:
     """Whose event is being answered in this thread: utils.py `get_function_with_locals` sets its request before every call,
     and before every value of a generator. None outside of events."""
     return getattr(LocalContext.request.get(None), "session_hash", None)
+
+
+def address() -> str:
+    """The address of the page that is being answered, which mcp.py gives as Starlette's request, and others in Gradio's."""
+    request = LocalContext.request.get()
+    return str(getattr(request, "request", request).base_url).rstrip("/")
 
 
 def forget(page: gr.Blocks, session: str | None) -> bool:

@@ -10,7 +10,6 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from functools import partial
-from importlib.util import find_spec
 from typing import Any
 
 import gradio as gr
@@ -192,7 +191,7 @@ def launch_options(waiting: int = 64) -> dict[str, Any]:
         "<style>footer .divider { display: none } @media print { footer { display: none } }</style>",
         "footer_links": ["api"],
         "run_history": False,
-        "mcp_server": find_spec("mcp") is not None,  # an assistant may call what `api.py` has
+        "mcp_server": True,  # an assistant may call what `api.py` has
         "show_error": False,
         "ssr_mode": False,
         "app_kwargs": {"middleware": [Middleware(Guard)]},

@@ -25,7 +25,7 @@ from ..server.measuring_job import WhenQuiet
 from ..server.queue import queue
 from ..server.state import ServerState
 from ..server.waiting import SIGNALS, Waiting
-from . import gradio_internals
+from . import api, gradio_internals
 from .page import build, launch_options
 
 END_S = 2.0
@@ -42,7 +42,7 @@ def serve(server: ServerState, telling: Telling, waiting: Waiting, **launch: Any
         queue.open(server.limits)
         options = launch_options(server.limits.max_waiting)
         options["app_kwargs"] |= {"routes": health.routes(server, telling)}
-        gradio_internals.launch(page, waiting.host, waiting.port, waiting.hand_over, **options, **launch)
+        gradio_internals.launch(page, waiting.host, waiting.port, waiting.hand_over, api.PERSONAL, **options, **launch)
         memory.release()
         if telling.log == "json":
             logging.adopt_web_server()

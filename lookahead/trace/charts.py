@@ -318,6 +318,7 @@ def blank(dark: bool, x: str, y: str | None) -> go.Figure:
             "xaxis": {**axis, "title": {"text": x, "font": {"color": ink["quiet"], "size": 14}, "standoff": 12}},
             "yaxis": {**axis, "title": {"text": y, "font": {"color": ink["quiet"], "size": 14}, "standoff": 12} if y else {}},
             "hoverlabel": {"bgcolor": ink["field"], "bordercolor": ink["rule"], "font": {"color": ink["ink"], "family": FONT}},
+            "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": ink["quiet"], "activecolor": ink["ink"]},
             "barmode": "group", "bargap": 0.3, "bargroupgap": 0.06, "dragmode": False,
         }
     )  # fmt: skip

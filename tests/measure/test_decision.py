@@ -25,7 +25,7 @@ def answer(models):
     """What is found out in a few seconds, and how often one could have stopped it."""
     laps = list(decision.decide(models, PROMPTS, 5, methods=["draft", "suffix"], max_new_tokens=24))
     done = [lap for lap in laps if lap]
-    assert laps.count(None) > 20 and done[-1].done == done[-1].total == 5
+    assert laps.count(None) > 8 and done[-1].done == done[-1].total == 5
     assert all(lap.result["sentence"] for lap in done), "there is an answer from the first prompt on"
     return done[-1].result
 

@@ -465,6 +465,35 @@ def test_mask_is_read_by_pointer_and_by_keyboard(page):
     )
 
 
+def test_the_breadcrumb_zooms_from_the_text_to_one_rows_numbers(page):
+    page.evaluate("open('greedy', 1, 1)")
+    crumbs, field = page.locator(".la-i-crumbs"), page.locator(".la-i-rows .la-m-field")
+    zoomed = page.locator(".la-i-place.la-i-zoomed")
+    assert crumbs.text_content() == "text › pass 1 of 1 › rows › row 0: time"
+    assert "rows 1 to 4 are the draft" in page.inner_text(".la-i-rows")
+    assert page.inner_text(".la-m-line").startswith("row 0: the text’s last token, time; may see: the text and itself.")
+    assert "after  time" in zoomed.inner_text()
+    field.focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    assert crumbs.text_content().endswith("rows › row 2: b") and "3. after  b" in zoomed.inner_text()
+    assert "may see: the text, row 0, row 1 and itself" in page.inner_text(".la-m-line")
+    crumbs.get_by_role("button", name="row 2").click()
+    assert zoomed.evaluate("node => node.getBoundingClientRect().top < innerHeight")
+    field.focus()
+    page.keyboard.press("End")
+    page.keyboard.press("ArrowDown")
+    assert crumbs.text_content().endswith("row 3: d, not looked at") and zoomed.count() == 0, (
+        "its row came after a refusal"
+    )
+    page.evaluate("open('greedy', 0, 1)")
+    assert crumbs.text_content() == "text › pass 1 of 3 › row 0: time" and field.count() == 0
+    page.evaluate("open('window', 1, 3)")
+    assert crumbs.text_content() == "text › pass 3 of 3 › rows"
+    crumbs.get_by_role("button", name="text").click()
+    assert page.evaluate("asked.at(-1)") == "close"
+
+
 def test_a_large_mask_is_cut_and_says_so(page):
     page.evaluate("""(() => { const level = Array.from({length: 15}, () => ' a'), big = looked(1, [level], [], [], ' b'), bigger = looked(2, [level, level, level, level, level], [], [], ' c');
       open(logOf('greedy', [['lookahead', [prefill, big, bigger]]]), 0, 2); })()""")

@@ -1,8 +1,9 @@
 /* inspector.js: the pass inspector on the page.
 
-   What it is.  An `Inspector` makes the panel; `show(log, lane, step)` fills it with one pass, from left to right as it
-   happened; under it how a trained head drafted, the rows with cache and mask, the target's favourites at each place, and
-   the time. The breadcrumb leads from the text to the pass, its rows, and the numbers of the row that is chosen in the mask.
+   What it is.  An `Inspector` makes the panel; `show(log, lane, step)` fills it with one pass, from left to right as
+   it happened; under it how a trained head drafted, the rows with cache and mask, the target's favourites at each
+   place, and the time. The breadcrumb leads from the text to the pass, its rows, and the numbers of the row that is
+   chosen in the mask.
 
    Why it is so.  The buttons stay while the pass under them changes, so that the keyboard keeps its place.
 
@@ -42,7 +43,7 @@ globalThis.lookaheadInspector = (() => {
     return box;
   }
 
-  /** The rows of a drafted pass, who may look at whom, and the cache; a pass with a window has its microscope instead. */
+  /** The rows of a drafted pass, the cache, and who may look at whom; a window has its microscope instead. */
   function rowsBox(log, laneIndex, stepIndex, chosen) {
     const {node} = new lookaheadMask.Mask(lookaheadJacobi.maskOf(log, laneIndex, stepIndex), chosen, 0);
     return make("section.la-i-rows", {"aria-label": "Rows, cache and mask"}, node);

@@ -50,8 +50,8 @@ globalThis.lookaheadMask = (() => {
     #chosen;
     #line = make("p.la-m-line", {"aria-live": "polite"});
 
-    /** `all` are the rows of the mask, as `maskOf` gives them; `chosen(row)` is called when the reader, who begins at row `at`,
-        goes to another. */
+    /** `all` are the rows of the mask, as `maskOf` gives them; `chosen(row)` is called when the reader goes
+        to another than `at`, where they begin. */
     constructor(all, chosen, at = all.length - 1) {
       const rows = all.slice(0, MOST);
       this.#rows = rows;
@@ -147,7 +147,7 @@ globalThis.lookaheadMask = (() => {
     ];
     const cut = all.length > MOST ? ` Drawn: the first ${MOST} of ${all.length} rows.` : "";
     const reading = "A line is a row of this pass; a filled square is a row it may see";
-    return `${reading}; the band at the left is the text before it, which stands in the cache. ${parts.join(", ")}.${cut}`;
+    return `${reading}; the band at the left is the text before it, in the cache. ${parts.join(", ")}.${cut}`;
   }
 
   return {Mask};

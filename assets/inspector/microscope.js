@@ -1,8 +1,8 @@
 /* microscope.js: the window of lookahead decoding on the page: the grid, the n-grams that were tried, the mask.
 
    What it is.  `view(log, lane, step, go, chosen)` makes the part of the inspector that a pass with a window, or with
-   n-grams of one, has. Birthplaces are buttons: `go(lane, step)` opens the pass an n-gram was born in; `chosen(row)` is told
-   where in the mask the reader is.
+   n-grams of one, has. Birthplaces are buttons: `go(lane, step)` opens the pass an n-gram was born in; `chosen(row)`
+   is told where in the mask the reader is.
 
    What it does not know.  How levels, columns and births follow from a draft: that is jacobi.js's business. */
 

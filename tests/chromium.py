@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from filelock import FileLock
+from playwright.sync_api import Error, sync_playwright
 
 INSTALLING = FileLock(Path(tempfile.gettempdir()) / f"installing-chromium-{os.getuid()}.lock", timeout=900)
 ARGUMENTS = [
@@ -30,8 +31,6 @@ def _found() -> str | None:
         return path
     if path := next(filter(None, map(shutil.which, NAMES)), None):
         return path
-    from playwright.sync_api import sync_playwright
-
     with sync_playwright() as playwright:
         path = playwright.chromium.executable_path
     return path if Path(path).is_file() else None
@@ -79,6 +78,16 @@ def bare_page(browser, body: str, style: str, script: str, size: tuple[int, int]
 def until(page, condition: str, timeout_s: float = 30) -> None:
     """Wait until a script's condition holds. Asked from out here: our pages' policies forbid a wait in them by `eval`."""
     deadline = time.monotonic() + timeout_s
-    while not page.evaluate(condition):
+    while not _holds(page, condition):
         assert time.monotonic() < deadline, f"never: {condition}"
         page.wait_for_timeout(20)
+
+
+def _holds(page, condition: str) -> bool:
+    """Whether it holds; on a page that is just being left, which answers nothing, it does not."""
+    try:
+        return page.evaluate(condition)
+    except Error as error:
+        if "navigation" not in str(error):
+            raise
+        return False

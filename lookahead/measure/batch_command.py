@@ -1,6 +1,7 @@
 """`python -m lookahead batch`: how many texts at once? Naive decoding against drafting in batches of several sizes.
+`--json` prints one document, `--update` writes the table between the batch markers of a file.
 
-Knows arguments. What is measured is `batches`' business, imported when it is needed, so that help comes at once.
+Knows arguments and reports. What is measured is `batches`' business, imported when it is needed, so that help comes at once.
 """
 
 from __future__ import annotations
@@ -11,11 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..core.events import Settings, whole_number
+from ..core.numbers import count, ranged, ratio
 from .paying import read_levels
+from .tables import between, markdown_table, replace_between
 
 if TYPE_CHECKING:
     from ..family.models import Models
 
+MARKS = ("<!-- batch -->", "<!-- /batch -->")
 USUAL_TEXTS, USUAL_METHODS = "1,2,4,8,16,32,64", "draft,ngram"
 
 
@@ -26,6 +30,7 @@ def add(commands: Any, shared: Sequence[argparse.ArgumentParser]) -> argparse.Ar
     batch.add_argument("--texts", default=USUAL_TEXTS, metavar="N,N", help=f"texts at once ({USUAL_TEXTS})")
     batch.add_argument("--prompts", metavar="FILE.jsonl", help='lines {"id", "category", "prompt", "chat"}')
     batch.add_argument("--repeat", type=int, default=1, metavar="N", help="times that every batch is written (1)")
+    batch.add_argument("--update", metavar="FILE.md", help="write the table between the batch markers of a file")
     return batch
 
 
@@ -41,6 +46,8 @@ def run(
     whole_number("repeat", arguments.repeat, 1, 1000)
     options = {name: value for name, value in options.items() if name != "chat"}
     Settings(**options)
+    if arguments.update:
+        between(arguments.update, MARKS)  # before the first second is spent
     prompts = prompt_files.read(arguments.prompts) if arguments.prompts else questions(family=arguments.models)
     models, report = load(arguments), None
     with terminal.progress() as progress:
@@ -48,7 +55,25 @@ def run(
             if now:
                 progress(now.done, now.total, now.text)
                 report = now.result
+    if arguments.update:
+        replace_between(arguments.update, MARKS, markdown(report))
     if arguments.json:
         print(json.dumps(report))
     else:
         terminal.show_batches(report)
+
+
+def markdown(report: Mapping[str, Any]) -> str:
+    """The report as a Markdown table: a line for every size, speedups with their intervals."""
+    rows = report["rows"]
+    methods = list(dict.fromkeys(row["method"] for row in rows))
+    head = ["texts at once", "naive, tokens/s", *(f"`{method}`" for method in methods)]
+    lines = []
+    for size in dict.fromkeys(row["texts"] for row in rows):
+        of = {row["method"]: row for row in rows if row["texts"] == size}
+        rate = count(round(max(row["naive_tokens_per_second"] for row in of.values())))
+        cells = [f"{ratio(of[method]['speedup'])} [{ranged(of[method]['interval'])}]" for method in methods]
+        lines.append([str(size), rate, *cells])
+    machine = report["machine"]
+    end = f"{machine['cpu']}, {machine['cores']} cores, {machine['dtype']}, {report['exactness']}; {report['note']}."
+    return f"{markdown_table(head, lines)}\n\n{end}"

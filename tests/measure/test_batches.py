@@ -8,7 +8,8 @@ import pytest
 
 from lookahead.__main__ import main
 from lookahead.core.events import LookaheadError
-from lookahead.measure import batches
+from lookahead.measure import batches, published
+from lookahead.measure.batch_command import MARKS
 from lookahead.measure.progress import questions
 
 PROMPTS = [q for q in questions() if not q.settings][:4]
@@ -98,3 +99,18 @@ def test_the_command_prints_one_document(capsys, tmp_path):
 def test_bad_arguments_are_one_line(capsys, arguments):
     assert main(["batch", *arguments]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_the_table_is_written_between_the_markers_of_a_file(tmp_path, capsys):
+    readme = tmp_path / "table.md"
+    readme.write_text("\n".join(["before", *MARKS, "after"]), encoding="utf-8")
+    arguments = ["batch", "--methods", "suffix", "--texts", "1,2", "--max-new-tokens", "6", "--update", str(readme)]
+    assert main([*arguments, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    levels, machine = published.batches(readme)
+    assert [level.at_once for level in levels["suffix"]] == [1, 2] and "cores" in machine
+    for level, row in zip(levels["suffix"], rows, strict=True):
+        assert level.speedup == pytest.approx(row["speedup"], abs=0.006)
+    text = readme.read_text(encoding="utf-8")
+    assert text.startswith("before\n") and text.endswith("after")
+    assert main([*arguments[:-1], str(tmp_path / "none.md")]) == 2

@@ -8,7 +8,7 @@ from lookahead.measure.command import MARKS, listing, markdown
 from lookahead.measure.experiments import EXPERIMENTS, Result
 from lookahead.measure.paying import Level
 from lookahead.measure.progress import Arm
-from lookahead.measure.published import published
+from lookahead.measure.published import batches, published
 from lookahead.measure.sweeps import Point, Sweep
 from lookahead.trace.charts import DARK, LIGHT
 
@@ -158,6 +158,15 @@ def test_expectations_open_with_claims_and_what_was_measured_elsewhere():
 
 def test_a_readme_without_a_table_tells_nothing(tmp_path):
     assert published(tmp_path / "none.md") == {}
+    assert batches(tmp_path / "none.md") == ({}, "")
+
+
+def test_batches_open_with_what_was_measured_elsewhere():
+    by_method, machine = batches()
+    assert machine and {"draft", "suffix", "hybrid"} <= by_method.keys()
+    for levels in by_method.values():
+        assert [level.at_once for level in levels] == [1, 2, 4, 8, 16, 32, 64]
+        assert all(level.interval[0] <= level.speedup <= level.interval[1] for level in levels)
 
 
 def test_what_the_command_writes_is_what_the_lab_shows(tmp_path):

@@ -9,13 +9,14 @@ import gradio as gr
 
 from ...core.numbers import counted, decimal, ranged, ratio
 from ...family.models import Models
-from ...measure import batches, charts
+from ...measure import batches, charts, published
 from ...measure.paying import Level
+from ...measure.paying import advice as sentence
 from ...measure.progress import questions
 from ...race.methods import method_class, methods_for
 from ...race.peers import Peer
 from ...server.state import ServerState
-from ..parts import DARK, QUIET, Follow, drawn, markup, plot, prose, says, table
+from ..parts import DARK, QUIET, Follow, Opening, drawn, markup, plot, prose, says, table
 from ..running import buttons, measured, measuring, run_and_stop
 
 INTRO = (
@@ -25,9 +26,10 @@ INTRO = (
 )
 SIZES = {"1 to 8": (1, 2, 4, 8), "1 to 32": (1, 2, 4, 8, 16, 32), "1 to 64": (1, 4, 16, 64)}
 MOST = 48  # tokens a text
+ELSEWHERE = "draft"  # the method whose figures of another machine stand there first
 
 
-def add(server: ServerState, follow: Follow) -> None:
+def add(server: ServerState, follow: Follow) -> Opening:
     """The section."""
     prose(INTRO)
     with gr.Row(elem_classes="la-do"):
@@ -51,6 +53,15 @@ def add(server: ServerState, follow: Follow) -> None:
             _picture, [dark, passes, which, number], picture, js=f"(_, ...rest) => [{DARK}, ...rest]", queue=False,
             trigger_mode="always_last", **QUIET,
         )  # fmt: skip
+    return _measured_elsewhere, dark, [advice, figure], f"() => {DARK}"
+
+
+def _measured_elsewhere(dark: bool) -> list[Any]:
+    """What the README's table says, until something has been measured here."""
+    by_method, machine = published.batches()
+    levels = by_method.get(ELSEWHERE, ())
+    words = f"Measured on another machine ({machine}), with {ELSEWHERE}: {sentence(levels)} Yours comes in its place."
+    return [says(words), drawn(charts.load(levels, dark))] if levels else [gr.skip()] * 2
 
 
 def methods_that_share(models: Models) -> list[str]:

@@ -57,9 +57,9 @@ globalThis.lookaheadSelection = (() => {
     /** Opens a pass in the inspector; null closes it. */
     open(pass) {
       this.#picked = pass;
+      this.#ui.root.classList.toggle("la-docked", Boolean(pass));
       if (pass) this.inspector.show(this.#log, pass.lane, pass.step);
       else this.inspector.hide();
-      this.#ui.root.classList.toggle("la-docked", Boolean(pass));
       this.#changed();
     }
 

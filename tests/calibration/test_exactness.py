@@ -31,7 +31,7 @@ from lookahead.model.lm import CachedLM
 ALL_CAPS = {
     "AVX2": {"NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": "+avx2,+fma"},
     "AVX512_CORE": {"NUMBA_CPU_NAME": "skylake-avx512", "NUMBA_CPU_FEATURES": "+avx512f"},
-    "AVX512_CORE_BF16": {"NUMBA_CPU_NAME": "cooperlake", "NUMBA_CPU_FEATURES": "+avx512f,+avx512bf16"},
+    "AVX512_CORE_BF16": {"NUMBA_CPU_NAME": "znver4", "NUMBA_CPU_FEATURES": "+avx512f,+avx512bf16"},
 }
 HERE = set(get_host_cpu_features().split(","))
 CAPS = {isa: cap for isa, cap in ALL_CAPS.items() if set(cap["NUMBA_CPU_FEATURES"].split(",")) <= HERE}

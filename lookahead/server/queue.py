@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ FINISHED, LEFT, LIMIT, CLOSING, FAILED, REFUSED = "finished", "stopped", "limit"
 FAULT = "The run broke off because of a fault in Lookahead, not in what you typed. What ran so far is shown."
 GRACE_S = 10.0  # work that is not a race may take as long from one step to its next
 EVERY_S = 0.2  # a follower looks so often, and who has gone is noticed within this
-DURATIONS = 9  # of the last jobs, for an estimate
+DURATIONS = 9  # of the last jobs of every kind, for an estimate
 LOGGED_CHARS = 1000  # of a prompt that was turned away
 THREAD = "lookahead-compute"
 
@@ -170,7 +170,7 @@ class Job(Generic[T]):
         """Its place in the queue, as a sentence; nothing once it computes."""
         if not (ahead := queue.ahead(self)):
             return ""
-        about = f"; one takes about {max(1, round(usual_s))} s" if (usual_s := queue.usual_s()) else ""
+        about = f"; one takes about {max(1, round(s))} s" if (s := queue.usual_s({job.kind for job in ahead})) else ""
         if self.visitor and all(other.visitor == self.visitor for other in ahead):
             return f"Waiting: this begins after your own {'run' if len(ahead) == 1 else 'runs'}{about}."
         return f"Waiting: {_runs(len(ahead))} before yours{about}."
@@ -256,7 +256,7 @@ class Queue:
         self.waited_s = self.computed_s = 0.0
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix=THREAD)
         self._jobs: list[Job] = []  # the one at work, then those that wait
-        self._durations: deque[float] = deque(maxlen=DURATIONS)
+        self._durations: dict[str, deque[float]] = defaultdict(lambda: deque(maxlen=DURATIONS))
         self._lock = threading.RLock()
 
     def open(self, limits: Limits) -> None:
@@ -316,10 +316,11 @@ class Queue:
             before = self._jobs[: self._jobs.index(job)] if job in self._jobs else []
             return [other for other in before if not isinstance(other, Slices)]
 
-    def usual_s(self) -> float:
-        """Seconds that jobs have taken of late; 0 before the first was done."""
+    def usual_s(self, kinds: Collection[str] = ()) -> float:
+        """Seconds that jobs (of these kinds) have taken of late; 0 before the first was done."""
         with self._lock:
-            return median_low(self._durations) if self._durations else 0.0
+            took = [s for kind in kinds or [*self._durations] for s in self._durations[kind]]
+        return median_low(took) if took else 0.0
 
     def waiting(self) -> int:
         """How many jobs wait behind the one at work."""
@@ -367,14 +368,13 @@ class Queue:
         outcome, waited_s, computed_s = job.account()
         if not isinstance(job, Slices):  # whoever comes does not wait for all of them
             with self._lock:
-                self._durations.append(computed_s)
+                self._durations[job.kind].append(computed_s)
         self.count(job, outcome, waited_s, computed_s)
 
     def _full(self) -> str:
-        waiting, usual_s = self.waiting(), self.usual_s()
-        again = f"in about {max(1, round(waiting * usual_s / 60))} min" if usual_s else "later"
-        are = f"{_runs(waiting)} waiting".capitalize()
-        return f"{are}, as many as this server lets wait. Try again {again}."
+        waiting, minutes = self.waiting(), self.waiting() * self.usual_s() / 60
+        again = f"in about {max(1, round(minutes))} min" if minutes else "later"
+        return f"{_runs(waiting).capitalize()} waiting, as many as this server lets wait. Try again {again}."
 
 
 def published(make: Callable[[], Iterator[Any]]) -> Callable[[Job], None]:

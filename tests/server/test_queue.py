@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections import defaultdict
 
 import pytest
 
@@ -42,6 +43,21 @@ def test_closing_ends_the_work_and_frees_the_thread():
     watched.close()
     assert ended.wait(2)
     assert queue.submit(Job("test", lambda job: 5)).done.result(timeout=2) == 5
+
+
+@pytest.mark.parametrize(
+    ("kind", "about"), [("lab", "; one takes about 40 s."), ("race", "; one takes about 2 s."), ("new", ".")]
+)
+def test_how_long_it_takes_is_said_of_the_kind_that_is_before(monkeypatch, kind, about):
+    monkeypatch.setattr(queue, "_durations", defaultdict(list, race=[2.0, 2.0, 2.0], lab=[40.0]))
+    gate = threading.Event()
+    first = queue.submit(Job(kind, lambda job: gate.wait(10)))
+    watched = follow(lambda: iter([1]))
+    assert next(watched).waiting == f"Waiting: one run is before yours{about}"
+    watched.close()
+    gate.set()
+    first.done.result(timeout=2)
+    queue.call(lambda: None)
 
 
 def test_who_waits_is_told_and_may_leave():

@@ -30,6 +30,7 @@ def answer(models):
     return done[-1].result
 
 
+@pytest.mark.timed
 def test_it_answers_with_its_reasons(answer, models):
     assert answer["method"] == "draft" and answer["on"] and answer["speedup"] > 1.1
     assert answer["sentence"].startswith("On: draft, k = auto (the best fixed one: ")
@@ -43,6 +44,7 @@ def test_it_answers_with_its_reasons(answer, models):
     assert answer["limit"]["perfect"] >= answer["limit"]["now"] > 1 and answer["change"]
 
 
+@pytest.mark.timed
 def test_it_is_taken_away_as_json_csv_and_markdown(answer):
     assert json.loads(json.dumps(answer))["sentence"] == answer["sentence"]
     rows = list(csv.DictReader(io.StringIO(to_csv(answer), newline="")))

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from ast import literal_eval
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 
 import pytest
@@ -22,6 +23,12 @@ async def assistant(address):
         yield session
 
 
+def awaited(coroutine):
+    """Its result, from a thread without an event loop: where there are browsers too, this one has theirs."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, coroutine).result()
+
+
 def called(address, name, **arguments):
     """What a tool answers: whether it is an error, and the words."""
 
@@ -30,7 +37,7 @@ def called(address, name, **arguments):
             answer = await session.call_tool(name, arguments)
             return answer.isError, answer.content[0].text
 
-    return asyncio.run(call())
+    return awaited(call())
 
 
 def test_tools_are_those_that_change_nothing_for_others(address):
@@ -38,7 +45,7 @@ def test_tools_are_those_that_change_nothing_for_others(address):
         async with assistant(address) as session:
             return {tool.name: tool for tool in (await session.list_tools()).tools}
 
-    offered = asyncio.run(tools())
+    offered = awaited(tools())
     assert sorted(offered) == ["advise", "families", "link", "methods", "race"]
     assert all(tool.description for tool in offered.values())
     race = offered["race"].inputSchema
@@ -83,7 +90,7 @@ def test_two_assistants_race_at_once(address):
     async def both():
         return await asyncio.gather(race(PROMPT), race("1, 2, 3, 4,"))
 
-    answers = asyncio.run(both())
+    answers = awaited(both())
     assert not any(answer.isError for answer in answers)
     texts = [literal_eval(answer.content[0].text)["prompt"]["text"] for answer in answers]
     assert texts == [PROMPT, "1, 2, 3, 4,"], json.dumps(texts)

@@ -155,6 +155,7 @@ def test_what_if_recomputes_the_race_on_show(visit):
 def test_drafters_write_one_text_at_their_own_speed(visit):
     page = lab(visit, "Drafters")
     start = page.get_by_role("button", name="Race", exact=True)
+    expect(page.get_by_role("checkbox", checked=True).locator("visible=true")).to_have_count(3)
     start.click()
     shown = page.locator(".la-timeline[data-state=finished]")
     shown.wait_for(timeout=180_000)

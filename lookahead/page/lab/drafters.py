@@ -43,12 +43,12 @@ def add(server: ServerState, follow: Follow) -> None:
         temperature = gr.Slider(0, 1.5, 0.8, step=0.1, label="temperature", min_width=160)
         seed = gr.Number(0, label="seed", precision=0, min_width=100)
         start, stop = buttons("Race")
-    chosen = gr.CheckboxGroup([], label=f"drafters, up to {most}")
 
     def offered(models: Models) -> gr.CheckboxGroup:
         names = list(_drafters(models))
-        return gr.CheckboxGroup(names, value=names[:most])
+        return gr.CheckboxGroup(names, value=names[:most], label=f"drafters, up to {most}")
 
+    chosen = offered(server.models)
     follow(offered, chosen)
     lanes = timeline("", server.runs)
 

@@ -131,12 +131,13 @@ def add(server: ServerState, page: gr.Blocks) -> None:
 @contextmanager
 def _answering(page: gr.Blocks) -> Iterator[None]:
     """What is wrong with a call is told to its caller, and nothing of the call is kept."""
+    session = visitor()  # at its end a call that was left has no event any more
     try:
         yield
     except LookaheadError as error:
         raise gr.Error(str(error), print_exception=False) from None
     finally:
-        forget(page, visitor())
+        forget(page, session)
 
 
 def _race(server: ServerState, prompt: str, method: str, given: dict[str, Any]) -> Iterator[dict[str, Any]]:

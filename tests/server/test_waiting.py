@@ -199,12 +199,13 @@ def test_it_plays_and_says_how_far_loading_is(chromium, waiting, width, scheme, 
 @pytest.mark.browser
 @pytest.mark.timed
 def test_a_page_that_waits_becomes_the_app(chromium, tmp_path):
-    server = App(tmp_path, ready=False)
+    server = App(tmp_path, ready=False, LOOKAHEAD_CACHE=str(tmp_path / "cache"))  # it has all to measure first
     try:
         page = opened(chromium, f"{server.url}/?lesson=03-rejection")
         playing = opened(chromium, f"{server.url}/?recording=story")
-        until(playing, f"{STATE}.t > 0.05")
+        until(playing, f"window.lookahead && {STATE}.t > 0.05")
         playing.keyboard.press(" ")
+        until(playing, f"window.lookahead && !{STATE}.playing")
         held = playing.evaluate(STATE)
         assert held["run"] == "recording-story" and not held["playing"]
         assert server.wait()["ready"]

@@ -1,7 +1,5 @@
 """What the Lab's experiments gave on the machine that the README's table was measured on, to stand beside one's own.
 
-A line that was measured elsewhere than the others says so: "64 texts at once, on an Intel Xeon: 0.51x".
-
 Knows the README's tables between their markers, which `lab` and `batch` write with `--update`. It does not know experiments.
 """
 
@@ -21,7 +19,6 @@ from .tables import between
 
 README = Path(__file__).parents[2] / "README.md"
 ROW = re.compile(r"^\| (?P<title>[^|]+?) +\| [^|]* \| (?P<label>[^|]*): (?P<speedup>[\d.,]+)x +\|", re.MULTILINE)
-ELSEWHERE = re.compile(r", on (an? .*)$")
 
 
 SPEEDUP = re.compile(r"([\d.]+)x \[([\d.]+)x to ([\d.]+)x\]")
@@ -39,7 +36,9 @@ class Median(NamedTuple):
 def published(readme: Path = README) -> Mapping[str, Median]:
     """What stands in the table, by the experiment's title; nothing where there is none."""
     table, usual = _table(readme, MARKS)
-    return {row["title"]: _median(row["label"], row["speedup"], usual) for row in ROW.finditer(table)}
+    return {
+        row["title"]: Median(float(row["speedup"].replace(",", "")), row["label"], usual) for row in ROW.finditer(table)
+    }
 
 
 @cache
@@ -69,8 +68,3 @@ def _table(readme: Path, marks: tuple[str, str]) -> tuple[str, str]:
         return "", ""
     table = readme.read_text(encoding="utf-8")[len(before) : -len(after)]
     return table, ", ".join(table.strip().splitlines()[-1].split(", ")[:2])
-
-
-def _median(label: str, speedup: str, usual: str) -> Median:
-    elsewhere = ELSEWHERE.search(label)
-    return Median(float(speedup.replace(",", "")), label, elsewhere[1] if elsewhere else usual)

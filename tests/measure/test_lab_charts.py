@@ -142,7 +142,7 @@ def test_a_shared_pass_is_a_line_a_text():
 
 def test_expectations_open_with_claims_and_what_was_measured_elsewhere():
     known = published()
-    assert len(known) >= 10 and known.keys() <= {e.title for e in EXPERIMENTS.values()}
+    assert known.keys() == {e.title for e in EXPERIMENTS.values()}
     figure = charts.expectations([], False, known, tuple(EXPERIMENTS.values()))
     marks = drawn(figure)
     elsewhere = [mark for name, mark in marks.items() if name.startswith("measured on ")]
@@ -150,7 +150,7 @@ def test_expectations_open_with_claims_and_what_was_measured_elsewhere():
     assert {title: x for mark in elsewhere for title, x in zip(mark.y, mark.x, strict=True)} == {
         title: median.speedup for title, median in known.items()
     }
-    assert list(marks["measured on an Intel Xeon"].y) == ["Compute-bound"], "what another machine measured says so"
+    assert len(elsewhere) == 1, "all of them by one machine"
     assert marks[charts.CLAIM].y and charts.HERE not in marks and not figure.layout.annotations
     assert list(figure.layout.yaxis.categoryarray) == [e.title for e in EXPERIMENTS.values()]
     assert tuple(figure.layout.yaxis.range) == (len(EXPERIMENTS) - 0.5, -0.5), "a claim without a mark has its row"

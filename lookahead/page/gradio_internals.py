@@ -51,7 +51,7 @@ def launch(
     networking.CERTIFICATE_PATH = os.path.join(get_upload_folder(), "certificate.pem")
     app, _, _ = page.launch(prevent_thread_lock=True, server_name=host, _frontend=False, **options)
     app.iterators = _Iterators()
-    for name in personal:
+    for name in personal if page.mcp_server_obj else ():  # without the package the page is there, tools are not
         page.mcp_server_obj.tool_to_endpoint.pop(name)
 
 

@@ -149,6 +149,37 @@ def test_the_automaton_agrees_with_brute_force(seed):
     assert len(automaton) <= 2 * len(text)
 
 
+@pytest.mark.parametrize("letters", [1, 2, 40, 5000])
+def test_the_automaton_keeps_within_its_room_as_it_grows(letters):
+    """What is compiled writes wherever it is told to: there is room for every state and edge, however texts repeat and break."""
+    draws = random.Random(letters)
+    text, automaton = [], SuffixAutomaton()
+    for turn in range(60):
+        piece = [draws.randrange(letters) for _ in range(draws.choice((1, 7, 120)))]
+        piece = piece + text[-90:] if turn % 2 else piece
+        text += piece
+        automaton.extend(piece)
+        if turn % 20 == 19:
+            automaton.break_off()
+            text = []
+        states, edges, _ = automaton._sizes
+        assert states <= len(automaton._states) and edges <= len(automaton._edges) < len(automaton._places)
+    for token in (1, 0, 1, 0):
+        automaton.extend([token])
+    grown, fresh = automaton, SuffixAutomaton()
+    assert len(grown._states) > len(fresh._states), "it has grown"
+    first = [draws.randrange(letters) for _ in range(700)]
+    fresh.extend(first)
+    single = SuffixAutomaton()
+    for token in first:
+        single.extend([token])
+    assert fresh.continuations(1, 4, 16, 32, 2) == single.continuations(1, 4, 16, 32, 2), (
+        "read at once, or token by token"
+    )
+    length, follows = brute_matches(first)
+    assert fresh.seen()[1] == length and (not length or fresh.follows(fresh.seen()[0]) == follows)
+
+
 def test_the_most_frequent_continuation_comes_first_and_goes_deeper_with_the_match():
     context = [1, 2, 7, 0, 1, 2, 8, 0, 3, 1, 2, 8, 4, 1, 2]
     draft = drafted(made("suffix"), context, 4)

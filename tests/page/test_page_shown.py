@@ -198,7 +198,7 @@ def test_the_badge_measures_again(visit):
 def test_the_lab_opens_with_something_true(visit):
     page = visit()
     page.get_by_role("tab", name="Lab", exact=True).click()
-    expect(page.locator(".js-plotly-plot .legendtext").filter(has_text="measured on")).to_have_count(2, timeout=60_000)
+    expect(page.locator(".js-plotly-plot .legendtext").filter(has_text="measured on")).to_have_count(1, timeout=60_000)
     for section in ("What if", "Sweeps", "This machine", "Dice"):
         page.get_by_role("tab", name=section, exact=True).click()
         shown = page.locator(".la-section").locator("visible=true").locator(".js-plotly-plot")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
-from itertools import accumulate
+from heapq import heappop, heappush
 from typing import TypeVar
 
 from ..hardware.processor import cores
@@ -24,16 +24,14 @@ def workers(texts: int) -> int:
     return max(1, min(cores(), texts))
 
 
-def balanced(rows: Sequence[int]) -> list[slice]:
-    """Texts in order, of so many rows each, in a group for every core, with about as many rows in one as in another."""
-    count, whole = workers(len(rows)), sum(rows)
-    until = list(accumulate(rows))
-    stops = [0]
-    for group in range(1, count):
-        wanted = whole * group / count
-        least, most = stops[-1] + 1, len(rows) - (count - group)  # no group is empty
-        stops.append(min(range(least, most + 1), key=lambda stop: abs(until[stop - 1] - wanted)))
-    return [slice(first, last) for first, last in zip(stops, [*stops[1:], len(rows)], strict=True)]
+def balanced(rows: Sequence[int]) -> list[list[int]]:
+    """Texts by number, of so many rows each, in a group for every core, with about as many rows in one as in another: the
+    longest first, each to the core that has least."""
+    groups: list[tuple[int, int, list[int]]] = [(0, core, []) for core in range(workers(len(rows)))]
+    for text in sorted(range(len(rows)), key=lambda text: -rows[text]):
+        taken, core, texts = heappop(groups)
+        heappush(groups, (taken + rows[text], core, [*texts, text]))
+    return [texts for _, _, texts in groups]
 
 
 def each(work: Callable[[Given], Answer], groups: Sequence[Given]) -> list[Answer]:

@@ -199,8 +199,13 @@ class Llama(Forward):
 
     def together(self, parts: Sequence[Part]) -> list[torch.Tensor]:
         groups = beside.balanced([len(part.ids) for part in parts])
-        answers = beside.each(self._beside, [parts[group] for group in groups])
-        return [logits for answer in answers for logits in answer]
+        answers = beside.each(self._beside, [[parts[text] for text in group] for group in groups])
+        by_text = {
+            text: logits
+            for group, answer in zip(groups, answers, strict=True)
+            for text, logits in zip(group, answer, strict=True)
+        }
+        return [by_text[text] for text in range(len(parts))]
 
     def _beside(self, parts: Sequence[Part]) -> list[torch.Tensor]:
         """Several texts' rows in one compiled call."""

@@ -31,7 +31,7 @@ FULL = (
 )
 VAIN = 4  # passes without a drafted row, after which texts of full passes are asked
 ASK_EVERY = 8  # so rarely
-PassSeconds = Callable[[int, int], float]  # of so many rows in so many branches
+PassSeconds = Callable[[int, int, int], float]  # of so many rows in so many branches, the most of them one text's
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +74,8 @@ class SharedCost:
         return self._cached(rows, branches)
 
     def _seconds(self, rows: int, branches: int) -> float:
-        without = self._pass_s(self._others + 1, 1)
-        return without / self.texts + self._pass_s(self._others + rows, branches) - without
+        without = self._pass_s(self._others + 1, 1, 1)
+        return without / self.texts + self._pass_s(self._others + rows, branches, rows) - without
 
 
 class Batch:
@@ -97,9 +97,10 @@ class Batch:
         self._cost = SharedCost(self.pass_s)
         self._vain = self._unasked = 0  # passes: without a drafted row, and since texts were asked
 
-    def pass_s(self, rows: int, branches: int = 1) -> float:
-        """Seconds of a pass of the texts that are left, on as many cores as they keep busy."""
-        on_one = ceil(rows / workers(self._cost.texts)) if self._batches else rows
+    def pass_s(self, rows: int, branches: int = 1, longest: int = 1) -> float:
+        """Seconds of a pass of the texts that are left, on as many cores as they keep busy. It lasts as long as the fullest core,
+        and the text with the most rows, `longest`, is on one."""
+        on_one = max(longest, ceil(rows / workers(self._cost.texts))) if self._batches else rows
         return self._lanes[0].models.costs.pass_s(on_one, branches)
 
     def __iter__(self) -> Iterator[Pass]:
@@ -155,10 +156,13 @@ def compete(texts: Sequence[Text], roots: int, pass_s: PassSeconds) -> None:
     ]
     offers.sort()
     branches = max((branch_count(text.draft.parents) for text in texts), default=1)
-    tokens, best, stay = float(roots), roots / pass_s(roots, 1), 0
-    for count, (chance, _, _) in enumerate(offers, start=1):
+    tokens, best, stay, longest = float(roots), roots / pass_s(roots, 1, 1), 0, 1
+    of_text = [1] * len(texts)
+    for count, (chance, number, _) in enumerate(offers, start=1):
         tokens -= chance
-        rate = tokens / pass_s(roots + count, branches)
+        of_text[number] += 1
+        longest = max(longest, of_text[number])
+        rate = tokens / pass_s(roots + count, branches, longest)
         if rate > best:
             best, stay = rate, count
     rows: list[list[int]] = [[] for _ in texts]

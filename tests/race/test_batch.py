@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from itertools import cycle, islice
+from math import ceil
 
 import pytest
 import torch
@@ -124,7 +125,7 @@ def test_rows_compete_for_a_pass():
 
     def lengths(row_s):
         texts = [Asked([0.95, 0.9, 0.9]), Asked([0.3, 0.2, 0.1])]
-        compete(texts, 2, lambda rows, branches: 1.0 + row_s * rows)
+        compete(texts, 2, lambda rows, branches, longest: 1.0 + row_s * rows)
         return [len(text.draft) for text in texts]
 
     free, dear, full = lengths(0.0), lengths(0.25), lengths(100.0)
@@ -135,7 +136,7 @@ def test_rows_compete_for_a_pass():
 @pytest.mark.parametrize(("row_s", "k", "rests"), [(1.0, "auto", True), (0.01, "auto", False), (1.0, 3, False)])
 def test_in_full_passes_texts_are_hardly_asked(models, alone, monkeypatch, row_s, k, rests):
     asked = []
-    monkeypatch.setattr(Batch, "pass_s", lambda self, rows, branches=1: 0.01 + row_s * rows)
+    monkeypatch.setattr(Batch, "pass_s", lambda self, rows, branches=1, longest=1: 0.01 + row_s * rows)
     monkeypatch.setattr(Text, "propose", lambda self, propose=Text.propose: asked.append(self) or propose(self))
     monkeypatch.setattr(Text, "rest", lambda self, rest=Text.rest: asked.append(None) or rest(self))
     texts, passes = written(models, PROMPTS[:4], "ngram", max_new_tokens=40, k=k)
@@ -163,19 +164,30 @@ def test_rejection_in_a_batch_of_one_draws_as_the_lane_does(models):
 
 
 def test_a_row_costs_one_of_many_what_it_adds():
-    cost = SharedCost(lambda rows, branches: 10.0 + rows)
-    assert cost(1) == 11 and cost(4) == 14
+    cost = SharedCost(lambda rows, branches, longest: 10.0 + rows + longest)
+    assert cost(1) == 12 and cost(4) == 18
     cost.share(5, rows=5)
-    assert cost(1) == pytest.approx(15 / 5) and cost(4) == pytest.approx(15 / 5 + 3)
+    assert cost(1) == pytest.approx(16 / 5) and cost(4) == pytest.approx(16 / 5 + 3 + 3)
 
 
-@pytest.mark.parametrize("rows", [[1], [1, 1], [5, 1, 1, 1], [1] * 7, [1, 30, 1], [2, 2, 9]])
+def test_a_long_draft_costs_what_its_core_takes(models, monkeypatch):
+    monkeypatch.setattr(beside, "cores", lambda: 2)
+    batch = Batch([Lane(models, prompt, "suffix", Settings()) for prompt in PROMPTS[:8]])
+    batch._cost.share(8, rows=8)
+    costs = models.costs
+    assert batch.pass_s(34) == costs.pass_s(17) and batch.pass_s(34, longest=27) == costs.pass_s(27)
+    assert batch.pass_s(34, longest=5) == costs.pass_s(17)
+
+
+@pytest.mark.parametrize("rows", [[1], [1, 1], [5, 1, 1, 1], [1] * 7, [1, 30, 1], [2, 2, 9], [1, 1, 1, 1, 27, 1]])
 def test_every_core_gets_some_texts(rows, monkeypatch):
     for cores in (1, 2, 3, 8):
         monkeypatch.setattr(beside, "cores", lambda cores=cores: cores)
         groups = beside.balanced(rows)
-        assert [i for group in groups for i in range(len(rows))[group]] == [*range(len(rows))]
-        assert len(groups) == min(cores, len(rows)) and all(range(len(rows))[group] for group in groups)
+        assert sorted(text for group in groups for text in group) == [*range(len(rows))]
+        assert len(groups) == min(cores, len(rows)) and all(groups)
+        fullest = max(sum(rows[text] for text in group) for group in groups)
+        assert fullest <= max(max(rows), ceil(sum(rows) / len(groups)) + 1)
 
 
 @pytest.mark.parametrize("count", [0, 300])

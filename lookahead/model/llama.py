@@ -61,12 +61,13 @@ class Columns:
         return cls(new, np.array(starts) + base, branch + base, np.array(counts))
 
     @classmethod
-    def beside(cls, texts: Iterable[Columns]) -> Columns:
+    def beside(cls, texts: Sequence[Columns]) -> Columns:
         """Those of several texts, one after the other; each row looks into the cache of its own."""
-        texts = list(texts)
         new, straight, counts = (
             np.concatenate([getattr(text, name) for text in texts]) for name in ("new", "straight", "counts")
         )
+        if not counts.any():
+            return cls(new, straight, *_no_branches(len(new)))
         branch = np.zeros((len(new), max(text.branch.shape[1] for text in texts)), np.int64)
         first = 0
         for text in texts:
@@ -74,6 +75,11 @@ class Columns:
             branch[first : first + rows, :wide] = text.branch
             first += rows
         return cls(new, straight, branch, counts)
+
+    @property
+    def positions(self) -> np.ndarray:
+        """Where the rows stand in their texts [rows]."""
+        return self.straight + self.counts - 1
 
 
 @lru_cache(maxsize=256)
@@ -195,55 +201,59 @@ class Llama(Forward):
         return rows
 
     def __call__(self, ids, positions, cache: KeyValueCache, rows: Columns, only: slice = EVERY) -> torch.Tensor:
-        return self._pass(ids, self._places(ids, positions, rows), [(cache, len(ids))], rows, only)
+        if isinstance(positions, slice) and positions.start + len(ids) > len(self._turns[0]):
+            # A slice is cut short where an index would be refused.
+            raise IndexError("a row lies behind the model's last position")
+        places = positions if isinstance(positions, slice) else rows.positions
+        return self._prepared(ids.numpy(), places, [(cache, len(ids))], rows, only)()
 
     def together(self, parts: Sequence[Part]) -> list[torch.Tensor]:
         groups = beside.balanced([len(part.ids) for part in parts])
-        answers = beside.each(self._beside, [[parts[text] for text in group] for group in groups])
-        by_text = {
-            text: logits
-            for group, answer in zip(groups, answers, strict=True)
-            for text, logits in zip(group, answer, strict=True)
-        }
+        # Everything is prepared before the first core begins: then they have Python to themselves no more.
+        passes = [self._beside([parts[text] for text in group]) for group in groups]
+        answers = beside.each(lambda run: run(), passes)
+        by_text = {}
+        for group, answer in zip(groups, answers, strict=True):
+            by_text.update(zip(group, answer.split([len(parts[text].ids) for text in group]), strict=True))
         return [by_text[text] for text in range(len(parts))]
 
-    def _beside(self, parts: Sequence[Part]) -> list[torch.Tensor]:
+    def _beside(self, parts: Sequence[Part]) -> Callable[[], torch.Tensor]:
         """Several texts' rows in one compiled call."""
-        ids, lengths = torch.cat([part.ids for part in parts]), [len(part.ids) for part in parts]
-        places = np.concatenate([np.r_[self._places(*part[:2], part.rows)] for part in parts])
-        caches = [(part.cache, length) for part, length in zip(parts, lengths, strict=True)]
-        return list(self._pass(ids, places, caches, Columns.beside(part.rows for part in parts)).split(lengths))
+        ids = np.concatenate([part.ids.numpy() for part in parts])
+        rows = Columns.beside([part.rows for part in parts])
+        return self._prepared(ids, rows.positions, [(part.cache, len(part.ids)) for part in parts], rows)
 
-    def _places(self, ids: torch.Tensor, positions: torch.Tensor | slice, rows: Columns) -> slice | np.ndarray:
-        """Where rows of one text stand in the tables of turns."""
-        if not isinstance(positions, slice):
-            return rows.straight + rows.counts - 1
-        if positions.start + len(ids) > len(self._turns[0]):  # a slice is cut short where an index would be refused
-            raise IndexError("a row lies behind the model's last position")
-        return positions
-
-    def _pass(
-        self, ids: torch.Tensor, places: slice | np.ndarray, caches: Sequence[tuple[KeyValueCache, int]], rows: Columns,
+    def _prepared(
+        self, ids: np.ndarray, places: slice | np.ndarray, caches: Sequence[tuple[KeyValueCache, int]], rows: Columns,
         only: slice = EVERY,
-    ) -> torch.Tensor:  # fmt: skip
-        """Rows of one text or of several, each with its cache and so many of the rows: logits of those in `only`."""
+    ) -> Callable[[], torch.Tensor]:  # fmt: skip
+        """A pass over rows of one text or of several, each with its cache and so many of the rows, as soon as it is called:
+        logits of those in `only`. `places` are where they stand in the tables of turns."""
         shape, tables, n = self.shape, self._tables, len(ids)
-        inner = self.weights.layers[0].gate_up.shape[0] // 2
-        addresses = [cache.make_room(length, shape.kv_heads, shape.head_dim, self.dtype) for cache, length in caches]
+        inner, taps = self.weights.layers[0].gate_up.shape[0] // 2, caches[0][0].taps
+        addresses = np.array(
+            [cache.make_room(length, shape.kv_heads, shape.head_dim, self.dtype) for cache, length in caches]
+        )
         rooms = np.array([cache.layers[0].keys.shape[2] for cache, _ in caches])
         ends = np.cumsum([length for _, length in caches])
-        starts = rows.new[[0, *ends[:-1]]].tolist()
-        states = [cache.states(at, at + length).data_ptr() for at, (cache, length) in zip(starts, caches, strict=True)]
+        states = np.zeros(len(caches), np.int64)
+        for text, (cache, length) in enumerate(caches if len(taps) else ()):
+            start = rows.new[ends[text] - length]
+            states[text] = cache.states(start, start + length).data_ptr()
         first, stop, _ = only.indices(n)
         logits = torch.empty(stop - first, shape.vocab, dtype=self.dtype)
         cos, sin = (table[places] for table in self._turns)
-        whole_pass.forward(
-            tables.kernels, ids.numpy(), self.weights.embed.data_ptr(), cos, sin, tables.norms, tables.weights,
-            tables.scales, np.array(addresses), rooms, ends, rows.new, rows.straight, rows.branch, rows.counts, shape.heads,
-            shape.kv_heads, inner, shape.vocab, self._rounded, spare_floats(n, tables.longest), first, stop - first,
-            logits.data_ptr(), np.float32(self.weights.eps), np.float32(self._scaling), caches[0][0].taps, np.array(states),
-        )  # fmt: skip
-        return logits
+
+        def run() -> torch.Tensor:
+            whole_pass.forward(
+                tables.kernels, ids, self.weights.embed.data_ptr(), cos, sin, tables.norms, tables.weights, tables.scales,
+                addresses, rooms, ends, rows.new, rows.straight, rows.branch, rows.counts, shape.heads, shape.kv_heads,
+                inner, shape.vocab, self._rounded, spare_floats(n, tables.longest), first, stop - first, logits.data_ptr(),
+                np.float32(self.weights.eps), np.float32(self._scaling), taps, states,
+            )  # fmt: skip
+            return logits
+
+        return run
 
     def chain(self, ids, base, cache, request):
         shape, tables, n = self.shape, self._tables, len(ids)

@@ -29,7 +29,7 @@ MOST_TEXTS = 256
 FULL = (
     0.9  # of a pass without drafts: where as many rows again take so much more, an accepted row saves next to nothing
 )
-VAIN = 4  # passes without a drafted row, after which texts of full passes are asked
+VAIN = 4  # passes in which asking for drafts took longer than these spared, after which texts of full passes are asked
 ASK_EVERY = 8  # so rarely
 PassSeconds = Callable[[int, int, int], float]  # of so many rows in so many branches, the most of them one text's
 
@@ -95,7 +95,7 @@ class Batch:
                 )
         self._lanes, self._batches = lanes, lanes[0].models.target.passes.batches
         self._cost = SharedCost(self.pass_s)
-        self._vain = self._unasked = 0  # passes: without a drafted row, and since texts were asked
+        self._vain = self._unasked = 0  # passes: asked in vain one after the other, and since texts were asked
 
     def pass_s(self, rows: int, branches: int = 1, longest: int = 1) -> float:
         """Seconds of a pass of the texts that are left, on as many cores as they keep busy. It lasts as long as the fullest core,
@@ -127,7 +127,6 @@ class Batch:
                 text for text in texts.values() if isinstance(text.policy, AdaptiveLength) and not text.draft.window
             ]
             compete(adaptive, len(texts), self.pass_s)
-            self._vain = 0 if any(len(text.draft) for text in texts.values()) else self._vain + 1
         proposed = perf_counter()
         logits = together([text.target for text in texts.values()], [text.rows for text in texts.values()])
         verified = perf_counter()
@@ -135,7 +134,12 @@ class Batch:
         second = (verified - proposed) / sum(costs)
         answered = zip(texts.items(), logits, costs, strict=True)
         steps = {number: text.settle(part, second * cost) for (number, text), part, cost in answered}
-        return Pass(steps, perf_counter() - begin)
+        passed = Pass(steps, perf_counter() - begin)
+        if asks:
+            # An accepted row has spared a text a row of another pass, which asking must not take more than.
+            spared_s = sum(step.accepted for step in steps.values()) * (verified - proposed) / passed.rows
+            self._vain = 0 if spared_s > proposed - begin else self._vain + 1
+        return passed
 
     def _asks(self, texts: Collection[Text]) -> bool:
         """Whether texts are asked for drafts in this pass. In a full pass the asking itself, a few millionths of a second a text,

@@ -30,7 +30,7 @@ FULL = (
     0.9  # of a pass without drafts: where as many rows again take so much more, an accepted row saves next to nothing
 )
 VAIN = 4  # passes in which asking for drafts took longer than these spared, after which texts of full passes are asked
-ASK_EVERY = 8  # so rarely
+ASK_EVERY = 16  # so rarely: asking takes a sixth of a pass of 32 texts
 PassSeconds = Callable[[int, int, int], float]  # of so many rows in so many branches, the most of them one text's
 
 

@@ -146,7 +146,7 @@ def test_in_full_passes_texts_are_hardly_asked(models, alone, monkeypatch, row_s
         drafted = [any(len(step.draft) for step in passed.steps.values()) for passed in passes]
         assert asked.index(None) >= 4 * 4 and not any(drafted)
         by_pass = asked[: 4 * 36 : 4]
-        assert by_pass == by_pass[:4] + ([None] * 7 + [by_pass[0]]) * 4, "one pass in eight asks"
+        assert by_pass == by_pass[:4] + ([None] * 15 + [by_pass[0]]) * 2, "one pass in sixteen asks"
 
 
 def test_sampled_rows_are_judged_by_their_depth_alone():

@@ -26,11 +26,8 @@ from .decode import Text
 from .lane import Lane
 
 MOST_TEXTS = 256
-FULL = (
-    0.9  # of a pass without drafts: where as many rows again take so much more, an accepted row saves next to nothing
-)
 VAIN = 4  # passes in which asking for drafts took longer than these spared, after which texts of full passes are asked
-ASK_EVERY = 16  # so rarely: asking takes a sixth of a pass of 32 texts
+ASK_EVERY = ((0.9, 16), (0.5, 4))  # so rarely, where as many rows again take more than this share of a pass
 PassSeconds = Callable[[int, int, int], float]  # of so many rows in so many branches, the most of them one text's
 
 
@@ -142,12 +139,13 @@ class Batch:
         return passed
 
     def _asks(self, texts: Collection[Text]) -> bool:
-        """Whether texts are asked for drafts in this pass. In a full pass the asking itself, a few millionths of a second a text,
-        costs more than drafts can save."""
+        """Whether texts are asked for drafts in this pass. The fuller a pass, the less an accepted row spares, and the asking
+        itself, a few millionths of a second a text, may cost more."""
         rows = len(texts)
-        fills = self._vain >= VAIN and self.pass_s(2 * rows) > (1 + FULL) * self.pass_s(rows)
-        rests = fills and all(isinstance(text.policy, AdaptiveLength) for text in texts)
-        self._unasked = (self._unasked + 1) % ASK_EVERY if rests else 0
+        dearer = self.pass_s(2 * rows) / self.pass_s(rows) - 1
+        every = next((every for least, every in ASK_EVERY if dearer > least), 1)
+        rests = self._vain >= VAIN and all(isinstance(text.policy, AdaptiveLength) for text in texts)
+        self._unasked = (self._unasked + 1) % every if rests else 0
         return not self._unasked
 
 

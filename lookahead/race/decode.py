@@ -83,7 +83,8 @@ class Text:
         if self._step:
             self.policy.observe(self._step)
         room = self._ends.room(self._prompt, len(self.context))
-        self.draft = _limited(self._drafter.propose(self.context, room - 1, self.policy), self.target.limits)
+        proposed = self._drafter.propose(self.context, room - 1, self.policy)
+        self.draft = _limited(_up_to_end(proposed, self._ends.eos), self.target.limits)
         self._propose_s = perf_counter() - begin
         return self.draft
 
@@ -129,6 +130,21 @@ def decode(text: Text) -> Iterator[Step]:
         begin = perf_counter()
         logits = text.target.forward(*text.rows)
         yield text.settle(logits, perf_counter() - begin)
+
+
+def _up_to_end(draft: Draft, eos: frozenset[int]) -> Draft:
+    """The draft without rows behind an end-of-sequence token, where the text ends whatever follows. Who copies a prompt out of
+    a chat drafts on into the next turn."""
+    if draft.window or eos.isdisjoint(draft.tokens):
+        return draft
+    goes_on = {-1}
+    rows = []
+    for row, (token, parent) in enumerate(zip(draft.tokens, draft.parents, strict=True)):
+        if parent in goes_on:
+            rows.append(row)
+            if token not in eos:
+                goes_on.add(row)
+    return draft.pruned(rows)
 
 
 def _limited(draft: Draft, limits: Limits) -> Draft:

@@ -12,7 +12,8 @@ from lookahead.drafting import DRAFTERS, Resources
 from lookahead.drafting.draft import DraftModel
 from lookahead.drafting.draft_length import AdaptiveLength, FixedLength
 from lookahead.drafting.history import Lookups
-from lookahead.race.decode import Ends, Text, decode
+from lookahead.race.decode import Ends, Text, _up_to_end, decode
+from lookahead.race.lane import Lane
 
 METHODS = tuple(DRAFTERS)
 METHODS_WITHOUT_NAIVE = [m for m in METHODS if m != "naive"]
@@ -244,3 +245,24 @@ def test_a_drafter_that_is_too_dear_for_a_shared_pass_rests_from_the_start():
         return next(n for n in range(500) if policy.limit("head"))
 
     assert first_draft(plain_s=2.0) == 0 and first_draft(plain_s=0.1) > 20
+
+
+def test_nothing_is_drafted_behind_the_end():
+    """Of a chain what stands up to the end of the text stays, of a tree every branch up to its own."""
+    chain = Draft.chain([4, 9, 5, 6], "ngram")
+    assert _up_to_end(chain, frozenset({9})).tokens == (4, 9)
+    assert _up_to_end(chain, frozenset({8})) is chain and _up_to_end(chain, frozenset()) is chain
+    #        4 - 9 - 5     and    4 - 6 - 9 - 9     and    9 - 5
+    tree = Draft((4, 9, 5, 6, 9, 9, 9, 5), (-1, 0, 1, 0, 3, 4, -1, 6), None, ("suffix",) * 8)
+    ended = _up_to_end(tree, frozenset({9}))
+    assert (ended.tokens, ended.parents) == ((4, 9, 6, 9, 9), (-1, 0, 0, 2, -1))
+
+
+def test_a_copied_end_costs_no_rows(models):
+    """What followed the end of a turn earlier in a chat is not drafted behind its copy."""
+    end = min(models.eos)
+    turn = [*range(100, 112), end, *range(200, 240)]
+    lane = Lane(models, [*turn, *range(100, 111)], "ngram", Settings(k=16, max_new_tokens=40, details=False))
+    text = lane.text(models.costs.pass_s)
+    text.read()
+    assert text.propose().tokens == (111, end)

@@ -6,8 +6,9 @@ target and the rule are replaced by ones that read their answers from the record
 needed and a setting takes milliseconds.
 
 The passes are exact: those of a real run with that draft length, step for step. (`auto` also goes by
-measured times, and a text alone does not tell what it would do.) Times are predictions: the recording's
-own measured passes, scaled by the cost curve to each pass's rows.
+measured times, and a text alone does not tell what it would do. Nor does a recording that was cut short
+tell what ends a text: rows behind such a token, which a run leaves out, are counted.) Times are
+predictions: the recording's own measured passes, scaled by the cost curve to each pass's rows.
 
 Drafters that need the target or a model to draft (`draft`, `tree`, `lookahead`, ...) cannot be told
 from a text alone. Knows recordings and the loop; it does not know pages.

@@ -144,7 +144,7 @@ class Batch:
         rows = len(texts)
         dearer = self.pass_s(2 * rows) / self.pass_s(rows) - 1
         every = next((every for least, every in ASK_EVERY if dearer > least), 1)
-        rests = self._vain >= VAIN and all(isinstance(text.policy, AdaptiveLength) for text in texts)
+        rests = rows > 1 and self._vain >= VAIN and all(isinstance(text.policy, AdaptiveLength) for text in texts)
         self._unasked = (self._unasked + 1) % every if rests else 0
         return not self._unasked
 

@@ -143,7 +143,9 @@ def test_in_full_passes_texts_are_hardly_asked(models, alone, monkeypatch, row_s
     monkeypatch.setattr(Text, "propose", lambda self, propose=Text.propose: asked.append(self) or propose(self))
     monkeypatch.setattr(Text, "rest", lambda self, rest=Text.rest: asked.append(None) or rest(self))
     # What was accepted spares nothing here, so that asking is always in vain.
-    monkeypatch.setattr(Text, "settle", lambda self, *given, settle=Text.settle: replace(settle(self, *given), origins=()))
+    monkeypatch.setattr(
+        Text, "settle", lambda self, *given, settle=Text.settle: replace(settle(self, *given), origins=())
+    )
     texts, passes = written(models, PROMPTS[:4], "ngram", max_new_tokens=40, k=k)
     assert texts == [alone(prompt, max_new_tokens=40) for prompt in PROMPTS[:4]]
     full = sum(len(passed.steps) == 4 for passed in passes)

@@ -203,3 +203,10 @@ def test_the_lab_opens_with_something_true(visit):
         page.get_by_role("tab", name=section, exact=True).click()
         shown = page.locator(".la-section").locator("visible=true").locator(".js-plotly-plot")
         expect(shown.first).to_be_visible(timeout=60_000)
+
+
+def test_on_a_phone_what_is_wrong_stands_on_the_screen(visit):
+    page = visit(viewport={"width": 390, "height": 844})
+    page.locator("textarea").first.fill("")
+    page.get_by_role("button", name="Race", exact=True).first.click()
+    expect(page.locator(".la-error").filter(has_text="type some text")).to_be_in_viewport(ratio=1)

@@ -207,6 +207,7 @@ def test_the_lab_opens_with_something_true(visit):
 
 def test_on_a_phone_what_is_wrong_stands_on_the_screen(visit):
     page = visit(viewport={"width": 390, "height": 844})
-    page.locator("textarea").first.fill("")
-    page.get_by_role("button", name="Race", exact=True).first.click()
-    expect(page.locator(".la-error").filter(has_text="type some text")).to_be_in_viewport(ratio=1)
+    page.get_by_label("Prompt", exact=True).fill("")
+    page.wait_for_function("!document.querySelector('#la-race').disabled")
+    page.get_by_role("button", name="Race", exact=True).click()
+    expect(page.locator(".la-error").filter(has_text="type some text")).to_be_in_viewport(ratio=1, timeout=60_000)

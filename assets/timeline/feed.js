@@ -9,6 +9,7 @@
 
 globalThis.lookaheadFeed = (() => {
   const {applyBatch, isDone} = lookaheadLog;
+  const ON_SHOW = /^(recording|asked)-/; // the names of runs that no race makes
 
   /** JSON text as data; null where it is none. */
   function parse(text) {
@@ -79,10 +80,11 @@ globalThis.lookaheadFeed = (() => {
       return outcome;
     }
 
-    /** A recording that was asked for before Race was pressed. */
+    /** What was to be shown before Race was pressed: a recording, or the race of a link. */
     #isLate(batch) {
-      const racing = this.#log.live && this.#log.header && !isDone(this.#log);
-      return racing && String(batch.run).startsWith("recording-");
+      const {run} = this.#log;
+      const racing = run != null && !ON_SHOW.test(run) && !isDone(this.#log);
+      return racing && ON_SHOW.test(batch.run);
     }
 
     /** Takes a run that was saved before a reload: {batch, stopped}. */

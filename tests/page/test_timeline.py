@@ -264,6 +264,21 @@ def test_a_new_run_replaces_and_the_old_one_cannot_come_back_late(page):
       P.applyBatch(log, batch(6, 9, "old")); return [log.run, log.received]; })()""") == ["new", 3]
 
 
+@pytest.mark.parametrize("shown", ["asked-link", "recording-tale"])
+def test_what_was_to_be_shown_does_not_replace_a_race_that_runs(page, shown):
+    runs = page.evaluate(
+        """shown => { const log = P.createLog(), seen = [];
+      const owner = {resend: () => null, refused: () => null, news: () => null, changed: () => null};
+      const feed = new lookaheadFeed.Feed(log, () => null, null, owner);
+      const race = [{kind: "status", text: "Waiting: one run is before yours."}, ...events()];
+      for (const [run, ev] of [["race", race.slice(0, 1)], [shown, events()], ["race", race.slice(0, 4)], [shown, events()], ["race", race], [shown, events()]]) {
+        feed.receive({run, i0: 0, ev, end: ev.at(-1).kind === "end"}); seen.push(log.run); }
+      return seen; }""",
+        shown,
+    )
+    assert runs == ["race"] * 5 + [shown], "in the queue, in its passes, and once it is over"
+
+
 def test_repair_is_bounded_and_backs_off(page):
     calls = page.evaluate("""(async () => { const log = full(0, 5), calls = []; let now = 0, lost = [];
       const repair = new P.Repair({log, receive: () => null, changed: () => {}, resend: () => { calls.push(now); return Promise.reject(new Error("offline")); }});

@@ -74,7 +74,7 @@ def expectations(
     for machine, symbol in zip(dict.fromkeys(median.machine for _, median in others), ELSEWHERE, strict=False):
         there = [(name, median) for name, median in others if median.machine == machine]
         figure.add_scatter(
-            x=[median.speedup for _, median in there], y=[name for name, _ in there], name=f"measured on {html.escape(machine)}",
+            x=[median.speedup for _, median in there], y=[name for name, _ in there], name=f"measured on<br>{html.escape(machine)}",
             mode="markers", customdata=[html.escape(median.label) for _, median in there],
             marker={"symbol": symbol, "size": 11, "color": ink["ink"], "line": {"width": 1.5}},
             hovertemplate="%{customdata}: %{x:.2f}x<extra></extra>",

@@ -145,7 +145,7 @@ def test_expectations_open_with_claims_and_what_was_measured_elsewhere():
     assert known.keys() == {e.title for e in EXPERIMENTS.values()}
     figure = charts.expectations([], False, known, tuple(EXPERIMENTS.values()))
     marks = drawn(figure)
-    elsewhere = [mark for name, mark in marks.items() if name.startswith("measured on ")]
+    elsewhere = [mark for name, mark in marks.items() if name.startswith("measured on")]
     assert all(mark.marker.symbol.endswith("-open") for mark in elsewhere)
     assert {title: x for mark in elsewhere for title, x in zip(mark.y, mark.x, strict=True)} == {
         title: median.speedup for title, median in known.items()

@@ -18,7 +18,7 @@ import gradio as gr
 import torch
 
 from ..calibration.exactness import BIT_EXACT
-from ..core.numbers import millions, seconds, size
+from ..core.numbers import count, millions, seconds, size
 from ..family import elsewhere, hub, models
 from ..family.suggested import SUGGESTED, Pair
 from ..measure.scenarios import USUAL
@@ -162,8 +162,8 @@ def _family(family: Family, titled: bool) -> str:
     probe, exact = loaded.probe, loaded.exactness == BIT_EXACT
     so = "drafting cannot change the text" if exact else "two tokens that are very close may swap"
     words = (
-        f"{loaded.dtype} on {_where(loaded)}, {loaded.exactness}: of {probe.compared} rows that were computed in company, "
-        f"{probe.differ or 'none'} differed from the same row computed alone, so {so}. {probe.sentence}"
+        f"{loaded.dtype} on {_where(loaded)}, {loaded.exactness}: of {count(probe.compared)} rows that were computed in company, "
+        f"{count(probe.differ) if probe.differ else 'none'} differed from the same row computed alone, so {so}. {probe.sentence}"
     )
     heads = ["", "model", "parameters", "memory", "a pass", "licence"]
     built = f'<p class="la-caption">{BUILT}</p>' if loaded.spec == USUAL else ""

@@ -17,7 +17,7 @@ from starlette.middleware import Middleware
 
 from ..calibration.exactness import BIT_EXACT
 from ..core.events import LookaheadError
-from ..core.numbers import decimal, seconds, significant
+from ..core.numbers import count, decimal, seconds, significant
 from ..core.version import VERSION
 from ..family.models import Models
 from ..hardware import processor
@@ -142,8 +142,8 @@ def _of_machine(models: Models) -> tuple[str, str]:
         for n, s in zip(curve.rows, curve.seconds, strict=True)
     )
     compared = (
-        f"At start, every operator of a pass was tried with 1 to {WIDEST} rows, and {probe.compared} rows of chains and trees "
-        f"were compared with the same rows computed alone: {probe.differ} differed"
+        f"At start, every operator of a pass was tried with 1 to {WIDEST} rows, and {count(probe.compared)} rows of chains and trees "
+        f"were compared with the same rows computed alone: {count(probe.differ)} differed"
     )
     exact = f"{probe.sentence} {compared}" + (
         ", bit for bit. Drafting cannot change the text here."

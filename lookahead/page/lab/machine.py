@@ -90,7 +90,7 @@ def _facts(models: Models) -> str:
         ["processor", f"{processor.name()}, {processor.cores()} cores"],
         ["threads", _threads(models)],
         ["format", _format(models)],
-        ["exactness", f"{probe.sentence} {probe.differ} of {probe.compared} rows compared differ"],
+        ["exactness", f"{probe.sentence} {count(probe.differ)} of {count(probe.compared)} rows compared differ"],
         ["target", f"{models.names['target']}, {size(passes.nbytes)} of weights, {seconds(costs.pass_s(1))} a pass"],
         ["memory read", f"{speed(passes.read_bytes / costs.pass_s(1))} in a one-row pass (weights only)"],
         ["8 rows", f"{decimal(costs.target.ratio(8))} one-row passes, {decimal(costs.target.ratio(8) / 8)} a row"],

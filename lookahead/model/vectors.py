@@ -30,6 +30,10 @@ ROWS = 6  # that are computed at once at most
 BFLOAT16, FLOAT32, INT8, TILES, PAIRS, FOURS = range(6)  # how numbers are stored: tiles are for a matrix unit (`tiles`)
 BYTES = {BFLOAT16: 2, FLOAT32: 4, INT8: 1, PAIRS: 4, FOURS: 4}
 TOGETHER = {PAIRS: 2, FOURS: 4}  # inputs whose weights lie side by side
+# How many bytes early weights are asked for, and into which cache (LLVM's locality: 3 is the first, 2 the second). By itself a
+# processor looks ahead within a page. Measured on an Emerald Rapids: 200 MB of weights 20.6 -> 14.7 ms for one row, 27.2 -> 15.2
+# for six, where reading alone takes 12; 32 MB, which its last cache holds, 1.36 -> 1.31 and 1.90 -> 1.77.
+EARLY, LINE = ((4096, 3), (12288, 2)), 64
 MULTIPLIES_PAIRS = LANES == 16 and "+avx512bf16" in FEATURES.split(",") and NAME.startswith("znver")
 MULTIPLIES_FOURS = LANES == 16 and "+avx512vnni" in FEATURES.split(",")
 
@@ -124,7 +128,7 @@ def _block(stored: int, width: int = BLOCK):
                 builder.position_at_end(builder.function.blocks[-1])
                 at_once = 1 << (min(width // LANES, SUMS // rows).bit_length() - 1)
                 for first in range(0, width // LANES, at_once):
-                    _added_up(builder, rows, range(first, first + at_once), stored, x, w, y, *sizes)
+                    _added_up(builder, rows, range(first, first + at_once), stored, width == BLOCK, x, w, y, *sizes)
                 builder.branch(done)
             builder.position_at_end(done)
             return context.get_dummy_value()
@@ -134,8 +138,9 @@ def _block(stored: int, width: int = BLOCK):
     return multiply
 
 
-def _added_up(builder, rows, vectors, stored, x, w, y, k, x_stride, w_stride, y_stride) -> None:
-    """The loop over k for so many rows and those vectors of a block, with all sums in registers."""
+def _added_up(builder, rows, vectors, stored, early, x, w, y, k, x_stride, w_stride, y_stride) -> None:
+    """The loop over k for so many rows and those vectors of a block, with all sums in registers; weights are asked for `early`
+    where they lie one block behind the other."""
     begin, loop, after = builder.block, builder.append_basic_block("k"), builder.append_basic_block("after")
     rows, vector = range(rows), ir.VectorType(y.type.pointee, LANES)
     places = [
@@ -148,7 +153,11 @@ def _added_up(builder, rows, vectors, stored, x, w, y, k, x_stride, w_stride, y_
     builder.position_at_end(loop)
     i, sums = builder.phi(_INT64), [builder.phi(vector) for _ in places]
     at = builder.mul(i, w_stride)
-    weights = [_loaded(builder, w, builder.add(at, _number(v * LANES)), stored) for v in vectors]
+    places_of_weights = [builder.add(at, _number(v * LANES)) for v in vectors]
+    weights = [_loaded(builder, w, place, stored) for place in places_of_weights]
+    for v, place in zip(vectors, places_of_weights, strict=True):
+        if early and v * LANES * BYTES[stored] % LINE == 0:
+            _ask_for(builder, w, place, BYTES[stored])
     inputs = [
         _spread(builder, builder.load(builder.gep(x, [builder.add(builder.mul(x_stride, _number(row)), i)])))
         for row in rows
@@ -169,6 +178,16 @@ def _added_up(builder, rows, vectors, stored, x, w, y, k, x_stride, w_stride, y_
         phi.add_incoming(later, loop)
     for end, place in zip(ends, places, strict=True):
         builder.store(end, place, align=4)
+
+
+def _ask_for(builder, w, place, size: int) -> None:
+    """Have the line brought that lies so far behind a place among numbers of that size; behind an array's end none is read."""
+    kind = ir.FunctionType(ir.VoidType(), [ir.IntType(8).as_pointer(), _INT32, _INT32, _INT32])
+    prefetch = builder.module.declare_intrinsic("llvm.prefetch.p0", (), kind)
+    for early, locality in EARLY:
+        later = builder.gep(w, [builder.add(place, _number(early // size))])
+        line = builder.bitcast(later, ir.IntType(8).as_pointer())
+        builder.call(prefetch, [line, *(ir.Constant(_INT32, n) for n in (0, locality, 1))])  # to read, data
 
 
 def _dots(stored: int, keys: int):

@@ -2,8 +2,8 @@
 
 A product adds a weight's terms one by one in the order of its inputs. It is quick because 64 outputs of several rows are added
 up at once in the processor's registers, so that a weight is read once for up to six rows. Weights lie in blocks of 64 outputs
-(`packed`): bfloat16, float32, or 8-bit numbers with a scale for every output. Where the processor has a matrix unit, bfloat16
-goes through that (`tiles`); where it multiplies bfloat16 or bytes, two or four terms are one step.
+(`packed`): bfloat16 by twos, float32, or 8-bit numbers with a scale for every output. Where the processor has a matrix unit,
+bfloat16 goes through that (`tiles`); where it multiplies bfloat16 or bytes, two or four terms are one step.
 
 Knows numbers. It does not know models.
 """
@@ -16,19 +16,19 @@ from numba import carray, njit
 from . import tiles
 from .compiling import kernel
 from .vectors import (
-    BFLOAT16,
     BLOCK,
     FLOAT32,
     FOURS,
+    HALVES,
     INT8,
     PAIRS,
     TILES,
     TOGETHER,
     bfloat16_at,
     bfloat16_of,
-    block_bfloat16,
     block_float32,
     block_fours,
+    block_halves,
     block_int8,
     block_pairs,
     bytes_at,
@@ -63,22 +63,31 @@ def round_all(y, count):
 
 
 @njit(inline="always")
-def _by_blocks(block, size, x, w, y, n, k, width):
-    """Add every block of outputs for all rows before the next: `size` bytes a stored weight."""
+def _by_blocks(block, size, together, x, stride, w, y, n, k, width):
+    """Add every block of outputs for all rows, of `stride` numbers, before the next: of k inputs all that are whole steps of so
+    many `together`, at `size` bytes a step and output."""
+    steps = whole(k, together) // together
     for i in range(width // BLOCK):
         row = 0
         while row < n:
             rows = at_once(n - row)
             out = y + 4 * (row * width + i * BLOCK)
-            block(rows, x + 4 * row * k, w + size * i * BLOCK * k, out, k, k, BLOCK, width)
+            block(rows, x + 4 * row * stride, w + size * i * BLOCK * steps, out, k // together, stride, BLOCK, width)
             row += rows
 
 
 @kernel(9)
-def _multiply_bfloat16(x, w, scale, y, spare, n, k, width, rounded):
-    """y [n, width] = x [n, k] times the weight at `w`; `width` is whole blocks. Sums are rounded if they should be."""
+def _multiply_halves(x, w, scale, y, spare, n, k, width, rounded):
+    """y [n, width] = x [n, k] times the bfloat16 weight at `w`; `width` is whole blocks. Sums are rounded if they should be."""
     clear(y, n * width)
-    _by_blocks(block_bfloat16, 2, x, w, y, n, k, width)
+    _by_blocks(block_halves, 4, 2, x, k, w, y, n, k, width)
+    for i in range(width // BLOCK if k % 2 else 0):  # the last input has none beside it
+        weights = carray(bfloat16_at(w + 4 * BLOCK * ((i + 1) * (whole(k, 2) // 2) - 1)), 2 * BLOCK)
+        for row in range(n):
+            last = floats_at(x + 4 * (row * k + k - 1))[0]
+            sums = carray(floats_at(y + 4 * (row * width + i * BLOCK)), BLOCK)
+            for j in range(BLOCK):
+                sums[j] += last * float_of(weights[2 * j])
     if rounded:
         round_all(y, n * width)
 
@@ -87,14 +96,14 @@ def _multiply_bfloat16(x, w, scale, y, spare, n, k, width, rounded):
 def _multiply_float32(x, w, scale, y, spare, n, k, width, rounded):
     """The same with float32 weights."""
     clear(y, n * width)
-    _by_blocks(block_float32, 4, x, w, y, n, k, width)
+    _by_blocks(block_float32, 4, 1, x, k, w, y, n, k, width)
 
 
 @kernel(9)
 def _multiply_int8(x, w, scale, y, spare, n, k, width, rounded):
     """The same with 8-bit weights, whose sums are multiplied by the scale of their output."""
     clear(y, n * width)
-    _by_blocks(block_int8, 1, x, w, y, n, k, width)
+    _by_blocks(block_int8, 1, 1, x, k, w, y, n, k, width)
     scales = carray(floats_at(scale), width)
     for i in range(n):
         sums = carray(floats_at(y + 4 * i * width), width)
@@ -119,7 +128,7 @@ def _multiply_fours(x, w, scale, y, spare, n, k, width, rounded):
         sums = carray(int32_at(y + 4 * i * width), width)
         for j in range(width):
             sums[j] = begin[j]
-    _by_blocks(block_fours, 4, spare, w, y, n, wide // 4, width)
+    _by_blocks(block_fours, 4, 4, spare, wide // 4, w, y, n, wide, width)
     for i in range(n):
         sums, out = carray(int32_at(y + 4 * i * width), width), carray(floats_at(y + 4 * i * width), width)
         by = floats_at(row_scales)[i]
@@ -141,10 +150,10 @@ def _shortened(x, y, n, k, wide):
 @kernel(9)
 def _multiply_pairs(x, w, scale, y, spare, n, k, width, rounded):
     """The same with bfloat16 weights in pairs, of inputs that are rounded; `spare` as `spare_floats` has it."""
-    pairs = whole(k, 2) // 2
-    _shortened(x, spare, n, k, 2 * pairs)
+    wide = whole(k, 2)
+    _shortened(x, spare, n, k, wide)
     clear(y, n * width)
-    _by_blocks(block_pairs, 4, spare, w, y, n, pairs, width)
+    _by_blocks(block_pairs, 4, 2, spare, wide // 2, w, y, n, wide, width)
     if rounded:
         round_all(y, n * width)
 
@@ -182,7 +191,7 @@ def spare_floats(rows: int, k: int) -> int:
 def multiply(stored: int):
     """The kernel for weights that are stored in this way."""
     return {
-        BFLOAT16: _multiply_bfloat16, FLOAT32: _multiply_float32, INT8: _multiply_int8, TILES: _multiply_in_tiles,
+        FLOAT32: _multiply_float32, INT8: _multiply_int8, TILES: _multiply_in_tiles, HALVES: _multiply_halves,
         PAIRS: _multiply_pairs, FOURS: _multiply_fours,
     }[stored]()  # fmt: skip
 

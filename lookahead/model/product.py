@@ -12,7 +12,7 @@ import torch
 
 from . import tiles
 from .multiply import multiply, packed, spare_floats
-from .vectors import BFLOAT16, BLOCK, FLOAT32, FOURS, INT8, MULTIPLIES_FOURS, MULTIPLIES_PAIRS, PAIRS, TILES, whole
+from .vectors import BLOCK, FLOAT32, FOURS, HALVES, INT8, MULTIPLIES_FOURS, MULTIPLIES_PAIRS, PAIRS, TILES, whole
 
 LARGEST, TINY = 127, 1e-12  # of an 8-bit number; of a scale
 UNSIGNED = 128  # what is added to the inputs of fours
@@ -26,7 +26,7 @@ def stored(dtype: torch.dtype, small: bool = False) -> int:
         return FLOAT32
     if tiles.available():
         return TILES
-    return PAIRS if MULTIPLIES_PAIRS else BFLOAT16
+    return PAIRS if MULTIPLIES_PAIRS else HALVES
 
 
 def _numbers(tensor: torch.Tensor) -> np.ndarray:

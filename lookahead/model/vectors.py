@@ -2,10 +2,11 @@
 
 Vectors are 16 floats where the processor's are (AVX-512), else 8. A product's sums stay in registers over the whole loop
 (`_block`), each adding its terms one by one with one rounding a term, so that the order is the same for any number of
-rows. Numbers are stored as bfloat16 (the upper half of a float32), float32, or in 8 bits. Where an AMD processor multiplies
-bfloat16 itself (AVX512-BF16), weights and inputs lie as pairs, whose two products are added in one step; an Intel takes twice
-as long for that step, so there two steps of float32 are quicker (measured: 117 against 83 GFLOP/s a core on an Emerald Rapids
-whose matrix unit is hidden). Where it multiplies bytes (AVX512-VNNI), they lie as fours.
+rows. Numbers are stored as bfloat16 (the upper half of a float32), float32, or in 8 bits. A weight's bfloat16 numbers lie two
+in a word, as one instruction makes a float32 of either (halves). Where an AMD processor multiplies bfloat16 itself
+(AVX512-BF16), inputs lie so too, and two products are added in one step (pairs); an Intel takes twice as long for that step, so
+there two steps of float32 are quicker (measured: 117 against 83 GFLOP/s a core on an Emerald Rapids whose matrix unit is
+hidden). Where it multiplies bytes (AVX512-VNNI), they lie as fours.
 
 Knows addresses and numbers. It does not know what is computed with them.
 """
@@ -27,9 +28,9 @@ LANES = 16 if "+avx512f" in FEATURES else 8  # floats in a vector
 SUMS = 24 if LANES == 16 else 12  # vectors of sums that the registers hold beside weights and inputs
 BLOCK, NARROW = 64, 16  # outputs that are computed together; a head's size is whole narrow blocks
 ROWS = 6  # that are computed at once at most
-BFLOAT16, FLOAT32, INT8, TILES, PAIRS, FOURS = range(6)  # how numbers are stored: tiles are for a matrix unit (`tiles`)
-BYTES = {BFLOAT16: 2, FLOAT32: 4, INT8: 1, PAIRS: 4, FOURS: 4}
-TOGETHER = {PAIRS: 2, FOURS: 4}  # inputs whose weights lie side by side
+BFLOAT16, FLOAT32, INT8, TILES, HALVES, PAIRS, FOURS = range(7)  # how numbers are stored: tiles are for a matrix unit
+BYTES = {BFLOAT16: 2, FLOAT32: 4, INT8: 1, HALVES: 4, PAIRS: 4, FOURS: 4}
+TOGETHER = {HALVES: 2, PAIRS: 2, FOURS: 4}  # inputs whose weights lie side by side
 # How many bytes early weights are asked for, and into which cache (LLVM's locality: 3 is the first, 2 the second). By itself a
 # processor looks ahead within a page. Measured on an Emerald Rapids: 200 MB of weights 20.6 -> 14.7 ms for one row, 27.2 -> 15.2
 # for six, where reading alone takes 12; 32 MB, which its last cache holds, 1.36 -> 1.31 and 1.90 -> 1.77.
@@ -39,7 +40,9 @@ MULTIPLIES_FOURS = LANES == 16 and "+avx512vnni" in FEATURES.split(",")
 
 _FLOAT, _INT32, _INT64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
 _VECTOR = ir.VectorType(_FLOAT, LANES)
-_STORED = {BFLOAT16: ir.IntType(16), FLOAT32: _FLOAT, INT8: ir.IntType(8), PAIRS: _INT32, FOURS: _INT32}
+_STORED = {
+    BFLOAT16: ir.IntType(16), FLOAT32: _FLOAT, INT8: ir.IntType(8), HALVES: _INT32, PAIRS: _INT32, FOURS: _INT32,
+}  # fmt: skip
 
 
 class _BFloat(ir.HalfType):
@@ -109,10 +112,10 @@ def call(typing_context, address, arguments):
 def _block(stored: int, width: int = BLOCK):
     """A function that adds to y[row, :width] the sum over k of x[row, k] w[k, :width], for 1 to `ROWS` rows.
 
-    Of addresses: x float32 [rows, x_stride], w [k, w_stride] as stored, y float32 [rows, y_stride]. Of pairs and fours k is
-    their number, and x holds such too; fours are added up as int32.
+    Of addresses: x float32 [rows, x_stride], w [k, w_stride] as stored, y float32 [rows, y_stride]. Of halves, pairs and fours
+    k is the number of words, and x holds words of pairs and fours too; fours are added up as int32.
     """
-    together, total = stored in TOGETHER, _INT32 if stored == FOURS else _FLOAT
+    together, total = stored in (PAIRS, FOURS), _INT32 if stored == FOURS else _FLOAT
 
     @intrinsic
     def multiply(typing_context, rows, x, w, y, k, x_stride, w_stride, y_stride):
@@ -154,17 +157,20 @@ def _added_up(builder, rows, vectors, stored, early, x, w, y, k, x_stride, w_str
     i, sums = builder.phi(_INT64), [builder.phi(vector) for _ in places]
     at = builder.mul(i, w_stride)
     places_of_weights = [builder.add(at, _number(v * LANES)) for v in vectors]
-    weights = [_loaded(builder, w, place, stored) for place in places_of_weights]
     for v, place in zip(vectors, places_of_weights, strict=True):
         if early and v * LANES * BYTES[stored] % LINE == 0:
             _ask_for(builder, w, place, BYTES[stored])
-    inputs = [
-        _spread(builder, builder.load(builder.gep(x, [builder.add(builder.mul(x_stride, _number(row)), i)])))
-        for row in rows
-    ]
-    pairs = [(one, weight) for one in inputs for weight in weights]
-    step = {PAIRS: _paired, FOURS: _in_fours}.get(stored, _fused)
-    added = [step(builder, one, weight, total) for (one, weight), total in zip(pairs, sums, strict=True)]
+    step, halves = {PAIRS: _paired, FOURS: _in_fours}.get(stored, _fused), 2 if stored == HALVES else 1
+    added = sums
+    for half in range(halves):
+        weights = [_loaded(builder, w, place, stored, half) for place in places_of_weights]
+        column = _sum(builder, i, halves, half)
+        inputs = [
+            _spread(builder, builder.load(builder.gep(x, [builder.add(builder.mul(x_stride, _number(row)), column)])))
+            for row in rows
+        ]
+        pairs = [(one, weight) for one in inputs for weight in weights]
+        added = [step(builder, one, weight, total) for (one, weight), total in zip(pairs, added, strict=True)]
     following = builder.add(i, _number(1))
     builder.cbranch(builder.icmp_signed("<", following, k), loop, after)
     builder.position_at_end(after)
@@ -274,13 +280,16 @@ def _in_fours(builder, a, b, total):
     return builder.call(step, [total, builder.bitcast(a, _FOURS), builder.bitcast(b, _FOURS)])
 
 
-def _loaded(builder, w, place, stored: int):
-    """A vector of stored numbers as float32; pairs and fours as they are."""
+def _loaded(builder, w, place, stored: int, half: int = 0):
+    """A vector of stored numbers as float32, of words the lower or the upper half; pairs and fours as they are."""
     width = ir.VectorType(_STORED[stored], LANES)
     vector = builder.load(builder.bitcast(builder.gep(w, [place]), width.as_pointer()), align=BYTES[stored])
     if stored == BFLOAT16:
         longer = ir.VectorType(_INT32, LANES)
         return builder.bitcast(builder.shl(builder.zext(vector, longer), ir.Constant(longer, [16] * LANES)), _VECTOR)
+    if stored == HALVES:
+        lower, upper = (ir.Constant(vector.type, [number] * LANES) for number in (16, 0xFFFF0000))
+        return builder.bitcast(builder.and_(vector, upper) if half else builder.shl(vector, lower), _VECTOR)
     return builder.sitofp(vector, _VECTOR) if stored == INT8 else vector
 
 
@@ -291,8 +300,8 @@ def _spread(builder, number):
     return builder.shuffle_vector(first, nothing, ir.Constant(ir.VectorType(_INT32, LANES), [0] * LANES))
 
 
-block_bfloat16, block_float32, block_int8, block_pairs, block_fours = (
-    _block(stored) for stored in (BFLOAT16, FLOAT32, INT8, PAIRS, FOURS)
+block_bfloat16, block_float32, block_int8, block_halves, block_pairs, block_fours = (
+    _block(stored) for stored in (BFLOAT16, FLOAT32, INT8, HALVES, PAIRS, FOURS)
 )
 narrow_bfloat16, narrow_float32 = (_block(stored, NARROW) for stored in (BFLOAT16, FLOAT32))
 dot_bfloat16, dot_float32 = (_dots(stored, 1) for stored in (BFLOAT16, FLOAT32))

@@ -64,8 +64,8 @@ def round_all(y, count):
 
 @njit(inline="always")
 def _by_blocks(block, size, together, x, stride, w, y, n, k, width):
-    """Add every block of outputs for all rows, of `stride` numbers, before the next: of k inputs all that are whole steps of so
-    many `together`, at `size` bytes a step and output."""
+    """Add every block of outputs for all rows x [n, stride] before the next. A step takes so many inputs `together` and `size`
+    bytes of weights an output; inputs behind the last whole step are left."""
     steps = whole(k, together) // together
     for i in range(width // BLOCK):
         row = 0

@@ -142,8 +142,8 @@ def _block(stored: int, width: int = BLOCK):
 
 
 def _added_up(builder, rows, vectors, stored, early, x, w, y, k, x_stride, w_stride, y_stride) -> None:
-    """The loop over k for so many rows and those vectors of a block, with all sums in registers; weights are asked for `early`
-    where they lie one block behind the other."""
+    """The loop over k for so many rows and those vectors of a block, with all sums in registers; `early` if w is read on behind
+    this block, so that what comes is asked for."""
     begin, loop, after = builder.block, builder.append_basic_block("k"), builder.append_basic_block("after")
     rows, vector = range(rows), ir.VectorType(y.type.pointee, LANES)
     places = [
@@ -156,14 +156,14 @@ def _added_up(builder, rows, vectors, stored, early, x, w, y, k, x_stride, w_str
     builder.position_at_end(loop)
     i, sums = builder.phi(_INT64), [builder.phi(vector) for _ in places]
     at = builder.mul(i, w_stride)
-    places_of_weights = [builder.add(at, _number(v * LANES)) for v in vectors]
-    for v, place in zip(vectors, places_of_weights, strict=True):
+    stored_at = [builder.add(at, _number(v * LANES)) for v in vectors]
+    for v, place in zip(vectors, stored_at, strict=True):
         if early and v * LANES * BYTES[stored] % LINE == 0:
             _ask_for(builder, w, place, BYTES[stored])
     step, halves = {PAIRS: _paired, FOURS: _in_fours}.get(stored, _fused), 2 if stored == HALVES else 1
     added = sums
     for half in range(halves):
-        weights = [_loaded(builder, w, place, stored, half) for place in places_of_weights]
+        weights = [_loaded(builder, w, place, stored, half) for place in stored_at]
         column = _sum(builder, i, halves, half)
         inputs = [
             _spread(builder, builder.load(builder.gep(x, [builder.add(builder.mul(x_stride, _number(row)), column)])))

@@ -167,6 +167,11 @@ def _above(draft: Draft) -> list[list[int]]:
     return [[]] + [[draft.tokens[r] for r in ancestors(draft.parents, i)] for i in range(draft.tested)]
 
 
+def _tested(logits: torch.Tensor, draft: Draft) -> torch.Tensor:
+    """Without the rows [rows, vocab] of a window."""
+    return logits[: 1 + draft.tested] if draft.window else logits
+
+
 def _surest(scores: torch.Tensor, chance: float | None) -> Pick:
     """The token with the highest of the scores [vocab], and its share of their softmax where no other chance is known."""
     if chance is not None:
@@ -195,6 +200,8 @@ def _paths(draft: Draft, tests: Sequence[Test]) -> list[list[int]]:
 
 def follow(draft: Draft, wanted: Sequence[int]) -> Verification:
     """Walk down the tree as long as a child has the target's token (`wanted`, a row)."""
+    if not draft.tokens:
+        return Verification((), wanted[0], (Test(None, wanted[0], BONUS),))
     path: list[int] = []
     tests: list[Test] = []
     below = children(draft.parents[: draft.tested])
@@ -225,7 +232,7 @@ class Greedy(Rule):
         return None if self.settings.repetition_penalty != 1.0 else Scores()
 
     def verify(self, logits, draft, context):
-        return follow(draft, _highest(self.process(logits[: 1 + draft.tested], context, self._above(draft))))
+        return follow(draft, _highest(self.process(_tested(logits, draft), context, self._above(draft))))
 
 
 class Coupled(Rule):
@@ -267,7 +274,7 @@ class Coupled(Rule):
         return Scores(1 / s.temperature, torch.stack([self.noise(position + i, vocab) for i in range(count)]))
 
     def verify(self, logits, draft, context):
-        scores = self.process(logits[: 1 + draft.tested], context, self._above(draft))
+        scores = self.process(_tested(logits, draft), context, self._above(draft))
         positions = [len(context), *(len(context) + d for d in depths(draft.parents[: draft.tested]))]
         return follow(draft, _highest(self.decisive(scores, positions)))
 
@@ -289,7 +296,7 @@ class Rejection(Rule):
         return Pick(at_quantile(q, self._drafting.random()), float(q.max()) if chance is None else chance, q)
 
     def verify(self, logits, draft, context):
-        probabilities = self.process(logits[: 1 + draft.tested], context, self._above(draft)).softmax(-1)
+        probabilities = self.process(_tested(logits, draft), context, self._above(draft)).softmax(-1)
         path: list[int] = []
         tests: list[Test] = []
         below = children(draft.parents[: draft.tested])

@@ -71,7 +71,7 @@ def children(parents: Sequence[int]) -> list[list[int]]:
 
 def is_chain(parents: Sequence[int]) -> bool:
     """Whether every row continues the row before it."""
-    return all(parent == i - 1 for i, parent in enumerate(parents))
+    return [*parents] == [*range(-1, len(parents) - 1)]
 
 
 def branch_count(parents: Sequence[int]) -> int:

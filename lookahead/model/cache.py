@@ -14,6 +14,7 @@ Knows tensors and lengths. It does not know tokens.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -28,35 +29,44 @@ def room_for(length: int) -> int:
     return -(-length // BLOCK) * BLOCK
 
 
+def buffers(
+    count: int, heads: int, room: int, dim: int, dtype: torch.dtype, device: torch.device | None = None
+) -> torch.Tensor:
+    """So many buffers, [count, 1, heads, room, dim]. Of zeros: a masked key has weight 0, and 0 times a NaN would be a NaN."""
+    return torch.zeros(count, 1, heads, room, dim, dtype=dtype, device=device)
+
+
 class CacheLayer:
     """One layer's keys and values, [1, heads, room, dim], of which `length` columns count."""
 
-    def __init__(self, cache: KeyValueCache):
-        self.cache = cache
-        self.length = 0
+    def __init__(self, cache: KeyValueCache, number: int):
+        self.cache, self.number = cache, number
         self.keys = self.values = torch.empty(0)
 
-    def make_room(
-        self, rows: int, heads: int, dim: int, dtype: torch.dtype, device: torch.device | None = None
-    ) -> tuple[int, int]:
-        """Count so many further columns, which the caller fills; returns the addresses of keys and values."""
-        stop = self.length + rows
-        room = max(self.cache.room, room_for(stop))
-        if self.keys.dim() < 4 or room != self.keys.shape[2]:
-            # Zeros, not garbage: a masked key has weight 0, and 0 times a NaN would be a NaN.
-            longer = [torch.zeros(1, heads, room, dim, dtype=dtype, device=device) for _ in range(2)]
-            if self.keys.dim() == 4:
-                for new, old in zip(longer, (self.keys, self.values), strict=True):
-                    new[:, :, : self.length] = old[:, :, : self.length]
-            self.keys, self.values = longer
-        self.length = stop
-        return self.keys.data_ptr(), self.values.data_ptr()
+    @property
+    def length(self) -> int:
+        """How many columns count."""
+        return self.cache.lengths[self.number]
+
+    @length.setter
+    def length(self, columns: int) -> None:
+        self.cache.lengths[self.number] = columns
+
+    def move(self, keys: torch.Tensor, values: torch.Tensor) -> None:
+        """Go on in these buffers."""
+        if self.length:
+            keys[:, :, : self.length] = self.keys[:, :, : self.length]
+            values[:, :, : self.length] = self.values[:, :, : self.length]
+        self.keys, self.values = keys, values
 
     def update(self, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Append rows [1, heads, rows, dim]; returns what attention may see."""
         start, (_, heads, rows, dim) = self.length, keys.shape
-        self.make_room(rows, heads, dim, keys.dtype, keys.device)
-        stop = self.length
+        stop = start + rows
+        room = max(self.cache.room, room_for(stop))
+        if self.keys.dim() < 4 or room != self.keys.shape[2]:
+            self.move(*buffers(2, heads, room, dim, keys.dtype, keys.device))
+        self.length = stop
         self.keys[:, :, start:stop] = keys
         self.values[:, :, start:stop] = values
         if self.cache.copied is not None:
@@ -73,18 +83,28 @@ class CacheLayer:
         self.values[:, :, start:stop] = self.values.index_select(2, columns)
 
 
+class Addressed(NamedTuple):
+    """The addresses [layers, 2] of the keys and values of all layers, of which the first's `keys` lay at that address."""
+
+    keys: torch.Tensor
+    at: int
+    room: int
+    addresses: np.ndarray
+
+
 class KeyValueCache:
     """The layers of one cache. `in_blocks` hands out whole buffers, else exactly the columns that count."""
 
     def __init__(self, layers: int, in_blocks: bool = True):
         self.in_blocks = in_blocks
-        self.layers = [CacheLayer(self) for _ in range(layers)]
+        self.lengths = [0] * layers  # columns of each that count; all the same but in the middle of a pass
+        self.layers = [CacheLayer(self, number) for number in range(layers)]
         self.room = 0  # columns of the buffers from the next pass on
         self.copied: tuple[int, torch.Tensor] | None = None  # values of these columns are copied to that column and on
         self.taps = NOTHING  # the numbers of layers behind which hidden states are kept
         self._states, self._state_width = torch.empty(0), 0
         self._too_long = 0  # passes for which the room was too much
-        self._addressed: tuple[torch.Tensor, np.ndarray] | None = None
+        self._addressed: Addressed | None = None
 
     def lay_out(self, columns: int, copies_at: int = 0, copies: Sequence[int] = ()) -> None:
         """Prepare a pass: room for so many columns, and copies of values for the branches of a tree behind its rows.
@@ -99,22 +119,22 @@ class KeyValueCache:
 
     def make_room(self, rows: int, heads: int, dim: int, dtype: torch.dtype) -> np.ndarray:
         """Count so many further columns in every layer, which the caller fills; the addresses of keys and values [layers, 2]."""
-        first = self.layers[0]
-        stop = first.length + rows
-        if self._current(first.keys) and first.keys.shape[2] == max(self.room, room_for(stop)):
-            for layer in self.layers:
-                layer.length = stop
-        else:
-            addresses = np.array([layer.make_room(rows, heads, dim, dtype) for layer in self.layers])
-            self._addressed = first.keys, addresses
-        return self._addressed[1]
+        stop = self.lengths[0] + rows
+        room, last = max(self.room, room_for(stop)), self._addressed
+        # A copied cache has other buffers.
+        if last is None or room != last.room or self.layers[0].keys is not last.keys or last.keys.data_ptr() != last.at:
+            last = self._addressed = self._moved(room, heads, dim, dtype)
+        self.lengths = [stop] * len(self.lengths)
+        return last.addresses
 
-    def _current(self, keys: torch.Tensor) -> bool:
-        """Whether the addresses kept are those of these buffers: a copied cache has new ones."""
-        if self._addressed is None:
-            return False
-        of, addresses = self._addressed
-        return of is keys and addresses[0, 0] == keys.data_ptr()
+    def _moved(self, room: int, heads: int, dim: int, dtype: torch.dtype) -> Addressed:
+        """Go on in buffers of so much room, which lie side by side."""
+        pairs = buffers(2 * len(self.layers), heads, room, dim, dtype).split(2)
+        for layer, pair in zip(self.layers, pairs, strict=True):
+            layer.move(*pair)
+        addresses = np.array([[layer.keys.data_ptr(), layer.values.data_ptr()] for layer in self.layers])
+        keys = self.layers[0].keys
+        return Addressed(keys, keys.data_ptr(), room, addresses)
 
     def tap(self, layers: Sequence[int], hidden: int, dtype: torch.dtype, device: torch.device) -> None:
         """Keep the hidden states of so many numbers behind these layers from now on; the cache is empty still."""
@@ -140,11 +160,10 @@ class KeyValueCache:
 
     def rewind(self, length: int) -> None:
         """Cut every layer back to `length` tokens, also after a pass that broke off half way."""
-        for layer in self.layers:
-            layer.length = min(layer.length, length)
+        if max(self.lengths) > length:
+            self.lengths = [min(one, length) for one in self.lengths]
 
     def length(self) -> int:
         """How many tokens it holds, every layer alike."""
-        lengths = {layer.length for layer in self.layers}
-        assert len(lengths) == 1, "all layers hold the same tokens"
-        return lengths.pop()
+        assert len(set(self.lengths)) == 1, "all layers hold the same tokens"
+        return self.lengths[0]

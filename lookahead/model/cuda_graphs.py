@@ -128,10 +128,7 @@ class _Cache(KeyValueCache):
         """Take buffers of so many columns, and bring what is cached along."""
         self.buffers = self._passes.lend(room)
         for layer, lent in zip(self.layers, self.buffers.layers, strict=True):
-            if layer.length:
-                lent.keys[:, :, : layer.length] = layer.keys[:, :, : layer.length]
-                lent.values[:, :, : layer.length] = layer.values[:, :, : layer.length]
-            layer.keys, layer.values = lent.keys, lent.values
+            layer.move(lent.keys, lent.values)
         self._back = weakref.finalize(self, self._passes.free.append, self.buffers)
         self._back.atexit = False
         self.room = room

@@ -42,9 +42,9 @@ class Parts(NamedTuple):
 
 
 class Part(NamedTuple):
-    """The rows of one text in a pass, as a pass takes them."""
+    """The rows of one text in a pass."""
 
-    ids: torch.Tensor
+    tokens: Sequence[int]
     positions: torch.Tensor | slice
     cache: KeyValueCache
     rows: Any
@@ -132,8 +132,9 @@ class Forward(ABC):
         """Logits [rows, vocab], or of the rows in `only`, for ids [rows] at positions [rows], a slice for a chain."""
 
     def together(self, parts: Sequence[Part]) -> list[torch.Tensor]:
-        """Logits [rows, vocab] of several texts' rows: of one pass where it `batches`, else of one after the other."""
-        return [self(*part) for part in parts]
+        """Logits [rows, vocab] of several texts' rows: of one pass where it `batches`, then in float32; else of one after the
+        other."""
+        return [self(torch.tensor(part.tokens, device=self.device), *part[1:]) for part in parts]
 
     def chain(
         self, ids: Sequence[int], base: int, cache: KeyValueCache, request: Request

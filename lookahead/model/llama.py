@@ -48,10 +48,11 @@ class Columns:
     @classmethod
     def of(cls, parents: Sequence[int], base: int, first: int = 0) -> Columns:
         """For the rows of a tree from `first` on, behind `base` cached tokens."""
-        n = len(parents) - first
-        new = np.arange(base + first, base + len(parents))
+        n, start, stop = len(parents) - first, base + first, base + len(parents)
+        places = _places(1 << stop.bit_length())
+        new = places[start:stop]
         if is_chain(parents):
-            return cls(new, new + 1, *_no_branches(n))
+            return cls(new, places[start + 1 : stop + 1], *_no_branches(n))
         paths = [ancestors(parents, row) for row in range(first, len(parents))]
         starts = [next((i for i, row in enumerate(path) if row != i), len(path)) for path in paths]
         counts = [len(path) - start for path, start in zip(paths, starts, strict=True)]
@@ -80,6 +81,12 @@ class Columns:
     def positions(self) -> np.ndarray:
         """Where the rows stand in their texts [rows]."""
         return self.straight + self.counts - 1
+
+
+@lru_cache(maxsize=32)
+def _places(count: int) -> np.ndarray:
+    """The first so many columns."""
+    return np.arange(count)
 
 
 @lru_cache(maxsize=256)
@@ -208,20 +215,21 @@ class Llama(Forward):
         return self._prepared(ids.numpy(), places, [(cache, len(ids))], rows, only)()
 
     def together(self, parts: Sequence[Part]) -> list[torch.Tensor]:
-        groups = beside.balanced([len(part.ids) for part in parts])
+        rows = [len(part.tokens) for part in parts]
+        groups = beside.balanced(rows)
         # Everything is prepared before the first core begins: then they have Python to themselves no more.
         passes = [self._beside([parts[text] for text in group]) for group in groups]
-        answers = beside.each(lambda run: run(), passes)
+        answers = beside.each(lambda run: run().float(), passes)
         by_text = {}
         for group, answer in zip(groups, answers, strict=True):
-            by_text.update(zip(group, answer.split([len(parts[text].ids) for text in group]), strict=True))
+            by_text.update(zip(group, answer.split([rows[text] for text in group]), strict=True))
         return [by_text[text] for text in range(len(parts))]
 
     def _beside(self, parts: Sequence[Part]) -> Callable[[], torch.Tensor]:
         """Several texts' rows in one compiled call."""
-        ids = np.concatenate([part.ids.numpy() for part in parts])
+        ids = np.array([token for part in parts for token in part.tokens])
         rows = Columns.beside([part.rows for part in parts])
-        return self._prepared(ids, rows.positions, [(part.cache, len(part.ids)) for part in parts], rows)
+        return self._prepared(ids, rows.positions, [(part.cache, len(part.tokens)) for part in parts], rows)
 
     def _prepared(
         self, ids: np.ndarray, places: slice | np.ndarray, caches: Sequence[tuple[KeyValueCache, int]], rows: Columns,
@@ -231,10 +239,10 @@ class Llama(Forward):
         logits of those in `only`. `places` are where they stand in the tables of turns."""
         shape, tables, n = self.shape, self._tables, len(ids)
         inner, taps = self.weights.layers[0].gate_up.shape[0] // 2, caches[0][0].taps
-        addresses = np.array(
-            [cache.make_room(length, shape.kv_heads, shape.head_dim, self.dtype) for cache, length in caches]
-        )
-        rooms = np.array([cache.layers[0].keys.shape[2] for cache, _ in caches])
+        addresses = np.empty((len(caches), shape.layers, 2), np.int64)
+        for of_text, (cache, length) in zip(addresses, caches, strict=True):
+            of_text[:] = cache.make_room(length, shape.kv_heads, shape.head_dim, self.dtype)
+        rooms = np.array([cache.room for cache, _ in caches])
         ends = np.cumsum([length for _, length in caches])
         states = np.zeros(len(caches), np.int64)
         for text, (cache, length) in enumerate(caches if len(taps) else ()):
@@ -262,7 +270,7 @@ class Llama(Forward):
         caches = cache.make_room(longest, shape.kv_heads, shape.head_dim, self.dtype)
         tokens, confidences, *_ = chain.chain(
             tables.kernels, np.array(ids), self.weights.embed.data_ptr(), *self._turns, tables.norms, tables.weights,
-            tables.scales, caches[None], np.array([cache.layers[0].keys.shape[2]]), base, shape.heads, shape.kv_heads, inner, shape.vocab,
+            tables.scales, caches[None], np.array([cache.room]), base, shape.heads, shape.kv_heads, inner, shape.vocab,
             self._rounded, spare_floats(n, tables.longest), np.float32(self.weights.eps), np.float32(self._scaling),
             NOTHING, request.numbers(),
         )  # fmt: skip

@@ -126,7 +126,8 @@ class CachedLM:
     def _pass(self, tokens: Sequence[int], parents: Sequence[int], only: slice, first: int = 0) -> torch.Tensor:
         """One forward pass, as wide as it is given."""
         start = perf_counter()
-        out = self.passes(*self._part(tokens, parents, first), only)
+        part = self._part(tokens, parents, first)
+        out = self.passes(torch.tensor(part.tokens, device=self.device), *part[1:], only)
         self.synchronize()
         self.seconds += perf_counter() - start
         return self._cut(out)
@@ -136,17 +137,16 @@ class CachedLM:
         base = len(self.tokens)
         self._rewind(base + first)
         self._rows = list(tokens)
-        ids = torch.tensor(self._rows[first:], device=self.device)
         if is_chain(parents):
             positions = slice(base + first, base + len(tokens))
         else:
             positions = torch.tensor(depths(parents)[first:], device=self.device) + (base - 1)
         rows = self.passes.lay_out(parents, base, first, self.cache, self.limits.tile)
-        return Part(ids, positions, self.cache, rows)
+        return Part(self._rows[first:], positions, self.cache, rows)
 
     def _cut(self, logits: torch.Tensor) -> torch.Tensor:
         """Logits without what pads the vocabulary."""
-        return logits if logits.shape[1] == self.vocab else logits[:, : self.vocab]
+        return logits if self.vocab == self.passes.shape.vocab else logits[:, : self.vocab]
 
     def keep(self, path: Sequence[int]) -> None:
         """Make the rows in `path` (in order) part of the cache; drop the other rows of the pass."""

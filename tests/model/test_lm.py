@@ -85,7 +85,7 @@ def test_a_pass_that_breaks_off_half_way_leaves_nothing_behind(folders, kind, mo
     want = lm.forward([5, 6])
     lm.keep([])
     with monkeypatch.context() as patch:
-        patch.setattr(lm.cache.layers[1], "make_room", interrupted)
+        patch.setattr(lm.cache.layers[1], "move", interrupted)
         with pytest.raises(KeyboardInterrupt):
             lm.forward(text(120, seed=2))  # layer 0 has grown its buffers, layer 1 has not
     assert torch.equal(lm.forward([5, 6]), want)

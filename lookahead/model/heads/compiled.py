@@ -129,7 +129,7 @@ class CompiledBlock(_Tables):
         self._ids[0] = anchor
         block_pass.forward(
             self.kernels, states.data_ptr(), n, shape.fed, self._ids, self.embed.data_ptr(), cos, sin, self.norms, self.head_norms,
-            self.weights, self.scales, caches, start, int(shape.causal), cache.layers[0].keys.shape[2], shape.heads,
+            self.weights, self.scales, caches, start, int(shape.causal), cache.room, shape.heads,
             shape.kv_heads, shape.inner, shape.vocab, shape.known, self.rounded, spare_floats(both, self.widest), hidden.data_ptr(),
             logits.data_ptr(), self.eps, self.scaling,
         )  # fmt: skip
@@ -219,7 +219,7 @@ class CompiledEagle(_Tables):
         caches = cache.make_room(request.most, shape.kv_heads, shape.head_dim, self.dtype)
         tokens, confidences, features, _ = eagle_pass.chain(
             self.kernels, feature.numpy(), logits.numpy(), self.embed.data_ptr(), *self.turns, self.norms, self.head_norms[0],
-            self.weights, self.scales, caches, start, cache.layers[0].keys.shape[2], shape.heads, shape.kv_heads, shape.inner,
+            self.weights, self.scales, caches, start, cache.room, shape.heads, shape.kv_heads, shape.inner,
             shape.vocab, shape.known, self.rounded, int(shape.residual_normed), spare_floats(1, self.widest), self.eps,
             self.scaling, request.numbers(),
         )  # fmt: skip
@@ -233,7 +233,7 @@ class CompiledEagle(_Tables):
         features, logits = torch.empty(n, shape.hidden), torch.empty(n - first, whole(shape.known, OUTPUTS))
         eagle_pass.forward(
             self.kernels, given.data_ptr(), fed, np.array(ids), self.embed.data_ptr(), cos, sin, self.norms, self.head_norms[0],
-            self.weights, self.scales, caches, cache.layers[0].keys.shape[2], columns.new, columns.straight, columns.branch,
+            self.weights, self.scales, caches, cache.room, columns.new, columns.straight, columns.branch,
             columns.counts, shape.heads, shape.kv_heads, shape.inner, shape.vocab, shape.known, self.rounded, int(shape.residual_normed),
             spare_floats(n, self.widest), features.data_ptr(), first, logits.data_ptr(), self.eps, self.scaling,
         )  # fmt: skip

@@ -155,13 +155,13 @@ def _row(size: int, method: str, pairs: Sequence[tuple[Written, Written]]) -> di
 
 def theory(models: Models, row: Mapping[str, Any], texts: int) -> float:
     """The speedup with so many texts if all went on drafting as in the `row` of a smaller batch: what a pass of so many rows costs
-    by this machine's curve, on as many cores as the texts keep busy, and the drafting of one text after another."""
+    by this machine's curve, and their drafting, both on as many cores as the texts keep busy."""
     cores = workers(texts) if models.target.passes.batches else 1
     drafter = models.costs.drafters.get(needed_by(read_entry(row["method"]).method) or "")
     drafted = row["drafted_per_text"]
     draft_s = drafter.tokens_s(1) * drafted + drafter.switch_s(round(drafted)) if drafter else 0.0
     plain_s, full_s = (models.costs.pass_s(ceil(texts * rows / cores)) for rows in (1, 1 + drafted))
-    return row["mean_acceptance_length"] * plain_s / (full_s + texts * draft_s)
+    return row["mean_acceptance_length"] * plain_s / (full_s + ceil(texts / cores) * draft_s)
 
 
 def _rate(batches: Sequence[Written]) -> float:

@@ -10,7 +10,7 @@ Knows token ids. It does not know why these texts are written together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil
@@ -19,15 +19,16 @@ from time import perf_counter
 from ..core.events import Draft, SettingsError, Step, whole_number
 from ..core.tree import branch_count, depths
 from ..drafting.draft_length import AdaptiveLength, reaches
-from ..drafting.history import UNSTATED
-from ..model.beside import workers
+from ..drafting.history import PRIOR_LENGTH, PRIOR_TOKENS, UNSTATED
+from ..model.beside import balanced, each, workers
 from ..model.lm import together
 from .decode import Text
 from .lane import Lane
 
 MOST_TEXTS = 256
-VAIN = 4  # passes in which asking for drafts took longer than these spared, after which texts of full passes are asked
-ASK_EVERY = ((0.9, 16), (0.5, 4))  # so rarely, where as many rows again take more than this share of a pass
+TRYING = 0.02  # of the passes that lie between: what asking for drafts in vain may take
+FADING = 0.9  # weight of the past against the newest pass in which texts were asked
+LONGEST_REST = 128  # passes until texts are asked again
 PassSeconds = Callable[[int, int, int], float]  # of so many rows in so many branches, the most of them one text's
 
 
@@ -75,6 +76,36 @@ class SharedCost:
         return without / self.texts + self._pass_s(self._others + rows, branches, rows) - without
 
 
+class Asking:
+    """Whether the texts of a batch are asked for drafts: as long as that pays, by what passes brought of late and what is
+    expected of a first one; else so rarely that trying takes no more than `TRYING` of the time."""
+
+    def __init__(self, pass_s: PassSeconds):
+        self._pass_s, self._rested = pass_s, 0
+        self._lost, self._weight, self._prior = (
+            0.0,
+            0.0,
+            1.0,
+        )  # ordinary passes; of asked passes, and of the expected one
+
+    def due(self, texts: int) -> bool:
+        """Whether to ask so many texts now. One by itself knows better when to rest."""
+        expected = self._pass_s(texts * (1 + PRIOR_LENGTH), 1, 1) / self._pass_s(texts, 1, 1) - PRIOR_TOKENS
+        lost = (self._lost + self._prior * expected) / (self._weight + self._prior)
+        self._rested += 1
+        if texts > 1 and self._rested <= min(lost / TRYING, LONGEST_REST):
+            return False
+        self._rested = 0
+        return True
+
+    def count(self, texts: int, passed: Pass, asked_s: float, verified_s: float) -> None:
+        """Remember what a pass brought in which asking took `asked_s` of its seconds, and the model `verified_s`."""
+        drafts_s = verified_s * (1 - self._pass_s(texts, 1, 1) / self._pass_s(passed.rows, 1, 1))
+        lost = passed.seconds / (passed.seconds - asked_s - drafts_s) - passed.tokens / texts
+        self._lost, self._weight = FADING * self._lost + lost, FADING * self._weight + 1
+        self._prior *= FADING
+
+
 class Batch:
     """Lanes of one family, whose texts are written together, `at_once` of them (None: all); where one ends, the next begins.
     Iterate for passes, and for the reading of prompts, which is a pass of one; may be closed at any of them.
@@ -91,8 +122,9 @@ class Batch:
                     "method", lane.method, "it runs a loop of its own, which writes one text at a time."
                 )
         self._lanes, self._batches = lanes, lanes[0].models.target.passes.batches
+        self._drafting = workers(self._at_once) if self._batches and any(lane.draft for lane in lanes) else 1
         self._cost = SharedCost(self.pass_s)
-        self._vain = self._unasked = 0  # passes: asked in vain one after the other, and since texts were asked
+        self._asking = Asking(self.pass_s)
 
     def pass_s(self, rows: int, branches: int = 1, longest: int = 1) -> float:
         """Seconds of a pass of the texts that are left, on as many cores as they keep busy. It lasts as long as the fullest core,
@@ -105,7 +137,7 @@ class Batch:
         while waiting or texts:
             while waiting and len(texts) < self._at_once:
                 number, lane = waiting.pop(0)
-                text = texts[number] = lane.text(self._cost)
+                text = texts[number] = lane.text(self._cost, self._drafting)
                 step = text.read()
                 yield Pass({number: step}, step.seconds)
             self._cost.share(len(texts), max(rows, len(texts)))
@@ -114,11 +146,27 @@ class Batch:
             texts = {number: text for number, text in texts.items() if text.finish is None}
             yield passed
 
+    def _ask(self, texts: Sequence[Text]) -> None:
+        """Have texts draft: with models on all cores, where a text's seconds are its share of what that took."""
+        if min(len(texts), self._drafting) == 1:
+            for text in texts:
+                text.propose()
+            return
+        begin = perf_counter()
+        each(lambda group: [texts[text].propose() for text in group], balanced([1] * len(texts)))
+        share = (perf_counter() - begin) / sum(text.propose_s for text in texts)
+        for text in texts:
+            text.propose_s *= share
+
     def _pass(self, texts: Mapping[int, Text]) -> Pass:
         begin = perf_counter()
-        asks = self._asks(texts.values())
-        for text in texts.values():
-            text.propose() if asks else text.rest()
+        adapts = all(isinstance(text.policy, AdaptiveLength) for text in texts.values())
+        asks = not adapts or self._asking.due(len(texts))
+        if asks:
+            self._ask([*texts.values()])
+        else:
+            for text in texts.values():
+                text.rest()
         if asks and len(texts) > 1:
             adaptive = [
                 text for text in texts.values() if isinstance(text.policy, AdaptiveLength) and not text.draft.window
@@ -133,20 +181,8 @@ class Batch:
         steps = {number: text.settle(part, second * cost) for (number, text), part, cost in answered}
         passed = Pass(steps, perf_counter() - begin)
         if asks:
-            # An accepted row has spared a text a row of another pass, which asking must not take more than.
-            spared_s = sum(step.accepted for step in steps.values()) * (verified - proposed) / passed.rows
-            self._vain = 0 if spared_s > proposed - begin else self._vain + 1
+            self._asking.count(len(texts), passed, proposed - begin, verified - proposed)
         return passed
-
-    def _asks(self, texts: Collection[Text]) -> bool:
-        """Whether texts are asked for drafts in this pass. The fuller a pass, the less an accepted row spares, and the asking
-        itself, a few millionths of a second a text, may cost more."""
-        rows = len(texts)
-        dearer = self.pass_s(2 * rows) / self.pass_s(rows) - 1
-        every = next((every for least, every in ASK_EVERY if dearer > least), 1)
-        rests = rows > 1 and self._vain >= VAIN and all(isinstance(text.policy, AdaptiveLength) for text in texts)
-        self._unasked = (self._unasked + 1) % every if rests else 0
-        return not self._unasked
 
 
 def compete(texts: Sequence[Text], roots: int, pass_s: PassSeconds) -> None:

@@ -54,7 +54,7 @@ class Ends:
 class Text:
     """One text on its way: what of the loop is its own, whether its rows have a pass to themselves or share one.
 
-    `details` (off the clock) adds favourites to its steps.
+    `details` (off the clock) adds favourites to its steps. `propose_s` are the seconds that its draft has taken.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Text:
         self.draft, self.finish = EMPTY, None
         self._drafter, self._rule, self._ends, self._prompt, self._details = drafter, rule, ends, len(prompt), details
         self._step: Step | None = None
-        self._propose_s = 0.0
+        self.propose_s = 0.0
 
     def read(self) -> Step:
         """Read the prompt but for its last token."""
@@ -85,12 +85,12 @@ class Text:
         room = self._ends.room(self._prompt, len(self.context))
         proposed = self._drafter.propose(self.context, room - 1, self.policy)
         self.draft = _limited(_up_to_end(proposed, self._ends.eos), self.target.limits)
-        self._propose_s = perf_counter() - begin
+        self.propose_s = perf_counter() - begin
         return self.draft
 
     def rest(self) -> None:
         """Draft nothing for the next pass, and learn nothing from the one before."""
-        self.draft, self._propose_s = EMPTY, 0.0
+        self.draft, self.propose_s = EMPTY, 0.0
 
     @property
     def rows(self) -> tuple[list[int], list[int]]:
@@ -117,7 +117,7 @@ class Text:
         self._step = Step(
             kind="verify", index=self._step.index + 1 if self._step else 1, draft=draft, statuses=_statuses(draft, tests), path=path,
             emitted=tuple(emitted[:kept]), origins=_origins(path, kept, tests), tests=tests,
-            propose_s=self._propose_s + observed - settled, verify_s=verify_s, other_s=settled - begin, finish=self.finish,
+            propose_s=self.propose_s + observed - settled, verify_s=verify_s, other_s=settled - begin, finish=self.finish,
         )  # fmt: skip
         return self._step
 

@@ -76,14 +76,15 @@ class Lane:
         peer = self._cls(self._target, self.draft, self._rule, self.settings.k, self._method_options)
         return peer.steps(self.prompt, self._ends)
 
-    def text(self, pass_s: Callable[[int, int], float]) -> Text:
-        """The text, to be written by whoever runs its passes, where a pass takes `pass_s(rows, branches)` seconds."""
+    def text(self, pass_s: Callable[[int, int], float], drafting: int = 1) -> Text:
+        """The text, to be written by whoever runs its passes, where a pass takes `pass_s(rows, branches)` seconds and so many
+        texts are `drafting` at the same time."""
         threads.use(self.models.measured.threads)
         self._target = self._fresh_target()
         k, costs = self.settings.k, self.models.costs
         drafter_costs = costs.drafters.get(self.options.get("draft", ""))
-        token_s = dict.fromkeys(MODEL_DRAFTERS, drafter_costs.token_s) if drafter_costs else {}
-        once_s = dict.fromkeys(MODEL_DRAFTERS, sum(drafter_costs.cold_s[:1])) if drafter_costs else {}
+        token_s = dict.fromkeys(MODEL_DRAFTERS, drafter_costs.token_s / drafting) if drafter_costs else {}
+        once_s = dict.fromkeys(MODEL_DRAFTERS, sum(drafter_costs.cold_s[:1]) / drafting) if drafter_costs else {}
         longest = self._target.limits.chain_rows - 1  # what follows the root in one pass
         policy = (
             AdaptiveLength(pass_s, min(MOST_AUTO, longest), token_s, self._learned, once_s)

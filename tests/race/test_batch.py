@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
-from itertools import cycle, islice
+from itertools import cycle, islice, pairwise
 from math import ceil
+from threading import get_ident
 
 import pytest
 import torch
 
 import lookahead
-from lookahead.core.events import Draft, Settings, SettingsError
+from lookahead.core.events import Draft, Settings, SettingsError, Step
 from lookahead.drafting.draft_length import AdaptiveLength
 from lookahead.measure.scenarios import BENCH
 from lookahead.model import beside
 from lookahead.model.lm import together
-from lookahead.race.batch import Batch, SharedCost, _chances, compete
+from lookahead.race.batch import TRYING, Asking, Batch, Pass, SharedCost, _chances, compete
 from lookahead.race.decode import Text
 from lookahead.race.lane import Lane, decode
 
@@ -134,23 +134,63 @@ def test_rows_compete_for_a_pass():
     assert dear[0] > dear[1], "the surer draft gets the rows"
 
 
-@pytest.mark.parametrize(
-    ("row_s", "k", "every"), [(1.0, "auto", 16), (0.01, "auto", 4), (0.001, "auto", 1), (1.0, 3, 1)]
-)
-def test_in_full_passes_texts_are_hardly_asked(models, alone, monkeypatch, row_s, k, every):
-    asked = []
-    monkeypatch.setattr(Batch, "pass_s", lambda self, rows, branches=1, longest=1: 0.01 + row_s * rows)
-    monkeypatch.setattr(Text, "propose", lambda self, propose=Text.propose: asked.append(self) or propose(self))
-    monkeypatch.setattr(Text, "rest", lambda self, rest=Text.rest: asked.append(None) or rest(self))
-    # What was accepted spares nothing here, so that asking is always in vain.
-    monkeypatch.setattr(
-        Text, "settle", lambda self, *given, settle=Text.settle: replace(settle(self, *given), origins=())
-    )
+def asked_at(passes, row_s, asking_s, brought, texts=4):
+    """The passes, of so many, in which texts are asked where a row takes `row_s` ordinary passes, asking `asking_s`, and the
+    drafts, a row for each text, are accepted in passes for which `brought` is true; and what all of that asking has lost."""
+    asking, at, lost = Asking(lambda rows, branches, longest: 1 + row_s * (rows - texts)), [], 0.0
+    for number in range(passes):
+        if asking.due(texts):
+            at.append(number)
+            draft, verified_s = Draft.chain([7], "draft"), 1 + row_s * texts
+            step = Step("verify", number, draft=draft, emitted=(7,) * (1 + brought(number)))
+            asking.count(texts, Pass(dict.fromkeys(range(texts), step), asking_s + verified_s), asking_s, verified_s)
+            lost += asking_s + verified_s - 1 - brought(number)
+    return at, lost
+
+
+def test_texts_are_asked_in_every_pass_while_that_pays():
+    assert asked_at(50, row_s=0.05, asking_s=0.1, brought=lambda number: number % 2)[0] == [*range(50)]
+
+
+@pytest.mark.parametrize("row_s", [0.0, 0.05, 0.25])
+def test_asking_in_vain_takes_little_time(row_s):
+    at, lost = asked_at(1000, row_s, asking_s=0.3, brought=lambda number: False)
+    assert at and lost < 5 + 1000 * TRYING
+    assert max(after - before for before, after in pairwise(at)) > 10
+
+
+def test_in_full_passes_nobody_is_asked_at_first():
+    at, _ = asked_at(200, row_s=0.25, asking_s=0.1, brought=lambda number: False)
+    assert at[0] > 50, "two rows more for each text would take two passes more"
+
+
+def test_who_was_asked_in_vain_is_asked_again_when_that_pays():
+    at, _ = asked_at(1000, row_s=0.02, asking_s=0.3, brought=lambda number: number > 300)
+    assert len([number for number in at if number <= 300]) < 60
+    assert at[-500:] == [*range(500, 1000)]
+
+
+@pytest.mark.parametrize(("k", "all_asked"), [("auto", False), (3, True)])
+def test_texts_that_are_not_asked_are_written_all_the_same(models, alone, monkeypatch, k, all_asked):
+    rested = []
+    monkeypatch.setattr(Batch, "pass_s", lambda self, rows, branches=1, longest=1: float(rows))
+    monkeypatch.setattr(Text, "rest", lambda self, rest=Text.rest: rested.append(self) or rest(self))
     texts, passes = written(models, PROMPTS[:4], "ngram", max_new_tokens=40, k=k)
     assert texts == [alone(prompt, max_new_tokens=40) for prompt in PROMPTS[:4]]
-    full = sum(len(passed.steps) == 4 for passed in passes)
-    rested = [text is None for text in asked[: 4 * full : 4]]
-    assert rested == ([False] * 4 + ([True] * (every - 1) + [False]) * full)[:full] and full > 16
+    assert (not rested) == all_asked and len(passes) > 16
+
+
+@pytest.mark.parametrize(("method", "at_once"), [("draft", 2), ("ngram", 1)])
+def test_models_draft_for_several_texts_at_the_same_time(models, alone, monkeypatch, method, at_once):
+    threads = set()
+    monkeypatch.setattr(beside, "cores", lambda: 2)
+    monkeypatch.setattr(Text, "propose", lambda self, propose=Text.propose: threads.add(get_ident()) or propose(self))
+    texts, passes = written(models, PROMPTS[:3], method, max_new_tokens=20, k=3)
+    assert texts == [alone(prompt, max_new_tokens=20) for prompt in PROMPTS[:3]]
+    assert len(threads) == at_once
+    for passed in passes:
+        steps = passed.steps.values()
+        assert sum(step.propose_s + step.verify_s for step in steps) < passed.seconds
 
 
 def test_sampled_rows_are_judged_by_their_depth_alone():

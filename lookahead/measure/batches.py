@@ -27,7 +27,7 @@ from .paying import Level, advice
 from .progress import Progress
 from .timing import Entry, Question, check, lane_of, read_entry
 
-LEAST_TEXTS, LEAST_GROUPS = 8, 2  # places that every size is measured on, and groups of prompts
+LEAST_TEXTS, LEAST_GROUPS = 8, 3  # places that every size is measured on, and groups of prompts
 PICTURES = 24  # passes that are kept to be looked at
 TURNS = 2  # texts for every place, so that all are taken most of the time
 
@@ -47,6 +47,9 @@ class Written:
     accepted: int
     steps: int
     pictures: tuple[tuple[tuple[int, int], ...], ...]
+
+
+Runs = list[tuple[Written, Written]]  # of one group of prompts: with drafts, and naively beside it
 
 
 def write(
@@ -96,7 +99,7 @@ def measure(
     check(models, questions, (naive, *entries), options, shared=True)
     groups = {size: _groups(questions, size) for size in sizes}
     total, done = sum(map(len, groups.values())) * repeat * (1 + len(entries)), 0
-    taken: dict[tuple[int, str], list[tuple[Written, Written]]] = {}
+    taken: dict[tuple[int, str], list[Runs]] = {}
     for entry in (naive, *entries):
         yield from write(models, questions[:2], 2, entry, options)
     for size in sorted(sizes):
@@ -108,7 +111,8 @@ def measure(
                 text = f"{counted(size, 'text')} at once: {entry.label}"
                 yield Progress(done, total, text, _document(models, taken, repeat, options))
             for entry in entries or [naive]:
-                taken.setdefault((size, entry.label), []).append((written[entry.label], written[naive.label]))
+                runs = taken.setdefault((size, entry.label), [[] for _ in groups[size]])
+                runs[number].append((written[entry.label], written[naive.label]))
     yield Progress(total, total, "done", _document(models, taken, repeat, options))
 
 
@@ -119,9 +123,9 @@ def _groups(questions: Sequence[Question], size: int) -> list[list[Question]]:
 
 
 def _document(
-    models: Models, taken: Mapping[tuple[int, str], Sequence[tuple[Written, Written]]], repeat: int, options: Mapping[str, Any]
+    models: Models, taken: Mapping[tuple[int, str], Sequence[Runs]], repeat: int, options: Mapping[str, Any]
 ) -> dict[str, Any]:  # fmt: skip
-    rows = [_row(size, method, pairs) for (size, method), pairs in taken.items()]
+    rows = [_row(size, method, [runs for runs in groups if runs]) for (size, method), groups in taken.items()]
     for row in rows:
         alone = next(first for first in rows if first["method"] == row["method"])
         row["theory"] = theory(models, alone, row["texts"])
@@ -132,25 +136,34 @@ def _document(
     return {
         **measured_on(models),
         "options": {"repeat": repeat, **options},
-        "note": "counted are passes in which all places were taken, without reading prompts; every drafted batch beside a naive one of the same prompts; 90% intervals over groups of prompts",
+        "note": "counted are passes in which all places were taken, without reading prompts; every drafted batch beside a naive one of the same prompts; medians over the repetitions; 90% intervals over groups of prompts",
         "rows": rows,
         "advice": {method: advice(of) for method, of in levels.items()},
     }
 
 
-def _row(size: int, method: str, pairs: Sequence[tuple[Written, Written]]) -> dict[str, Any]:
-    """One method at one size, over all groups and repetitions."""
-    drafted = [one for one, _ in pairs]
+def _row(size: int, method: str, groups: Sequence[Runs]) -> dict[str, Any]:
+    """One method at one size: counts of all runs, and the speed of every group's median run."""
+    runs = [run for group in groups for run in group]
+    drafted, pairs = [one for one, _ in runs], [medians(group) for group in groups]
     accepted, steps = sum(one.accepted for one in drafted), sum(one.steps for one in drafted)
     tested = sum(one.drafted for one in drafted)
     return {
-        "texts": size, "method": method, "tokens_per_second": _rate(drafted),
+        "texts": size, "method": method, "tokens_per_second": _rate([one for one, _ in pairs]),
         "naive_tokens_per_second": _rate([plain for _, plain in pairs]), "speedup": speedup(pairs),
-        "interval": interval(pairs, speedup), "identical": all(one.texts == plain.texts for one, plain in pairs),
+        "interval": interval(pairs, speedup), "identical": all(one.texts == plain.texts for one, plain in runs),
         "mean_acceptance_length": 1 + accepted / steps, "draft_acceptance_rate": accepted / tested if tested else None,
         "rows_per_pass": sum(one.rows for one in drafted) / sum(one.passes for one in drafted),
         "drafted_per_text": tested / steps, "passes": drafted[-1].pictures,
     }  # fmt: skip
+
+
+def medians(runs: Runs) -> tuple[Written, Written]:
+    """Of the repetitions of one group the one of median speed (the lower of two), with drafts and naively: another's work on
+    this machine can double the time of a single pass."""
+    drafted, plain = (sorted(side, key=lambda one: _rate([one])) for side in zip(*runs, strict=True))
+    middle = (len(runs) - 1) // 2
+    return drafted[middle], plain[middle]
 
 
 def theory(models: Models, row: Mapping[str, Any], texts: int) -> float:

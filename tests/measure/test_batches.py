@@ -68,6 +68,15 @@ def test_only_full_passes_count(models):
     assert written.tokens < sum(map(len, written.texts)) == 32
 
 
+def test_of_repetitions_the_median_counts():
+    def run(seconds):
+        return batches.Written((), seconds, tokens=10, passes=5, rows=10, drafted=0, accepted=0, steps=10, pictures=())
+
+    runs = [(run(drafted), run(plain)) for drafted, plain in ((2.0, 4.0), (2.1, 40.0), (20.0, 4.2))]
+    assert [one.seconds for one in batches.medians(runs)] == [2.1, 4.2]
+    assert batches.speedup([batches.medians(runs)]) == 2
+
+
 def test_a_measurement_may_be_ended_between_two_passes(models):
     measuring = batches.measure(models, PROMPTS, ["draft"], [2], max_new_tokens=8)
     assert [next(measuring) for _ in range(5)] == [None] * 5

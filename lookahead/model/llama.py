@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -35,8 +35,7 @@ if TYPE_CHECKING:
 SPARE_POSITIONS = 8  # behind the context's end, for rows that only fill a pass up
 
 
-@dataclass(frozen=True, slots=True)
-class Columns:
+class Columns(NamedTuple):
     """Whom the rows of a pass look at in the cache: each at the first `straight` [rows] columns, then at the first `counts`
     [rows] of its `branch` [rows, longest]. `new` [rows] are the columns where their keys and values go, the last they see."""
 
@@ -64,16 +63,15 @@ class Columns:
     @classmethod
     def beside(cls, texts: Sequence[Columns]) -> Columns:
         """Those of several texts, one after the other; each row looks into the cache of its own."""
-        new, straight, counts = (
-            np.concatenate([getattr(text, name) for text in texts]) for name in ("new", "straight", "counts")
-        )
+        news, straights, branches, every = zip(*texts, strict=True)
+        new, straight, counts = np.concatenate(news), np.concatenate(straights), np.concatenate(every)
         if not counts.any():
             return cls(new, straight, *_no_branches(len(new)))
-        branch = np.zeros((len(new), max(text.branch.shape[1] for text in texts)), np.int64)
+        branch = np.zeros((len(new), max(of.shape[1] for of in branches)), np.int64)
         first = 0
-        for text in texts:
-            rows, wide = text.branch.shape
-            branch[first : first + rows, :wide] = text.branch
+        for of in branches:
+            rows, wide = of.shape
+            branch[first : first + rows, :wide] = of
             first += rows
         return cls(new, straight, branch, counts)
 

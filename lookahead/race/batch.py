@@ -98,10 +98,10 @@ class Asking:
         self._rested = 0
         return True
 
-    def count(self, texts: int, passed: Pass, asked_s: float, verified_s: float) -> None:
-        """Remember what a pass brought in which asking took `asked_s` of its seconds, and the model `verified_s`."""
+    def count(self, texts: int, passed: Pass, asking_s: float, verified_s: float) -> None:
+        """Remember what a pass brought in which asking took `asking_s` of its seconds, and the model `verified_s`."""
         drafts_s = verified_s * (1 - self._pass_s(texts, 1, 1) / self._pass_s(passed.rows, 1, 1))
-        lost = passed.seconds / (passed.seconds - asked_s - drafts_s) - passed.tokens / texts
+        lost = passed.seconds / (passed.seconds - asking_s - drafts_s) - passed.tokens / texts
         self._lost, self._weight = FADING * self._lost + lost, FADING * self._weight + 1
         self._prior *= FADING
 

@@ -302,6 +302,7 @@ globalThis.lookaheadTimeline = (() => {
   const stageOf = ({log, ui, playhead, feed}, host) => {
     const last = () => log.lanes.at(-1);
     const drafts = step => step.draft.tokens.length > 0;
+    let chosen = null; // the recording that was last to be shown: another's may come later
     return {
       root: ui.root,
       steps: () => last()?.steps || [],
@@ -319,8 +320,9 @@ globalThis.lookaheadTimeline = (() => {
         if (index >= 0) playhead.seek(last().ends[index]);
       },
       async record(id) {
+        chosen = id;
         const batch = await host.recording?.(id);
-        if (!batch) return;
+        if (!batch || chosen !== id) return;
         const isShown = feed.receive(batch).fresh || !log.live;
         if (!isShown) return;
         playhead.seek(0);

@@ -8,6 +8,7 @@ import time
 from urllib.parse import urlencode
 
 import pytest
+from playwright.sync_api import TimeoutError as TooLate
 from prompts import ENDLESS
 
 from lookahead.measure.scenarios import SCENARIOS
@@ -36,7 +37,12 @@ def press_race(page):
 def wait_done(page, before, timeout=60_000):
     # A link's race that is only asked for counts as done, and may come after the press of a button.
     over = f"(s => s.done && s.run !== {json.dumps(before)} && !s.run.startsWith('asked-'))({STATE})"
-    page.wait_for_function(over, timeout=timeout)
+    try:
+        page.wait_for_function(over, timeout=timeout)
+    except TooLate as error:
+        shown = {name: value for name, value in state(page).items() if name != "lanes"}
+        buttons = page.locator("button:visible").all_inner_texts()
+        raise AssertionError(f"after {before}: {shown}, buttons {buttons[:12]}") from error
     # What arrived is drawn with the playhead's next frame, which may be asked for only after this one.
     page.evaluate("""new Promise(done => requestAnimationFrame(function frame() {
         requestAnimationFrame(function frame() { done(); });

@@ -54,6 +54,21 @@ def test_a_projector_shows_words_and_the_plan(visit):
     assert page.locator("#la-prompt").is_visible()
 
 
+def test_of_two_recordings_the_one_chosen_last_is_shown(visit):
+    page, late = visit("?present"), []
+    expect(page.locator(".la-p-title")).to_contain_text("A text is written twice")
+    page.wait_for_function(f"{STATE}.done")
+    page.route("**/component_server/**", lambda route: route.continue_() if late else late.append(route))
+    page.keyboard.press("ArrowLeft")  # the first recording again, whose answer comes late
+    for _ in range(3):
+        page.keyboard.press("ArrowRight")
+    page.wait_for_function(f"{STATE}.run === 'recording-same-text'")
+    with page.expect_response("**/component_server/**"):
+        late[0].continue_()
+    page.wait_for_timeout(500)
+    assert state(page)["run"] == "recording-same-text"
+
+
 def test_a_card_and_a_film_are_made_in_the_browser(visit, tmp_path):
     page = visit()
     with page.expect_download() as card:

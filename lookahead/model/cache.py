@@ -29,13 +29,6 @@ def room_for(length: int) -> int:
     return -(-length // BLOCK) * BLOCK
 
 
-def buffers(
-    count: int, heads: int, room: int, dim: int, dtype: torch.dtype, device: torch.device | None = None
-) -> torch.Tensor:
-    """So many buffers, [count, 1, heads, room, dim]. Of zeros: a masked key has weight 0, and 0 times a NaN would be a NaN."""
-    return torch.zeros(count, 1, heads, room, dim, dtype=dtype, device=device)
-
-
 class CacheLayer:
     """One layer's keys and values, [1, heads, room, dim], of which `length` columns count."""
 
@@ -59,13 +52,17 @@ class CacheLayer:
             values[:, :, : self.length] = self.values[:, :, : self.length]
         self.keys, self.values = keys, values
 
+    def grow(self, room: int, heads: int, dim: int, dtype: torch.dtype, device: torch.device | None = None) -> None:
+        """Go on in buffers of so much room. Of zeros: a masked key has weight 0, and 0 times a NaN would be a NaN."""
+        self.move(*torch.zeros(2, 1, heads, room, dim, dtype=dtype, device=device))
+
     def update(self, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Append rows [1, heads, rows, dim]; returns what attention may see."""
         start, (_, heads, rows, dim) = self.length, keys.shape
         stop = start + rows
         room = max(self.cache.room, room_for(stop))
         if self.keys.dim() < 4 or room != self.keys.shape[2]:
-            self.move(*buffers(2, heads, room, dim, keys.dtype, keys.device))
+            self.grow(room, heads, dim, keys.dtype, keys.device)
         self.length = stop
         self.keys[:, :, start:stop] = keys
         self.values[:, :, start:stop] = values
@@ -123,15 +120,14 @@ class KeyValueCache:
         room, last = max(self.room, room_for(stop)), self._addressed
         # A copied cache has other buffers.
         if last is None or room != last.room or self.layers[0].keys is not last.keys or last.keys.data_ptr() != last.at:
-            last = self._addressed = self._moved(room, heads, dim, dtype)
+            last = self._addressed = self._grown(room, heads, dim, dtype)
         self.lengths = [stop] * len(self.lengths)
         return last.addresses
 
-    def _moved(self, room: int, heads: int, dim: int, dtype: torch.dtype) -> Addressed:
-        """Go on in buffers of so much room, which lie side by side."""
-        pairs = buffers(2 * len(self.layers), heads, room, dim, dtype).split(2)
-        for layer, pair in zip(self.layers, pairs, strict=True):
-            layer.move(*pair)
+    def _grown(self, room: int, heads: int, dim: int, dtype: torch.dtype) -> Addressed:
+        """Go on in buffers of so much room, one layer after the other: the old ones go as soon as they are copied."""
+        for layer in self.layers:
+            layer.grow(room, heads, dim, dtype)
         addresses = np.array([[layer.keys.data_ptr(), layer.values.data_ptr()] for layer in self.layers])
         keys = self.layers[0].keys
         return Addressed(keys, keys.data_ptr(), room, addresses)

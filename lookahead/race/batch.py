@@ -82,11 +82,8 @@ class Asking:
 
     def __init__(self, pass_s: PassSeconds):
         self._pass_s, self._rested = pass_s, 0
-        self._lost, self._weight, self._prior = (
-            0.0,
-            0.0,
-            1.0,
-        )  # ordinary passes; of asked passes, and of the expected one
+        self._lost = 0.0  # ordinary passes, by those in which texts were asked
+        self._weight, self._prior = 0.0, 1.0  # of these, and of the one that is expected
 
     def due(self, texts: int) -> bool:
         """Whether to ask so many texts now. One by itself knows better when to rest."""
@@ -153,7 +150,7 @@ class Batch:
                 text.propose()
             return
         begin = perf_counter()
-        each(lambda group: [texts[text].propose() for text in group], balanced([1] * len(texts)))
+        each(lambda group: [texts[number].propose() for number in group], balanced([1] * len(texts)))
         share = (perf_counter() - begin) / sum(text.propose_s for text in texts)
         for text in texts:
             text.propose_s *= share

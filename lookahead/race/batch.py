@@ -144,6 +144,13 @@ class Batch:
             yield passed
 
     def _ask(self, texts: Sequence[Text]) -> None:
+        """Have texts draft, and where they share a pass their drafts compete."""
+        self._propose(texts)
+        if len(texts) > 1:
+            adaptive = [text for text in texts if isinstance(text.policy, AdaptiveLength) and not text.draft.window]
+            compete(adaptive, len(texts), self.pass_s)
+
+    def _propose(self, texts: Sequence[Text]) -> None:
         """Have texts draft: with models on all cores, where a text's seconds are its share of what that took."""
         if min(len(texts), self._drafting) == 1:
             for text in texts:
@@ -164,11 +171,6 @@ class Batch:
         else:
             for text in texts.values():
                 text.rest()
-        if asks and len(texts) > 1:
-            adaptive = [
-                text for text in texts.values() if isinstance(text.policy, AdaptiveLength) and not text.draft.window
-            ]
-            compete(adaptive, len(texts), self.pass_s)
         proposed = perf_counter()
         logits = together([text.target for text in texts.values()], [text.rows for text in texts.values()])
         verified = perf_counter()

@@ -41,6 +41,7 @@ COLD = 5  # passes until one is as quick as it gets
 MOST_DRIFT = 1.3  # how much more passes of one row may have drifted than those of several
 VERIFIED_ROWS = 5  # of the target's passes between drafts
 DRAFTS_S = 0.2  # drafts are timed for so long at least, since their times vary
+SETTLED_S = 0.007  # of one-row passes, until a processor that passes of many rows made slower is itself again
 
 
 def quickest_s(lm: CachedLM) -> float:
@@ -55,10 +56,22 @@ def drift(lm: CachedLM, curve: CostCurve) -> float | None:
     rows = curve.rows[min(4, len(curve.rows) - 1)]
     lm.reset()
     lm.extend([1] * min(CONTEXT, lm.context_length - rows))
-    one_s, several_s = interleaved([lambda n=n: lm.forward([1] * n) for n in (1, rows)], REPEATS)
+    _, one_s, several_s = interleaved([settling(lm), *(lambda n=n: lm.forward([1] * n) for n in (1, rows))], REPEATS)
     lm.reset()
     one, several = one_s / curve.pass_s(1), several_s / curve.pass_s(rows)
     return (one * several) ** 0.5 if 1 / MOST_DRIFT < one / several < MOST_DRIFT else None
+
+
+def settling(lm: CachedLM) -> Callable[[], None]:
+    """Passes of one row, as naive decoding takes them one after the other: behind one of many rows, which computes more than
+    it reads, the next few are up to a seventh slower."""
+
+    def settle() -> None:
+        stop = perf_counter() + SETTLED_S
+        while perf_counter() < stop:
+            lm.forward([0])
+
+    return settle
 
 
 def warm(lm: CachedLM, most_rows: int, lengths: Sequence[int] = LENGTHS) -> None:
@@ -106,9 +119,8 @@ def measure(lm: CachedLM, rows: Sequence[int] | None = None, repeats: int = REPE
     large = [] if slow and not rows else [n for n in sizes if n > SMALL]
     branching = min(BRANCHING_ROWS, max(small + large))
     branched = tokens[CONTEXT : CONTEXT + branching]
-    *small_s, branched_s = interleaved(
-        [*map(forward, small), lambda: lm.forward(branched, _branching(branching))], repeats, most_s=LAPS_S
-    )
+    narrow = [settling(lm), *map(forward, small), lambda: lm.forward(branched, _branching(branching))]
+    _, *small_s, branched_s = interleaved(narrow, repeats, most_s=LAPS_S)
     seconds = (*small_s, *interleaved([*map(forward, large)], repeats, most_s=LAPS_S))
     lm.reset()
     measured = (*small, *large)

@@ -24,6 +24,7 @@ from .compiling import FREE, kernel
 from .multiply import at_once, clear, round_all
 from .vectors import (
     BLOCK,
+    FAR,
     LANES,
     MULTIPLIES_PAIRS,
     NARROW,
@@ -145,13 +146,13 @@ def _softmax(scores, rounded):
 def _weighed(rows, weights, values, y, k, stride, dim, width, wide, rounded):
     """y [rows, 64 or 16 columns] += weights [rows, k] times values [k, dim]: `wide` columns or few."""
     if wide and rounded:
-        block_bfloat16(rows, weights, values, y, k, stride, dim, width)
+        block_bfloat16(rows, weights, values, y, k, stride, dim, width, FAR, FAR)
     elif wide:
-        block_float32(rows, weights, values, y, k, stride, dim, width)
+        block_float32(rows, weights, values, y, k, stride, dim, width, FAR, FAR)
     elif rounded:
-        narrow_bfloat16(rows, weights, values, y, k, stride, dim, width)
+        narrow_bfloat16(rows, weights, values, y, k, stride, dim, width, FAR, FAR)
     else:
-        narrow_float32(rows, weights, values, y, k, stride, dim, width)
+        narrow_float32(rows, weights, values, y, k, stride, dim, width, FAR, FAR)
 
 
 @njit(inline="always")

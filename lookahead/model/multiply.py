@@ -17,6 +17,7 @@ from . import tiles
 from .compiling import kernel
 from .vectors import (
     BLOCK,
+    FAR,
     FLOAT32,
     FOURS,
     HALVES,
@@ -65,14 +66,22 @@ def round_all(y, count):
 @njit(inline="always")
 def _by_blocks(block, size, together, x, stride, w, y, n, k, width):
     """Add every block of outputs for all rows x [n, stride] before the next. A step takes so many inputs `together` and `size`
-    bytes of weights an output; inputs behind the last whole step are left."""
+    bytes of weights an output; inputs behind the last whole step are left.
+
+    Rows that are not computed all at once take longer than reading weights does: while the first are computed half of the
+    next block is asked for, and while the second are the other half. Either alone would wait for memory.
+    """
     steps = whole(k, together) // together
     for i in range(width // BLOCK):
-        row = 0
+        row, following = 0, size * BLOCK * steps
+        weights = w + i * following
         while row < n:
             rows = at_once(n - row)
+            second = row == at_once(n)
+            far = FAR if rows == n else 0 if row else following
+            far_too = FAR if rows == n else following if second else 0
             out = y + 4 * (row * width + i * BLOCK)
-            block(rows, x + 4 * row * stride, w + size * i * BLOCK * steps, out, k // together, stride, BLOCK, width)
+            block(rows, x + 4 * row * stride, weights, out, k // together, stride, BLOCK, width, far, far_too)
             row += rows
 
 

@@ -31,10 +31,10 @@ ROWS = 6  # that are computed at once at most
 BFLOAT16, FLOAT32, INT8, TILES, HALVES, PAIRS, FOURS = range(7)  # how numbers are stored: tiles are for a matrix unit
 BYTES = {BFLOAT16: 2, FLOAT32: 4, INT8: 1, HALVES: 4, PAIRS: 4, FOURS: 4}
 TOGETHER = {HALVES: 2, PAIRS: 2, FOURS: 4}  # inputs whose weights lie side by side
-# How many bytes early weights are asked for, and into which cache (LLVM's locality: 3 is the first, 2 the second). By itself a
-# processor looks ahead within a page. Measured on an Emerald Rapids: 200 MB of weights 20.6 -> 14.7 ms for one row, 27.2 -> 15.2
-# for six, where reading alone takes 12; 32 MB, which its last cache holds, 1.36 -> 1.31 and 1.90 -> 1.77.
-EARLY, LINE = ((4096, 3), (12288, 2)), 64
+# How many bytes early weights are asked for, into the first cache and into the second. By itself a processor looks ahead within
+# a page. Measured on an Emerald Rapids: 200 MB of weights 20.6 -> 14.7 ms for one row, 27.2 -> 15.2 for six, where reading
+# alone takes 12; 32 MB, which its last cache holds, 1.36 -> 1.31 and 1.90 -> 1.77.
+NEAR, FAR, LINE = 4096, 12288, 64
 MULTIPLIES_PAIRS = LANES == 16 and "+avx512bf16" in FEATURES.split(",") and NAME.startswith("znver")
 MULTIPLIES_FOURS = LANES == 16 and "+avx512vnni" in FEATURES.split(",")
 
@@ -113,12 +113,13 @@ def _block(stored: int, width: int = BLOCK):
     """A function that adds to y[row, :width] the sum over k of x[row, k] w[k, :width], for 1 to `ROWS` rows.
 
     Of addresses: x float32 [rows, x_stride], w [k, w_stride] as stored, y float32 [rows, y_stride]. Of halves, pairs and fours
-    k is the number of words, and x holds words of pairs and fours too; fours are added up as int32.
+    k is the number of words, and x holds words of pairs and fours too; fours are added up as int32. Meanwhile the second cache
+    is brought what lies so many bytes behind w: behind the first halves of its rows `far`, behind the others `far_too`.
     """
     together, total = stored in (PAIRS, FOURS), _INT32 if stored == FOURS else _FLOAT
 
     @intrinsic
-    def multiply(typing_context, rows, x, w, y, k, x_stride, w_stride, y_stride):
+    def multiply(typing_context, rows, x, w, y, k, x_stride, w_stride, y_stride, far, far_too):
         def code(context, builder, signature, arguments):
             count, x, w, y, *sizes = arguments
             x = builder.inttoptr(x, (_INT32 if together else _FLOAT).as_pointer())
@@ -131,19 +132,19 @@ def _block(stored: int, width: int = BLOCK):
                 builder.position_at_end(builder.function.blocks[-1])
                 at_once = 1 << (min(width // LANES, SUMS // rows).bit_length() - 1)
                 for first in range(0, width // LANES, at_once):
-                    _added_up(builder, rows, range(first, first + at_once), stored, width == BLOCK, x, w, y, *sizes)
+                    _added_up(builder, rows, range(first, first + at_once), stored, width, x, w, y, *sizes)
                 builder.branch(done)
             builder.position_at_end(done)
             return context.get_dummy_value()
 
-        return types.void(*[INTEGER] * 8), code
+        return types.void(*[INTEGER] * 10), code
 
     return multiply
 
 
-def _added_up(builder, rows, vectors, stored, early, x, w, y, k, x_stride, w_stride, y_stride) -> None:
-    """The loop over k for so many rows and those vectors of a block, with all sums in registers; `early` if w is read on behind
-    this block, so that what comes is asked for."""
+def _added_up(builder, rows, vectors, stored, width, x, w, y, k, x_stride, w_stride, y_stride, far, far_too) -> None:
+    """The loop over k for so many rows and those vectors of a block of that width, with all sums in registers. A whole block's
+    w is read on behind it, so that what comes is asked for."""
     begin, loop, after = builder.block, builder.append_basic_block("k"), builder.append_basic_block("after")
     rows, vector = range(rows), ir.VectorType(y.type.pointee, LANES)
     places = [
@@ -158,8 +159,8 @@ def _added_up(builder, rows, vectors, stored, early, x, w, y, k, x_stride, w_str
     at = builder.mul(i, w_stride)
     stored_at = [builder.add(at, _number(v * LANES)) for v in vectors]
     for v, place in zip(vectors, stored_at, strict=True):
-        if early and v * LANES * BYTES[stored] % LINE == 0:
-            _ask_for(builder, w, place, BYTES[stored])
+        if width == BLOCK and v * LANES * BYTES[stored] % LINE == 0:
+            _ask_for(builder, w, place, far if 2 * v * LANES < BLOCK else far_too)
     step, halves = {PAIRS: _paired, FOURS: _in_fours}.get(stored, _fused), 2 if stored == HALVES else 1
     added = sums
     for half in range(halves):
@@ -186,14 +187,14 @@ def _added_up(builder, rows, vectors, stored, early, x, w, y, k, x_stride, w_str
         builder.store(end, place, align=4)
 
 
-def _ask_for(builder, w, place, size: int) -> None:
-    """Have the line brought that lies so far behind a place among numbers of that size; behind an array's end none is read."""
-    kind = ir.FunctionType(ir.VoidType(), [ir.IntType(8).as_pointer(), _INT32, _INT32, _INT32])
+def _ask_for(builder, w, place, far) -> None:
+    """Have the lines brought that lie `NEAR` and `far` bytes behind a place of w; behind an array's end none is read."""
+    byte, (data, reading) = ir.IntType(8).as_pointer(), (ir.Constant(_INT32, 1), ir.Constant(_INT32, 0))
+    kind = ir.FunctionType(ir.VoidType(), [byte, _INT32, _INT32, _INT32])
     prefetch = builder.module.declare_intrinsic("llvm.prefetch.p0", (), kind)
-    for early, locality in EARLY:
-        later = builder.gep(w, [builder.add(place, _number(early // size))])
-        line = builder.bitcast(later, ir.IntType(8).as_pointer())
-        builder.call(prefetch, [line, *(ir.Constant(_INT32, n) for n in (0, locality, 1))])  # to read, data
+    line = builder.bitcast(builder.gep(w, [place]), byte)
+    for early, locality in ((_number(NEAR), 3), (far, 2)):  # LLVM's number of the first cache, and of the second
+        builder.call(prefetch, [builder.gep(line, [early]), reading, ir.Constant(_INT32, locality), data])
 
 
 def _dots(stored: int, keys: int):

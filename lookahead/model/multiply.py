@@ -23,6 +23,7 @@ from .vectors import (
     HALVES,
     INT8,
     PAIRS,
+    READ_ONCE,
     TILES,
     TOGETHER,
     bfloat16_at,
@@ -68,8 +69,8 @@ def _by_blocks(block, size, together, x, stride, w, y, n, k, width):
     """Add every block of outputs for all rows x [n, stride] before the next. A step takes so many inputs `together` and `size`
     bytes of weights an output; inputs behind the last whole step are left.
 
-    Rows that are not computed all at once take longer than reading weights does: while the first are computed half of the
-    next block is asked for, and while the second are the other half. Either alone would wait for memory.
+    Where several loops read a block, computing takes longer than bringing it: meanwhile the next block is asked for, half of it
+    while the first rows are computed and half while the second are. Either alone would wait for memory.
     """
     steps = whole(k, together) // together
     for i in range(width // BLOCK):
@@ -77,9 +78,8 @@ def _by_blocks(block, size, together, x, stride, w, y, n, k, width):
         weights = w + i * following
         while row < n:
             rows = at_once(n - row)
-            second = row == at_once(n)
-            far = FAR if rows == n else 0 if row else following
-            far_too = FAR if rows == n else following if second else 0
+            far = FAR if n <= READ_ONCE else 0 if row else following
+            far_too = FAR if n <= READ_ONCE else following if rows == n or row == at_once(n) else 0
             out = y + 4 * (row * width + i * BLOCK)
             block(rows, x + 4 * row * stride, weights, out, k // together, stride, BLOCK, width, far, far_too)
             row += rows

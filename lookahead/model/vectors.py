@@ -28,6 +28,7 @@ LANES = 16 if "+avx512f" in FEATURES else 8  # floats in a vector
 SUMS = 24 if LANES == 16 else 12  # vectors of sums that the registers hold beside weights and inputs
 BLOCK, NARROW = 64, 16  # outputs that are computed together; a head's size is whole narrow blocks
 ROWS = 6  # that are computed at once at most
+READ_ONCE = SUMS * LANES // BLOCK  # rows at most for which one loop reads all of a block's weights
 BFLOAT16, FLOAT32, INT8, TILES, HALVES, PAIRS, FOURS = range(7)  # how numbers are stored: tiles are for a matrix unit
 BYTES = {BFLOAT16: 2, FLOAT32: 4, INT8: 1, HALVES: 4, PAIRS: 4, FOURS: 4}
 TOGETHER = {HALVES: 2, PAIRS: 2, FOURS: 4}  # inputs whose weights lie side by side

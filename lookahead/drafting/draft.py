@@ -33,11 +33,11 @@ class DraftModel(Drafter):
             return EMPTY
         picks, reach, text, ending = [], 1.0, list(context), policy.ending(self.name)
         while True:
-            for pick in picks_behind(self.lm, self.rule, unread, text, longest - len(picks), ending.behind(reach)):
+            for pick in picks_behind(self.lm, self.rule, unread, text, longest - len(picks), ending.behind(reach, len(picks))):
                 picks.append(pick)
                 text.append(pick.token)
                 reach *= policy.chance(self.name, pick.chance)
-            if len(picks) >= longest or not policy.extends(self.name, reach):
+            if len(picks) >= longest or not policy.extends(self.name, reach, len(picks)):
                 break
             unread = text[-1:]
         sampled = picks[0].q is not None

@@ -22,7 +22,8 @@ from ..model.chain import Ending
 from .history import PRIOR_LENGTH, RECENT, UNSTATED, Confidence, DrafterHistory, Lookups, middle
 
 LEAST_SPEEDUP = 1.03  # what a drafter's recent drafts must have brought to go on
-SLOPE_ROWS = 5  # over so many further rows the price of a row is taken
+SLOPE_ROWS = 4  # over so many further rows at most the price of a row is taken
+PRICED = 8  # drafted tokens behind which the price of another is its own
 
 
 class FixedLength:
@@ -39,8 +40,8 @@ class FixedLength:
         """The longest draft worth looking up, which costs next to nothing: what does not pay is trimmed."""
         return self.longest
 
-    def extends(self, drafter: str, reach: float) -> bool:
-        """Whether one more token is worth drafting, where the draft so far is accepted with the chance `reach`."""
+    def extends(self, drafter: str, reach: float, drafted: int) -> bool:
+        """Whether one more token is worth drafting, where all of so many is accepted with the chance `reach`."""
         return True
 
     def ending(self, drafter: str) -> Ending:
@@ -88,6 +89,7 @@ class AdaptiveLength:
         # This run's passes against the calibrated ones: of chains, and of trees.
         self._slowdowns: tuple[deque[float], deque[float]] = deque(maxlen=RECENT), deque(maxlen=RECENT)
         self._medians: tuple[float, float] | None = None  # of both, where they are known
+        self._prices: tuple[tuple[float, float], list[float]] = (0.0, 0.0), []  # of rows, and of which passes they are
         self._histories: dict[str, DrafterHistory] = {}
         self._token_s, self._once_s, self._learned = token_s or {}, once_s or {}, {} if learned is None else learned
         self._lookups: dict[str, Lookups] = {}
@@ -107,18 +109,19 @@ class AdaptiveLength:
         self._looked_up = drafter if self._lookups.setdefault(drafter, Lookups()).due() else None
         return self.longest if self._looked_up else 0
 
-    def extends(self, drafter: str, reach: float) -> bool:
-        """Whether one more token is worth drafting, where the draft so far is accepted with the chance `reach`."""
-        return reach > self._floor(drafter)
+    def extends(self, drafter: str, reach: float, drafted: int) -> bool:
+        """Whether one more token is worth drafting, where all of so many is accepted with the chance `reach`."""
+        return reach > self._floors(drafter)[min(drafted, PRICED) - 1]
 
     def ending(self, drafter: str) -> Ending:
         """Where a chain ends, of which each further token is asked for only if `extends`."""
-        return self._history(drafter).confidence.ending(self._floor(drafter))
+        return self._history(drafter).confidence.ending(self._floors(drafter))
 
-    def _floor(self, drafter: str) -> float:
-        """The least chance of a draft's end behind which one more token pays."""
-        history = self._history(drafter)
-        return self._rate(drafter) * (history.token_s + self._row_s()) / history.confidence.acceptance
+    def _floors(self, drafter: str) -> list[float]:
+        """The least chance of a draft's end behind which one more token pays: behind 1 to `PRICED` tokens."""
+        history, slowdown = self._history(drafter), self._slowdown()
+        rate = self._rate(drafter) / history.confidence.acceptance
+        return [rate * (history.token_s + slowdown * row_s) for row_s in self._rows_s()]
 
     def chance(self, drafter: str, confidence: float) -> float:
         """The calibrated confidence: the chance that a drafted token is accepted where its parent is."""
@@ -205,9 +208,16 @@ class AdaptiveLength:
         """Seconds of a pass as this run's passes go."""
         return self._slowdown(branches) * self._calibrated_s(rows, branches)
 
-    def _row_s(self) -> float:
-        """Seconds that a further row adds to a pass: the mean of the first `SLOPE_ROWS`."""
-        return (self._pass_s(1 + SLOPE_ROWS) - self._pass_s(1)) / SLOPE_ROWS
+    def _rows_s(self) -> list[float]:
+        """Calibrated seconds that a further row adds to a pass with 1 to `PRICED` drafted: the least mean of the next few, since
+        where rows are computed in groups one may be dear and those behind it cheap."""
+        as_priced = self._calibrated_s(1, 1), self._calibrated_s(1 + PRICED, 1)  # in a batch they change
+        if as_priced != self._prices[0]:
+            pass_s = [self._calibrated_s(1 + drafted, 1) for drafted in range(PRICED + SLOPE_ROWS + 1)]
+            further = range(1, SLOPE_ROWS + 1)
+            prices = [min((pass_s[n + more] - pass_s[n]) / more for more in further) for n in range(1, PRICED + 1)]
+            self._prices = as_priced, prices
+        return self._prices[1]
 
     def _rate(self, drafter: str) -> float:
         """Tokens per second of this drafter's recent drafts; never less than naive's."""

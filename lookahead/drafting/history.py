@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 
 from ..core.events import ACCEPTED, REJECTED, Step
@@ -84,9 +84,9 @@ class Confidence:
         i = bisect(BIN_EDGES, confidence)
         return self._bases[i] + self._slopes[i] * min(CEILING, self._correction * confidence)
 
-    def ending(self, floor: float) -> Ending:
-        """Where a chain ends whose chance must be above `floor`."""
-        return Ending(BIN_EDGES, self._bases, self._slopes, self._correction, CEILING, floor)
+    def ending(self, floors: Sequence[float]) -> Ending:
+        """Where a chain ends whose chance must be above `floors`, of its tokens one after the other."""
+        return Ending(BIN_EDGES, self._bases, self._slopes, self._correction, CEILING, floors)
 
     def count(self, step: Step, drafter: str) -> None:
         """Count a pass's tests of this drafter's rows."""

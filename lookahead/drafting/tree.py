@@ -68,7 +68,7 @@ class Tree(DraftModel):
                 parents.append(row)
                 chances.append(chance)
                 reach.append(reached)
-            pays = newest and policy.extends(self.name, sum(reach[row] for row in newest))
+            pays = newest and policy.extends(self.name, sum(reach[row] for row in newest), depth)
             if depth == longest or len(tokens) >= self.options.rows or not pays:
                 break
             logits = self.lm.forward(tokens, parents, first=newest[0])

@@ -27,7 +27,8 @@ NO_NOISE, ALL = np.empty((0, 0), np.float32), np.empty(0, np.int64)
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """Where a chain ends: where the chance that all of it is accepted is not above `floor`.
+    """Where a chain ends: behind its nth token if the chance that all of it is accepted is not above the nth of `floors`, whose
+    last holds for all that follow.
 
     A token's chance is its confidence, calibrated: `base + slope * min(ceiling, correction * confidence)`, with the base and
     the slope of the interval between `edges` in which the confidence lies. `reach` is the chance of what was drafted before.
@@ -38,12 +39,12 @@ class Ending:
     slopes: Sequence[float] = (1.0,)
     correction: float = 1.0
     ceiling: float = 1.0
-    floor: float = -1.0
+    floors: Sequence[float] = (-1.0,)
     reach: float = 1.0
 
-    def behind(self, reach: float) -> Ending:
-        """The same behind a draft that is accepted with this chance."""
-        return replace(self, reach=reach)
+    def behind(self, reach: float, drafted: int) -> Ending:
+        """The same behind a draft of so many tokens that is accepted with this chance."""
+        return replace(self, reach=reach, floors=self.floors[drafted:] or self.floors[-1:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class Request:
         return (
             self.most, self.known, np.float32(self.scores.scale), NO_NOISE if noise is None else noise.numpy(),
             ALL if self.ids is None else self.ids.numpy(), np.array(end.edges), np.array(end.bases), np.array(end.slopes),
-            end.correction, end.ceiling, end.floor, end.reach,
+            end.correction, end.ceiling, np.array(end.floors), end.reach,
         )  # fmt: skip
 
 
@@ -153,7 +154,7 @@ def chain(
     drafted are in it afterwards. The other arguments are those of `whole_pass.forward`, and `Request.numbers`.
     """
     _, _, _, _, _, read, _, _ = steps
-    most, known, scale, noise, _, edges, bases, slopes, correction, ceiling, floor, reach = request
+    most, known, scale, noise, _, edges, bases, slopes, correction, ceiling, floors, reach = request
     tokens, confidences, count = np.empty(most, np.int64), np.empty(most), 0
     stored, scores = np.empty(vocab, np.float32), np.empty(vocab, np.float32)
     while True:
@@ -169,7 +170,7 @@ def chain(
         tokens[count], confidences[count] = token, confidence
         count += 1
         reach *= calibrated(confidence, edges, bases, slopes, correction, ceiling)
-        if count == most or not reach > floor:
+        if count == most or not reach > floors[min(count, len(floors)) - 1]:
             return tokens[:count], confidences[:count], scratch[:1], stored[:1]
         start += n
         ids = tokens[count - 1 : count]

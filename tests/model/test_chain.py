@@ -43,7 +43,7 @@ def one_by_one(lm, rule, text, most, ending):
         unread = text[-1:]
         i = next(i for i, edge in enumerate(edges) if pick.chance < edge)
         reach *= ending.bases[i] + ending.slopes[i] * min(ending.ceiling, ending.correction * pick.chance)
-        if len(picks) == most or reach <= ending.floor:
+        if len(picks) == most or reach <= ending.floors[min(len(picks), len(ending.floors)) - 1]:
             return picks
 
 
@@ -66,17 +66,18 @@ def test_it_ends_where_it_no_longer_pays(models, name):
     """By a drafter's calibrated confidence, with what was drafted before in account."""
     rule, context = rule_for(Settings()), models.tokenizer.encode(PROMPT)
     confidence = Confidence([3.0] * 12, [i / 4 for i in range(12)])
-    whole = one_by_one(drafter(models, name, context), rule, context, 7, confidence.ending(-1.0))
+    whole = one_by_one(drafter(models, name, context), rule, context, 7, confidence.ending([-1.0]))
     chances = [confidence.chance(pick.chance) for pick in whole]
     lengths = set()
     for reach in (1.0, 0.5):
-        for floor in (0.01, 0.1, 0.3, 0.6, 0.99):
+        for floors in ([0.01], [0.1], [0.3], [0.6], [0.99], [0.0, 0.0, 0.99], [0.9, 0.3, 0.01]):
             left, expected = reach, 0
             for chance in chances:
                 left, expected = left * chance, expected + 1
-                if left <= floor:
+                if left <= floors[min(expected, len(floors)) - 1]:
                     break
-            lm, ending = drafter(models, name, context), confidence.ending(floor).behind(reach)
+            before = [2.0, 2.0]  # what held of the tokens that were drafted before
+            lm, ending = drafter(models, name, context), confidence.ending(before + floors).behind(reach, len(before))
             length = len(picks_behind(lm, rule, lm.sync(context), context, 7, ending))
             assert length == expected
             lengths.add(length)
@@ -144,11 +145,11 @@ def test_a_tree_is_what_one_level_after_the_other_gives(models, monkeypatch, set
     class Policy(FixedLength):
         """Levels up to where they no longer pay."""
 
-        def extends(self, drafter, reach):
+        def extends(self, drafter, reach, drafted):
             return reach > floor
 
         def ending(self, drafter):
-            return Ending(floor=floor)
+            return Ending(floors=(floor,))
 
     rule, text = rule_for(Settings(**settings)), models.tokenizer.encode(PROMPT)
     for read in (len(text), len(text) - 3, 4):

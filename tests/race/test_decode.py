@@ -146,7 +146,7 @@ def rounds(policy, count, confidence, stands, token_s=0.05):
         while length < most:
             length += 1
             reach *= policy.chance("x", confidence)
-            if not policy.extends("x", reach):
+            if not policy.extends("x", reach, length):
                 break
         accepted = min(stands, length)
         statuses = ("accepted",) * accepted + ("rejected",) * (accepted < length)
@@ -181,7 +181,7 @@ def test_auto_drafts_as_far_as_it_pays():
 def test_auto_may_choose_nothing_where_rows_are_dear():
     policy = AdaptiveLength(lambda rows, branches: float(rows), 8)
     assert policy.trim(Draft.chain([1, 2, 3], "x", chances=[0.9, 0.9, 0.9])) == Draft()
-    assert not policy.extends("x", 0.9)
+    assert not policy.extends("x", 0.9, 1)
 
 
 def test_auto_keeps_the_rows_that_pay():

@@ -107,7 +107,7 @@ def chain(
     table [vocab, rank], what the Markov head has of every token. Without a confidence head a token's confidence is its share
     of the softmax. `request`: see `chain.Request`.
     """
-    most, known, scale, noise, ids, edges, bases, slopes, correction, ceiling, floor, reach = request
+    most, known, scale, noise, ids, edges, bases, slopes, correction, ceiling, floors, reach = request
     tokens, confidences, count = np.empty(most, np.int64), np.empty(most), 0
     out = np.empty(logits.shape[1], np.float32)
     while True:
@@ -120,7 +120,7 @@ def chain(
         tokens[count], confidences[count] = token, sure if confident else share
         reach *= calibrated(confidences[count], edges, bases, slopes, correction, ceiling)
         count += 1
-        if count == most or not reach > floor:
+        if count == most or not reach > floors[min(count, len(floors)) - 1]:
             return tokens[:count], confidences[:count]
         before = token
 
@@ -133,7 +133,7 @@ def tree(multiplied, logits, anchor, table, weights, scales, rounded, spare, bra
 
     Otherwise as `chain` takes them.
     """
-    most, known, scale, noise, ids, edges, bases, slopes, correction, ceiling, floor, _ = request
+    most, known, scale, noise, ids, edges, bases, slopes, correction, ceiling, floors, _ = request
     tokens, parents, chances, reach = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows), np.empty(rows)
     width, rank = logits.shape[1], table.shape[1]
     before, out = np.empty((branches, rank), np.float32), np.empty((branches, width), np.float32)
@@ -163,6 +163,6 @@ def tree(multiplied, logits, anchor, table, weights, scales, rounded, spare, bra
             reached += reach[count]
             count += 1
         above = count - first
-        if count == rows or not reached > floor:
+        if count == rows or not reached > floors[min(depth, len(floors) - 1)]:
             break
     return tokens[:count], parents[:count], chances[:count], scratch[:1]

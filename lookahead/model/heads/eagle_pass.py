@@ -81,7 +81,7 @@ def chain(
     The cache must have room for as many columns as tokens are asked for, `cos` and `sin` [positions, dim] rows. The other
     arguments are those of `forward`, and `chain.Request.numbers`.
     """
-    most, known, scale, noise, ids, edges, bases, slopes, correction, ceiling, floor, reach = request
+    most, known, scale, noise, ids, edges, bases, slopes, correction, ceiling, floors, reach = request
     tokens, confidences, count = np.empty(most, np.int64), np.empty(most), 0
     features, out = np.empty((most, feature.shape[1]), np.float32), np.empty(whole(draft_vocab, BLOCK), np.float32)
     out[:known] = logits[:known]
@@ -91,7 +91,7 @@ def chain(
         tokens[count], confidences[count] = ids[place] if len(ids) else place, confidence
         reach *= calibrated(confidence, edges, bases, slopes, correction, ceiling)
         count += 1
-        if count == most or not reach > floor:
+        if count == most or not reach > floors[min(count, len(floors)) - 1]:
             return tokens[:count], confidences[:count], features[: count - 1], out[:1]
         row, at = count - 1, start + count - 1
         above = features[row - 1] if row else feature[0]

@@ -33,7 +33,9 @@ class DraftModel(Drafter):
             return EMPTY
         picks, reach, text, ending = [], 1.0, list(context), policy.ending(self.name)
         while True:
-            for pick in picks_behind(self.lm, self.rule, unread, text, longest - len(picks), ending.behind(reach, len(picks))):
+            for pick in picks_behind(
+                self.lm, self.rule, unread, text, longest - len(picks), ending.behind(reach, len(picks))
+            ):
                 picks.append(pick)
                 text.append(pick.token)
                 reach *= policy.chance(self.name, pick.chance)

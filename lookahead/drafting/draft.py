@@ -33,9 +33,8 @@ class DraftModel(Drafter):
             return EMPTY
         picks, reach, text, ending = [], 1.0, list(context), policy.ending(self.name)
         while True:
-            for pick in picks_behind(
-                self.lm, self.rule, unread, text, longest - len(picks), ending.behind(reach, len(picks))
-            ):
+            rest = ending.behind(reach, len(picks))
+            for pick in picks_behind(self.lm, self.rule, unread, text, longest - len(picks), rest):
                 picks.append(pick)
                 text.append(pick.token)
                 reach *= policy.chance(self.name, pick.chance)

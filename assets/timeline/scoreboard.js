@@ -55,7 +55,8 @@ globalThis.lookaheadScoreboard = (() => {
       const rule = log.header?.settings.rule === "rejection" ? REJECTION : "";
       setText(ui.outcome, outcome(log, frame));
       const trust = frame.atEnd && log.end?.trust ? log.end.trust.sentence : "";
-      setText(ui.note, [compared, rule, trust].filter(Boolean).join("; "));
+      const about = [compared, rule].filter(Boolean).join("; ");
+      setText(ui.note, [about, trust].filter(Boolean).join(". "));
       ui.note.classList.toggle("la-busy", Boolean(trust) && !log.end.trust.steady);
       const agreement = log.end?.agreement || [];
       frame.lanes.forEach((lane, i) => {

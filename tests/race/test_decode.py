@@ -178,6 +178,21 @@ def test_auto_drafts_as_far_as_it_pays():
     )
 
 
+def test_auto_ends_where_the_next_row_is_dear():
+    """Where rows are computed in groups, the first of a further group costs several times as much as those before it."""
+
+    def pass_s(rows, branches):
+        return 0.98 + 0.02 * min(rows, 5) + 0.4 * max(0, rows - 5)
+
+    assert rounds(AdaptiveLength(pass_s, 8), 40, confidence=0.8, stands=4)[-10:] == [4] * 10
+
+
+def test_a_bad_first_draft_does_not_put_a_good_drafter_to_rest():
+    policy = AdaptiveLength(lambda rows, branches: 0.94 + 0.06 * rows, 8)
+    rounds(policy, 1, confidence=0.9, stands=0, token_s=0.12)
+    assert all(rounds(policy, 20, confidence=0.9, stands=4, token_s=0.12))
+
+
 def test_auto_may_choose_nothing_where_rows_are_dear():
     policy = AdaptiveLength(lambda rows, branches: float(rows), 8)
     assert policy.trim(Draft.chain([1, 2, 3], "x", chances=[0.9, 0.9, 0.9])) == Draft()

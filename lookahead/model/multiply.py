@@ -77,9 +77,10 @@ def _by_blocks(block, size, together, x, stride, w, y, n, k, width):
         row, following = 0, size * BLOCK * steps
         weights = w + i * following
         while row < n:
-            rows = at_once(n - row)
-            far = FAR if n <= READ_ONCE else 0 if row else following
-            far_too = FAR if n <= READ_ONCE else following if rows == n or row == at_once(n) else 0
+            rows, far, far_too = at_once(n - row), FAR, FAR
+            if n > READ_ONCE:
+                far = 0 if row else following
+                far_too = following if rows == n or row == at_once(n) else 0
             out = y + 4 * (row * width + i * BLOCK)
             block(rows, x + 4 * row * stride, weights, out, k // together, stride, BLOCK, width, far, far_too)
             row += rows

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from ..core.events import Draft, Step
 from ..core.tree import branch_count, depths
 from ..model.chain import Ending
-from .history import PRIOR_LENGTH, RECENT, UNSTATED, Confidence, DrafterHistory, Lookups, middle
+from .history import PRIOR_LENGTH, PRIOR_TOKENS, RECENT, UNSTATED, Confidence, DrafterHistory, Lookups, middle
 
 LEAST_SPEEDUP = 1.03  # what a drafter's recent drafts must have brought to go on
 SLOPE_ROWS = 4  # over so many further rows at most the price of a row is taken
@@ -77,13 +77,14 @@ class AdaptiveLength:
 
     `pass_s(rows, branches)` are the seconds of a pass; `longest` bounds the depth of a draft. `token_s` has the seconds
     of a drafted token by drafter, as far as they are known before the run has timed it, and `once_s` those of a draft of any
-    length beside its tokens. `learned` is what an earlier run has found the drafters' confidence to mean, and
+    length beside its tokens. First drafts are expected to bring `prior_tokens` a pass. `learned` is what an earlier run has found the drafters' confidence to mean, and
     will hold what this one finds.
     """
 
     def __init__(
         self, pass_s: Callable[[int, int], float], longest: int, token_s: Mapping[str, float] | None = None,
         learned: dict[str, Confidence] | None = None, once_s: Mapping[str, float] | None = None,
+        prior_tokens: float = PRIOR_TOKENS,
     ):  # fmt: skip
         self._calibrated_s, self.longest = pass_s, longest
         # This run's passes against the calibrated ones: of chains, and of trees.
@@ -91,6 +92,7 @@ class AdaptiveLength:
         self._medians: tuple[float, float] | None = None  # of both, where they are known
         self._prices: tuple[tuple[float, float], list[float]] = (0.0, 0.0), []  # of rows, and of which passes they are
         self._histories: dict[str, DrafterHistory] = {}
+        self._prior_tokens = prior_tokens
         self._token_s, self._once_s, self._learned = token_s or {}, once_s or {}, {} if learned is None else learned
         self._lookups: dict[str, Lookups] = {}
         self._looked_up: str | None = None  # the drafter that has looked something up in this pass
@@ -193,7 +195,9 @@ class AdaptiveLength:
             self._learned[drafter] = confidence
             token_s, once_s = self._token_s.get(drafter, 0.0), self._once_s.get(drafter, 0.0)
             plain_s, pass_s = self._calibrated_s(1, 1), self._calibrated_s(1 + PRIOR_LENGTH, 1)
-            self._histories[drafter] = DrafterHistory(plain_s, pass_s, token_s, confidence, once_s)
+            self._histories[drafter] = DrafterHistory(
+                plain_s, pass_s, self._prior_tokens, token_s, confidence, once_s
+            )
         return self._histories[drafter]
 
     def _slowdown(self, branches: int = 1) -> float:

@@ -30,6 +30,7 @@ PRIOR_TESTS = 4.0  # tests that the drafter's own confidence weighs
 CARRIED_TESTS = 12.0  # tests that what was learned in an earlier run of the same text weighs at most
 REMEMBERED_RUNS = 256
 PRIOR_TOKENS, PRIOR_DRAFTS = 1.8, 4.0  # tokens a pass that drafts are expected to bring, and drafts that this weighs
+HEADS_TOKENS = 2.4  # the same of a head, which was trained on this very target's hidden states
 PRIOR_LENGTH = 2  # tokens of such a draft
 PRIOR_GAIN = 0.2  # tokens that a lookup is expected to bring
 LOOKUP_DECAY = 0.9  # weight of the past against the newest lookup
@@ -130,10 +131,12 @@ class Lookups:
 
 class DrafterHistory:
     """Counts of one drafter. `plain_s` are the seconds of an ordinary pass, `pass_s` those of one with `PRIOR_LENGTH` drafted
-    tokens, `token_s` those expected of a drafted token, 0 where nothing is expected, and `confidence` what is known of it
-    already. `once_s` are those of a draft of any length beside its tokens."""
+    tokens, which is expected to bring `tokens`, `token_s` those expected of a drafted token, 0 where nothing is expected, and
+    `confidence` what is known of it already. `once_s` are those of a draft of any length beside its tokens."""
 
-    def __init__(self, plain_s: float, pass_s: float, token_s: float, confidence: Confidence, once_s: float = 0.0):
+    def __init__(
+        self, plain_s: float, pass_s: float, tokens: float, token_s: float, confidence: Confidence, once_s: float = 0.0
+    ):  # fmt: skip
         self.confidence = confidence
         self._expected = (once_s, token_s) if token_s else (0.0, 1.0)
         self._dearer = deque(
@@ -142,18 +145,19 @@ class DrafterHistory:
         self.once_s, self.token_s = once_s, token_s  # as drafting goes in this run
         self._slowdowns = deque([1.0] * PRIOR_TIMES, maxlen=RECENT)  # drafts against expectation: switching takes time
         self._prior_s = pass_s, once_s + PRIOR_LENGTH * token_s  # of a pass that is expected: verifying, drafting
+        self._prior_tokens = tokens
         self._prior = PRIOR_DRAFTS  # what such passes still weigh
         self._tokens = self._seconds = 0.0  # of passes with its drafts
         self._rested, self._rest = 0, FIRST_REST
         self.loses = False  # at the last look
         # Ordinary passes that its drafts cost more than they brought: at first, what a probe is expected to.
-        self._lost = max(0.0, sum(self._prior_s) / plain_s - PRIOR_TOKENS)
+        self._lost = max(0.0, sum(self._prior_s) / plain_s - tokens)
 
     def rate(self, slowdown: float) -> float:
         """Tokens per second of the passes with its drafts, drafting included, where passes take so many times as long as was
         calibrated: what no draft has shown yet is expected of such passes."""
         verify_s, draft_s = self._prior_s
-        tokens = self._tokens + self._prior * PRIOR_TOKENS
+        tokens = self._tokens + self._prior * self._prior_tokens
         return tokens / (self._seconds + self._prior * (verify_s * slowdown + draft_s))
 
     @property

@@ -18,7 +18,7 @@ from ..core.numbers import count
 from ..core.tree import Limits
 from ..drafting import Resources
 from ..drafting.draft_length import AdaptiveLength, FixedLength
-from ..drafting.history import Learned
+from ..drafting.history import HEADS_TOKENS, PRIOR_TOKENS, Learned
 from ..family.models import Models
 from ..model.heads.head import CachedHead
 from ..model.lm import CachedLM
@@ -86,8 +86,9 @@ class Lane:
         token_s = dict.fromkeys(MODEL_DRAFTERS, drafter_costs.token_s / drafting) if drafter_costs else {}
         once_s = dict.fromkeys(MODEL_DRAFTERS, sum(drafter_costs.cold_s[:1]) / drafting) if drafter_costs else {}
         longest = self._target.limits.chain_rows - 1  # what follows the root in one pass
+        prior_tokens = HEADS_TOKENS if isinstance(self.draft, CachedHead) else PRIOR_TOKENS
         policy = (
-            AdaptiveLength(pass_s, min(MOST_AUTO, longest), token_s, self._learned, once_s)
+            AdaptiveLength(pass_s, min(MOST_AUTO, longest), token_s, self._learned, once_s, prior_tokens)
             if k == "auto"
             else FixedLength(min(k, longest))
         )

@@ -12,32 +12,46 @@ STORY = "Once upon a time there was a small frog who"
 RECORDS = "Name: Anna\nAge: 23\nCity: Denver\n\nName: Ben\nAge: 31\nCity: Miami\n\nName: Lily\nAge:"
 
 
-def stated(drafter, confidence):
-    return confidence
-
-
 def paths(draft):
-    """Every path from the root, as tokens, with who drafted its end and how sure that one was."""
+    """Every path from the root, as tokens, with who drafted its end and its chance."""
     out = []
     for row, parent in enumerate(draft.parents):
         above = out[parent][0] if parent >= 0 else ()
-        out.append(((*above, draft.tokens[row]), draft.sources[row], draft.chances[row]))
+        out.append(((*above, draft.tokens[row]), draft.sources[row], round(draft.chances[row], 3)))
     return out
 
 
 def test_two_drafts_are_one_tree_in_which_nothing_stands_twice():
     tree = Draft((5, 6, 7, 8), (-1, -1, 0, 2), None, ("head",) * 4, (0.6, 0.2, 0.5, 0.4))
     chain = Draft.chain((5, 7, 9), "suffix", None, (0.9, 0.3, 0.8))
-    assert paths(joined(tree, chain, stated)) == [
-        ((5,), "suffix", 0.9), ((6,), "head", 0.2), ((5, 7), "head", 0.5), ((5, 7, 8), "head", 0.4), ((5, 7, 9), "suffix", 0.8),
+    assert [(path, source) for path, source, _ in paths(joined(tree, chain))] == [
+        ((5,), "suffix"), ((6,), "head"), ((5, 7), "head"), ((5, 7, 8), "head"), ((5, 7, 9), "suffix"),
     ]  # fmt: skip
 
 
 def test_drafts_that_share_nothing_stand_side_by_side():
-    both = joined(
-        Draft.chain((1, 2), "head", None, (0.5, 0.5)), Draft.chain((3, 4), "suffix", None, (0.5, 0.5)), stated
-    )
+    both = joined(Draft.chain((1, 2), "head", None, (0.5, 0.5)), Draft.chain((3, 4), "suffix", None, (0.5, 0.5)))
     assert both.tokens == (1, 2, 3, 4) and both.parents == (-1, 0, -1, 2) and depths(both.parents) == [1, 2, 1, 2]
+
+
+def test_two_that_agree_are_surer_together():
+    both = joined(Draft.chain((1, 2), "head", None, (0.6, 0.3)), Draft.chain((1,), "suffix", None, (0.8,)))
+    agreeing = 0.6 * 0.8 / (0.6 * 0.8 + 0.4 * 0.2)
+    assert paths(both) == [((1,), "suffix", round(agreeing, 3)), ((1, 2), "head", 0.3)], "the head alone goes on"
+
+
+def test_two_that_contradict_each_other_are_less_sure_each():
+    both = joined(Draft.chain((1,), "head", None, (0.9,)), Draft.chain((2, 3), "suffix", None, (0.6, 0.7)))
+    one, two, neither = 0.9 * 0.4, 0.6 * 0.1, 0.1 * 0.4
+    total = one + two + neither
+    assert paths(both) == [
+        ((1,), "head", round(one / total, 3)), ((2,), "suffix", round(two / total, 3)), ((2, 3), "suffix", 0.7),
+    ]  # fmt: skip
+
+
+def test_two_that_are_certain_of_different_tokens_are_worth_as_much():
+    both = joined(Draft.chain((1,), "head", None, (1.0,)), Draft.chain((2,), "suffix", None, (1.0,)))
+    assert 0 < both.chances[0] == both.chances[1] < 0.5
 
 
 @pytest.mark.parametrize(("sure", "asked"), [(0.99, False), (0.3, True)])

@@ -84,10 +84,12 @@ def slot(multiplied, hidden, logits, before, weights, scales, proj, proj_bias, r
     """
     width, rank, sure = len(hidden), len(before), proj_bias
     scratch = np.empty(spare, np.float32)
-    call(
-        multiplied,
-        (before.ctypes.data, weights, scales, out.ctypes.data, scratch.ctypes.data, 1, rank, len(out), rounded),
-    )
+    out[:] = 0
+    if rank:
+        call(
+            multiplied,
+            (before.ctypes.data, weights, scales, out.ctypes.data, scratch.ctypes.data, 1, rank, len(out), rounded),
+        )
     out += logits
     for i in range(width):
         sure += proj[i] * hidden[i]
@@ -143,10 +145,12 @@ def tree(multiplied, logits, anchor, table, weights, scales, rounded, spare, bra
     for depth in range(most):
         for i in range(above):
             before[i] = table[tokens[first + i] if depth else anchor]
-        call(
-            multiplied,
-            (before.ctypes.data, weights, scales, out.ctypes.data, scratch.ctypes.data, above, rank, width, rounded),
-        )
+        out[:above] = 0
+        if rank:
+            call(
+                multiplied,
+                (before.ctypes.data, weights, scales, out.ctypes.data, scratch.ctypes.data, above, rank, width, rounded),
+            )
         for i in range(above):
             out[i] += logits[depth]
             places, shares = favourites(out[i, :known], scale, noise, depth, branches)

@@ -1,4 +1,4 @@
-"""Passes of heads in compiled calls (`block_pass`, `eagle_pass`), with weights in eight bits: on a processor, beside a target
+"""Passes of heads in compiled calls (`block_pass`, `eagle_pass`, `medusa_pass`), with weights in eight bits: on a processor, beside a target
 whose passes are compiled too.
 
 What a head drafts is verified, so its numbers may be rounded otherwise than its network's.
@@ -13,7 +13,6 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from torch import nn
-from torch.nn.functional import silu
 
 from .. import whole_pass
 from ..cache import KeyValueCache
@@ -23,7 +22,7 @@ from ..multiply import spare_floats
 from ..product import Product
 from ..vectors import BLOCK as OUTPUTS
 from ..vectors import whole
-from . import block_pass, eagle_pass
+from . import block_pass, eagle_pass, medusa_pass
 from .block import BlockNetwork
 from .eagle import EagleNetwork
 from .layers import Layer
@@ -95,25 +94,24 @@ def _weights(layer: Layer) -> list[torch.Tensor]:
 class CompiledBlock(_Tables):
     """A block head's passes; see `plain.PlainBlock`."""
 
+    drafts_chains = True
+
     @torch.inference_mode()
     def __init__(self, network: BlockNetwork, target: Llama):
         self.shape = network.shape
-        self.drafts_chains = self.shape.rank > 0  # slots that nothing joins are read off one by one
         around = [norm for layer in network.layers for norm in (layer.input_layernorm, layer.post_attention_layernorm)]
         super().__init__(network, target, [network.hidden_norm, *around, network.norm], network.fc)
         self._ids = np.full(self.shape.rows, self.shape.mask)
+        self._before, bias = np.zeros((self.shape.vocab, 0), np.float32), (0, 0)
         if network.markov_head:
             self._before = network.markov_head.markov_w1.weight.float().numpy().copy()
             self._bias = Product(network.markov_head.markov_w2.weight.to(self.dtype), small=True)
-            proj, bias = np.zeros(self.shape.hidden + self.shape.rank, np.float32), 0.0
-            if network.confidence_head:
-                proj, bias = (weight.float().numpy().copy() for weight in network.confidence_head.proj.parameters())
-                proj, bias = proj[0], bias[0]
-            # What `block_pass.slot` takes behind a slot's own numbers.
-            self._slot_tables = (
-                self._bias.blocks.ctypes.data, self._bias.scales.ctypes.data, proj, np.float32(bias), self.rounded,
-                spare_floats(1, self.shape.rank),
-            )  # fmt: skip
+            bias = self._bias.blocks.ctypes.data, self._bias.scales.ctypes.data
+        proj, proj_bias = np.zeros(self.shape.hidden + self.shape.rank, np.float32), 0.0
+        if network.confidence_head:
+            proj, proj_bias = (weight.float().numpy()[0].copy() for weight in network.confidence_head.proj.parameters())
+        # What `block_pass.slot` takes behind a slot's own numbers.
+        self._slot_tables = (*bias, proj, np.float32(proj_bias), self.rounded, spare_floats(1, self.shape.rank))
 
     def draft(
         self, states: torch.Tensor, anchor: int, start: int, cache: KeyValueCache
@@ -137,8 +135,6 @@ class CompiledBlock(_Tables):
         return hidden[first:], logits[first:]
 
     def slot(self, hidden: torch.Tensor, logits: torch.Tensor, before: int) -> tuple[torch.Tensor, float | None]:
-        if not self.shape.rank:
-            return logits[None], None
         out = torch.empty(1, len(logits))
         chance, _ = block_pass.slot(
             self.kernels[0], hidden.numpy(), logits.numpy(), self._before[before], *self._slot_tables, out.numpy()[0]
@@ -243,17 +239,40 @@ class CompiledEagle(_Tables):
 class CompiledMedusa:
     """Medusa heads' passes; see `plain.PlainMedusa`."""
 
-    @torch.inference_mode()
-    def __init__(self, network: MedusaNetwork, target: Llama):
-        self.shape, self._head, layers = (
-            network.shape,
-            target.drafting_head,
-            [block.layers[0] for block in network.blocks],
-        )
-        self._blocks = Product(torch.cat([layer.weight for layer in layers]).to(target.dtype), small=True)
-        self._bias = torch.cat([layer.bias.float() for layer in layers]) if self.shape.biased else 0.0
+    drafts_chains = True
 
     @torch.inference_mode()
+    def __init__(self, network: MedusaNetwork, target: Llama):
+        self.shape, self.rounded = network.shape, int(target.dtype == torch.bfloat16)
+        layers = [block.layers[0] for block in network.blocks]
+        self._products = [
+            Product(torch.cat([layer.weight for layer in layers]).to(target.dtype), small=True), target.drafting_head
+        ]  # fmt: skip
+        self._weights, self._scales = (
+            np.array([getattr(product, part).ctypes.data for product in self._products]) for part in ("blocks", "scales")
+        )
+        self._biases = np.zeros((self.shape.slots, self.shape.hidden), np.float32)
+        if self.shape.biased:
+            self._biases = torch.stack([layer.bias.float() for layer in layers]).numpy().copy()
+        self._kernels = whole_pass.addresses(self._products[0].stored)
+        self._spare = spare_floats(self.shape.slots, self.shape.hidden)
+        nothing = np.zeros((self.shape.slots, 0), np.float32)  # no hidden state, no token before: logits decide
+        self._slot_tables = nothing, np.zeros((self.shape.vocab, 0), np.float32), np.zeros(0, np.float32)
+
     def draft(self, states: torch.Tensor) -> torch.Tensor:
-        states = states.float()
-        return self._head(states + silu(self._blocks(states) + self._bias).view(self.shape.slots, -1))
+        shape, state = self.shape, states.contiguous()
+        logits = torch.empty(shape.slots, whole(shape.known, OUTPUTS))
+        medusa_pass.forward(
+            self._kernels, state.data_ptr(), self._weights, self._scales, self._biases, shape.known, self.rounded, self._spare,
+            logits.data_ptr(),
+        )  # fmt: skip
+        return logits
+
+    def chain(self, logits: torch.Tensor, first: int, request: Request) -> tuple[list[int], list[float]]:
+        """Tokens of the slots from `first` on, and the share of each of its softmax."""
+        hidden, table, proj = self._slot_tables
+        tokens, confidences = block_pass.chain(
+            self._kernels[0], hidden, logits.numpy(), first, 0, table, 0, 0, proj, np.float32(0), False, self.rounded, 0,
+            request.numbers(),
+        )  # fmt: skip
+        return tokens.tolist(), confidences.tolist()

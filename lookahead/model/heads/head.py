@@ -197,6 +197,18 @@ class _CachedSlots(CachedHead):
         self.seconds += perf_counter() - start
         return self._wide(logits)
 
+    def chain(self, tokens, request):
+        if not self.head.passes.drafts_chains:
+            return None
+        start = perf_counter()
+        if self._slot is None:
+            self._draft(tokens)
+            self._slot = -1
+        drafted, confidences = self._picked(self._slot + 1, tokens[-1], request.of(self.head.ids))
+        self._slot += len(drafted)
+        self.seconds += perf_counter() - start
+        return drafted, confidences
+
     def forward(self, tokens, parents, first=0):
         start = perf_counter()
         logits = self._behind(depths(parents)[first:], tokens[first:])
@@ -210,6 +222,10 @@ class _CachedSlots(CachedHead):
     @abstractmethod
     def _behind(self, slots: Sequence[int], before: Sequence[int]) -> torch.Tensor:
         """The logits [rows, known] of slots, where these tokens stand before them."""
+
+    @abstractmethod
+    def _picked(self, first: int, before: int, request: Request) -> tuple[list[int], list[float]]:
+        """Tokens of the slots from `first` on behind the token `before`, and how sure of each: `chain`'s compiled call."""
 
     def _next(self, slot: int, before: int) -> tuple[torch.Tensor, float | None]:
         """The logits [1, known] of a slot where this token stands before it, and how likely the head finds its token."""
@@ -227,21 +243,6 @@ class CachedBlock(_CachedSlots):
         del self.tokens[len(context) - 1 :]
         self._slot = None
         return list(context[len(self.tokens) :])
-
-    def chain(self, tokens, request):
-        if not self.head.passes.drafts_chains:
-            return None
-        start = perf_counter()
-        if self._slot is None:
-            self._draft(tokens)
-            self._slot = -1
-        first = self._slot + 1
-        drafted, confidences = self.head.passes.chain(
-            self._hidden, self._logits, first, tokens[-1], request.of(self.head.ids)
-        )
-        self._slot += len(drafted)
-        self.seconds += perf_counter() - start
-        return drafted, confidences
 
     def tree(self, tokens, request, branches, rows):
         if not self.head.passes.drafts_chains:
@@ -266,6 +267,9 @@ class CachedBlock(_CachedSlots):
         logits = self._logits[slots]
         return logits[:, : self.head.shape.known] + self.head.passes.bias(before)
 
+    def _picked(self, first, before, request):
+        return self.head.passes.chain(self._hidden, self._logits, first, before, request)
+
     def _next(self, slot, before):
         return self.head.passes.slot(self._hidden[slot], self._logits[slot], before)
 
@@ -282,4 +286,7 @@ class CachedMedusa(_CachedSlots):
         self._logits = self.head.passes.draft(self._target.states(self._last)[:1])
 
     def _behind(self, slots, before):
-        return self._logits[slots]
+        return self._logits[slots, : self.head.shape.known]
+
+    def _picked(self, first, before, request):
+        return self.head.passes.chain(self._logits, first, request)

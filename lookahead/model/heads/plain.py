@@ -152,6 +152,8 @@ class PlainBlock:
 class PlainMedusa:
     """Medusa heads' passes."""
 
+    drafts_chains = False
+
     def __init__(self, network: MedusaNetwork):
         self.network, self.shape = network, network.shape
 

@@ -1,0 +1,40 @@
+"""Medusa heads' pass in one compiled call: every head's residual block on one hidden state, and the target's output head.
+
+Knows addresses, and the order of a pass. It does not know models, tokens or caches.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from ..compiling import kept
+from ..vectors import BLOCK, call, exp, whole
+
+FARTHEST = np.float32(80)  # of what `exp` takes
+
+
+@kept(njit, nogil=True, error_model="numpy")
+def forward(steps, state, weights, scales, biases, known, rounded, spare, logits):
+    """The heads' logits [slots, whole blocks of the `known` tokens], float32, behind a token of which `state` [hidden] is the
+    last hidden state of the token before, as it is stored.
+
+    Arrays: steps as `whole_pass.addresses` has them; weights, scales [2] are addresses of blocks: of all residual blocks'
+    layers, [slots times hidden, hidden], and of the output head; biases [slots, hidden]. Addresses: `state` and logits.
+    """
+    multiplied, _, _, _, _, read, _, _ = steps
+    slots, hidden = biases.shape
+    wide = whole(slots * hidden, BLOCK)
+    x, inner, rows = np.empty(hidden, np.float32), np.empty(wide, np.float32), np.empty((slots, hidden), np.float32)
+    scratch = np.empty(spare, np.float32)
+    spare_ = scratch.ctypes.data
+    call(read, (state, x.ctypes.data, hidden, rounded))
+    call(multiplied, (x.ctypes.data, weights[0], scales[0], inner.ctypes.data, spare_, 1, hidden, wide, rounded))
+    for slot in range(slots):
+        for i in range(hidden):
+            z = inner[slot * hidden + i] + biases[slot, i]
+            rows[slot, i] = x[i] + z / (np.float32(1) + exp(min(-z, FARTHEST)))
+    call(multiplied, (
+        rows.ctypes.data, weights[1], scales[1], logits, spare_, slots, hidden, whole(known, BLOCK), rounded,
+    ))  # fmt: skip
+    return scratch[:1], x, inner, rows

@@ -166,12 +166,13 @@ def _level_s(head: CachedHead, text: Sequence[int], repeats: int) -> list[float]
         request = Request(levels, head.vocab, scores, Ending())
         return lambda: head.tree(head.sync(text), request, rows, rows * levels)
 
-    if head.longest < 2 or not grow(1, 1)():
+    deepest = min(head.longest, DRAFTED)
+    if deepest < 2 or not grow(1, 1)():
         return None
-    sizes = [(levels, rows) for rows in HEAD_ROWS for levels in (1, head.longest)]
+    sizes = [(levels, rows) for rows in HEAD_ROWS for levels in (1, deepest)]
     seconds = interleaved([grow(*size) for size in sizes], repeats)
     return [
-        max(LEAST_TOKEN_S, (whole - one) / (head.longest - 1))
+        max(LEAST_TOKEN_S, (whole - one) / (deepest - 1))
         for one, whole in zip(seconds[::2], seconds[1::2], strict=True)
     ]
 

@@ -195,9 +195,7 @@ class AdaptiveLength:
             self._learned[drafter] = confidence
             token_s, once_s = self._token_s.get(drafter, 0.0), self._once_s.get(drafter, 0.0)
             plain_s, pass_s = self._calibrated_s(1, 1), self._calibrated_s(1 + PRIOR_LENGTH, 1)
-            self._histories[drafter] = DrafterHistory(
-                plain_s, pass_s, self._prior_tokens, token_s, confidence, once_s
-            )
+            self._histories[drafter] = DrafterHistory(plain_s, pass_s, self._prior_tokens, token_s, confidence, once_s)
         return self._histories[drafter]
 
     def _slowdown(self, branches: int = 1) -> float:

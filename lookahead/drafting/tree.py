@@ -1,8 +1,8 @@
 """tree: the draft model's likeliest continuations as a tree (SpecInfer, Miao et al. 2024; EAGLE-2, Li et al. 2024).
 
 The tree grows a level at a time: one draft pass reads the newest rows, and their likeliest children
-become the next level. When no further level would pay, the rows that pay stay. A tree
-can hold the target's second choice where a chain would have ended, and pays for it in rows.
+become the next level; of a head all in one compiled call, where nothing but logits decides. When no
+further level would pay, the rows that pay stay. A tree can hold the target's second choice where a chain would have ended, and pays for it in rows.
 
 Rows are picked, not sampled, so their q is a point mass.
 """
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from ..core.costs import TREE_BRANCHES
 from ..core.events import EMPTY, Draft
+from ..model.chain import Request
 from .base import check_range
 from .draft import DraftModel
 
@@ -47,8 +48,15 @@ class Tree(DraftModel):
 
     def _grown(self, context, unread, longest: int, policy) -> Draft:
         """A tree of at most so many levels, of which the model has `unread` tokens of the context still to read."""
+        lm, options = self.lm, self.options
+        levels = min(longest, -(-options.rows // options.branches))  # each is full
+        if scores := self.rule.scores(len(context), levels, lm.vocab):
+            request = Request(levels, lm.vocab, scores, policy.ending(self.name))
+            if grown := lm.tree(unread, request, options.branches, options.rows):
+                tokens, parents, chances = map(tuple, grown)
+                return Draft(tokens, parents, None, (self.name,) * len(tokens), chances)
         tokens, parents, chances, reach = [], [], [], []
-        logits = self.lm.extend(unread)
+        logits = lm.extend(unread)
         newest, above = [-1], [()]
         for depth in range(1, longest + 1):
             favourites = self.rule.favourites(logits, context, above, self.options.branches)

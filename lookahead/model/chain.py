@@ -1,4 +1,5 @@
-"""A chain of drafted tokens in one compiled call: pass, pick the likeliest token, and on as long as it pays.
+"""A chain of drafted tokens in one compiled call: pass, pick the likeliest token, and on as long as it pays; and what trees of
+them are grown with.
 
 Behind a target's pass nothing of a small drafter is in the processor's caches any more, Python's own structures neither:
 there what Python does for a token takes as long as the token's pass.
@@ -141,6 +142,29 @@ def calibrated(confidence, edges, bases, slopes, correction, ceiling):
     """A token's chance, as `Ending` has it."""
     i = np.searchsorted(edges, confidence, side="right")
     return bases[i] + slopes[i] * min(ceiling, correction * confidence)
+
+
+@njit(error_model="numpy")
+def offer(offered, offers, first, row, reached, places, shares, ids, edges, bases, slopes, correction, ceiling):
+    """Offer tokens below a `row` of a tree that is `reached` with a chance, from offer `first` on: their ids and the row into
+    `offered` [offers, 2], their `shares` of the softmax and the chances of reaching them into `offers` [offers, 2]."""
+    for i in range(len(places)):
+        at, chance = first + i, calibrated(shares[i], edges, bases, slopes, correction, ceiling)
+        offered[at, 0], offered[at, 1] = ids[places[i]] if len(ids) else places[i], row
+        offers[at, 0], offers[at, 1] = shares[i], chance * reached
+
+
+@njit(error_model="numpy")
+def level(offered, offers, most, count, tokens, parents, chances, reach):
+    """Make the `most` likeliest offers rows of a tree, from row `count` on. Returns how many rows there are now, and the sum of
+    the chances of reaching the new ones."""
+    reached = 0.0
+    for at in np.argsort(-offers[:, 1], kind="mergesort")[:most]:
+        tokens[count], parents[count] = offered[at]
+        chances[count], reach[count] = offers[at]
+        reached += reach[count]
+        count += 1
+    return count, reached
 
 
 @kept(njit, nogil=True, error_model="numpy")

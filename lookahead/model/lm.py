@@ -180,6 +180,12 @@ class CachedLM:
             self.seconds += perf_counter() - start
         return chain
 
+    def tree(
+        self, tokens: Sequence[int], request: Request, branches: int, rows: int
+    ) -> tuple[list[int], list[int], list[float]] | None:
+        """None: a tree is grown level by level, by `forward`."""
+        return None
+
     def _filled(self, chunk: list[int]) -> list[int]:
         """The chunk with rows behind it that nobody looks at, as its passes like it."""
         size = self.passes.filled(len(chunk))

@@ -11,6 +11,10 @@ from safetensors.torch import load_file, save_file
 import lookahead
 from lookahead.core.accept import rule_for
 from lookahead.core.events import ModelError, Settings
+from lookahead.drafting.base import Resources
+from lookahead.drafting.block_tree import BlockTree
+from lookahead.drafting.draft_length import FixedLength
+from lookahead.drafting.eagle_tree import EagleTree
 from lookahead.model import llama_files, modules
 from lookahead.model.chain import Ending, picks_behind
 from lookahead.model.heads import files
@@ -325,6 +329,41 @@ def test_a_reduced_vocabulary_is_drafted_from_in_compiled_calls(target, kind, se
     assert len(picks) == 4 and {pick.token for pick in picks} <= set(ids.tolist())
     assert [pick.token for pick in picks] == [pick.token for pick in singly]
     assert [pick.chance for pick in picks] == pytest.approx([pick.chance for pick in singly], abs=0.02)
+
+
+@pytest.mark.parametrize("settings", [{}, {"temperature": 0.8}], ids=["greedy", "coupled"])
+@pytest.mark.parametrize("branches", [2, 3])
+@pytest.mark.parametrize(("kind", "tree"), [(EAGLE, EagleTree), (BLOCK, BlockTree)])
+def test_a_tree_grown_in_one_compiled_call_is_what_level_after_level_gives(
+    target, kind, tree, branches, settings, monkeypatch
+):
+    context, rule = text(30), rule_for(Settings(**settings))
+    grown = []
+    for compiled in (True, False):
+        _, drafter = cached(Head.of(network_of(kind, target), target), target, context)
+        if not compiled:
+            monkeypatch.setattr(drafter, "tree", lambda *request: None)
+        options = tree.Options(branches=branches, rows=4 * branches - 1)
+        grown.append(tree(Resources(rule, drafter), options).propose(context, 10, FixedLength(5)))
+    one, other = grown
+    assert len(one) == len(other) == 4 * branches - 1
+    # Logits are rounded: of tokens with the same chance either may come first, and then others below it.
+    top = slice(0, branches)
+    assert sorted(one.chances[top]) == pytest.approx(sorted(other.chances[top]), abs=0.01)
+    if target.dtype == torch.float32:
+        assert (one.tokens, one.parents) == (other.tokens, other.parents)
+        assert one.chances == pytest.approx(other.chances, abs=0.01)
+
+
+def test_medusas_tokens_in_one_compiled_call_are_those_that_one_after_the_other_gives(target):
+    (_, a), (_, b) = (cached(Head.of(network_of(MEDUSA, target), target), target, text(30)) for _ in range(2))
+    rule, context = rule_for(Settings()), text(30)
+    picks = picks_behind(a, rule, a.sync(context), context, 3, Ending())
+    unread, singly = b.sync(context), []
+    for _ in picks:
+        singly.append(rule.choose(b.extend(unread)[0], context).token)
+        unread = singly[-1:]
+    assert len(picks) == 3 and [pick.token for pick in picks] == singly
 
 
 def renamed(folder, config, names=lambda name: name):

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from ..chain import calibrated, favourites, picked
+from ..chain import calibrated, favourites, level, offer, picked
 from ..compiling import kept
 from ..layer_pass import layer, scratch_floats
 from ..vectors import BLOCK, call, whole
@@ -149,23 +149,39 @@ def tree(multiplied, logits, anchor, table, weights, scales, rounded, spare, bra
         if rank:
             call(
                 multiplied,
-                (before.ctypes.data, weights, scales, out.ctypes.data, scratch.ctypes.data, above, rank, width, rounded),
+                (
+                    before.ctypes.data,
+                    weights,
+                    scales,
+                    out.ctypes.data,
+                    scratch.ctypes.data,
+                    above,
+                    rank,
+                    width,
+                    rounded,
+                ),
             )
         for i in range(above):
             out[i] += logits[depth]
             places, shares = favourites(out[i, :known], scale, noise, depth, branches)
-            for j in range(branches):
-                at, row = i * branches + j, first + i if depth else -1
-                chance = calibrated(shares[j], edges, bases, slopes, correction, ceiling)
-                offered[at, 0], offered[at, 1] = ids[places[j]] if len(ids) else places[j], row
-                offers[at, 0], offers[at, 1] = shares[j], chance * (reach[row] if depth else 1.0)
-        first, reached = count, 0.0
-        order = np.argsort(-offers[: above * branches, 1], kind="mergesort")
-        for at in order[: min(branches, rows - count)]:
-            tokens[count], parents[count] = offered[at]
-            chances[count], reach[count] = offers[at]
-            reached += reach[count]
-            count += 1
+            row, reached = (first + i, reach[first + i]) if depth else (-1, 1.0)
+            offer(
+                offered,
+                offers,
+                i * branches,
+                row,
+                reached,
+                places,
+                shares,
+                ids,
+                edges,
+                bases,
+                slopes,
+                correction,
+                ceiling,
+            )
+        first, most_rows = count, min(branches, rows - count)
+        count, reached = level(offered, offers[: above * branches], most_rows, count, tokens, parents, chances, reach)
         above = count - first
         if count == rows or not reached > floors[min(depth, len(floors) - 1)]:
             break

@@ -221,6 +221,23 @@ class CompiledEagle(_Tables):
         )  # fmt: skip
         return tokens.tolist(), confidences.tolist(), torch.from_numpy(features)
 
+    def tree(
+        self, feature: torch.Tensor, logits: torch.Tensor, start: int, cache: KeyValueCache, request: Request, branches: int,
+        rows: int,
+    ) -> tuple[list[int], list[int], list[float]]:  # fmt: skip
+        """A tree behind the same text: tokens, parents, and the share of each of its softmax."""
+        shape = self.shape
+        cache.rewind(start)
+        cache.lay_out(start + rows)
+        caches = cache.make_room(rows, shape.kv_heads, shape.head_dim, self.dtype)
+        *grown, _ = eagle_pass.tree(
+            self.kernels, feature.numpy(), logits.numpy(), self.embed.data_ptr(), *self.turns, self.norms, self.head_norms[0],
+            self.weights, self.scales, caches, start, cache.room, shape.heads, shape.kv_heads, shape.inner,
+            shape.vocab, shape.known, self.rounded, int(shape.residual_normed), spare_floats(branches, self.widest), self.eps,
+            self.scaling, branches, rows, request.numbers(),
+        )  # fmt: skip
+        return tuple(part.tolist() for part in grown)
+
     def _pass(self, given, fed, ids, columns, places, first, cache):
         shape, n = self.shape, len(ids)
         cache.lay_out(int(columns.new[-1]) + 1)
@@ -249,7 +266,8 @@ class CompiledMedusa:
             Product(torch.cat([layer.weight for layer in layers]).to(target.dtype), small=True), target.drafting_head
         ]  # fmt: skip
         self._weights, self._scales = (
-            np.array([getattr(product, part).ctypes.data for product in self._products]) for part in ("blocks", "scales")
+            np.array([getattr(product, part).ctypes.data for product in self._products])
+            for part in ("blocks", "scales")
         )
         self._biases = np.zeros((self.shape.slots, self.shape.hidden), np.float32)
         if self.shape.biased:

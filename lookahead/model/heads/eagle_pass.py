@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from ..chain import calibrated, picked
+from ..chain import calibrated, favourites, level, offer, picked
 from ..compiling import kept
 from ..layer_pass import layer, scratch_floats
 from ..vectors import BLOCK, call, whole
@@ -101,3 +101,72 @@ def chain(
             weights, scales, caches, room, new, new + 1, no_branch, none, heads, kv, inner, vocab, draft_vocab, rounded,
             normed_residual, spare, features[row].ctypes.data, 0, out.ctypes.data, eps, scaling,
         )  # fmt: skip
+
+
+@kept(njit, nogil=True, error_model="numpy")
+def tree(
+    steps, feature, logits, embed, cos, sin, norms, head_norms, weights, scales, caches, start, room, heads, kv, inner, vocab,
+    draft_vocab, rounded, normed_residual, spare, eps, scaling, branches, rows, request,
+):  # fmt: skip
+    """Grow a tree behind the same text, a pass a level: tokens, parents (-1: the text's end), and the share of each of its
+    softmax, [drafted] each. At most `rows` in all, and of a level the `branches` that are likeliest reached; the last level is
+    the one behind which those of the next would not pay.
+
+    The cache must have room for `rows` columns. Otherwise as `chain` takes them.
+    """
+    most, known, scale, noise, ids, edges, bases, slopes, correction, ceiling, floors, _ = request
+    tokens, parents, chances, reach = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows), np.empty(rows)
+    width, dim = feature.shape[1], cos.shape[1]
+    features, above = np.empty((rows, width), np.float32), np.empty((branches, width), np.float32)
+    out = np.empty((branches, whole(draft_vocab, BLOCK)), np.float32)
+    offered, offers = np.empty((branches * branches, 2), np.int64), np.empty((branches * branches, 2))
+    # Whom rows look at: see `llama.Columns`.
+    straight, branch, counts = np.empty(rows, np.int64), np.zeros((rows, most), np.int64), np.zeros(rows, np.int64)
+    turns = np.empty((2, branches, dim), np.float32)
+    out[0, :known] = logits[:known]
+    first, count = -1, 0
+    for depth in range(most):
+        for i in range(count - first if depth else 1):
+            places, shares = favourites(out[i, :known], scale, noise, depth, branches)
+            row, reached = (first + i, reach[first + i]) if depth else (-1, 1.0)
+            offer(
+                offered,
+                offers,
+                i * branches,
+                row,
+                reached,
+                places,
+                shares,
+                ids,
+                edges,
+                bases,
+                slopes,
+                correction,
+                ceiling,
+            )
+        many, first = branches * (count - first if depth else 1), count
+        count, reached = level(
+            offered, offers[:many], min(branches, rows - count), count, tokens, parents, chances, reach
+        )
+        if count == rows or depth + 1 == most or not reached > floors[min(depth, len(floors) - 1)]:
+            break
+        n = count - first
+        for row in range(first, count):
+            parent = parents[row]
+            above[row - first] = features[parent] if parent >= 0 else feature[0]
+            straight[row], counts[row] = (straight[parent], counts[parent]) if parent >= 0 else (start, 0)
+            if counts[row] == 0 and straight[row] == start + row:
+                straight[row] += 1
+            else:
+                if parent >= 0:
+                    branch[row] = branch[parent]
+                branch[row, counts[row]] = start + row
+                counts[row] += 1
+            turns[0, row - first], turns[1, row - first] = cos[start + depth], sin[start + depth]
+        forward(
+            steps, above.ctypes.data, 0, tokens[first:count], embed, turns[0, :n], turns[1, :n], norms, head_norms, weights,
+            scales, caches, room, np.arange(start + first, start + count), straight[first:count], branch[first:count],
+            counts[first:count], heads, kv, inner, vocab, draft_vocab, rounded, normed_residual, spare,
+            features[first].ctypes.data, 0, out.ctypes.data, eps, scaling,
+        )  # fmt: skip
+    return tokens[:count], parents[:count], chances[:count], above

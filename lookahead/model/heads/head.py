@@ -162,6 +162,16 @@ class CachedEagle(CachedHead):
         self.seconds += perf_counter() - start
         return drafted, confidences
 
+    def tree(self, tokens, request, branches, rows):
+        if not self.head.passes.drafts_chains:
+            return None
+        logits, start = self._read(tokens)[0], perf_counter()
+        grown = self.head.passes.tree(
+            self._root, logits, len(self.tokens), self._cache, request.of(self.head.ids), branches, rows
+        )
+        self.seconds += perf_counter() - start
+        return grown
+
     def forward(self, tokens, parents, first=0):
         return self._wide(self._draft(tokens, parents, first))
 

@@ -77,8 +77,8 @@ class AdaptiveLength:
 
     `pass_s(rows, branches)` are the seconds of a pass; `longest` bounds the depth of a draft. `token_s` has the seconds
     of a drafted token by drafter, as far as they are known before the run has timed it, and `once_s` those of a draft of any
-    length beside its tokens. First drafts are expected to bring `prior_tokens` a pass. `learned` is what an earlier run has found the drafters' confidence to mean, and
-    will hold what this one finds.
+    length beside its tokens. First drafts are expected to bring `prior_tokens` a pass. `learned` is what an earlier run has
+    found the drafters' confidence to mean, and will hold what this one finds.
     """
 
     def __init__(

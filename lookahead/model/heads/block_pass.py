@@ -147,39 +147,16 @@ def tree(multiplied, logits, anchor, table, weights, scales, rounded, spare, bra
             before[i] = table[tokens[first + i] if depth else anchor]
         out[:above] = 0
         if rank:
-            call(
-                multiplied,
-                (
-                    before.ctypes.data,
-                    weights,
-                    scales,
-                    out.ctypes.data,
-                    scratch.ctypes.data,
-                    above,
-                    rank,
-                    width,
-                    rounded,
-                ),
-            )
+            call(multiplied, (
+                before.ctypes.data, weights, scales, out.ctypes.data, scratch.ctypes.data, above, rank, width, rounded,
+            ))  # fmt: skip
         for i in range(above):
             out[i] += logits[depth]
             places, shares = favourites(out[i, :known], scale, noise, depth, branches)
             row, reached = (first + i, reach[first + i]) if depth else (-1, 1.0)
             offer(
-                offered,
-                offers,
-                i * branches,
-                row,
-                reached,
-                places,
-                shares,
-                ids,
-                edges,
-                bases,
-                slopes,
-                correction,
-                ceiling,
-            )
+                offered, offers, i * branches, row, reached, places, shares, ids, edges, bases, slopes, correction, ceiling
+            )  # fmt: skip
         first, most_rows = count, min(branches, rows - count)
         count, reached = level(offered, offers[: above * branches], most_rows, count, tokens, parents, chances, reach)
         above = count - first

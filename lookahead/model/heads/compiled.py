@@ -1,5 +1,5 @@
-"""Passes of heads in compiled calls (`block_pass`, `eagle_pass`, `medusa_pass`), with weights in eight bits: on a processor, beside a target
-whose passes are compiled too.
+"""Passes of heads in compiled calls (`block_pass`, `eagle_pass`, `medusa_pass`), with weights in eight bits: on a processor,
+beside a target whose passes are compiled too.
 
 What a head drafts is verified, so its numbers may be rounded otherwise than its network's.
 

@@ -130,20 +130,8 @@ def tree(
             places, shares = favourites(out[i, :known], scale, noise, depth, branches)
             row, reached = (first + i, reach[first + i]) if depth else (-1, 1.0)
             offer(
-                offered,
-                offers,
-                i * branches,
-                row,
-                reached,
-                places,
-                shares,
-                ids,
-                edges,
-                bases,
-                slopes,
-                correction,
-                ceiling,
-            )
+                offered, offers, i * branches, row, reached, places, shares, ids, edges, bases, slopes, correction, ceiling
+            )  # fmt: skip
         many, first = branches * (count - first if depth else 1), count
         count, reached = level(
             offered, offers[:many], min(branches, rows - count), count, tokens, parents, chances, reach

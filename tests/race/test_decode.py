@@ -11,7 +11,7 @@ from lookahead.core.table import TableLM
 from lookahead.drafting import DRAFTERS, Resources
 from lookahead.drafting.draft import DraftModel
 from lookahead.drafting.draft_length import AdaptiveLength, FixedLength
-from lookahead.drafting.history import Lookups
+from lookahead.drafting.history import HEADS_TOKENS, PRIOR_TOKENS, Lookups
 from lookahead.race.decode import Ends, Text, _up_to_end, decode
 from lookahead.race.lane import Lane
 
@@ -191,6 +191,23 @@ def test_a_bad_first_draft_does_not_put_a_good_drafter_to_rest():
     policy = AdaptiveLength(lambda rows, branches: 0.94 + 0.06 * rows, 8)
     rounds(policy, 1, confidence=0.9, stands=0, token_s=0.12)
     assert all(rounds(policy, 20, confidence=0.9, stands=4, token_s=0.12))
+
+
+def test_what_is_expected_to_bring_more_may_begin_worse():
+    """A long first draft of which nothing stands, where rows and drafting are dear: a head goes on, a stranger rests."""
+
+    def pass_s(rows, branches):
+        return 0.88 + 0.12 * rows
+
+    def may_draft(prior_tokens):
+        policy = AdaptiveLength(pass_s, 8, {"x": 0.02}, once_s={"x": 0.3}, prior_tokens=prior_tokens)
+        draft, statuses = Draft.chain([1] * 8, "x", chances=[0.9] * 8), ("rejected",) + ("unvisited",) * 7
+        seconds = {"propose_s": 0.46, "verify_s": pass_s(9, 1)}
+        assert policy.limit("x") == 8
+        policy.observe(Step("verify", 0, draft, statuses, emitted=(1,), origins=("correction",), **seconds))
+        return policy.limit("x")
+
+    assert may_draft(HEADS_TOKENS) == 8 and may_draft(PRIOR_TOKENS) == 0
 
 
 def test_auto_may_choose_nothing_where_rows_are_dear():

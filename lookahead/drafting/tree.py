@@ -2,7 +2,8 @@
 
 The tree grows a level at a time: one draft pass reads the newest rows, and their likeliest children
 become the next level; of a head all in one compiled call, where nothing but logits decides. When no
-further level would pay, the rows that pay stay. A tree can hold the target's second choice where a chain would have ended, and pays for it in rows.
+further level would pay, the rows that pay stay. A tree can hold the target's second choice where a
+chain would have ended, and pays for it in rows.
 
 Rows are picked, not sampled, so their q is a point mass.
 """

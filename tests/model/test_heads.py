@@ -333,14 +333,18 @@ def test_a_reduced_vocabulary_is_drafted_from_in_compiled_calls(target, kind, se
 
 @pytest.mark.parametrize("settings", [{}, {"temperature": 0.8}], ids=["greedy", "coupled"])
 @pytest.mark.parametrize("branches", [2, 3])
-@pytest.mark.parametrize(("kind", "tree"), [(EAGLE, EagleTree), (BLOCK, BlockTree)])
+@pytest.mark.parametrize(
+    ("kind", "tree", "changes"),
+    [(EAGLE, EagleTree, {}), (BLOCK, BlockTree, {}), (BLOCK, BlockTree, {"rank": 0, "confident": False})],
+    ids=["eagle", "block", "block-without-markov"],
+)
 def test_a_tree_grown_in_one_compiled_call_is_what_level_after_level_gives(
-    target, kind, tree, branches, settings, monkeypatch
+    target, kind, tree, changes, branches, settings, monkeypatch
 ):
     context, rule = text(30), rule_for(Settings(**settings))
     grown = []
     for compiled in (True, False):
-        _, drafter = cached(Head.of(network_of(kind, target), target), target, context)
+        _, drafter = cached(Head.of(network_of(kind, target, **changes), target), target, context)
         if not compiled:
             monkeypatch.setattr(drafter, "tree", lambda *request: None)
         options = tree.Options(branches=branches, rows=4 * branches - 1)

@@ -117,31 +117,29 @@ def tree(
     most, known, scale, noise, ids, edges, bases, slopes, correction, ceiling, floors, _ = request
     tokens, parents, chances, reach = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows), np.empty(rows)
     width, dim = feature.shape[1], cos.shape[1]
-    features, above = np.empty((rows, width), np.float32), np.empty((branches, width), np.float32)
+    features, behind = np.empty((rows, width), np.float32), np.empty((branches, width), np.float32)
     out = np.empty((branches, whole(draft_vocab, BLOCK)), np.float32)
     offered, offers = np.empty((branches * branches, 2), np.int64), np.empty((branches * branches, 2))
     # Whom rows look at: see `llama.Columns`.
     straight, branch, counts = np.empty(rows, np.int64), np.zeros((rows, most), np.int64), np.zeros(rows, np.int64)
     turns = np.empty((2, branches, dim), np.float32)
     out[0, :known] = logits[:known]
-    first, count = -1, 0
+    first, count, above = 0, 0, 1
     for depth in range(most):
-        for i in range(count - first if depth else 1):
+        for i in range(above):
             places, shares = favourites(out[i, :known], scale, noise, depth, branches)
             row, reached = (first + i, reach[first + i]) if depth else (-1, 1.0)
             offer(
                 offered, offers, i * branches, row, reached, places, shares, ids, edges, bases, slopes, correction, ceiling
             )  # fmt: skip
-        many, first = branches * (count - first if depth else 1), count
-        count, reached = level(
-            offered, offers[:many], min(branches, rows - count), count, tokens, parents, chances, reach
-        )
+        first, most_rows = count, min(branches, rows - count)
+        count, reached = level(offered, offers[: above * branches], most_rows, count, tokens, parents, chances, reach)
+        above = count - first
         if count == rows or depth + 1 == most or not reached > floors[min(depth, len(floors) - 1)]:
             break
-        n = count - first
         for row in range(first, count):
             parent = parents[row]
-            above[row - first] = features[parent] if parent >= 0 else feature[0]
+            behind[row - first] = features[parent] if parent >= 0 else feature[0]
             straight[row], counts[row] = (straight[parent], counts[parent]) if parent >= 0 else (start, 0)
             if counts[row] == 0 and straight[row] == start + row:
                 straight[row] += 1
@@ -152,9 +150,9 @@ def tree(
                 counts[row] += 1
             turns[0, row - first], turns[1, row - first] = cos[start + depth], sin[start + depth]
         forward(
-            steps, above.ctypes.data, 0, tokens[first:count], embed, turns[0, :n], turns[1, :n], norms, head_norms, weights,
-            scales, caches, room, np.arange(start + first, start + count), straight[first:count], branch[first:count],
-            counts[first:count], heads, kv, inner, vocab, draft_vocab, rounded, normed_residual, spare,
+            steps, behind.ctypes.data, 0, tokens[first:count], embed, turns[0, :above], turns[1, :above], norms, head_norms,
+            weights, scales, caches, room, np.arange(start + first, start + count), straight[first:count],
+            branch[first:count], counts[first:count], heads, kv, inner, vocab, draft_vocab, rounded, normed_residual, spare,
             features[first].ctypes.data, 0, out.ctypes.data, eps, scaling,
         )  # fmt: skip
-    return tokens[:count], parents[:count], chances[:count], above
+    return tokens[:count], parents[:count], chances[:count], behind

@@ -145,21 +145,26 @@ def calibrated(confidence, edges, bases, slopes, correction, ceiling):
 
 
 @njit(error_model="numpy")
-def offer(offered, offers, first, row, reached, places, shares, ids, edges, bases, slopes, correction, ceiling):
-    """Offer tokens below a `row` of a tree that is `reached` with a chance, from offer `first` on: their ids and the row into
-    `offered` [offers, 2], their `shares` of the softmax and the chances of reaching them into `offers` [offers, 2]."""
-    for i in range(len(places)):
-        at, chance = first + i, calibrated(shares[i], edges, bases, slopes, correction, ceiling)
-        offered[at, 0], offered[at, 1] = ids[places[i]] if len(ids) else places[i], row
-        offers[at, 0], offers[at, 1] = shares[i], chance * reached
+def level(logits, depth, above, first, count, tokens, parents, chances, reach, request):
+    """Grow a tree by a level: of the favourites behind the `above` rows from `first` on, at depth 0 behind the text's end, the
+    likeliest become rows from `count` on, `branches` of them if there is room. Returns how many rows there are now,
+    and the sum of the chances of reaching the new ones.
 
-
-@njit(error_model="numpy")
-def level(offered, offers, most, count, tokens, parents, chances, reach):
-    """Make the `most` likeliest offers rows of a tree, from row `count` on. Returns how many rows there are now, and the sum of
-    the chances of reaching the new ones."""
+    Arrays: logits [branches, whole blocks of the known tokens], of which nothing is left; [rows] each: ids, parents (-1: the
+    text's end), shares of the softmax, chances of being reached. `request`: see `Request.numbers`.
+    """
+    _, known, scale, noise, ids, edges, bases, slopes, correction, ceiling, _, _ = request
+    branches = len(logits)
+    offered, offers = np.empty((above * branches, 2), np.int64), np.empty((above * branches, 2))
+    for i in range(above):
+        places, shares = favourites(logits[i, :known], scale, noise, depth, branches)
+        row, so_far = (first + i, reach[first + i]) if depth else (-1, 1.0)
+        for j in range(branches):
+            at, chance = i * branches + j, calibrated(shares[j], edges, bases, slopes, correction, ceiling)
+            offered[at, 0], offered[at, 1] = ids[places[j]] if len(ids) else places[j], row
+            offers[at, 0], offers[at, 1] = shares[j], chance * so_far
     reached = 0.0
-    for at in np.argsort(-offers[:, 1], kind="mergesort")[:most]:
+    for at in np.argsort(-offers[:, 1], kind="mergesort")[: min(branches, len(tokens) - count)]:
         tokens[count], parents[count] = offered[at]
         chances[count], reach[count] = offers[at]
         reached += reach[count]

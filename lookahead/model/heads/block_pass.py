@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from ..chain import calibrated, favourites, level, offer, picked
+from ..chain import calibrated, level, picked
 from ..compiling import kept
 from ..layer_pass import layer, scratch_floats
 from ..vectors import BLOCK, call, whole
@@ -135,12 +135,11 @@ def tree(multiplied, logits, anchor, table, weights, scales, rounded, spare, bra
 
     Otherwise as `chain` takes them.
     """
-    most, known, scale, noise, ids, edges, bases, slopes, correction, ceiling, floors, _ = request
+    most, _, _, _, _, _, _, _, _, _, floors, _ = request
     tokens, parents, chances, reach = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows), np.empty(rows)
     width, rank = logits.shape[1], table.shape[1]
     before, out = np.empty((branches, rank), np.float32), np.empty((branches, width), np.float32)
     scratch = np.empty(spare, np.float32)
-    offered, offers = np.empty((branches * branches, 2), np.int64), np.empty((branches * branches, 2))
     first, count, above = 0, 0, 1
     for depth in range(most):
         for i in range(above):
@@ -152,14 +151,9 @@ def tree(multiplied, logits, anchor, table, weights, scales, rounded, spare, bra
             ))  # fmt: skip
         for i in range(above):
             out[i] += logits[depth]
-            places, shares = favourites(out[i, :known], scale, noise, depth, branches)
-            row, reached = (first + i, reach[first + i]) if depth else (-1, 1.0)
-            offer(
-                offered, offers, i * branches, row, reached, places, shares, ids, edges, bases, slopes, correction, ceiling
-            )  # fmt: skip
-        first, most_rows = count, min(branches, rows - count)
-        count, reached = level(offered, offers[: above * branches], most_rows, count, tokens, parents, chances, reach)
-        above = count - first
+        newest = count
+        count, reached = level(out, depth, above, first, count, tokens, parents, chances, reach, request)
+        first, above = newest, count - newest
         if count == rows or not reached > floors[min(depth, len(floors) - 1)]:
             break
     return tokens[:count], parents[:count], chances[:count], scratch[:1]

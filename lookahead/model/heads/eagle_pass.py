@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from ..chain import calibrated, favourites, level, offer, picked
+from ..chain import calibrated, level, picked
 from ..compiling import kept
 from ..layer_pass import layer, scratch_floats
 from ..vectors import BLOCK, call, whole
@@ -114,27 +114,20 @@ def tree(
 
     The cache must have room for `rows` columns. Otherwise as `chain` takes them.
     """
-    most, known, scale, noise, ids, edges, bases, slopes, correction, ceiling, floors, _ = request
+    most, known, _, _, _, _, _, _, _, _, floors, _ = request
     tokens, parents, chances, reach = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows), np.empty(rows)
     width, dim = feature.shape[1], cos.shape[1]
     features, behind = np.empty((rows, width), np.float32), np.empty((branches, width), np.float32)
     out = np.empty((branches, whole(draft_vocab, BLOCK)), np.float32)
-    offered, offers = np.empty((branches * branches, 2), np.int64), np.empty((branches * branches, 2))
     # Whom rows look at: see `llama.Columns`.
     straight, branch, counts = np.empty(rows, np.int64), np.zeros((rows, most), np.int64), np.zeros(rows, np.int64)
     turns = np.empty((2, branches, dim), np.float32)
     out[0, :known] = logits[:known]
     first, count, above = 0, 0, 1
     for depth in range(most):
-        for i in range(above):
-            places, shares = favourites(out[i, :known], scale, noise, depth, branches)
-            row, reached = (first + i, reach[first + i]) if depth else (-1, 1.0)
-            offer(
-                offered, offers, i * branches, row, reached, places, shares, ids, edges, bases, slopes, correction, ceiling
-            )  # fmt: skip
-        first, most_rows = count, min(branches, rows - count)
-        count, reached = level(offered, offers[: above * branches], most_rows, count, tokens, parents, chances, reach)
-        above = count - first
+        newest = count
+        count, reached = level(out, depth, above, first, count, tokens, parents, chances, reach, request)
+        first, above = newest, count - newest
         if count == rows or depth + 1 == most or not reached > floors[min(depth, len(floors) - 1)]:
             break
         for row in range(first, count):

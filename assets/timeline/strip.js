@@ -150,7 +150,8 @@ globalThis.lookaheadStrip = (() => {
       this.#boxes.replaceChildren(...columns.map(({node}) => node), more);
       this.#pass = {index, parts, columns, more};
       const before = this.#lane.steps.slice(Math.max(0, index - 30), index).map(one => one.pieces.join(""));
-      setText(this.#past, (this.#prompt + before.join("")).slice(-TAIL).replace(/\s+/g, " "));
+      const tail = (this.#prompt + before.join("")).slice(-TAIL).replace(/^[\uDC00-\uDFFF]/, "");
+      setText(this.#past, tail.replace(/\s+/g, " "));
     }
   }
 

@@ -13,6 +13,7 @@ from conftest import stand_in, tiny
 import lookahead
 from lookahead.core.events import ModelError
 from lookahead.family import hub
+from lookahead.family import models as family_models
 from lookahead.page import race_tab
 from lookahead.page.models_tab import in_use
 from lookahead.server import form, loading_job
@@ -142,9 +143,13 @@ def test_a_family_that_cannot_be_brought_says_so_and_the_page_stops_waiting(othe
     assert told[-1]["reason"] == "finished", "where nothing may be loaded the first family races"
 
 
-def test_a_class_that_wants_the_same_family_waits_for_the_one_who_loads_it(other):
+def test_a_class_that_wants_the_same_family_waits_for_the_one_who_loads_it(other, monkeypatch):
     """The first visitor's load serves all: nobody is refused, and nothing is loaded twice."""
     server, fields = ServerState(other, Limits()), {**form.DEFAULTS, "max_new_tokens": 4}
+    loads, load = [], family_models.load
+    monkeypatch.setattr(
+        family_models, "load", lambda spec, *args, **more: loads.append(spec) or load(spec, *args, **more)
+    )
 
     def raced(visitor):
         return events(race_form(server, "Once upon", ["naive", "draft"], fields, visitor))
@@ -154,4 +159,4 @@ def test_a_class_that_wants_the_same_family_waits_for_the_one_who_loads_it(other
     assert all(run[-1]["kind"] == "end" and run[-1]["reason"] == "finished" for run in runs), runs
     waiting = [event["text"] for run in runs for event in run if event["kind"] == "status"]
     assert any("Somebody else is loading" in text for text in waiting)
-    assert sum("Measuring" in text for text in dict.fromkeys(waiting)) == 1 and not server.changing.locked()
+    assert loads == ["pocket"] and not server.changing.locked()

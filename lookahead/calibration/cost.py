@@ -137,8 +137,7 @@ def rehearse(drafter: CachedLM | Head, target: CachedLM) -> None:
     target.reset()
     target.extend(text[:-1])
     picks_behind(lm, rule, lm.sync(text), text, 2, Ending())
-    if isinstance(lm, CachedHead):
-        lm.tree(lm.sync(text), Request(1, lm.vocab, rule.scores(len(text), 1, lm.vocab), Ending()), 1, 1)
+    lm.tree(lm.sync(text), Request(1, lm.vocab, rule.scores(len(text), 1, lm.vocab), Ending()), 1, 1)
 
 
 def measure_head(head: Head, target: CachedLM, target_curve: CostCurve, repeats: int = REPEATS) -> DrafterCosts:

@@ -65,7 +65,7 @@ class TableLM:
         """See `CachedLM.chain`: nothing is compiled here."""
 
     def tree(self, tokens: Sequence[int], request: object, branches: int, rows: int) -> None:
-        """See `CachedHead.tree`: nothing is compiled here."""
+        """See `CachedLM.tree`: nothing is compiled here."""
 
     def sync(self, context: Sequence[int]) -> list[int]:
         """See `CachedLM.sync`."""

@@ -1,7 +1,7 @@
 """tree: the draft model's likeliest continuations as a tree (SpecInfer, Miao et al. 2024; EAGLE-2, Li et al. 2024).
 
 The tree grows a level at a time: one draft pass reads the newest rows, and their likeliest children
-become the next level; of a head all in one compiled call, where nothing but logits decides. When no
+become the next level; all in one compiled call where nothing but logits decides. When no
 further level would pay, the rows that pay stay. A tree can hold the target's second choice where a
 chain would have ended, and pays for it in rows.
 
@@ -54,7 +54,8 @@ class Tree(DraftModel):
         if scores := self.rule.scores(len(context), levels, lm.vocab):
             request = Request(levels, lm.vocab, scores, policy.ending(self.name))
             if grown := lm.tree(unread, request, options.branches, options.rows):
-                tokens, parents, chances = map(tuple, grown)
+                tokens, parents, chances = map(tuple, grown[:3])
+                self._read = len(lm.tokens), list(zip(tokens, parents, strict=True))[: grown.read]
                 return Draft(tokens, parents, None, (self.name,) * len(tokens), chances)
         tokens, parents, chances, reach = [], [], [], []
         logits = lm.extend(unread)

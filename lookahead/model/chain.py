@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -74,6 +74,16 @@ class Request:
             ALL if self.ids is None else self.ids.numpy(), np.array(end.edges), np.array(end.bases), np.array(end.slopes),
             end.correction, end.ceiling, np.array(end.floors), end.reach,
         )  # fmt: skip
+
+
+class Grown(NamedTuple):
+    """A tree from one compiled call: tokens, parents (-1: the text's end), and how sure the drafter is of each. The keys of the
+    first `read` of them are in the drafter's cache, behind its text."""
+
+    tokens: list[int]
+    parents: list[int]
+    chances: list[float]
+    read: int = 0
 
 
 def picks_behind(
@@ -172,6 +182,22 @@ def level(logits, depth, above, first, count, tokens, parents, chances, reach, r
     return count, reached
 
 
+@njit(error_model="numpy")
+def place(row, parent, start, straight, branch, counts):
+    """Where a row of a tree whose rows go behind `start` columns of a cache looks, for `whole_pass.forward`: at what its parent
+    (-1: the text's end) looks at, and at itself. Arrays: straight and counts [rows], branch [rows, longest]."""
+    if parent < 0:
+        straight[row], counts[row] = start, 0
+    else:
+        straight[row], counts[row] = straight[parent], counts[parent]
+        branch[row] = branch[parent]
+    if counts[row] == 0 and straight[row] == start + row:
+        straight[row] += 1
+    else:
+        branch[row, counts[row]] = start + row
+        counts[row] += 1
+
+
 @kept(njit, nogil=True, error_model="numpy")
 def chain(
     steps, ids, embed, cos, sin, norms, weights, scales, caches, rooms, start, heads, kv, inner, vocab, rounded, spare, eps,
@@ -203,3 +229,46 @@ def chain(
             return tokens[:count], confidences[:count], scratch[:1], stored[:1]
         start += n
         ids = tokens[count - 1 : count]
+
+
+@kept(njit, nogil=True, error_model="numpy")
+def tree(
+    steps, ids, embed, cos, sin, norms, weights, scales, caches, rooms, start, heads, kv, inner, vocab, rounded, spare, eps,
+    scaling, taps, branches, rows, request,
+):  # fmt: skip
+    """Read `ids` [n] behind `start` tokens of the cache, then grow a tree, a pass a level: tokens, parents (-1: the text's end),
+    and the share of each of its softmax, [drafted] each; and how many of them, all but the last level, were read. At most `rows`
+    in all, and of a level the `branches` that are likeliest reached; the last level is the one behind which those of the next
+    would not pay.
+
+    The cache must have room for `n + rows` columns. Otherwise as `chain` takes them.
+    """
+    _, _, _, _, _, read, _, _ = steps
+    most, _, _, _, _, _, _, _, _, _, floors, _ = request
+    tokens, parents, chances, reach = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows), np.empty(rows)
+    straight, branch, counts = np.empty(rows, np.int64), np.zeros((rows, most), np.int64), np.zeros(rows, np.int64)
+    out, turns = np.empty((branches, vocab), np.float32), np.empty((2, branches, cos.shape[1]), np.float32)
+    stored, n, end = np.empty((branches, vocab), np.float32), len(ids), start + len(ids)
+    one, new = np.zeros(1, np.int64), np.arange(start, end)
+    scratch = forward(
+        steps, ids, embed, cos[start:end], sin[start:end], norms, weights, scales, caches, rooms, np.full(1, n), new, new + 1,
+        np.zeros((n, 1), np.int64), np.zeros(n, np.int64), heads, kv, inner, vocab, rounded, spare, n - 1, 1,
+        stored.ctypes.data, eps, scaling, taps, one,
+    )  # fmt: skip
+    first, count, above = 0, 0, 1
+    for depth in range(most):
+        call(read, (stored.ctypes.data, out.ctypes.data, above * vocab, rounded))
+        newest = count
+        count, reached = level(out, depth, above, first, count, tokens, parents, chances, reach, request)
+        first, above = newest, count - newest
+        if count == rows or depth + 1 == most or not reached > floors[min(depth, len(floors) - 1)]:
+            break
+        for row in range(first, count):
+            place(row, parents[row], end, straight, branch, counts)
+            turns[0, row - first], turns[1, row - first] = cos[end + depth], sin[end + depth]
+        scratch = forward(
+            steps, tokens[first:count], embed, turns[0, :above], turns[1, :above], norms, weights, scales, caches, rooms,
+            np.full(1, above), np.arange(end + first, end + count), straight[first:count], branch[first:count],
+            counts[first:count], heads, kv, inner, vocab, rounded, spare, 0, above, stored.ctypes.data, eps, scaling, taps, one,
+        )  # fmt: skip
+    return tokens[:count], parents[:count], chances[:count], first, scratch[:1], stored[:1]

@@ -22,7 +22,7 @@ from .shape import Shape
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from .chain import Request
+    from .chain import Grown, Request
 
 EVERY = slice(None)
 Product = Callable[[torch.Tensor], torch.Tensor]  # x [rows, in] times a weight: [rows, out]
@@ -141,6 +141,12 @@ class Forward(ABC):
     ) -> tuple[list[int], list[float]] | None:
         """Read ids behind `base` cached tokens and draft behind them in one compiled call: tokens, and how sure of each. None
         where passes are not compiled."""
+        return None
+
+    def tree(
+        self, ids: Sequence[int], base: int, cache: KeyValueCache, request: Request, branches: int, rows: int
+    ) -> Grown | None:
+        """The same of a tree of at most so many `rows`, `branches` of them a level."""
         return None
 
     @abstractmethod

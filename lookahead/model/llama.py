@@ -262,17 +262,27 @@ class Llama(Forward):
         return run
 
     def chain(self, ids, base, cache, request):
+        given = self._behind(ids, base, cache, request.most, 1)
+        tokens, confidences, *_ = chain.chain(*given, request.numbers())
+        return tokens.tolist(), confidences.tolist()
+
+    def tree(self, ids, base, cache, request, branches, rows):
+        given = self._behind(ids, base, cache, rows, branches)
+        *grown, read, _, _ = chain.tree(*given, branches, rows, request.numbers())
+        return chain.Grown(*(part.tolist() for part in grown), read)
+
+    def _behind(self, ids: Sequence[int], base: int, cache: KeyValueCache, drafted: int, rows: int) -> tuple:
+        """What `chain`'s calls take to read ids behind `base` cached tokens and draft so many, at most so many `rows` at once."""
         shape, tables, n = self.shape, self._tables, len(ids)
-        inner, longest = self.weights.layers[0].gate_up.shape[0] // 2, n + request.most
-        cache.lay_out(base + longest)
-        caches = cache.make_room(longest, shape.kv_heads, shape.head_dim, self.dtype)
-        tokens, confidences, *_ = chain.chain(
+        inner = self.weights.layers[0].gate_up.shape[0] // 2
+        cache.lay_out(base + n + drafted)
+        caches = cache.make_room(n + drafted, shape.kv_heads, shape.head_dim, self.dtype)
+        return (
             tables.kernels, np.array(ids), self.weights.embed.data_ptr(), *self._turns, tables.norms, tables.weights,
             tables.scales, caches[None], np.array([cache.room]), base, shape.heads, shape.kv_heads, inner, shape.vocab,
-            self._rounded, spare_floats(n, tables.longest), np.float32(self.weights.eps), np.float32(self._scaling),
-            NOTHING, request.numbers(),
+            self._rounded, spare_floats(max(n, rows), tables.longest), np.float32(self.weights.eps),
+            np.float32(self._scaling), NOTHING,
         )  # fmt: skip
-        return tokens.tolist(), confidences.tolist()
 
     def by_depth(self, ids: torch.Tensor, most: int) -> Iterator[torch.Tensor]:
         whole = self.shape.layers

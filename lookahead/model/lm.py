@@ -25,7 +25,7 @@ from .forward import EVERY, Forward, Part
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from .chain import Request
+    from .chain import Grown, Request
 
 PREFILL_ROWS = 512
 
@@ -180,11 +180,16 @@ class CachedLM:
             self.seconds += perf_counter() - start
         return chain
 
-    def tree(
-        self, tokens: Sequence[int], request: Request, branches: int, rows: int
-    ) -> tuple[list[int], list[int], list[float]] | None:
-        """None: a tree is grown level by level, by `forward`."""
-        return None
+    def tree(self, tokens: Sequence[int], request: Request, branches: int, rows: int) -> Grown | None:
+        """Append a chain and grow a tree of at most so many `rows` behind it, `branches` of them a level, in one compiled call.
+        Those that the model has read stay pending, as after `forward`. None where its passes are not compiled."""
+        start = perf_counter()
+        grown = self.passes.tree(tokens, len(self.tokens), self.cache, request, branches, rows)
+        if grown is not None:
+            self.tokens += tokens
+            self._rows = grown.tokens[: grown.read]
+            self.seconds += perf_counter() - start
+        return grown
 
     def _filled(self, chunk: list[int]) -> list[int]:
         """The chunk with rows behind it that nobody looks at, as its passes like it."""

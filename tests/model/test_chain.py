@@ -7,11 +7,12 @@ from conftest import tiny
 import lookahead
 from lookahead.core.accept import rule_for
 from lookahead.core.events import LEAST_DIVISOR, Settings
-from lookahead.core.tree import ancestors
+from lookahead.core.tree import ancestors, depths
 from lookahead.drafting.base import Resources
 from lookahead.drafting.block_tree import BlockTree
 from lookahead.drafting.draft_length import FixedLength
 from lookahead.drafting.history import Confidence
+from lookahead.drafting.tree import Tree
 from lookahead.model import chain, llama_files
 from lookahead.model.chain import Ending, picks_behind
 from lookahead.model.lm import CachedLM
@@ -141,7 +142,8 @@ def by_path(draft):
 
 @pytest.mark.parametrize("floor", [-1.0, 0.95], ids=["whole", "as far as it pays"])
 @pytest.mark.parametrize("settings", [{}, SAMPLED], ids=["greedy", "coupled"])
-def test_a_tree_is_what_one_level_after_the_other_gives(models, monkeypatch, settings, floor):
+@pytest.mark.parametrize("name", ["draft", "self", "block"])
+def test_a_tree_is_what_one_level_after_the_other_gives(models, monkeypatch, name, settings, floor):
     class Policy(FixedLength):
         """Levels up to where they no longer pay."""
 
@@ -155,10 +157,33 @@ def test_a_tree_is_what_one_level_after_the_other_gives(models, monkeypatch, set
     for read in (len(text), len(text) - 3, 4):
         context, drafts = text[:read], []
         for compiled in (True, False):
-            lm = drafter(models, "block", context)
+            lm = drafter(models, name, context)
             if not compiled:
                 monkeypatch.setattr(lm, "tree", lambda *_: None)
             drafts.append(BlockTree(Resources(rule, lm), BlockTree.Options()).propose(context, 8, Policy(8)))
         grown, by_level = map(by_path, drafts)
-        assert grown == pytest.approx(by_level, abs=NEAR), "in any order of rows that are equally likely"
+        both = grown.keys() & by_level.keys()
+        assert [grown[path] for path in both] == pytest.approx([by_level[path] for path in both], abs=NEAR)
+        ties = [sorted(chance for path, chance in tree.items() if path not in both) for tree in (grown, by_level)]
+        assert ties[0] == pytest.approx(ties[1], abs=NEAR) and len(ties[0]) <= 2, "of equally likely rows either"
         assert len(grown) == 24 if floor < 0 else 3 <= len(grown) < 24
+
+
+def test_of_a_tree_what_became_text_is_not_read_again(models):
+    """A tree behind it is what a model that has read nothing grows there, and only what it had not read is read."""
+    rule, context, branch = rule_for(Settings()), models.tokenizer.encode(PROMPT), 0
+    lm, policy = models.draft("draft"), FixedLength(6)
+    tree = Tree(Resources(rule, lm), Tree.Options())
+    for turn in range(4):
+        draft = tree.propose(context, 6, policy)
+        fresh = Tree(Resources(rule, models.draft("draft")), Tree.Options()).propose(context, 6, policy)
+        assert by_path(draft) == pytest.approx(by_path(fresh), abs=NEAR)
+        tips = [row for row in range(len(draft)) if row not in draft.parents]
+        path = ancestors(draft.parents, tips[turn % len(tips)])
+        accepted = [draft.tokens[row] for row in path][: 1 + turn]
+        branch += list(path) != list(range(len(path)))
+        context = [*context, *accepted, 5]
+        read, deepest = len(lm.tokens), max(depths(draft.parents))  # the last level has not been read
+        tree._keep_accepted(context)
+        assert len(lm.tokens) == read + min(len(accepted), deepest - 1)
+    assert branch, "a row that lay elsewhere has been moved"

@@ -16,7 +16,7 @@ from torch import nn
 
 from .. import whole_pass
 from ..cache import KeyValueCache
-from ..chain import Request
+from ..chain import Grown, Request
 from ..llama import SPARE_POSITIONS, Columns, Llama, fits
 from ..multiply import spare_floats
 from ..product import Product
@@ -152,9 +152,7 @@ class CompiledBlock(_Tables):
         )  # fmt: skip
         return tokens.tolist(), confidences.tolist()
 
-    def tree(
-        self, logits: torch.Tensor, before: int, request: Request, branches: int, rows: int
-    ) -> tuple[list[int], list[int], list[float]]:
+    def tree(self, logits: torch.Tensor, before: int, request: Request, branches: int, rows: int) -> Grown:
         """A tree of the slots' favourites behind a token: tokens, parents, and the share of each of its softmax."""
         bias, scales, _, _, rounded, _ = self._slot_tables
         spare = spare_floats(branches, self.shape.rank)
@@ -162,7 +160,7 @@ class CompiledBlock(_Tables):
             self.kernels[0], logits.numpy(), before, self._before, bias, scales, rounded, spare, branches, rows,
             request.numbers(),
         )  # fmt: skip
-        return tuple(part.tolist() for part in grown)
+        return Grown(*(part.tolist() for part in grown))
 
     def bias(self, tokens: Sequence[int]) -> torch.Tensor | float:
         return self._bias(torch.from_numpy(self._before[list(tokens)])) if self.shape.rank else 0.0
@@ -224,7 +222,7 @@ class CompiledEagle(_Tables):
     def tree(
         self, feature: torch.Tensor, logits: torch.Tensor, start: int, cache: KeyValueCache, request: Request, branches: int,
         rows: int,
-    ) -> tuple[list[int], list[int], list[float]]:  # fmt: skip
+    ) -> Grown:  # fmt: skip
         """A tree behind the same text: tokens, parents, and the share of each of its softmax."""
         shape = self.shape
         cache.rewind(start)
@@ -236,7 +234,7 @@ class CompiledEagle(_Tables):
             shape.vocab, shape.known, self.rounded, int(shape.residual_normed), spare_floats(branches, self.widest), self.eps,
             self.scaling, branches, rows, request.numbers(),
         )  # fmt: skip
-        return tuple(part.tolist() for part in grown)
+        return Grown(*(part.tolist() for part in grown))
 
     def _pass(self, given, fed, ids, columns, places, first, cache):
         shape, n = self.shape, len(ids)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from ..chain import calibrated, level, picked
+from ..chain import calibrated, level, picked, place
 from ..compiling import kept
 from ..layer_pass import layer, scratch_floats
 from ..vectors import BLOCK, call, whole
@@ -133,14 +133,7 @@ def tree(
         for row in range(first, count):
             parent = parents[row]
             behind[row - first] = features[parent] if parent >= 0 else feature[0]
-            straight[row], counts[row] = (straight[parent], counts[parent]) if parent >= 0 else (start, 0)
-            if counts[row] == 0 and straight[row] == start + row:
-                straight[row] += 1
-            else:
-                if parent >= 0:
-                    branch[row] = branch[parent]
-                branch[row, counts[row]] = start + row
-                counts[row] += 1
+            place(row, parent, start, straight, branch, counts)
             turns[0, row - first], turns[1, row - first] = cos[start + depth], sin[start + depth]
         forward(
             steps, behind.ctypes.data, 0, tokens[first:count], embed, turns[0, :above], turns[1, :above], norms, head_norms,

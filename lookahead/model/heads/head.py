@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from ...core.tree import depths
-from ..chain import Request
+from ..chain import Grown, Request
 from ..forward import Forward
 from ..lm import CachedLM
 from . import compiled, plain
@@ -95,11 +95,9 @@ class CachedHead(ABC):
         are not compiled."""
         return None
 
-    def tree(
-        self, tokens: Sequence[int], request: Request, branches: int, rows: int
-    ) -> tuple[list[int], list[int], list[float]] | None:
+    def tree(self, tokens: Sequence[int], request: Request, branches: int, rows: int) -> Grown | None:
         """A tree behind the tokens that `sync` gave, of at most so many `rows`, `branches` of them a level, grown in one
-        compiled call: tokens, parents, and how sure of each. None where there is no such call."""
+        compiled call. None where there is no such call."""
         return None
 
     @abstractmethod

@@ -25,7 +25,8 @@ from ..model.lm import CachedLM
 
 ROWS = (1, 2, 3, 5, 9, 17, 33, 65, 129)
 DRAFTER_ROWS = (1, 3, 9, 17)
-HEAD_ROWS = (1, 3, 9)
+LEVEL_ROWS = (1, 3, 9)  # of a tree's levels
+LEVELS = 4  # of the deeper ones of the trees that are timed
 SMALL = 33  # rows from which on passes stretch the cache's buffers, so that they are timed after the others
 BRANCHING_ROWS = 9  # of the pass that measures what branching adds
 CONTEXT = 64  # cached tokens behind which passes are timed
@@ -152,24 +153,24 @@ def measure_head(head: Head, target: CachedLM, target_curve: CostCurve, repeats:
     seconds = _level_s(lm, text, repeats)
     if seconds is None:
         lm.extend(lm.sync(text))
-        seconds = interleaved([lambda n=n: lm.forward([1] * n, [-1] * n) for n in HEAD_ROWS], repeats)
-    return _in_turn(CostCurve(HEAD_ROWS, tuple(seconds)), lm, target, target_curve, repeats)
+        seconds = interleaved([lambda n=n: lm.forward([1] * n, [-1] * n) for n in LEVEL_ROWS], repeats)
+    return _in_turn(CostCurve(LEVEL_ROWS, tuple(seconds)), lm, target, target_curve, repeats)
 
 
-def _level_s(head: CachedHead, text: Sequence[int], repeats: int) -> list[float] | None:
-    """Seconds of a level of each of `HEAD_ROWS`, of trees behind `text` that grow in one compiled call; None where there are
+def _level_s(lm: CachedLM | CachedHead, text: Sequence[int], repeats: int) -> list[float] | None:
+    """Seconds of a level of each of `LEVEL_ROWS`, of trees behind `text` that grow in one compiled call; None where there are
     no such."""
-    scores = rule_for(Settings()).scores(len(text), 1, head.vocab)
+    scores = rule_for(Settings()).scores(len(text), 1, lm.vocab)
 
     def grow(levels: int, rows: int) -> Callable[[], object]:
-        request = Request(levels, head.vocab, scores, Ending())
-        return lambda: head.tree(head.sync(text), request, rows, rows * levels)
+        request = Request(levels, lm.vocab, scores, Ending())
+        return lambda: lm.tree(lm.sync(text), request, rows, rows * levels)
 
-    deepest = min(head.longest, DRAFTED)
+    deepest = min(lm.longest, LEVELS)
     if deepest < 2 or not grow(1, 1)():
         return None
-    sizes = [(levels, rows) for rows in HEAD_ROWS for levels in (1, deepest)]
-    seconds = interleaved([grow(*size) for size in sizes], repeats)
+    sizes = [(levels, rows) for rows in LEVEL_ROWS for levels in (1, deepest)]
+    seconds = interleaved([grow(*size) for size in sizes], repeats, most_s=LAPS_S)
     return [
         max(LEAST_TOKEN_S, (whole - one) / (deepest - 1))
         for one, whole in zip(seconds[::2], seconds[1::2], strict=True)
@@ -184,7 +185,13 @@ def measure_drafter(
     The target may be quicker or slower now than when its curve was measured: by its passes between the drafts, the
     seconds are given as they would have been then.
     """
-    return _in_turn(measure(lm, rows, repeats), lm, target, target_curve, repeats)
+    curve, cached = measure(lm, rows, repeats), min(CONTEXT, lm.context_length - LEVELS - 1)
+    if levels := _level_s(lm, [1] * (cached + 1), repeats):  # quicker than passes by themselves
+        costs = dict(zip(LEVEL_ROWS, levels, strict=True))
+        curve = replace(
+            curve, seconds=tuple(min(s, costs.get(n, s)) for n, s in zip(curve.rows, curve.seconds, strict=True))
+        )
+    return _in_turn(curve, lm, target, target_curve, repeats)
 
 
 def _in_turn(

@@ -27,6 +27,7 @@ TEXT = (
 )
 BEHIND = 60  # tokens behind which a pass of the shortened model is timed
 LONGEST = 8
+MOST_TEXT = 80  # tokens over which depths are compared: every depth's head reads them all
 
 
 def choose(target: CachedLM, curve: CostCurve, text: Sequence[int]) -> CachedLM:
@@ -52,7 +53,7 @@ def choose(target: CachedLM, curve: CostCurve, text: Sequence[int]) -> CachedLM:
 @torch.inference_mode()
 def _agreement(target: CachedLM, text: Sequence[int], most: int) -> list[float]:
     """For 1, 2, ... `most` layers, how often the model that ends there would go on as the target: all from one pass."""
-    ids = torch.tensor(list(text[: target.context_length]), device=target.device)
+    ids = torch.tensor(list(text[: min(MOST_TEXT, target.context_length)]), device=target.device)
     *shorter, whole = (logits[:, : target.vocab].argmax(-1) for logits in target.passes.by_depth(ids, most))
     return [float((tokens == whole).float().mean()) for tokens in shorter]
 

@@ -36,6 +36,7 @@ FEWEST = 8  # rows that a pass must be able to have for the word to be worth any
 SOON = 512  # tokens of text: the passes behind them come first
 WRITTEN = 6  # rows that are fed one by one behind each length
 BUDGET_S = 1.2  # for the passes of the model itself
+SAMPLE_S = 0.4  # the same where they are exact by construction
 AGAIN_S = 0.2  # the same at a start that remembers
 
 
@@ -91,7 +92,8 @@ def find(lm: CachedLM, by_operators: Exactness | None = None) -> Exactness:
     if lm.device.type != "cpu":
         return confirm(lm, Exactness(WIDEST, WIDEST, None, Limits(1, WIDEST, WIDEST)), BUDGET_S)
     by_operators = by_operators or of_operators(lm)
-    return confirm(lm, by_operators, BUDGET_S if by_operators.kind == BIT_EXACT else AGAIN_S)
+    budget_s = SAMPLE_S if lm.passes.by_construction else BUDGET_S
+    return confirm(lm, by_operators, budget_s if by_operators.kind == BIT_EXACT else AGAIN_S)
 
 
 def of_operators(lm: CachedLM) -> Exactness:

@@ -19,7 +19,7 @@ from numba import njit
 
 from ..core.accept import Pick, Rule, Scores
 from .compiling import FREE, kept
-from .vectors import call, exp, highest
+from .vectors import call, copy, exp, highest
 from .whole_pass import forward
 
 TOGETHER = 8  # tokens of a call at most: for longer chains noise would be drawn that nobody asks for
@@ -150,7 +150,9 @@ def favourites(logits, scale, noise, row, most):
 @njit(error_model="numpy")
 def calibrated(confidence, edges, bases, slopes, correction, ceiling):
     """A token's chance, as `Ending` has it."""
-    i = np.searchsorted(edges, confidence, side="right")
+    i = 0
+    while i < len(edges) and edges[i] <= confidence:
+        i += 1
     return bases[i] + slopes[i] * min(ceiling, correction * confidence)
 
 
@@ -174,9 +176,14 @@ def level(logits, depth, above, first, count, tokens, parents, chances, reach, r
             offered[at, 0], offered[at, 1] = ids[places[j]] if len(ids) else places[j], row
             offers[at, 0], offers[at, 1] = shares[j], chance * so_far
     reached = 0.0
-    for at in np.argsort(-offers[:, 1], kind="mergesort")[: min(branches, len(tokens) - count)]:
-        tokens[count], parents[count] = offered[at]
-        chances[count], reach[count] = offers[at]
+    for _ in range(min(branches, len(tokens) - count)):
+        best = 0
+        for at in range(1, len(offers)):
+            if offers[at, 1] > offers[best, 1]:
+                best = at
+        tokens[count], parents[count] = offered[best, 0], offered[best, 1]
+        chances[count], reach[count] = offers[best, 0], offers[best, 1]
+        offers[best, 1] = -1.0
         reached += reach[count]
         count += 1
     return count, reached
@@ -190,7 +197,7 @@ def place(row, parent, start, straight, branch, counts):
         straight[row], counts[row] = start, 0
     else:
         straight[row], counts[row] = straight[parent], counts[parent]
-        branch[row] = branch[parent]
+        copy(branch[parent], branch[row])
     if counts[row] == 0 and straight[row] == start + row:
         straight[row] += 1
     else:
@@ -210,7 +217,7 @@ def chain(
     """
     _, _, _, _, _, read, _, _ = steps
     most, known, scale, noise, _, edges, bases, slopes, correction, ceiling, floors, reach = request
-    tokens, confidences, count = np.empty(most, np.int64), np.empty(most), 0
+    tokens, confidences, count = np.empty(most, np.int64), np.empty(most), np.int64(0)
     stored, scores = np.empty(vocab, np.float32), np.empty(vocab, np.float32)
     while True:
         n = len(ids)
@@ -218,7 +225,7 @@ def chain(
         scratch = forward(
             steps, ids, embed, cos[start : start + n], sin[start : start + n], norms, weights, scales, caches, rooms,
             np.full(1, n), new, new + 1, np.zeros((n, 1), np.int64), np.zeros(n, np.int64), heads, kv, inner, vocab, rounded,
-            spare, n - 1, 1, stored.ctypes.data, eps, scaling, taps, np.zeros(1, np.int64),
+            spare, n - 1, np.int64(1), np.int64(stored.ctypes.data), eps, scaling, taps, np.zeros(1, np.int64),
         )  # fmt: skip
         call(read, (stored.ctypes.data, scores.ctypes.data, known, rounded))
         token, confidence = picked(scores[:known], scale, noise, count)
@@ -252,10 +259,10 @@ def tree(
     one, new = np.zeros(1, np.int64), np.arange(start, end)
     scratch = forward(
         steps, ids, embed, cos[start:end], sin[start:end], norms, weights, scales, caches, rooms, np.full(1, n), new, new + 1,
-        np.zeros((n, 1), np.int64), np.zeros(n, np.int64), heads, kv, inner, vocab, rounded, spare, n - 1, 1,
-        stored.ctypes.data, eps, scaling, taps, one,
+        np.zeros((n, 1), np.int64), np.zeros(n, np.int64), heads, kv, inner, vocab, rounded, spare, n - 1,
+        np.int64(1), np.int64(stored.ctypes.data), eps, scaling, taps, one,
     )  # fmt: skip
-    first, count, above = 0, 0, 1
+    first, count, above = np.int64(0), np.int64(0), np.int64(1)
     for depth in range(most):
         call(read, (stored.ctypes.data, out.ctypes.data, above * vocab, rounded))
         newest = count
@@ -265,10 +272,12 @@ def tree(
             break
         for row in range(first, count):
             place(row, parents[row], end, straight, branch, counts)
-            turns[0, row - first], turns[1, row - first] = cos[end + depth], sin[end + depth]
+            copy(cos[end + depth], turns[0, row - first])
+            copy(sin[end + depth], turns[1, row - first])
         scratch = forward(
             steps, tokens[first:count], embed, turns[0, :above], turns[1, :above], norms, weights, scales, caches, rooms,
             np.full(1, above), np.arange(end + first, end + count), straight[first:count], branch[first:count],
-            counts[first:count], heads, kv, inner, vocab, rounded, spare, 0, above, stored.ctypes.data, eps, scaling, taps, one,
+            counts[first:count], heads, kv, inner, vocab, rounded, spare, np.int64(0), above,
+            np.int64(stored.ctypes.data), eps, scaling, taps, one,
         )  # fmt: skip
     return tokens[:count], parents[:count], chances[:count], first, scratch[:1], stored[:1]

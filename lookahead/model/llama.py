@@ -120,8 +120,12 @@ class Llama(Forward):
     by_construction = batches = True
 
     @torch.inference_mode()
-    def __init__(self, shape: Shape, weights: Weights, source: Callable[[Llama], PreTrainedModel], small: bool = False):
+    def __init__(
+        self, shape: Shape, weights: Weights, source: Callable[[Llama], PreTrainedModel], small: bool = False,
+        shared: dict[tuple[int, bool], Product] | None = None,
+    ):  # fmt: skip
         self.shape, self.weights, self.small, self._source = shape, weights, small, source
+        self._shared = {} if shared is None else shared  # by weight and whether in eight bits, for all that share the weights
         self._scaling = shape.head_dim**-0.5
         places = torch.arange(shape.context_length + SPARE_POSITIONS, dtype=torch.float32)
         angles = places[:, None] * weights.inv_freq
@@ -134,16 +138,22 @@ class Llama(Forward):
     # Made with the first pass: of a draft model that is read and then kept in eight bits there is none.
     @cached_property
     def _products(self) -> list[list[Product]]:
-        return [[Product(weight, self.small) for weight in layer.products] for layer in self.weights.layers]
+        return [[self._product(weight, self.small) for weight in layer.products] for layer in self.weights.layers]
 
     @cached_property
     def _head(self) -> Product:
-        return Product(self.tables[1], self.small)
+        return self._product(self.tables[1], self.small)
 
-    @cached_property
+    @property
     def drafting_head(self) -> Product:
         """The output head in eight bits, for trained heads beside this model."""
-        return Product(self.tables[1], small=True)
+        return self._product(self.tables[1], small=True)
+
+    def _product(self, weight: torch.Tensor, small: bool) -> Product:
+        key = id(weight), small  # the weights stay as long as the model
+        if key not in self._shared:
+            self._shared[key] = Product(weight, small)
+        return self._shared[key]
 
     @property
     def tables(self) -> tuple[torch.Tensor, torch.Tensor]:
@@ -185,18 +195,17 @@ class Llama(Forward):
 
     def first(self, layers: int) -> Llama:
         short: Any = copy.copy(self)
-        for name in ("model", "_tables"):
+        for name in ("model", "_tables", "_products"):
             vars(short).pop(name, None)
         short.shape = replace(self.shape, layers=layers)
         short.weights = replace(self.weights, layers=self.weights.layers[:layers])
-        short._products, short._head = self._products[:layers], self._head
         return short
 
     def converted(self, dtype: torch.dtype) -> Llama:
-        return Llama(self.shape, self.weights.to(dtype), self._source)
+        return self if dtype == self.dtype else Llama(self.shape, self.weights.to(dtype), self._source)
 
     def for_drafting(self) -> Llama:
-        return Llama(self.shape, self.weights, self._source, small=True)
+        return Llama(self.shape, self.weights, self._source, small=True, shared=self._shared)
 
     def lay_out(self, parents, base, first, cache, tile):
         cache.lay_out(base + len(parents))
@@ -285,14 +294,23 @@ class Llama(Forward):
         )  # fmt: skip
 
     def by_depth(self, ids: torch.Tensor, most: int) -> Iterator[torch.Tensor]:
-        whole = self.shape.layers
-        for layers in sorted({*range(1, min(most, whole) + 1), whole}):
-            yield self.first(layers)._read(ids)[0]
+        n, whole, hidden = len(ids), self.shape.layers, self.shape.hidden
+        depths, cache = sorted({*range(1, min(most, whole) + 1), whole}), self.new_cache()
+        cache.tap(depths, hidden, self.dtype, self.device)
+        self._read(ids, slice(n - 1, n), cache)
+        norm = self.weights.norm.float()
+        for layers, states in zip(depths, cache.states(0, n).view(n, -1, hidden).unbind(1), strict=True):
+            x = states.float().contiguous()
+            if layers < whole:  # the last states are normed
+                kernels.norm().ctypes(
+                    x.data_ptr(), norm.data_ptr(), x.data_ptr(), n, hidden, self._rounded, self.weights.eps
+                )
+            yield self._head(x.to(self.dtype))
 
-    def _read(self, ids: torch.Tensor, only: slice = EVERY) -> tuple[torch.Tensor, KeyValueCache]:
-        """The logits of a text that is read into a new cache."""
-        n, cache = len(ids), self.new_cache()
-        return self(ids, slice(0, n), cache, self.lay_out(range(-1, n - 1), 0, 0, cache, 1), only), cache
+    def _read(self, ids: torch.Tensor, only: slice, cache: KeyValueCache) -> torch.Tensor:
+        """The logits of a text that is read into an empty cache."""
+        n = len(ids)
+        return self(ids, slice(0, n), cache, self.lay_out(range(-1, n - 1), 0, 0, cache, 1), only)
 
     def products(self) -> list[tuple[tuple[int, int], Callable[[torch.Tensor], Product]]]:
         sizes = [(product.out, product.size) for product in (*self._products[0], self._head)]
@@ -327,7 +345,8 @@ class Llama(Forward):
 
     def parts(self, cached: int) -> Parts:
         shape, n = self.shape, cached + 1
-        _, cache = self._read(torch.ones(n, dtype=torch.long), slice(0, 1))
+        cache = self.new_cache()
+        self._read(torch.ones(n, dtype=torch.long), slice(0, 1), cache)
         query, x = torch.ones(1, shape.heads, shape.head_dim), torch.ones(1, shape.hidden)
         products = [product for layer in self._products for product in layer]
         rooms = [(torch.ones(1, product.size), torch.empty(1, product.width)) for product in products]

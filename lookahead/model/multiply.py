@@ -215,4 +215,6 @@ def packed(weight: np.ndarray, stored: int) -> np.ndarray:
     together = TOGETHER.get(stored, 1)
     blocks = np.zeros((whole(out, BLOCK), whole(size, together)), weight.dtype)
     blocks[:out, :size] = weight
-    return np.ascontiguousarray(blocks.reshape(-1, BLOCK, blocks.shape[1] // together, together).transpose(0, 2, 1, 3))
+    units = blocks.view(f"i{together * weight.itemsize}")  # what stays together, moved as one number
+    rows = np.ascontiguousarray(units.reshape(-1, BLOCK, units.shape[1]).transpose(0, 2, 1))
+    return rows.view(weight.dtype).reshape(-1, units.shape[1], BLOCK, together)

@@ -47,9 +47,11 @@ class Product:
         if small:
             exact = weight.float()
             scale = (exact.abs().amax(1) / LARGEST).clamp_min(TINY)
-            weight = (exact / scale[:, None]).round().to(torch.int8)
+            weight = (exact / scale[:, None]).round_()
             self.scales[: self.out] = scale.numpy()
-            self.scales[self.width :].view(np.int32)[: self.out] = -UNSIGNED * weight.int().sum(1).numpy()
+            # Sums of whole numbers, exact in float32 too, where torch adds up quicker.
+            self.scales[self.width :].view(np.int32)[: self.out] = -UNSIGNED * weight.sum(1).int().numpy()
+            weight = weight.to(torch.int8)
         self.blocks = packed(_numbers(weight), self.stored)
         self.nbytes = self.blocks.nbytes + (self.scales.nbytes if small else 0)
 

@@ -351,6 +351,13 @@ def in_order(bits):
     return np.int32(bits ^ np.int32((bits >> np.int32(31)) & np.int32(0x7FFFFFFF)))
 
 
+@njit(error_model="numpy")
+def copy(numbers, there):
+    """Copy numbers to another place: assigning an array would compile its errors too, for seconds."""
+    for i in range(len(numbers)):
+        there[i] = numbers[i]
+
+
 @njit(inline="always")
 def highest(numbers):
     """The highest of some float32 that are no NaN: compared as whole numbers, for of floats LLVM compares one by one."""

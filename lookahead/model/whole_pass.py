@@ -52,10 +52,10 @@ def forward(
     if ids.min() < 0 or ids.max() >= vocab:
         raise IndexError("a token id is not in the model's vocabulary")
     wide_vocab, no_norms = whole(vocab, BLOCK), np.empty((0, dim), np.float32)
-    inside = sum(scratch_floats(n, 0, hidden, hidden, heads, kv, dim, inner, most))
+    inside = sum(scratch_floats(n, np.int64(0), hidden, hidden, heads, kv, dim, inner, most))
     # numba frees an array behind its last use, whoever has its address: this one is returned.
     scratch = np.empty(n * hidden + rows * wide_vocab + inside + spare, np.float32)
-    x_ = scratch.ctypes.data
+    x_ = np.int64(scratch.ctypes.data)
     out_ = x_ + 4 * n * hidden
     h_ = out_ + 4 * rows * wide_vocab
     spare_ = h_ + 4 * inside
@@ -64,7 +64,7 @@ def forward(
     for i in range(layers):
         call(normed, (x_, norms[2 * i].ctypes.data, h_, n, hidden, rounded, eps))
         layer(
-            steps, x_, n, 0, hidden, hidden, weights[i], scales[i], norms[2 * i + 1], no_norms, cos, sin, caches, i, rooms,
+            steps, x_, n, np.int64(0), hidden, hidden, weights[i], scales[i], norms[2 * i + 1], no_norms, cos, sin, caches, i, rooms,
             ends, new, straight, branch, counts, heads, kv, inner, rounded, eps, scaling, h_, spare_,
         )  # fmt: skip
         for tap in range(len(taps)):

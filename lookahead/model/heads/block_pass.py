@@ -15,7 +15,7 @@ from numba import njit
 from ..chain import calibrated, level, picked
 from ..compiling import kept
 from ..layer_pass import layer, scratch_floats
-from ..vectors import BLOCK, call, whole
+from ..vectors import BLOCK, call, copy, whole
 
 
 @kept(njit, nogil=True, error_model="numpy")
@@ -45,7 +45,7 @@ def forward(
     rooms, ends = np.full(1, room), np.full(1, slots)
     inside = sum(scratch_floats(slots, n, hidden, hidden, heads, kv, dim, inner, most))
     scratch = np.empty(n * (fed + wide_hidden + hidden) + slots * hidden + inside + spare, np.float32)
-    fed_ = scratch.ctypes.data
+    fed_ = np.int64(scratch.ctypes.data)
     joined_ = fed_ + 4 * n * fed
     context_ = joined_ + 4 * n * wide_hidden
     x_ = context_ + 4 * n * hidden
@@ -90,7 +90,8 @@ def slot(multiplied, hidden, logits, before, weights, scales, proj, proj_bias, r
             multiplied,
             (before.ctypes.data, weights, scales, out.ctypes.data, scratch.ctypes.data, 1, rank, len(out), rounded),
         )
-    out += logits
+    for i in range(len(out)):
+        out[i] += logits[i]
     for i in range(width):
         sure += proj[i] * hidden[i]
     for i in range(rank):
@@ -110,7 +111,7 @@ def chain(
     of the softmax. `request`: see `chain.Request`.
     """
     most, known, scale, noise, ids, edges, bases, slopes, correction, ceiling, floors, reach = request
-    tokens, confidences, count = np.empty(most, np.int64), np.empty(most), 0
+    tokens, confidences, count = np.empty(most, np.int64), np.empty(most), np.int64(0)
     out = np.empty(logits.shape[1], np.float32)
     while True:
         at = first + count
@@ -140,17 +141,18 @@ def tree(multiplied, logits, anchor, table, weights, scales, rounded, spare, bra
     width, rank = logits.shape[1], table.shape[1]
     before, out = np.empty((branches, rank), np.float32), np.empty((branches, width), np.float32)
     scratch = np.empty(spare, np.float32)
-    first, count, above = 0, 0, 1
+    first, count, above = np.int64(0), np.int64(0), np.int64(1)
     for depth in range(most):
         for i in range(above):
-            before[i] = table[tokens[first + i] if depth else anchor]
+            copy(table[tokens[first + i] if depth else anchor], before[i])
         out[:above] = 0
         if rank:
             call(multiplied, (
                 before.ctypes.data, weights, scales, out.ctypes.data, scratch.ctypes.data, above, rank, width, rounded,
             ))  # fmt: skip
         for i in range(above):
-            out[i] += logits[depth]
+            for j in range(width):
+                out[i, j] += logits[depth, j]
         newest = count
         count, reached = level(out, depth, above, first, count, tokens, parents, chances, reach, request)
         first, above = newest, count - newest

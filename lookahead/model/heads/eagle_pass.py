@@ -14,7 +14,7 @@ from numba import njit
 from ..chain import calibrated, level, picked, place
 from ..compiling import kept
 from ..layer_pass import layer, scratch_floats
-from ..vectors import BLOCK, call, whole
+from ..vectors import BLOCK, call, copy, whole
 
 
 @kept(njit, nogil=True, error_model="numpy")
@@ -38,9 +38,9 @@ def forward(
     if ids.min() < 0 or ids.max() >= vocab:
         raise IndexError("a token id is not in the model's vocabulary")
     wide_hidden, most = whole(hidden, BLOCK), (straight + counts).max()
-    inside = sum(scratch_floats(n, 0, hidden, 2 * hidden, heads, kv, dim, inner, most))
+    inside = sum(scratch_floats(n, np.int64(0), hidden, 2 * hidden, heads, kv, dim, inner, most))
     scratch = np.empty(n * (fed + wide_hidden + hidden) + inside + spare, np.float32)
-    fed_ = scratch.ctypes.data
+    fed_ = np.int64(scratch.ctypes.data)
     joined_ = fed_ + 4 * n * fed
     token_ = joined_ + 4 * n * wide_hidden
     h_ = token_ + 4 * n * hidden
@@ -60,8 +60,8 @@ def forward(
         if normed_residual:
             call(read, (row + 4 * hidden, x_, hidden, 0))
     layer(
-        steps, features, n, 0, hidden, 2 * hidden, weights[0], scales[0], norms[2], head_norms, cos, sin,
-        caches.reshape(1, 1, 2), 0, np.full(1, room), np.full(1, n), new, straight, branch, counts, heads, kv, inner, rounded,
+        steps, features, n, np.int64(0), hidden, 2 * hidden, weights[0], scales[0], norms[2], head_norms, cos, sin,
+        caches.reshape(1, 1, 2), np.int64(0), np.full(1, room), np.full(1, n), new, straight, branch, counts, heads, kv, inner, rounded,
         eps, scaling, h_, spare_,
     )  # fmt: skip
     rows, wide_vocab = n - first, whole(draft_vocab, BLOCK)
@@ -82,9 +82,9 @@ def chain(
     arguments are those of `forward`, and `chain.Request.numbers`.
     """
     most, known, scale, noise, ids, edges, bases, slopes, correction, ceiling, floors, reach = request
-    tokens, confidences, count = np.empty(most, np.int64), np.empty(most), 0
+    tokens, confidences, count = np.empty(most, np.int64), np.empty(most), np.int64(0)
     features, out = np.empty((most, feature.shape[1]), np.float32), np.empty(whole(draft_vocab, BLOCK), np.float32)
-    out[:known] = logits[:known]
+    copy(logits[:known], out)
     no_branch, none = np.zeros((1, 1), np.int64), np.zeros(1, np.int64)
     while True:
         place, confidence = picked(out[:known], scale, noise, count)
@@ -97,9 +97,9 @@ def chain(
         above = features[row - 1] if row else feature[0]
         new = np.arange(at, at + 1)
         forward(
-            steps, above.ctypes.data, 0, tokens[row:count], embed, cos[at : at + 1], sin[at : at + 1], norms, head_norms,
+            steps, np.int64(above.ctypes.data), np.int64(0), tokens[row:count], embed, cos[at : at + 1], sin[at : at + 1], norms, head_norms,
             weights, scales, caches, room, new, new + 1, no_branch, none, heads, kv, inner, vocab, draft_vocab, rounded,
-            normed_residual, spare, features[row].ctypes.data, 0, out.ctypes.data, eps, scaling,
+            normed_residual, spare, np.int64(features[row].ctypes.data), np.int64(0), np.int64(out.ctypes.data), eps, scaling,
         )  # fmt: skip
 
 
@@ -122,8 +122,8 @@ def tree(
     # Whom rows look at: see `llama.Columns`.
     straight, branch, counts = np.empty(rows, np.int64), np.zeros((rows, most), np.int64), np.zeros(rows, np.int64)
     turns = np.empty((2, branches, dim), np.float32)
-    out[0, :known] = logits[:known]
-    first, count, above = 0, 0, 1
+    copy(logits[:known], out[0])
+    first, count, above = np.int64(0), np.int64(0), np.int64(1)
     for depth in range(most):
         newest = count
         count, reached = level(out, depth, above, first, count, tokens, parents, chances, reach, request)
@@ -132,13 +132,14 @@ def tree(
             break
         for row in range(first, count):
             parent = parents[row]
-            behind[row - first] = features[parent] if parent >= 0 else feature[0]
+            copy(features[parent] if parent >= 0 else feature[0], behind[row - first])
             place(row, parent, start, straight, branch, counts)
-            turns[0, row - first], turns[1, row - first] = cos[start + depth], sin[start + depth]
+            copy(cos[start + depth], turns[0, row - first])
+            copy(sin[start + depth], turns[1, row - first])
         forward(
-            steps, behind.ctypes.data, 0, tokens[first:count], embed, turns[0, :above], turns[1, :above], norms, head_norms,
+            steps, np.int64(behind.ctypes.data), np.int64(0), tokens[first:count], embed, turns[0, :above], turns[1, :above], norms, head_norms,
             weights, scales, caches, room, np.arange(start + first, start + count), straight[first:count],
             branch[first:count], counts[first:count], heads, kv, inner, vocab, draft_vocab, rounded, normed_residual, spare,
-            features[first].ctypes.data, 0, out.ctypes.data, eps, scaling,
+            np.int64(features[first].ctypes.data), np.int64(0), np.int64(out.ctypes.data), eps, scaling,
         )  # fmt: skip
     return tokens[:count], parents[:count], chances[:count], behind

@@ -256,11 +256,16 @@ def _record(arguments: argparse.Namespace) -> None:
 
 
 def _fetch(arguments: argparse.Namespace) -> None:
-    from .family.hub import bring
+    from .family.hub import bring, load
     from .measure import terminal
 
     with terminal.progress() as progress:
-        source, folder = bring(arguments.family, lambda text, share: progress(round(100 * share), 100, text))
+
+        def show(text: str, share: float) -> None:
+            progress(round(100 * share), 100, text)
+
+        source, folder = bring(arguments.family, show)
+        load(arguments.family, show)  # what is compiled and measured once is so before anybody waits for it
     bytes_ = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
     if arguments.json:
         print(json.dumps({"family": arguments.family, "source": source, "folder": str(folder), "bytes": bytes_}))

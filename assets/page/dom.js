@@ -38,5 +38,8 @@ globalThis.lookaheadDom = (() => {
   /** Line breaks and tabs of a draft are shown as signs: only emitted text may break lines. */
   const signs = text => text.replace(/\r?\n/g, "↵").replace(/\t/g, "→") || "·";
 
-  return {make, svg, setText, setAttr, signs, HIDDEN};
+  /** The last letters of a text, about so many, none cut in half (an emoji is two characters). */
+  const ending = (text, most) => text.slice(-most).replace(/^[\uDC00-\uDFFF]/, "");
+
+  return {make, svg, setText, setAttr, signs, ending, HIDDEN};
 })();

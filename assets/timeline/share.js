@@ -9,7 +9,7 @@
     What it does not know.  Playback. It draws in the light colours, whatever the page has. */
 
 globalThis.lookaheadShare = (() => {
-  const {make, signs} = lookaheadDom;
+  const {ending, make, signs} = lookaheadDom;
   const {duration, isDone} = lookaheadLog;
   const {frameAt} = lookaheadPlayer;
   const {caption, fitsPartly, partsOf} = lookaheadStrip;
@@ -33,7 +33,8 @@ globalThis.lookaheadShare = (() => {
     pen.font = `${weight} ${size}px ${FONT}`;
     pen.fillStyle = colour(fill);
     let text = words;
-    while (text.length > 1 && pen.measureText(text).width > most) text = `${text.slice(0, -2).trimEnd()}…`;
+    const letters = [...words];
+    while (letters.pop() && pen.measureText(text).width > most) text = `${letters.join("").trimEnd()}…`;
     pen.fillText(text, x, y);
     return x + pen.measureText(text).width;
   }
@@ -104,7 +105,7 @@ globalThis.lookaheadShare = (() => {
       .at(-1)
       .steps.slice(0, index)
       .flatMap(step => step.pieces);
-    return `…${(log.header.prompt.text + before.join("")).replace(/\s+/g, " ").slice(-24)}`;
+    return `…${ending((log.header.prompt.text + before.join("")).replace(/\s+/g, " "), 24)}`;
   };
 
   function footer(pen, log) {

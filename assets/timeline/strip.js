@@ -12,7 +12,7 @@
    counts the other rows. Text is untrusted: it enters the page through text nodes. */
 
 globalThis.lookaheadStrip = (() => {
-  const {make, setText, signs} = lookaheadDom;
+  const {ending, make, setText, signs} = lookaheadDom;
   const {count, percent} = lookaheadNumbers;
   const {EPSILON} = lookaheadLog;
   const {passParts} = lookaheadPlayer;
@@ -150,8 +150,7 @@ globalThis.lookaheadStrip = (() => {
       this.#boxes.replaceChildren(...columns.map(({node}) => node), more);
       this.#pass = {index, parts, columns, more};
       const before = this.#lane.steps.slice(Math.max(0, index - 30), index).map(one => one.pieces.join(""));
-      const tail = (this.#prompt + before.join("")).slice(-TAIL).replace(/^[\uDC00-\uDFFF]/, "");
-      setText(this.#past, tail.replace(/\s+/g, " "));
+      setText(this.#past, ending(this.#prompt + before.join(""), TAIL).replace(/\s+/g, " "));
     }
   }
 

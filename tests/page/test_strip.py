@@ -46,6 +46,11 @@ def test_the_strip_draws_boxes_marks_and_the_targets_own_token(page):
     expect(page.locator(".la-s-mark").first).to_have_text("")
 
 
+def test_a_texts_end_cuts_no_letter_in_half(page):
+    ends = page.evaluate("[1, 2, 3, 9].map(most => lookaheadDom.ending('a🐢b', most))")
+    assert ends == ["b", "b", "🐢b", "a🐢b"]
+
+
 SLOW = """live => { const log = full(); log.live = live; const head = new lookaheadPlayhead.Playhead(log, {moved() {}, ticked() {}});
   head.rate = 1; const out = []; for (const t of [0, 0.02, 0.041]) { head.t = t; out.push(head.slowed && head.slowed.wall); } return out; }"""
 

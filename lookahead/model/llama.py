@@ -125,7 +125,7 @@ class Llama(Forward):
         shared: dict[tuple[int, bool], Product] | None = None,
     ):  # fmt: skip
         self.shape, self.weights, self.small, self._source = shape, weights, small, source
-        self._shared = {} if shared is None else shared  # by weight and whether in eight bits, for all that share the weights
+        self._shared = {} if shared is None else shared  # by weight, and whether in eight bits
         self._scaling = shape.head_dim**-0.5
         places = torch.arange(shape.context_length + SPARE_POSITIONS, dtype=torch.float32)
         angles = places[:, None] * weights.inv_freq

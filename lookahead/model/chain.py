@@ -190,19 +190,27 @@ def level(logits, depth, above, first, count, tokens, parents, chances, reach, r
 
 
 @njit(error_model="numpy")
-def place(row, parent, start, straight, branch, counts):
-    """Where a row of a tree whose rows go behind `start` columns of a cache looks, for `whole_pass.forward`: at what its parent
-    (-1: the text's end) looks at, and at itself. Arrays: straight and counts [rows], branch [rows, longest]."""
-    if parent < 0:
-        straight[row], counts[row] = start, 0
-    else:
-        straight[row], counts[row] = straight[parent], counts[parent]
-        copy(branch[parent], branch[row])
-    if counts[row] == 0 and straight[row] == start + row:
-        straight[row] += 1
-    else:
-        branch[row, counts[row]] = start + row
-        counts[row] += 1
+def lay_out(first, count, depth, parents, start, straight, branch, counts, cos, sin, turns):
+    """Where the rows of a tree's level look, for `whole_pass.forward`: those from `first` up to `count`, at this depth behind
+    `start` columns of a cache. A row looks at what its parent (-1: the text's end) looks at, and at itself.
+
+    Arrays: straight and counts [rows], branch [rows, longest]; cos, sin [positions, dim], of which the level's go into
+    `turns` [2, branches, dim].
+    """
+    for row in range(first, count):
+        parent = parents[row]
+        if parent < 0:
+            straight[row], counts[row] = start, 0
+        else:
+            straight[row], counts[row] = straight[parent], counts[parent]
+            copy(branch[parent], branch[row])
+        if counts[row] == 0 and straight[row] == start + row:
+            straight[row] += 1
+        else:
+            branch[row, counts[row]] = start + row
+            counts[row] += 1
+        copy(cos[start + depth], turns[0, row - first])
+        copy(sin[start + depth], turns[1, row - first])
 
 
 @kept(njit, nogil=True, error_model="numpy")
@@ -270,10 +278,7 @@ def tree(
         first, above = newest, count - newest
         if count == rows or depth + 1 == most or not reached > floors[min(depth, len(floors) - 1)]:
             break
-        for row in range(first, count):
-            place(row, parents[row], end, straight, branch, counts)
-            copy(cos[end + depth], turns[0, row - first])
-            copy(sin[end + depth], turns[1, row - first])
+        lay_out(first, count, depth, parents, end, straight, branch, counts, cos, sin, turns)
         scratch = forward(
             steps, tokens[first:count], embed, turns[0, :above], turns[1, :above], norms, weights, scales, caches, rooms,
             np.full(1, above), np.arange(end + first, end + count), straight[first:count], branch[first:count],

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from ..chain import calibrated, level, picked, place
+from ..chain import calibrated, lay_out, level, picked
 from ..compiling import kept
 from ..layer_pass import layer, scratch_floats
 from ..vectors import BLOCK, call, copy, whole
@@ -130,12 +130,10 @@ def tree(
         first, above = newest, count - newest
         if count == rows or depth + 1 == most or not reached > floors[min(depth, len(floors) - 1)]:
             break
+        lay_out(first, count, depth, parents, start, straight, branch, counts, cos, sin, turns)
         for row in range(first, count):
             parent = parents[row]
             copy(features[parent] if parent >= 0 else feature[0], behind[row - first])
-            place(row, parent, start, straight, branch, counts)
-            copy(cos[start + depth], turns[0, row - first])
-            copy(sin[start + depth], turns[1, row - first])
         forward(
             steps, np.int64(behind.ctypes.data), np.int64(0), tokens[first:count], embed, turns[0, :above], turns[1, :above], norms, head_norms,
             weights, scales, caches, room, np.arange(start + first, start + count), straight[first:count],

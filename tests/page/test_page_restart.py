@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from urllib.parse import urlencode
 
 import pytest
 from conftest import App
@@ -16,17 +17,18 @@ STATE = "window.lookahead.state()"
 
 @pytest.fixture
 def racing(chromium, tmp_path):
-    """A page in the middle of a race, and its server."""
+    """A page in the middle of a long race, and its server."""
     server = App(tmp_path)
     context = chromium.new_context()
     page = context.new_page()
-    page.goto(server.url)
+    page.goto(
+        f"{server.url}?{urlencode({'prompt': ENDLESS, 'methods': 'self,lookahead,ngram', 'max_new_tokens': 900})}"
+    )
     page.wait_for_function("window.lookahead && window.lookahead.state().run")
-    page.get_by_label("Prompt", exact=True).fill(ENDLESS)
-    page.get_by_role("button", name="more", exact=True).click()
-    page.get_by_label("new tokens, at most").fill("900")
     page.get_by_role("button", name="Race", exact=True).click()
-    page.wait_for_function(f"{STATE}.run !== 'recording-story' && {STATE}.lanes[1]?.tokens > 10")
+    page.wait_for_function(
+        f"!/^(recording|asked)/.test({STATE}.run) && {STATE}.lanes.length === 4 && {STATE}.lanes[1].tokens > 10"
+    )
     yield page, server
     context.close()
     server.process.kill()

@@ -187,10 +187,9 @@ def measure_drafter(
     """
     curve, cached = measure(lm, rows, repeats), min(CONTEXT, lm.context_length - LEVELS - 1)
     if levels := _level_s(lm, [1] * (cached + 1), repeats):  # quicker than passes by themselves
-        costs = dict(zip(LEVEL_ROWS, levels, strict=True))
-        curve = replace(
-            curve, seconds=tuple(min(s, costs.get(n, s)) for n, s in zip(curve.rows, curve.seconds, strict=True))
-        )
+        by_rows = dict(zip(LEVEL_ROWS, levels, strict=True))
+        pairs = zip(curve.rows, curve.seconds, strict=True)
+        curve = replace(curve, seconds=tuple(min(alone, by_rows.get(n, alone)) for n, alone in pairs))
     return _in_turn(curve, lm, target, target_curve, repeats)
 
 

@@ -1,5 +1,8 @@
 """Compiling kernels for this processor by numba, and keeping what was compiled.
 
+numba compiles a function once for every type of its arguments, and takes a constant, or an address as numpy gives it, for a
+type of its own. So compiled code calls what is large with `np.int64` of either: each function is compiled once.
+
 Knows compilers and files. It does not know what is compiled.
 """
 

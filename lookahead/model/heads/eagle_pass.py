@@ -135,8 +135,8 @@ def tree(
             parent = parents[row]
             copy(features[parent] if parent >= 0 else feature[0], behind[row - first])
         forward(
-            steps, np.int64(behind.ctypes.data), np.int64(0), tokens[first:count], embed, turns[0, :above], turns[1, :above], norms, head_norms,
-            weights, scales, caches, room, np.arange(start + first, start + count), straight[first:count],
+            steps, np.int64(behind.ctypes.data), np.int64(0), tokens[first:count], embed, turns[0, :above],
+            turns[1, :above], norms, head_norms, weights, scales, caches, room, np.arange(start + first, start + count), straight[first:count],
             branch[first:count], counts[first:count], heads, kv, inner, vocab, draft_vocab, rounded, normed_residual, spare,
             np.int64(features[first].ctypes.data), np.int64(0), np.int64(out.ctypes.data), eps, scaling,
         )  # fmt: skip

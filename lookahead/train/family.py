@@ -104,6 +104,7 @@ def train(job: Job, watch: Watch) -> Path:
     """Run every stage; returns the folder of the family."""
     job.work.mkdir(parents=True, exist_ok=True)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    job = replace(job, plan=job.plan.on_a_gpu()) if device.type == "cuda" else job
     if job.corpus:
         documents = corpus.read(job.corpus)
         words = _tokenizer(job, documents)
@@ -261,7 +262,7 @@ class _Stages:
             chats = self.streams is None and self.words.chat_template
             if chats:
                 self._questions = written_questions(
-                    target, self.words, tokens, self.plan.seed, job.work / "questions.json", self.watch, job.resume
+                    target, self.words, self.plan, tokens, job.work / "questions.json", self.watch, job.resume
                 )
             self._rows = written_rows(
                 target, self.streams, self.plan, tokens, folder, self.watch, job.resume, end=end, most_s=most_s,

@@ -6,7 +6,7 @@ Knows numbers only. It does not know how anything is trained.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,7 @@ class Plan:
     writing_share: float = 0.12  # the target's distributions over its own writing, which are quick to learn from
     offdomain_share: float = 0.02
     drafts_quicker: int = 3  # tokens a draft learns from in the time the target takes for one
+    texts_together: int = 256  # that the target writes at once
     writing_tokens: int = 9_000_000  # tokens the target writes for its draft; fewer after a short training
     answer_tokens: int = 472  # of a row of a chat model's writing, behind the beginning of an instruction
     writing_temperatures: tuple[float, ...] = (0.0, 0.0, 0.7, 1.0)
@@ -70,6 +71,10 @@ class Plan:
     head_step_tokens: int = 2048  # short steps: a head has few weights, and learns from a text's every token many times
     save_every_s: float = 300.0
     check_every_s: float = 60.0  # how often what a head is worth is measured
+
+    def on_a_gpu(self) -> Plan:
+        """The same with as much at once as a GPU takes, and nothing on disk that it computes sooner than a disk is read."""
+        return replace(self, texts_together=2048, head_step_tokens=16_384, states_bytes=0)
 
     @property
     def drafts_share(self) -> float:

@@ -18,6 +18,7 @@ from transformers import LogitsProcessorList, PreTrainedModel, PreTrainedTokeniz
 
 from . import writing
 from .fit import Report, Watch
+from .plan import Plan
 
 # With what a question begins that the model writes itself; with nothing, it is of any kind.
 BEGINNINGS = (
@@ -30,12 +31,12 @@ ANSWERED = 1200  # tokens of the model's writing for each question that it asks 
 
 
 def written_questions(
-    target: PreTrainedModel, words: PreTrainedTokenizerFast, tokens: int, seed: int, path: Path, watch: Watch, resume: bool
+    target: PreTrainedModel, words: PreTrainedTokenizerFast, plan: Plan, tokens: int, path: Path, watch: Watch, resume: bool
 ) -> list[str]:  # fmt: skip
     """So many that `tokens` of writing answer each about twice. They are kept in a file, from which `resume` takes them."""
     if resume and path.is_file():
         return json.loads(path.read_text())
-    together, writer, start, out = writing.TOGETHER, writing.writer_of(target), perf_counter(), []
+    together, writer, start, out = plan.texts_together, writing.writer_of(target), perf_counter(), []
     message = [{"role": "user", "content": (mark := "\0")}]
     turn, *begun = (
         words(text, add_special_tokens=False).input_ids
@@ -44,7 +45,7 @@ def written_questions(
     begun = [*islice(cycle(begun), together)]
     turns, each = -(-tokens // (together * ANSWERED)), together * writing.LONGEST_QUESTION
     for number in range(1, turns + 1):
-        ids = _written(writer, turn, begun, words.eos_token_id, seed + number)
+        ids = _written(writer, turn, begun, words.eos_token_id, plan.seed + number)
         texts = (text.strip() for text in words.batch_decode(ids))
         out += [text for text in texts if text and all(c.isprintable() or c in "\n\t" for c in text)]
         spent = perf_counter() - start

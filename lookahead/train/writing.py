@@ -39,7 +39,7 @@ from .plan import Plan
 from .states import Seen, States
 from .tokenizer import ANSWERS_ID, ASKS_ID, END_ID
 
-TOGETHER, OPENING, WRITTEN = 256, 40, 217
+OPENING, WRITTEN = 40, 217
 ROW = OPENING + WRITTEN - 1  # as a training row: the last token is only a label
 LIKELY = 16  # stored tokens of the target's distribution at every position, with their log-probabilities
 Openings = Callable[[object], Iterator[list[int]]]  # ids of openings, for a seed
@@ -70,8 +70,8 @@ def written_rows(
         stale.unlink()
     openings = Batches(streams.training, plan.mix, plan.seed + 7) if streams else None
     kind, row = row_type(written, likely), OPENING + written - 1  # as a training row: the last token is only a label
-    turns, start, done = -(-max(1, tokens // row) // TOGETHER), perf_counter(), 0
-    writer, batches = writer_of(target), []
+    together, start, done = plan.texts_together, perf_counter(), 0
+    turns, writer, batches = -(-max(1, tokens // row) // together), writer_of(target), []
     for turn in range(turns):
         path = folder / f"{turn:05}.npy"
         if resume and path.is_file():
@@ -82,26 +82,26 @@ def written_rows(
         hot = plan.writing_temperatures[turn % len(plan.writing_temperatures)]
         torch.manual_seed(plan.seed + turn)
         if openings:
-            given = openings.batch(turn * TOGETHER, TOGETHER, OPENING)[:, :OPENING].to(target.device)
+            given = openings.batch(turn * together, together, OPENING)[:, :OPENING].to(target.device)
             others = beginnings(streams.training, plan.mix, (plan.seed, turn))
             batches.append(_continued(writer, given, hot, others, end, kind))
         elif instructed:
             others = instructed((plan.seed, turn))
-            begun = [next(others) for _ in range(TOGETHER)]
+            begun = [next(others) for _ in range(together)]
             shared = min(OPENING, *map(len, begun))
             given = torch.tensor([ids[:shared] for ids in begun], device=target.device)
             rest = [ids[shared:] for ids in begun]
             batches.append(_continued(writer, given, hot, others, end, kind, rest))
         else:
-            given = unprompted(writer, end)
+            given = unprompted(writer, end, together)
             others = cycle(ids[1 : 1 + BEGINNING[1]] for ids in given.tolist())
             batches.append(_continued(writer, given, hot, others, end, kind))
         new = path.with_suffix(".new.npy")
         np.save(new, batches[-1])
         new.replace(path)
-        done += TOGETHER * row
+        done += together * row
         spent = perf_counter() - start
-        watch(Report("own", len(batches) * TOGETHER * row, turns * TOGETHER * row, float("nan"), done / spent, spent))
+        watch(Report("own", sum(map(len, batches)) * row, turns * together * row, float("nan"), done / spent, spent))
     return np.concatenate(batches)
 
 
@@ -114,9 +114,9 @@ def writer_of(target: PreTrainedModel) -> PreTrainedModel:
 
 
 @torch.inference_mode()
-def unprompted(writer: PreTrainedModel, end: int) -> torch.Tensor:
-    """What the target writes behind the end of a text, at temperature 1: [TOGETHER, OPENING]."""
-    given = torch.full((TOGETHER, 1), end, device=writer.device)
+def unprompted(writer: PreTrainedModel, end: int, texts: int) -> torch.Tensor:
+    """What the target writes behind the end of a text, at temperature 1: [texts, OPENING]."""
+    given = torch.full((texts, 1), end, device=writer.device)
     return writer.generate(
         given, attention_mask=torch.ones_like(given), do_sample=True, temperature=1.0, top_k=0, eos_token_id=None,
         max_new_tokens=OPENING - 1, min_new_tokens=OPENING - 1, past_key_values=growing_cache(writer),
@@ -249,10 +249,11 @@ class NextOpening(LogitsProcessor):
         for row in (input_ids[:, -1] == self._end).nonzero().flatten().tolist():
             if not self._left.get(row):
                 self._left[row] = list(next(self._openings))[::-1]
-        for row, left in self._left.items():
-            if left:
-                scores[row] = -torch.inf
-                scores[row, left.pop()] = 0.0
+        forced = {row: left.pop() for row, left in self._left.items() if left}
+        if forced:
+            rows, ids = (torch.tensor(part, device=scores.device) for part in ([*forced], [*forced.values()]))
+            scores[rows] = -torch.inf
+            scores[rows, ids] = 0.0
         return scores
 
 

@@ -283,15 +283,15 @@ def test_what_was_thought_of_a_text_is_the_same_loss_without_the_teacher():
 STREAMS = Streams({"stories": np.arange(3, 503, dtype=np.uint16)}, {})
 
 
-def write_rows(target, folder, rows, streams=STREAMS, plan=SMALL, resume=False):
+def write_rows(target, folder, rows, together, streams=STREAMS, plan=SMALL, resume=False):
     """So many rows of the target's writing."""
+    plan = dataclasses.replace(plan, texts_together=together)
     return writing.written_rows(target, streams, plan, rows * writing.ROW, folder, lambda report: None, resume)
 
 
-def test_the_target_keeps_what_it_thought(tmp_path, monkeypatch):
-    monkeypatch.setattr(writing, "TOGETHER", 3)
+def test_the_target_keeps_what_it_thought(tmp_path):
     target = new_model(SMALL.target, SMALL, 1).eval()
-    rows = writing.WrittenBatches(write_rows(target, tmp_path / "own", 3)).batch(0, 3, writing.ROW)
+    rows = writing.WrittenBatches(write_rows(target, tmp_path / "own", 3, 3)).batch(0, 3, writing.ROW)
     with torch.no_grad():
         logp = target(rows.ids[:, :-1]).logits[:, writing.OPENING - 1 :].float().log_softmax(-1)
     assert torch.allclose(logp.gather(-1, rows.likely), rows.logp, atol=0.05), "bfloat16 against float32"
@@ -299,8 +299,7 @@ def test_the_target_keeps_what_it_thought(tmp_path, monkeypatch):
     assert greedy > 0.95, "what a greedy text says next is the favourite, but where another text is opened"
 
 
-def test_where_the_target_ends_a_text_another_is_opened(tmp_path, monkeypatch):
-    monkeypatch.setattr(writing, "TOGETHER", 16)
+def test_where_the_target_ends_a_text_another_is_opened(tmp_path):
     target, undecided = new_model(SMALL.target, SMALL, 1), dataclasses.replace(SMALL, writing_temperatures=(100.0,))
     questions = [[1, 300 + i, 2, *range(10, 40), 0] for i in range(50)]
     streams = Streams({"tales": np.array([token for q in questions for token in q], dtype=np.uint16)}, {})
@@ -312,7 +311,7 @@ def test_where_the_target_ends_a_text_another_is_opened(tmp_path, monkeypatch):
         assert not scores[1].any(), "a text that goes on is left alone"
         text = torch.cat([text, torch.tensor([[given[-1] or 7], [6]])], 1)
     assert given[0] == 1 and given[1] >= 300 and given[2] == 2 and given[3] is None
-    rows = write_rows(target, tmp_path, 16, streams, undecided)
+    rows = write_rows(target, tmp_path, 16, 16, streams, undecided)
     ended = [(row, i) for row in rows["ids"].tolist() for i in range(writing.OPENING, writing.ROW - 3) if row[i] == 0]
     assert ended and all(row[i + 1] == 1 and row[i + 3] == 2 for row, i in ended)
 
@@ -335,16 +334,15 @@ def test_a_cache_that_grows_by_blocks_changes_nothing():
     assert cache.layers[0].keys.shape[2] == 3 * writing.BLOCK
 
 
-def test_writing_that_was_stopped_goes_on_where_it_was(tmp_path, monkeypatch):
-    monkeypatch.setattr(writing, "TOGETHER", 2)
+def test_writing_that_was_stopped_goes_on_where_it_was(tmp_path):
     target = new_model(SMALL.target, SMALL, 1)
-    whole = write_rows(target, tmp_path / "whole", 6)
-    part = write_rows(target, tmp_path / "part", 3)
-    rest = write_rows(target, tmp_path / "part", 6, resume=True)
+    whole = write_rows(target, tmp_path / "whole", 6, 2)
+    part = write_rows(target, tmp_path / "part", 3, 2)
+    rest = write_rows(target, tmp_path / "part", 6, 2, resume=True)
     assert whole["ids"].shape == (6, writing.ROW + 1) and len(part) == 4
     assert np.array_equal(rest, whole)
     assert (whole["ids"][:, : writing.OPENING] < 503).all()
-    write_rows(target, tmp_path / "part", 1)
+    write_rows(target, tmp_path / "part", 1, 2)
     assert len([*(tmp_path / "part").iterdir()]) == 1, "a new run keeps nothing of an old one"
 
 
@@ -414,11 +412,10 @@ def test_the_draft_alone_is_trained_further(family, tmp_path):
         assert (before == after) is same, role
 
 
-def test_heads_are_trained_for_any_llama_without_a_corpus(family, tmp_path, monkeypatch):
+def test_heads_are_trained_for_any_llama_without_a_corpus(family, tmp_path):
     """On what it writes itself, from nothing; and further from where they are."""
-    monkeypatch.setattr(writing, "TOGETHER", 8)
     shares = {"medusa": 0.1, "eagle": 0.03, "block": 0.03}
-    plan, reports = dataclasses.replace(SMALL, writing_tokens=8 * writing.ROW, heads_share=shares), []
+    plan, reports = dataclasses.replace(SMALL, texts_together=8, writing_tokens=8 * writing.ROW, heads_share=shares), []
     model, kinds = family[0].out / "target", ("medusa", "eagle", "block")
     job = Job(None, tmp_path / "out", plan, tokens=20_000, start_from=model, only=kinds)
     train(job, reports.append)
@@ -465,8 +462,7 @@ def test_what_is_distant_costs_less_the_later_it_is():
     assert heads.weighted(early) > 4 * heads.weighted(late)
 
 
-def test_rows_begin_with_whole_instructions_where_the_target_chats(tmp_path, monkeypatch):
-    monkeypatch.setattr(writing, "TOGETHER", 4)
+def test_rows_begin_with_whole_instructions_where_the_target_chats(tmp_path):
     target, asked = new_model(SMALL.target, SMALL, 1).eval(), [[1, *range(100 + i, 160 + 2 * i), 2] for i in range(99)]
     seeds = []
 
@@ -475,8 +471,9 @@ def test_rows_begin_with_whole_instructions_where_the_target_chats(tmp_path, mon
         return iter(asked)
 
     rows = writing.written_rows(
-        target, None, SMALL, 4 * 80, tmp_path, lambda report: None, False, instructed=openings, written=60
-    )
+        target, None, dataclasses.replace(SMALL, texts_together=4), 4 * 80, tmp_path, lambda report: None, False,
+        instructed=openings, written=60,
+    )  # fmt: skip
     assert rows["ids"].shape == (4, writing.OPENING + 60) and rows["likely"].shape == (4, 60, writing.LIKELY)
     for row, opening in zip(rows["ids"].tolist(), asked, strict=False):
         assert row[: len(opening)] == opening
@@ -504,11 +501,12 @@ def test_questions_of_its_own_stand_between_instructions():
 @pytest.mark.parametrize("kind", ["eagle", "block"])
 def test_a_head_of_a_large_vocabulary_knows_what_is_written_often(family, tmp_path, monkeypatch, kind):
     """It drafts these tokens alone, is kept in several files, learns further, and races losslessly."""
-    monkeypatch.setattr(writing, "TOGETHER", 8)
     monkeypatch.setattr(heads, "LARGE_VOCAB", 100)
     monkeypatch.setattr(heads, "KNOWN", 60)
     monkeypatch.setattr(files, "LARGEST_FILE", 20_000)
-    plan = dataclasses.replace(SMALL, writing_tokens=8 * writing.ROW, heads_share={kind: 0.03}, answer_tokens=60)
+    plan = dataclasses.replace(
+        SMALL, texts_together=8, writing_tokens=8 * writing.ROW, heads_share={kind: 0.03}, answer_tokens=60
+    )
     job = Job(None, tmp_path / "out", plan, tokens=10_000, start_from=family[0].out / "target", only=(kind,))
     reports = []
     train(job, reports.append)

@@ -26,7 +26,7 @@ from ..model.compiling import SOURCES, kept_in
 from . import threads
 from .exactness import Exactness
 
-VERSION = 6
+VERSION = 7
 VARIABLE = "LOOKAHEAD_CACHE"
 CAPS = (
     "ONEDNN_MAX_CPU_ISA",

@@ -6,9 +6,11 @@ filled up with rows that nobody looks at), all that changes between passes (ids,
 tensors that stay, and keys and values lie in buffers that are only left for longer ones. Buffers and the graphs over them
 are used again by a later lane.
 
+The hidden states that a trained drafter reads come out of the same graph: they are computed in any case.
+
 Knows transformers' models through `modules.Modules`. It does not know whether recording pays, nor whether rows are exact:
 `calibration` finds out. Source: "CUDA graphs" in PyTorch's notes on CUDA semantics. Tested with passes that are traced on
-a processor, which freezes them in the same way, and not yet on a GPU.
+a processor, which freezes them in the same way.
 """
 
 from __future__ import annotations
@@ -31,12 +33,21 @@ ROWS = (1, 2, 4, 8, 16, 32, 64)  # a wider pass, of a prompt, is launched kernel
 SHORTEST = 1024  # columns of the shortest buffers; longer ones are twice as long
 WARM = 2  # passes before one is recorded, in which libraries choose and prepare kernels
 
-Run = Callable[[], torch.Tensor]
+
+class Answer(NamedTuple):
+    """What a pass of some rows gives: logits [rows, vocab], and the hidden states [1, rows, hidden] in front of the first layer
+    and behind every one, where they are asked for."""
+
+    logits: torch.Tensor
+    hidden_states: Sequence[torch.Tensor] = ()
+
+
+Run = Callable[[], Answer]
 Record = Callable[[Run], Run]  # of what runs over tensors that stay: the same as one launch
 
 
 def record(run: Run) -> Run:
-    """Record what `run` launches on the current GPU as a graph. Its result lies at the same place every time."""
+    """Record what `run` launches on the current GPU as a graph. Its answer lies at the same place every time."""
     beside = torch.cuda.Stream()
     beside.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(beside):
@@ -47,7 +58,7 @@ def record(run: Run) -> Run:
     with torch.cuda.graph(graph, pool=_memory(torch.cuda.current_device())):
         out = run()
 
-    def play() -> torch.Tensor:
+    def play() -> Answer:
         graph.replay()
         return out
 
@@ -168,7 +179,7 @@ class CudaGraphs(Modules):
         self._run(buffers, buffers.given(1))
         for rows in ROWS:
             given = buffers.given(rows)
-            buffers.graphs[rows] = given, self._record(lambda given=given: self._run(buffers, given))
+            buffers.graphs[rows] = given, self._record(lambda given=given: self._run(buffers, given, True))
         return buffers
 
     def new_cache(self) -> KeyValueCache:
@@ -201,31 +212,26 @@ class CudaGraphs(Modules):
         given.mask.fill_(torch.finfo(self.dtype).min)
         given.mask[..., : rows.base] = 0
         given.mask[0, 0, :n, rows.base : first + n].masked_fill_(rows.rows.to(self.device), 0)
-        if len(cache.taps):  # a graph keeps no hidden states: such a pass is launched kernel by kernel
-            out = self._launch(buffers, given, output_hidden_states=True)
-            self._keep_states(out, cache, first, n)
-            logits = out.logits[0, :n][only]
-        else:
-            logits = run()[:n][only].clone() if run else self._run(buffers, given, only)
+        answer = run() if run else self._run(buffers, given, len(cache.taps) > 0, only)
+        self._keep_states(answer, cache, first, n)
+        logits = answer.logits[:n][only].clone() if run else answer.logits
         for layer in cache.layers:
             layer.length = first + n
         return logits
 
-    def _run(self, buffers: _Buffers, given: _Given, only: slice = EVERY) -> torch.Tensor:
-        """Logits [rows, vocab] of one pass over those tensors, or of the rows in `only`."""
-        return self._launch(buffers, given, logits_to_keep=only).logits[0]
-
-    def _launch(self, buffers: _Buffers, given: _Given, **options: Any) -> Any:
-        """What transformers' model answers to one pass over those tensors."""
+    def _run(self, buffers: _Buffers, given: _Given, states: bool = False, only: slice = EVERY) -> Answer:
+        """One pass over those tensors, with hidden `states` or without; logits of the rows in `only`."""
         buffers.columns = given.columns
-        return self.model(
+        out = self.model(
             input_ids=given.ids[None],
             position_ids=given.positions[None],
             past_key_values=buffers.dynamic,
             use_cache=True,
             attention_mask=given.mask,
-            **options,
+            logits_to_keep=only,
+            output_hidden_states=states,
         )
+        return Answer(out.logits[0], out.hidden_states or ())
 
     def first(self, layers: int) -> CudaGraphs:
         return CudaGraphs(super().first(layers), self._record)

@@ -21,6 +21,7 @@ import torch
 
 from ..calibration.exactness import TIE_AWARE
 from ..core.events import MethodError, Settings, Step
+from ..core.tree import is_chain
 from ..core.version import VERSION
 from ..drafting.history import Learned
 from ..family.models import Models
@@ -128,9 +129,12 @@ class Race:
         self._laps.close()
 
     def _exactness(self) -> str:
-        """What holds for this race: passes as wide as they come, or a text that is too long, are not exact."""
-        longest = len(self._prompt.tokens) + self.settings.max_new_tokens
-        return TIE_AWARE if self.settings.wide else self._models.probe.kind_for(longest)
+        """What holds for this race: passes as wide as they come, a text that is too long, or on some devices trees, are not
+        exact."""
+        probe, longest = self._models.probe, len(self._prompt.tokens) + self.settings.max_new_tokens
+        drafted = (step.draft.parents for steps in self._steps for step in steps)
+        trees = probe.tree_rows == 1 and not all(map(is_chain, drafted))
+        return TIE_AWARE if self.settings.wide or trees else probe.kind_for(longest)
 
     def _head(self, kind: str) -> HeadRecord:
         """What is recorded of a trained head."""

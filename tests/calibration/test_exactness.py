@@ -149,6 +149,39 @@ def test_a_model_that_breaks_the_promise_is_caught(models, monkeypatch):
     assert found.worst >= 0.2
 
 
+@pytest.mark.parametrize(("kernels", "limits"), [
+    (lambda rows: 0, Limits(1, 64, 64)), (lambda rows: rows > 1, Limits(16, 16, 16)), (None, Limits()),
+])  # fmt: skip
+def test_on_a_gpu_row_counts_are_tried_and_trees_are_not_promised(models, monkeypatch, kernels, limits):
+    """Kernels that are alike for all row counts, that depend on the row count, and that never give the same."""
+    passes, draws = [], torch.Generator().manual_seed(0)
+
+    class Elsewhere(CachedLM):
+        def _pass(self, tokens, parents, *others):
+            passes.append((len(tokens), tuple(parents)))
+            off = kernels(len(tokens)) if kernels else torch.rand(1, generator=draws)
+            return super()._pass(tokens, parents, *others) + off
+
+    monkeypatch.setattr(exactness, "_on_gpu", lambda lm: True)
+    lm = Elsewhere(models.target.passes)
+    found = exactness.find(lm)
+    assert (found.limits, lm.limits, found.tree_rows) == (limits, limits, 1)
+    assert found.kind == (BIT_EXACT if kernels else TIE_AWARE) and not found.whole
+    assert found.compared >= exactness.LEAST_ON_GPU and bool(found.differ) is (kernels is None)
+    counts = {rows for rows, _ in passes}
+    assert counts >= ({*exactness.COUNTS} if limits.least == 1 else {16})
+
+
+def test_a_race_with_trees_says_so_where_only_chains_are_exact(models):
+    """As on a GPU: its lanes may part by a tie, and that is no bug."""
+    chains_only = replace(models, measured=replace(models.measured, exactness=replace(models.probe, tree_rows=1)))
+    for method, kind in (("draft", BIT_EXACT), ("tree", TIE_AWARE)):
+        race = lookahead.race(chains_only, "Once upon a time", methods=["naive", method], k=4, max_new_tokens=12)
+        finished(race)
+        assert race.result().exactness == kind, method
+    assert "not for trees" in chains_only.probe.sentence
+
+
 def test_passes_keep_to_what_is_exact(models):
     """Drafts are held within it, a window is computed in parts, and a wide pass says that it is tie-aware."""
     narrow = models.target.fresh()

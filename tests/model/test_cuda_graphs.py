@@ -63,6 +63,26 @@ def test_a_text_in_chains_trees_and_long_passes(passes, recorded):
     assert close(ours.forward([1]), plain.forward([1])), "what was rolled back is not seen"
 
 
+def test_a_graph_brings_the_hidden_states_that_a_drafter_reads(passes, recorded):
+    """Of chains, trees and a prompt of more rows than are recorded; they are those of passes launched one by one."""
+    taps, draws = [0, 1, passes.layers], random.Random(5)
+    ours, plain = CachedLM(recorded), CachedLM(passes)
+    for lm in (ours, plain):
+        lm.taps = taps
+        lm.reset()
+    prompt = [draws.randrange(ours.vocab) for _ in range(100)]
+    for lm in (ours, plain):
+        lm.extend(prompt)
+    for parents in ([-1], [-1, 0, 1], [-1, 0, 0, 1, 2]):
+        tokens, start = [draws.randrange(ours.vocab) for _ in parents], len(ours.tokens)
+        for lm in (ours, plain):
+            lm.forward(tokens, parents)
+            lm.keep(tree.ancestors(parents, len(parents) - 1))
+        stop = len(ours.tokens)
+        assert stop > start
+        assert close(*(lm.cache.states(0, stop).clone() for lm in (ours, plain)))
+
+
 def test_a_pass_may_continue_the_one_before(passes, recorded):
     lms = CachedLM(recorded), CachedLM(passes)
     answers = []

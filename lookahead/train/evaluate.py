@@ -33,6 +33,7 @@ from .corpus import ASSISTANT, TEXT, Document
 from .instructions import measuring
 from .losses import next_token
 from .prompts import SAMPLES
+from .tokenizer import has_markers
 
 MOST_DOCUMENTS, ROW = 60, 512  # held-out documents a domain, and how much of each
 PROMPTS_A_DOMAIN, NEW_TOKENS, K = 32, 96, 4
@@ -113,7 +114,7 @@ def generations(family: Path, documents: list[Document]) -> dict[str, dict[str, 
     """The draft model, where there is one, and every trained head of a family, oldest first."""
     names = [name for name in ("draft", *KINDS) if (family / name / "config.json").is_file()]
     models = load("+".join(str(family / name) for name in ("target", *names)))
-    if documents:
+    if documents and has_markers(models.tokenizer):
         by_domain = prompts(documents)
     elif models.tokenizer.chat_template:
         by_domain = {kind: [(one, True) for one in of] for kind, of in measuring(HEAD_PROMPTS).items()}

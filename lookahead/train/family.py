@@ -3,7 +3,8 @@
     python -m lookahead train --corpus DIR --out DIR [--minutes M] [--resume]
     python -m lookahead train --only medusa eagle block --start-from FAMILY --out DIR
 
-Heads can be trained for any Llama-like target, without a corpus too: they learn from what the target writes.
+Heads can be trained for any Llama-like target, without a corpus too: they learn from what the target writes. Of a corpus a
+chat model that is not ours is asked about passages.
 
 Every stage writes its model and a checkpoint, so a run can be stopped at any time and resumed.
 
@@ -36,7 +37,7 @@ from ..model.heads import files
 from ..model.heads.shape import KINDS, MEDUSA
 from ..model.lm import CachedLM
 from ..race.text import encode_prompt
-from . import card, corpus, evaluate, heads, instructions, losses, tokenizer
+from . import card, corpus, evaluate, heads, instructions, losses, passages, tokenizer
 from .batches import Batches, Streams
 from .fit import Budget, Report, Watch, fit
 from .plan import Plan, Shape
@@ -105,15 +106,14 @@ def train(job: Job, watch: Watch) -> Path:
     job.work.mkdir(parents=True, exist_ok=True)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     job = replace(job, plan=job.plan.on_a_gpu()) if device.type == "cuda" else job
-    if job.corpus:
-        documents = corpus.read(job.corpus)
+    documents = corpus.read(job.corpus) if job.corpus else []
+    words, streams = load_tokenizer(_place(job.start_from, "target")) if job.only_heads else None, None
+    if not (documents or words):
+        raise SettingsError("corpus", None, "only heads can be trained without one; give the folder of the text.")
+    if documents and (words is None or tokenizer.has_markers(words)):
         words = _tokenizer(job, documents)
         streams = Streams.of(documents, words, job.plan.seed, job.work)
-    elif job.only_heads:
-        words, streams = load_tokenizer(_place(job.start_from, "target")), None
-    else:
-        raise SettingsError("corpus", None, "only heads can be trained without one; give the folder of the text.")
-    stages = _Stages(job, words, streams, device, watch)
+    stages = _Stages(job, words, streams, documents, device, watch)
     target = stages.target()
     if not job.only_heads or (job.start_from / "draft").is_dir():
         stages.draft(target)
@@ -162,8 +162,9 @@ def _tokenizer(job: Job, documents: list[corpus.Document]) -> PreTrainedTokenize
 class _Stages:
     """What the stages share."""
 
-    def __init__(self, job, words, streams, device, watch):
+    def __init__(self, job, words, streams, documents, device, watch):
         self.job, self.plan, self.words, self.streams, self.device = job, job.plan, words, streams, device
+        self.documents: list[corpus.Document] = documents
         self.watch: Watch = watch
         self._rows: np.ndarray | None = None
         self._questions: list[str] = []
@@ -273,7 +274,8 @@ class _Stages:
 
     def _instructions(self, seed: object) -> Iterator[list[int]]:
         """Instructions in the chat template, as ids."""
-        return (self._encoded(instruction, True) for instruction in instructions.training(seed, self._questions))
+        about = passages.about(self.documents, seed)
+        return (self._encoded(one, True) for one in instructions.training(seed, self._questions, about))
 
     def _encoded(self, prompt: str, chat: bool) -> list[int]:
         vocab, room = len(self.words), self.words.model_max_length

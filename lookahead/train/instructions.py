@@ -2,7 +2,7 @@
 
 Every kind has templates and words that fill them; a draw picks one of each, so there are tens of thousands, of which a
 run asks for a few thousand. Between them stand questions that the model wrote itself, which are as various as what it was
-trained on. One in fifty, by a hash of its text, is held out for measuring, and so are the prompts of the page and of the
+trained on, and where there is a corpus instructions about its `passages`. One in fifty, by a hash of its text, is held out for measuring, and so are the prompts of the page and of the
 bench.
 
 Data and draws. It does not know models, tokenizers or chat templates.
@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
 from ..measure.scenarios import ANSWERS, ANSWERS_BENCH
 from .topics import (
@@ -161,11 +162,12 @@ def held_out(instruction: str) -> bool:
     return instruction in PROMPTS or hashlib.sha256(instruction.encode()).digest()[0] * HELD_OUT < 256
 
 
-def training(seed: object, questions: Sequence[str] = ()) -> Iterator[str]:
+def training(seed: object, questions: Sequence[str] = (), others: Iterable[str] = ()) -> Iterator[str]:
     """Instructions to learn from, without end, of all kinds in turn; behind each, where there are any, one of the
-    `questions`."""
+    `questions`, and the next of the `others`."""
     draw = random.Random(f"{seed}:instructions")
     questions = [question for question in questions if not held_out(question)]
+    others = (other for other in others if not held_out(other))
     while True:
         for make in KINDS.values():
             instruction = make(draw)
@@ -174,6 +176,7 @@ def training(seed: object, questions: Sequence[str] = ()) -> Iterator[str]:
             yield instruction
             if questions:
                 yield draw.choice(questions)
+            yield from islice(others, 1)
 
 
 def measuring(each: int) -> dict[str, list[str]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from .corpus import ASSISTANT, TEXT, USER, Document
 
@@ -21,6 +21,11 @@ TEMPLATE = (
     "{% else %}<|assistant|>{{ m['content'] }}<|end|>{% endif %}{% endfor %}"
     "{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
+
+
+def has_markers(words: PreTrainedTokenizerBase) -> bool:
+    """Whether a tokenizer has the markers with which a corpus is encoded here."""
+    return words.convert_tokens_to_ids([END, ASKS, ANSWERS]) == [END_ID, ASKS_ID, ANSWERS_ID]
 
 
 def train(texts: Iterable[str], vocab: int, context: int) -> PreTrainedTokenizerFast:

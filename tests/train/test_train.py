@@ -16,7 +16,21 @@ import lookahead
 from lookahead.__main__ import main
 from lookahead.measure.scenarios import SCENARIOS
 from lookahead.model.heads import files
-from lookahead.train import ROLES, Job, Plan, card, describe, evaluate, heads, instructions, states, train, writing
+from lookahead.train import (
+    ROLES,
+    Job,
+    Plan,
+    card,
+    describe,
+    evaluate,
+    heads,
+    instructions,
+    passages,
+    states,
+    tokenizer,
+    train,
+    writing,
+)
 from lookahead.train import corpus as reading
 from lookahead.train.batches import Batches, Streams
 from lookahead.train.corpus import Document
@@ -496,6 +510,43 @@ def test_questions_of_its_own_stand_between_instructions():
     kept, measured = "What is a tide?", next(iter(instructions.PROMPTS))
     given = [*itertools.islice(instructions.training(0, [kept, measured]), 40)]
     assert given[1::2] == [kept] * 20 and kept not in given[::2] and measured not in given
+
+
+def test_passages_of_a_corpus_are_asked_about(documents):
+    """Many, of every kind, the same for a seed, and none of a document that is held out."""
+    given = [*itertools.islice(passages.about(documents, 3), 700)]
+    assert given == [*itertools.islice(passages.about(documents, 3), 700)]
+    assert len(set(given)) > 500 and max(map(len, given)) <= passages.MOST
+    beginnings = (
+        "Copy this text:",
+        "Correct this text:",
+        "Turn this CSV into JSON:",
+        "Fix this code:",
+        "Tell a tale about ",
+    )
+    assert all(any(one.startswith(begin) for one in given) for begin in beginnings)
+    held_out = [d for d in documents if d.held_out]
+    unseen = {sentence for d in held_out for _, text in d.turns for sentence in passages.SENTENCE.split(text)}
+    seen = {part for d in documents if not d.held_out for _, text in d.turns for part in passages.SENTENCE.split(text)}
+    assert unseen - seen and not any(part in one for part in unseen - seen if len(part) > 20 for one in given)
+    assert not [*passages.about(held_out, 3)], "of these there is nothing to ask"
+    among = [*itertools.islice(instructions.training(0, ["What is a tide?"], iter(["one", "two"])), 8)]
+    assert among[1::3][:2] == ["What is a tide?"] * 2 and among[2:6:3] == ["one", "two"], (
+        "then there are no more of them"
+    )
+
+
+def test_of_a_corpus_another_chat_model_is_asked_about_passages(family, corpus, tmp_path, monkeypatch):
+    """Its tokenizer does not know our markers, so that the corpus is no text for it to continue."""
+    monkeypatch.setattr(tokenizer, "has_markers", lambda words: False)
+    asked, about = [], passages.about
+    monkeypatch.setattr(passages, "about", lambda *of: (asked.append(one) or one for one in about(*of)))
+    plan = dataclasses.replace(SMALL, texts_together=8, writing_tokens=8 * writing.ROW, heads_share={"block": 0.03})
+    job = Job(corpus, tmp_path / "out", plan, tokens=2000, start_from=family[0].out / "target", only=("block",))
+    reports = []
+    train(job, reports.append)
+    assert next(r.stage for r in reports) == "questions" and len(asked) > 2
+    assert files.config_of(job.out / "block")
 
 
 @pytest.mark.parametrize("kind", ["eagle", "block"])

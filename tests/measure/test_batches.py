@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from lookahead.__main__ import main
+from lookahead.core.costs import CostCurve, DrafterCosts, PassCosts
 from lookahead.core.events import LookaheadError
 from lookahead.measure import batches, published
 from lookahead.measure.batch_command import MARKS
@@ -39,9 +41,13 @@ def test_every_method_at_every_size_beside_naive(models):
 
 
 def test_theory_goes_on_drafting(models):
+    """By what passes cost: here a few rows are nearly free, and many are not."""
+    costs = PassCosts(CostCurve((1, 5, 320), (0.010, 0.012, 0.400)), {"draft": DrafterCosts(CostCurve((1,), (0.001,)))})
+    models = replace(models, measured=replace(models.measured, costs=costs))
     row = {"method": "draft", "drafted_per_text": 4.0, "mean_acceptance_length": 3.0}
-    alone, many = (batches.theory(models, row, texts) for texts in (1, 64))
-    assert alone > 1 and many < alone, "a full pass makes every drafted row dear"
+    alone, many = (batches.theory(models, row, texts) for texts in (1, 1024))
+    assert alone == pytest.approx(3 * 0.010 / (0.012 + 4 * 0.001))
+    assert many < 1, "a full pass makes every drafted row dear"
     assert (
         batches.theory(models, row | {"drafted_per_text": 0.0, "mean_acceptance_length": 1.0, "method": "ngram"}, 8)
         == 1

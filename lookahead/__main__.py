@@ -116,12 +116,7 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("calibrate", parents=[shared], help=calibrate).set_defaults(call=_calibrate)
     train = commands.add_parser("train", help="make a family of models from text")
     train.set_defaults(call=_train)
-    train.add_argument(
-        "--corpus",
-        type=Path,
-        metavar="DIR",
-        help="the text; see the model card. Heads can do without; a chat model is asked about its passages",
-    )
+    train.add_argument("--corpus", type=Path, metavar="DIR", help="the text; see the model card. Heads can do without")
     train.add_argument("--out", required=True, type=Path, metavar="DIR", help="the family, and its work folder")
     train.add_argument("--minutes", type=float, help="time to spend in all (120)")
     train.add_argument("--tokens", type=int, help="or: tokens to train the target on")

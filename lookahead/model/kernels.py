@@ -28,10 +28,11 @@ from .vectors import (
     LANES,
     MULTIPLIES_PAIRS,
     NARROW,
+    PANEL,
     bfloat16_at,
     bfloat16_of,
-    block_bfloat16,
-    block_float32,
+    wide_bfloat16,
+    wide_float32,
     dot_bfloat16,
     dot_float32,
     dot_pairs,
@@ -146,13 +147,13 @@ def _softmax(scores, rounded):
 def _weighed(rows, weights, values, y, k, stride, dim, width, wide, rounded):
     """y [rows, 64 or 16 columns] += weights [rows, k] times values [k, dim]: `wide` columns or few."""
     if wide and rounded:
-        block_bfloat16(rows, weights, values, y, k, stride, dim, width, FAR, FAR)
+        wide_bfloat16(rows, weights, values, y, k, stride, dim, PANEL, width, FAR, FAR)
     elif wide:
-        block_float32(rows, weights, values, y, k, stride, dim, width, FAR, FAR)
+        wide_float32(rows, weights, values, y, k, stride, dim, PANEL, width, FAR, FAR)
     elif rounded:
-        narrow_bfloat16(rows, weights, values, y, k, stride, dim, width, FAR, FAR)
+        narrow_bfloat16(rows, weights, values, y, k, stride, dim, PANEL, width, FAR, FAR)
     else:
-        narrow_float32(rows, weights, values, y, k, stride, dim, width, FAR, FAR)
+        narrow_float32(rows, weights, values, y, k, stride, dim, PANEL, width, FAR, FAR)
 
 
 @njit(inline="always")

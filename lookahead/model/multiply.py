@@ -18,12 +18,14 @@ from .compiling import kernel
 from .vectors import (
     BLOCK,
     FAR,
+    FEW,
     FLOAT32,
     FOURS,
     HALVES,
     INT8,
     PAIRS,
-    READ_ONCE,
+    PANEL,
+    ROWS,
     TILES,
     TOGETHER,
     bfloat16_at,
@@ -47,7 +49,7 @@ from .vectors import (
 @njit(inline="always")
 def at_once(left):
     """How many of the rows that are left are computed together: two groups alike where one would be small."""
-    return left if left <= 6 else 4 if left == 7 else 5 if left in (9, 10) else 6
+    return left if left <= 6 else 4 if left in (7, 8) else 5 if left in (9, 10) else 6
 
 
 @njit(inline="always")
@@ -73,16 +75,18 @@ def _by_blocks(block, size, together, x, stride, w, y, n, k, width):
     while the first rows are computed and half while the second are. Either alone would wait for memory.
     """
     steps = whole(k, together) // together
-    for i in range(width // BLOCK):
-        row, following = 0, size * BLOCK * steps
+    outputs = BLOCK if n <= FEW else PANEL
+    for i in range(width // outputs):
+        row, following = 0, size * outputs * steps
         weights = w + i * following
         while row < n:
             rows, far, far_too = at_once(n - row), FAR, FAR
-            if n > READ_ONCE:
+            if n > ROWS:
                 far = 0 if row else following
                 far_too = following if rows == n or row == at_once(n) else 0
-            out = y + 4 * (row * width + i * BLOCK)
-            block(rows, x + 4 * row * stride, weights, out, k // together, stride, BLOCK, width, far, far_too)
+            out = y + 4 * (row * width + i * outputs)
+            inputs, panel = x + 4 * row * stride, PANEL * steps
+            block(rows, inputs, weights, out, k // together, stride, PANEL, panel, width, far, far_too)
             row += rows
 
 
@@ -91,12 +95,12 @@ def _multiply_halves(x, w, scale, y, spare, n, k, width, rounded):
     """y [n, width] = x [n, k] times the bfloat16 weight at `w`; `width` is whole blocks. Sums are rounded if they should be."""
     clear(y, n * width)
     _by_blocks(block_halves, 4, 2, x, k, w, y, n, k, width)
-    for i in range(width // BLOCK if k % 2 else 0):  # the last input has none beside it
-        weights = carray(bfloat16_at(w + 4 * BLOCK * ((i + 1) * (whole(k, 2) // 2) - 1)), 2 * BLOCK)
+    for i in range(width // PANEL if k % 2 else 0):  # the last input has none beside it
+        weights = carray(bfloat16_at(w + 4 * PANEL * ((i + 1) * (whole(k, 2) // 2) - 1)), 2 * PANEL)
         for row in range(n):
             last = floats_at(x + 4 * (row * k + k - 1))[0]
-            sums = carray(floats_at(y + 4 * (row * width + i * BLOCK)), BLOCK)
-            for j in range(BLOCK):
+            sums = carray(floats_at(y + 4 * (row * width + i * PANEL)), PANEL)
+            for j in range(PANEL):
                 sums[j] += last * float_of(weights[2 * j])
     if rounded:
         round_all(y, n * width)
@@ -216,5 +220,5 @@ def packed(weight: np.ndarray, stored: int) -> np.ndarray:
     blocks = np.zeros((whole(out, BLOCK), whole(size, together)), weight.dtype)
     blocks[:out, :size] = weight
     units = blocks.view(f"i{together * weight.itemsize}")  # what stays together, moved as one number
-    rows = np.ascontiguousarray(units.reshape(-1, BLOCK, units.shape[1]).transpose(0, 2, 1))
-    return rows.view(weight.dtype).reshape(-1, units.shape[1], BLOCK, together)
+    rows = np.ascontiguousarray(units.reshape(-1, PANEL, units.shape[1]).transpose(0, 2, 1))
+    return rows.view(weight.dtype).reshape(-1, units.shape[1], PANEL, together)

@@ -26,9 +26,10 @@ FEATURES = config.CPU_FEATURES or get_host_cpu_features()  # NUMBA_CPU_FEATURES 
 NAME = config.CPU_NAME or get_host_cpu_name()
 LANES = 16 if "+avx512f" in FEATURES else 8  # floats in a vector
 SUMS = 24 if LANES == 16 else 12  # vectors of sums that the registers hold beside weights and inputs
-BLOCK, NARROW = 64, 16  # outputs that are computed together; a head's size is whole narrow blocks
 ROWS = 6  # that are computed at once at most
-READ_ONCE = SUMS * LANES // BLOCK  # rows at most for which one loop reads all of a block's weights
+BLOCK, NARROW = 64, 16  # outputs that are computed together; a head's size is whole narrow blocks
+PANEL = SUMS // ROWS * LANES  # outputs whose weights lie side by side: as many as one loop adds up for so many rows
+FEW = 2  # rows at most for which one loop adds up several panels: of one it would wait for its own sums
 BFLOAT16, FLOAT32, INT8, TILES, HALVES, PAIRS, FOURS = range(7)  # how numbers are stored: tiles are for a matrix unit
 BYTES = {BFLOAT16: 2, FLOAT32: 4, INT8: 1, HALVES: 4, PAIRS: 4, FOURS: 4}
 TOGETHER = {HALVES: 2, PAIRS: 2, FOURS: 4}  # inputs whose weights lie side by side
@@ -110,17 +111,19 @@ def call(typing_context, address, arguments):
     return types.void(INTEGER, arguments), code
 
 
-def _block(stored: int, width: int = BLOCK):
-    """A function that adds to y[row, :width] the sum over k of x[row, k] w[k, :width], for 1 to `ROWS` rows.
+def _block(stored: int, width: int = BLOCK, panel: int = PANEL):
+    """A function that adds to y[row, :width] the sum over k of x[row, k] w[k, :width], for 1 to `ROWS` rows; of more than `FEW`
+    rows only as far as a panel goes.
 
-    Of addresses: x float32 [rows, x_stride], w [k, w_stride] as stored, y float32 [rows, y_stride]. Of halves, pairs and fours
-    k is the number of words, and x holds words of pairs and fours too; fours are added up as int32. Meanwhile the second cache
-    is brought what lies so many bytes behind w: behind the first halves of its rows `far`, behind the others `far_too`.
+    Of addresses: x float32 [rows, x_stride], w [width / PANEL, k, PANEL] as stored, whose panels begin `w_panel` numbers apart
+    and whose k `w_stride`, y float32 [rows, y_stride]. Of halves, pairs and fours k is the number of words, and x holds words of
+    pairs and fours too; fours are added up as int32. Meanwhile the second cache is brought what lies so many bytes behind w:
+    behind the first halves of its rows `far`, behind the others `far_too`.
     """
     together, total = stored in (PAIRS, FOURS), _INT32 if stored == FOURS else _FLOAT
 
     @intrinsic
-    def multiply(typing_context, rows, x, w, y, k, x_stride, w_stride, y_stride, far, far_too):
+    def multiply(typing_context, rows, x, w, y, k, x_stride, w_stride, w_panel, y_stride, far, far_too):
         def code(context, builder, signature, arguments):
             count, x, w, y, *sizes = arguments
             x = builder.inttoptr(x, (_INT32 if together else _FLOAT).as_pointer())
@@ -131,19 +134,20 @@ def _block(stored: int, width: int = BLOCK):
             for rows in range(1, ROWS + 1):
                 choice.add_case(_number(rows), builder.append_basic_block(f"rows{rows}"))
                 builder.position_at_end(builder.function.blocks[-1])
-                at_once = 1 << (min(width // LANES, SUMS // rows).bit_length() - 1)
-                for first in range(0, width // LANES, at_once):
+                vectors = (width if rows <= FEW else panel) // LANES
+                at_once = 1 << (min(vectors, SUMS // rows).bit_length() - 1)
+                for first in range(0, vectors, at_once):
                     _added_up(builder, rows, range(first, first + at_once), stored, width, x, w, y, *sizes)
                 builder.branch(done)
             builder.position_at_end(done)
             return context.get_dummy_value()
 
-        return types.void(*[INTEGER] * 10), code
+        return types.void(*[INTEGER] * 11), code
 
     return multiply
 
 
-def _added_up(builder, rows, vectors, stored, width, x, w, y, k, x_stride, w_stride, y_stride, far, far_too) -> None:
+def _added_up(builder, rows, vectors, stored, width, x, w, y, k, x_stride, w_stride, w_panel, y_stride, far, far_too) -> None:
     """The loop over k for so many rows and those vectors of a block of that width, with all sums in registers. A whole block's
     w is read on behind it, so that what comes is asked for."""
     begin, loop, after = builder.block, builder.append_basic_block("k"), builder.append_basic_block("after")
@@ -158,10 +162,10 @@ def _added_up(builder, rows, vectors, stored, width, x, w, y, k, x_stride, w_str
     builder.position_at_end(loop)
     i, sums = builder.phi(_INT64), [builder.phi(vector) for _ in places]
     at = builder.mul(i, w_stride)
-    stored_at = [builder.add(at, _number(v * LANES)) for v in vectors]
+    stored_at = [builder.add(at, _sum(builder, w_panel, *divmod(v * LANES, PANEL))) for v in vectors]
     for v, place in zip(vectors, stored_at, strict=True):
         if width == BLOCK and v * LANES * BYTES[stored] % LINE == 0:
-            _ask_for(builder, w, place, far if 2 * v * LANES < BLOCK else far_too)
+            _ask_for(builder, w, place, far if 2 * (v * LANES % PANEL) < PANEL else far_too)
     step, halves = {PAIRS: _paired, FOURS: _in_fours}.get(stored, _fused), 2 if stored == HALVES else 1
     added = sums
     for half in range(halves):
@@ -302,10 +306,11 @@ def _spread(builder, number):
     return builder.shuffle_vector(first, nothing, ir.Constant(ir.VectorType(_INT32, LANES), [0] * LANES))
 
 
-block_bfloat16, block_float32, block_int8, block_halves, block_pairs, block_fours = (
-    _block(stored) for stored in (BFLOAT16, FLOAT32, INT8, HALVES, PAIRS, FOURS)
+block_float32, block_int8, block_halves, block_pairs, block_fours = (
+    _block(stored) for stored in (FLOAT32, INT8, HALVES, PAIRS, FOURS)
 )
-narrow_bfloat16, narrow_float32 = (_block(stored, NARROW) for stored in (BFLOAT16, FLOAT32))
+wide_bfloat16, wide_float32 = (_block(stored, panel=BLOCK) for stored in (BFLOAT16, FLOAT32))
+narrow_bfloat16, narrow_float32 = (_block(stored, NARROW, NARROW) for stored in (BFLOAT16, FLOAT32))
 dot_bfloat16, dot_float32 = (_dots(stored, 1) for stored in (BFLOAT16, FLOAT32))
 dots_bfloat16, dots_float32 = (_dots(stored, LANES) for stored in (BFLOAT16, FLOAT32))
 # Where the processor does not multiply pairs, nobody calls them.

@@ -1,9 +1,10 @@
 """Products of rows with a weight, one kernel for each way in which weights are stored.
 
-A product adds a weight's terms one by one in the order of its inputs. It is quick because 64 outputs of several rows are added
-up at once in the processor's registers, so that a weight is read once for up to six rows. Weights lie in blocks of 64 outputs
-(`packed`): bfloat16 by twos, float32, or 8-bit numbers with a scale for every output. Where the processor has a matrix unit,
-bfloat16 goes through that (`tiles`); where it multiplies bfloat16 or bytes, two or four terms are one step.
+A product adds a weight's terms one by one in the order of its inputs. It is quick because a panel of outputs (64, or 16 where
+vectors are short) of several rows is added up at once in the processor's registers, so that a weight is read once for up to six
+rows. Weights lie in panels too (`packed`): bfloat16 by twos, float32, or 8-bit numbers with a scale for every output. Where the
+processor has a matrix unit, bfloat16 goes through that (`tiles`); of bfloat16 where it multiplies that, and of bytes, two or
+four terms are one step.
 
 Knows numbers. It does not know models.
 """
@@ -22,22 +23,23 @@ from .vectors import (
     FLOAT32,
     FOURS,
     HALVES,
-    INT8,
     PAIRS,
     PANEL,
     ROWS,
     TILES,
     TOGETHER,
+    TWOS,
     bfloat16_at,
     bfloat16_of,
     block_float32,
     block_fours,
     block_halves,
-    block_int8,
     block_pairs,
+    block_twos,
     bytes_at,
     float_of,
     floats_at,
+    int16_at,
     int32_at,
     integers_at,
     largest_size,
@@ -68,10 +70,10 @@ def round_all(y, count):
 
 @njit(inline="always")
 def _by_blocks(block, size, together, x, stride, w, y, n, k, width):
-    """Add every block of outputs for all rows x [n, stride] before the next. A step takes so many inputs `together` and `size`
+    """Add every panel of outputs for all rows x [n, stride] before the next. A step takes so many inputs `together` and `size`
     bytes of weights an output; inputs behind the last whole step are left.
 
-    Where several loops read a block, computing takes longer than bringing it: meanwhile the next block is asked for, half of it
+    Where several loops read a panel, computing takes longer than bringing it: meanwhile the next one is asked for, half of it
     while the first rows are computed and half while the second are. Either alone would wait for memory.
     """
     steps = whole(k, together) // together
@@ -113,41 +115,58 @@ def _multiply_float32(x, w, scale, y, spare, n, k, width, rounded):
     _by_blocks(block_float32, 4, 1, x, k, w, y, n, k, width)
 
 
-@kernel(9)
-def _multiply_int8(x, w, scale, y, spare, n, k, width, rounded):
-    """The same with 8-bit weights, whose sums are multiplied by the scale of their output."""
-    clear(y, n * width)
-    _by_blocks(block_int8, 1, 1, x, k, w, y, n, k, width)
+@njit(inline="always")
+def _in_bytes(x, k, out, wide, zero):
+    """Numbers x [k] as bytes behind `zero` in out [wide], with zeros behind them; returns their scale."""
+    row = carray(floats_at(x), k)
+    largest = max(largest_size(row), np.float32(1e-12))
+    inverse = np.float32(127) / largest
+    for j in range(k):
+        out[j] = np.int32(row[j] * inverse + np.float32(128.5)) - (128 - zero)
+    for j in range(k, wide):
+        out[j] = zero
+    return largest / np.float32(127)
+
+
+@njit(inline="always")
+def _scaled(y, scale, row_scales, n, width, rounded):
+    """The sums at y [n, width], which are whole numbers, times the scales of their outputs and rows."""
     scales = carray(floats_at(scale), width)
-    for i in range(n):
-        sums = carray(floats_at(y + 4 * i * width), width)
-        for j in range(width):
-            sums[j] = rounding(sums[j] * scales[j], rounded)
-
-
-@kernel(9)
-def _multiply_fours(x, w, scale, y, spare, n, k, width, rounded):
-    """The same with 8-bit weights in fours, of inputs in 8 bits with a scale for every row. Bytes of inputs have no sign, so
-    128 is added to each; behind the scales is what that must be taken off with, where sums begin (int32)."""
-    wide = whole(k, 4)
-    row_scales = spare + n * wide
-    scales, begin = carray(floats_at(scale), width), carray(int32_at(scale + 4 * width), width)
-    for i in range(n):
-        row, out = carray(floats_at(x + 4 * i * k), k), carray(bytes_at(spare + i * wide), wide)
-        largest = max(largest_size(row), np.float32(1e-12))
-        floats_at(row_scales)[i] = largest / np.float32(127)
-        inverse = np.float32(127) / largest
-        for j in range(k):
-            out[j] = np.uint8(np.int32(row[j] * inverse + np.float32(128.5)))
-        sums = carray(int32_at(y + 4 * i * width), width)
-        for j in range(width):
-            sums[j] = begin[j]
-    _by_blocks(block_fours, 4, 4, spare, wide // 4, w, y, n, wide, width)
     for i in range(n):
         sums, out = carray(int32_at(y + 4 * i * width), width), carray(floats_at(y + 4 * i * width), width)
         by = floats_at(row_scales)[i]
         for j in range(width):
             out[j] = rounding(np.float32(sums[j]) * (scales[j] * by), rounded)
+
+
+@kernel(9)
+def _multiply_twos(x, w, scale, y, spare, n, k, width, rounded):
+    """The same with 8-bit weights in twos, which have a scale for every output, of inputs in 8 bits with a scale for every row:
+    inputs lie in 16 bits, and sums are of whole numbers."""
+    wide = whole(k, 2)
+    row_scales = spare + 2 * n * wide
+    for i in range(n):
+        out = carray(int16_at(spare + 2 * i * wide), wide)
+        floats_at(row_scales)[i] = _in_bytes(x + 4 * i * k, k, out, wide, 0)
+    clear(y, n * width)
+    _by_blocks(block_twos, 2, 2, spare, wide // 2, w, y, n, wide, width)
+    _scaled(y, scale, row_scales, n, width, rounded)
+
+
+@kernel(9)
+def _multiply_fours(x, w, scale, y, spare, n, k, width, rounded):
+    """The same, and with the same bits, in fours. Bytes of inputs have no sign, so 128 is added to each; behind the scales is
+    what that must be taken off with, where sums begin (int32)."""
+    wide = whole(k, 4)
+    row_scales, begin = spare + n * wide, carray(int32_at(scale + 4 * width), width)
+    for i in range(n):
+        out = carray(bytes_at(spare + i * wide), wide)
+        floats_at(row_scales)[i] = _in_bytes(x + 4 * i * k, k, out, wide, 128)
+        sums = carray(int32_at(y + 4 * i * width), width)
+        for j in range(width):
+            sums[j] = begin[j]
+    _by_blocks(block_fours, 4, 4, spare, wide // 4, w, y, n, wide, width)
+    _scaled(y, scale, row_scales, n, width, rounded)
 
 
 @njit(inline="always")
@@ -198,21 +217,22 @@ def _multiply_in_tiles(x, w, scale, y, spare, n, k, width, rounded):
 
 
 def spare_floats(rows: int, k: int) -> int:
-    """Room to work in for a product of so many rows [rows, k]: two configurations of tiles, and the rows in bfloat16."""
-    return 32 + rows * whole(k, tiles.INPUTS) // 2
+    """Room to work in for a product of so many rows [rows, k]: two configurations of tiles, the rows in 16 bits, and a scale for
+    each."""
+    return 32 + rows * (whole(k, tiles.INPUTS) // 2 + 1)
 
 
 def multiply(stored: int):
     """The kernel for weights that are stored in this way."""
     return {
-        FLOAT32: _multiply_float32, INT8: _multiply_int8, TILES: _multiply_in_tiles, HALVES: _multiply_halves,
+        FLOAT32: _multiply_float32, TWOS: _multiply_twos, TILES: _multiply_in_tiles, HALVES: _multiply_halves,
         PAIRS: _multiply_pairs, FOURS: _multiply_fours,
     }[stored]()  # fmt: skip
 
 
 def packed(weight: np.ndarray, stored: int) -> np.ndarray:
-    """A weight [out, in] in blocks [blocks, in, 64], or with several inputs `TOGETHER` [blocks, in / 2, 64, 2], with zeros
-    behind the last output and input; or in tiles."""
+    """A weight [out, in] in panels [panels, in, PANEL], or with several inputs `TOGETHER` [panels, in / 2, PANEL, 2], whole
+    blocks of them, with zeros behind the last output and input; or in tiles."""
     if stored == TILES:
         return tiles.packed(weight)
     out, size = weight.shape

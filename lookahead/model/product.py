@@ -12,7 +12,7 @@ import torch
 
 from . import tiles
 from .multiply import multiply, packed, spare_floats
-from .vectors import BLOCK, FLOAT32, FOURS, HALVES, INT8, MULTIPLIES_FOURS, MULTIPLIES_PAIRS, PAIRS, TILES, whole
+from .vectors import BLOCK, FLOAT32, FOURS, HALVES, MULTIPLIES_FOURS, MULTIPLIES_PAIRS, PAIRS, TILES, TWOS, whole
 
 LARGEST, TINY = 127, 1e-12  # of an 8-bit number; of a scale
 UNSIGNED = 128  # what is added to the inputs of fours
@@ -21,7 +21,7 @@ UNSIGNED = 128  # what is added to the inputs of fours
 def stored(dtype: torch.dtype, small: bool = False) -> int:
     """How weights of a number format, or in eight bits if `small`, are stored for the kernels on this processor."""
     if small:
-        return FOURS if MULTIPLIES_FOURS else INT8
+        return FOURS if MULTIPLIES_FOURS else TWOS
     if dtype == torch.float32:
         return FLOAT32
     if tiles.available():

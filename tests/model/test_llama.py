@@ -172,6 +172,18 @@ def test_a_product_in_eight_bits_is_near_the_weights():
     assert torch.equal(Product(torch.zeros(64, 16), small=True)(x[:, :16]), torch.zeros(7, 64))
 
 
+def test_a_product_in_eight_bits_has_the_same_bits_everywhere(unit):
+    """Whole numbers are added up, so whether by twos or by fours does not matter."""
+    draws = torch.Generator().manual_seed(3)
+    for rows, size, out in ((1, 33, 64), (2, 40, 100), (5, 64, 65), (40, 47, 130)):
+        x, weight = (torch.randn(n, size, generator=draws) for n in (rows, out))
+        scale, by = (t.abs().amax(1, keepdim=True) / 127 for t in (weight, x))
+        whole = (weight / scale).round().double()
+        inputs = (x * (127 / x.abs().amax(1, keepdim=True)) + 128.5).int().double() - 128
+        sums = (inputs @ whole.t()).float()
+        assert torch.equal(Product(weight, small=True)(x), sums * (scale.t() * by)), (rows, size, out)
+
+
 def test_a_product_of_any_size_is_torchs(unit):
     draws = torch.Generator().manual_seed(2)
     for rows, size, out in ((1, 32, 64), (3, 40, 65), (16, 96, 100), (17, 72, 128), (64, 33, 16)):

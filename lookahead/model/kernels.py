@@ -31,8 +31,6 @@ from .vectors import (
     PANEL,
     bfloat16_at,
     bfloat16_of,
-    wide_bfloat16,
-    wide_float32,
     dot_bfloat16,
     dot_float32,
     dot_pairs,
@@ -47,6 +45,8 @@ from .vectors import (
     narrow_bfloat16,
     narrow_float32,
     rounding,
+    wide_bfloat16,
+    wide_float32,
 )
 
 

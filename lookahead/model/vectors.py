@@ -2,9 +2,8 @@
 
 Vectors are 16 floats where the processor's are (AVX-512), else 8. A product's sums stay in registers over the whole loop
 (`_block`), each adding its terms one by one with one rounding a term, so that the order is the same for any number of rows.
-Weights lie in panels, as wide as the sums that the registers hold for six rows, so that such a loop reads memory in one go.
-(In rows of 64 outputs, of which eight-float vectors take a quarter at a time, five rows took 2.0 times as long as one on an
-AMD EPYC without AVX-512; in panels of 16 they take 1.0 to 1.1.)
+Weights lie in panels, as wide as the sums that registers hold for six rows, so that such a loop reads memory in one go. (Of rows
+of 64 outputs an AMD EPYC without AVX-512 took a quarter at a time, and five rows 2.0 times as long as one, now 1.0 to 1.1.)
 
 Numbers are stored as bfloat16 (the upper half of a float32), float32, or in 8 bits. A weight's bfloat16 numbers lie two in a
 word, as one instruction makes a float32 of either (halves). Where an AMD processor multiplies bfloat16 itself (AVX512-BF16),
@@ -143,7 +142,7 @@ def _block(stored: int, width: int = BLOCK, panel: int = PANEL):
                 vectors = (width if rows <= FEW else panel) // LANES
                 at_once = 1 << (min(vectors, SUMS // rows).bit_length() - 1)
                 for first in range(0, vectors, at_once):
-                    _added_up(builder, rows, range(first, first + at_once), stored, width, x, w, y, *sizes)
+                    _added_up(builder, rows, range(first, first + at_once), stored, width, x, w, y, sizes)
                 builder.branch(done)
             builder.position_at_end(done)
             return context.get_dummy_value()
@@ -153,9 +152,9 @@ def _block(stored: int, width: int = BLOCK, panel: int = PANEL):
     return multiply
 
 
-def _added_up(builder, rows, vectors, stored, width, x, w, y, k, x_stride, w_stride, w_panel, y_stride, far, far_too) -> None:
-    """The loop over k for so many rows and those vectors of a block of that width, with all sums in registers. A whole block's
-    w is read on behind it, so that what comes is asked for."""
+def _added_up(builder, rows, vectors, stored, width, x, w, y, sizes) -> None:
+    """The loop over k for so many rows and those vectors of a block of that width, with all sums in registers."""
+    k, x_stride, w_stride, w_panel, y_stride, far, far_too = sizes
     begin, loop, after = builder.block, builder.append_basic_block("k"), builder.append_basic_block("after")
     rows, vector = range(rows), ir.VectorType(y.type.pointee, LANES)
     places = [
@@ -289,8 +288,8 @@ def _in_twos(builder, a, b, total):
     longer = ir.VectorType(_INT32, 2 * LANES)
     a = builder.bitcast(a, b.type)
     products = builder.mul(builder.sext(a, longer), builder.sext(b, longer))
-    even, odd = (ir.Constant(ir.VectorType(_INT32, LANES), list(range(first, 2 * LANES, 2))) for first in (0, 1))
-    both = builder.add(*(builder.shuffle_vector(products, products, mask) for mask in (even, odd)))
+    masks = [ir.Constant(ir.VectorType(_INT32, LANES), list(range(first, 2 * LANES, 2))) for first in (0, 1)]
+    both = builder.add(*(builder.shuffle_vector(products, products, mask) for mask in masks))
     return builder.add(total, both)  # LLVM knows all but the last sum as one step (pmaddwd)
 
 

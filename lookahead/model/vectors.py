@@ -166,11 +166,11 @@ def _added_up(builder, rows, vectors, stored, width, x, w, y, sizes) -> None:
     builder.cbranch(builder.icmp_signed("<", _number(0), k), loop, after)
     builder.position_at_end(loop)
     i, sums = builder.phi(_INT64), [builder.phi(vector) for _ in places]
-    at = builder.mul(i, w_stride)
-    stored_at = [builder.add(at, _sum(builder, w_panel, *divmod(v * LANES, PANEL))) for v in vectors]
-    for v, place in zip(vectors, stored_at, strict=True):
-        if width == BLOCK and v * LANES * BYTES[stored] % LINE == 0:
-            _ask_for(builder, w, place, far if 2 * (v * LANES % PANEL) < PANEL else far_too)
+    at, panels = builder.mul(i, w_stride), [divmod(v * LANES, PANEL) for v in vectors]
+    stored_at = [builder.add(at, _sum(builder, w_panel, *panel)) for panel in panels]
+    for (_, first), place in zip(panels, stored_at, strict=True):
+        if width == BLOCK and first * BYTES[stored] % LINE == 0:
+            _ask_for(builder, w, place, far if 2 * first < PANEL else far_too)
     step, halves = {PAIRS: _paired, TWOS: _in_twos, FOURS: _in_fours}.get(stored, _fused), 2 if stored == HALVES else 1
     added = sums
     for half in range(halves):

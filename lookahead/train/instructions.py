@@ -2,8 +2,8 @@
 
 Every kind has templates and words that fill them; a draw picks one of each, so there are tens of thousands, of which a
 run asks for a few thousand. Between them stand questions that the model wrote itself, which are as various as what it was
-trained on, and where there is a corpus instructions about its `passages`. One in fifty, by a hash of its text, is held out for measuring, and so are the prompts of the page and of the
-bench.
+trained on, and where there is a corpus instructions about its `passages`. One in fifty, by a hash of its text, is held out for
+measuring, and so are the prompts of the page and of the bench.
 
 Data and draws. It does not know models, tokenizers or chat templates.
 """

@@ -147,13 +147,13 @@ def _softmax(scores, rounded):
 def _weighed(rows, weights, values, y, k, stride, dim, width, wide, rounded):
     """y [rows, 64 or 16 columns] += weights [rows, k] times values [k, dim]: `wide` columns or few."""
     if wide and rounded:
-        wide_bfloat16(rows, weights, values, y, k, stride, dim, PANEL, width, FAR, FAR)
+        wide_bfloat16(rows, weights, values, y, k, stride, dim, PANEL, width, FAR, 0)
     elif wide:
-        wide_float32(rows, weights, values, y, k, stride, dim, PANEL, width, FAR, FAR)
+        wide_float32(rows, weights, values, y, k, stride, dim, PANEL, width, FAR, 0)
     elif rounded:
-        narrow_bfloat16(rows, weights, values, y, k, stride, dim, PANEL, width, FAR, FAR)
+        narrow_bfloat16(rows, weights, values, y, k, stride, dim, PANEL, width, FAR, 0)
     else:
-        narrow_float32(rows, weights, values, y, k, stride, dim, PANEL, width, FAR, FAR)
+        narrow_float32(rows, weights, values, y, k, stride, dim, PANEL, width, FAR, 0)
 
 
 @njit(inline="always")

@@ -14,6 +14,7 @@ from __future__ import annotations
 import numpy as np
 from numba import carray, njit
 
+from ..hardware.large_pages import in_large_pages
 from . import tiles
 from .compiling import kernel
 from .vectors import (
@@ -82,13 +83,12 @@ def _by_blocks(block, size, together, x, stride, w, y, n, k, width):
         row, following = 0, size * outputs * steps
         weights = w + i * following
         while row < n:
-            rows, far, far_too = at_once(n - row), FAR, FAR
+            rows, far, slow = at_once(n - row), FAR, 0
             if n > ROWS:
-                far = 0 if row else following
-                far_too = following if rows == n or row == at_once(n) else 0
+                far, slow = following + (following // 2 if row else 0), 1
             out = y + 4 * (row * width + i * outputs)
             inputs, panel = x + 4 * row * stride, PANEL * steps
-            block(rows, inputs, weights, out, k // together, stride, PANEL, panel, width, far, far_too)
+            block(rows, inputs, weights, out, k // together, stride, PANEL, panel, width, far, slow)
             row += rows
 
 
@@ -240,5 +240,5 @@ def packed(weight: np.ndarray, stored: int) -> np.ndarray:
     blocks = np.zeros((whole(out, BLOCK), whole(size, together)), weight.dtype)
     blocks[:out, :size] = weight
     units = blocks.view(f"i{together * weight.itemsize}")  # what stays together, moved as one number
-    rows = np.ascontiguousarray(units.reshape(-1, PANEL, units.shape[1]).transpose(0, 2, 1))
+    rows = in_large_pages(units.reshape(-1, PANEL, units.shape[1]).transpose(0, 2, 1))
     return rows.view(weight.dtype).reshape(-1, units.shape[1], PANEL, together)

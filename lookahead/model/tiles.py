@@ -21,6 +21,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from ..hardware.large_pages import in_large_pages
 from .compiling import INTEGER
 from .vectors import BLOCK, FEATURES, whole
 
@@ -48,7 +49,7 @@ def packed(weight: np.ndarray) -> np.ndarray:
     padded = np.zeros((whole(out, BLOCK), steps * INPUTS), weight.dtype)
     padded[:out, :size] = weight
     tiles = padded.reshape(-1, BLOCK // OUTPUTS, OUTPUTS, steps, INPUTS // 2, 2)
-    return np.ascontiguousarray(tiles.transpose(0, 3, 1, 4, 2, 5))
+    return in_large_pages(tiles.transpose(0, 3, 1, 4, 2, 5))
 
 
 def _declared(builder, name: str, *kinds: ir.Type) -> ir.Function:

@@ -122,13 +122,13 @@ def _block(stored: int, width: int = BLOCK, panel: int = PANEL):
 
     Of addresses: x float32 [rows, x_stride], w [width / PANEL, k, PANEL] as stored, whose panels begin `w_panel` numbers apart
     and whose k `w_stride`, y float32 [rows, y_stride]. Of halves, pairs and fours k is the number of words, and x holds words of
-    pairs and fours too; fours are added up as int32. Meanwhile the second cache is brought what lies so many bytes behind w:
-    behind the first halves of its rows `far`, behind the others `far_too`.
+    pairs and fours too; fours are added up as int32. Meanwhile the second cache is brought what lies `far` bytes behind w, going on
+    by a line where w does by `1 << slow` lines.
     """
     together, total = stored in (PAIRS, TWOS, FOURS), _INT32 if stored in (TWOS, FOURS) else _FLOAT
 
     @intrinsic
-    def multiply(typing_context, rows, x, w, y, k, x_stride, w_stride, w_panel, y_stride, far, far_too):
+    def multiply(typing_context, rows, x, w, y, k, x_stride, w_stride, w_panel, y_stride, far, slow):
         def code(context, builder, signature, arguments):
             count, x, w, y, *sizes = arguments
             x = builder.inttoptr(x, (_INT32 if together else _FLOAT).as_pointer())
@@ -154,7 +154,7 @@ def _block(stored: int, width: int = BLOCK, panel: int = PANEL):
 
 def _added_up(builder, rows, vectors, stored, width, x, w, y, sizes) -> None:
     """The loop over k for so many rows and those vectors of a block of that width, with all sums in registers."""
-    k, x_stride, w_stride, w_panel, y_stride, far, far_too = sizes
+    k, x_stride, w_stride, w_panel, y_stride, far, slow = sizes
     begin, loop, after = builder.block, builder.append_basic_block("k"), builder.append_basic_block("after")
     rows, vector = range(rows), ir.VectorType(y.type.pointee, LANES)
     places = [
@@ -170,7 +170,7 @@ def _added_up(builder, rows, vectors, stored, width, x, w, y, sizes) -> None:
     stored_at = [builder.add(at, _sum(builder, w_panel, *panel)) for panel in panels]
     for (_, first), place in zip(panels, stored_at, strict=True):
         if width == BLOCK and first * BYTES[stored] % LINE == 0:
-            _ask_for(builder, w, place, far if 2 * first < PANEL else far_too)
+            _ask_for(builder, w, place, BYTES[stored], far, slow)
     step, halves = {PAIRS: _paired, TWOS: _in_twos, FOURS: _in_fours}.get(stored, _fused), 2 if stored == HALVES else 1
     added = sums
     for half in range(halves):
@@ -197,14 +197,14 @@ def _added_up(builder, rows, vectors, stored, width, x, w, y, sizes) -> None:
         builder.store(end, place, align=4)
 
 
-def _ask_for(builder, w, place, far) -> None:
-    """Have the lines brought that lie `NEAR` and `far` bytes behind a place of w; behind an array's end none is read."""
+def _ask_for(builder, w, place, size, far, slow) -> None:
+    """Have a line brought that lies behind a place of w, and one `far` behind it; behind an array's end none is read."""
     byte, (data, reading) = ir.IntType(8).as_pointer(), (ir.Constant(_INT32, 1), ir.Constant(_INT32, 0))
     kind = ir.FunctionType(ir.VoidType(), [byte, _INT32, _INT32, _INT32])
     prefetch = builder.module.declare_intrinsic("llvm.prefetch.p0", (), kind)
-    line = builder.bitcast(builder.gep(w, [place]), byte)
-    for early, locality in ((_number(NEAR), 3), (far, 2)):  # LLVM's number of the first cache, and of the second
-        builder.call(prefetch, [builder.gep(line, [early]), reading, ir.Constant(_INT32, locality), data])
+    start, way = builder.bitcast(w, byte), builder.mul(place, _number(size))
+    for early, locality in ((builder.add(way, _number(NEAR)), 3), (builder.add(builder.lshr(way, slow), far), 2)):
+        builder.call(prefetch, [builder.gep(start, [early]), reading, ir.Constant(_INT32, locality), data])
 
 
 def _dots(stored: int, keys: int):

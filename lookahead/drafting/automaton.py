@@ -20,6 +20,10 @@ from ..model.compiling import kept
 
 MOST_LINKS = 32  # shorter endings beyond so many are not counted: they have been counted often enough
 FIRST_ROOM = 512  # tokens
+# A match of n tokens goes on with odds of n to 1, at its first token of n to this: nothing has shown yet that it does. Of matches
+# that had been seen once (3,500 in both bundled families' writing) 47 % of two tokens went on, 55 of three, 71 of four, 75 of
+# five to eight.
+UNPROVEN = 2
 LINK, LENGTH, FOLLOWED, FIRST, LAST, STATE_FIELDS = range(6)  # of a state; FOLLOWED: how often anything did
 STATE, TOKEN, TARGET, COUNT, NEXT, EDGE_FIELDS = range(6)  # of an edge; TARGET 0: none yet
 STATES, EDGES, PRESENT, SIZES = range(4)  # how many states and edges, and the state of the whole text
@@ -231,7 +235,7 @@ def _continuations(states, edges, sizes, tokens, parents, chances, shortest, rea
     for count in range(rows):
         state, length = _followed(states, state) if depth < deepest else (0, 0)
         if state:
-            total = states[state, FOLLOWED] + 1 / min(matched + depth, length)  # the longer the match, the surer
+            total = states[state, FOLLOWED] + (1 if depth else UNPROVEN) / min(matched + depth, length)
             first = offers
             for _ in range(candidates):
                 best, edge = -1, states[state, FIRST]

@@ -52,7 +52,7 @@ def test_the_whole_match_counts_not_only_what_was_looked_up():
     text = list(range(100, 140))
     short, long = (drafted(made("ngram"), [*text, 0, *text[at : at + n]], 8) for at, n in ((10, 6), (0, 30)))
     assert short.tokens == tuple(text[16:24]) and long.tokens == tuple(text[30:38])
-    assert short.chances[0] == 6 / 7 and long.chances[0] == 30 / 31
+    assert short.chances[:2] == (6 / 8, 7 / 8) and long.chances[:2] == (30 / 32, 31 / 32)
     assert long.chances[1] == 31 / 32, "every token of a draft makes its match longer"
 
 

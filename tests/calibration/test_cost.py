@@ -48,3 +48,8 @@ def test_a_second_start_has_drafted_before_a_race(tmp_path, monkeypatch):
     assert {("CachedLM", "chain"), ("CachedBlock", "chain"), ("CachedBlock", "tree"), ("CachedEagle", "chain")} <= set(
         ran
     )
+
+
+def test_a_pass_that_was_disturbed_takes_no_longer_than_one_of_more_rows():
+    assert cost.undisturbed((19.2, 28.9, 25.5, 20.4, 34.0)) == (19.2, 20.4, 20.4, 20.4, 34.0)
+    assert cost.undisturbed((1.0, 1.0, 2.0)) == (1.0, 1.0, 2.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+
 from lookahead.hardware.large_pages import CHUNK, LINE, in_large_pages
 
 

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -59,18 +60,26 @@ def test_the_promise_holds_under_every_instruction_set(isa, tmp_path):
 
 
 def test_six_starts_give_one_answer():
-    """The choice of a format and what is exact in it, each time found anew."""
+    """What is exact, each time found anew."""
     target = AutoModelForCausalLM.from_pretrained(
         POCKET / "target", dtype=torch.bfloat16, attn_implementation=modules.BY_BRANCH
     ).eval()
     answers = set()
     for _ in range(6):
-        number_format.likely.cache_clear()
-        lm = CachedLM(target)
-        quick = number_format.likely(lm.device).name
-        found = exactness.of_operators(lm)
-        answers.add((quick, found.kind, found.limits))
+        found = exactness.of_operators(CachedLM(target))
+        answers.add((found.kind, found.limits))
     assert len(answers) == 1, answers
+
+
+@pytest.mark.parametrize(
+    ("seconds", "most", "name"), [((3.1, 1.0), 64, "float32"), ((2.9, 1.0), 64, "bfloat16"), ((0.5, 1.0), 1, "float32")]
+)
+def test_bfloat16_is_planned_for_where_it_is_not_hopeless_and_rows_are_exact(monkeypatch, seconds, most, name):
+    monkeypatch.setattr(number_format, "interleaved", lambda *_: seconds)
+    monkeypatch.setattr(number_format.operators, "reach", lambda _: SimpleNamespace(most=most))
+    number_format.likely.cache_clear()
+    assert number_format.likely(torch.device("cpu")).name == name
+    number_format.likely.cache_clear()
 
 
 @pytest.mark.parametrize("given", ["bfloat16", torch.bfloat16, "float32"])

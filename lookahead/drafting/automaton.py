@@ -15,13 +15,14 @@ from functools import lru_cache
 
 import numpy as np
 from numba import njit
+from numba.extending import register_jitable
 
 from ..model.compiling import kept
 
 MOST_LINKS = 32  # shorter endings beyond so many are not counted: they have been counted often enough
 FIRST_ROOM = 512  # tokens
 # A match of n tokens goes on with odds of n to 1, at its first token of n to this: nothing has shown yet that it does. Of matches
-# that had been seen once (3,500 in both bundled families' writing) 47 % of two tokens went on, 55 of three, 71 of four, 75 of
+# that had been seen once (3,000 in both bundled families' writing) 47 % of two tokens went on, 55 of three, 71 of four, 75 of
 # five to eight.
 UNPROVEN = 2
 LINK, LENGTH, FOLLOWED, FIRST, LAST, STATE_FIELDS = range(6)  # of a state; FOLLOWED: how often anything did
@@ -29,6 +30,12 @@ STATE, TOKEN, TARGET, COUNT, NEXT, EDGE_FIELDS = range(6)  # of an edge; TARGET 
 STATES, EDGES, PRESENT, SIZES = range(4)  # how many states and edges, and the state of the whole text
 
 compiled = kept(njit, nogil=True, error_model="numpy")
+
+
+@register_jitable
+def doubt(depth):
+    """The odds against a match's token at this depth, against its length."""
+    return 1 if depth else UNPROVEN
 
 
 class SuffixAutomaton:
@@ -235,7 +242,7 @@ def _continuations(states, edges, sizes, tokens, parents, chances, shortest, rea
     for count in range(rows):
         state, length = _followed(states, state) if depth < deepest else (0, 0)
         if state:
-            total = states[state, FOLLOWED] + (1 if depth else UNPROVEN) / min(matched + depth, length)
+            total = states[state, FOLLOWED] + doubt(depth) / min(matched + depth, length)
             first = offers
             for _ in range(candidates):
                 best, edge = -1, states[state, FIRST]

@@ -77,8 +77,8 @@ class Confidence:
     def _sum_up(self) -> None:
         promised = sum(n * middle for n, middle in zip(self._tested, BIN_MIDDLES, strict=True))
         tested, accepted = sum(self._tested), sum(self._accepted)
-        prior = PRIOR_CORRECTION
-        self._correction = (accepted + prior) / (promised + prior)  # accepted, against what was promised
+        # Accepted, against what was promised.
+        self._correction = (accepted + PRIOR_CORRECTION) / (promised + PRIOR_CORRECTION)
         self.acceptance = (accepted + UNSTATED * PRIOR_TESTS) / (tested + PRIOR_TESTS)  # share of the tested tokens
         counts = [(n + PRIOR_TESTS, ok) for n, ok in zip(self._tested, self._accepted, strict=True)]
         self._bases = [ok / n for n, ok in counts]

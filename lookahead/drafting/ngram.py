@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from ..core.events import EMPTY, Draft, SettingsError
 from ..core.tree import trie
-from .automaton import UNPROVEN
+from .automaton import doubt
 from .base import Drafter, check_range, rows_looked_up
 
 MOST_PLACES = 8  # where an n-gram ended: the most recent ones are looked at
@@ -73,7 +73,7 @@ class NGram(Drafter):
         chances, drafted_behind = [], set()
         for parent, (candidate, depth) in zip(parents, origins, strict=True):
             length = matches[candidate].length + depth
-            chance = length / (length + (1 if depth else UNPROVEN))  # the longer the match, the likelier it goes on
+            chance = length / (length + doubt(depth))  # the longer the match, the likelier it goes on
             second = parent in drafted_behind  # a better match drafted another token in its place
             chances.append((1 - chance) / 2 if second else chance)
             drafted_behind.add(parent)

@@ -24,6 +24,7 @@ from numba import config, njit, types
 from numba.core.codegen import get_host_cpu_features  # empty where LLVM cannot tell
 from numba.extending import intrinsic, register_jitable
 
+from ..hardware.large_pages import LINE
 from .compiling import INTEGER
 
 FEATURES = config.CPU_FEATURES or get_host_cpu_features()  # NUMBA_CPU_FEATURES and _NAME play another processor
@@ -40,7 +41,7 @@ TOGETHER = {HALVES: 2, PAIRS: 2, TWOS: 2, FOURS: 4}  # inputs whose weights lie 
 # How many bytes early weights are asked for, into the first cache and into the second. By itself a processor looks ahead within
 # a page. Measured on an Emerald Rapids: 200 MB of weights 20.6 -> 14.7 ms for one row, 27.2 -> 15.2 for six, where reading
 # alone takes 12; 32 MB, which its last cache holds, 1.36 -> 1.31 and 1.90 -> 1.77.
-NEAR, FAR, LINE = 4096, 12288, 64
+NEAR, FAR = 4096, 12288
 MULTIPLIES_PAIRS = LANES == 16 and "+avx512bf16" in FEATURES.split(",") and NAME.startswith("znver")
 MULTIPLIES_FOURS = LANES == 16 and "+avx512vnni" in FEATURES.split(",")
 
@@ -122,8 +123,7 @@ def _block(stored: int, width: int = BLOCK, panel: int = PANEL):
 
     Of addresses: x float32 [rows, x_stride], w [width / PANEL, k, PANEL] as stored, whose panels begin `w_panel` numbers apart
     and whose k `w_stride`, y float32 [rows, y_stride]. Of halves, pairs and fours k is the number of words, and x holds words of
-    pairs and fours too; fours are added up as int32. Meanwhile the second cache is brought what lies `far` bytes behind w, going on
-    by a line where w does by `1 << slow` lines.
+    pairs and fours too; fours are added up as int32. Meanwhile what lies `far` behind w is brought, `1 << slow` times as slowly.
     """
     together, total = stored in (PAIRS, TWOS, FOURS), _INT32 if stored in (TWOS, FOURS) else _FLOAT
 

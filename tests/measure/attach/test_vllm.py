@@ -45,7 +45,8 @@ def engine(plan=False):
             "--max-model-len",
             "1024",
         ]
-        room = ["--max-num-seqs", "16", "--no-enable-prefix-caching"]
+        # Not compiled: that takes a minute a server, and what is tested is counts.
+        room = ["--max-num-seqs", "16", "--no-enable-prefix-caching", "--enforce-eager"]
         speculative = {"method": "draft_model", "model": members["draft"], "num_speculative_tokens": 4}
         drafting = ["--speculative-config", json.dumps(speculative), "--per-request-spec-decode-metrics", "detailed"]
         return [*server, *model, *room, *(drafting if plan else [])]
@@ -56,7 +57,8 @@ def engine(plan=False):
 @pytest.fixture(scope="module")
 def servers():
     """Both, running."""
-    with Server(engine()) as plain, Server(engine(plan=True)) as fast:
+    plain, fast = Server(engine()), Server(engine(plan=True))  # start side by side: each mostly waits for its own processes
+    with plain, fast:
         yield server_at(plain.url, "plain", {}), server_at(fast.url, "fast", {}), fast
 
 

@@ -360,15 +360,23 @@ def test_writing_that_was_stopped_goes_on_where_it_was(tmp_path):
     assert len([*(tmp_path / "part").iterdir()]) == 1, "a new run keeps nothing of an old one"
 
 
-@pytest.fixture(scope="session")
-def family(corpus, tmp_path_factory):
+@pytest.fixture(scope="module")
+def measures_little():
+    """Few prompts and short answers, where it is not their quality that is tested."""
+    few = {"PROMPTS_A_DOMAIN": 3, "HEAD_PROMPTS": 3, "NEW_TOKENS": 24, "CHECKED_TOKENS": 16}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, number in few.items():
+            patch.setattr(evaluate, name, number)
+        yield
+
+
+@pytest.fixture(scope="module")
+def family(corpus, measures_little, tmp_path_factory):
     """A tiny family from the tiny corpus, by every stage of the real one."""
     out, told = tmp_path_factory.mktemp("family"), []
     job = Job(corpus, out, SMALL, tokens=30_000)
     train(job, told.append)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(evaluate, "PROMPTS_A_DOMAIN", 3)
-        describe(job)
+    describe(job)
     return job, told
 
 

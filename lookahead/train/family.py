@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import copy
 import json
+import logging
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
@@ -50,6 +51,7 @@ SHARD = "9MB"  # hosting pushes refuse single files over 10 MB
 ATTENTION = "sdpa" if torch.cuda.is_available() else "eager"
 ROLES = ("target", "draft", "offdomain", *KINDS)
 CHECKED = "story"  # category of the prompts by which a head is measured while it learns
+CLEARLY_WORSE = 0.9  # of the tokens a pass that a head began with: a few prompts say no more
 WRITING_SHARE = 0.4  # of the heads' minutes, where the target has written nothing yet
 
 
@@ -201,13 +203,14 @@ class _Stages:
         return self._stage(stage, model, loss, rows, share, into="draft", plan=plan, scale=plan.refining)
 
     def head(self, kind: str, target: LlamaForCausalLM) -> None:
-        """A trained head, on the target's own writing."""
+        """A trained head, on the target's own writing. One that began from earlier weights and ends clearly worse is not kept."""
         if self._left_out(kind) or (self.job.resume and files.config_of(self.job.out / kind)):
             return
         plan, start, end = self.plan, self.job.start_from, self.words.eos_token_id
         target.requires_grad_(False)
         written = self._written(target)
-        if start and files.config_of(start / kind):
+        further = bool(start and files.config_of(start / kind))
+        if further:
             network, known = files.network(start / kind, heads.sizes(target), *heads.tables(target), kind)
             network, scale = network.float(), plan.refining
         else:
@@ -216,16 +219,13 @@ class _Stages:
         rows = WrittenBatches(written, self._states(kind, target, written, network))
         loss = heads.LOSSES[kind](target, plan.favourite)
         plan = replace(plan, rows=((1.0, rows.length),), step_tokens=plan.head_step_tokens)
-        self._fit(
-            kind,
-            network.to(self.device),
-            loss,
-            rows,
-            plan.heads_share[kind],
-            plan,
-            scale=scale,
-            check=self._check(target, known),
-        )
+        network, check = network.to(self.device), self._check(target, known)
+        began = (check(network), copy.deepcopy(network)) if further else (0.0, network)
+        report = self._fit(kind, network, loss, rows, plan.heads_share[kind], plan, scale=scale, check=check)
+        if report.accepted < CLEARLY_WORSE * began[0]:
+            ends = f"{kind} ended with {report.accepted:.2f} tokens a pass and began with {began[0]:.2f}"
+            logging.getLogger(__name__).warning("%s: it stays as it began.", ends)
+            network = began[1]
         architectures = target.config.architectures or [type(target).__name__]
         files.write(network, self.job.out / kind, self._verifier(), architectures, known)
 
@@ -316,14 +316,15 @@ class _Stages:
         save(model, self.words, (self.job.work if aside else self.job.out) / (into or stage))
         return model
 
-    def _fit(self, stage, model, loss, batches, share, plan, **options) -> None:
-        """Train, and note what it took."""
+    def _fit(self, stage, model, loss, batches, share, plan, **options) -> Report:
+        """Train, and note what it took; the last report."""
         loss = torch.compile(loss, dynamic=False) if self.job.compile else loss
         report = fit(
             model, loss, batches, plan, self.job.budget(stage, share), stage=stage, folder=self.job.work, watch=self.watch,
             resume=self.job.resume, **options,
         )  # fmt: skip
         self._note(stage, report)
+        return report
 
     def _left_out(self, role: str) -> bool:
         """Whether this run is not to train it; it is then taken from the family that the run starts from, if it is there."""

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import POCKET, emitted
+from safetensors.torch import load_file
 
 import lookahead
 from lookahead.__main__ import main
@@ -459,6 +460,18 @@ def test_heads_are_trained_for_any_llama_without_a_corpus(family, tmp_path):
     assert before != (further.out / "block" / "model.safetensors").read_bytes()
     models = lookahead.load("+".join(str(job.out / name) for name in ("target", *job.only)))
     assert set(models.heads) == set(job.only)
+
+
+@pytest.mark.parametrize(("ends", "stays"), [(1.7, True), (1.9, False)])
+def test_a_head_that_ends_clearly_worse_than_it_began_is_not_kept(family, tmp_path, caplog, monkeypatch, ends, stays):
+    worth = iter((2.0, ends))
+    monkeypatch.setattr(evaluate, "accepted_length", lambda *_: next(worth))
+    plan, given = dataclasses.replace(SMALL, texts_together=8, writing_tokens=8 * writing.ROW), family[0].out
+    job = Job(None, tmp_path, plan, tokens=1000, start_from=given, only=("medusa",))
+    train(job, lambda report: None)
+    before, after = (load_file(folder / "medusa" / "model.safetensors") for folder in (given, job.out))
+    same = all(torch.equal(weights, after[name]) for name, weights in before.items())
+    assert (same, "it stays as it began" in caplog.text) == (stays, stays)
 
 
 def test_only_heads_can_do_without_a_corpus(tmp_path, capsys):

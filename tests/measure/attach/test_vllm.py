@@ -57,7 +57,7 @@ def engine(plan=False):
 @pytest.fixture(scope="module")
 def servers():
     """Both, running."""
-    plain, fast = Server(engine()), Server(engine(plan=True))  # start side by side: each mostly waits for its own processes
+    plain, fast = Server(engine()), Server(engine(plan=True))  # start side by side: each mostly waits for itself
     with plain, fast:
         yield server_at(plain.url, "plain", {}), server_at(fast.url, "fast", {}), fast
 

@@ -29,6 +29,7 @@ from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from ..core.events import SettingsError
+from ..core.numbers import decimal
 from ..family import elsewhere
 from ..family.hub import bring
 from ..family.models import load_tokenizer, shown
@@ -223,7 +224,7 @@ class _Stages:
         began = (check(network), copy.deepcopy(network)) if further else (0.0, network)
         report = self._fit(kind, network, loss, rows, plan.heads_share[kind], plan, scale=scale, check=check)
         if report.accepted < CLEARLY_WORSE * began[0]:
-            ends = f"{kind} ended with {report.accepted:.2f} tokens a pass and began with {began[0]:.2f}"
+            ends = f"{kind} ended with {decimal(report.accepted)} tokens a pass and began with {decimal(began[0])}"
             logging.getLogger(__name__).warning("%s: it stays as it began.", ends)
             network = began[1]
         architectures = target.config.architectures or [type(target).__name__]

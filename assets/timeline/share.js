@@ -56,8 +56,9 @@ globalThis.lookaheadShare = (() => {
 
   /** One pass in one of its phases; `share` of that phase is over. */
   function scene(pen, step, past, phase, share, y) {
-    const {guesses, own} = partsOf(step);
-    const [title, words] = caption({guesses}, phase);
+    const parts = partsOf(step);
+    const {guesses, own} = parts;
+    const [title, words] = caption(parts, phase);
     write(pen, title, EDGE, y, {weight: 700});
     write(pen, words, EDGE + 120, y, {fill: "ink-2"});
     let x = write(pen, past, EDGE, y + 66, {size: 30, fill: "ink-2", most: 380}) + 14;

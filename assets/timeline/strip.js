@@ -48,7 +48,7 @@ globalThis.lookaheadStrip = (() => {
   const ORDINALS = ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth"];
 
   /** What happens, in a sentence: its number and name, and the rest. */
-  function caption({guesses}, phase) {
+  function caption({guesses, own}, phase) {
     const all = guesses.length;
     if (!all)
       return [
@@ -58,7 +58,8 @@ globalThis.lookaheadStrip = (() => {
     if (phase === "draft") return ["1 guess", `${count(all, "token")} ahead, from something cheap`];
     if (phase === "check") return ["2 check", `the target looks at ${all === 1 ? "it" : `all ${all}`} in one pass`];
     const fit = guesses.filter(({kind}) => kind === "accepted").length;
-    if (fit === all) return ["3 keep", `${all === 1 ? "it fits" : `all ${all} fit`}, and the target adds one more`];
+    const then = own.length ? "the target adds one more" : "the text ends";
+    if (fit === all) return ["3 keep", `${all === 1 ? "it fits" : `all ${all} fit`}, and ${then}`];
     const which = ORDINALS[fit] || `${fit + 1}th`;
     if (!fit)
       return ["3 keep", `${all === 1 ? "it does" : "the first does"} not fit: the target writes its own instead`];

@@ -32,6 +32,8 @@ def test_what_a_pass_comes_to_in_words(page):
     assert page.evaluate(words, [1, "check"]) == ["2 check", "the target looks at all 4 in one pass"]
     assert page.evaluate(words, [1, "kept"]) == ["3 keep", "2 of 4 fit; instead of the third the target writes its own"]
     assert page.evaluate(words, [2, "kept"]) == ["3 keep", "all 4 fit, and the target adds one more"]
+    last = "lookaheadStrip.caption({guesses: [{kind: 'accepted'}, {kind: 'accepted'}], own: []}, 'kept')"
+    assert page.evaluate(last) == ["3 keep", "all 2 fit, and the text ends"]
 
 
 def test_the_strip_draws_boxes_marks_and_the_targets_own_token(page):

@@ -53,6 +53,7 @@ ATTENTION = "sdpa" if torch.cuda.is_available() else "eager"
 ROLES = ("target", "draft", "offdomain", *KINDS)
 CHECKED = "story"  # category of the prompts by which a head is measured while it learns
 CLEARLY_WORSE = 0.9  # of the tokens a pass that a head began with: a few prompts say no more
+BUDGET = "budget.json"
 WRITING_SHARE = 0.4  # of the heads' minutes, where the target has written nothing yet
 
 
@@ -129,7 +130,7 @@ def train(job: Job, watch: Watch) -> Path:
 def describe(job: Job) -> Path:
     """Measure the family and write its card; returns the card's path."""
     documents = corpus.read(job.corpus) if job.corpus else []
-    notes, path = json.loads((job.work / "budget.json").read_text()), job.out / "README.md"
+    notes, path = _noted(job), job.out / "README.md"
     section = card.heads(evaluate.generations(job.out, documents), notes)
     if job.only_heads:
         earlier = next((place for place in (path, job.start_from / "README.md") if place.is_file()), None)
@@ -171,7 +172,6 @@ class _Stages:
         self.watch: Watch = watch
         self._rows: np.ndarray | None = None
         self._questions: list[str] = []
-        self._notes: Path = job.work / "budget.json"  # what every stage cost, for the card
 
     def target(self) -> LlamaForCausalLM:
         """Pre-training on the whole mix."""
@@ -221,12 +221,14 @@ class _Stages:
         loss = heads.LOSSES[kind](target, plan.favourite)
         plan = replace(plan, rows=((1.0, rows.length),), step_tokens=plan.head_step_tokens)
         network, check = network.to(self.device), self._check(target, known)
-        began = (check(network), copy.deepcopy(network)) if further else (0.0, network)
+        began, given = (check(network), copy.deepcopy(network)) if further else (0.0, network)
         report = self._fit(kind, network, loss, rows, plan.heads_share[kind], plan, scale=scale, check=check)
-        if report.accepted < CLEARLY_WORSE * began[0]:
-            ends = f"{kind} ended with {decimal(report.accepted)} tokens a pass and began with {decimal(began[0])}"
+        if report.accepted < CLEARLY_WORSE * began:
+            ends = f"{kind} ended with {decimal(report.accepted)} tokens a pass and began with {decimal(began)}"
             logging.getLogger(__name__).warning("%s: it stays as it began.", ends)
-            network = began[1]
+            network = given
+        else:
+            self._note(kind, report)
         architectures = target.config.architectures or [type(target).__name__]
         files.write(network, self.job.out / kind, self._verifier(), architectures, known)
 
@@ -256,7 +258,7 @@ class _Stages:
         if self._rows is None:
             job, tokens = self.job, self.plan.writing_tokens
             if "target" in job.only:
-                tokens = min(tokens, self._noted()["target"]["tokens"] // 2)
+                tokens = min(tokens, _noted(job)["target"]["tokens"] // 2)
             most_s = 60 * WRITING_SHARE * job.minutes if job.minutes and job.only_heads else inf
             folder, end = job.work / "own", self.words.eos_token_id
             if not job.resume:
@@ -313,19 +315,17 @@ class _Stages:
         self, stage, model, loss, batches, share, *, aside=False, into=None, plan=None, scale=1.0
     ) -> LlamaForCausalLM:
         model = model.to(self.device)
-        self._fit(stage, model, loss, batches, share, plan or self.plan, scale=scale)
+        self._note(stage, self._fit(stage, model, loss, batches, share, plan or self.plan, scale=scale))
         save(model, self.words, (self.job.work if aside else self.job.out) / (into or stage))
         return model
 
     def _fit(self, stage, model, loss, batches, share, plan, **options) -> Report:
-        """Train, and note what it took; the last report."""
+        """Train; the last report."""
         loss = torch.compile(loss, dynamic=False) if self.job.compile else loss
-        report = fit(
+        return fit(
             model, loss, batches, plan, self.job.budget(stage, share), stage=stage, folder=self.job.work, watch=self.watch,
             resume=self.job.resume, **options,
         )  # fmt: skip
-        self._note(stage, report)
-        return report
 
     def _left_out(self, role: str) -> bool:
         """Whether this run is not to train it; it is then taken from the family that the run starts from, if it is there."""
@@ -344,13 +344,16 @@ class _Stages:
         return None
 
     def _note(self, stage: str, report: Report) -> None:
-        notes = self._noted()
+        notes = _noted(self.job)
         if report.tokens_per_second or stage not in notes:  # a stage that was complete keeps its note
             notes[stage] = asdict(report) | {"device": str(self.device)}
-        self._notes.write_text(json.dumps(notes, indent=1))
+        (self.job.work / BUDGET).write_text(json.dumps(notes, indent=1))
 
-    def _noted(self) -> dict[str, Any]:
-        return json.loads(self._notes.read_text()) if self._notes.is_file() else {}
+
+def _noted(job: Job) -> dict[str, Any]:
+    """What every stage cost of which something is kept, for the card."""
+    path = job.work / BUDGET
+    return json.loads(path.read_text()) if path.is_file() else {}
 
 
 def _place(family: Path, role: str) -> Path:

@@ -472,6 +472,8 @@ def test_a_head_that_ends_clearly_worse_than_it_began_is_not_kept(family, tmp_pa
     before, after = (load_file(folder / "medusa" / "model.safetensors") for folder in (given, job.out))
     same = all(torch.equal(weights, after[name]) for name, weights in before.items())
     assert (same, "it stays as it began" in caplog.text) == (stays, stays)
+    budget = job.work / "budget.json"
+    assert ("medusa" in budget.read_text() if budget.exists() else False) is not stays, "the card tells of what is kept"
 
 
 def test_only_heads_can_do_without_a_corpus(tmp_path, capsys):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from contextlib import ExitStack
 
 import pytest
 import vllm_environment
@@ -45,7 +46,7 @@ def engine(plan=False):
             "--max-model-len",
             "1024",
         ]
-        # Not compiled: that takes a minute a server, and what is tested is counts.
+        # Not compiled: that takes a minute a server, and what is tested is ids and counts.
         room = ["--max-num-seqs", "16", "--no-enable-prefix-caching", "--enforce-eager"]
         speculative = {"method": "draft_model", "model": members["draft"], "num_speculative_tokens": 4}
         drafting = ["--speculative-config", json.dumps(speculative), "--per-request-spec-decode-metrics", "detailed"]
@@ -57,8 +58,11 @@ def engine(plan=False):
 @pytest.fixture(scope="module")
 def servers():
     """Both, running."""
-    plain, fast = Server(engine()), Server(engine(plan=True))  # start side by side: each mostly waits for itself
-    with plain, fast:
+    plain, fast = Server(engine()), Server(engine(plan=True))  # both are starting now
+    with ExitStack() as stack:
+        stack.push(fast)  # also where the other does not start
+        stack.enter_context(plain)
+        stack.enter_context(fast)
         yield server_at(plain.url, "plain", {}), server_at(fast.url, "fast", {}), fast
 
 

@@ -1,4 +1,4 @@
-"""The texts of a batch on all cores: a part of them on each, at the same time.
+"""The texts of a batch, or the parts of a long prompt, on all cores at the same time.
 
 One text's pass keeps to one core, which reads its weights as fast as memory gives them to it. Of several texts every core
 takes some, and reads the weights for these.

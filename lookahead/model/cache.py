@@ -154,6 +154,20 @@ class KeyValueCache:
         if len(self.taps):
             self._states[start : start + len(columns)] = self._states[columns.to(self._states.device)]
 
+    def take(self, other: KeyValueCache) -> None:
+        """Hold what another cache of the same model holds; where hidden states are kept here, the other keeps the same."""
+        length = other.length()
+        self.lay_out(length)
+        for layer, given in zip(self.layers, other.layers, strict=True):
+            (_, heads, _, dim), keys = given.keys.shape, given.keys
+            if layer.keys.dim() < 4 or layer.keys.shape[2] < length:
+                layer.grow(self.room, heads, dim, keys.dtype, keys.device)
+            layer.keys[:, :, :length] = keys[:, :, :length]
+            layer.values[:, :, :length] = given.values[:, :, :length]
+            layer.length = length
+        if len(self.taps):
+            self.states(0, length)[:] = other.states(0, length)
+
     def rewind(self, length: int) -> None:
         """Cut every layer back to `length` tokens, also after a pass that broke off half way."""
         if max(self.lengths) > length:

@@ -234,6 +234,7 @@ def chain(
             steps, ids, embed, cos[start : start + n], sin[start : start + n], norms, weights, scales, caches, rooms,
             np.full(1, n), new, new + 1, np.zeros((n, 1), np.int64), np.zeros(n, np.int64), heads, kv, inner, vocab, rounded,
             spare, n - 1, np.int64(1), np.int64(stored.ctypes.data), eps, scaling, taps, np.zeros(1, np.int64),
+            np.int64(0), np.int64(0),
         )  # fmt: skip
         call(read, (stored.ctypes.data, scores.ctypes.data, known, rounded))
         token, confidence = picked(scores[:known], scale, noise, count)
@@ -268,7 +269,7 @@ def tree(
     scratch = forward(
         steps, ids, embed, cos[start:end], sin[start:end], norms, weights, scales, caches, rooms, np.full(1, n), new, new + 1,
         np.zeros((n, 1), np.int64), np.zeros(n, np.int64), heads, kv, inner, vocab, rounded, spare, n - 1,
-        np.int64(1), np.int64(stored.ctypes.data), eps, scaling, taps, one,
+        np.int64(1), np.int64(stored.ctypes.data), eps, scaling, taps, one, np.int64(0), np.int64(0),
     )  # fmt: skip
     first, count, above = np.int64(0), np.int64(0), np.int64(1)
     for depth in range(most):
@@ -283,6 +284,7 @@ def tree(
             steps, tokens[first:count], embed, turns[0, :above], turns[1, :above], norms, weights, scales, caches, rooms,
             np.full(1, above), np.arange(end + first, end + count), straight[first:count], branch[first:count],
             counts[first:count], heads, kv, inner, vocab, rounded, spare, np.int64(0), above,
-            np.int64(stored.ctypes.data), eps, scaling, taps, one,
+            np.int64(stored.ctypes.data), eps, scaling, taps, one, np.int64(0),
+            np.int64(0),
         )  # fmt: skip
     return tokens[:count], parents[:count], chances[:count], first, scratch[:1], stored[:1]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from numba import njit
 
 from .compiling import kept
+from .in_step import publish, wait
 from .vectors import BLOCK, LANES, call, whole
 
 
@@ -27,7 +28,7 @@ def scratch_floats(n, given, hidden, fed, heads, kv, dim, inner, most):
 @kept(njit, nogil=True, error_model="numpy")
 def layer(
     steps, x_, n, given, hidden, fed, w, s, norm, head_norms, cos, sin, caches, number, rooms, ends, new, straight, branch,
-    counts, heads, kv, inner, rounded, eps, scaling, scratch_, spare_,
+    counts, heads, kv, inner, rounded, eps, scaling, scratch_, spare_, mine, before,
 ):  # fmt: skip
     """Add to the rows x [n, hidden] what a layer makes of its normed input, which lies at the start of the scratch.
 
@@ -37,7 +38,8 @@ def layer(
     The rows are of one text or of several, one after the other: caches [texts, layers, 2] has in `number` the addresses of
     keys and values [kv, room, dim], with the `rooms` [texts], and a text's rows end before `ends` [texts]; `given` rows are
     the first text's. new [given + n] are the columns where a row's go; straight [n], branch [n, longest] and counts [n]: see
-    `kernels.attend`. Addresses: x, the scratch (`scratch_floats`) and the products' own.
+    `kernels.attend`. Addresses: x, the scratch (`scratch_floats`), the products' own, and the counters of layers whose keys
+    this call and the one before it have left (`in_step`), 0 for none.
     """
     multiplied, normed, added, gated_by, turned, _, stored, attended = steps
     dim, longest, both, size, width = (
@@ -75,6 +77,10 @@ def layer(
             place = size * dim * (head * rooms[text] + at)
             call(stored, (row + 4 * head * dim, caches[text, number, 0] + place, dim, rounded))
             call(stored, (row + 4 * (kv + head) * dim, caches[text, number, 1] + place, dim, rounded))
+    if before:
+        wait(before, number + 1)
+    if mine:
+        publish(mine, number + 1)
     first = 0
     for text in range(len(ends)):
         call(attended, (

@@ -32,6 +32,7 @@ from .shape import Shape
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+LONG = 16  # rows a core at least, of a text that several read
 SPARE_POSITIONS = 8  # behind the context's end, for rows that only fill a pass up
 
 
@@ -218,8 +219,37 @@ class Llama(Forward):
         if isinstance(positions, slice) and positions.start + len(ids) > len(self._turns[0]):
             # A slice is cut short where an index would be refused.
             raise IndexError("a row lies behind the model's last position")
+        if isinstance(positions, slice) and only != EVERY and (parts := beside.workers(len(ids) // LONG)) > 1:
+            return self._in_parts(ids.numpy(), positions.start, cache, rows, only, parts)
         places = positions if isinstance(positions, slice) else rows.positions
         return self._prepared(ids.numpy(), places, [(cache, len(ids))], rows, only)()
+
+    def _in_parts(
+        self, ids: np.ndarray, start: int, cache: KeyValueCache, rows: Columns, only: slice, parts: int
+    ) -> torch.Tensor:
+        """A pass over the chain of a long text, on as many cores as it has parts, a layer behind each other."""
+        n, layers = len(ids), self.shape.layers
+        if ids.min() < 0 or ids.max() >= self.shape.vocab:  # one part alone would leave the others waiting
+            raise IndexError("a token id is not in the model's vocabulary")
+        cache.states(start, start + n)  # room for all of them, so that what the first parts write into stays
+        first, stop, _ = only.indices(n)
+        counters = np.zeros(parts, np.int64)
+        passes = []
+        for part in range(parts):
+            begin, end = n * part // parts, n * (part + 1) // parts
+            asked = slice(min(max(first, begin), end) - begin, max(min(stop, end), begin) - begin)
+            of_part = Columns(*(array[begin:end] for array in rows))
+            addresses = [int(counters[i:].ctypes.data) for i in (part, part - 1)] if part else [counters.ctypes.data, 0]
+            places = slice(start + begin, start + end)
+            passes.append(self._prepared(ids[begin:end], places, [(cache, end - begin)], of_part, asked, *addresses))
+
+        def run(part: int) -> torch.Tensor:
+            try:
+                return passes[part]()
+            finally:
+                counters[part] = layers  # whatever happened, nobody waits for it any more
+
+        return torch.cat(beside.each(run, range(parts)))
 
     def together(self, parts: Sequence[Part]) -> list[torch.Tensor]:
         rows = [len(part.tokens) for part in parts]
@@ -240,10 +270,11 @@ class Llama(Forward):
 
     def _prepared(
         self, ids: np.ndarray, places: slice | np.ndarray, caches: Sequence[tuple[KeyValueCache, int]], rows: Columns,
-        only: slice = EVERY,
+        only: slice = EVERY, mine: int = 0, before: int = 0,
     ) -> Callable[[], torch.Tensor]:  # fmt: skip
         """A pass over rows of one text or of several, each with its cache and so many of the rows, as soon as it is called:
-        logits of those in `only`. `places` are where they stand in the tables of turns."""
+        logits of those in `only`. `places` are where they stand in the tables of turns; `mine` and `before` are addresses of
+        counters (`in_step`)."""
         shape, tables, n = self.shape, self._tables, len(ids)
         inner, taps = self.weights.layers[0].gate_up.shape[0] // 2, caches[0][0].taps
         addresses = np.empty((len(caches), shape.layers, 2), np.int64)
@@ -264,7 +295,7 @@ class Llama(Forward):
                 tables.kernels, ids, self.weights.embed.data_ptr(), cos, sin, tables.norms, tables.weights, tables.scales,
                 addresses, rooms, ends, rows.new, rows.straight, rows.branch, rows.counts, shape.heads, shape.kv_heads,
                 inner, shape.vocab, self._rounded, spare_floats(n, tables.longest), first, stop - first, logits.data_ptr(),
-                np.float32(self.weights.eps), np.float32(self._scaling), taps, states,
+                np.float32(self.weights.eps), np.float32(self._scaling), taps, states, mine, before,
             )  # fmt: skip
             return logits
 

@@ -169,6 +169,20 @@ class CachedLM:
             self.keep(range(len(chunk)))
         return logits
 
+    def can_take(self, other: CachedLM) -> bool:
+        """Whether what the other has read is what would be read here: of the same model, in passes of the same shapes, with
+        hidden states where they are kept here."""
+        same = other.passes is self.passes and other.limits == self.limits
+        return same and (not self.taps or self.taps == other.taps)
+
+    @torch.inference_mode()
+    def take(self, other: CachedLM) -> None:
+        """Begin with the text that another one holds (`can_take`) instead of reading it."""
+        self.reset()
+        if other.tokens:
+            self.cache.take(other.cache)
+        self.tokens = list(other.tokens)
+
     def chain(self, tokens: Sequence[int], request: Request) -> tuple[list[int], list[float]] | None:
         """Append a chain and draft behind it in one compiled call: drafted tokens, of which all but the last are appended too,
         and how sure the model is of each. None where its passes are not compiled."""

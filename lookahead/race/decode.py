@@ -65,17 +65,28 @@ class Text:
         self.draft, self.finish = EMPTY, None
         self._drafter, self._rule, self._ends, self._prompt, self._details = drafter, rule, ends, len(prompt), details
         self._step: Step | None = None
-        self.propose_s = 0.0
+        self.propose_s = self.read_s = 0.0
 
-    def read(self) -> Step:
-        """Read the prompt but for its last token."""
+    def read(self, others: Sequence[Text] = ()) -> Step:
+        """Read the prompt but for its last token. What one of the `others` has read of the same need not be read again: its
+        time is this text's too."""
+        begin, prompt = perf_counter(), self.context[:-1]
+        before = next((one for one in others if one is not self and one.has_read(prompt, self.target)), None)
+        if before:
+            self.target.take(before.target)
+            self.read_s = before.read_s
+        else:
+            self.target.reset()
+            if prompt:
+                self.target.extend(prompt)
+            self.read_s = perf_counter() - begin
         begin = perf_counter()
-        self.target.reset()
-        if len(self.context) > 1:
-            self.target.extend(self.context[:-1])
-        read = perf_counter()
         self._drafter.start(self.context)
-        return Step("prefill", 0, propose_s=perf_counter() - read, verify_s=read - begin)
+        return Step("prefill", 0, propose_s=perf_counter() - begin, verify_s=self.read_s)
+
+    def has_read(self, prompt: Sequence[int], target: CachedLM) -> bool:
+        """Whether it holds just that, as the target would."""
+        return self.target.tokens == prompt and target.can_take(self.target)
 
     def propose(self) -> Draft:
         """Draft what is to be verified next."""
@@ -122,9 +133,9 @@ class Text:
         return self._step
 
 
-def decode(text: Text) -> Iterator[Step]:
-    """Continue a text until it ends, one `Step` a pass."""
-    yield text.read()
+def decode(text: Text, others: Sequence[Text] = ()) -> Iterator[Step]:
+    """Continue a text until it ends, one `Step` a pass. The prompt may have been read for one of the `others`."""
+    yield text.read(others)
     while text.finish is None:
         text.propose()
         begin = perf_counter()

@@ -67,10 +67,18 @@ class Lane:
         stopped = StopStrings(models.tokenizer, settings.stop) if settings.stop else None
         self._ends = Ends(models.eos, settings.max_new_tokens, context_length, stopped)
 
-    def steps(self) -> Iterator[Step]:
-        """Run it. The generator may be closed at any step."""
+    @property
+    def keeps_states(self) -> bool:
+        """Whether the target's hidden states are kept for its drafter."""
+        return isinstance(self.draft, CachedHead)
+
+    def steps(self, others: list[Text] | None = None) -> Iterator[Step]:
+        """Run it. The generator may be closed at any step. `others` are the texts of a race, which share what is read of the
+        prompt; this one joins them."""
         if not self.opaque:
-            return loop(self.text(cache(self.models.costs.pass_s)))
+            text, others = self.text(cache(self.models.costs.pass_s)), [] if others is None else others
+            others.append(text)
+            return loop(text, others)
         threads.use(self.models.measured.threads)
         self._target = self._fresh_target()
         peer = self._cls(self._target, self.draft, self._rule, self.settings.k, self._method_options)
@@ -86,13 +94,13 @@ class Lane:
         token_s = dict.fromkeys(MODEL_DRAFTERS, drafter_costs.token_s / drafting) if drafter_costs else {}
         once_s = dict.fromkeys(MODEL_DRAFTERS, sum(drafter_costs.cold_s[:1]) / drafting) if drafter_costs else {}
         longest = self._target.limits.chain_rows - 1  # what follows the root in one pass
-        prior_tokens = HEADS_TOKENS if isinstance(self.draft, CachedHead) else PRIOR_TOKENS
+        prior_tokens = HEADS_TOKENS if self.keeps_states else PRIOR_TOKENS
         policy = (
             AdaptiveLength(pass_s, min(MOST_AUTO, longest), token_s, self._learned, once_s, prior_tokens)
             if k == "auto"
             else FixedLength(min(k, longest))
         )
-        if isinstance(self.draft, CachedHead):
+        if self.keeps_states:
             self.draft.follow(self._target)
         drafter = self._cls(Resources(self._rule, self.draft, costs.pass_s), self._method_options)
         return Text(self._target, drafter, policy, self._rule, self.prompt, self._ends, details=self.settings.details)

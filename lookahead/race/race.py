@@ -3,7 +3,7 @@
 Two lanes computing at once would share the cores and both numbers would be wrong. So lanes take
 turns: the next pass goes to the lane whose own clock is furthest behind. A clock adds only its
 lane's measured work (drafting, the target's pass, the loop), with the prompt's reading excluded
-and identical on every lane; text, JSON and page time count for nobody. Shown in that order, the
+and identical on every lane, for which it is done once where they can share it; text, JSON and page time count for nobody. Shown in that order, the
 laps make a race that is live and fair at once.
 
 Knows lanes and records. It does not know who is watching.
@@ -30,6 +30,7 @@ from ..trace.recorder import Recorder
 from ..trace.records import Costs, HeadRecord, Machine, ModelNames, PromptRecord, SettingsRecord
 from ..trace.schema import LaneRecord, StepRecord
 from ..trace.trace import Trace
+from .decode import Text
 from .lane import Lane, split_options
 from .methods import option_names
 from .text import Pieces
@@ -103,10 +104,12 @@ class Race:
         return self._prompt.text
 
     def _run(self) -> Iterator[Lap]:
-        running = {i: lane.steps() for i, lane in enumerate(self._lanes)}
+        texts: list[Text] = []
+        running = {i: lane.steps(texts) for i, lane in enumerate(self._lanes)}
         try:
-            for i, steps in running.items():
-                yield self._lap(i, next(steps))
+            # What is read with hidden states serves a lane without them too, not the other way round.
+            for i in sorted(running, key=lambda lane: not self._lanes[lane].keeps_states):
+                yield self._lap(i, next(running[i]))
             while running:
                 i = min(running, key=lambda lane: (self._clocks[lane], lane))
                 lap = self._lap(i, next(running[i]))

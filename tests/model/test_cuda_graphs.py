@@ -107,6 +107,21 @@ def test_a_text_that_grows_out_of_its_buffers(passes, recorded):
     assert ours.cache.buffers.room == 2 * SHORTEST
 
 
+def test_what_one_has_read_another_need_not_read(recorded):
+    """In buffers of its own, also where the text is longer than the first that are lent."""
+    lm, other = CachedLM(recorded), CachedLM(recorded)
+    lm.taps = other.taps = (1, 2)
+    lm.reset()
+    read = [random.Random(5).randrange(lm.vocab) for _ in range(SHORTEST + 50)]
+    lm.extend(read)
+    other.take(lm)
+    assert other.tokens == read and other.cached() == len(read)
+    assert torch.equal(other.states(0), lm.states(0))
+    answer = other.forward([7, 8, 9])
+    other.keep([0, 1])
+    assert torch.equal(answer, lm.forward([7, 8, 9]))
+
+
 def test_buffers_are_lent_again(passes):
     """A graph is recorded for every row count of every lane at work; a later lane finds them made."""
     made = []

@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM
 from lookahead.calibration import operators
 from lookahead.core import tree
 from lookahead.core.events import Settings
-from lookahead.model import compiling, llama_files, modules, product, tiles
+from lookahead.model import beside, compiling, llama, llama_files, modules, product, tiles
 from lookahead.model.llama import Llama
 from lookahead.model.lm import CachedLM
 from lookahead.model.product import Product
@@ -117,6 +117,56 @@ def test_a_prompt_is_read_with_the_bits_of_single_steps(tmp_path, unit, dtype):
             stop += part
             assert torch.equal(lm.extend(text[stop - part : stop]), alone[stop - 1])
     assert torch.equal(lm.forward([1, 2, 3], [-1, 0, 0])[2], lm.forward([1, 3])[1])
+
+
+@pytest.mark.parametrize("cores", [1, 2, 3, 5])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_a_prompt_is_read_on_all_cores_with_the_same_bits(tmp_path, monkeypatch, dtype, cores):
+    """Keys, values, hidden states and logits; behind a text too, and as long as a part of it has more than a few tokens."""
+    monkeypatch.setattr(beside, "cores", lambda: cores)
+    beside._pool.cache_clear()
+    lm, draws = CachedLM(load(tiny("llama", tmp_path / "m"), dtype)), random.Random(7)
+    lm.taps = (1, 2)
+    text = [draws.randrange(4096) for _ in range(150)]
+    lm.reset()
+    alone = [lm.extend([token]).clone() for token in text]
+    stored = [[t[:, :, : len(text)].clone() for t in (one.keys, one.values)] for one in lm.cache.layers]
+    states = lm.states(0).clone()
+    for first in (0, 1, 70):
+        lm.reset()
+        lm.extend(text[:first])
+        assert torch.equal(lm.extend(text[first:]), alone[-1])
+        for one, (keys, values) in zip(lm.cache.layers, stored, strict=True):
+            assert torch.equal(one.keys[:, :, : len(text)], keys)
+            assert torch.equal(one.values[:, :, : len(text)], values)
+        assert torch.equal(lm.states(0), states)
+    beside._pool.cache_clear()
+
+
+def test_a_part_of_a_prompt_that_fails_leaves_nobody_waiting(tmp_path, monkeypatch):
+    """Whichever it is: the others end, the error is told, and the next text is read as ever."""
+    monkeypatch.setattr(beside, "cores", lambda: 3)
+    beside._pool.cache_clear()
+    lm, whole_pass, calls = CachedLM(load(tiny("llama", tmp_path / "m"))), llama.whole_pass.forward, []
+    want = lm.extend([5] * 90).clone()
+
+    def failing(steps, ids, *arguments):
+        calls.append(ids)
+        if ids[0] == 6:
+            raise MemoryError("no room")
+        return whole_pass(steps, ids, *arguments)
+
+    monkeypatch.setattr(llama.whole_pass, "forward", failing)
+    for text in ([6, *[5] * 89], [*[5] * 30, 6, *[5] * 59], [*[5] * 60, 6, *[5] * 29]):
+        lm.reset()
+        with pytest.raises(MemoryError):
+            lm.extend(text)
+    with pytest.raises(IndexError, match="not in the model's vocabulary"):
+        lm.extend([*[5] * 89, 4096])
+    assert len(calls) == 9, "three parts each, and none of a text that is refused"
+    lm.reset()
+    assert torch.equal(lm.extend([5] * 90), want)
+    beside._pool.cache_clear()
 
 
 @pytest.mark.parametrize("token", [-1, 4096, 1 << 40])

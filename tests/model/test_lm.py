@@ -75,6 +75,35 @@ def test_sync_rewinds_to_the_common_prefix(folders, kind):
     assert lm.sync(second) == second[-1:], "the last token is always left to feed"
 
 
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_what_one_has_read_another_need_not_read(folders, kind):
+    """It goes on with the same bits, in buffers of its own, and hidden states come along."""
+    lm = CachedLM(load(folders[kind]))
+    lm.taps = (1, 2)
+    lm.reset()
+    read = text(140)
+    lm.extend(read)
+    other = lm.fresh()
+    for taps in ((), (1, 2)):
+        other.taps = taps
+        assert other.can_take(lm)
+        other.take(lm)
+        assert other.tokens == read and other.cached() == len(read)
+        assert not taps or torch.equal(other.states(0), lm.states(0))
+        answer = other.forward([7, 8, 9])
+        other.keep([0, 1])
+        assert torch.equal(answer, lm.forward([7, 8, 9]))
+        assert lm.tokens == read
+        lm.keep([])
+    other.taps = (1,)
+    assert not other.can_take(lm), "other hidden states"
+    assert not CachedLM(lm.passes, limits=tree.Limits(2, 8, 8)).can_take(lm), "passes of other shapes"
+    assert not CachedLM(load(folders[kind])).can_take(lm), "another model"
+    empty = lm.fresh()
+    other.take(empty)
+    assert other.tokens == [] and other.cached() == 0
+
+
 @pytest.mark.parametrize("kind", ["llama", "qwen2"])
 def test_a_pass_that_breaks_off_half_way_leaves_nothing_behind(folders, kind, monkeypatch):
     def interrupted(*_, **__):

@@ -7,6 +7,7 @@ from conftest import finished
 
 import lookahead
 from lookahead import LookaheadError, MethodError, SettingsError
+from lookahead.model.lm import CachedLM
 
 PROMPT = "Once upon a time there was a small frog who"
 
@@ -25,6 +26,25 @@ def test_the_lane_behind_moves_next(models):
     assert kinds[:3] == ["prefill"] * 3
     assert "prefill" not in kinds[3:]
     assert ended == {0, 1, 2}
+
+
+def test_a_prompt_is_read_once_for_all_lanes_that_can_share_it(models, monkeypatch):
+    """A lane whose head reads hidden states goes first, for the others need less; two heads read other ones."""
+    extend, read = CachedLM.extend, []
+
+    def counted(lm, tokens):
+        if lm.passes is models.target.passes:
+            read.append(list(tokens))
+        return extend(lm, tokens)
+
+    monkeypatch.setattr(CachedLM, "extend", counted)
+    for methods, times in ((["naive", "block"], 1), (["naive", "suffix", "draft"], 1), (["naive", "block", "eagle"], 2)):
+        read.clear()
+        trace = finished(lookahead.race(models, PROMPT, methods, max_new_tokens=24))
+        assert read == [trace.prompt.tokens[:-1]] * times, methods
+        seconds = {lane.steps[0].verify_s for lane in trace.lanes}
+        assert len(seconds) == times and 0 not in seconds, "what was shared counts as each lane's"
+        assert len({tuple(lane.tokens) for lane in trace.lanes}) == 1
 
 
 @pytest.mark.timed

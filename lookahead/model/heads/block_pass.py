@@ -64,7 +64,7 @@ def forward(
         layer(
             steps, x_, slots, n, hidden, hidden, weights[i], scales[i], norms[2 * i + 2], head_norms[i], cos, sin,
             caches.reshape(1, layers, 2), i, rooms, ends, new, straight, no_branch, none, heads, kv, inner, rounded, eps, scaling, h_,
-            spare_,
+            spare_, np.int64(0), np.int64(0),
         )  # fmt: skip
     call(normed, (x_, norms[2 * layers + 1].ctypes.data, hidden_states, slots, hidden, rounded, eps))
     call(multiplied, (

@@ -62,7 +62,7 @@ def forward(
     layer(
         steps, features, n, np.int64(0), hidden, 2 * hidden, weights[0], scales[0], norms[2], head_norms, cos, sin,
         caches.reshape(1, 1, 2), np.int64(0), np.full(1, room), np.full(1, n), new, straight, branch, counts, heads, kv, inner, rounded,
-        eps, scaling, h_, spare_,
+        eps, scaling, h_, spare_, np.int64(0), np.int64(0),
     )  # fmt: skip
     rows, wide_vocab = n - first, whole(draft_vocab, BLOCK)
     call(normed, (features + 4 * first * hidden, norms[3].ctypes.data, h_, rows, hidden, rounded, eps))

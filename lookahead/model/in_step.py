@@ -1,0 +1,62 @@
+"""Parts of a text read on several cores at the same time, each in a compiled call of its own that keeps step with the part
+before: a layer's keys of everything before a row must lie in the cache before the row attends to them.
+
+Knows counters, addresses and the processor's memory. It does not know what the calls compute.
+"""
+
+from __future__ import annotations
+
+import os
+
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from .compiling import INTEGER
+
+PATIENCE = 5_000  # looks at a counter, some microseconds; then its core is left to others, for the call that is waited for
+SLEEP_US = 50  # may have had to leave its own
+
+
+@intrinsic
+def publish(typing_context, counter, count):
+    """Set the counter at that address; whoever reads it sees all that was stored before."""
+
+    def code(context, builder, signature, arguments):
+        place = builder.inttoptr(arguments[0], ir.IntType(64).as_pointer())
+        builder.store_atomic(arguments[1], place, "release", 8)
+        return context.get_dummy_value()
+
+    return types.void(INTEGER, INTEGER), code
+
+
+@intrinsic
+def _published(typing_context, counter):
+    def code(context, builder, signature, arguments):
+        place = builder.inttoptr(arguments[0], ir.IntType(64).as_pointer())
+        return builder.load_atomic(place, "acquire", 8)
+
+    return INTEGER(INTEGER), code
+
+
+@intrinsic
+def _sleep(typing_context, microseconds):
+    def code(context, builder, signature, arguments):
+        if os.name == "posix":
+            number = ir.IntType(32)
+            sleep = cgutils.get_or_insert_function(builder.module, ir.FunctionType(number, [number]), "usleep")
+            builder.call(sleep, [builder.trunc(arguments[0], number)])
+        return context.get_dummy_value()
+
+    return types.void(INTEGER), code
+
+
+@njit(error_model="numpy")
+def wait(counter, count):
+    """Until the counter at that address has reached so much."""
+    looks = 0
+    while _published(counter) < count:
+        looks += 1
+        if looks > PATIENCE:
+            _sleep(SLEEP_US)

@@ -37,7 +37,7 @@ from . import operators
 BIT_EXACT, TIE_AWARE = "bit-exact", "tie-aware"
 LENGTHS = (24, 126, 250, 384, 509, 700, 1000, 1021, 1400, 1900)  # of text, at both sides of the cache's blocks
 FEWEST = 8  # rows that a pass must be able to have for the word to be worth anything
-SOON = 512  # tokens of text: the passes behind them come first
+SOON, SOON_AGAIN = 512, 128  # tokens of text: the passes behind them come first; at a start that remembers
 WRITTEN = 6  # rows that are fed one by one behind each length
 BUDGET_S = 1.2  # for the passes of the model itself
 SAMPLE_S = 0.4  # the same where they are exact by construction
@@ -143,7 +143,8 @@ def confirm(lm: CachedLM, result: Exactness, budget_s: float, seed: int = 0) -> 
     most = min(result.reach or lm.context_length, lm.context_length) - WRITTEN - 1
     lengths = [n for n in LENGTHS if n <= most] or [most]
     draws.shuffle(lengths)
-    lengths.sort(key=lambda n: n > SOON)  # of a slow model only the short ones are reached
+    soon = SOON if budget_s > AGAIN_S else SOON_AGAIN
+    lengths.sort(key=lambda n: n > soon)  # of a slow model only the short ones are reached
     apart: list[float | None] = []  # None where all bits are the same
     chains, trees, least = [max(2, result.chain_rows)], max(2, result.tree_rows), WRITTEN
     if _on_gpu(lm):

@@ -48,6 +48,7 @@ BROWSER_FIRST = ("test_page", "test_page_models", "test_page_restart")  # about 
 LONG = ("test_page", "test_page_learn", "test_train", "test_models", "test_hosting", "test_cli", "test_hub")
 SPLIT = ("test_lossless", "test_accept", "test_exactness")
 LAST = ("test_model_loading", "test_ops")
+PATIENT_MS = 60_000  # that a page is waited for: the machine may have other things to do
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
@@ -96,9 +97,10 @@ def models():
 def chromium():
     """One headless browser for all tests that need one."""
     from chromium import ARGUMENTS, executable
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
     path = executable()
+    expect.set_options(timeout=PATIENT_MS)
     with sync_playwright() as playwright:
         opened = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
         yield opened
@@ -215,7 +217,7 @@ def pages(chromium, address):
 
     def context(options):
         made = chromium.new_context(**{"viewport": {"width": 1440, "height": 900}, **options})
-        made.set_default_timeout(60_000)  # the machine may have other things to do
+        made.set_default_timeout(PATIENT_MS)
         made.add_init_script(f"{{{LEAVING}{TEN_FRAMES_A_SECOND}}}")
         return made
 

@@ -15,8 +15,7 @@ from numba.extending import intrinsic
 
 from .compiling import INTEGER
 
-PATIENCE = 5_000  # looks at a counter, some microseconds; then its core is left to others, for the call that is waited for
-SLEEP_US = 50  # may have had to leave its own
+PATIENCE, SLEEP_US = 5_000, 50  # looks at a counter; then the core is left to others: the call before may have none
 
 
 @intrinsic

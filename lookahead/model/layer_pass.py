@@ -28,7 +28,7 @@ def scratch_floats(n, given, hidden, fed, heads, kv, dim, inner, most):
 @kept(njit, nogil=True, error_model="numpy")
 def layer(
     steps, x_, n, given, hidden, fed, w, s, norm, head_norms, cos, sin, caches, number, rooms, ends, new, straight, branch,
-    counts, heads, kv, inner, rounded, eps, scaling, scratch_, spare_, mine, before,
+    counts, heads, kv, inner, rounded, eps, scaling, scratch_, spare_, counter, counter_before,
 ):  # fmt: skip
     """Add to the rows x [n, hidden] what a layer makes of its normed input, which lies at the start of the scratch.
 
@@ -77,10 +77,10 @@ def layer(
             place = size * dim * (head * rooms[text] + at)
             call(stored, (row + 4 * head * dim, caches[text, number, 0] + place, dim, rounded))
             call(stored, (row + 4 * (kv + head) * dim, caches[text, number, 1] + place, dim, rounded))
-    if before:
-        wait(before, number + 1)
-    if mine:
-        publish(mine, number + 1)
+    if counter_before:
+        wait(counter_before, number + 1)
+    if counter:
+        publish(counter, number + 1)
     first = 0
     for text in range(len(ends)):
         call(attended, (

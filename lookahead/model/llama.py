@@ -237,11 +237,11 @@ class Llama(Forward):
         passes = []
         for part in range(parts):
             begin, end = n * part // parts, n * (part + 1) // parts
-            asked = slice(min(max(first, begin), end) - begin, max(min(stop, end), begin) - begin)
+            wanted = slice(min(max(first, begin), end) - begin, max(min(stop, end), begin) - begin)
             of_part = Columns(*(array[begin:end] for array in rows))
             addresses = [int(counters[i:].ctypes.data) for i in (part, part - 1)] if part else [counters.ctypes.data, 0]
             places = slice(start + begin, start + end)
-            passes.append(self._prepared(ids[begin:end], places, [(cache, end - begin)], of_part, asked, *addresses))
+            passes.append(self._prepared(ids[begin:end], places, [(cache, end - begin)], of_part, wanted, *addresses))
 
         def run(part: int) -> torch.Tensor:
             try:
@@ -270,11 +270,10 @@ class Llama(Forward):
 
     def _prepared(
         self, ids: np.ndarray, places: slice | np.ndarray, caches: Sequence[tuple[KeyValueCache, int]], rows: Columns,
-        only: slice = EVERY, mine: int = 0, before: int = 0,
+        only: slice = EVERY, counter: int = 0, counter_before: int = 0,
     ) -> Callable[[], torch.Tensor]:  # fmt: skip
         """A pass over rows of one text or of several, each with its cache and so many of the rows, as soon as it is called:
-        logits of those in `only`. `places` are where they stand in the tables of turns; `mine` and `before` are addresses of
-        counters (`in_step`)."""
+        logits of those in `only`. `places` are where they stand in the tables of turns, the counters addresses (`in_step`)."""
         shape, tables, n = self.shape, self._tables, len(ids)
         inner, taps = self.weights.layers[0].gate_up.shape[0] // 2, caches[0][0].taps
         addresses = np.empty((len(caches), shape.layers, 2), np.int64)
@@ -295,7 +294,7 @@ class Llama(Forward):
                 tables.kernels, ids, self.weights.embed.data_ptr(), cos, sin, tables.norms, tables.weights, tables.scales,
                 addresses, rooms, ends, rows.new, rows.straight, rows.branch, rows.counts, shape.heads, shape.kv_heads,
                 inner, shape.vocab, self._rounded, spare_floats(n, tables.longest), first, stop - first, logits.data_ptr(),
-                np.float32(self.weights.eps), np.float32(self._scaling), taps, states, mine, before,
+                np.float32(self.weights.eps), np.float32(self._scaling), taps, states, counter, counter_before,
             )  # fmt: skip
             return logits
 

@@ -32,7 +32,7 @@ def keep(stored, x_, n, hidden, size, rounded, ends, states, tap, taps):
 @kept(njit, nogil=True, error_model="numpy")
 def forward(
     steps, ids, embed, cos, sin, norms, weights, scales, caches, rooms, ends, new, straight, branch, counts, heads, kv, inner,
-    vocab, rounded, spare, first, rows, logits, eps, scaling, taps, states, mine, before,
+    vocab, rounded, spare, first, rows, logits, eps, scaling, taps, states, counter, counter_before,
 ):  # fmt: skip
     """A whole pass over rows of one text or of several: into `logits` [rows, vocab] those of so many rows from `first` on.
 
@@ -42,7 +42,8 @@ def forward(
     [texts]; new [n], where a row's go there; straight [n], branch [n, longest] and counts [n]: see `kernels.attend`. `spare`
     is the most of `spare_floats` for the pass's products; `states` [texts] are addresses of [rows, len(taps), hidden], where
     the hidden states behind the layers `taps` of a text's rows go, behind the last of them its norm. Addresses: embed
-    [vocab, hidden], logits, and the counters `mine` and `before` (`layer_pass.layer`). What is stored is bfloat16 if `rounded`, else float32.
+    [vocab, hidden], logits, and the counters, as `layer_pass.layer` takes them. What is stored is bfloat16 if `rounded`, else
+    float32.
 
     Raises `IndexError` for an id that is not in the vocabulary.
     """
@@ -65,7 +66,8 @@ def forward(
         call(normed, (x_, norms[2 * i].ctypes.data, h_, n, hidden, rounded, eps))
         layer(
             steps, x_, n, np.int64(0), hidden, hidden, weights[i], scales[i], norms[2 * i + 1], no_norms, cos, sin, caches, i, rooms,
-            ends, new, straight, branch, counts, heads, kv, inner, rounded, eps, scaling, h_, spare_, mine, before,
+            ends, new, straight, branch, counts, heads, kv, inner, rounded, eps, scaling, h_, spare_, counter,
+            counter_before,
         )  # fmt: skip
         for tap in range(len(taps)):
             if taps[tap] == i + 1 < layers:

@@ -8,6 +8,7 @@ import time
 from urllib.parse import urlencode
 
 import pytest
+from conftest import PATIENT_MS
 from playwright.sync_api import TimeoutError as TooLate
 from prompts import ENDLESS
 
@@ -34,7 +35,7 @@ def press_race(page):
     return before
 
 
-def wait_done(page, before, timeout=60_000):
+def wait_done(page, before, timeout=PATIENT_MS):
     # A link's race that is only asked for counts as done, and may come after the press of a button.
     over = f"(s => s.done && s.run !== {json.dumps(before)} && !s.run.startsWith('asked-'))({STATE})"
     try:
@@ -261,7 +262,7 @@ def test_bad_input_gets_a_message_and_loses_nothing(visit):
         page.wait_for_function("!document.querySelector('#la-race').disabled")
         with page.expect_request("**/queue/join*"):  # from then on the fields may be filled again
             page.get_by_role("button", name="Race", exact=True).click()
-        page.wait_for_function(f"({STATE}.error || '').includes({json.dumps(word)})", timeout=60_000)
+        page.wait_for_function(f"({STATE}.error || '').includes({json.dumps(word)})")
         shown = state(page)
         assert shown["run"] == good["run"], "what was shown stays"
         assert "Traceback" not in page.locator("body").inner_text()
@@ -430,11 +431,12 @@ def test_figures_are_drawn_when_opened_and_not_before(visit):
     page = visit()
     assert page.locator(".js-plotly-plot").count() == 0
     page.get_by_text("figures of this race").click()
-    page.wait_for_function("document.querySelectorAll('.js-plotly-plot').length === 6", timeout=60_000)
+    page.wait_for_function("document.querySelectorAll('.js-plotly-plot').length === 6")
 
 
 def test_a_closed_tab_frees_the_queue(visit, chromium, address):
     context = chromium.new_context()
+    context.set_default_timeout(PATIENT_MS)
     gone = context.new_page()
     gone.goto(address + LONG)
     gone.wait_for_function("window.lookahead && window.lookahead.state().run")

@@ -45,7 +45,7 @@ def test_no_serious_violation(visit, scheme, size):
     page.get_by_label("new tokens, at most").fill("32")
     before = page.evaluate(STATE)["run"]
     page.get_by_role("button", name="Race", exact=True).click()
-    page.wait_for_function(f"{STATE}.run !== {json.dumps(before)} && {STATE}.done", timeout=60_000)
+    page.wait_for_function(f"{STATE}.run !== {json.dumps(before)} && {STATE}.done")
     page.wait_for_function("!document.querySelector('#la-race').disabled")
     page.locator("body").press("End")
     page.wait_for_timeout(500)  # the button's colours have changed by then

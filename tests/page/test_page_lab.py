@@ -57,7 +57,7 @@ def test_no_section_has_a_serious_violation(visit, scheme, size):
 def test_claims_are_drawn_on_arrival_in_the_pages_ink(visit, scheme, ink):
     page = lab(visit, "Expectations", color_scheme=scheme)
     row = page.locator(".js-plotly-plot .ytick text", has_text="Block drafters")
-    expect(row).to_have_css("fill", ink, timeout=60_000)
+    expect(row).to_have_css("fill", ink)
     legend = page.locator(".js-plotly-plot .legendtext")
     claimed, elsewhere = legend.all_text_contents()
     assert claimed == "claimed" and re.fullmatch(r"measured on.+, \d+ cores", elsewhere)
@@ -84,7 +84,7 @@ def test_batches_are_measured_here(visit):
     section.get_by_role("button", name="Write them").click()
     rows = section.locator("tbody tr")
     expect(rows).to_have_count(4, timeout=180_000)
-    expect(section.locator(".la-says").first).to_contain_text("Done.", timeout=60_000)
+    expect(section.locator(".la-says").first).to_contain_text("Done.")
     cells = [row.locator("td").all_inner_texts() for row in rows.all()]
     assert [row[0] for row in cells] == ["1", "2", "4", "8"] and {row[-1] for row in cells} == {"yes"}
     assert "for one text at a time" in section.inner_text()
@@ -119,7 +119,7 @@ def test_a_run_that_is_stopped_leaves_what_it_found_and_the_engine_free(visit):
     page.get_by_label("number input for repetitions").locator("visible=true").fill("5")
     page.get_by_role("button", name="Sweep", exact=True).click()
     first, last = (page.get_by_role("cell", name=f"k = {k}", exact=True) for k in (1, 16))
-    first.wait_for(timeout=60_000)
+    first.wait_for()
     page.get_by_role("button", name="Stop").locator("visible=true").click()
     page.wait_for_timeout(1500)
     assert first.is_visible()
@@ -132,7 +132,7 @@ def test_a_race_behind_ones_own_sweep_says_so(visit):
     page = lab(visit, "Sweeps")
     page.get_by_label("number input for repetitions").locator("visible=true").fill("5")
     page.get_by_role("button", name="Sweep", exact=True).click()
-    page.get_by_role("cell", name="k = 1", exact=True).wait_for(timeout=60_000)
+    page.get_by_role("cell", name="k = 1", exact=True).wait_for()
     page.get_by_role("tab", name="Race", exact=True).click()
     press_race(page)
     page.locator(".la-statustext", has_text="Waiting: this begins after your own run").wait_for()
@@ -179,11 +179,11 @@ def test_drafters_write_one_text_at_their_own_speed(visit):
 def test_dice_settle_and_with_a_bug_do_not(visit):
     page = lab(visit, "Dice")
     page.get_by_role("button", name="Throw").click()
-    page.get_by_text("It settles on p.").wait_for(timeout=60_000)
+    page.get_by_text("It settles on p.").wait_for()
     page.get_by_label("rule", exact=True).locator("visible=true").click()
     page.get_by_role("option", name="no residual").click()
     page.get_by_role("button", name="Throw").click()
-    page.get_by_text("It does not settle on p.").wait_for(timeout=60_000)
+    page.get_by_text("It does not settle on p.").wait_for()
 
 
 def test_this_machine_says_what_a_pass_costs_and_whether_to_draft(visit):
@@ -202,13 +202,13 @@ def test_formats_and_threads_are_compared_and_what_was_found_stays_when_stopped(
     compare = page.get_by_role("button", name="Compare formats and threads")
     table = page.locator(".la-table").filter(has_text="of what memory gives".replace(" ", "\u00a0"))
     compare.click()
-    table.locator("td", has_text="ms").first.wait_for(timeout=60_000)
+    table.locator("td", has_text="ms").first.wait_for()
     page.get_by_role("button", name="Stop", disabled=False).locator("visible=true").click()
-    expect(compare).to_be_enabled(timeout=60_000)
+    expect(compare).to_be_enabled()
     assert "in\u00a0use" in table.inner_text()
     assert page.locator(".la-says", has_text="Done.").count() == 0
     compare.click()
-    page.locator(".la-says", has_text="Done.").wait_for(timeout=60_000)
+    page.locator(".la-says", has_text="Done.").wait_for()
     assert page.locator(".la-answer").inner_text().startswith(("Quickest here", "In use is"))
     assert "GB/s" in table.inner_text()
     page.locator(".js-plotly-plot").locator("visible=true").first.wait_for()

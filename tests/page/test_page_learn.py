@@ -57,19 +57,19 @@ def use(box, widget):
         box.get_by_text(re.compile("^[01] of 1 right$")).wait_for()
     elif isinstance(widget, Dice):
         box.get_by_role("button", name="Throw").click()
-        box.get_by_text("It does not settle on p." if widget.bug else "It settles on p.").wait_for(timeout=60_000)
+        box.get_by_text("It does not settle on p." if widget.bug else "It settles on p.").wait_for()
         box.locator(".js-plotly-plot").wait_for()
     elif isinstance(widget, Bug):
         bug = BUGS[widget.bug]
         box.get_by_role("button", name="Run the test").click()
         told = box.locator(".la-finding.la-fails")
-        told.wait_for(timeout=60_000)
+        told.wait_for()
         assert bug.test in told.inner_text()
         if widget.bug != next(iter(BUGS)):  # the others' tests pass and their races run in test_lab_bugs
             return
         box.get_by_role("checkbox").uncheck()
         box.get_by_role("button", name="Run the test").click()
-        box.locator(".la-finding.la-passes").wait_for(timeout=60_000)
+        box.locator(".la-finding.la-passes").wait_for()
         if widget.scenario:
             box.get_by_role("checkbox").check()
             box.get_by_role("button", name="Race", exact=True).click()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from conftest import App, started, tiny
+from conftest import PATIENT_MS, App, started, tiny
 from fakehub import serving
 from playwright.sync_api import expect
 from test_page import SHORT, race
@@ -58,7 +58,7 @@ def press(page, name, spec=None):
 
 def refusal(page):
     words = page.locator("#la-models .la-refused")
-    words.wait_for(timeout=60_000)
+    words.wait_for()
     return words.inner_text()
 
 
@@ -71,10 +71,10 @@ def test_no_serious_violation_and_nothing_wider_than_the_page(visit, scheme, siz
     page = models_tab(visit, color_scheme=scheme, viewport={"width": size[0], "height": size[1]})
     assert serious(page) == [], "first visit"
     press(page, "Check", PAIR)
-    page.locator(".la-answer", has_text="can be loaded").wait_for(timeout=60_000)
+    page.locator(".la-answer", has_text="can be loaded").wait_for()
     assert serious(page) == [], "a pair that can be used"
     press(page, "Check", "org/sliding+org/missing")
-    page.locator(".la-fails").first.wait_for(timeout=60_000)
+    page.locator(".la-fails").first.wait_for()
     assert serious(page) == [], "a pair that cannot"
     assert serious(in_other_colours(page, scheme)) == []
     assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
@@ -98,7 +98,7 @@ def test_suggestions_are_typed_by_a_button(visit):
     field = page.get_by_label("target+draft")
     assert field.input_value() == "HuggingFaceTB/SmolLM2-360M-Instruct+HuggingFaceTB/SmolLM2-135M-Instruct"
     field.press("Enter")  # which checks
-    page.locator(".la-fails", has_text="the hub shows no such model").first.wait_for(timeout=60_000)
+    page.locator(".la-fails", has_text="the hub shows no such model").first.wait_for()
 
 
 def test_refusals_are_told_in_words_and_change_nothing(visit, served):
@@ -111,7 +111,7 @@ def test_refusals_are_told_in_words_and_change_nothing(visit, served):
         press(page, "Load", spec)
         assert words in refusal(page)
         press(page, "Check", "pocket")
-        page.locator(".la-says", has_text="Checked").wait_for(timeout=60_000)
+        page.locator(".la-says", has_text="Checked").wait_for()
     press(page, "Load", "org/sliding+org/tiny-draft")
     assert "cannot be rolled back" in refusal(page)
     assert "Llama-pocket target" in in_use(page)
@@ -121,7 +121,7 @@ def test_refusals_are_told_in_words_and_change_nothing(visit, served):
 def test_a_load_that_is_stopped_leaves_everything_as_it_was(visit, served):
     page, served.delay_s = models_tab(visit), SLOW_S
     press(page, "Load", PAIR)
-    page.locator(".la-says", has_text="Downloading").wait_for(timeout=60_000)
+    page.locator(".la-says", has_text="Downloading").wait_for()
     press(page, "Stop")
     page.locator(".la-says", has_text="Stopped. The models in use are as they were.").wait_for()
     expect(page.locator("#la-models").get_by_role("button", name="Load", exact=True)).to_be_enabled()
@@ -142,14 +142,14 @@ def test_a_pair_is_loaded_raced_and_taken_back_while_others_race(visit, served):
     page, served.delay_s = models_tab(visit), 4 * SLOW_S  # it lasts until it is let go
     press(page, "Load", PAIR)
     bar = page.locator("#la-models .la-says", has_text="Downloading")
-    bar.locator(".la-done").wait_for(timeout=60_000)
+    bar.locator(".la-done").wait_for()
     assert race(other)["lanes"][1]["finished"], "a download holds up nobody's race"
     late = visit(SHORT)
     late.get_by_role("tab", name="Models", exact=True).click()
     press(late, "Load", PAIR)
     assert "Somebody is loading models" in refusal(late)
     served.delay_s = 0.0
-    page.wait_for_url("**/?tab=models&family=**", timeout=60_000)  # it loads itself anew
+    page.wait_for_url("**/?tab=models&family=**")  # it loads itself anew
     page.locator("#la-models .la-table", has_text="org/tiny-target").wait_for()
     told = page.locator("#la-models .la-table", has_text="org/tiny-target").inner_text()
     assert "org/tiny-target" in told and "org/tiny-draft" in told and "apache-2.0" in told and "mit" in told
@@ -191,6 +191,7 @@ def test_a_pair_is_loaded_raced_and_taken_back_while_others_race(visit, served):
 def test_a_host_may_restrict_it_or_switch_it_off(chromium, tmp_path, served, limits, words):
     running = App(tmp_path, HF_HUB_OFFLINE="0", HF_ENDPOINT=served.url, HF_HUB_CACHE=str(tmp_path), **limits)
     page = chromium.new_page()
+    page.set_default_timeout(PATIENT_MS)
     try:
         page.goto(f"{running.url}/?tab=models")
         page.locator("#la-models", has_text=words).wait_for()

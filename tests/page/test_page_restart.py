@@ -6,7 +6,7 @@ import json
 from urllib.parse import urlencode
 
 import pytest
-from conftest import App
+from conftest import PATIENT_MS, App
 from prompts import ENDLESS
 
 from lookahead.trace.trace import Trace
@@ -20,6 +20,7 @@ def racing(chromium, tmp_path):
     """A page in the middle of a long race, and its server."""
     server = App(tmp_path)
     context = chromium.new_context()
+    context.set_default_timeout(PATIENT_MS)
     page = context.new_page()
     page.goto(
         f"{server.url}?{urlencode({'prompt': ENDLESS, 'methods': 'self,lookahead,ngram', 'max_new_tokens': 900})}"
@@ -47,7 +48,7 @@ def races_again(page):
     page.get_by_label("Prompt", exact=True).fill("The dog")
     before = page.evaluate(STATE)["run"]
     page.get_by_role("button", name="Race", exact=True).click()
-    page.wait_for_function(f"{STATE}.done && {STATE}.run !== {json.dumps(before)}", timeout=60_000)
+    page.wait_for_function(f"{STATE}.done && {STATE}.run !== {json.dumps(before)}")
     shown = page.evaluate(STATE)
     return shown["error"] is None and all(lane["finished"] for lane in shown["lanes"])
 
@@ -56,12 +57,12 @@ def test_a_server_that_is_killed_and_started_again(racing, tmp_path):
     page, server = racing
     server.process.kill()
     server.process.wait()
-    page.locator(".la-statustext", has_text="Connection lost: showing what arrived.").wait_for(timeout=60_000)
+    page.locator(".la-statustext", has_text="Connection lost: showing what arrived.").wait_for()
     held = page.evaluate(STATE)
     assert not held["done"] and held["lanes"][1]["tokens"] > 10
     again = App(tmp_path, server.port)
     try:
-        page.wait_for_function(f"window.lookahead && {STATE}.restored && {STATE}.done", timeout=60_000)
+        page.wait_for_function(f"window.lookahead && {STATE}.restored && {STATE}.done")
         shown = page.evaluate(STATE)
         assert shown["run"] == held["run"]
         assert [lane["text"] for lane in shown["lanes"]] == [lane["text"] for lane in held["lanes"]]

@@ -152,7 +152,7 @@ def test_the_same_replayed_and_scrubbed(page, long_race):
     slow = slower(page)
     page.evaluate(WATCH)
     page.evaluate("lookahead.state().playing || document.querySelector('.la-play').click()")
-    page.wait_for_function("!lookahead.state().playing", timeout=60_000)
+    page.wait_for_function("!lookahead.state().playing")
     gap, work = told("replay at 4x", page)
     hold(max(slow, slower(page)), (work, FRAME_MS), (gap, 2 * FRAME_MS))
     times = page.evaluate("""async () => {

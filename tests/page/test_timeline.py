@@ -305,7 +305,7 @@ def test_dropped_updates_are_mended(page):
       window.reply = (run, i0) => JSON.stringify(batch(i0, window.sent));
       const total = events().length; const timer = setInterval(() => { const i0 = window.sent; window.sent = Math.min(total, i0 + 1); push(batch(i0, window.sent)); if (window.sent === total) clearInterval(timer); }, 15);
       window.random = Math.random; let n = 0; Math.random = () => (n++ % 3 ? 0.5 : 0.95); }""")
-    page.wait_for_function("lookahead.state().done", timeout=60_000)
+    page.wait_for_function("lookahead.state().done")
     state = page.evaluate("lookahead.state()")
     assert state["received"] == state["expected"] == 14
     assert [lane["text"] for lane in state["lanes"]] == [" a b c d e f g h"] * 2

@@ -38,7 +38,11 @@ def test_a_prompt_is_read_once_for_all_lanes_that_can_share_it(models, monkeypat
         return extend(lm, tokens)
 
     monkeypatch.setattr(CachedLM, "extend", counted)
-    for methods, times in ((["naive", "block"], 1), (["naive", "suffix", "draft"], 1), (["naive", "block", "eagle"], 2)):
+    for methods, times in (
+        (["naive", "block"], 1),
+        (["naive", "suffix", "draft"], 1),
+        (["naive", "block", "eagle"], 2),
+    ):
         read.clear()
         trace = finished(lookahead.race(models, PROMPT, methods, max_new_tokens=24))
         assert read == [trace.prompt.tokens[:-1]] * times, methods

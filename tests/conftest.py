@@ -139,7 +139,7 @@ class App:
                 if said["ready"] or not ready:
                     return said
             assert self.process.poll() is None, self.output()
-            assert time.monotonic() - start < 180, "the app did not start"
+            assert time.monotonic() - start < 400, "the app did not start"
             time.sleep(0.05)
 
     def output(self) -> str:

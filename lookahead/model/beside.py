@@ -9,7 +9,7 @@ Knows threads. It does not know models.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import lru_cache
 from heapq import heappop, heappush
 from typing import TypeVar
@@ -35,9 +35,13 @@ def balanced(rows: Sequence[int]) -> list[list[int]]:
 
 
 def each(work: Callable[[Given], Answer], groups: Sequence[Given]) -> list[Answer]:
-    """What `work` answers for each group, all at the same time; the first is done here."""
+    """What `work` answers for each group, all at the same time; the first is done here. An error is raised when nobody computes
+    any more."""
     others = [_pool().submit(work, group) for group in groups[1:]]
-    first = work(groups[0])
+    try:
+        first = work(groups[0])
+    finally:
+        wait(others)
     return [first, *(other.result() for other in others)]
 
 

@@ -227,7 +227,7 @@ class Llama(Forward):
     def _in_parts(
         self, ids: np.ndarray, start: int, cache: KeyValueCache, rows: Columns, only: slice, parts: int
     ) -> torch.Tensor:
-        """A pass over the chain of a long text, on as many cores as it has parts, a layer behind each other."""
+        """A pass over a chain of many rows in so many parts, on a core each: a part is a layer behind the one before it."""
         n, layers = len(ids), self.shape.layers
         if ids.min() < 0 or ids.max() >= self.shape.vocab:  # one part alone would leave the others waiting
             raise IndexError("a token id is not in the model's vocabulary")
@@ -239,7 +239,8 @@ class Llama(Forward):
             begin, end = n * part // parts, n * (part + 1) // parts
             wanted = slice(min(max(first, begin), end) - begin, max(min(stop, end), begin) - begin)
             of_part = Columns(*(array[begin:end] for array in rows))
-            addresses = [int(counters[i:].ctypes.data) for i in (part, part - 1)] if part else [counters.ctypes.data, 0]
+            counter = counters.ctypes.data + counters.itemsize * part
+            addresses = counter, counter - counters.itemsize if part else 0
             places = slice(start + begin, start + end)
             passes.append(self._prepared(ids[begin:end], places, [(cache, end - begin)], of_part, wanted, *addresses))
 

@@ -147,23 +147,28 @@ def test_a_part_of_a_prompt_that_fails_leaves_nobody_waiting(tmp_path, monkeypat
     """Whichever it is: the others end, the error is told, and the next text is read as ever."""
     monkeypatch.setattr(beside, "cores", lambda: 3)
     beside._pool.cache_clear()
-    lm, whole_pass, calls = CachedLM(load(tiny("llama", tmp_path / "m"))), llama.whole_pass.forward, []
+    lm, whole_pass, ended = CachedLM(load(tiny("llama", tmp_path / "m"))), llama.whole_pass.forward, []
     want = lm.extend([5] * 90).clone()
 
     def failing(steps, ids, *arguments):
-        calls.append(ids)
         if ids[0] == 6:
             raise MemoryError("no room")
-        return whole_pass(steps, ids, *arguments)
+        try:
+            return whole_pass(steps, ids, *arguments)
+        finally:
+            ended.append(len(ids))
 
     monkeypatch.setattr(llama.whole_pass, "forward", failing)
     for text in ([6, *[5] * 89], [*[5] * 30, 6, *[5] * 59], [*[5] * 60, 6, *[5] * 29]):
         lm.reset()
+        ended.clear()
         with pytest.raises(MemoryError):
             lm.extend(text)
+        assert ended == [30, 30], "nobody computes any more"
+    ended.clear()
     with pytest.raises(IndexError, match="not in the model's vocabulary"):
         lm.extend([*[5] * 89, 4096])
-    assert len(calls) == 9, "three parts each, and none of a text that is refused"
+    assert not ended, "nobody begins with a text that is refused"
     lm.reset()
     assert torch.equal(lm.extend([5] * 90), want)
     beside._pool.cache_clear()

@@ -1,5 +1,7 @@
 """The processor: its name, and the cores that this process may use.
 
+A container may be given less time than its machine's cores have, so the container's own limit counts where there is one.
+
 Knows what the system tells. It does not know torch.
 """
 
@@ -7,7 +9,11 @@ from __future__ import annotations
 
 import os
 import platform
+from functools import lru_cache
+from math import ceil, inf
 from pathlib import Path
+
+CGROUP = Path("/sys/fs/cgroup")
 
 
 def name() -> str:
@@ -21,4 +27,17 @@ def name() -> str:
 
 def cores() -> int:
     """Processor cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(here, container(CGROUP))
+
+
+@lru_cache(maxsize=1)
+def container(root: Path) -> float:
+    """Cores whose time a container is given, begun ones counted whole; infinitely many where it is not limited."""
+    for names in (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):
+        try:
+            quota, period = (int(number) for name in names for number in (root / name).read_text().split())
+        except (OSError, ValueError):  # no such file, or "max"
+            continue
+        return max(1, ceil(quota / period)) if quota > 0 else inf
+    return inf

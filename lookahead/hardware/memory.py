@@ -14,7 +14,8 @@ from pathlib import Path
 import psutil
 import torch
 
-CGROUP = Path("/sys/fs/cgroup")
+from .processor import CGROUP
+
 SPARE = 1.2  # times the weights: keys and values, a pass's own tensors, what loading holds for a moment
 
 

@@ -145,6 +145,11 @@ class NotRolledBack:
         self._reported += len(tokens)
         return self._lm.extend(tokens)
 
+    def take(self, other: Any) -> None:
+        """See `CachedLM.take`."""
+        self._reported = len(other.tokens)
+        self._lm.take(other)
+
     def forward(self, tokens: Sequence[int], parents: Sequence[int]) -> torch.Tensor:
         """See `CachedLM.forward`."""
         self._rows = len(tokens)

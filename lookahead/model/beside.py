@@ -47,4 +47,4 @@ def each(work: Callable[[Given], Answer], groups: Sequence[Given]) -> list[Answe
 
 @lru_cache(maxsize=1)
 def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(max(1, cores() - 1), thread_name_prefix="batch")
+    return ThreadPoolExecutor(max(1, cores() - 1), thread_name_prefix="beside")

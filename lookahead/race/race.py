@@ -3,8 +3,8 @@
 Two lanes computing at once would share the cores and both numbers would be wrong. So lanes take
 turns: the next pass goes to the lane whose own clock is furthest behind. A clock adds only its
 lane's measured work (drafting, the target's pass, the loop), with the prompt's reading excluded
-and identical on every lane, for which it is done once where they can share it; text, JSON and page time count for nobody. Shown in that order, the
-laps make a race that is live and fair at once.
+and identical on every lane, for which it is done once where they can share it; text, JSON and
+page time count for nobody. Shown in that order, the laps make a race that is live and fair at once.
 
 Knows lanes and records. It does not know who is watching.
 """

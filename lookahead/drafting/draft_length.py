@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from itertools import accumulate
+from operator import truediv
 
 from ..core.events import Draft, Step
 from ..core.tree import branch_count, depths
@@ -135,13 +137,14 @@ class AdaptiveLength:
             return draft
         chances = reaches(draft, self.chance)
         likeliest = sorted(range(len(draft)), key=lambda row: (-chances[row], row))
-        rate, tokens, best_gain, best_count = self._rate(draft.sources[0]), 0.0, 0.0, 0
-        for count, row in enumerate(likeliest, start=1):
-            tokens += chances[row]
-            gain = tokens - rate * (self._pass_s(1 + count) - self._pass_s(1))
-            if gain > best_gain:
-                best_gain, best_count = gain, count
-        rows = sorted(likeliest[:best_count])
+        # Of a pass, by how many of them it has.
+        tokens = [*accumulate((chances[row] for row in likeliest), initial=1.0)]
+        seconds = [self._pass_s(1 + count) for count in range(len(tokens))]
+        # What time is worth: what recent drafts brought or, where this one promises more, what it does, since the next will
+        # be like it. Where a text repeats itself, a long draft brings nothing that two short ones do not, and risks more.
+        rate = max(self._rate(draft.sources[0]), *map(truediv, tokens, seconds))
+        gains = [brought - rate * taken for brought, taken in zip(tokens, seconds, strict=True)]
+        rows = sorted(likeliest[: gains.index(max(gains))])
         trimmed = draft.pruned(rows)
         if branch_count(trimmed.parents) == 1:
             return trimmed

@@ -216,6 +216,17 @@ def test_auto_may_choose_nothing_where_rows_are_dear():
     assert not policy.extends("x", 0.9, 1)
 
 
+def test_auto_drafts_a_long_match_in_parts():
+    """Where each further row costs the same, two short drafts bring what one long draft does, and lose less if it fails."""
+
+    def pass_s(rows, branches):
+        return max(1.0, 0.5 + 0.12 * rows)
+
+    best = max(range(25), key=lambda rows: sum(0.95**depth for depth in range(rows + 1)) / pass_s(1 + rows, 1))
+    match = Draft.chain(range(24), "x", chances=[0.95] * 24)
+    assert len(AdaptiveLength(pass_s, 32).trim(match)) == best < 12
+
+
 def test_auto_keeps_the_rows_that_pay():
     policy = AdaptiveLength(lambda rows, branches: 1 + 0.05 * (rows - 1), 8)
     tree = Draft((1, 2, 3, 4), (-1, 0, 1, -1), None, ("x",) * 4, (0.9, 0.9, 0.02, 0.01))

@@ -10,11 +10,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 WAIT_S = 0.2  # after so long without anything new there is None
+END = object()
 
 
 def complete(work: Callable[[], Awaitable[T]]) -> T:
@@ -35,19 +37,27 @@ def arriving(work: Callable[[Callable[[Any], None]], Awaitable[None]]) -> Iterat
 
     async def run() -> None:
         begun.put((asyncio.get_running_loop(), asyncio.current_task()))
-        await work(items.put)
+        try:
+            await work(items.put)
+        finally:
+            items.put(END)
 
     with ThreadPoolExecutor(1, "lookahead-attach") as thread:
         done = thread.submit(asyncio.run, run())
         loop, task = begun.get()
         try:
-            while not (done.done() and items.empty()):
-                try:
-                    item = items.get(timeout=WAIT_S if not done.done() else 0)
-                except Empty:
-                    item = None
+            while (item := _next(items)) is not END:
                 yield item
-        finally:
-            if not done.done():
+        except BaseException:
+            with suppress(RuntimeError):  # it has just ended
                 loop.call_soon_threadsafe(task.cancel)
+            raise
         done.result()
+
+
+def _next(items: SimpleQueue[Any]) -> Any | None:
+    """What comes next, or None."""
+    try:
+        return items.get(timeout=WAIT_S)
+    except Empty:
+        return None

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import cache
 from time import perf_counter
 from typing import Any
 
@@ -42,9 +44,15 @@ async def client(server: Server, patience: Patience, at_once: int = 1) -> AsyncI
     timeout = httpx2.Timeout(None, connect=patience.connect_s)
     limits = httpx2.Limits(max_connections=at_once + 1, max_keepalive_connections=at_once + 1)
     async with httpx2.AsyncClient(
-        base_url=server.url, headers=server.headers, timeout=timeout, limits=limits, trust_env=False
+        base_url=server.url, headers=server.headers, timeout=timeout, limits=limits, trust_env=False, verify=_trusted()
     ) as opened:
         yield opened
+
+
+@cache
+def _trusted() -> ssl.SSLContext:
+    """The certificates that count; to read them takes as long as a few tokens."""
+    return httpx2.create_ssl_context(trust_env=False)
 
 
 async def text_of(opened: httpx2.AsyncClient, server: Server, path: str, patience: Patience) -> str:

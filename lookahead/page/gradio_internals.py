@@ -23,6 +23,7 @@ from gradio.utils import get_upload_folder
 
 READ_IN = "6.31.0"
 SESSIONS, GONE_SESSIONS = 200, 30  # kept of all visitors, and of those who have gone
+LOOK_S, LOOK_FOR_PROGRESS_S = 0.02, 0.1  # how often the queue looks for work
 
 
 # ---------------------------------------------------------------- the port
@@ -39,6 +40,8 @@ def launch(
     - networking.py writes what a public link needs to `CERTIFICATE_PATH`, which is in the working directory.
     - mcp.py asks for all assistants as one visitor, so what one of them chose would be chosen for all.
     - routes.py keeps runs under way in `App.iterators`: see `_Iterators`.
+    - queueing.py looks for work a thousand times a second and for progress a hundred times: a tenth of a core, beside which
+      races are timed.
     """
 
     def start_server(app: Any, **_: Any) -> tuple[str, int, str, http_server.Server]:
@@ -51,6 +54,7 @@ def launch(
     networking.CERTIFICATE_PATH = os.path.join(get_upload_folder(), "certificate.pem")
     app, _, _ = page.launch(prevent_thread_lock=True, server_name=host, _frontend=False, **options)
     app.iterators = _Iterators()
+    page._queue.sleep_when_free, page._queue.progress_update_sleep_when_free = LOOK_S, LOOK_FOR_PROGRESS_S
     for name in personal if page.mcp_server_obj else ():  # without the package the page is there, tools are not
         page.mcp_server_obj.tool_to_endpoint.pop(name)
 

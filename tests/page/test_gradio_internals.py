@@ -4,8 +4,11 @@ import ast
 import json
 import subprocess
 import sys
+import time
+from itertools import pairwise
 
 import gradio as gr
+import psutil
 import pytest
 from conftest import ROOT
 
@@ -57,6 +60,16 @@ def test_no_event_shows_progress_on_what_holds_others(app):
     kinds = {component["id"]: component["type"] for component in config["components"]}
     shown = {kinds[one] for event in config["dependencies"] for one in event["show_progress_on"] or event["outputs"]}
     assert "html" in shown and not shown & {"accordion", "column", "group", "row", "tabs"}
+
+
+def test_nothing_to_do_takes_next_to_nothing(app):
+    """Its queue would look for work a thousand times a second, beside races that are timed."""
+    process = psutil.Process(app.process.pid)
+    seen = [sum(process.cpu_times()[:2])]
+    for _ in range(5):  # it may just have begun
+        time.sleep(1)
+        seen.append(sum(process.cpu_times()[:2]))
+    assert min(after - before for before, after in pairwise(seen)) < 0.05
 
 
 def test_it_is_imported_without_stubs_for_editors():

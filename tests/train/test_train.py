@@ -375,7 +375,7 @@ def measures_little():
 def family(corpus, measures_little, tmp_path_factory):
     """A tiny family from the tiny corpus, by every stage of the real one."""
     out, told = tmp_path_factory.mktemp("family"), []
-    job = Job(corpus, out, SMALL, tokens=30_000)
+    job = Job(corpus, out, SMALL, tokens=15_000)
     train(job, told.append)
     describe(job)
     return job, told

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 WAIT_S = 0.2  # after so long without anything new there is None
-END = object()
+END = object()  # behind the last of what is put
 
 
 def complete(work: Callable[[], Awaitable[T]]) -> T:

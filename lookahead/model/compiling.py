@@ -17,7 +17,7 @@ from numba import cfunc, config, types
 
 HERE = Path(__file__).parent
 NAMES = (
-    "compiling.py", "vectors.py", "tiles.py", "multiply.py", "kernels.py", "in_step.py", "layer_pass.py", "whole_pass.py", "chain.py",
+    "compiling.py", "vectors.py", "tiles.py", "multiply.py", "kernels.py", "attend.py", "in_step.py", "layer_pass.py", "whole_pass.py", "chain.py",
     "heads/block_pass.py", "heads/eagle_pass.py", "heads/medusa_pass.py",
 )  # fmt: skip
 SOURCES = [HERE / name for name in NAMES]  # of all compiled code

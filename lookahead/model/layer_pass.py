@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from numba import njit
 
+from . import attend
 from .compiling import kept
 from .in_step import publish, wait
-from .vectors import BLOCK, LANES, call, whole
+from .vectors import BLOCK, call, whole
 
 
 @kept(njit, nogil=True, error_model="numpy")
@@ -21,7 +22,7 @@ def scratch_floats(n, given, hidden, fed, heads, kv, dim, inner, most):
         n * whole(2 * inner, BLOCK),
         n * inner,
         n * whole(hidden, BLOCK),
-        n * most + LANES + dim,
+        attend.scratch_floats(n, heads, kv, most, dim),
     )
 
 
@@ -38,7 +39,7 @@ def layer(
     The rows are of one text or of several, one after the other: caches [texts, layers, 2] has in `number` the addresses of
     keys and values [kv, room, dim], with the `rooms` [texts], and a text's rows end before `ends` [texts]; `given` rows are
     the first text's. new [given + n] are the columns where a row's go; straight [n], branch [n, longest] and counts [n]: see
-    `kernels.attend`. Addresses: x, the scratch (`scratch_floats`), the products' own, and the counters of layers whose keys
+    `attend.attend`. Addresses: x, the scratch (`scratch_floats`), the products' own, and the counters of layers whose keys
     this call and the one before it have left (`in_step`), 0 for none.
     """
     multiplied, normed, added, gated_by, turned, _, stored, attended = steps

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from ..core.tree import ancestors, is_chain
-from . import beside, chain, kernels, vectors, whole_pass
+from . import attend, beside, chain, kernels, vectors, whole_pass
 from .cache import NOTHING, KeyValueCache
 from .forward import EVERY, Forward, Part, Parts
 from .llama_weights import Weights
@@ -362,10 +362,10 @@ class Llama(Forward):
         query, mixed, scores = (
             query.float().contiguous(),
             torch.empty(n, heads, dim),
-            torch.empty(n * seen + vectors.LANES + dim),
+            torch.empty(attend.scratch_floats(n, heads, kv, seen, dim)),
         )
         straight, none, no_branch = np.full(n, seen), np.zeros(n, np.int64), np.zeros((n, 1), np.int64)
-        kernels.attend().ctypes(
+        attend.attend().ctypes(
             query.data_ptr(), heads * dim, keys.data_ptr(), values.data_ptr(), room, dim, mixed.data_ptr(),
             scores.data_ptr(), seen, straight.ctypes.data, no_branch.ctypes.data, 1, none.ctypes.data,
             n, heads, kv, self._rounded, self._scaling,

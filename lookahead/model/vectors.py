@@ -139,8 +139,8 @@ def _block(stored: int, width: int = BLOCK, panel: int = PANEL):
             for rows in range(1, ROWS + 1):
                 choice.add_case(_number(rows), builder.append_basic_block(f"rows{rows}"))
                 builder.position_at_end(builder.function.blocks[-1])
-                vectors = (width if rows <= FEW else panel) // LANES
-                at_once = 1 << (min(vectors, SUMS // rows).bit_length() - 1)
+                vectors, most = (width // LANES, SUMS) if rows <= FEW else (panel // LANES, PANEL // LANES)
+                at_once = 1 << (min(vectors, most, SUMS // rows).bit_length() - 1)
                 for first in range(0, vectors, at_once):
                     _added_up(builder, rows, range(first, first + at_once), stored, width, x, w, y, sizes)
                 builder.branch(done)
@@ -329,7 +329,7 @@ block_float32, block_halves, block_pairs, block_twos, block_fours = (
 wide_bfloat16, wide_float32 = (_block(stored, panel=BLOCK) for stored in (BFLOAT16, FLOAT32))
 narrow_bfloat16, narrow_float32 = (_block(stored, NARROW, NARROW) for stored in (BFLOAT16, FLOAT32))
 dot_bfloat16, dot_float32 = (_dots(stored, 1) for stored in (BFLOAT16, FLOAT32))
-dots_bfloat16, dots_float32 = (_dots(stored, LANES) for stored in (BFLOAT16, FLOAT32))
+dots_float32 = _dots(FLOAT32, LANES)
 # Where the processor does not multiply pairs, nobody calls them.
 dot_pairs, dots_pairs = (_dots(PAIRS if MULTIPLIES_PAIRS else BFLOAT16, keys) for keys in (1, LANES))
 

@@ -11,8 +11,9 @@ from functools import lru_cache
 import numpy as np
 from numba import njit
 
+from .attend import attend
 from .compiling import kept
-from .kernels import add, attend, gate, norm, read, store, turn
+from .kernels import add, gate, norm, read, store, turn
 from .layer_pass import layer, scratch_floats
 from .multiply import multiply
 from .vectors import BLOCK, call, whole
@@ -39,7 +40,7 @@ def forward(
     Arrays: steps as `addresses` has them; ids [n]; cos, sin [n, dim]; norms [2 layers + 1, hidden]; weights, scales
     [layers + 1, 4] are addresses of blocks: of qkv, out, gate and up, down, and in the last row of the head; caches
     [texts, layers, 2] are addresses of keys and values [kv, room, dim], of the `rooms` [texts], for the rows before `ends`
-    [texts]; new [n], where a row's go there; straight [n], branch [n, longest] and counts [n]: see `kernels.attend`. `spare`
+    [texts]; new [n], where a row's go there; straight [n], branch [n, longest] and counts [n]: see `attend.attend`. `spare`
     is the most of `spare_floats` for the pass's products; `states` [texts] are addresses of [rows, len(taps), hidden], where
     the hidden states behind the layers `taps` of a text's rows go, behind the last of them its norm. Addresses: embed
     [vocab, hidden], logits, and the counters, as `layer_pass.layer` takes them. What is stored is bfloat16 if `rounded`, else

@@ -1,0 +1,70 @@
+"""Compiled attention: what it is, and that a row has the same bits whatever is computed beside it, at every border."""
+
+import numpy as np
+import pytest
+import torch
+
+from lookahead.model.attend import KEYS, VALUES, attend, scratch_floats
+from lookahead.model.vectors import LANES, ROWS
+
+SEEN = (1, LANES - 1, LANES, KEYS - 1, KEYS, KEYS + 1, VALUES, VALUES + 1, 3 * VALUES - 2)
+HEADS = [(9, 3), (4, 4), (8, 1), (6, 3)]  # of queries and of keys: in groups of 3, 1, 8 and 2
+
+
+def computed(query, keys, values, straight, branch=None, counts=None):
+    """Rows [n, heads, dim] that attend to the first `straight` columns and those of their `branch`."""
+    (n, heads, dim), (kv, room, _) = query.shape, keys.shape
+    counts = np.zeros(n, np.int64) if counts is None else counts
+    branch = np.zeros((n, 1), np.int64) if branch is None else branch
+    rounded, most = keys.dtype == torch.bfloat16, int((straight + counts).max())
+    query, mixed = query.float().contiguous(), torch.empty(n, heads, dim)
+    scratch = torch.full((scratch_floats(n, heads, kv, most, dim),), torch.nan)  # what is not written must not be read
+    attend().ctypes(
+        query.data_ptr(), heads * dim, keys.data_ptr(), values.data_ptr(), room, dim, mixed.data_ptr(), scratch.data_ptr(), most,
+        straight.ctypes.data, branch.ctypes.data, branch.shape[1], counts.ctypes.data, n, heads, kv, int(rounded), dim**-0.5,
+    )  # fmt: skip
+    return mixed
+
+
+def random(heads, kv, room, dtype, rows, dim=64):
+    torch.manual_seed(room)
+    query, keys, values = torch.randn(rows, heads, dim), torch.randn(kv, room, dim), torch.randn(kv, room, dim)
+    return query.to(dtype), keys.to(dtype), values.to(dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize(("heads", "kv"), HEADS)
+@pytest.mark.parametrize("seen", SEEN)
+def test_it_is_torchs_attention(seen, heads, kv, dtype):
+    query, keys, values = random(heads, kv, seen, dtype, rows=1)
+    ours = computed(query, keys, values, np.array([seen]))
+    theirs = torch.nn.functional.scaled_dot_product_attention(
+        query.float().transpose(0, 1), keys.float(), values.float(), enable_gqa=True
+    )
+    torch.testing.assert_close(
+        ours, theirs.transpose(0, 1), **({"atol": 0.02, "rtol": 0.02} if dtype == torch.bfloat16 else {})
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize(("heads", "kv"), HEADS)
+@pytest.mark.parametrize("first", SEEN)
+def test_a_chains_rows_have_the_bits_they_have_alone(first, heads, kv, dtype):
+    most = 2 * ROWS + 1
+    query, keys, values = random(heads, kv, first + most, dtype, rows=most)
+    straight = first + np.arange(most)
+    alone = [computed(query[row : row + 1], keys, values, straight[row : row + 1]) for row in range(most)]
+    for rows in range(2, most + 1):
+        assert torch.equal(computed(query[:rows], keys, values, straight[:rows]), torch.cat(alone[:rows])), rows
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("past", [1, KEYS - 2, 2 * VALUES + 1])
+def test_a_branch_has_the_bits_of_a_chain_that_lies_so(past, dtype):
+    """Columns behind the past: a, b, c. The rows see a; a and b; a and c, of which c lies behind b."""
+    query, keys, values = random(9, 3, past + 3, dtype, rows=3)
+    straight, branch = np.array([past + 1, past + 2, past + 1]), np.array([[0], [0], [past + 2]])
+    tree = computed(query, keys, values, straight, branch, np.array([0, 0, 1]))
+    for moved in (keys, values):
+        moved[:, past + 1] = moved[:, past + 2]
+    assert torch.equal(tree[2:], computed(query[2:], keys, values, np.array([past + 2])))

@@ -22,7 +22,7 @@ from ..core.events import ACCEPTED, EMPTY, REJECTED, UNVISITED, WINDOW, Draft, S
 from ..core.tree import Limits
 from ..drafting import Drafter
 from ..drafting.draft_length import DraftLength
-from ..model.lm import CachedLM
+from ..model.lm import CachedLM, Reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +67,9 @@ class Text:
         self._step: Step | None = None
         self.propose_s = self.read_s = 0.0
 
-    def read(self, others: Sequence[Text] = ()) -> Step:
+    def read(self, others: Sequence[Text] = (), reading: Reading | None = None) -> Step:
         """Read the prompt but for its last token. What one of the `others` has read of the same need not be read again: its
-        time is this text's too."""
+        time is this text's too. What `reading` raises ends it."""
         begin, prompt = perf_counter(), self.context[:-1]
         before = next((one for one in others if one is not self and one.has_read(prompt, self.target)), None)
         if before:
@@ -78,7 +78,7 @@ class Text:
         else:
             self.target.reset()
             if prompt:
-                self.target.extend(prompt)
+                self.target.extend(prompt, reading)
             self.read_s = perf_counter() - begin
         begin = perf_counter()
         self._drafter.start(self.context)
@@ -133,9 +133,9 @@ class Text:
         return self._step
 
 
-def decode(text: Text, others: Sequence[Text] = ()) -> Iterator[Step]:
+def decode(text: Text, others: Sequence[Text] = (), reading: Reading | None = None) -> Iterator[Step]:
     """Continue a text until it ends, one `Step` a pass. The prompt may have been read for one of the `others`."""
-    yield text.read(others)
+    yield text.read(others, reading)
     while text.finish is None:
         text.propose()
         begin = perf_counter()

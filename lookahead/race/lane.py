@@ -21,7 +21,7 @@ from ..drafting.draft_length import AdaptiveLength, FixedLength
 from ..drafting.history import HEADS_TOKENS, PRIOR_TOKENS, Learned
 from ..family.models import Models
 from ..model.heads.head import CachedHead
-from ..model.lm import CachedLM
+from ..model.lm import CachedLM, Reading
 from .decode import Ends, Text
 from .decode import decode as loop
 from .methods import DRAFT, drafter_for, method_class, options_of
@@ -72,13 +72,13 @@ class Lane:
         """Whether the target's hidden states are kept for its drafter."""
         return isinstance(self.draft, CachedHead)
 
-    def steps(self, others: list[Text] | None = None) -> Iterator[Step]:
+    def steps(self, others: list[Text] | None = None, reading: Reading | None = None) -> Iterator[Step]:
         """Run it. The generator may be closed at any step. `others` are the texts of a race, which share what is read of the
-        prompt; this one joins them."""
+        prompt; this one joins them. `reading` follows that, and what it raises ends the run."""
         if not self.opaque:
             text, others = self.text(cache(self.models.costs.pass_s)), [] if others is None else others
             others.append(text)
-            return loop(text, others)
+            return loop(text, others, reading)
         threads.use(self.models.measured.threads)
         self._target = self._fresh_target()
         peer = self._cls(self._target, self.draft, self._rule, self.settings.k, self._method_options)

@@ -26,6 +26,7 @@ from ..core.version import VERSION
 from ..drafting.history import Learned
 from ..family.models import Models
 from ..hardware import processor
+from ..model.lm import Reading
 from ..trace.recorder import Recorder
 from ..trace.records import Costs, HeadRecord, Machine, ModelNames, PromptRecord, SettingsRecord
 from ..trace.schema import LaneRecord, StepRecord
@@ -49,7 +50,11 @@ class Lap:
 
 
 class Race:
-    """Iterate for laps; `result()` is the trace of what has run so far. May be closed at any lap."""
+    """Iterate for laps; `result()` is the trace of what has run so far. May be closed at any lap.
+
+    `reading`, if set, gets the share of a long prompt that is read, before each of its parts; what it raises ends the race."""
+
+    reading: Reading | None = None
 
     def __init__(
         self,
@@ -105,7 +110,7 @@ class Race:
 
     def _run(self) -> Iterator[Lap]:
         texts: list[Text] = []
-        running = {i: lane.steps(texts) for i, lane in enumerate(self._lanes)}
+        running = {i: lane.steps(texts, self.reading) for i, lane in enumerate(self._lanes)}
         try:
             # What is read with hidden states serves a lane without them too, not the other way round.
             for i in sorted(running, key=lambda lane: not self._lanes[lane].keeps_states):

@@ -138,7 +138,14 @@ def _run_race(race: Race | ServerRace | zero.Lent, run: Run | None, job: Job[Tra
 
 
 def _laps(race: Race | ServerRace | zero.Lent, run: Run | None, job: Job[Trace]) -> None:
+    def reading(share: float) -> None:
+        if run is not None:
+            run.add(wire.status("Reading the prompt.", share))
+        job.check()
+
     lanes_left = len(race.methods)
+    if isinstance(race, Race):
+        race.reading = reading
     job.check()
     for lap in race:
         if lap is None:  # a server has nothing new

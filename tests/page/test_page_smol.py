@@ -66,6 +66,21 @@ def test_its_first_token_comes_at_once(visit):
     assert time.perf_counter() - start < 5, "half a second on a machine with nothing else to do"
 
 
+def test_the_reading_of_a_long_prompt_shows_and_can_be_stopped(visit):
+    page = visit()
+    choose(page)
+    race(page)  # which loads it, once
+    page.get_by_label("Prompt", exact=True).fill("The harbour of the town is busy in the morning. " * 400)
+    before = press_race(page)
+    page.locator(".la-statustext", has_text="Reading the prompt.").wait_for()
+    page.locator(".la-bar.la-on").wait_for()
+    page.get_by_role("button", name="Stop", exact=True).click()
+    page.locator(".la-statustext", has_text="Stopped by you after 0 tokens.").wait_for()
+    page.get_by_label("Prompt", exact=True).fill("Write one line about a harbour.")
+    assert race(page)["lanes"][1]["finished"], "the models are free again, and as they were"
+    assert page.evaluate(f"{STATE}.run") != before
+
+
 def test_the_api_has_it(address):
     client = Client(address, verbose=False)
     families = {one["name"]: one for one in client.predict(api_name="/families")}

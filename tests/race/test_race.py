@@ -7,7 +7,8 @@ from conftest import finished
 
 import lookahead
 from lookahead import LookaheadError, MethodError, SettingsError
-from lookahead.model.lm import CachedLM
+from lookahead.core.events import Stopped
+from lookahead.model.lm import PREFILL_ROWS, CachedLM
 
 PROMPT = "Once upon a time there was a small frog who"
 
@@ -32,10 +33,10 @@ def test_a_prompt_is_read_once_for_all_lanes_that_can_share_it(models, monkeypat
     """A lane whose head reads hidden states goes first, for the others need less; two heads read other ones."""
     extend, read = CachedLM.extend, []
 
-    def counted(lm, tokens):
+    def counted(lm, tokens, *reading):
         if lm.passes is models.target.passes:
             read.append(list(tokens))
-        return extend(lm, tokens)
+        return extend(lm, tokens, *reading)
 
     monkeypatch.setattr(CachedLM, "extend", counted)
     for methods, times in (
@@ -49,6 +50,27 @@ def test_a_prompt_is_read_once_for_all_lanes_that_can_share_it(models, monkeypat
         seconds = {lane.steps[0].verify_s for lane in trace.lanes}
         assert len(seconds) == times and 0 not in seconds, "what was shared counts as each lane's"
         assert len({tuple(lane.tokens) for lane in trace.lanes}) == 1
+
+
+def test_the_reading_of_a_long_prompt_is_followed_and_ends_where_it_should(models):
+    prompt = [5 + i % 90 for i in range(3 * PREFILL_ROWS)]
+    race, shares = lookahead.race(models, prompt, ["naive", "block"], max_new_tokens=2), []
+    race.reading = shares.append
+    trace = finished(race)
+    assert len(shares) == 3 and shares[0] == 0 and shares == sorted(shares) and shares[-1] < 1, "read once, in three parts"
+    assert all(len(lane.tokens) == 2 for lane in trace.lanes)
+
+    def leave(share):
+        if share:
+            raise Stopped
+
+    race = lookahead.race(models, prompt, ["naive", "block"], max_new_tokens=2)
+    race.reading = leave
+    with pytest.raises(Stopped):
+        next(iter(race))
+    assert not any(lane.steps for lane in race.result().lanes)
+    again = finished(lookahead.race(models, prompt, ["naive", "block"], max_new_tokens=2))
+    assert [lane.tokens for lane in again.lanes] == [lane.tokens for lane in trace.lanes]
 
 
 @pytest.mark.timed

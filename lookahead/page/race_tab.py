@@ -137,7 +137,7 @@ def tab(server: ServerState, page: gr.Blocks) -> tuple[gr.Dropdown, list[Any], g
 
     def begin_with(spec: str, text: str, running: bool) -> Any:
         """The first chip of a family that was chosen, unless the prompt is the visitor's own."""
-        first = (ANSWERS if server.families.chats(spec) else SCENARIOS)[0]
+        first = _first(server, spec)
         if running or text not in (scenario.prompt for scenario in CHIPS if _kind(scenario) != _kind(first)):
             return [gr.skip()] * (1 + len(preset))
         return [_shown(first.id, running), *_preset(first, server.limits)]
@@ -241,6 +241,11 @@ def _choices(choices: list[Any], value: Any, **more: Any) -> Any:
     return gr.update(choices=choices, **({"value": value} if isinstance(value, str) else {}), **more)
 
 
+def _first(server: ServerState, spec: str) -> Scenario:
+    """The first chip of a family's."""
+    return (ANSWERS if server.families.chats(spec) else SCENARIOS)[0]
+
+
 def _shown(scenario: str, running: bool) -> Any:
     """The recording of a chip that was pressed, or that there is none; a race that is running stays on show."""
     return gr.skip() if running else recording(scenario) or refusal(UNRECORDED)
@@ -251,19 +256,25 @@ def arrive(server: ServerState, query: dict[str, str]) -> list[Any]:
     nothing, limits, families = [gr.skip()] * (4 + len(form.FIELDS)), server.limits, offered(server)
     usual = server.families.usual.models.spec
     scenario = next((s for s in EVERY if s.id == query.get("recording")), None)
-    if scenario:
-        family = scenario.family if scenario.family in families else usual
+
+    def recorded(scenario: Scenario, family: str) -> list[Any]:
         values = form.first_values(limits, **scenario.options, chat=scenario.chat, family=family)
         batch = recording(scenario.id, passed(query.get("pass", "")))
         shown = [batch or refusal(UNRECORDED), scenario.prompt, scenario.method, _further(scenario, limits)]
         return [*shown, *(values[name] for name in form.FIELDS)]
+
+    if scenario:
+        return recorded(scenario, scenario.family if scenario.family in families else usual)
     try:
         if "recording" in query:
             mend = f"choose one of {', '.join(s.id for s in EVERY)}."
             raise LookaheadError("recording", query["recording"][:200], mend)
         if "prompt" not in query:
-            if "family" in query:
-                nothing[4 + form.FIELDS.index("family")] = form.known("family", query["family"], families)
+            family = form.known("family", query.get("family", usual), families)
+            first = _first(server, family)
+            if first is not SCENARIOS[0]:
+                return recorded(first, family)
+            nothing[4 + form.FIELDS.index("family")] = family if "family" in query else gr.skip()
             return nothing
         query = {"family": usual, **query}
 

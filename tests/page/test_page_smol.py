@@ -49,6 +49,15 @@ def test_it_is_chosen_raced_in_real_time_and_linked_to(visit, address):
     assert race(other)["lanes"][1]["finished"]
     trace = json.loads(other.evaluate("window.lookahead.trace()"))
     assert trace["models"]["spec"] == "pocket", "another visitor's races are as they were"
+    opened = visit("?family=smol")
+    opened.wait_for_function(f"{STATE}.run === 'recording-{ANSWERS[0].id}'")
+    assert opened.get_by_label("Prompt", exact=True).input_value() == ANSWERS[0].prompt
+    opened.get_by_role("button", name="more", exact=True).click()
+    opened.get_by_label("new tokens, at most").fill("12")
+    raced = race(opened)["run"]
+    opened.reload()
+    opened.wait_for_function("window.lookahead && window.lookahead.state().restored")
+    assert opened.evaluate(f"{STATE}.run") == raced, "what has run comes back instead"
     linked = visit("?family=smol&prompt=Hello&chat=True&max_new_tokens=8")
     linked.wait_for_function("document.querySelector('#la-family input').value.startsWith('SmolLM2')")
     assert linked.get_by_label("Prompt", exact=True).input_value() == "Hello"

@@ -57,7 +57,9 @@ def test_the_reading_of_a_long_prompt_is_followed_and_ends_where_it_should(model
     race, shares = lookahead.race(models, prompt, ["naive", "block"], max_new_tokens=2), []
     race.reading = shares.append
     trace = finished(race)
-    assert len(shares) == 3 and shares[0] == 0 and shares == sorted(shares) and shares[-1] < 1, "read once, in three parts"
+    assert len(shares) == 3 and shares[0] == 0 and shares == sorted(shares) and shares[-1] < 1, (
+        "read once, in three parts"
+    )
     assert all(len(lane.tokens) == 2 for lane in trace.lanes)
 
     def leave(share):

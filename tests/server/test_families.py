@@ -14,6 +14,7 @@ import lookahead
 from lookahead.core.events import ModelError
 from lookahead.family import hub
 from lookahead.family import models as family_models
+from lookahead.measure.scenarios import ANSWERS
 from lookahead.page import race_tab
 from lookahead.page.models_tab import in_use
 from lookahead.server import form, loading_job
@@ -85,7 +86,9 @@ def test_a_race_runs_with_the_family_of_its_form_and_the_link_brings_it_back(ser
 
 def test_links_choose_a_family_that_there_is(server, other):
     arrived = race_tab.arrive(server, {"family": other.spec})
-    assert arrived[AT] == other.spec and arrived[1] == gr.skip()
+    assert arrived[AT] == other.spec and arrived[1] == ANSWERS[0].prompt, "its first chip, as where it is chosen"
+    arrived = race_tab.arrive(server, {"family": "pocket"})
+    assert arrived[AT] == "pocket" and arrived[0] == arrived[1] == gr.skip(), "which is on show anyway"
     arrived = race_tab.arrive(server, {"family": other.spec, "prompt": "a"})
     assert arrived[AT] == other.spec and arrived[1] == "a"
     assert race_tab.arrive(server, {"prompt": "a"})[AT] == "pocket"

@@ -22,7 +22,7 @@ from lookahead.measure.timing import Question
 from lookahead.trace.trace import Trace
 
 PROMPTS = [Question(str(i), "all", f"Prompt {i}", i % 2 == 1) for i in range(4)]
-RUNS, PASS_S = (2, 0, 4, 1), 0.006
+RUNS, PASS_S = (2, 0, 4, 1), 0.02
 
 
 def measured(plain, fast, levels, most=24, rounds=1):

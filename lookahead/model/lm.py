@@ -10,7 +10,7 @@ Knows token ids. It does not know which strategy is running, nor what a good dra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from .chain import Grown, Request
 
-Reading = Callable[[float], None]  # gets the share of a long text that is read, before each of its parts; may raise
 PREFILL_ROWS = 256  # of a pass that reads a text: half a second of SmolLM2, behind which whoever waits may go
 
 
@@ -159,13 +158,11 @@ class CachedLM:
         self.tokens += [self._rows[row] for row in path]
         self._rewind(len(self.tokens))
 
-    def extend(self, tokens: Sequence[int], reading: Reading | None = None) -> torch.Tensor:
-        """Append a chain for good; returns the logits [1, vocab] behind its last token. What `reading` raises ends it there."""
+    def extend(self, tokens: Sequence[int]) -> torch.Tensor:
+        """Append a chain for good; returns the logits [1, vocab] behind its last token."""
         if not tokens:
             return torch.empty(0, self.vocab)
         for start in range(0, len(tokens), PREFILL_ROWS):
-            if reading and len(tokens) > PREFILL_ROWS:
-                reading(start / len(tokens))
             chunk = list(tokens[start : start + PREFILL_ROWS])
             rows = self._filled(chunk)
             logits = self._pass(rows, range(-1, len(rows) - 1), slice(len(chunk) - 1, len(chunk)))

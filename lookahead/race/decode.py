@@ -22,7 +22,9 @@ from ..core.events import ACCEPTED, EMPTY, REJECTED, UNVISITED, WINDOW, Draft, S
 from ..core.tree import Limits
 from ..drafting import Drafter
 from ..drafting.draft_length import DraftLength
-from ..model.lm import CachedLM, Reading
+from ..model.lm import PREFILL_ROWS, CachedLM
+
+Reading = Callable[[float], None]  # gets the share of a long prompt that is read, before each of its parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +79,10 @@ class Text:
             self.read_s = before.read_s
         else:
             self.target.reset()
-            if prompt:
-                self.target.extend(prompt, reading)
+            for start in range(0, len(prompt), PREFILL_ROWS):
+                if reading and len(prompt) > PREFILL_ROWS:
+                    reading(start / len(prompt))
+                self.target.extend(prompt[start : start + PREFILL_ROWS])
             self.read_s = perf_counter() - begin
         begin = perf_counter()
         self._drafter.start(self.context)

@@ -21,8 +21,8 @@ from ..drafting.draft_length import AdaptiveLength, FixedLength
 from ..drafting.history import HEADS_TOKENS, PRIOR_TOKENS, Learned
 from ..family.models import Models
 from ..model.heads.head import CachedHead
-from ..model.lm import CachedLM, Reading
-from .decode import Ends, Text
+from ..model.lm import CachedLM
+from .decode import Ends, Reading, Text
 from .decode import decode as loop
 from .methods import DRAFT, drafter_for, method_class, options_of
 from .peers import Peer

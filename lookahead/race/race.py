@@ -26,12 +26,11 @@ from ..core.version import VERSION
 from ..drafting.history import Learned
 from ..family.models import Models
 from ..hardware import processor
-from ..model.lm import Reading
 from ..trace.recorder import Recorder
 from ..trace.records import Costs, HeadRecord, Machine, ModelNames, PromptRecord, SettingsRecord
 from ..trace.schema import LaneRecord, StepRecord
 from ..trace.trace import Trace
-from .decode import Text
+from .decode import Reading, Text
 from .lane import Lane, split_options
 from .methods import option_names
 from .text import Pieces

@@ -42,7 +42,7 @@ class SuffixAutomaton:
     """States are whole numbers; 0 is the empty string."""
 
     def __init__(self):
-        _ready()
+        prepare()
         self._read = 0
         self._sizes = np.array([1, 0, 0])
         self._states, self._edges, self._places = _arrays(FIRST_ROOM)
@@ -103,8 +103,8 @@ class SuffixAutomaton:
 
 
 @lru_cache(maxsize=1)
-def _ready() -> None:
-    """Compile, before any clock runs."""
+def prepare() -> None:
+    """Compile, before any clock runs: seconds, where it has not been done before."""
     states, edges, places = _arrays(8)
     sizes, tokens = np.array([1, 0, 0]), np.zeros(4, np.int64)
     _extend(states, edges, places, sizes, tokens)

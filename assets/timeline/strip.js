@@ -94,6 +94,10 @@ globalThis.lookaheadStrip = (() => {
       this.#drawn = "";
       this.#outcomeWhen = -Infinity;
       this.node.hidden = !this.#lane;
+      setText(this.#title, "");
+      setText(this.#words, "The prompt is read first.");
+      setText(this.#past, ending(this.#prompt, TAIL).replace(/\s+/g, " "));
+      this.#boxes.replaceChildren();
     }
 
     /** `view` is the lane's part of a frame; `rate` says how fast the playhead goes by itself, 0 while it rests. */

@@ -83,6 +83,8 @@ def test_the_reading_of_a_long_prompt_shows_and_can_be_stopped(visit):
     before = press_race(page)
     page.locator(".la-statustext", has_text="Reading the prompt.").wait_for()
     page.locator(".la-bar.la-on").wait_for()
+    assert page.inner_text(".la-s-caption").strip() == "The prompt is read first."
+    assert page.locator(".la-s-column").count() == 0, "nothing of the race before"
     page.get_by_role("button", name="Stop", exact=True).click()
     page.locator(".la-statustext", has_text="Stopped by you after 0 tokens.").wait_for()
     page.get_by_label("Prompt", exact=True).fill("Write one line about a harbour.")

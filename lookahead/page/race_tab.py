@@ -274,7 +274,8 @@ def arrive(server: ServerState, query: dict[str, str]) -> list[Any]:
             first = _first(server, family)
             if first is not SCENARIOS[0]:
                 return recorded(first, family)
-            nothing[4 + form.FIELDS.index("family")] = family if "family" in query else gr.skip()
+            if "family" in query:
+                nothing[4 + form.FIELDS.index("family")] = family
             return nothing
         query = {"family": usual, **query}
 

@@ -2,6 +2,7 @@
 
 import gc
 import io
+import itertools
 import time
 import weakref
 import zipfile
@@ -76,14 +77,16 @@ def test_where_none_can_grow_it_says_why(family, tmp_path, monkeypatch):
     refused(family, "too large to teach", ModelError)
 
 
-def test_it_ends_with_its_time_and_has_raced(server):
+def test_it_ends_with_its_time_and_has_raced(server, monkeypatch):
+    ticks = itertools.count(step=0.01)  # however busy the machine is, two seconds are enough to train in
+    monkeypatch.setattr(growing, "perf_counter", lambda: next(ticks))
     server.limits = Limits(max_grow_s=2)
     values = [value for update in Drafters(server).grow("a").follow() for value in update.values]
     runs, progress = [v for v in values if isinstance(v, Run)], [v for v in values if not isinstance(v, Run)]
     assert len(runs) >= 3, "before any training, every second, and at the end"
     assert runs[0].batch().count('"kind":"step"') > 12
     assert all('"reason":"finished"' in run.since(0) and server.runs.resend([run.id, 0]) for run in runs)
-    assert 2 <= progress[-1].seconds < 4 and progress[-1].steps
+    assert 2 <= progress[-1].seconds < 2.1 and progress[-1].steps
 
 
 def test_races_come_before_it_goes_on_and_stop_ends_it(server, family):

@@ -16,10 +16,11 @@ from typing import Any
 
 import gradio as gr
 import uvicorn
-from gradio import http_server, networking
+from gradio import http_server, networking, routes
 from gradio.context import LocalContext, get_blocks_context
 from gradio.tunneling import CURRENT_TUNNELS
 from gradio.utils import get_upload_folder
+from jinja2 import BaseLoader, Environment
 
 READ_IN = "6.31.0"
 SESSIONS, GONE_SESSIONS = 200, 30  # kept of all visitors, and of those who have gone
@@ -140,6 +141,23 @@ def describe(page: gr.Blocks, fields: Mapping[str, str]) -> None:
         return {**config(*given, **named), **fields}
 
     page.get_config_file = described
+
+
+class _Beginning(BaseLoader):
+    """Templates whose pages run a script of ours before all others: `head` comes when Gradio's own have been read."""
+
+    def __init__(self, loader: BaseLoader, script: str):
+        self._loader, self._head = loader, f"<head><script>{{% raw %}}{script}{{% endraw %}}</script>"
+
+    def get_source(self, environment: Environment, template: str) -> tuple[str, str | None, Callable[[], bool] | None]:
+        text, *more = self._loader.get_source(environment, template)
+        return text.replace("<head>", self._head, 1), *more
+
+
+def run_first(script: str) -> None:
+    """Have every page run this before any script of Gradio's: routes.py answers with `templates`."""
+    environment = routes.templates.env
+    environment.loader = _Beginning(getattr(environment.loader, "_loader", environment.loader), script)
 
 
 # ---------------------------------------------------------------- progress

@@ -72,6 +72,25 @@ def test_nothing_to_do_takes_next_to_nothing(app):
     assert min(after - before for before, after in pairwise(seen)) < 0.05
 
 
+def test_a_page_at_rest_asks_for_no_frames(chromium, address):
+    """Gradio's notice that it loads would, sixty a second, as long as the page is open."""
+    context = chromium.new_context()
+    context.add_init_script(
+        "const ask = requestAnimationFrame; window.frames_asked = 0;"
+        "window.requestAnimationFrame = step => { window.frames_asked++; return ask(step); };"
+    )
+    page = context.new_page()
+    page.goto(address)
+    page.wait_for_function("window.lookahead && window.lookahead.state().run && window.frames_asked")
+    asked = [0, 1]
+    while asked[-1] > asked[-2] and len(asked) < 60:  # until its recording has been played
+        page.locator("body").press("End")
+        page.wait_for_timeout(500)
+        asked.append(page.evaluate("window.frames_asked"))
+    assert asked[-1] == asked[-2], asked
+    context.close()
+
+
 def test_it_is_imported_without_stubs_for_editors():
     """Which would be made anew, of parsed sources, at every start."""
     code = (

@@ -33,6 +33,11 @@ def refused(error: LookaheadError) -> str:
     return f'<p class="la-refused" role="alert">{html.escape(str(error))}</p>'
 
 
+def pressed(event: gr.EventData) -> str:
+    """The `elem_id` of the button that was pressed; nothing where a request that no page sends names none."""
+    return getattr(event.target, "elem_id", None) or ""
+
+
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "") -> str:
     """A plain table of texts."""
     head = "".join(f"<th scope='col'>{html.escape(h)}</th>" for h in heads)

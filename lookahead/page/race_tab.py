@@ -33,7 +33,7 @@ from ..trace.export import replay_html, to_csv
 from ..trace.played_records import opened
 from ..trace.trace import Trace
 from . import figures, gradio_internals
-from .parts import QUIET, markup
+from .parts import QUIET, markup, pressed
 from .running import STOP_LANES, run_and_stop
 from .timeline import timeline
 
@@ -49,6 +49,7 @@ LABELS = """() => {
     more.setAttribute('aria-expanded', 'false');
     more.setAttribute('aria-controls', 'la-more');
 }"""
+CHIP = "la-chip-"  # the beginning of a chip's name on the page
 # The first chip of each group.
 GROUPS = {"story": "easy", "sum": "hard", "short": "what goes wrong", "window": "exotic"}
 REQUESTED = "This link is a race. Nothing has run yet."
@@ -110,7 +111,12 @@ def tab(server: ServerState, page: gr.Blocks) -> tuple[gr.Dropdown, list[Any], g
         values = json.dumps(_preset(scenario, server.limits))
         js = f"() => window.lookahead.state().done ? {values} : {gradio_internals.unchanged(len(preset))}"  # a race has its form
         chip.click(None, js=js, outputs=preset, **QUIET)
-        chip.click(partial(_shown, scenario.id), running, lanes, js=IDLE, queue=False, **QUIET)
+
+    def show(event: gr.EventData, running: bool) -> Any:
+        return _shown(pressed(event).removeprefix(CHIP), running)
+
+    clicks = [chip.click for chip in chips]  # together: a page takes longer to begin for every event it has
+    gr.on(clicks, show, running, lanes, js=IDLE, queue=False, trigger_mode="multiple", **QUIET)
     js = "() => { const field = document.querySelector('#la-prompt textarea'); field.focus(); field.select(); }"
     select.click(None, js=js, **QUIET)
 
@@ -196,7 +202,7 @@ def _chip(scenario: Scenario) -> gr.Button:
     kind = f"la-for-{_kind(scenario)}"
     if scenario.id in GROUPS:
         markup(f'<span class="la-group">{GROUPS[scenario.id]}</span>', elem_classes=[kind], scale=0)
-    return gr.Button(scenario.label, size="sm", elem_classes=["la-chip", kind], scale=0)
+    return gr.Button(scenario.label, size="sm", elem_id=CHIP + scenario.id, elem_classes=["la-chip", kind], scale=0)
 
 
 def _chips(server: ServerState, spec: str) -> list[str]:

@@ -34,7 +34,7 @@ def buttons(run: str, width: int = 120, elem_id: str | None = None) -> tuple[gr.
 def run_and_stop(
     start: gr.Button, stop: gr.Button, work: Callable[..., Iterator[Any]], inputs: Sequence[Any], outputs: Sequence[Any],
     *, triggers: Sequence[Any] = (), others: Sequence[gr.Button] = (), status: gr.HTML | None = None,
-    done: str | None = "Done.", draws: bool = False, stopped: tuple[Any, str] | tuple[()] = (), then: str = "",
+    done: str | None = "Done.", draws: bool = False, stopped: tuple[Any, str] | None = None, then: str = "() => {}",
 ) -> Any:  # fmt: skip
     """Wire Run and Stop: `work(*inputs)` yields what the outputs become. Returns the event of the work.
 
@@ -44,7 +44,7 @@ def run_and_stop(
         status: a line for progress and errors. `work` then yields its text first, then the outputs, and says nothing of
             its own end: `done` is written there, and any `LookaheadError`.
         draws: `work` gets first whether the page is dark.
-        stopped: a component and what it shows when Stop is pressed; with a `status`, that, and that it was stopped.
+        stopped: a component and what it shows when Stop is pressed; if not given, the `status`, and that it was stopped.
         then: a script to run when the work is over, however it ended.
     """
     all_buttons = {"outputs": [start, *others, stop], "queue": False, **QUIET}
@@ -61,15 +61,12 @@ def run_and_stop(
         triggers, work, inputs, outputs, js=f"(_, ...rest) => [{DARK}, ...rest]" if draws else None, trigger_mode="once",
         concurrency_limit=None, **QUIET,
     )  # fmt: skip
-    begun.then(None, js=_set(idle), **all_buttons)
-    if then:
-        begun.then(None, js=then, **QUIET)
-    if stopped:
-        stop.click(None, js=f"() => {json.dumps(stopped[1])}", outputs=stopped[0], **QUIET)
-    ended = stop.click(lambda: None, cancels=[begun], queue=False, **QUIET)
-    again = stopped[1:] if status is not None else ()  # the last word of the work may have come in between
-    shown = [*all_buttons["outputs"], *([stopped[0]] if again else [])]
-    ended.then(None, js=_set(idle, AFTER_STOP_MS, *again), **{**all_buttons, "outputs": shown})
+    begun.then(None, js=_set(idle, first=then), **all_buttons)
+    shown, words = stopped
+    ended = stop.click(None, js=f"() => {json.dumps(words)}", outputs=shown, cancels=[begun], **QUIET)
+    again = [words] if status is not None else []  # the last word of the work may have come in between
+    afterwards = [*all_buttons["outputs"], *([shown] if again else [])]
+    ended.then(None, js=_set(idle, AFTER_STOP_MS, *again), **{**all_buttons, "outputs": afterwards})
     return begun
 
 
@@ -116,6 +113,7 @@ def reporting(work: Callable[..., Iterator[Any]], width: int, done: str | None) 
     return reported
 
 
-def _set(states: Sequence[bool], after_ms: int = 0, *values: str) -> str:
+def _set(states: Sequence[bool], after_ms: int = 0, *values: str, first: str = "() => {}") -> str:
+    """A script that makes buttons interactive or not and gives further outputs their values, behind another script."""
     updates = ", ".join([*gradio_internals.interactive(states), *map(json.dumps, values)])
-    return f"() => new Promise(done => setTimeout(() => done([{updates}]), {after_ms}))"
+    return f"() => new Promise(done => setTimeout(() => {{ ({first})(); done([{updates}]); }}, {after_ms}))"

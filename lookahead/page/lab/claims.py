@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import gradio as gr
@@ -14,10 +14,11 @@ from ...measure import charts, drafter_charts
 from ...measure.experiments import EXPERIMENTS, HELPS, HURTS, Experiment, Result
 from ...measure.published import published
 from ...server.state import ServerState
-from ..parts import DARK, Follow, Opening, drawn, markup, plot, prose
-from ..running import buttons, measured, measuring, run_and_stop
+from ..parts import DARK, Follow, Opening, drawn, markup, plot, pressed, prose
+from ..running import buttons, measured, run_and_stop
 
 ALL = tuple(EXPERIMENTS.values())
+RUN = "la-run"  # the button that runs all of them; one claim's has its name behind
 GENERATIONS = "generations"  # the experiment that has a figure of its own
 INTRO = (
     "Speedups of speculative decoding are quoted as a table and two lists. Here each of them is run for real on the models "
@@ -31,7 +32,7 @@ def add(server: ServerState, follow: Follow) -> Opening:
     prose(INTRO)
     results = gr.State({})
     with gr.Row(elem_classes="la-do"):
-        everything, stop = buttons("Run all")
+        everything, stop = buttons("Run all", elem_id=RUN)
         repeats = gr.Slider(1, 5, 3, step=1, label="repetitions", min_width=160)
     status, figure = markup(), plot()
     cells, starts, whys = {}, {}, {}
@@ -41,15 +42,20 @@ def add(server: ServerState, follow: Follow) -> Opening:
             with gr.Row(elem_classes="la-claim"):
                 markup(f"<b>{html.escape(e.title)}</b><span>{html.escape(_claimed(e))}</span>")
                 cells[e.id] = markup(_cell(None))
-                starts[e.id] = gr.Button("Run", size="sm", scale=0, min_width=80)
+                starts[e.id] = gr.Button("Run", size="sm", scale=0, min_width=80, elem_id=f"{RUN}-{e.id}")
             whys[e.id] = markup()
     generations = plot()
     outputs = [results, figure, generations, *cells.values(), *whys.values()]
-    runs = [(everything, list(EXPERIMENTS.values())), *((starts[e.id], [e]) for e in EXPERIMENTS.values())]
-    for start, chosen in runs:
-        others = [other for other, _ in runs if other is not start]  # one at a time: there is one Stop
-        work = measuring(server, _run, chosen)
-        run_and_stop(start, stop, work, [results, repeats], outputs, others=others, status=status, draws=True)
+    chosen = {everything.elem_id: ALL, **{start.elem_id: (EXPERIMENTS[id],) for id, start in starts.items()}}
+
+    def run(request: gr.Request, event: gr.EventData, *inputs: Any) -> Iterator[Any]:
+        yield from _run(server.models_for(request.session_hash), chosen.get(pressed(event), ()), *inputs)
+
+    triggers = [start.click for start in (everything, *starts.values())]  # one at a time: there is one Stop
+    run_and_stop(
+        everything, stop, run, [results, repeats], outputs, triggers=triggers, others=[*starts.values()], status=status,
+        draws=True,
+    )  # fmt: skip
     return _chart, [gr.Checkbox(False, visible=False), results], figure, f"(_, results) => [{DARK}, results]"
 
 
@@ -60,7 +66,7 @@ def _chart(dark: bool, results: dict[str, Result]) -> gr.Plot:
 
 
 def _run(
-    models: Models, chosen: list[Experiment], dark: bool, results: dict[str, Result], repeats: float
+    models: Models, chosen: Sequence[Experiment], dark: bool, results: dict[str, Result], repeats: float
 ) -> Iterator[Any]:
     """Run experiments; what is known is shown as it comes, and kept when the run is stopped."""
     results, order = dict(results), list(EXPERIMENTS)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 import pytest
@@ -25,7 +26,7 @@ from lookahead.measure.scenarios import BENCH
 from lookahead.measure.timing import Question
 
 pytestmark = [pytest.mark.timed, pytest.mark.timeout(1500)]  # the first of them installs it
-MOST, RACES, PREFIX = 48, 100, 0.9
+MOST, RACES, TOGETHER, PREFIX = 48, 100, 4, 0.9
 PROMPTS = [Question(s.id, s.category, s.prompt, s.chat) for s in BENCH if not s.options][:12]
 NAMES, THINGS = ("Anna", "Ben", "Lily", "Tom", "Mia"), ("frog", "kite", "cake", "boat", "star")
 
@@ -102,8 +103,9 @@ def test_a_hundred_races_are_complete_and_their_counts_reconcile(servers):
         for verb in ("found", "lost", "saw", "made")
     ]
     assert len(prompts) == RACES
-    for prompt in prompts:
-        trace = raced(servers, prompt, 12)
+    with ThreadPoolExecutor(TOGETHER) as visitors:
+        traces = list(visitors.map(lambda prompt: raced(servers, prompt, 12), prompts))
+    for trace in traces:
         assert all(lane.steps[-1].finish for lane in trace.lanes)
         fast = trace.lanes[1]
         assert {step.drafted for step in fast.verified[1:]} <= {4} and fast.verified[0].drafted is None

@@ -15,6 +15,8 @@ STAGES = (
     ("-n", "3", "--dist", "loadgroup", "--no-loadscope-reorder", "-m", "not timed"),  # in the order of `conftest`
     ("-m", "timed"),
 )
+# What the app compiles and measures at its first start, where all workers and their apps would, side by side.
+PREPARE = "import lookahead; lookahead.load('pocket')"
 VLLM = Path(__file__).with_name("vllm_environment.py")
 KEPT = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}  # what is compiled once, for dozens of processes
 
@@ -24,6 +26,8 @@ def main(arguments: list[str]) -> int:
     command = [sys.executable, "-m", "pytest", "--durations=25"]  # where the suite's time goes
     whole = not arguments and "CI" in KEPT and "VLLM_PYTHON" not in KEPT
     installing = subprocess.Popen([sys.executable, VLLM]) if whole else None
+    if not arguments:
+        subprocess.call([sys.executable, "-c", PREPARE], env=KEPT)
     codes = []
     for stage in STAGES:
         codes.append(subprocess.call([*command, *stage, *arguments], env=KEPT))

@@ -147,17 +147,17 @@ class _Beginning(BaseLoader):
     """Templates whose pages run a script of ours before all others: `head` comes when Gradio's own have been read."""
 
     def __init__(self, loader: BaseLoader, script: str):
-        self._loader, self._head = loader, f"<head><script>{{% raw %}}{script}{{% endraw %}}</script>"
+        self.loader, self._head = loader, f"<head><script>{{% raw %}}{script}{{% endraw %}}</script>"
 
     def get_source(self, environment: Environment, template: str) -> tuple[str, str | None, Callable[[], bool] | None]:
-        text, *more = self._loader.get_source(environment, template)
+        text, *more = self.loader.get_source(environment, template)
         return text.replace("<head>", self._head, 1), *more
 
 
 def run_first(script: str) -> None:
     """Have every page run this before any script of Gradio's: routes.py answers with `templates`."""
-    environment = routes.templates.env
-    environment.loader = _Beginning(getattr(environment.loader, "_loader", environment.loader), script)
+    loader = routes.templates.env.loader
+    routes.templates.env.loader = _Beginning(loader.loader if isinstance(loader, _Beginning) else loader, script)
 
 
 # ---------------------------------------------------------------- progress

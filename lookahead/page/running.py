@@ -20,6 +20,7 @@ from .parts import DARK, QUIET, refused, says
 
 STOPPED = "Stopped. What is known so far stays."
 AFTER_STOP_MS = 800  # a stopped run ends with its next word; a press before that would be lost
+NOTHING = "() => {}"  # a script
 STOP_LANES = json.dumps({"stop": 1})  # to a timeline
 
 
@@ -34,7 +35,7 @@ def buttons(run: str, width: int = 120, elem_id: str | None = None) -> tuple[gr.
 def run_and_stop(
     start: gr.Button, stop: gr.Button, work: Callable[..., Iterator[Any]], inputs: Sequence[Any], outputs: Sequence[Any],
     *, triggers: Sequence[Any] = (), others: Sequence[gr.Button] = (), status: gr.HTML | None = None,
-    done: str | None = "Done.", draws: bool = False, stopped: tuple[Any, str] | None = None, then: str = "() => {}",
+    done: str | None = "Done.", draws: bool = False, stopped: tuple[Any, str] | None = None, then: str = NOTHING,
 ) -> Any:  # fmt: skip
     """Wire Run and Stop: `work(*inputs)` yields what the outputs become. Returns the event of the work.
 
@@ -63,7 +64,8 @@ def run_and_stop(
     )  # fmt: skip
     begun.then(None, js=_set(idle, first=then), **all_buttons)
     shown, words = stopped
-    ended = stop.click(None, js=f"() => {json.dumps(words)}", outputs=shown, cancels=[begun], **QUIET)
+    stop.click(None, js=f"() => {json.dumps(words)}", outputs=shown, **QUIET)
+    ended = stop.click(lambda: None, cancels=[begun], queue=False, **QUIET)  # when the server has heard of it
     again = [words] if status is not None else []  # the last word of the work may have come in between
     afterwards = [*all_buttons["outputs"], *([shown] if again else [])]
     ended.then(None, js=_set(idle, AFTER_STOP_MS, *again), **{**all_buttons, "outputs": afterwards})
@@ -113,7 +115,7 @@ def reporting(work: Callable[..., Iterator[Any]], width: int, done: str | None) 
     return reported
 
 
-def _set(states: Sequence[bool], after_ms: int = 0, *values: str, first: str = "() => {}") -> str:
+def _set(states: Sequence[bool], after_ms: int = 0, *values: str, first: str = NOTHING) -> str:
     """A script that makes buttons interactive or not and gives further outputs their values, behind another script."""
     updates = ", ".join([*gradio_internals.interactive(states), *map(json.dumps, values)])
     return f"() => new Promise(done => setTimeout(() => {{ ({first})(); done([{updates}]); }}, {after_ms}))"

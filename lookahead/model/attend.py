@@ -20,7 +20,7 @@ from .compiling import FREE, kernel
 from .multiply import at_once, clear, round_all
 from .vectors import (
     BLOCK,
-    FAR,
+    EARLY,
     LANES,
     MULTIPLIES_PAIRS,
     NARROW,
@@ -74,13 +74,13 @@ def _add(rows, weights, values, y, k, stride, dim, between, rounded):
     while column < dim:
         at, place, wide = values + (2 if rounded else 4) * column, y + 4 * column, dim - column >= BLOCK
         if wide and rounded:
-            wide_bfloat16(rows, weights, at, place, k, stride, dim, PANEL, between, FAR, 0)
+            wide_bfloat16(rows, weights, at, place, k, stride, dim, PANEL, between, *EARLY, 0)
         elif wide:
-            wide_float32(rows, weights, at, place, k, stride, dim, PANEL, between, FAR, 0)
+            wide_float32(rows, weights, at, place, k, stride, dim, PANEL, between, *EARLY, 0)
         elif rounded:
-            narrow_bfloat16(rows, weights, at, place, k, stride, dim, PANEL, between, FAR, 0)
+            narrow_bfloat16(rows, weights, at, place, k, stride, dim, PANEL, between, *EARLY, 0)
         else:
-            narrow_float32(rows, weights, at, place, k, stride, dim, PANEL, between, FAR, 0)
+            narrow_float32(rows, weights, at, place, k, stride, dim, PANEL, between, *EARLY, 0)
         column += BLOCK if wide else NARROW
 
 

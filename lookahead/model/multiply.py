@@ -19,11 +19,12 @@ from . import tiles
 from .compiling import kernel
 from .vectors import (
     BLOCK,
-    FAR,
+    EARLY,
     FEW,
     FLOAT32,
     FOURS,
     HALVES,
+    NEAR,
     PAIRS,
     PANEL,
     ROWS,
@@ -83,12 +84,12 @@ def _by_blocks(block, size, together, x, stride, w, y, n, k, width):
         row, following = 0, size * outputs * steps
         weights = w + i * following
         while row < n:
-            rows, far, slow = at_once(n - row), FAR, 0
+            rows, near, far, slow = at_once(n - row), EARLY[0], EARLY[1], 0
             if n > ROWS:
-                far, slow = following + (following // 2 if row else 0), 1
+                near, far, slow = NEAR, following + (following // 2 if row else 0), 1
             out = y + 4 * (row * width + i * outputs)
             inputs, panel = x + 4 * row * stride, PANEL * steps
-            block(rows, inputs, weights, out, k // together, stride, PANEL, panel, width, far, slow)
+            block(rows, inputs, weights, out, k // together, stride, PANEL, panel, width, near, far, slow)
             row += rows
 
 

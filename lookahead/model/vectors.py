@@ -38,11 +38,12 @@ FEW = 2  # rows at most for which one loop adds up several panels: of one it wou
 BFLOAT16, FLOAT32, TWOS, TILES, HALVES, PAIRS, FOURS = range(7)  # how numbers are stored: tiles are for a matrix unit
 BYTES = {BFLOAT16: 2, FLOAT32: 4, TWOS: 2, HALVES: 4, PAIRS: 4, FOURS: 4}
 TOGETHER = {HALVES: 2, PAIRS: 2, TWOS: 2, FOURS: 4}  # inputs whose weights lie side by side
+MULTIPLIES_PAIRS = LANES == 16 and "+avx512bf16" in FEATURES.split(",") and NAME.startswith("znver")
 # How many bytes early weights are asked for, into the first cache and into the second. By itself a processor looks ahead within
 # a page. Measured on an Emerald Rapids: 200 MB of weights 20.6 -> 14.7 ms for one row, 27.2 -> 15.2 for six, where reading
-# alone takes 12; 32 MB, which its last cache holds, 1.36 -> 1.31 and 1.90 -> 1.77.
-NEAR, FAR = 4096, 12288
-MULTIPLIES_PAIRS = LANES == 16 and "+avx512bf16" in FEATURES.split(",") and NAME.startswith("znver")
+# alone takes 12. An AMD with AVX512-BF16 reads better when nobody asks: 269 MB for one row 13.6 -> 11.7, for four 18.1 -> 12.3.
+NEAR = 4096
+EARLY = (0, 0) if MULTIPLIES_PAIRS else (NEAR, 12288)
 MULTIPLIES_FOURS = LANES == 16 and "+avx512vnni" in FEATURES.split(",")
 
 _FLOAT, _INT32, _INT64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
@@ -123,12 +124,12 @@ def _block(stored: int, width: int = BLOCK, panel: int = PANEL):
 
     Of addresses: x float32 [rows, x_stride], w [width / PANEL, k, PANEL] as stored, whose panels begin `w_panel` numbers apart
     and whose k `w_stride`, y float32 [rows, y_stride]. Of halves, pairs and fours k is the number of words, and x holds words of
-    pairs and fours too; fours are added up as int32. Meanwhile what lies `far` behind w is brought, `1 << slow` times as slowly.
+    pairs and fours too; fours are added up as int32. Meanwhile what lies `near` and `far` behind w is brought, the latter `1 << slow` times as slowly.
     """
     together, total = stored in (PAIRS, TWOS, FOURS), _INT32 if stored in (TWOS, FOURS) else _FLOAT
 
     @intrinsic
-    def multiply(typing_context, rows, x, w, y, k, x_stride, w_stride, w_panel, y_stride, far, slow):
+    def multiply(typing_context, rows, x, w, y, k, x_stride, w_stride, w_panel, y_stride, near, far, slow):
         def code(context, builder, signature, arguments):
             count, x, w, y, *sizes = arguments
             x = builder.inttoptr(x, (_INT32 if together else _FLOAT).as_pointer())
@@ -147,14 +148,14 @@ def _block(stored: int, width: int = BLOCK, panel: int = PANEL):
             builder.position_at_end(done)
             return context.get_dummy_value()
 
-        return types.void(*[INTEGER] * 11), code
+        return types.void(*[INTEGER] * 12), code
 
     return multiply
 
 
 def _added_up(builder, rows, vectors, stored, width, x, w, y, sizes) -> None:
     """The loop over k for so many rows and those vectors of a block of that width, with all sums in registers."""
-    k, x_stride, w_stride, w_panel, y_stride, far, slow = sizes
+    k, x_stride, w_stride, w_panel, y_stride, near, far, slow = sizes
     begin, loop, after = builder.block, builder.append_basic_block("k"), builder.append_basic_block("after")
     rows, vector = range(rows), ir.VectorType(y.type.pointee, LANES)
     places = [
@@ -170,7 +171,7 @@ def _added_up(builder, rows, vectors, stored, width, x, w, y, sizes) -> None:
     stored_at = [builder.add(at, _sum(builder, w_panel, *panel)) for panel in panels]
     for (_, first), place in zip(panels, stored_at, strict=True):
         if width == BLOCK and first * BYTES[stored] % LINE == 0:
-            _ask_for(builder, w, place, BYTES[stored], far, slow)
+            _ask_for(builder, w, place, BYTES[stored], near, far, slow)
     step, halves = {PAIRS: _paired, TWOS: _in_twos, FOURS: _in_fours}.get(stored, _fused), 2 if stored == HALVES else 1
     added = sums
     for half in range(halves):
@@ -197,13 +198,13 @@ def _added_up(builder, rows, vectors, stored, width, x, w, y, sizes) -> None:
         builder.store(end, place, align=4)
 
 
-def _ask_for(builder, w, place, size, far, slow) -> None:
-    """Have a line brought that lies behind a place of w, and one `far` behind it; behind an array's end none is read."""
+def _ask_for(builder, w, place, size, near, far, slow) -> None:
+    """Have lines brought that lie `near` and `far` behind a place of w; behind an array's end none is read."""
     byte, (data, reading) = ir.IntType(8).as_pointer(), (ir.Constant(_INT32, 1), ir.Constant(_INT32, 0))
     kind = ir.FunctionType(ir.VoidType(), [byte, _INT32, _INT32, _INT32])
     prefetch = builder.module.declare_intrinsic("llvm.prefetch.p0", (), kind)
     start, way = builder.bitcast(w, byte), builder.mul(place, _number(size))
-    for early, locality in ((builder.add(way, _number(NEAR)), 3), (builder.add(builder.lshr(way, slow), far), 2)):
+    for early, locality in ((builder.add(way, near), 3), (builder.add(builder.lshr(way, slow), far), 2)):
         builder.call(prefetch, [builder.gep(start, [early]), reading, ir.Constant(_INT32, locality), data])
 
 

@@ -19,6 +19,8 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from . import kernels
+
 BLOCK = 128  # columns
 NOTHING = np.empty(0, np.int64)
 PATIENCE = 8  # passes with buffers longer than needed before they are cut
@@ -75,7 +77,7 @@ class CacheLayer:
 
     def gather(self, start: int, columns: torch.Tensor) -> None:
         """Move columns to `start`, `start + 1`, ..."""
-        stop, columns = start + columns.shape[0], columns.to(self.keys.device)
+        stop = start + len(columns)
         self.keys[:, :, start:stop] = self.keys.index_select(2, columns)
         self.values[:, :, start:stop] = self.values.index_select(2, columns)
 
@@ -117,12 +119,16 @@ class KeyValueCache:
     def make_room(self, rows: int, heads: int, dim: int, dtype: torch.dtype) -> np.ndarray:
         """Count so many further columns in every layer, which the caller fills; the addresses of keys and values [layers, 2]."""
         stop = self.lengths[0] + rows
-        room, last = max(self.room, room_for(stop)), self._addressed
-        # A copied cache has other buffers.
-        if last is None or room != last.room or self.layers[0].keys is not last.keys or last.keys.data_ptr() != last.at:
+        room, last = max(self.room, room_for(stop)), self._still_there()
+        if last is None or room != last.room:
             last = self._addressed = self._grown(room, heads, dim, dtype)
         self.lengths = [stop] * len(self.lengths)
         return last.addresses
+
+    def _still_there(self) -> Addressed | None:
+        """The addresses of the buffers, where they are known and still these: a copied cache has others."""
+        last = self._addressed
+        return last if last and self.layers[0].keys is last.keys and last.keys.data_ptr() == last.at else None
 
     def _grown(self, room: int, heads: int, dim: int, dtype: torch.dtype) -> Addressed:
         """Go on in buffers of so much room, one layer after the other: the old ones go as soon as they are copied."""
@@ -147,12 +153,21 @@ class KeyValueCache:
             self._states = longer
         return self._states[start:stop]
 
-    def gather(self, start: int, columns: torch.Tensor) -> None:
-        """Move columns of every layer to `start`, `start + 1`, ..."""
-        for layer in self.layers:
-            layer.gather(start, columns)
+    def gather(self, start: int, columns: Sequence[int]) -> None:
+        """Move ascending columns of every layer to `start`, `start + 1`, ..."""
+        there, known = torch.tensor(columns, device=self.layers[0].keys.device), self._still_there()
+        if known:  # in one compiled call: sixty times four operators took twenty times as long
+            _, heads, room, dim = known.keys.shape
+            shorts = dim * known.keys.itemsize // 2
+            buffers = known.addresses
+            kernels.gather().ctypes(
+                buffers.ctypes.data, buffers.size, heads, room, shorts, start, there.data_ptr(), len(columns)
+            )
+        else:
+            for layer in self.layers:
+                layer.gather(start, there)
         if len(self.taps):
-            self._states[start : start + len(columns)] = self._states[columns.to(self._states.device)]
+            self._states[start : start + len(columns)] = self._states[there.to(self._states.device)]
 
     def take(self, other: KeyValueCache) -> None:
         """Hold what another cache of the same model holds; where hidden states are kept here, the other keeps the same."""

@@ -153,8 +153,7 @@ class CachedLM:
         base = len(self.tokens)
         if any(row != i for i, row in enumerate(path)):
             with torch.inference_mode():
-                rows = torch.tensor(path, device=self.device) + base
-                self.cache.gather(base, rows)
+                self.cache.gather(base, [base + row for row in path])
         self.tokens += [self._rows[row] for row in path]
         self._rewind(len(self.tokens))
 

@@ -40,10 +40,9 @@ BYTES = {BFLOAT16: 2, FLOAT32: 4, TWOS: 2, HALVES: 4, PAIRS: 4, FOURS: 4}
 TOGETHER = {HALVES: 2, PAIRS: 2, TWOS: 2, FOURS: 4}  # inputs whose weights lie side by side
 MULTIPLIES_PAIRS = LANES == 16 and "+avx512bf16" in FEATURES.split(",") and NAME.startswith("znver")
 # How many bytes early weights are asked for, into the first cache and into the second. Measured on an Emerald Rapids: 200 MB of
-# weights 20.6 -> 14.7 ms for one row, 27.2 -> 15.2 for six, where reading alone takes 12. An AMD with AVX512-BF16 reads better
-# when nobody asks: 269 MB for one row 13.6 -> 11.7, for four 18.1 -> 12.3.
-NEAR = 4096
-EARLY = (0, 0) if MULTIPLIES_PAIRS else (NEAR, 12288)
+# weights 20.6 -> 14.7 ms for one row, 27.2 -> 15.2 for six, where reading alone takes 12. A Zen 4 looks ahead better by itself,
+# but for more rows than `ROWS`: 269 MB for one row 13.6 -> 11.7, for four 18.1 -> 12.3.
+NEAR, EARLY = 4096, (0, 0) if MULTIPLIES_PAIRS else (4096, 12288)
 MULTIPLIES_FOURS = LANES == 16 and "+avx512vnni" in FEATURES.split(",")
 
 _FLOAT, _INT32, _INT64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)

@@ -156,7 +156,7 @@ class KeyValueCache:
     def gather(self, start: int, columns: Sequence[int]) -> None:
         """Move ascending columns of every layer to `start`, `start + 1`, ..."""
         there, known = torch.tensor(columns, device=self.layers[0].keys.device), self._still_there()
-        if known:  # in one compiled call: sixty times four operators took twenty times as long
+        if known:  # in one compiled call: SmolLM2's 120 operators took 0.7 ms of a pass of 14, this takes 0.2
             _, heads, room, dim = known.keys.shape
             shorts = dim * known.keys.itemsize // 2
             buffers = known.addresses

@@ -84,7 +84,7 @@ def _by_blocks(block, size, together, x, stride, w, y, n, k, width):
         row, following = 0, size * outputs * steps
         weights = w + i * following
         while row < n:
-            rows, near, far, slow = at_once(n - row), EARLY[0], EARLY[1], 0
+            rows, (near, far), slow = at_once(n - row), EARLY, 0
             if n > ROWS:
                 near, far, slow = NEAR, following + (following // 2 if row else 0), 1
             out = y + 4 * (row * width + i * outputs)

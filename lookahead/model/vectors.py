@@ -39,10 +39,10 @@ BFLOAT16, FLOAT32, TWOS, TILES, HALVES, PAIRS, FOURS = range(7)  # how numbers a
 BYTES = {BFLOAT16: 2, FLOAT32: 4, TWOS: 2, HALVES: 4, PAIRS: 4, FOURS: 4}
 TOGETHER = {HALVES: 2, PAIRS: 2, TWOS: 2, FOURS: 4}  # inputs whose weights lie side by side
 MULTIPLIES_PAIRS = LANES == 16 and "+avx512bf16" in FEATURES.split(",") and NAME.startswith("znver")
-# How many bytes early weights are asked for, into the first cache and into the second. Measured on an Emerald Rapids: 200 MB of
-# weights 20.6 -> 14.7 ms for one row, 27.2 -> 15.2 for six, where reading alone takes 12. A Zen 4 looks ahead better by itself,
-# but for more rows than `ROWS`: 269 MB for one row 13.6 -> 11.7, for four 18.1 -> 12.3.
-NEAR, EARLY = 4096, (0, 0) if MULTIPLIES_PAIRS else (4096, 12288)
+# How many bytes early weights are asked for, into the first cache and into the second. On an Emerald Rapids: 200 MB for one row
+# 20.6 -> 14.7 ms, for six 27.2 -> 15.2. Up to `ROWS` rows a Zen 4 reads quicker unasked: 269 MB for four 18.1 -> 12.3 ms.
+NEAR = 4096
+EARLY = (0, 0) if MULTIPLIES_PAIRS else (NEAR, 12288)
 MULTIPLIES_FOURS = LANES == 16 and "+avx512vnni" in FEATURES.split(",")
 
 _FLOAT, _INT32, _INT64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
@@ -122,8 +122,8 @@ def _block(stored: int, width: int = BLOCK, panel: int = PANEL):
     rows only as far as a panel goes.
 
     Of addresses: x float32 [rows, x_stride], w [width / PANEL, k, PANEL] as stored, whose panels begin `w_panel` numbers apart
-    and whose k `w_stride`, y float32 [rows, y_stride]. Of halves, pairs and fours k is the number of words, and x holds words of
-    pairs and fours too; fours are added up as int32. Meanwhile what lies `near` and `far` behind w is brought, the latter `1 << slow` times as slowly.
+    and whose k `w_stride`, y float32 [rows, y_stride]. Of halves, pairs and fours k counts words, as x does of pairs and fours;
+    fours add up as int32. Meanwhile lines that lie `near` and, `1 << slow` times as slowly, `far` behind w's are brought.
     """
     together, total = stored in (PAIRS, TWOS, FOURS), _INT32 if stored in (TWOS, FOURS) else _FLOAT
 

@@ -196,7 +196,7 @@ def _compared(
 def _newest(lm: CachedLM, row: int) -> list[torch.Tensor]:
     """Keys and values of a pending row, of every layer."""
     at = len(lm.tokens) + row
-    return [t[:, :, at].clone() for layer in lm.cache.layers for t in (layer.keys, layer.values)]
+    return lm.cache.columns(at, at + 1)
 
 
 def _shapes(chains: Sequence[int], tree_rows: int, draws: random.Random) -> list[list[int]]:

@@ -1,11 +1,14 @@
-"""Attention in compiled code, of a few rows at a time.
+"""Attention in compiled code, of a few rows at a time, and how keys and values lie for it.
 
 The heads of these rows that share keys go through them together, some keys after the others: so a key comes from memory once
 for all of them, and is widened to float32 once. Behind a long text most of a pass is this.
 
-Every row adds its keys in the order of its text: as many as lie in that order, then the others one by one, whatever the rows
-beside it see. A branch of a tree is a list of columns; nothing is masked. Where the processor multiplies bfloat16 in pairs, so
-it does queries, which are rounded, and keys.
+Keys lie side by side, `KEYS` of them: the first number of each, then the second of each, so that as many products with a
+query as a vector has numbers grow at once. Where the processor multiplies bfloat16 in pairs, so it does queries and weights,
+which are rounded, with keys and values: two numbers of a key lie together, and the same number of two tokens' values.
+
+Every row adds its keys in the order of its text, whatever the rows beside it see: as many together as all of them see in that
+order, then the others. A branch of a tree is a list of columns; nothing is masked.
 
 Knows addresses and numbers. It does not know models, tokens or caches.
 """
@@ -13,86 +16,135 @@ Knows addresses and numbers. It does not know models, tokens or caches.
 from __future__ import annotations
 
 import numpy as np
+import torch
 from numba import carray, njit
 from numba.extending import register_jitable
 
 from .compiling import FREE, kernel
-from .multiply import at_once, clear, round_all
+from .multiply import at_once, clear
 from .vectors import (
+    BFLOAT16,
     BLOCK,
-    EARLY,
+    FLOAT32,
+    KEYS,
     LANES,
     MULTIPLIES_PAIRS,
     NARROW,
+    PAIRS,
     PANEL,
     ROWS,
     bfloat16_at,
     bfloat16_of,
-    dot_bfloat16,
-    dot_float32,
-    dot_pairs,
-    dots_float32,
-    dots_pairs,
     exp,
     float_of,
     floats_at,
     highest,
+    int32_at,
     integers_at,
+    keys_bfloat16,
+    keys_float32,
+    keys_pairs,
     narrow_bfloat16,
     narrow_float32,
+    narrow_pairs,
     rounding,
     whole,
     wide_bfloat16,
     wide_float32,
+    wide_pairs,
 )
 
-KEYS, VALUES = 32, 128  # that all heads of some rows go through, before any goes on: both stay in the first cache
+TOGETHER = 24  # rows that go through the keys together at most
+VALUES = 128  # that all heads of some rows go through, before any goes on: they stay in the first cache
 
 
 @register_jitable
 def scratch_floats(n, heads, kv, most, dim):
-    """How many floats of room `attend` takes for n rows that see `most` keys at most."""
-    return min(n, ROWS) * (heads // kv) * (whole(most, LANES) + dim) + KEYS * dim
+    """How many floats of room `attend` takes for n rows that see none but the first `most` columns."""
+    return min(n, TOGETHER) * (heads // kv) * (whole(most, KEYS) // 2 * 3 + 2 * dim) + VALUES * dim
 
 
 @njit(inline="always")
-def _softmax(scores, rounded):
-    """In place, of one row."""
-    top = highest(scores)
-    total = np.float32(0)
-    for k in range(len(scores)):
-        scores[k] = exp(scores[k] - top)
-        total += scores[k]
-    for k in range(len(scores)):
-        scores[k] = rounding(scores[k] / total, rounded)
-
-
-@njit(inline="always")
-def _add(rows, weights, values, y, k, stride, dim, between, rounded):
-    """y [rows, dim] += weights [rows, k] times values [k, dim]: rows of weights are `stride` apart, those of y `between`."""
-    column = 0
-    while column < dim:
-        at, place, wide = values + (2 if rounded else 4) * column, y + 4 * column, dim - column >= BLOCK
-        if wide and rounded:
-            wide_bfloat16(rows, weights, at, place, k, stride, dim, PANEL, between, *EARLY, 0)
-        elif wide:
-            wide_float32(rows, weights, at, place, k, stride, dim, PANEL, between, *EARLY, 0)
-        elif rounded:
-            narrow_bfloat16(rows, weights, at, place, k, stride, dim, PANEL, between, *EARLY, 0)
+def _put(numbers, place, count, rounded):
+    """Put float32 numbers at a place: as they are, or as bfloat16, which they are rounded to."""
+    given = carray(floats_at(numbers), count)
+    for j in range(count):
+        if rounded:
+            bfloat16_at(place)[j] = bfloat16_of(given[j])
         else:
-            narrow_float32(rows, weights, at, place, k, stride, dim, PANEL, between, *EARLY, 0)
-        column += BLOCK if wide else NARROW
+            floats_at(place)[j] = given[j]
 
 
 @njit(inline="always")
-def _put_query(query, place, dim, paired):
-    """Put a query at a place: as it is, or as bfloat16, which it is rounded to."""
-    row, floats, shorts = carray(floats_at(query), dim), carray(floats_at(place), dim), carray(bfloat16_at(place), dim)
-    for j in range(dim):
-        if paired:
-            shorts[j] = bfloat16_of(row[j])
+def in_pairs(dim, rounded):
+    """Whether numbers are multiplied in pairs."""
+    return MULTIPLIES_PAIRS and rounded and dim % (2 * LANES) == 0
+
+
+@njit(inline="always")
+def _key(keys, column, dim, size, together):
+    """The address of the first word of a key, of words that lie `KEYS` apart."""
+    return keys + size * (column // KEYS * KEYS * dim + column % KEYS * together)
+
+
+@njit(inline="always")
+def _value(values, column, dim, size, together):
+    """The address of the first number of a value, of numbers that lie `together` apart."""
+    return values + size * (column // together * together * dim + column % together)
+
+
+@njit(inline="always")
+def _copy(given, apart, there, there_apart, count, size):
+    """Copy so many numbers of 2 or 4 bytes, which lie so many apart, to a place where they will."""
+    for i in range(count):
+        if size == 2:
+            bfloat16_at(there)[i * there_apart] = bfloat16_at(given)[i * apart]
         else:
-            floats[j] = row[j]
+            int32_at(there)[i * there_apart] = int32_at(given)[i * apart]
+
+
+@njit(inline="always")
+def put(numbers, heads, keys, values, room, column, dim, rounded, spare):
+    """Store in a column the keys of so many heads and then their values, float32 [2 heads, dim] at `numbers`; `dim` numbers go to
+    `spare` meanwhile."""
+    size, together = 2 if rounded else 4, 2 if in_pairs(dim, rounded) else 1
+    for head in range(heads):
+        key = _key(keys + size * head * room * dim, column, dim, size, together)
+        value = _value(values + size * head * room * dim, column, dim, size, together)
+        _put(numbers + 4 * head * dim, spare, dim, rounded)
+        _copy(spare, 1, key, KEYS, dim // together, size * together)
+        _put(numbers + 4 * (heads + head) * dim, spare, dim, rounded)
+        _copy(spare, 1, value, together, dim, size)
+
+
+@kernel(9)
+def move(buffers, layers, heads, room, dim, rounded, start, columns, moved):
+    """In the keys and values [heads, room, dim] whose addresses [layers, 2] are at `buffers`, move `columns` [moved] to `start`,
+    `start + 1`, ..., one after the other: none lies before its new place."""
+    size, together = 2 if rounded else 4, 2 if in_pairs(dim, rounded) else 1
+    addresses, places = carray(integers_at(buffers), (layers, 2)), carray(integers_at(columns), moved)
+    for layer in range(layers):
+        for head in range(heads):
+            of_head = size * head * room * dim
+            keys, values = addresses[layer, 0] + of_head, addresses[layer, 1] + of_head
+            for i in range(moved):
+                column, there = places[i], start + i
+                key, to_key = _key(keys, column, dim, size, together), _key(keys, there, dim, size, together)
+                value, to_value = (
+                    _value(values, column, dim, size, together),
+                    _value(values, there, dim, size, together),
+                )
+                _copy(key, KEYS, to_key, KEYS, dim // together, size * together)
+                _copy(value, together, to_value, together, dim, size)
+
+
+def in_order(keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Copies [heads, room, dim] of keys and values as one would write them down: token after token."""
+    *_, heads, room, dim = keys.shape
+    together = 2 if in_pairs(dim, keys.dtype == torch.bfloat16) else 1
+    keys = keys.reshape(heads, room // KEYS, dim // together, KEYS, together).transpose(2, 3)
+    values = values.reshape(heads, room // together, dim, together).transpose(2, 3)
+    return keys.reshape(heads, room, dim), values.reshape(heads, room, dim)
 
 
 @njit(inline="always")
@@ -104,18 +156,84 @@ def _widen(numbers, place, count):
 
 
 @njit(inline="always")
-def _scores(query, key, score, dim, many, rounded, paired):
-    """At `score`, the products of a query and the key at that address, or of as many keys as a vector has numbers."""
-    if paired and many:
-        dots_pairs(query, key, score, dim // 2)
-    elif paired:
-        dot_pairs(query, key, score, dim // 2)
-    elif many:
-        dots_float32(query, key, score, dim)
-    elif rounded:
-        dot_bfloat16(query, key, score, dim)
-    else:
-        dot_float32(query, key, score, dim)
+def _scores(queries, several, keys, scores, words, apart, stored):
+    """Put the products of queries [several, words] and keys [words, KEYS] at scores [several, KEYS], `apart` from row to row;
+    keys are in `stored` form."""
+    one = 0
+    while one < several:
+        rows, query, score = at_once(several - one), queries + 4 * one * words, scores + 4 * one * apart
+        for row in range(rows):
+            clear(score + 4 * row * apart, KEYS)
+        if stored == PAIRS:
+            keys_pairs(rows, query, keys, score, words, words, KEYS, PANEL, apart, 0, 0, 0)
+        elif stored == BFLOAT16:
+            keys_bfloat16(rows, query, keys, score, words, words, KEYS, PANEL, apart, 0, 0, 0)
+        else:
+            keys_float32(rows, query, keys, score, words, words, KEYS, PANEL, apart, 0, 0, 0)
+        one += rows
+
+
+@njit(inline="always")
+def _softmax(score, weights, count, scaling, rounded, paired):
+    """Of scores [count] that are still to be scaled, in place or, as bfloat16, at `weights`, with a zero behind them."""
+    scores, shorts = carray(floats_at(score), count), carray(bfloat16_at(weights), count + 1)
+    for k in range(count):
+        scores[k] = rounding(rounding(scores[k], rounded) * scaling, rounded)
+    top, total = highest(scores), np.float32(0)
+    for k in range(count):
+        scores[k] = exp(scores[k] - top)
+        total += scores[k]
+    for k in range(count):
+        if paired:
+            shorts[k] = bfloat16_of(scores[k] / total)
+        else:
+            scores[k] = rounding(scores[k] / total, rounded)
+    if paired and count % 2:
+        shorts[count] = 0
+
+
+@njit(inline="always")
+def _gather(values, size, dim, start, stop, first, places, there, paired):
+    """Put the values of a text's tokens from `start` to `stop` where they can be multiplied: the first so many lie in order, the
+    others in columns `places`. Of pairs the last may lie beside zeros."""
+    for k in range(start, stop, 2 if paired else 1):
+        column = k if k < first else places[k - first]
+        if paired:
+            beside = column if k + 1 == stop else k + 1 if k + 1 < first else places[k + 1 - first]
+            ones = carray(int32_at(values + 4 * dim * (column // 2)), dim)
+            others = carray(int32_at(values + 4 * dim * (beside // 2)), dim)
+            low, high, none = 16 * (column % 2), 16 * (beside % 2), np.int32(0 if k + 1 == stop else -1)
+            words = carray(int32_at(there + 2 * dim * (k - start)), dim)
+            for j in range(dim):
+                words[j] = ones[j] >> low & 0xFFFF | (others[j] >> high & none) << 16
+        else:
+            _copy(values + size * dim * column, 1, there + size * dim * (k - start), 1, dim, size)
+
+
+@njit(inline="always")
+def _add(several, weights, values, y, k, stride, dim, between, rounded, paired):
+    """y [several, dim] += weights [several, k] times values [k, dim]: rows of weights are `stride` apart, those of y `between`;
+    both are counted in words, as k is, of pairs."""
+    one = 0
+    while one < several:
+        rows, column, weight = at_once(several - one), 0, weights + 4 * one * stride
+        while column < dim:
+            at, place = values + (2 if rounded and not paired else 4) * column, y + 4 * (one * between + column)
+            wide = dim - column >= BLOCK
+            if wide and paired:
+                wide_pairs(rows, weight, at, place, k, stride, dim, PANEL, between, 0, 0, 0)
+            elif wide and rounded:
+                wide_bfloat16(rows, weight, at, place, k, stride, dim, PANEL, between, 0, 0, 0)
+            elif wide:
+                wide_float32(rows, weight, at, place, k, stride, dim, PANEL, between, 0, 0, 0)
+            elif paired:
+                narrow_pairs(rows, weight, at, place, k, stride, dim, PANEL, between, 0, 0, 0)
+            elif rounded:
+                narrow_bfloat16(rows, weight, at, place, k, stride, dim, PANEL, between, 0, 0, 0)
+            else:
+                narrow_float32(rows, weight, at, place, k, stride, dim, PANEL, between, 0, 0, 0)
+            column += BLOCK if wide else NARROW
+        one += rows
 
 
 @kernel(17, 1, FREE)
@@ -125,64 +243,69 @@ def attend(
 ):  # fmt: skip
     """mixed [n, heads dim] = attention of rows whose turned queries come first in the rows of qkv.
 
-    keys, values [kv, room, dim] as stored, with the rows' own. A row sees the first `straight` [n] of them, then the first
-    `counts` [n] places of its row in `branch` [n, longest], `most` together at most. The scratch is `scratch_floats` long.
+    keys, values [kv, room, dim] as `put` stores them, with the rows' own; `room` is whole blocks of `KEYS`. A row sees the
+    first `straight` [n] columns of them, then the first `counts` [n] of its row in `branch` [n, longest], which come one
+    behind the other; none sees any but the first `most`. The scratch is `scratch_floats` long.
     """
-    size, width, share, apart = 2 if rounded else 4, heads * dim, heads // kv, 4 * whole(most, LANES)
-    paired = MULTIPLIES_PAIRS and rounded and dim % (2 * LANES) == 0
-    widened = rounded and not paired
+    size, width, share, apart = 2 if rounded else 4, heads * dim, heads // kv, whole(most, KEYS)
+    paired = in_pairs(dim, rounded)
+    together = 2 if paired else 1  # numbers of a key that are a word, and tokens whose values are
+    words = dim // together
     firsts, lengths = carray(integers_at(straight), n), carray(integers_at(counts), n)
     places = carray(integers_at(branch), (n, longest))
-    clear(mixed, n * width)
     i = 0
     while i < n:
-        rows, all_see, any_sees = at_once(n - i), firsts[i], firsts[i]
+        rows, all_see, columns = min(n - i, TOGETHER), firsts[i], np.int64(0)
         for row in range(i, i + rows):
-            all_see, any_sees = min(all_see, firsts[row]), max(any_sees, firsts[row])
+            last = places[row, lengths[row] - 1] if lengths[row] else firsts[row] - 1
+            all_see, columns = min(all_see, firsts[row]), max(columns, last + 1)
+        all_see -= all_see % together
         several = rows * share  # rows of a head, those of the next, and so on
-        queries = scratch + several * apart
-        wide = queries + 4 * several * dim
+        weights = scratch + 4 * several * apart
+        queries = weights + 2 * several * apart
+        answers = queries + 4 * several * dim
+        spare = answers + 4 * several * dim
+        summed, rows_apart = (weights, apart // 2) if paired else (scratch, apart)
         for group in range(kv):
             key, value = keys + size * group * room * dim, values + size * group * room * dim
-            query, answer = qkv + 4 * (i * stride + group * share * dim), mixed + 4 * (i * width + group * share * dim)
             for one in range(several):
-                _put_query(query + 4 * (one % rows * stride + one // rows * dim), queries + 4 * one * dim, dim, paired)
-            for start in range(0, any_sees, KEYS):
-                near, bytes_each, end = key + size * start * dim, size * dim, min(start + KEYS, any_sees)
-                if widened:
-                    _widen(near, wide, (end - start) * dim)
-                    near, bytes_each = wide, 4 * dim
-                for one in range(several):
-                    k, seen = start, min(end, firsts[i + one % rows])
-                    while k < seen:  # what is computed behind the last key is written over, or not looked at
-                        many = widened or k + LANES <= room
-                        at = near + bytes_each * (k - start)
-                        _scores(queries + 4 * one * dim, at, scratch + one * apart + 4 * k, dim, many, rounded, paired)
-                        k += LANES if many else 1
+                head, row = group * share + one // rows, i + one % rows
+                _put(qkv + 4 * (row * stride + head * dim), queries + 4 * one * words, dim, paired)
+            for start in range(0, columns, KEYS):
+                near, stored = key + size * start * dim, PAIRS if paired else BFLOAT16 if rounded else FLOAT32
+                if stored == BFLOAT16 and several > ROWS:
+                    _widen(near, spare, KEYS * dim)
+                    near, stored = spare, FLOAT32
+                _scores(queries, several, near, scratch + 4 * start, words, apart, stored)
             for one in range(several):
-                row, score = i + one % rows, scratch + one * apart
+                row, score = i + one % rows, scratch + 4 * one * apart
                 first, longer = firsts[row], lengths[row]
+                scores = carray(floats_at(score), apart)
                 for k in range(longer):
-                    at = key + size * dim * places[row, k]
-                    _scores(queries + 4 * one * dim, at, score + 4 * (first + k), dim, False, rounded, paired)
-                scores = carray(floats_at(score), first + longer)
-                for k in range(len(scores)):
-                    scores[k] = rounding(rounding(scores[k], rounded) * scaling, rounded)
-                _softmax(scores, rounded)
+                    scores[first + k] = scores[places[row, k]]
+                _softmax(score, weights + 2 * one * apart, first + longer, scaling, rounded, paired)
+            clear(answers, several * dim)
             for start in range(0, all_see, VALUES):
-                count, one = min(VALUES, all_see - start), 0
-                while one < several:
-                    # Of a single row the heads lie like rows.
-                    together, between = (at_once(several - one), dim) if rows == 1 else (rows, width)
-                    weights, at = scratch + one * apart + 4 * start, answer + 4 * (one // rows) * dim
-                    _add(together, weights, value + size * start * dim, at, count, apart // 4, dim, between, rounded)
-                    one += together
+                count = min(VALUES, all_see - start) // together
+                near, weight = value + size * start * dim, summed + 4 * (start // together)
+                _add(several, weight, near, answers, count, rows_apart, dim, dim, rounded, paired)
+            for row in range(i, i + rows):
+                first, end, one = firsts[row], firsts[row] + lengths[row], row - i
+                weight, answer = summed + 4 * one * rows_apart, answers + 4 * one * dim
+                in_a_row = first - first % together
+                if in_a_row > all_see:
+                    count = (in_a_row - all_see) // together
+                    at, near = weight + 4 * (all_see // together), value + size * all_see * dim
+                    _add(share, at, near, answer, count, rows * rows_apart, dim, rows * dim, rounded, paired)
+                for start in range(in_a_row, end, VALUES):
+                    stop = min(start + VALUES, end)
+                    _gather(value, size, dim, start, stop, first, places[row], spare, paired)
+                    at, count = weight + 4 * (start // together), whole(stop - start, together) // together
+                    _add(share, at, spare, answer, count, rows * rows_apart, dim, rows * dim, rounded, paired)
             for one in range(several):
-                row, score = i + one % rows, scratch + one * apart
-                first, at = firsts[row], answer + 4 * (one % rows * width + one // rows * dim)
-                _add(1, score + 4 * all_see, value + size * dim * all_see, at, first - all_see, 0, dim, 0, rounded)
-                for k in range(lengths[row]):
-                    _add(1, score + 4 * (first + k), value + size * dim * places[row, k], at, 1, 0, dim, 0, rounded)
+                answer = carray(floats_at(answers + 4 * one * dim), dim)
+                head, row = group * share + one // rows, i + one % rows
+                out = carray(floats_at(mixed + 4 * (row * width + head * dim)), dim)
+                for j in range(dim):
+                    out[j] = rounding(answer[j], rounded)
         i += rows
-    if rounded:
-        round_all(mixed, n * width)

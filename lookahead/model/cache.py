@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from . import kernels
+from . import attend
 
 BLOCK = 128  # columns
 NOTHING = np.empty(0, np.int64)
@@ -50,9 +50,13 @@ class CacheLayer:
     def move(self, keys: torch.Tensor, values: torch.Tensor) -> None:
         """Go on in these buffers."""
         if self.length:
-            keys[:, :, : self.length] = self.keys[:, :, : self.length]
-            values[:, :, : self.length] = self.values[:, :, : self.length]
+            self.fill(self.keys, self.values, keys, values)
         self.keys, self.values = keys, values
+
+    def fill(self, *buffers: torch.Tensor) -> None:
+        """Copy what counts from keys and values to others: whole blocks, in which `attend` has an order of its own."""
+        stop, (keys, values, to_keys, to_values) = room_for(self.length), buffers
+        to_keys[:, :, :stop], to_values[:, :, :stop] = keys[:, :, :stop], values[:, :, :stop]
 
     def grow(self, room: int, heads: int, dim: int, dtype: torch.dtype, device: torch.device | None = None) -> None:
         """Go on in buffers of so much room. Of zeros: a masked key has weight 0, and 0 times a NaN would be a NaN."""
@@ -126,17 +130,29 @@ class KeyValueCache:
         return last.addresses
 
     def _still_there(self) -> Addressed | None:
-        """The addresses of the buffers, where they are known and still these: a copied cache has others."""
-        last = self._addressed
-        return last if last and self.layers[0].keys is last.keys and last.keys.data_ptr() == last.at else None
+        """The addresses of the buffers, where compiled passes fill them; a copied cache has others."""
+        last, keys = self._addressed, self.layers[0].keys
+        if last and not (keys is last.keys and keys.data_ptr() == last.at):
+            last = self._addressed = self._address()
+        return last
+
+    def _address(self) -> Addressed:
+        """The addresses of the buffers as they are."""
+        addresses = np.array([[layer.keys.data_ptr(), layer.values.data_ptr()] for layer in self.layers])
+        keys, rooms = self.layers[0].keys, {layer.keys.shape[2] for layer in self.layers}
+        return Addressed(keys, keys.data_ptr(), rooms.pop() if len(rooms) == 1 else 0, addresses)  # 0: left half grown
 
     def _grown(self, room: int, heads: int, dim: int, dtype: torch.dtype) -> Addressed:
         """Go on in buffers of so much room, one layer after the other: the old ones go as soon as they are copied."""
         for layer in self.layers:
             layer.grow(room, heads, dim, dtype)
-        addresses = np.array([[layer.keys.data_ptr(), layer.values.data_ptr()] for layer in self.layers])
-        keys = self.layers[0].keys
-        return Addressed(keys, keys.data_ptr(), room, addresses)
+        return self._address()
+
+    def columns(self, start: int, stop: int) -> list[torch.Tensor]:
+        """Copies of the keys and the values of these columns, layer after layer, [heads, columns, dim]."""
+        plain = [(layer.keys[0], layer.values[0]) for layer in self.layers]
+        both = [attend.in_order(*pair) for pair in plain] if self._still_there() else plain
+        return [tensor[:, start:stop].clone() for pair in both for tensor in pair]
 
     def tap(self, layers: Sequence[int], hidden: int, dtype: torch.dtype, device: torch.device) -> None:
         """Keep the hidden states of so many numbers behind these layers from now on; the cache is empty still."""
@@ -157,12 +173,9 @@ class KeyValueCache:
         """Move ascending columns of every layer to `start`, `start + 1`, ..."""
         there, known = torch.tensor(columns, device=self.layers[0].keys.device), self._still_there()
         if known:  # in one compiled call: SmolLM2's 120 operators took 0.7 ms of a pass of 14, this takes 0.2
-            _, heads, room, dim = known.keys.shape
-            shorts = dim * known.keys.itemsize // 2
-            buffers = known.addresses
-            kernels.gather().ctypes(
-                buffers.ctypes.data, buffers.size, heads, room, shorts, start, there.data_ptr(), len(columns)
-            )
+            layers, (_, *shape) = known.addresses.ctypes.data, known.keys.shape
+            rounded = int(known.keys.dtype == torch.bfloat16)
+            attend.move().ctypes(layers, len(self.layers), *shape, rounded, start, there.data_ptr(), len(columns))
         else:
             for layer in self.layers:
                 layer.gather(start, there)
@@ -177,9 +190,9 @@ class KeyValueCache:
             (_, heads, _, dim), keys = given.keys.shape, given.keys
             if layer.keys.dim() < 4 or layer.keys.shape[2] < length:
                 layer.grow(self.room, heads, dim, keys.dtype, keys.device)
-            layer.keys[:, :, :length] = keys[:, :, :length]
-            layer.values[:, :, :length] = given.values[:, :, :length]
             layer.length = length
+            layer.fill(keys, given.values, layer.keys, layer.values)
+        self._addressed = self._address() if other._still_there() else None
         if len(self.taps):
             self.states(0, length)[:] = other.states(0, length)
 

@@ -18,7 +18,7 @@ import numpy as np
 from numba import carray, njit
 
 from .compiling import FREE, kernel
-from .vectors import bfloat16_at, bfloat16_of, exp, float_of, floats_at, integers_at, rounding
+from .vectors import bfloat16_at, bfloat16_of, exp, float_of, floats_at, rounding
 
 
 @kernel(6, 1, FREE)
@@ -100,17 +100,3 @@ def store(y, stored, count, rounded):
             shorts[i] = bfloat16_of(numbers[i])
     else:
         _copy(numbers, carray(floats_at(stored), count))
-
-
-@kernel(8)
-def gather(buffers, count, heads, room, shorts, start, columns, moved):
-    """In `count` buffers [heads, room, shorts of 16 bits], whose addresses are at `buffers`, move `columns` [moved] to `start`,
-    `start + 1`, ..., one after the other: none lies before its new place."""
-    addresses, places = carray(integers_at(buffers), count), carray(integers_at(columns), moved)
-    for buffer in range(count):
-        for head in range(heads):
-            first = addresses[buffer] + 2 * shorts * room * head
-            for i in range(moved):
-                if places[i] != start + i:
-                    row = carray(bfloat16_at(first + 2 * shorts * places[i]), shorts)
-                    _copy(row, carray(bfloat16_at(first + 2 * shorts * (start + i)), shorts))

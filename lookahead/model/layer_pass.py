@@ -42,20 +42,14 @@ def layer(
     `attend.attend`. Addresses: x, the scratch (`scratch_floats`), the products' own, and the counters of layers whose keys
     this call and the one before it have left (`in_step`), 0 for none.
     """
-    multiplied, normed, added, gated_by, turned, _, stored, attended = steps
-    dim, longest, both, size, width = (
-        cos.shape[1],
-        branch.shape[1],
-        given + n,
-        2 if rounded else 4,
-        heads * cos.shape[1],
-    )
+    multiplied, normed, added, gated_by, turned, _, _, attended = steps
+    dim, longest, both, width = cos.shape[1], branch.shape[1], given + n, heads * cos.shape[1]
     wide_qkv, wide_both, wide_hidden = (
         whole((heads + 2 * kv) * dim, BLOCK),
         whole(2 * inner, BLOCK),
         whole(hidden, BLOCK),
     )
-    most = (straight + counts).max()
+    most = new.max() + 1
     inputs, qkv, gates, gated, back, _ = scratch_floats(n, given, hidden, fed, heads, kv, dim, inner, most)
     h_ = scratch_
     qkv_ = h_ + 4 * inputs
@@ -74,10 +68,7 @@ def layer(
         while i - given >= ends[text]:
             text += 1
         at, row = new[i], qkv_ + 4 * (i * wide_qkv + width)
-        for head in range(kv):
-            place = size * dim * (head * rooms[text] + at)
-            call(stored, (row + 4 * head * dim, caches[text, number, 0] + place, dim, rounded))
-            call(stored, (row + 4 * (kv + head) * dim, caches[text, number, 1] + place, dim, rounded))
+        attend.put(row, kv, caches[text, number, 0], caches[text, number, 1], rooms[text], at, dim, rounded, scores_)
     if counter_before:
         wait(counter_before, number + 1)
     if counter:

@@ -102,7 +102,7 @@ def fits(shape: Shape) -> bool:
 def prepare(dtype: torch.dtype) -> None:
     """Compile what passes in a number format need: seconds, where it has not been done before."""
     whole_pass.addresses(stored(dtype))
-    kernels.gather()
+    attend.move()
 
 
 class _Tables(NamedTuple):

@@ -33,6 +33,7 @@ LANES = 16 if "+avx512f" in FEATURES else 8  # floats in a vector
 SUMS = 24 if LANES == 16 else 12  # vectors of sums that the registers hold beside weights and inputs
 ROWS = 6  # that are computed at once at most
 BLOCK, NARROW = 64, 16  # outputs that are computed together; a head's size is whole narrow blocks
+KEYS = 32  # that lie side by side, since their products with queries are computed together
 PANEL = SUMS // ROWS * LANES  # outputs whose weights lie side by side: as many as one loop adds up for so many rows
 FEW = 2  # rows at most for which one loop adds up several panels: of one it would wait for its own sums
 BFLOAT16, FLOAT32, TWOS, TILES, HALVES, PAIRS, FOURS = range(7)  # how numbers are stored: tiles are for a matrix unit
@@ -207,60 +208,6 @@ def _ask_for(builder, w, place, size, near, far, slow) -> None:
         builder.call(prefetch, [builder.gep(start, [early]), reading, ir.Constant(_INT32, locality), data])
 
 
-def _dots(stored: int, keys: int):
-    """A function that puts at y the sums of the products of x float32 [size] and each of so many (1 or `LANES`) rows of
-    w [keys, size] as stored: `size` is whole vectors. Every sum's order is the same, however many there are. In pairs x is
-    bfloat16 too, and `size` counts pairs."""
-
-    @intrinsic
-    def multiply(typing_context, x, w, y, size):
-        def code(context, builder, signature, arguments):
-            x, w, y, size = arguments
-            given = PAIRS if stored == PAIRS else FLOAT32
-            x, w = (builder.inttoptr(at, _STORED[kind].as_pointer()) for at, kind in ((x, given), (w, stored)))
-            y = builder.inttoptr(y, _FLOAT.as_pointer())
-            begin, loop, after = builder.block, builder.append_basic_block("k"), builder.append_basic_block("after")
-            builder.branch(loop)
-            builder.position_at_end(loop)
-            i, totals = builder.phi(_INT64), [builder.phi(_VECTOR) for _ in range(keys)]
-            one, added, step = _loaded(builder, x, i, given), [], _paired if stored == PAIRS else _fused
-            for key, total in enumerate(totals):
-                place = builder.add(builder.mul(size, _number(key)), i)
-                added.append(step(builder, one, _loaded(builder, w, place, stored), total))
-            following = builder.add(i, _number(LANES))
-            nothing = ir.Constant(_VECTOR, [0.0] * LANES)
-            for phi, first, later in (
-                (i, _number(0), following),
-                *((t, nothing, a) for t, a in zip(totals, added, strict=True)),
-            ):
-                phi.add_incoming(first, begin)
-                phi.add_incoming(later, loop)
-            builder.cbranch(builder.icmp_signed("<", following, size), loop, after)
-            builder.position_at_end(after)
-            segment = LANES
-            while segment > 1:  # the upper half of every segment is added to its lower half, of two vectors at once
-                pairs = [added[n : n + 2] for n in range(0, len(added), 2)]
-                added = [_halved(builder, pair[0], pair[-1], segment) for pair in pairs]
-                segment //= 2
-            if keys == 1:
-                builder.store(builder.extract_element(added[0], ir.Constant(_INT32, 0)), y)
-            else:
-                builder.store(added[0], builder.bitcast(y, _VECTOR.as_pointer()), align=4)
-            return context.get_dummy_value()
-
-        return types.void(*[INTEGER] * 4), code
-
-    return multiply
-
-
-def _halved(builder, a, b, segment: int):
-    """Of two vectors, the halves of every segment added up: those of a, then those of b."""
-    half = segment // 2
-    lower = [at + i for at in range(0, 2 * LANES, segment) for i in range(half)]
-    masks = [ir.Constant(ir.VectorType(_INT32, LANES), [i + by for i in lower]) for by in (0, half)]
-    return builder.fadd(*(builder.shuffle_vector(a, b, mask) for mask in masks))
-
-
 def _number(n: int) -> ir.Constant:
     return ir.Constant(_INT64, n)
 
@@ -328,10 +275,10 @@ block_float32, block_halves, block_pairs, block_twos, block_fours = (
 )
 wide_bfloat16, wide_float32 = (_block(stored, panel=BLOCK) for stored in (BFLOAT16, FLOAT32))
 narrow_bfloat16, narrow_float32 = (_block(stored, NARROW, NARROW) for stored in (BFLOAT16, FLOAT32))
-dot_bfloat16, dot_float32 = (_dots(stored, 1) for stored in (BFLOAT16, FLOAT32))
-dots_float32 = _dots(FLOAT32, LANES)
-# Where the processor does not multiply pairs, nobody calls them.
-dot_pairs, dots_pairs = (_dots(PAIRS if MULTIPLIES_PAIRS else BFLOAT16, keys) for keys in (1, LANES))
+# Where the processor does not multiply pairs, nobody calls those of pairs.
+multiplied = PAIRS if MULTIPLIES_PAIRS else FLOAT32
+wide_pairs, narrow_pairs, keys_pairs = (_block(multiplied, width, width) for width in (BLOCK, NARROW, KEYS))
+keys_bfloat16, keys_float32 = (_block(stored, KEYS, KEYS) for stored in (BFLOAT16, FLOAT32))
 
 
 @njit(inline="always")

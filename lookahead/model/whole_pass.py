@@ -50,7 +50,7 @@ def forward(
     """
     multiplied, normed, _, _, _, read, stored, _ = steps
     n, hidden, dim = len(ids), norms.shape[1], cos.shape[1]
-    size, layers, most = 2 if rounded else 4, caches.shape[1], (straight + counts).max()
+    size, layers, most = 2 if rounded else 4, caches.shape[1], new.max() + 1
     if ids.min() < 0 or ids.max() >= vocab:
         raise IndexError("a token id is not in the model's vocabulary")
     wide_vocab, no_norms = whole(vocab, BLOCK), np.empty((0, dim), np.float32)

@@ -4,19 +4,31 @@ import numpy as np
 import pytest
 import torch
 
-from lookahead.model.attend import KEYS, VALUES, attend, scratch_floats
-from lookahead.model.vectors import LANES, ROWS
+from lookahead.model.attend import TOGETHER, VALUES, attend, in_order, in_pairs, move, scratch_floats
+from lookahead.model.vectors import KEYS, LANES, ROWS
 
 SEEN = (1, LANES - 1, LANES, KEYS - 1, KEYS, KEYS + 1, VALUES, VALUES + 1, 3 * VALUES - 2)
 HEADS = [(9, 3), (4, 4), (8, 1), (6, 3)]  # of queries and of keys: in groups of 3, 1, 8 and 2
 
 
+def laid(keys, values):
+    """Keys and values [kv, room, dim] as a cache has them, with whole blocks of columns, the last of them of NaN."""
+    kv, room, dim = keys.shape
+    blocks = -(-room // KEYS)
+    behind = torch.full((kv, blocks * KEYS - room, dim), torch.nan, dtype=keys.dtype)
+    keys, values = (torch.cat([one, behind], 1) for one in (keys, values))
+    together = 2 if in_pairs(dim, keys.dtype == torch.bfloat16) else 1
+    keys = keys.reshape(kv, blocks, KEYS, dim // together, together).transpose(2, 3).reshape(kv, -1, dim)
+    return keys, values.reshape(kv, -1, together, dim).transpose(2, 3).reshape(kv, -1, dim)
+
+
 def computed(query, keys, values, straight, branch=None, counts=None):
     """Rows [n, heads, dim] that attend to the first `straight` columns and those of their `branch`."""
-    (n, heads, dim), (kv, room, _) = query.shape, keys.shape
+    (n, heads, dim), kv, (keys, values) = query.shape, len(keys), laid(keys, values)
     counts = np.zeros(n, np.int64) if counts is None else counts
     branch = np.zeros((n, 1), np.int64) if branch is None else branch
-    rounded, most = keys.dtype == torch.bfloat16, int((straight + counts).max())
+    last = np.where(counts, np.take_along_axis(branch, np.maximum(counts - 1, 0)[:, None], 1)[:, 0], straight - 1)
+    rounded, most, room = keys.dtype == torch.bfloat16, int(last.max()) + 1, keys.shape[1]
     query, mixed = query.float().contiguous(), torch.empty(n, heads, dim)
     scratch = torch.full((scratch_floats(n, heads, kv, most, dim),), torch.nan)  # what is not written must not be read
     attend().ctypes(
@@ -50,11 +62,11 @@ def test_it_is_torchs_attention(seen, heads, kv, dtype):
 @pytest.mark.parametrize(("heads", "kv"), HEADS)
 @pytest.mark.parametrize("first", SEEN)
 def test_a_chains_rows_have_the_bits_they_have_alone(first, heads, kv, dtype):
-    most = 2 * ROWS + 1
+    most = TOGETHER + 1
     query, keys, values = random(heads, kv, first + most, dtype, rows=most)
     straight = first + np.arange(most)
     alone = [computed(query[row : row + 1], keys, values, straight[row : row + 1]) for row in range(most)]
-    for rows in range(2, most + 1):
+    for rows in (*range(2, 2 * ROWS + 2), most):
         assert torch.equal(computed(query[:rows], keys, values, straight[:rows]), torch.cat(alone[:rows])), rows
 
 
@@ -68,3 +80,21 @@ def test_a_branch_has_the_bits_of_a_chain_that_lies_so(past, dtype):
     for moved in (keys, values):
         moved[:, past + 1] = moved[:, past + 2]
     assert torch.equal(tree[2:], computed(query[2:], keys, values, np.array([past + 2])))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("dim", [32, 48])
+def test_columns_are_moved_and_read_in_order(dtype, dim):
+    _, keys, values = random(3, 3, 2 * KEYS, dtype, 1, dim)
+    stored, start, columns = (
+        laid(keys, values),
+        KEYS - 2,
+        torch.tensor([KEYS - 2, KEYS, KEYS + 1, KEYS + 5, 2 * KEYS - 1]),
+    )
+    assert all(map(torch.equal, in_order(*stored), (keys, values)))
+    addresses = torch.tensor([one.data_ptr() for one in stored])
+    rounded = int(dtype == torch.bfloat16)
+    move().ctypes(addresses.data_ptr(), 1, 3, 2 * KEYS, dim, rounded, start, columns.data_ptr(), len(columns))
+    for one in (keys, values):
+        one[:, start : start + len(columns)] = one[:, columns]
+    assert all(map(torch.equal, in_order(*stored), (keys, values)))

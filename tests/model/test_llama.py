@@ -130,15 +130,13 @@ def test_a_prompt_is_read_on_all_cores_with_the_same_bits(tmp_path, monkeypatch,
     text = [draws.randrange(4096) for _ in range(150)]
     lm.reset()
     alone = [lm.extend([token]).clone() for token in text]
-    stored = [[t[:, :, : len(text)].clone() for t in (one.keys, one.values)] for one in lm.cache.layers]
+    stored = lm.cache.columns(0, len(text))
     states = lm.states(0).clone()
     for first in (0, 1, 70):
         lm.reset()
         lm.extend(text[:first])
         assert torch.equal(lm.extend(text[first:]), alone[-1])
-        for one, (keys, values) in zip(lm.cache.layers, stored, strict=True):
-            assert torch.equal(one.keys[:, :, : len(text)], keys)
-            assert torch.equal(one.values[:, :, : len(text)], values)
+        assert all(map(torch.equal, lm.cache.columns(0, len(text)), stored))
         assert torch.equal(lm.states(0), states)
     beside._pool.cache_clear()
 
@@ -199,6 +197,17 @@ def test_a_copied_cache_has_buffers_of_its_own(tmp_path):
     lm.cache = copy.deepcopy(lm.cache)
     lm.forward([4, 5])
     assert torch.equal(keys, before)
+
+
+def test_a_copied_cache_keeps_a_branch(tmp_path):
+    lm = CachedLM(load(tiny("llama", tmp_path / "m")))
+    lm.extend([1, 2, 3])
+    want = lm.fresh()
+    want.extend([1, 2, 3, 4, 6])
+    lm.cache = copy.deepcopy(lm.cache)
+    lm.forward([4, 5, 6], [-1, 0, 0])
+    lm.keep([0, 2])
+    assert all(map(torch.equal, lm.cache.columns(0, 5), want.cache.columns(0, 5)))
 
 
 def test_transformers_gets_our_passes_where_they_are_what_it_asks_for(tmp_path):

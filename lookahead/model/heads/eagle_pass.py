@@ -37,7 +37,7 @@ def forward(
     n, hidden, dim, size = len(ids), norms.shape[1], cos.shape[1], 2 if rounded else 4
     if ids.min() < 0 or ids.max() >= vocab:
         raise IndexError("a token id is not in the model's vocabulary")
-    wide_hidden, most = whole(hidden, BLOCK), (straight + counts).max()
+    wide_hidden, most = whole(hidden, BLOCK), new.max() + 1
     inside = sum(scratch_floats(n, np.int64(0), hidden, 2 * hidden, heads, kv, dim, inner, most))
     scratch = np.empty(n * (fed + wide_hidden + hidden) + inside + spare, np.float32)
     fed_ = np.int64(scratch.ctypes.data)

@@ -163,6 +163,13 @@ def test_what_is_no_longer_used_is_given_back_and_the_rest_set_aside():
         gc.unfreeze()
 
 
+def test_what_is_loaded_is_set_aside_before_passes_are_timed(monkeypatch):
+    seen = []
+    monkeypatch.setattr(memory, "release", lambda: seen.append("set aside"))
+    load_measured("pocket", lambda text, share: seen.append(text))
+    assert seen.index("set aside") == seen.index("Measuring what a pass costs") + 1
+
+
 def test_the_bundled_family_is_loaded_without_what_takes_seconds_to_import():
     """A start would wait for it: transformers' list of all its models, Gradio, plots."""
     code = (

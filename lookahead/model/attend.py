@@ -25,6 +25,7 @@ from .multiply import at_once, clear
 from .vectors import (
     BFLOAT16,
     BLOCK,
+    EARLY,
     FLOAT32,
     KEYS,
     LANES,
@@ -54,14 +55,14 @@ from .vectors import (
     wide_pairs,
 )
 
-TOGETHER = 24  # rows that go through the keys together at most
+ROW_GROUP = 24  # rows that go through the keys together at most
 VALUES = 128  # that all heads of some rows go through, before any goes on: they stay in the first cache
 
 
 @register_jitable
 def scratch_floats(n, heads, kv, most, dim):
     """How many floats of room `attend` takes for n rows that see none but the first `most` columns."""
-    return min(n, TOGETHER) * (heads // kv) * (whole(most, KEYS) // 2 * 3 + 2 * dim) + VALUES * dim
+    return min(n, ROW_GROUP) * (heads // kv) * (whole(most, KEYS) // 2 * 3 + 2 * dim) + VALUES * dim
 
 
 @njit(inline="always")
@@ -221,17 +222,17 @@ def _add(several, weights, values, y, k, stride, dim, between, rounded, paired):
             at, place = values + (2 if rounded and not paired else 4) * column, y + 4 * (one * between + column)
             wide = dim - column >= BLOCK
             if wide and paired:
-                wide_pairs(rows, weight, at, place, k, stride, dim, PANEL, between, 0, 0, 0)
+                wide_pairs(rows, weight, at, place, k, stride, dim, PANEL, between, *EARLY, 0)
             elif wide and rounded:
-                wide_bfloat16(rows, weight, at, place, k, stride, dim, PANEL, between, 0, 0, 0)
+                wide_bfloat16(rows, weight, at, place, k, stride, dim, PANEL, between, *EARLY, 0)
             elif wide:
-                wide_float32(rows, weight, at, place, k, stride, dim, PANEL, between, 0, 0, 0)
+                wide_float32(rows, weight, at, place, k, stride, dim, PANEL, between, *EARLY, 0)
             elif paired:
-                narrow_pairs(rows, weight, at, place, k, stride, dim, PANEL, between, 0, 0, 0)
+                narrow_pairs(rows, weight, at, place, k, stride, dim, PANEL, between, *EARLY, 0)
             elif rounded:
-                narrow_bfloat16(rows, weight, at, place, k, stride, dim, PANEL, between, 0, 0, 0)
+                narrow_bfloat16(rows, weight, at, place, k, stride, dim, PANEL, between, *EARLY, 0)
             else:
-                narrow_float32(rows, weight, at, place, k, stride, dim, PANEL, between, 0, 0, 0)
+                narrow_float32(rows, weight, at, place, k, stride, dim, PANEL, between, *EARLY, 0)
             column += BLOCK if wide else NARROW
         one += rows
 
@@ -255,7 +256,7 @@ def attend(
     places = carray(integers_at(branch), (n, longest))
     i = 0
     while i < n:
-        rows, all_see, columns = min(n - i, TOGETHER), firsts[i], np.int64(0)
+        rows, all_see, columns = min(n - i, ROW_GROUP), firsts[i], np.int64(0)
         for row in range(i, i + rows):
             last = places[row, lengths[row] - 1] if lengths[row] else firsts[row] - 1
             all_see, columns = min(all_see, firsts[row]), max(columns, last + 1)

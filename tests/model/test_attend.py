@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from lookahead.model.attend import TOGETHER, VALUES, attend, in_order, in_pairs, move, scratch_floats
+from lookahead.model.attend import ROW_GROUP, VALUES, attend, in_order, in_pairs, move, scratch_floats
 from lookahead.model.vectors import KEYS, LANES, ROWS
 
 SEEN = (1, LANES - 1, LANES, KEYS - 1, KEYS, KEYS + 1, VALUES, VALUES + 1, 3 * VALUES - 2)
@@ -62,7 +62,7 @@ def test_it_is_torchs_attention(seen, heads, kv, dtype):
 @pytest.mark.parametrize(("heads", "kv"), HEADS)
 @pytest.mark.parametrize("first", SEEN)
 def test_a_chains_rows_have_the_bits_they_have_alone(first, heads, kv, dtype):
-    most = TOGETHER + 1
+    most = ROW_GROUP + 1
     query, keys, values = random(heads, kv, first + most, dtype, rows=most)
     straight = first + np.arange(most)
     alone = [computed(query[row : row + 1], keys, values, straight[row : row + 1]) for row in range(most)]

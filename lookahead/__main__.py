@@ -18,6 +18,7 @@ from typing import Any
 
 from .core.events import LookaheadError, Settings, SettingsError
 from .core.numbers import size
+from .hardware import memory
 from .measure import acceptance_command, batch_command, command, decide_command
 from .measure.attach import command as attaching
 from .measure.scenarios import USUAL
@@ -158,7 +159,9 @@ def _settings(arguments: argparse.Namespace) -> dict[str, Any]:
 def _load(arguments: argparse.Namespace):
     from .family.hub import load
 
-    return load(arguments.models)
+    models = load(arguments.models)
+    memory.release()
+    return models
 
 
 def _run(arguments: argparse.Namespace) -> None:

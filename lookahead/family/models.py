@@ -12,6 +12,7 @@ Knows transformers' loaders. It does not know strategies, nor how files come to 
 
 from __future__ import annotations
 
+import gc
 import json
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -175,7 +176,7 @@ def load(
     probe = _probed(target, kept, by_operators)
     target.limits = probe.limits
     progress("Measuring what a pass costs", 0.6)
-    memory.release()  # or Python would look through all that was loaded in the middle of a pass
+    gc.collect()  # or Python would look through all that was loaded in the middle of a race
     lengths = cost.LENGTHS[1:2] if kept else cost.LENGTHS  # what is known needs few passes, so that a race can begin
     cost.warm(layer_skip.shallow(target), MOST_ROWS, lengths)
     drafts = {role: _drafter(loaded[role], target) for role in draft_roles}

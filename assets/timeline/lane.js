@@ -15,7 +15,7 @@ globalThis.lookaheadLane = (() => {
   const {HIDDEN, make, setText, signs} = lookaheadDom;
   const {percent} = lookaheadNumbers;
   const {ghostChain, moreRows, passParts} = lookaheadPlayer;
-  const {finish, plainName, prefill} = lookaheadWords;
+  const {finish, plainName, prefill, promptOf} = lookaheadWords;
   const {heatOf, levelOf} = lookaheadHeat;
   const AT_END = 40; // pixels: a reader who is nearer to the end follows the text
 
@@ -56,9 +56,8 @@ globalThis.lookaheadLane = (() => {
 
     constructor(lane, log, listener) {
       this.#lane = lane;
-      const {prompt: asked, settings} = log.header;
-      const ending = settings.chat ? "\n" : ""; // an answer begins a line of its own
-      const prompt = make("span.la-prompt", asked.text, ending);
+      const ending = log.header.settings.chat ? "\n" : ""; // an answer begins a line of its own
+      const prompt = make("span.la-prompt", promptOf(log), ending);
       const words = make("div.la-text", {dir: "auto"}, prompt, this.#run, this.#caret);
       const label = `${lane.name}: text`;
       this.scroll = make("div.la-scroll", {tabindex: "0", role: "region", "aria-label": label}, words);

@@ -13,7 +13,7 @@ globalThis.lookaheadShare = (() => {
   const {duration, isDone} = lookaheadLog;
   const {frameAt} = lookaheadPlayer;
   const {caption, fitsPartly, partsOf} = lookaheadStrip;
-  const {headline, outcome} = lookaheadWords;
+  const {headline, outcome, promptOf} = lookaheadWords;
   const [WIDTH, HEIGHT, EDGE] = [1200, 630, 64];
   const FONT = "system-ui, sans-serif";
   const PASSES = 4;
@@ -106,7 +106,7 @@ globalThis.lookaheadShare = (() => {
       .at(-1)
       .steps.slice(0, index)
       .flatMap(step => step.pieces);
-    return `…${ending((log.header.prompt.text + before.join("")).replace(/\s+/g, " "), 24)}`;
+    return `…${ending((promptOf(log) + before.join("")).replace(/\s+/g, " "), 24)}`;
   };
 
   function footer(pen, log) {
@@ -120,7 +120,7 @@ globalThis.lookaheadShare = (() => {
     const frame = frameAt(log, duration(log));
     const {number, words} = headline(frame.speedup);
     paper(pen);
-    write(pen, `“${log.header.prompt.text.replace(/\s+/g, " ")}”`, EDGE, 128, {fill: "ink-2"});
+    write(pen, `“${promptOf(log).replace(/\s+/g, " ")}”`, EDGE, 128, {fill: "ink-2"});
     const end = write(pen, number, EDGE, 258, {size: 128, weight: 700});
     write(pen, words, end + 24, 258, {size: 72});
     write(pen, outcome(log, frame), EDGE, 316, {size: 36, weight: 600});

@@ -16,6 +16,7 @@ globalThis.lookaheadStrip = (() => {
   const {count, percent} = lookaheadNumbers;
   const {EPSILON} = lookaheadLog;
   const {passParts} = lookaheadPlayer;
+  const {promptOf} = lookaheadWords;
   const TAIL = 90; // characters of the text so far
   const QUICK_S = 0.4; // of the reader's seconds: a shorter pass is not followed
   const OUTCOME_MS = 600; // so long an outcome stands while passes are quick
@@ -89,7 +90,7 @@ globalThis.lookaheadStrip = (() => {
     begin(log) {
       const lane = log.lanes.at(-1);
       this.#lane = lane && !lane.naive && !lane.opaque ? lane : null;
-      this.#prompt = log.header ? log.header.prompt.text + (log.header.settings.chat ? " " : "") : "";
+      this.#prompt = log.header ? promptOf(log) + (log.header.settings.chat ? " " : "") : "";
       this.#pass = null;
       this.#drawn = "";
       this.#outcomeWhen = -Infinity;

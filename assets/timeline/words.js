@@ -59,6 +59,9 @@ globalThis.lookaheadWords = (() => {
     return speedup > 1 ? {number, words: "faster"} : {number: `${number}:`, words: "slower"};
   }
 
+  /** The prompt as somebody typed it: a chat template's words around it are the inspector's. */
+  const promptOf = ({header}) => header.prompt.typed ?? header.prompt.text;
+
   /** What a lane of two is called before its method's name: what it does. "" where there are more, or servers. */
   const plainName = (lane, {lanes}) =>
     lanes.length !== 2 || lane.opaque || !lanes[0].naive ? "" : lane.naive ? "one at a time" : "guess and check";
@@ -127,6 +130,7 @@ globalThis.lookaheadWords = (() => {
     headline,
     outcome,
     plainName,
+    promptOf,
     rateLabel,
     rateWords,
     stateOf,

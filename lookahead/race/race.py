@@ -81,7 +81,8 @@ class Race:
         self._steps: list[list[StepRecord]] = [[] for _ in self._lanes]
         self._clocks = [0.0] * len(self._lanes)
         self._created = datetime.now(UTC).isoformat(timespec="seconds")
-        self._prompt = _prompt_record(models, ids)
+        typed = prompt if isinstance(prompt, str) and settings.chat else None
+        self._prompt = _prompt_record(models, ids, typed)
         self._laps = self._run()
 
     def _lane(self, models: Models, prompt: Any, method: str, settings: Settings, options: Mapping[str, Any]) -> Lane:
@@ -104,8 +105,8 @@ class Race:
 
     @property
     def prompt_text(self) -> str:
-        """What the lanes continue, as text."""
-        return self._prompt.text
+        """What the lanes continue, as it was typed."""
+        return self._prompt.shown
 
     def _run(self) -> Iterator[Lap]:
         texts: list[Text] = []
@@ -219,11 +220,11 @@ def measured_on(models: Models) -> dict[str, Any]:
     }
 
 
-def _prompt_record(models: Models, ids: list[int]) -> PromptRecord:
+def _prompt_record(models: Models, ids: list[int], typed: str | None) -> PromptRecord:
     pieces = Pieces(models.tokenizer)
     words = [pieces.add(token) for token in ids]
     words[-1] += pieces.flush() if not words[-1] else ""
-    return PromptRecord(text="".join(words), tokens=ids, pieces=words)
+    return PromptRecord(text="".join(words), tokens=ids, pieces=words, typed=typed)
 
 
 def _words(models: Models):

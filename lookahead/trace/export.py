@@ -125,7 +125,7 @@ def _is_address(text: str) -> bool:
 
 
 def _title(trace: RaceRecord) -> str:
-    return f"{_plain(trace.prompt.text, TITLE) or 'A race'} - Lookahead"
+    return f"{_plain(trace.prompt.shown, TITLE) or 'A race'} - Lookahead"
 
 
 def _origin(trace: RaceRecord) -> str:

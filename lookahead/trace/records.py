@@ -83,11 +83,17 @@ class SettingsRecord(Record):
 
 
 class PromptRecord(Record):
-    """What the lanes continued."""
+    """What the lanes continued. `typed` is what somebody wrote, where a chat template has put words of its own around it."""
 
     text: Annotated[str, Field(max_length=2_000_000)]
     tokens: Tokens
     pieces: Texts
+    typed: Annotated[str, Field(max_length=2_000_000)] | None = None  # nowhere in traces of before 28 November 2026
+
+    @property
+    def shown(self) -> str:
+        """What to show of it."""
+        return self.text if self.typed is None else self.typed
 
 
 class CurveRecord(Record):

@@ -38,12 +38,14 @@ def test_it_is_chosen_raced_in_real_time_and_linked_to(visit, address):
         page.wait_for_function(f"{STATE}.run === 'recording-{scenario.id}'")
         assert page.get_by_label("Prompt", exact=True).input_value() == scenario.prompt
         page.wait_for_function(f"{STATE}.rate === 1")
+        assert page.locator(".la-prompt").first.text_content().strip() == scenario.prompt, "without a template's words"
     assert page.get_by_role("button", name="tale", exact=True).count() == 0, "chips for those who continue a text"
     page.get_by_role("button", name="more", exact=True).click()
     page.get_by_label("new tokens, at most").fill("24")
     shown = race(page)
     assert shown["error"] is None
     assert shown["lanes"][0]["text"] == shown["lanes"][1]["text"] and shown["lanes"][1]["finished"]
+    assert page.locator(".la-prompt").first.text_content().strip() == ANSWERS[-1].prompt
     page.locator(".la-machine", has_text="SmolLM2-135M-Instruct").wait_for(state="attached")
     assert "family=smol" in page.evaluate("window.lookahead.state().link || ''")
     assert race(other)["lanes"][1]["finished"]

@@ -68,6 +68,14 @@ def test_every_method_writes_what_naive_writes(smol, naive, temperature):
         assert written(smol, method, temperature) == naive[temperature], method
 
 
+def test_a_race_knows_what_was_typed_from_what_is_read(smol):
+    running = race(smol, COPY.prompt, methods=["naive"], chat=True, max_new_tokens=2)
+    list(running)
+    prompt = running.result().prompt
+    assert prompt.typed == prompt.shown == running.prompt_text == COPY.prompt
+    assert prompt.text.startswith("system\n") and prompt.text.rstrip().endswith("assistant")
+
+
 def test_a_copy_takes_few_passes(smol):
     trace = finished(race(smol, COPY.prompt, ["naive", "hybrid"], max_new_tokens=48, chat=True))
     alone, drafted = ([step for step in lane.steps if step.kind == "verify"] for lane in trace.lanes)

@@ -56,8 +56,8 @@ globalThis.lookaheadLane = (() => {
 
     constructor(lane, log, listener) {
       this.#lane = lane;
-      const ending = log.header.settings.chat ? "\n" : ""; // an answer begins a line of its own
-      const prompt = make("span.la-prompt", promptOf(log), ending);
+      const {chat} = log.header.settings; // an answer begins a line of its own
+      const prompt = make(`span.la-prompt${chat ? ".la-turn" : ""}`, promptOf(log), chat ? "\n" : "");
       const words = make("div.la-text", {dir: "auto"}, prompt, this.#run, this.#caret);
       const label = `${lane.name}: text`;
       this.scroll = make("div.la-scroll", {tabindex: "0", role: "region", "aria-label": label}, words);

@@ -15,7 +15,7 @@ from lookahead.measure.timing import Question
 
 PROMPTS = [
     Question("a", "yours", "Once upon a time there was a frog", False),
-    Question("b", "yours", "<b>1, 2,", False),
+    Question("b", "yours", "<b>Lily</b> had a red ball. One day", False),
 ]
 NAIVE_COSTS = {"verify_cost": 1.0, "draft_cost": 0.0, "pass_cost": 1.0, "tokens_per_pass": 1.0, "drafted_per_pass": 0.0}
 

@@ -37,7 +37,6 @@ from .vectors import (
     bfloat16_at,
     bfloat16_of,
     exp,
-    float_of,
     floats_at,
     highest,
     int32_at,
@@ -48,7 +47,9 @@ from .vectors import (
     narrow_bfloat16,
     narrow_float32,
     narrow_pairs,
+    read_numbers,
     rounding,
+    store_numbers,
     whole,
     wide_bfloat16,
     wide_float32,
@@ -66,20 +67,9 @@ def scratch_floats(n, heads, kv, most, dim):
 
 
 @njit(inline="always")
-def _put(numbers, place, count, rounded):
-    """Put float32 numbers at a place: as they are, or as bfloat16, which they are rounded to."""
-    given = carray(floats_at(numbers), count)
-    for j in range(count):
-        if rounded:
-            bfloat16_at(place)[j] = bfloat16_of(given[j])
-        else:
-            floats_at(place)[j] = given[j]
-
-
-@njit(inline="always")
-def in_pairs(dim, rounded):
-    """Whether numbers are multiplied in pairs."""
-    return MULTIPLIES_PAIRS and rounded and dim % (2 * LANES) == 0
+def multiplied_together(dim, rounded):
+    """How many numbers of a key, or of values, are one step, and so lie beside each other: two or one."""
+    return 2 if MULTIPLIES_PAIRS and rounded and dim % (2 * LANES) == 0 else 1
 
 
 @njit(inline="always")
@@ -108,13 +98,13 @@ def _copy(given, apart, there, there_apart, count, size):
 def put(numbers, heads, keys, values, room, column, dim, rounded, spare):
     """Store in a column the keys of so many heads and then their values, float32 [2 heads, dim] at `numbers`; `dim` numbers go to
     `spare` meanwhile."""
-    size, together = 2 if rounded else 4, 2 if in_pairs(dim, rounded) else 1
+    size, together = 2 if rounded else 4, multiplied_together(dim, rounded)
     for head in range(heads):
         key = _key(keys + size * head * room * dim, column, dim, size, together)
         value = _value(values + size * head * room * dim, column, dim, size, together)
-        _put(numbers + 4 * head * dim, spare, dim, rounded)
+        store_numbers(numbers + 4 * head * dim, spare, dim, rounded)
         _copy(spare, 1, key, KEYS, dim // together, size * together)
-        _put(numbers + 4 * (heads + head) * dim, spare, dim, rounded)
+        store_numbers(numbers + 4 * (heads + head) * dim, spare, dim, rounded)
         _copy(spare, 1, value, together, dim, size)
 
 
@@ -122,7 +112,7 @@ def put(numbers, heads, keys, values, room, column, dim, rounded, spare):
 def move(buffers, layers, heads, room, dim, rounded, start, columns, moved):
     """In the keys and values [heads, room, dim] whose addresses [layers, 2] are at `buffers`, move `columns` [moved] to `start`,
     `start + 1`, ..., one after the other: none lies before its new place."""
-    size, together = 2 if rounded else 4, 2 if in_pairs(dim, rounded) else 1
+    size, together = 2 if rounded else 4, multiplied_together(dim, rounded)
     addresses, places = carray(integers_at(buffers), (layers, 2)), carray(integers_at(columns), moved)
     for layer in range(layers):
         for head in range(heads):
@@ -142,18 +132,10 @@ def move(buffers, layers, heads, room, dim, rounded, start, columns, moved):
 def in_order(keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Copies [heads, room, dim] of keys and values as one would write them down: token after token."""
     *_, heads, room, dim = keys.shape
-    together = 2 if in_pairs(dim, keys.dtype == torch.bfloat16) else 1
+    together = multiplied_together(dim, keys.dtype == torch.bfloat16)
     keys = keys.reshape(heads, room // KEYS, dim // together, KEYS, together).transpose(2, 3)
     values = values.reshape(heads, room // together, dim, together).transpose(2, 3)
     return keys.reshape(heads, room, dim), values.reshape(heads, room, dim)
-
-
-@njit(inline="always")
-def _widen(numbers, place, count):
-    """Put bfloat16 numbers as float32 at a place."""
-    shorts, floats = carray(bfloat16_at(numbers), count), carray(floats_at(place), count)
-    for j in range(count):
-        floats[j] = float_of(shorts[j])
 
 
 @njit(inline="always")
@@ -249,9 +231,8 @@ def attend(
     behind the other; none sees any but the first `most`. The scratch is `scratch_floats` long.
     """
     size, width, share, apart = 2 if rounded else 4, heads * dim, heads // kv, whole(most, KEYS)
-    paired = in_pairs(dim, rounded)
-    together = 2 if paired else 1  # numbers of a key that are a word, and tokens whose values are
-    words = dim // together
+    together = multiplied_together(dim, rounded)
+    paired, words = together == 2, dim // together
     firsts, lengths = carray(integers_at(straight), n), carray(integers_at(counts), n)
     places = carray(integers_at(branch), (n, longest))
     i = 0
@@ -271,11 +252,11 @@ def attend(
             key, value = keys + size * group * room * dim, values + size * group * room * dim
             for one in range(several):
                 head, row = group * share + one // rows, i + one % rows
-                _put(qkv + 4 * (row * stride + head * dim), queries + 4 * one * words, dim, paired)
+                store_numbers(qkv + 4 * (row * stride + head * dim), queries + 4 * one * words, dim, paired)
             for start in range(0, columns, KEYS):
                 near, stored = key + size * start * dim, PAIRS if paired else BFLOAT16 if rounded else FLOAT32
                 if stored == BFLOAT16 and several > ROWS:
-                    _widen(near, spare, KEYS * dim)
+                    read_numbers(near, spare, KEYS * dim, rounded)
                     near, stored = spare, FLOAT32
                 _scores(queries, several, near, scratch + 4 * start, words, apart, stored)
             for one in range(several):

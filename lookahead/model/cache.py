@@ -49,14 +49,15 @@ class CacheLayer:
 
     def move(self, keys: torch.Tensor, values: torch.Tensor) -> None:
         """Go on in these buffers."""
-        if self.length:
-            self.fill(self.keys, self.values, keys, values)
+        before = self.keys, self.values
         self.keys, self.values = keys, values
+        if self.length:
+            self.fill(*before)
 
-    def fill(self, *buffers: torch.Tensor) -> None:
-        """Copy what counts from keys and values to others: whole blocks, in which `attend` has an order of its own."""
-        stop, (keys, values, to_keys, to_values) = room_for(self.length), buffers
-        to_keys[:, :, :stop], to_values[:, :, :stop] = keys[:, :, :stop], values[:, :, :stop]
+    def fill(self, keys: torch.Tensor, values: torch.Tensor) -> None:
+        """Copy what counts from other buffers: whole blocks, in which `attend` has an order of its own."""
+        stop = room_for(self.length)
+        self.keys[:, :, :stop], self.values[:, :, :stop] = keys[:, :, :stop], values[:, :, :stop]
 
     def grow(self, room: int, heads: int, dim: int, dtype: torch.dtype, device: torch.device | None = None) -> None:
         """Go on in buffers of so much room. Of zeros: a masked key has weight 0, and 0 times a NaN would be a NaN."""
@@ -191,7 +192,7 @@ class KeyValueCache:
             if layer.keys.dim() < 4 or layer.keys.shape[2] < length:
                 layer.grow(self.room, heads, dim, keys.dtype, keys.device)
             layer.length = length
-            layer.fill(keys, given.values, layer.keys, layer.values)
+            layer.fill(keys, given.values)
         self._addressed = self._address() if other._still_there() else None
         if len(self.taps):
             self.states(0, length)[:] = other.states(0, length)

@@ -15,10 +15,10 @@ Knows numbers. It does not know models, tokens or caches.
 from __future__ import annotations
 
 import numpy as np
-from numba import carray, njit
+from numba import carray
 
 from .compiling import FREE, kernel
-from .vectors import bfloat16_at, bfloat16_of, exp, float_of, floats_at, rounding
+from .vectors import exp, floats_at, read_numbers, rounding, store_numbers
 
 
 @kernel(6, 1, FREE)
@@ -72,31 +72,13 @@ def turn(qkv, cos, sin, n, heads, half, stride, rounded):
                 second[j] = rounding(rounding(b * c[half + j], rounded) + rounding(a * s[half + j], rounded), rounded)
 
 
-@njit(inline="always")
-def _copy(numbers, out):
-    for i in range(len(out)):
-        out[i] = numbers[i]
-
-
 @kernel(4)
 def read(stored, y, count, rounded):
     """Stored numbers as float32."""
-    out = carray(floats_at(y), count)
-    if rounded:
-        shorts = carray(bfloat16_at(stored), count)
-        for i in range(count):
-            out[i] = float_of(shorts[i])
-    else:
-        _copy(carray(floats_at(stored), count), out)
+    read_numbers(stored, y, count, rounded)
 
 
 @kernel(4)
 def store(y, stored, count, rounded):
     """float32 as numbers are stored there."""
-    numbers = carray(floats_at(y), count)
-    if rounded:
-        shorts = carray(bfloat16_at(stored), count)
-        for i in range(count):
-            shorts[i] = bfloat16_of(numbers[i])
-    else:
-        _copy(numbers, carray(floats_at(stored), count))
+    store_numbers(y, stored, count, rounded)

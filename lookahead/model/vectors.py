@@ -20,7 +20,7 @@ from __future__ import annotations
 import numpy as np
 from llvmlite import ir
 from llvmlite.binding import get_host_cpu_name
-from numba import config, njit, types
+from numba import carray, config, njit, types
 from numba.core.codegen import get_host_cpu_features  # empty where LLVM cannot tell
 from numba.extending import intrinsic, register_jitable
 
@@ -325,6 +325,25 @@ def copy(numbers, there):
     """Copy numbers to another place: assigning an array would compile its errors too, for seconds."""
     for i in range(len(numbers)):
         there[i] = numbers[i]
+
+
+@njit(inline="always")
+def read_numbers(stored, there, count, rounded):
+    """Put numbers that are stored at an address, as bfloat16 if they are `rounded`, as float32 at another."""
+    numbers = carray(floats_at(there), count)
+    for i in range(count):
+        numbers[i] = float_of(bfloat16_at(stored)[i]) if rounded else floats_at(stored)[i]
+
+
+@njit(inline="always")
+def store_numbers(numbers, there, count, rounded):
+    """Put float32 numbers from an address as they are stored at another."""
+    given = carray(floats_at(numbers), count)
+    for i in range(count):
+        if rounded:
+            bfloat16_at(there)[i] = bfloat16_of(given[i])
+        else:
+            floats_at(there)[i] = given[i]
 
 
 @njit(inline="always")

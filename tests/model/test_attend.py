@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from lookahead.model.attend import ROW_GROUP, VALUES, attend, in_order, in_pairs, move, scratch_floats
+from lookahead.model.attend import ROW_GROUP, VALUES, attend, in_order, move, multiplied_together, scratch_floats
 from lookahead.model.vectors import KEYS, LANES, ROWS
 
 SEEN = (1, LANES - 1, LANES, KEYS - 1, KEYS, KEYS + 1, VALUES, VALUES + 1, 3 * VALUES - 2)
@@ -17,7 +17,7 @@ def laid(keys, values):
     blocks = -(-room // KEYS)
     behind = torch.full((kv, blocks * KEYS - room, dim), torch.nan, dtype=keys.dtype)
     keys, values = (torch.cat([one, behind], 1) for one in (keys, values))
-    together = 2 if in_pairs(dim, keys.dtype == torch.bfloat16) else 1
+    together = multiplied_together(dim, keys.dtype == torch.bfloat16)
     keys = keys.reshape(kv, blocks, KEYS, dim // together, together).transpose(2, 3).reshape(kv, -1, dim)
     return keys, values.reshape(kv, -1, together, dim).transpose(2, 3).reshape(kv, -1, dim)
 

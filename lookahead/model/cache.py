@@ -173,7 +173,7 @@ class KeyValueCache:
     def gather(self, start: int, columns: Sequence[int]) -> None:
         """Move ascending columns of every layer to `start`, `start + 1`, ..."""
         there, known = torch.tensor(columns, device=self.layers[0].keys.device), self._still_there()
-        if known:  # in one compiled call: SmolLM2's 120 operators took 0.7 ms of a pass of 14, this takes 0.02
+        if known:  # in one compiled call: SmolLM2's 120 operators took 0.7 ms of a pass of 14, this takes 0.2
             layers, (_, *shape) = known.addresses.ctypes.data, known.keys.shape
             rounded = int(known.keys.dtype == torch.bfloat16)
             attend.move().ctypes(layers, len(self.layers), *shape, rounded, start, there.data_ptr(), len(columns))

@@ -68,6 +68,10 @@ class DrafterCosts:
         """Seconds for `k` drafted tokens, of so many texts at once."""
         return k * (self.curve.pass_s(texts) + self.choose_s)
 
+    def level_s(self, rows: int = 1) -> float:
+        """Seconds for a level of a tree of so many rows; of one row, for a token of a chain."""
+        return self.choose_s + self.curve.pass_s(rows, 2 if rows > 1 else 1)
+
     def switch_s(self, k: int) -> float:
         """Seconds that a draft of `k` tokens takes beyond its own: the switch to the draft model and back."""
         return sum(self.cold_s[:k]) + self.return_s if k else 0.0
@@ -208,9 +212,9 @@ class PassCosts:
                 else:
                     # One pass a level: the first also reads what is new, later ones a row of a chain, a level of a tree.
                     tree = step.draft.sources[0].endswith("tree")
-                    level_s = costs.curve.pass_s(level_rows, 2) if tree else costs.curve.pass_s(1)
-                    draft_s += costs.curve.pass_s(unread) + (levels - 1) * level_s
-                    draft_s += levels * costs.choose_s + sum(costs.cold_s[:levels])
+                    level_s = costs.level_s(level_rows if tree else 1)
+                    draft_s += costs.curve.pass_s(unread) + costs.choose_s + (levels - 1) * level_s
+                    draft_s += sum(costs.cold_s[:levels])
                     verify_s += costs.return_s
                 unread = -min(accepted, levels - 1)
             unread += len(step.emitted)

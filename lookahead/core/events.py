@@ -28,6 +28,7 @@ from .numbers import count
 ACCEPTED, REJECTED, UNVISITED, WINDOW = "accepted", "rejected", "unvisited", "window"
 CORRECTION, BONUS = "correction", "bonus"
 RULES = ("auto", "greedy", "coupled", "rejection")
+COSTS = ("auto", "typical", "measured")
 MOST_NEW_TOKENS = 100_000
 MOST_DRAFTED = 64
 LEAST_DIVISOR = 1e-4  # of logits, as temperature or penalty: by less they are no numbers of float32 any more
@@ -216,7 +217,9 @@ class Settings:
     and `top_p` 1 switch those filters off. `rule` "auto" means greedy at temperature 0 and
     coupled above it. `stop` strings end the text at the token that completes one. `chat` wraps
     the prompt in the model's chat template. `details` records the target's favourites. `wide` lets a pass have more rows
-    than are exact on this machine: the text may then differ from naive's where two logits tie.
+    than are exact on this machine: the text may then differ from naive's where two logits tie. `costs` selects the pass costs
+    that `auto` decides with: "measured" on this machine, or of a "typical" one, with which a race has the same passes on
+    every machine. "auto" is "typical" if the family ships such costs.
     """
 
     max_new_tokens: int = 128
@@ -231,6 +234,7 @@ class Settings:
     chat: bool = False
     details: bool = True
     wide: bool = False
+    costs: str = "auto"
 
     def __post_init__(self) -> None:
         whole_number("max_new_tokens", self.max_new_tokens, 1, MOST_NEW_TOKENS)
@@ -249,6 +253,8 @@ class Settings:
         whole_number("seed", self.seed, 0, 2**63 - 1)
         if self.rule not in RULES:
             raise SettingsError("rule", self.rule, f"choose one of {', '.join(RULES)}.")
+        if self.costs not in COSTS:
+            raise SettingsError("costs", self.costs, f"choose one of {', '.join(COSTS)}.")
         if self.rule == "greedy" and self.temperature > 0:
             raise SettingsError("rule", self.rule, "greedy needs temperature 0; choose coupled or rejection.")
         if self.rule in ("coupled", "rejection") and self.temperature == 0:

@@ -1,20 +1,13 @@
-"""What a run has seen of one drafter: what its confidence is worth, what its drafts take and what they bring.
+"""What a run has seen of one drafter: how far its confidence can be trusted, and what its drafts gain for their cost.
 
-Everything fades, so that a text which changes is noticed. `draft_length.AdaptiveLength` keeps one of these a drafter.
-What confidence means may be kept for a visitor's next run of the same prompt by the same method (`Learned`). Not for another
-prompt: how far a match can be trusted is a matter of the text. Over the bundled prompts in any order n-grams lost 3 to 5 %
-by what other prompts had taught, and hardly any drafter won; over the same prompt again n-grams won 1 to 4 %, the draft
-model 1 to 2 %.
-
-Knows counts and seconds. It does not know what the next draft should be.
+Old passes count less than new ones, so the counts follow a text that changes. `draft_length.AdaptiveLength` keeps one
+`DrafterHistory` per drafter and run. No clock is read and nothing is kept for the next run, so a run can be repeated.
 """
 
 from __future__ import annotations
 
 from bisect import bisect
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
+from collections.abc import Sequence
 
 from ..core.events import ACCEPTED, REJECTED, Step
 from ..core.tree import depths
@@ -22,60 +15,36 @@ from ..model.chain import Ending
 
 BIN_EDGES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98)  # tokens are counted by their confidence
 BIN_MIDDLES = (0.05, 0.15, 0.25, 0.35, 0.45, 0.55, 0.65, 0.75, 0.85, 0.925, 0.965, 0.99)
-NO_TESTS = (0.0,) * len(BIN_MIDDLES)
 CEILING = 0.99  # of a confidence, once corrected
+NO_TESTS = (0.0,) * len(BIN_MIDDLES)
 UNSTATED = 0.7  # confidence of a drafter that states none, and the acceptance expected before the first test
 TEST_DECAY, DRAFT_DECAY = 0.97, 0.95  # weight of the past against the newest pass, of tests and of what drafts brought
 PRIOR_TESTS = 4.0  # tests that the drafter's own confidence weighs
 # The same for a correction of all its confidences alike. A few tokens that a match was right about say little of the next 28:
 # over SmolLM2's 21 prompts `hybrid` rose from 2.34x to 2.38x on average as this did from 4 to 12 or 30, by passes and their prices.
 PRIOR_CORRECTION = 16.0
-CARRIED_TESTS = 12.0  # tests that what was learned in an earlier run of the same text weighs at most
-REMEMBERED_RUNS = 256
 PRIOR_TOKENS, PRIOR_DRAFTS = 1.8, 4.0  # tokens a pass that drafts are expected to bring, and drafts that this weighs
 HEADS_TOKENS = 2.4  # the same of a head, which was trained on this very target's hidden states
 PRIOR_LENGTH = 2  # tokens of such a draft
 PRIOR_GAIN = 0.2  # tokens that a lookup is expected to bring
 LOOKUP_DECAY = 0.9  # weight of the past against the newest lookup
 CHEAP = 0.03  # ordinary passes that a lookup may take whatever it brings
-RECENT = 9  # times are medians of so many: one slow pass must not stop the drafting
-PRIOR_TIMES = 3  # times that an expected one weighs among them
-OUTLIER = 2.0  # no draft is held to have taken more than so many times its expected time
 PROBE_TOKENS = 2  # drafted to see whether things have changed
 FIRST_REST, LONGEST_REST = 8, 128  # passes until the next probe
 LOOK_EVERY = 4  # passes after which it is asked again whether a drafter that rests would pay: passes may have changed
 MOST_CREDIT = 3.0  # passes won that are remembered in a drafter's favour
 LOSS_SHARE = 0.02  # of the passes until the next probe: what a drafter may lose by probes
 
-Learned = Callable[..., dict[str, "Confidence"]]  # of a run: by drafter
-
-
-def middle(values: Iterable[float]) -> float:
-    """The median of at least one number: `statistics.median` without its care for types, since every pass of every text asks."""
-    ordered = sorted(values)
-    half = len(ordered) >> 1
-    return ordered[half] if len(ordered) & 1 else (ordered[half - 1] + ordered[half]) / 2
-
-
-def learned() -> Learned:
-    """A function that gives the same dictionary for the same arguments, of the last so many runs; empty at first."""
-    return lru_cache(REMEMBERED_RUNS)(lambda *run: {})
-
 
 class Confidence:
     """What a drafter's confidence means: of how many tested tokens of each confidence how many were accepted."""
 
-    def __init__(self, tested: Iterable[float] = NO_TESTS, accepted: Iterable[float] = NO_TESTS):
+    def __init__(self, tested: Sequence[float] = NO_TESTS, accepted: Sequence[float] = NO_TESTS):
         self._tested, self._accepted = list(tested), list(accepted)
         self._sum_up()
 
-    def faded(self) -> Confidence:
-        """The same for another run of the same text: as if it had been learned from a few tests."""
-        share = min(1.0, CARRIED_TESTS / max(sum(self._tested), 1.0))
-        return Confidence(*([share * n for n in counts] for counts in (self._tested, self._accepted)))
-
     def _sum_up(self) -> None:
-        promised = sum(n * middle for n, middle in zip(self._tested, BIN_MIDDLES, strict=True))
+        promised = sum(n * confidence for n, confidence in zip(self._tested, BIN_MIDDLES, strict=True))
         tested, accepted = sum(self._tested), sum(self._accepted)
         # Accepted, against what was promised.
         self._correction = (accepted + PRIOR_CORRECTION) / (promised + PRIOR_CORRECTION)
@@ -134,40 +103,35 @@ class Lookups:
 
 
 class DrafterHistory:
-    """Counts of one drafter. `plain_s` are the seconds of an ordinary pass, `pass_s` those of one with `PRIOR_LENGTH` drafted
-    tokens, which is expected to bring `tokens`, `token_s` those expected of a drafted token, 0 where nothing is expected, and
-    `confidence` what is known of it already. `once_s` are those of a draft of any length beside its tokens."""
+    """Counts of one drafter.
 
-    def __init__(
-        self, plain_s: float, pass_s: float, tokens: float, token_s: float, confidence: Confidence, once_s: float = 0.0
-    ):  # fmt: skip
-        self.confidence = confidence
-        self._expected = (once_s, token_s) if token_s else (0.0, 1.0)
-        self._dearer = deque(
-            [1.0] * PRIOR_TIMES if token_s else [], maxlen=RECENT
-        )  # drafting against what was expected
-        self.once_s, self.token_s = once_s, token_s  # as drafting goes in this run
-        self._slowdowns = deque([1.0] * PRIOR_TIMES, maxlen=RECENT)  # drafts against expectation: switching takes time
-        self._prior_s = pass_s, once_s + PRIOR_LENGTH * token_s  # of a pass that is expected: verifying, drafting
-        self._prior_tokens = tokens
-        self._prior = PRIOR_DRAFTS  # what such passes still weigh
+    `plain_s` are the seconds of a pass without a draft, and `pass_s` of one with `PRIOR_LENGTH` drafted tokens, which is
+    expected to emit `tokens`. A drafted token takes `token_s`, and a draft of any length `once_s` more; 0 for lookups.
+    """
+
+    def __init__(self, plain_s: float, pass_s: float, tokens: float, token_s: float, once_s: float = 0.0):
+        self.confidence, self.token_s, self._once_s = Confidence(), token_s, once_s
+        self._prior_s, self._prior_tokens = pass_s + self.draft_s(PRIOR_LENGTH), tokens  # of a pass that is expected
+        self._prior = PRIOR_DRAFTS  # weight of such passes
         self._tokens = self._seconds = 0.0  # of passes with its drafts
         self._rested, self._rest = 0, FIRST_REST
         self.loses = False  # at the last look
-        # Ordinary passes that its drafts cost more than they brought: at first, what a probe is expected to.
-        self._lost = max(0.0, sum(self._prior_s) / plain_s - tokens)
+        # Ordinary passes that its drafts cost more than they gained: at first, what a probe is expected to lose.
+        self._lost = max(0.0, self._prior_s / plain_s - tokens)
 
-    def rate(self, slowdown: float) -> float:
-        """Tokens per second of the passes with its drafts, drafting included, where passes take so many times as long as was
-        calibrated: what no draft has shown yet is expected of such passes."""
-        verify_s, draft_s = self._prior_s
-        tokens = self._tokens + self._prior * self._prior_tokens
-        return tokens / (self._seconds + self._prior * (verify_s * slowdown + draft_s))
+    def draft_s(self, depth: int) -> float:
+        """Seconds of a draft of so many tokens, or levels of a tree."""
+        return self._once_s + depth * self.token_s
 
     @property
     def first_s(self) -> float:
         """Seconds of a draft of one token."""
-        return self.once_s + self.token_s
+        return self.draft_s(1)
+
+    @property
+    def rate(self) -> float:
+        """Tokens per second of the passes with its drafts, drafting included. Until drafts have been seen, of expected ones."""
+        return (self._tokens + self._prior * self._prior_tokens) / (self._seconds + self._prior * self._prior_s)
 
     @property
     def rests(self) -> bool:
@@ -182,26 +146,14 @@ class DrafterHistory:
         self._rested, self._rest = 0, min(2 * self._rest, LONGEST_REST)
         return PROBE_TOKENS
 
-    def time(self, step: Step, again: bool) -> None:
-        """Time a pass's drafting; `again` says that it drafted in the pass before, too."""
-        # The first draft after a rest also pays for what the drafter has not read yet.
-        if again or not self._dearer:
-            once_s, token_s = self._expected
-            self._dearer.append(step.propose_s / (once_s + max(depths(step.draft.parents)) * token_s))
-            by = middle(self._dearer)
-            self.once_s, self.token_s = by * once_s, by * token_s
-
-    def weigh(self, tokens: int, expected_s: float, seconds: float, pass_s: float) -> None:
-        """Remember that a pass with its draft brought so many tokens in `seconds` rather than `expected_s`.
-
-        What it lost, reading up included, is counted in ordinary passes of `pass_s`.
-        """
-        self._slowdowns.append(seconds / expected_s)
+    def count(self, tokens: int, seconds: float, pass_s: float) -> None:
+        """Count a pass with its draft that emitted so many tokens and should have taken `seconds`, where one without a draft
+        takes `pass_s`."""
         self.loses = False
         self._prior *= DRAFT_DECAY
         self._tokens = DRAFT_DECAY * self._tokens + tokens
-        self._seconds = DRAFT_DECAY * self._seconds + middle(self._slowdowns) * expected_s
-        lost = min(seconds, OUTLIER * expected_s) / pass_s - tokens
+        self._seconds = DRAFT_DECAY * self._seconds + seconds
+        lost = seconds / pass_s - tokens
         self._lost = max(-MOST_CREDIT, self._lost + lost)
         if lost < 0:
             self._rest = FIRST_REST

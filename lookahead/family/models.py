@@ -24,9 +24,10 @@ import torch
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from transformers.tokenization_utils_tokenizers import TokenizersBackend
 
-from ..calibration import cost, depth, exactness, number_format, recording, remembered, sense, threads
+from ..calibration import cost, depth, exactness, number_format, recording, remembered, sense, threads, typical
 from ..calibration.number_format import BFLOAT16, FLOAT32
 from ..calibration.remembered import Measured
+from ..calibration.typical import Typical
 from ..core.costs import DrafterCosts, PassCosts
 from ..core.events import ModelError
 from ..core.numbers import count
@@ -58,6 +59,7 @@ class Models:
     eos: frozenset[int] = field(default=frozenset())
     heads: dict[str, Head] = field(default_factory=dict)
     key: str | None = None  # under which it is remembered what was measured
+    typical: Typical | None = None  # the costs of a typical machine, if the family ships them
 
     @property
     def exactness(self) -> str:
@@ -73,6 +75,12 @@ class Models:
     def costs(self) -> PassCosts:
         """What the passes of the target and of its drafts cost."""
         return self.measured.costs
+
+    def deciding_costs(self, costs: str = "auto") -> PassCosts:
+        """The costs that `auto` decides with, by the setting of that name. Raises `SettingsError` for costs that are not there."""
+        if costs == "typical" and not self.typical:
+            raise SettingsError("costs", costs, f"{self.spec} ships no costs of a typical machine; choose measured.")
+        return self.typical.costs if self.typical and costs != "measured" else self.costs
 
     @property
     def dtype(self) -> str:
@@ -136,6 +144,7 @@ def load(
     found, cannot be rolled back, or does not fit, and `SettingsError` for a format that there is not.
     """
     members, folders, head_folders = _parts(spec, folder_of or {})
+    shipped = typical.read(BUNDLED / spec) if "/" not in spec else None
     device, requested = memory.device(), number_format.requested(dtype)
     key = remembered.key([*folders.values(), *head_folders.values()], requested.name if requested else None)
     kept = remembered.read(key)
@@ -183,7 +192,9 @@ def load(
     heads = {role: files.read(folder, target.passes, shown(members[role])) for role, folder in head_folders.items()}
     trusted = kept if kept and not kept.faults else None
     # Of a spread target the first layers lie on one GPU, its head on another: no layer skip.
-    costs, layers = _costs(target, drafts, heads, trusted, () if spread else tokenizer(depth.TEXT)["input_ids"])
+    text = () if spread else tokenizer(depth.TEXT)["input_ids"]
+    shallow = shipped.layers if shipped else None
+    costs, layers = _costs(target, drafts, heads, trusted, text, shallow)
     for draft in drafts.values():
         cost.warm(draft, 4, lengths)
     for drafter in (*drafts.values(), *heads.values()):
@@ -193,23 +204,23 @@ def load(
         if not faults:
             break
         progress("Measuring again, since something disturbed it", 0.8)
-        again = _costs(target, drafts, heads, None, () if spread else tokenizer(depth.TEXT)["input_ids"])
+        again = _costs(target, drafts, heads, None, text, shallow)
         if len(remaining := sense.faults(again[0], _sizes(target, drafts))) <= len(faults):
             (costs, layers), faults = again, remaining
     measured = Measured(form.name, probe, costs, layers, ratio, threads.now(), faults)
     remembered.keep(key, measured)
     progress("Ready", 1.0)
     names = {role: shown(place) for role, place in members.items()}
-    return Models(
-        spec, names, tokenizer, target, drafts, measured, _eos(folders["target"], target, tokenizer), heads, key
-    )
+    eos = _eos(folders["target"], target, tokenizer)
+    return Models(spec, names, tokenizer, target, drafts, measured, eos, heads, key, shipped)
 
 
 def measured_again(models: Models) -> Models:
     """The same models with what passes cost now, and remembered so. Takes as long as at load."""
     drafts = dict(models.drafts)
     text = models.tokenizer(depth.TEXT)["input_ids"] if layer_skip.ROLE in drafts else ()
-    costs, layers = _costs(models.target, drafts, models.heads, None, text)
+    shallow = models.typical.layers if models.typical else None
+    costs, layers = _costs(models.target, drafts, models.heads, None, text, shallow)
     faults = sense.faults(costs, _sizes(models.target, drafts))
     measured = replace(models.measured, costs=costs, layers=layers, faults=faults)
     remembered.keep(models.key, measured)
@@ -256,12 +267,13 @@ def _bfloat16(target: CachedLM) -> tuple[float | None, exactness.Exactness | Non
 
 
 def _costs(
-    target: CachedLM, drafts: dict[str, CachedLM], heads: dict[str, Head], kept: Measured | None, text: Sequence[int]
-) -> tuple[PassCosts, int | None]:
+    target: CachedLM, drafts: dict[str, CachedLM], heads: dict[str, Head], kept: Measured | None, text: Sequence[int],
+    shallow: int | None = None,
+) -> tuple[PassCosts, int | None]:  # fmt: skip
     """What passes cost, and the depth of `self`, which is added to the drafts: measured, or as they were kept at today's
-    speed. Without a `text` there is no `self`."""
+    speed. Without a `text` there is no `self`; `shallow` sets its depth, which is chosen by measurements otherwise."""
     drift = cost.drift(target, kept.costs.target) if kept else None
-    if drift is not None:
+    if drift is not None and (shallow is None or kept.layers == shallow):
         if kept.layers:
             drafts[layer_skip.ROLE] = layer_skip.at(target, kept.layers)
         if kept.costs.drafters.keys() == drafts.keys() | heads.keys():
@@ -269,7 +281,8 @@ def _costs(
     curve, layers = cost.measure(target), None
     with suppress(ModelError):  # an architecture that cannot be cut short
         if text:
-            drafts[layer_skip.ROLE] = depth.choose(target, curve, text)
+            skipping = layer_skip.at(target, shallow) if shallow else depth.choose(target, curve, text)
+            drafts[layer_skip.ROLE] = skipping
             layers = drafts[layer_skip.ROLE].passes.shape.layers
     costs = {role: cost.measure_drafter(draft, target, curve) for role, draft in drafts.items()}
     costs |= {role: cost.measure_head(head, target, curve) for role, head in heads.items()}

@@ -78,7 +78,8 @@ class SharedCost:
 
 class Asking:
     """Whether the texts of a batch are asked for drafts: as long as that pays, by what passes brought of late and what is
-    expected of a first one; else so rarely that trying takes no more than `TRYING` of the time."""
+    expected of a first one; else so rarely that trying takes no more than `TRYING` of the time. Both are counted in expected
+    seconds, so a batch drafts the same tokens every time."""
 
     def __init__(self, pass_s: PassSeconds):
         self._pass_s, self._rested = pass_s, 0
@@ -95,10 +96,9 @@ class Asking:
         self._rested = 0
         return True
 
-    def count(self, texts: int, passed: Pass, asking_s: float, verified_s: float) -> None:
-        """Remember what a pass brought in which asking took `asking_s` of its seconds, and the model `verified_s`."""
-        drafts_s = verified_s * (1 - self._pass_s(texts, 1, 1) / self._pass_s(passed.rows, 1, 1))
-        lost = passed.seconds / (passed.seconds - asking_s - drafts_s) - passed.tokens / texts
+    def count(self, texts: int, passed: Pass, asking_s: float) -> None:
+        """Count a pass with drafts, in which asking is expected to take `asking_s`."""
+        lost = (asking_s + self._pass_s(passed.rows, 1, 1)) / self._pass_s(texts, 1, 1) - passed.tokens / texts
         self._lost, self._weight = FADING * self._lost + lost, FADING * self._weight + 1
         self._prior *= FADING
 
@@ -127,7 +127,7 @@ class Batch:
         """Seconds of a pass of the texts that are left, on as many cores as they keep busy. It lasts as long as the fullest core,
         and the text with the most rows, `longest`, is on one."""
         on_one = max(longest, ceil(rows / workers(self._cost.texts))) if self._batches else rows
-        return self._lanes[0].models.costs.pass_s(on_one, branches)
+        return self._lanes[0].costs.pass_s(on_one, branches)
 
     def __iter__(self) -> Iterator[Pass]:
         waiting, texts, rows = list(enumerate(self._lanes)), {}, 1
@@ -143,12 +143,14 @@ class Batch:
             texts = {number: text for number, text in texts.items() if text.finish is None}
             yield passed
 
-    def _ask(self, texts: Sequence[Text]) -> None:
-        """Have texts draft, and where they share a pass their drafts compete."""
+    def _ask(self, texts: Sequence[Text]) -> float:
+        """Have texts draft, and where they share a pass their drafts compete. Returns the expected seconds of the drafting."""
         self._propose(texts)
+        drafting_s = sum(text.policy.draft_s(text.draft) for text in texts)
         if len(texts) > 1:
             adaptive = [text for text in texts if isinstance(text.policy, AdaptiveLength) and not text.draft.window]
             compete(adaptive, len(texts), self.pass_s)
+        return drafting_s
 
     def _propose(self, texts: Sequence[Text]) -> None:
         """Have texts draft: with models on all cores, where a text's seconds are its share of what that took."""
@@ -166,8 +168,9 @@ class Batch:
         begin = perf_counter()
         adapts = all(isinstance(text.policy, AdaptiveLength) for text in texts.values())
         asks = not adapts or self._asking.due(len(texts))
+        drafting_s = 0.0
         if asks:
-            self._ask([*texts.values()])
+            drafting_s = self._ask([*texts.values()])
         else:
             for text in texts.values():
                 text.rest()
@@ -180,7 +183,7 @@ class Batch:
         steps = {number: text.settle(part, second * cost) for (number, text), part, cost in answered}
         passed = Pass(steps, perf_counter() - begin)
         if asks:
-            self._asking.count(len(texts), passed, proposed - begin, verified - proposed)
+            self._asking.count(len(texts), passed, drafting_s)
         return passed
 
 

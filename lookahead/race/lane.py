@@ -12,13 +12,13 @@ from typing import Any
 
 from ..calibration import threads
 from ..core.accept import rule_for
-from ..core.costs import MODEL_DRAFTERS
+from ..core.costs import MODEL_DRAFTERS, TREE_BRANCHES
 from ..core.events import Settings, SettingsError, Step
 from ..core.numbers import count
 from ..core.tree import Limits
 from ..drafting import Resources
 from ..drafting.draft_length import AdaptiveLength, FixedLength
-from ..drafting.history import HEADS_TOKENS, PRIOR_TOKENS, Learned
+from ..drafting.history import HEADS_TOKENS, PRIOR_TOKENS
 from ..family.models import Models
 from ..model.heads.head import CachedHead
 from ..model.lm import CachedLM
@@ -39,13 +39,10 @@ def split_options(options: Mapping[str, Any]) -> tuple[Settings, dict[str, Any]]
 
 
 class Lane:
-    """A run that has not started. Raises `LookaheadError` for whatever is wrong with it.
-
-    `learned` has what `auto` found in earlier runs; a run of the same prompt by the same method goes on from there."""
+    """A run that has not started. Raises `LookaheadError` for invalid input."""
 
     def __init__(
-        self, models: Models, prompt: Any, method: str, settings: Settings, options: Mapping[str, Any] | None = None,
-        learned: Learned | None = None,
+        self, models: Models, prompt: Any, method: str, settings: Settings, options: Mapping[str, Any] | None = None
     ):  # fmt: skip
         given = dict(options or {})
         cls = method_class(method)
@@ -54,13 +51,13 @@ class Lane:
         self.opaque = issubclass(cls, Peer)
         self.options = {"draft": draft, **given} if cls.needs_draft else given
         self.draft = models.draft(draft) if cls.needs_draft else None
+        self.costs = models.deciding_costs(settings.costs)
         self._rule = rule_for(settings)
         self._cls, self._method_options = cls, options_of(method, given)
         context_length = min(lm.context_length for lm in (models.target, self.draft) if lm)
         self.prompt = encode_prompt(
             models.tokenizer, prompt, chat=settings.chat, vocab=models.target.vocab, room=context_length
         )
-        self._learned = learned(hash(tuple(self.prompt)), method, repr(self.options)) if learned else None
         if settings.max_new_tokens > context_length:
             mend = f"the model's context holds {count(context_length)} tokens; with this prompt ask for {count(context_length - len(self.prompt))} at most."
             raise SettingsError("max_new_tokens", settings.max_new_tokens, mend)
@@ -76,7 +73,7 @@ class Lane:
         """Run it. The generator may be closed at any step. `others` are the texts of a race, which share what is read of the
         prompt; this one joins them. `reading` follows that, and what it raises ends the run."""
         if not self.opaque:
-            text, others = self.text(cache(self.models.costs.pass_s)), [] if others is None else others
+            text, others = self.text(cache(self.costs.pass_s)), [] if others is None else others
             others.append(text)
             return loop(text, others, reading)
         threads.use(self.models.measured.threads)
@@ -89,21 +86,29 @@ class Lane:
         texts are `drafting` at the same time."""
         threads.use(self.models.measured.threads)
         self._target = self._fresh_target()
-        k, costs = self.settings.k, self.models.costs
-        drafter_costs = costs.drafters.get(self.options.get("draft", ""))
-        token_s = dict.fromkeys(MODEL_DRAFTERS, drafter_costs.token_s / drafting) if drafter_costs else {}
-        once_s = dict.fromkeys(MODEL_DRAFTERS, sum(drafter_costs.cold_s[:1]) / drafting) if drafter_costs else {}
+        k = self.settings.k
         longest = self._target.limits.chain_rows - 1  # what follows the root in one pass
         prior_tokens = HEADS_TOKENS if self.keeps_states else PRIOR_TOKENS
         policy = (
-            AdaptiveLength(pass_s, min(MOST_AUTO, longest), token_s, self._learned, once_s, prior_tokens)
+            AdaptiveLength(pass_s, min(MOST_AUTO, longest), *self._draft_seconds(drafting), prior_tokens)
             if k == "auto"
             else FixedLength(min(k, longest))
         )
         if self.keeps_states:
             self.draft.follow(self._target)
-        drafter = self._cls(Resources(self._rule, self.draft, costs.pass_s), self._method_options)
+        drafter = self._cls(Resources(self._rule, self.draft, self.costs.pass_s), self._method_options)
         return Text(self._target, drafter, policy, self._rule, self.prompt, self._ends, details=self.settings.details)
+
+    def _draft_seconds(self, drafting: int) -> tuple[dict[str, float], dict[str, float]]:
+        """By drafter, the seconds of each drafted token or level, and those of a draft of any length. So many texts draft at
+        the same time."""
+        costs = self.costs.drafters.get(self.options.get("draft", ""))
+        if costs is None:
+            return {}, {}
+        branches = getattr(self._method_options, "branches", TREE_BRANCHES)
+        rows = {name: branches if name.endswith("tree") else 1 for name in MODEL_DRAFTERS}
+        token_s = {name: costs.level_s(rows[name]) / drafting for name in MODEL_DRAFTERS}
+        return token_s, dict.fromkeys(MODEL_DRAFTERS, costs.switch_s(1) / drafting)
 
     def _fresh_target(self) -> CachedLM:
         """The target with a cache of its own."""

@@ -23,7 +23,6 @@ from ..calibration.exactness import TIE_AWARE
 from ..core.events import MethodError, Settings, Step
 from ..core.tree import is_chain
 from ..core.version import VERSION
-from ..drafting.history import Learned
 from ..family.models import Models
 from ..hardware import processor
 from ..trace.recorder import Recorder
@@ -61,14 +60,12 @@ class Race:
         prompt: Any,
         methods: Sequence[str | tuple[str, Mapping[str, Any]]],
         options: Mapping[str, Any],
-        learned: Learned | None = None,
     ):
         if isinstance(methods, str) or not 1 <= len(methods) <= MOST_LANES:
             raise MethodError("methods", methods, f"give a list of 1 to {MOST_LANES} methods.")
         settings, shared = split_options(options)
         named = [m if isinstance(m, tuple) else (m, {}) for m in methods]
         self._used: set[str] = set()
-        self._learned = learned
         self._lanes = [
             self._lane(models, prompt, name, settings, self._options(name, shared, extra)) for name, extra in named
         ]
@@ -87,7 +84,7 @@ class Race:
 
     def _lane(self, models: Models, prompt: Any, method: str, settings: Settings, options: Mapping[str, Any]) -> Lane:
         """One lane of this race."""
-        return Lane(models, prompt, method, settings, options, self._learned)
+        return Lane(models, prompt, method, settings, options)
 
     def _options(self, method: str, shared: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
         """A lane's options: those given with its method, and the shared ones that the method takes."""
@@ -188,17 +185,14 @@ def race(
     models: Models,
     prompt: Any,
     methods: Sequence[str | tuple[str, Mapping[str, Any]]] = ("naive", "draft"),
-    *,
-    learned: Learned | None = None,
     **options: Any,
 ) -> Race:
     """Race `methods` on one prompt. A method may be ("draft", {"draft": "offdomain"}).
 
     Options are those of `Settings`, shared by all lanes, plus options of any of the methods.
-    `learned` has what `auto` found in earlier races, and takes up what it finds in this one.
     Bad input raises a `LookaheadError` at once.
     """
-    return Race(models, prompt, methods, options, learned)
+    return Race(models, prompt, methods, options)
 
 
 def describe_machine(models: Models) -> Machine:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from ..core.events import ModelError
-from ..drafting.history import Learned, learned
 from ..family.models import BUNDLED, Models, places
 from ..hardware import memory
 from ..measure.scenarios import USUAL
@@ -38,13 +37,12 @@ def described(spec: str) -> str:
 
 @dataclass(slots=True, eq=False)
 class Family:
-    """A loaded family. `licences` are those of its models by name, where they are known; `learned` is what `auto` found, by
-    visitor, prompt and method; `stays` says that it is never let go."""
+    """A loaded family. `licences` are those of its models by name, where they are known; `stays` is set if it is never
+    unloaded."""
 
     models: Models
     licences: Mapping[str, str] = field(default_factory=dict)
     stays: bool = False
-    learned: Learned = field(default_factory=learned)
     used: int = 0  # the greater, the later
 
 

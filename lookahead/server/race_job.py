@@ -39,15 +39,14 @@ def form_race(
     family = str(fields.get("family") or "")
     if attached.is_servers(family):
         return attached.race(family, prompt, fields)
-    learned = partial(server.learned_for(family), visitor) if visitor else None
-    return race(server.models_for(visitor, family), prompt, methods, learned=learned, **options)
+    return race(server.models_for(visitor, family), prompt, methods, **options)
 
 
 def race_form(
     server: ServerState, prompt: str, methods: Sequence[str], fields: Mapping[str, Any], visitor: str | None = None
 ) -> Iterator[str]:
-    """A filled-in form raced: batches for a timeline. Of a `visitor`'s races `auto` remembers what it learned, and they run
-    with the head that the visitor keeps. A family that comes with the app is loaded first where it is not yet."""
+    """A filled-in form raced: batches for a timeline. A `visitor`'s races run with the head that the visitor keeps. A family
+    that comes with the app is loaded first if needed."""
     make = partial(form_race, prompt=prompt, methods=methods, fields=fields, visitor=visitor)
     family = str(fields.get("family") or "")
     yield from race_batches(server, make, lambda: form.link(prompt, methods, fields), family)

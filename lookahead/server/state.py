@@ -10,7 +10,6 @@ from __future__ import annotations
 from threading import Lock
 from typing import Any
 
-from ..drafting.history import Learned
 from ..family.models import Models
 from .families import Families
 from .limits import Limits
@@ -42,10 +41,6 @@ class ServerState:
         models = (self.families.of(visitor) if family is None else self.families.named(family)).models
         drafter = self.drafters.get(visitor or "")
         return drafter.kept if drafter and drafter.kept and drafter.models is models else models
-
-    def learned_for(self, family: str) -> Learned:
-        """What `auto` found in races of a family."""
-        return self.families.named(family).learned
 
     def make_room(self, nbytes: int) -> None:
         """Let families go, and what was grown beside them, until so much memory is free; those at the start stay."""

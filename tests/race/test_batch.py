@@ -143,7 +143,7 @@ def asked_at(passes, row_s, asking_s, brought, texts=4):
             at.append(number)
             draft, verified_s = Draft.chain([7], "draft"), 1 + row_s * texts
             step = Step("verify", number, draft=draft, emitted=(7,) * (1 + brought(number)))
-            asking.count(texts, Pass(dict.fromkeys(range(texts), step), asking_s + verified_s), asking_s, verified_s)
+            asking.count(texts, Pass(dict.fromkeys(range(texts), step), asking_s + verified_s), asking_s)
             lost += asking_s + verified_s - 1 - brought(number)
     return at, lost
 
@@ -218,7 +218,7 @@ def test_a_long_draft_costs_what_its_core_takes(models, monkeypatch):
     monkeypatch.setattr(beside, "cores", lambda: 2)
     batch = Batch([Lane(models, prompt, "suffix", Settings()) for prompt in PROMPTS[:8]])
     batch._cost.share(8, rows=8)
-    costs = models.costs
+    costs = batch._lanes[0].costs
     assert batch.pass_s(34) == costs.pass_s(17) and batch.pass_s(34, longest=27) == costs.pass_s(27)
     assert batch.pass_s(34, longest=5) == costs.pass_s(17)
 

@@ -1,5 +1,6 @@
 """The loop, over weightless models: lossless, exact accept patterns, honest ends."""
 
+import random
 import pytest
 import torch
 from conftest import emitted, sampling, table_steps
@@ -137,7 +138,7 @@ def test_auto_gives_up_on_a_hopeless_draft_and_only_probes():
     assert sum(1 for d in drafted[100:] if d) <= 12, "then it only probes, rarely"
 
 
-def rounds(policy, count, confidence, stands, token_s=0.05):
+def rounds(policy, count, confidence, stands):
     """Let a drafter whose confidence is always `confidence`, and of whose tokens the first `stands` stand, draft for a while."""
     lengths = []
     for index in range(count):
@@ -154,7 +155,7 @@ def rounds(policy, count, confidence, stands, token_s=0.05):
         draft = Draft.chain([1] * length, "x", chances=[confidence] * length)
         emitted = (1,) * (accepted + 1)
         origins = ("accepted",) * accepted + ("bonus",)
-        took = {"propose_s": token_s * length, "verify_s": 1 + 0.02 * length}
+        took = {"propose_s": random.expovariate(1), "verify_s": random.expovariate(1)}  # a busy machine: never read
         policy.observe(Step("verify", index, draft, statuses, emitted=emitted, origins=origins, **took))
         lengths.append(length)
     return lengths
@@ -164,16 +165,16 @@ def test_auto_drafts_as_far_as_it_pays():
     def pass_s(rows, branches):
         return 0.98 + 0.02 * rows
 
-    assert rounds(AdaptiveLength(pass_s, 12), 60, confidence=0.9, stands=12)[-5:] == [12] * 5, (
+    assert rounds(AdaptiveLength(pass_s, 12, {"x": 0.05}), 60, confidence=0.9, stands=12)[-5:] == [12] * 5, (
         "all stand: as long as may be"
     )
-    assert set(rounds(AdaptiveLength(pass_s, 12), 60, confidence=0.9, stands=2)[-20:]) <= {2, 3, 4}, (
+    assert set(rounds(AdaptiveLength(pass_s, 12, {"x": 0.05}), 60, confidence=0.9, stands=2)[-20:]) <= {2, 3, 4}, (
         "two stand: little more than two"
     )
-    hopeless = rounds(AdaptiveLength(pass_s, 12), 200, confidence=0.9, stands=0)
+    hopeless = rounds(AdaptiveLength(pass_s, 12, {"x": 0.05}), 200, confidence=0.9, stands=0)
     assert sum(hopeless[:10]) > 0
     assert sum(1 for n in hopeless[20:] if n) <= 6, "none stand: rare tries"
-    assert sum(rounds(AdaptiveLength(pass_s, 12), 200, confidence=0.9, stands=1, token_s=1.2)[60:]) <= 12, (
+    assert sum(rounds(AdaptiveLength(pass_s, 12, {"x": 1.2}), 200, confidence=0.9, stands=1)[60:]) <= 12, (
         "too dear a drafter"
     )
 
@@ -184,13 +185,13 @@ def test_auto_ends_where_the_next_row_is_dear():
     def pass_s(rows, branches):
         return 0.98 + 0.02 * min(rows, 5) + 0.4 * max(0, rows - 5)
 
-    assert rounds(AdaptiveLength(pass_s, 8), 40, confidence=0.8, stands=4)[-10:] == [4] * 10
+    assert rounds(AdaptiveLength(pass_s, 8, {"x": 0.05}), 40, confidence=0.8, stands=4)[-10:] == [4] * 10
 
 
 def test_a_bad_first_draft_does_not_put_a_good_drafter_to_rest():
-    policy = AdaptiveLength(lambda rows, branches: 0.94 + 0.06 * rows, 8)
-    rounds(policy, 1, confidence=0.9, stands=0, token_s=0.12)
-    assert all(rounds(policy, 20, confidence=0.9, stands=4, token_s=0.12))
+    policy = AdaptiveLength(lambda rows, branches: 0.94 + 0.06 * rows, 8, {"x": 0.12})
+    rounds(policy, 1, confidence=0.9, stands=0)
+    assert all(rounds(policy, 20, confidence=0.9, stands=4))
 
 
 def test_what_is_expected_to_bring_more_may_begin_worse():
@@ -246,20 +247,6 @@ def test_auto_learns_what_a_claim_is_worth():
         )
     assert policy.chance("x", 0.9) < 0.25 < 0.85 < before
     assert policy.limit("x") == 0
-
-
-def test_auto_goes_on_from_an_earlier_run_of_the_same_text():
-    def policy(learned):
-        return AdaptiveLength(lambda rows, branches: 1 + 0.02 * rows, 12, learned=learned)
-
-    learned = {}
-    first, fresh = policy(learned), policy({}).chance("x", 0.9)
-    rounds(first, 60, confidence=0.9, stands=0)
-    assert first.chance("x", 0.9) <= policy(learned).chance("x", 0.9) < 0.5 < fresh, "no more firmly than before"
-    second = policy(learned)
-    rounds(second, 40, confidence=0.9, stands=12)
-    assert second.chance("x", 0.9) > 0.9, "and it learns anew"
-    assert policy({}).chance("x", 0.9) == fresh, "another text's run knows nothing of it"
 
 
 def test_a_wrong_parent_changes_the_answer():

@@ -17,7 +17,6 @@ from users import Caller
 
 import app as entry
 from lookahead.core import version
-from lookahead.drafting.history import UNSTATED
 from lookahead.measure import tables
 from lookahead.page.race_tab import arrive
 from lookahead.server import form, health, limits
@@ -90,30 +89,6 @@ def test_more_than_the_host_allows_is_refused_with_words(stage, changed, prompt,
     limit = {"prompt": prompt[:20], "max_new_tokens": 7, "lanes": methods[:2]}
     fits = form_of(max_new_tokens=limit["max_new_tokens"])
     assert said(race_form(stage(**changed), limit["prompt"], limit["lanes"], fits))[-1]["reason"] == "finished"
-
-
-def test_a_visitor_is_remembered_by_prompt_and_method(stage):
-    """The text is the same; only how far `auto` trusts its drafter is known from the start."""
-    server, prompt = stage(), "A, B, A, B, A,"
-
-    def raced(visitor, prompt=prompt):
-        events = said(race_form(server, prompt, ["naive", "ngram"], form_of(max_new_tokens=40), visitor))
-        assert events[-1]["reason"] == "finished"
-
-    def known(visitor):
-        return server.learned_for("pocket")(
-            visitor, hash(tuple(server.models.tokenizer.encode(prompt))), "ngram", "{}"
-        ).get("ngram")
-
-    raced("one")
-    first = known("one")
-    assert first.acceptance != UNSTATED and known("two") is None
-    raced("two")
-    raced(None)
-    raced("one", "The dog")
-    assert known("one") is first, "neither another visitor's race nor another prompt changes it"
-    raced("one")
-    assert known("one") is not first
 
 
 def test_a_race_made_elsewhere_is_held_to_the_limits_too(stage):

@@ -1,0 +1,39 @@
+"""The pass costs of a typical machine, shipped with a family.
+
+`auto` weighs tokens against pass costs. With costs measured on each machine, the same race would draft other tokens on
+another machine. With the shipped costs a race, a recording and a lesson have the same passes everywhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import TypeAdapter
+
+from ..core.costs import PassCosts
+
+FILE = "costs.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Typical:
+    """The costs, the processor on which they were measured, and how many of the target's layers the `self` drafter has."""
+
+    cpu: str
+    costs: PassCosts
+    layers: int | None = None
+
+
+_ADAPTER = TypeAdapter(Typical)
+
+
+def read(family: Path) -> Typical | None:
+    """The costs that the family in this folder ships, or None."""
+    file = family / FILE
+    return _ADAPTER.validate_json(file.read_bytes()) if file.is_file() else None
+
+
+def write(family: Path, typical: Typical) -> None:
+    """Ship these costs with the family in this folder."""
+    (family / FILE).write_bytes(_ADAPTER.dump_json(typical, indent=1) + b"\n")

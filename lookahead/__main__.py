@@ -77,6 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     decoding.add_argument("--repetition-penalty", type=float)
     decoding.add_argument("--seed", type=int)
     decoding.add_argument("--rule", help="auto, greedy, coupled or rejection")
+    decoding.add_argument("--costs", help="pass costs that auto decides with: auto, typical or measured")
     decoding.add_argument("--stop", action="append", help="end at this text (may be repeated)")
     decoding.add_argument(
         "--wide", action="store_true", default=None, help="passes of more rows than are exact on this machine"
@@ -112,8 +113,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     command.add(commands, shared).set_defaults(call=partial(command.run, load=_load))
     attaching.add(commands).set_defaults(call=attaching.run)
-    calibrate = "what this machine asks for a pass, and whether it is exact"
-    commands.add_parser("calibrate", parents=[shared], help=calibrate).set_defaults(call=_calibrate)
+    calibrate = commands.add_parser("calibrate", parents=[shared], help="pass costs of this machine, and exactness")
+    calibrate.set_defaults(call=_calibrate)
+    calibrate.add_argument("--ship", metavar="FAMILY", help="write the costs into a family's folder, for costs=typical")
     train = commands.add_parser("train", help="make a family of models from text")
     train.set_defaults(call=_train)
     train.add_argument("--corpus", type=Path, metavar="DIR", help="the text; see the model card. Heads can do without")
@@ -217,6 +219,9 @@ def _bench(arguments: argparse.Namespace) -> None:
 
 
 def _calibrate(arguments: argparse.Namespace) -> None:
+    from .calibration import typical
+    from .calibration.typical import Typical
+    from .hardware import processor
     from .measure import terminal
     from .race.race import measured_on
 
@@ -238,6 +243,8 @@ def _calibrate(arguments: argparse.Namespace) -> None:
             for rows, seconds in zip(curve.rows, curve.seconds, strict=True)
         ],
     }
+    if arguments.ship:
+        typical.write(Path(arguments.ship), Typical(processor.name(), models.costs, models.measured.layers))
     if arguments.json:
         print(json.dumps(report))
     else:

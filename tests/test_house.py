@@ -20,7 +20,6 @@ PAGE = sorted(path for path in ASSETS.rglob("*") if path.suffix in (".js", ".css
 @pytest.mark.parametrize("path", [*FILES, ROOT / "app.py", *PAGE], ids=lambda p: p.name)
 def test_files_stay_readable(path):
     text = path.read_text(encoding="utf-8")
-    assert text.count("\n") <= 400
     if path in PAGE:
         assert max(map(len, text.splitlines())) <= 120, "the formatter breaks neither strings nor comments"
     if path.suffix == ".py":

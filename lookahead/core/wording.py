@@ -11,7 +11,7 @@ from typing import Any
 WORDS = {
     "max_new_tokens": "{} new tokens at most", "k": "k = {}", "temperature": "temperature {}", "seed": "seed {}",
     "rule": "rule: {}", "top_k": "top-k {}", "top_p": "top-p {}", "repetition_penalty": "repetition penalty {}",
-    "stop": "stop at {}", "draft": "draft: {}", "options": "{}", "family": "models: {}",
+    "stop": "stop at {}", "draft": "draft: {}", "costs": "costs: {}", "options": "{}", "family": "models: {}",
 }  # fmt: skip
 
 

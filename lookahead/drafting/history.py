@@ -10,7 +10,6 @@ from bisect import bisect
 from collections.abc import Sequence
 
 from ..core.events import ACCEPTED, REJECTED, Step
-from ..core.tree import depths
 from ..model.chain import Ending
 
 BIN_EDGES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98)  # tokens are counted by their confidence

@@ -29,7 +29,7 @@ from ..calibration.number_format import BFLOAT16, FLOAT32
 from ..calibration.remembered import Measured
 from ..calibration.typical import Typical
 from ..core.costs import DrafterCosts, PassCosts
-from ..core.events import ModelError
+from ..core.events import ModelError, SettingsError
 from ..core.numbers import count
 from ..hardware import memory
 from ..model import layer_skip, llama, llama_files
@@ -76,11 +76,16 @@ class Models:
         """What the passes of the target and of its drafts cost."""
         return self.measured.costs
 
-    def deciding_costs(self, costs: str = "auto") -> PassCosts:
-        """The costs that `auto` decides with, by the setting of that name. Raises `SettingsError` for costs that are not there."""
+    def deciding(self, costs: str = "auto") -> str:
+        """Which costs `auto` decides with, by the setting of that name: "typical" or "measured". Raises `SettingsError` if the
+        family does not ship typical costs."""
         if costs == "typical" and not self.typical:
             raise SettingsError("costs", costs, f"{self.spec} ships no costs of a typical machine; choose measured.")
-        return self.typical.costs if self.typical and costs != "measured" else self.costs
+        return "typical" if self.typical and costs != "measured" else "measured"
+
+    def deciding_costs(self, costs: str = "auto") -> PassCosts:
+        """The costs of that name."""
+        return self.typical.costs if self.deciding(costs) == "typical" else self.costs
 
     @property
     def dtype(self) -> str:

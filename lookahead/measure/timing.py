@@ -60,8 +60,11 @@ def read_entry(label: str) -> Entry:
 
 
 def lane_of(models: Models, q: Question, entry: Entry, options: Mapping[str, Any]) -> Lane:
-    """An entry's lane on a question; of settings the entry's go before the question's, and these before the run's `options`."""
-    settings = Settings(**{**options, **q.settings, **entry.settings, "chat": q.chat, "details": False})
+    """An entry's lane on a question; of settings the entry's go before the question's, and these before the run's `options`.
+    Measurements decide with the costs of the machine that they measure."""
+    settings = Settings(
+        **{"costs": "measured", **options, **q.settings, **entry.settings, "chat": q.chat, "details": False}
+    )
     return Lane(models, q.prompt, entry.method, settings, entry.options)
 
 

@@ -54,6 +54,7 @@ CHIP = "la-chip-"  # the beginning of a chip's name on the page
 GROUPS = {"story": "easy", "sum": "hard", "short": "what goes wrong", "window": "exotic"}
 REQUESTED = "This link is a race. Nothing has run yet."
 UNRECORDED = "Of this one there is no recording yet. Press Race to run it here."
+COSTS_OFFERED = [("as usual", "auto"), ("of a typical machine", "typical"), ("of this machine", "measured")]
 SET_BY_CHIPS = tuple(name for name in form.FIELDS if name != "family")
 IDLE = "() => [!window.lookahead.state().done]"
 
@@ -184,6 +185,9 @@ def _fields(server: ServerState) -> tuple[dict[str, Any], gr.Dropdown]:
         field(gr.Checkbox, "chat", "as a chat message", min_width=180)
         field(gr.Dropdown, "draft", "draft model", choices=drafts, filterable=False)
         field(gr.Textbox, "options", "options of the methods", placeholder="window=5 ngram=3", min_width=180)
+        field(
+            gr.Dropdown, "costs", "auto decides with pass costs", choices=COSTS_OFFERED, filterable=False, min_width=180
+        )
     return fields, also
 
 

@@ -166,6 +166,7 @@ class Race:
             settings=SettingsRecord(
                 max_new_tokens=s.max_new_tokens, k=s.k, temperature=s.temperature, top_k=s.top_k, top_p=s.top_p,
                 repetition_penalty=s.repetition_penalty, seed=s.seed, rule=s.acceptance, stop=list(s.stop), chat=s.chat,
+                costs=self._models.deciding(s.costs),
             ),
             prompt=self._prompt,
             costs=Costs.of(self._models.costs),

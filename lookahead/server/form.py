@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
-from ..core.events import RULES, MethodError, Settings, SettingsError
+from ..core.events import COSTS, RULES, MethodError, Settings, SettingsError
 from ..core.wording import in_words
 from ..measure.scenarios import USUAL
 from ..race.methods import method_class, read_options
@@ -24,7 +24,7 @@ REAL = ("temperature", "top_p", "repetition_penalty")
 DEFAULT_METHOD = "hybrid"
 DEFAULTS: dict[str, Any] = {
     "family": USUAL, "max_new_tokens": 128, "k": "auto", "temperature": 0, "top_k": 0, "top_p": 1, "repetition_penalty": 1,
-    "rule": "auto", "seed": 0, "stop": "", "chat": False, "draft": "draft", "options": "",
+    "rule": "auto", "seed": 0, "stop": "", "chat": False, "draft": "draft", "options": "", "costs": "auto",
 }  # fmt: skip
 FIELDS = tuple(DEFAULTS)
 LONGEST_OPTIONS = 2000  # characters of what is not the prompt
@@ -83,6 +83,7 @@ def from_link(
     limits.check(max_new_tokens=checked["max_new_tokens"], lanes=len(methods) + ("naive" not in methods))
     fields |= {name: checked[name] for name in (*WHOLE, *REAL)} | {"k": str(checked["k"])}
     known("rule", fields["rule"], RULES)
+    known("costs", fields["costs"], COSTS)
     known("draft", fields["draft"], drafts(known("family", fields["family"], families)))
     return prompt, methods[-1], methods[:-1], fields
 

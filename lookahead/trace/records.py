@@ -68,7 +68,7 @@ class ModelNames(Record):
 
 
 class SettingsRecord(Record):
-    """The settings in force; `rule` is the one applied, never "auto"."""
+    """The settings in force; `rule` and `costs` are the ones applied, never "auto"."""
 
     max_new_tokens: Annotated[int, Field(ge=1, le=MOST_STEPS)]
     k: Literal["auto"] | Annotated[int, Field(ge=0, le=4096)]
@@ -80,6 +80,7 @@ class SettingsRecord(Record):
     rule: Literal["greedy", "coupled", "rejection"]
     stop: Annotated[list[Name], Field(max_length=16)]
     chat: bool
+    costs: Literal["typical", "measured"] = "measured"  # traces from before 28 November 2026 lack it
 
 
 class PromptRecord(Record):

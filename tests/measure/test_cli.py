@@ -12,6 +12,7 @@ from conftest import POCKET, ROOT
 import app
 import lookahead
 from lookahead.__main__ import main
+from lookahead.calibration import typical
 from lookahead.family import hub
 
 
@@ -59,8 +60,9 @@ def test_run_json_is_one_trace_and_nothing_else():
     assert len(trace.lanes[0].tokens) == 16
 
 
-def test_calibrate_json(cli):
-    report = json.loads(cli("calibrate --json"))
+def test_calibrate_json(cli, tmp_path):
+    report = json.loads(cli(f"calibrate --json --ship {tmp_path}"))
+    assert typical.read(tmp_path).layers and typical.read(tmp_path.parent) is None
     assert report["exactness"] in ("bit-exact", "tie-aware")
     assert report["pass"][0]["rows"] == 1
     assert all(line["seconds"] > 0 for line in report["pass"])

@@ -1,6 +1,7 @@
 """The loop, over weightless models: lossless, exact accept patterns, honest ends."""
 
 import random
+
 import pytest
 import torch
 from conftest import emitted, sampling, table_steps

@@ -21,13 +21,14 @@ from typing import Any, ClassVar
 
 import torch
 from greenlet import getcurrent, greenlet
+from transformers.generation.configuration_utils import GenerationConfig
 from transformers.generation.logits_process import LogitsProcessor, LogitsProcessorList
 from transformers.generation.streamers import BaseStreamer
 
 from ..core.accept import Rule
 from ..core.events import ACCEPTED, BONUS, SettingsError, Step
 from ..model.lm import CachedLM
-from .decode import Ends
+from .decode import Ends, require_finite
 
 ATTENTIONS = ("exact", "sdpa")
 
@@ -52,15 +53,26 @@ class Peer:
 
     def __init__(self, target: CachedLM, draft: CachedLM | None, rule: Rule, k: int | str, options: Any):
         self.target, self.draft, self.rule, self.k, self.options = target, draft, rule, k, options
+        # The models' own generation_config.json may ask for beams, suppressed tokens or a time limit, which no other lane follows.
+        self._configs = [
+            (lm.model, config) for lm, config in ((target, GenerationConfig()), (draft, self.drafting())) if lm
+        ]
 
-    @contextmanager
-    def arguments(self) -> Iterator[dict[str, Any]]:
-        """What this way of generating adds to the call; whatever it changes is put back."""
-        yield {}
+    def drafting(self) -> GenerationConfig:
+        """The configuration that the draft model has while this lane computes."""
+        return GenerationConfig()
+
+    def arguments(self) -> dict[str, Any]:
+        """What this way of generating adds to the call."""
+        return {}
+
+    def configured(self) -> dict[str, Any]:
+        """What this way of generating adds to the call's configuration."""
+        return {}
 
     def steps(self, prompt: Sequence[int], ends: Ends) -> Iterator[Step]:
         """Continue `prompt`; the same `Step`s as the loop's, without drafts."""
-        with self._attention():
+        with self._borrowed():
             reading = self._reading_seconds(prompt)
         yield Step("prefill", 0, verify_s=reading)
         context = list(prompt)
@@ -82,7 +94,7 @@ class Peer:
     def _timed(self, passes: Iterator[list[int]]) -> Iterator[tuple[list[int], float]]:
         """Every pass with the seconds it took, other lanes' and the consumer's time left out."""
         while True:
-            with self._attention():
+            with self._borrowed():
                 start = perf_counter()
                 tokens = next(passes, None)
                 seconds = perf_counter() - start
@@ -91,17 +103,23 @@ class Peer:
             yield tokens, seconds
 
     @contextmanager
-    def _attention(self) -> Iterator[None]:
-        """The option's attention while this lane computes, the old one after: other lanes share the models."""
+    def _borrowed(self) -> Iterator[None]:
+        """This lane's attention and generation configurations while it computes, the models' own after: other lanes share the
+        models."""
         models = [lm.model for lm in (self.target, self.draft) if lm] if self.options.attention == "sdpa" else []
         before = [model.config._attn_implementation for model in models]
+        configs = [model.generation_config for model, _ in self._configs]
         try:
+            for model, config in self._configs:
+                model.generation_config = config
             for model in models:
                 model.set_attn_implementation("sdpa")
             yield
         finally:
             for model, name in zip(models, before, strict=True):
                 model.set_attn_implementation(name)
+            for (model, _), config in zip(self._configs, configs, strict=True):
+                model.generation_config = config
 
     def _reading_seconds(self, prompt: Sequence[int]) -> float:
         """What reading the prompt but for its last token takes, by every model that will."""
@@ -117,13 +135,14 @@ class Peer:
         options = {"top_k": 0, "top_p": 1.0, "temperature": 1.0} if sampled else {}  # the rule has applied its own
         if sampled:
             torch.manual_seed(self.rule.settings.seed)
-        with self.arguments() as more:
-            model.generate(
-                torch.tensor([prompt], device=model.device), max_new_tokens=ends.room(len(prompt), len(prompt)),
-                do_sample=sampled, repetition_penalty=1.0, eos_token_id=sorted(ends.eos) or None,
-                pad_token_id=min(ends.eos, default=0), streamer=_Streamer(emit),
-                logits_processor=LogitsProcessorList([_Ruled(self.rule, self.target.vocab)]), **options, **more,
-            )  # fmt: skip
+        config = GenerationConfig(
+            max_new_tokens=ends.room(len(prompt), len(prompt)), do_sample=sampled, repetition_penalty=1.0,
+            eos_token_id=sorted(ends.eos) or None, pad_token_id=min(ends.eos, default=0), **options, **self.configured(),
+        )  # fmt: skip
+        model.generate(
+            torch.tensor([prompt], device=model.device), generation_config=config, streamer=_Streamer(emit),
+            logits_processor=LogitsProcessorList([_Ruled(self.rule, self.target.vocab)]), **self.arguments(),
+        )  # fmt: skip
 
 
 class Plain(Peer):
@@ -140,26 +159,18 @@ class Assisted(Peer):
     summary = "transformers' own assisted generation, opaque"
     needs_draft = True
 
-    @contextmanager
     def arguments(self):
-        assistant = self.draft.model
-        config = assistant.generation_config
+        return {"assistant_model": self.draft.model}
+
+    def drafting(self):
         if self.k == "auto":
-            yield {"assistant_model": assistant}
-            return
-        # As call arguments these are ignored; they are read from the assistant's own configuration.
-        wanted = {
-            "num_assistant_tokens": max(1, self.k), "num_assistant_tokens_schedule": "constant",
-            "assistant_confidence_threshold": 0.0,
-        }  # fmt: skip
-        before = {name: getattr(config, name) for name in wanted}
-        try:
-            for name, value in wanted.items():
-                setattr(config, name, value)
-            yield {"assistant_model": assistant}
-        finally:
-            for name, value in before.items():
-                setattr(config, name, value)
+            return GenerationConfig()
+        # As arguments of the call these are ignored: transformers reads them from the assistant's own configuration.
+        return GenerationConfig(
+            num_assistant_tokens=max(1, self.k),
+            num_assistant_tokens_schedule="constant",
+            assistant_confidence_threshold=0.0,
+        )
 
 
 class Lookup(Peer):
@@ -168,9 +179,8 @@ class Lookup(Peer):
     name = "hf-lookup"
     summary = "transformers' own prompt lookup, opaque"
 
-    @contextmanager
-    def arguments(self):
-        yield {"prompt_lookup_num_tokens": 10 if self.k == "auto" else max(1, self.k)}
+    def configured(self):
+        return {"prompt_lookup_num_tokens": 10 if self.k == "auto" else max(1, self.k)}
 
 
 PEERS: dict[str, type[Peer]] = {p.name: p for p in (Plain, Assisted, Lookup)}
@@ -183,6 +193,7 @@ class _Ruled(LogitsProcessor):
         self.rule, self.vocab = rule, vocab
 
     def __call__(self, input_ids, scores):
+        require_finite(scores, "target")
         context = input_ids[0].tolist() if self.rule.settings.repetition_penalty != 1.0 else ()
         processed = self.rule.process(scores[:, : self.vocab], context)
         decided = self.rule.decisive(processed, [input_ids.shape[1]])

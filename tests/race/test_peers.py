@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 from conftest import emitted, finished
+from transformers import GenerationConfig
 
 import lookahead
 from lookahead.measure.timing import time_lane
@@ -126,3 +127,38 @@ def test_ours_is_faster_than_theirs(models):
     for method in ("draft", "hf-assisted"):
         seconds(method)
     assert median(seconds("hf-assisted", k=5) / seconds("draft") for _ in range(7)) > 1.2
+
+
+CONFIGURED = {
+    "num_beams": {"num_beams": 3},
+    "sampling": {"do_sample": True, "temperature": 0.3, "top_k": 5, "top_p": 0.5},
+    "stop_strings": {"stop_strings": ["a"]},
+    "max_time": {"max_time": 0.0},
+    "max_length": {"max_length": 3},
+    "min_new_tokens": {"min_new_tokens": 5},
+    "static_cache": {"cache_implementation": "static"},
+    "no_cache": {"use_cache": False},
+    "suppress_tokens": {"suppress_tokens": [*range(300, 2000)]},
+    "begin_suppress_tokens": {"begin_suppress_tokens": [*range(300, 2000)]},
+    "bad_words_ids": {"bad_words_ids": [[token] for token in range(300, 600)]},
+    "guidance_scale": {"guidance_scale": 2.0},
+    "forced_bos": {"forced_bos_token_id": 7},
+    "forced_eos": {"forced_eos_token_id": 7},
+    "repetition_penalty": {"repetition_penalty": 3.0},
+    "no_repeat_ngram_size": {"no_repeat_ngram_size": 1},
+    "sequence_bias": {"sequence_bias": [[[500], -50.0]]},
+    "penalty_alpha": {"penalty_alpha": 0.6},
+    "num_return_sequences": {"num_return_sequences": 2, "num_beams": 2},
+    "scores": {"return_dict_in_generate": True, "output_scores": True},
+}
+
+
+@pytest.mark.parametrize("configured", CONFIGURED.values(), ids=CONFIGURED)
+def test_a_models_own_generation_config_changes_no_lane(models, monkeypatch, configured):
+    """`generation_config.json` may ask for anything. The lanes of a race all follow the race's settings, and only these."""
+    naive = emitted(lookahead.decode(models, PROMPT, "naive", max_new_tokens=12))
+    for lm in (models.target, models.drafts["draft"]):
+        monkeypatch.setattr(lm.model, "generation_config", GenerationConfig(**configured))
+    for method in ("hf-generate", "hf-assisted", "hf-lookup"):
+        assert emitted(lookahead.decode(models, PROMPT, method, max_new_tokens=12)) == naive, method
+        assert models.target.model.generation_config.to_dict() == GenerationConfig(**configured).to_dict()

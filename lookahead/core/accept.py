@@ -329,7 +329,9 @@ def _residual(p: torch.Tensor, q: torch.Tensor | None, token: int) -> torch.Tens
     if q is None:
         rest[token] = 0.0
     else:
-        rest = (rest - q[: rest.shape[0]]).clamp_min_(0.0)
+        known = min(len(rest), len(q))  # a draft model may have fewer tokens than its target, or more
+        rest[:known] -= q[:known]
+        rest.clamp_min_(0.0)
     total = rest.sum()
     return rest / total if float(total) > 1e-12 else p
 

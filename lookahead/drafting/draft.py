@@ -24,11 +24,16 @@ class DraftModel(Drafter):
     needs_draft = True
 
     def start(self, context):
-        if len(context) > 1 and (unread := self.lm.sync(context[:-1])):
+        if 1 < len(context) <= self.lm.context_length and (unread := self.lm.sync(context[:-1])):
             self.lm.extend(unread)
 
+    def longest(self, context, room, policy):
+        """The longest draft to begin. There is none beyond the draft model's own context, which may be shorter than the target's."""
+        most = min(room, self.lm.longest, self.lm.context_length + 1 - len(context))
+        return min(most, policy.limit(self.name)) if most > 0 else 0
+
     def propose(self, context, room, policy):
-        longest = min(room, policy.limit(self.name), self.lm.longest)
+        longest = self.longest(context, room, policy)
         if longest < 1 or not (unread := self.lm.sync(context)):
             return EMPTY
         picks, reach, text, ending = [], 1.0, list(context), policy.ending(self.name)

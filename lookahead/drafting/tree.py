@@ -40,7 +40,7 @@ class Tree(DraftModel):
         self._read: tuple[int, list[tuple[int, int]]] = 0, []  # behind so many tokens, rows: token and parent
 
     def propose(self, context, room, policy):
-        longest = min(room, policy.limit(self.name), self.lm.longest)
+        longest = self.longest(context, room, policy)
         if longest < 1:
             return EMPTY
         self._keep_accepted(context)

@@ -128,10 +128,10 @@ class Models:
 
 
 def _drafter(passes: Forward, target: CachedLM) -> CachedLM:
-    """A draft model. One as large as its target is there to agree with it, to the last bit, not to be quick."""
-    if passes.size >= target.passes.size:
-        return CachedLM(passes, target.vocab, limits=target.limits)
-    return CachedLM(passes, target.vocab, exact=False)
+    """A draft model. One as large as its target is there to agree with it, to the last bit, not to be quick. It proposes ids
+    that both models have, and reads all ids of the target."""
+    vocab, exact = min(target.vocab, passes.shape.vocab), passes.size >= target.passes.size
+    return CachedLM(passes, vocab, exact, target.limits if exact else None, reads_all=True)
 
 
 def load(
@@ -184,8 +184,7 @@ def load(
             threads.use(threads.choose(CachedLM(loaded["target"])))
     if not spread:
         read(draft_roles)
-    vocab = min(passes.shape.vocab for passes in loaded.values())
-    target = CachedLM(loaded["target"], vocab)
+    target = CachedLM(loaded["target"])
     progress("Checking exactness" if kept else "Probing exactness", 0.45)
     probe = _probed(target, kept, by_operators)
     target.limits = probe.limits
@@ -197,7 +196,7 @@ def load(
     heads = {role: files.read(folder, target.passes, shown(members[role])) for role, folder in head_folders.items()}
     trusted = kept if kept and not kept.faults else None
     # Of a spread target the first layers lie on one GPU, its head on another: no layer skip.
-    text = () if spread else tokenizer(depth.TEXT)["input_ids"]
+    text = () if spread else _calibration_text(tokenizer, target)
     shallow = shipped.layers if shipped else None
     costs, layers = _costs(target, drafts, heads, trusted, text, shallow)
     for draft in drafts.values():
@@ -223,13 +222,18 @@ def load(
 def measured_again(models: Models) -> Models:
     """The same models with what passes cost now, and remembered so. Takes as long as at load."""
     drafts = dict(models.drafts)
-    text = models.tokenizer(depth.TEXT)["input_ids"] if layer_skip.ROLE in drafts else ()
+    text = _calibration_text(models.tokenizer, models.target) if layer_skip.ROLE in drafts else ()
     shallow = models.typical.layers if models.typical else None
     costs, layers = _costs(models.target, drafts, models.heads, None, text, shallow)
     faults = sense.faults(costs, _sizes(models.target, drafts))
     measured = replace(models.measured, costs=costs, layers=layers, faults=faults)
     remembered.keep(models.key, measured)
     return replace(models, drafts=drafts, measured=measured)
+
+
+def _calibration_text(tokenizer: PreTrainedTokenizerBase, target: CachedLM) -> list[int]:
+    """Ids of the text on which `depth` compares layers. A tokenizer may have tokens that its model has no row for."""
+    return [token for token in tokenizer(depth.TEXT)["input_ids"] if token < target.vocab]
 
 
 def _sizes(target: CachedLM, drafts: Mapping[str, CachedLM]) -> dict[str, int]:

@@ -34,7 +34,8 @@ class CachedLM:
     """One model with one cache. `tokens` is what the cache holds; `vocab` cuts padded logits.
 
     `exact=False` is for a drafter: its numbers may be rounded otherwise where that is quicker. `limits` are what passes
-    keep to: a wider one is computed as several, a narrower one filled up.
+    keep to: a wider one is computed as several, a narrower one filled up. Ids without a row of their own are read as the last
+    id (`reads_all`), or are a caller's mistake.
     """
 
     longest = 1 << 20  # tokens that it can draft in a row
@@ -46,11 +47,12 @@ class CachedLM:
         vocab: int | None = None,
         exact: bool = True,
         limits: Limits | None = None,
+        reads_all: bool = False,
     ):
         self.passes = model if isinstance(model, Forward) else _passes(model)
         if not exact:
             self.passes = self.passes.for_drafting()
-        self.vocab = vocab or self.passes.shape.vocab
+        self.vocab, self.reads_all = vocab or self.passes.shape.vocab, reads_all
         self.context_length = self.passes.shape.context_length
         self.device = self.passes.device
         self.limits = limits or Limits()
@@ -70,7 +72,7 @@ class CachedLM:
 
     def fresh(self) -> CachedLM:
         """The same model and limits with an empty cache."""
-        return CachedLM(self.passes, self.vocab, limits=self.limits)
+        return CachedLM(self.passes, self.vocab, limits=self.limits, reads_all=self.reads_all)
 
     def reset(self) -> None:
         """Forget everything."""
@@ -142,7 +144,12 @@ class CachedLM:
         else:
             positions = torch.tensor(depths(parents)[first:], device=self.device) + (base - 1)
         rows = self.passes.lay_out(parents, base, first, self.cache, self.limits.tile)
-        return Part(self._rows[first:], positions, self.cache, rows)
+        return Part(self._readable(self._rows[first:]), positions, self.cache, rows)
+
+    def _readable(self, tokens: Sequence[int]) -> Sequence[int]:
+        """The ids as the model can read them."""
+        last = self.passes.shape.vocab - 1
+        return [min(token, last) for token in tokens] if self.reads_all and max(tokens) > last else tokens
 
     def _cut(self, logits: torch.Tensor) -> torch.Tensor:
         """Logits without what pads the vocabulary."""
@@ -186,7 +193,7 @@ class CachedLM:
         """Append a chain and draft behind it in one compiled call: drafted tokens, of which all but the last are appended too,
         and how sure the model is of each. None where its passes are not compiled."""
         start = perf_counter()
-        chain = self.passes.chain(tokens, len(self.tokens), self.cache, request)
+        chain = self.passes.chain(self._readable(tokens), len(self.tokens), self.cache, request)
         if chain is not None:
             self.tokens += [*tokens, *chain[0][:-1]]
             self._rewind(len(self.tokens))
@@ -197,7 +204,7 @@ class CachedLM:
         """Append a chain and grow a tree of at most so many `rows` behind it, `branches` of them a level, in one compiled call.
         Those that the model has read stay pending, as after `forward`. None where its passes are not compiled."""
         start = perf_counter()
-        grown = self.passes.tree(tokens, len(self.tokens), self.cache, request, branches, rows)
+        grown = self.passes.tree(self._readable(tokens), len(self.tokens), self.cache, request, branches, rows)
         if grown is not None:
             self.tokens += tokens
             self._rows = grown.tokens[: grown.read]

@@ -13,7 +13,7 @@ from typing import Any
 from ..calibration import threads
 from ..core.accept import rule_for
 from ..core.costs import MODEL_DRAFTERS, TREE_BRANCHES
-from ..core.events import Settings, SettingsError, Step
+from ..core.events import MethodError, Settings, SettingsError, Step
 from ..core.numbers import count
 from ..core.tree import Limits
 from ..drafting import Resources
@@ -26,7 +26,7 @@ from .decode import Ends, Reading, Text
 from .decode import decode as loop
 from .methods import DRAFT, drafter_for, method_class, options_of
 from .peers import Peer
-from .text import StopStrings, encode_prompt
+from .text import StopStrings, check_ids, encode_prompt
 
 MOST_AUTO = 63  # tokens of a chain, with the root 64 rows: what passes cost is measured up to there
 
@@ -54,15 +54,28 @@ class Lane:
         self.costs = models.deciding_costs(settings.costs)
         self._rule = rule_for(settings)
         self._cls, self._method_options = cls, options_of(method, given)
-        context_length = min(lm.context_length for lm in (models.target, self.draft) if lm)
+        context_length = models.target.context_length
         self.prompt = encode_prompt(
             models.tokenizer, prompt, chat=settings.chat, vocab=models.target.vocab, room=context_length
         )
         if settings.max_new_tokens > context_length:
             mend = f"the model's context holds {count(context_length)} tokens; with this prompt ask for {count(context_length - len(self.prompt))} at most."
             raise SettingsError("max_new_tokens", settings.max_new_tokens, mend)
+        if self.opaque and self.draft:
+            self._check_opaque(context_length)
+        check_ids(getattr(self._method_options, "earlier", ()), models.target.vocab)
         stopped = StopStrings(models.tokenizer, settings.stop) if settings.stop else None
         self._ends = Ends(models.eos, settings.max_new_tokens, context_length, stopped)
+
+    def _check_opaque(self, context_length: int) -> None:
+        """Raise if transformers would go on with a draft model that cannot follow."""
+        draft, most = self.draft, self.draft.context_length - len(self.prompt)
+        if draft.passes.shape.vocab != self.models.target.passes.shape.vocab:
+            hint = "transformers requires both models to have equally many rows; choose draft, which does not."
+            raise MethodError("method", self.method, hint)
+        if draft.context_length < context_length and self.settings.max_new_tokens > most:
+            hint = f"the draft model's context holds {count(draft.context_length)} tokens; with this prompt ask for {count(max(1, most))} at most."
+            raise SettingsError("max_new_tokens", self.settings.max_new_tokens, hint)
 
     @property
     def keeps_states(self) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from ..core.events import PromptError
+from ..core.events import PromptError, SettingsError
 from ..core.numbers import count
 
 MOST_CHARACTERS = 1_000_000
@@ -35,10 +35,19 @@ def encode_prompt(tokenizer: PreTrainedTokenizerBase, prompt: Any, *, chat: bool
         raise PromptError("prompt", prompt, "give text or a list of token ids.")
     if not ids:
         raise PromptError("prompt", prompt, "type some text to continue.")
+    if unknown := [token for token in ids if token >= vocab]:
+        text = tokenizer.decode(unknown[:1])
+        raise PromptError("prompt", text, f"the model has no row for this token (id {unknown[0]}); remove it.")
     if len(ids) >= room:
         mend = f"it has {count(len(ids))} tokens and the model's context holds {count(room)}; shorten it."
         raise PromptError("prompt", prompt, mend)
     return ids
+
+
+def check_ids(texts: Sequence[Sequence[int]], vocab: int) -> None:
+    """Raise `SettingsError` if one of the earlier texts has an id that the model does not have."""
+    if unknown := [token for text in texts for token in text if token >= vocab]:
+        raise SettingsError("earlier", unknown[0], f"give token ids from 0 to {count(vocab - 1)}.")
 
 
 def _encode_text(tokenizer: PreTrainedTokenizerBase, prompt: str, chat: bool, room: int) -> list[int]:

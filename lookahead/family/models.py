@@ -28,7 +28,7 @@ from ..calibration import cost, depth, exactness, number_format, recording, reme
 from ..calibration.number_format import BFLOAT16, FLOAT32
 from ..calibration.remembered import Measured
 from ..core.costs import DrafterCosts, PassCosts
-from ..core.events import ModelError
+from ..core.events import LookaheadError, ModelError, Stopped
 from ..core.numbers import count
 from ..hardware import memory
 from ..model import layer_skip, llama, llama_files
@@ -133,9 +133,18 @@ def load(
 
     `dtype` is "bfloat16" or "float32"; None is chosen by a measurement. `folder_of` says in which folder the
     files of a hub name lie already; other names are left to transformers. Raises `ModelError` when a model cannot be
-    found, cannot be rolled back, or does not fit, and `SettingsError` for a format that there is not.
+    found, cannot be rolled back, does not fit or fails in a pass, and `SettingsError` for a format that there is not.
     """
-    members, folders, head_folders = _parts(spec, folder_of or {})
+    try:
+        return _loaded(spec, progress, dtype, folder_of or {})
+    except (LookaheadError, Stopped):
+        raise
+    except Exception as error:  # a model may raise anything in its first passes
+        raise _explained(places(spec)["target"], error) from error
+
+
+def _loaded(spec: str, progress: Progress, dtype: str | torch.dtype | None, folder_of: Mapping[str, Path]) -> Models:
+    members, folders, head_folders = _parts(spec, folder_of)
     device, requested = memory.device(), number_format.requested(dtype)
     key = remembered.key([*folders.values(), *head_folders.values()], requested.name if requested else None)
     kept = remembered.read(key)
@@ -317,17 +326,16 @@ def shown(place: str) -> str:
 
 
 def _explained(place: str, error: Exception) -> ModelError:
-    first = " ".join(str(error).split())[:200]
-    mend = f"it could not be loaded ({type(error).__name__}: {first}); check the name, the network, or give a local folder."
+    mend = f"it could not be loaded ({type(error).__name__}: {' '.join(str(error).split())[:200]}); check the name, the network, or give a local folder."
     return ModelError("model", shown(place), mend)
 
 
 def _too_large(folders: Mapping[str, str], dtype: torch.dtype) -> bool:
     """Whether a family does not fit the first GPU. One that does is quicker on it alone."""
-    from ..model import modules
+    from ..model import loading
 
     try:
-        numbers = sum(modules.empty(folder).num_parameters() for folder in folders.values())
+        numbers = sum(loading.empty(folder).num_parameters() for folder in folders.values())
     except Exception:  # loading it will say what is wrong
         return False
     return memory.SPARE * dtype.itemsize * numbers > memory.gpus()[0]
@@ -358,16 +366,15 @@ def _load_tokenizer(place: str, folder: str) -> PreTrainedTokenizerBase:
 def _load(place: str, folder: str, dtype: torch.dtype, device: torch.device, spread: bool) -> Forward:
     """A model's passes: of a plain Llama on a processor read without transformers' models, else through them."""
     try:
-        passes = llama_files.read(folder, dtype) if device.type == "cpu" else None
-        if passes is None:
-            from ..model import modules
+        if device.type == "cpu" and (passes := llama_files.read(folder, dtype)) is not None:
+            return passes
+        from ..model import loading
 
-            passes = modules.load(folder, dtype, device, spread)
+        return loading.load(folder, dtype, device, spread)
     except ModelError:
         raise
     except Exception as error:  # as above
         raise _explained(place, error) from error
-    return passes
 
 
 def same_vocabulary(

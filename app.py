@@ -79,9 +79,10 @@ def main(argv: list[str] | None = None) -> int:
         from transformers.utils.logging import disable_progress_bar
 
         from lookahead import load
+        from lookahead.family.spec import families as families_of
 
         disable_progress_bar()
-        specs = list(dict.fromkeys(spec.strip() for spec in arguments.models.split(",")))
+        specs = families_of(arguments.models)
         families = [
             queue.call(load, spec, lambda text, share, i=i: progress(text, (i + share) / len(specs)))
             for i, spec in enumerate(specs)

@@ -18,6 +18,7 @@ from typing import Any
 
 from .core.events import LookaheadError, Settings, SettingsError
 from .core.numbers import size
+from .family.spec import families
 from .hardware import memory
 from .measure import acceptance_command, batch_command, command, decide_command
 from .measure.attach import command as attaching
@@ -64,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
         "--dtype", metavar="FORMAT", help="bfloat16, float32, or auto: measured (LOOKAHEAD_DTYPE)"
     )
     shared = argparse.ArgumentParser(add_help=False, parents=[number_format])
-    family = (os.environ.get("LOOKAHEAD_MODELS") or USUAL).split(",")[0]
+    family = families(os.environ.get("LOOKAHEAD_MODELS") or USUAL)[0]
     shared.add_argument("--models", default=family, help='"pocket", "smol", or target+draft')
     shared.add_argument("--json", action="store_true", help="one JSON document on stdout")
 

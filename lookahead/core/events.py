@@ -31,6 +31,7 @@ RULES = ("auto", "greedy", "coupled", "rejection")
 COSTS = ("auto", "typical", "measured")
 MOST_NEW_TOKENS = 100_000
 MOST_DRAFTED = 64
+MOST_SEED = 2**53 - 1  # the largest that every part of a page can hold: a browser's whole numbers have 53 bits
 LEAST_DIVISOR = 1e-4  # of logits, as temperature or penalty: by less they are no numbers of float32 any more
 
 
@@ -250,7 +251,7 @@ class Settings:
             if 0 < getattr(self, name) < LEAST_DIVISOR:
                 zero = "0, which is greedy, or " if name == "temperature" else ""
                 raise SettingsError(name, getattr(self, name), f"give {zero}at least {count(LEAST_DIVISOR)}.")
-        whole_number("seed", self.seed, 0, 2**63 - 1)
+        whole_number("seed", self.seed, 0, MOST_SEED)
         if self.rule not in RULES:
             raise SettingsError("rule", self.rule, f"choose one of {', '.join(RULES)}.")
         if self.costs not in COSTS:
@@ -259,7 +260,10 @@ class Settings:
             raise SettingsError("rule", self.rule, "greedy needs temperature 0; choose coupled or rejection.")
         if self.rule in ("coupled", "rejection") and self.temperature == 0:
             raise SettingsError("rule", self.rule, "sampling rules need a temperature above 0; choose greedy.")
-        stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
+        stop = (self.stop,) if isinstance(self.stop, str) else self.stop
+        if not isinstance(stop, (tuple, list)):
+            raise SettingsError("stop", self.stop, "give a text or a list of texts.")
+        stop = tuple(stop)
         if len(stop) > 16 or not all(isinstance(s, str) and 0 < len(s) <= 200 for s in stop):
             raise SettingsError("stop", self.stop, "give at most 16 stop strings of 1 to 200 characters.")
         object.__setattr__(self, "stop", stop)

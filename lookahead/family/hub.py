@@ -34,6 +34,7 @@ from ..model.heads import files as head_files
 from . import elsewhere, models, suggested
 from .fetch import File, cache, cached, explained, fetch, settle
 from .known import CONFIG, NAME, TOPICS, Known, gather, understand, unreadable
+from .spec import members
 from .suggested import SUGGESTED
 
 MOST = 4  # models that a visitor may ask for at once
@@ -91,7 +92,7 @@ def requested(spec: str, limits: Allowed | None) -> dict[str, str]:
         raise ModelError(
             "models", spec, "the host of this server has switched loading off; use the models that are there."
         )
-    parts = [part.strip() for part in spec.split("+")] if isinstance(spec, str) else [""]
+    parts = members(spec) if isinstance(spec, str) else [""]
     if not all(parts):
         raise ModelError("models", spec, 'a name is missing; give "organisation/target+organisation/draft".')
     if len(parts) == 1 and FAMILY.fullmatch(parts[0]) and not Path(parts[0]).exists():
@@ -133,7 +134,7 @@ def look(
         progress(f"Asking about {models.shown(place)}", i / (len(places) + 1))
         gathered.append(gather(role, place, limits is None))
     progress("Comparing the tokenizers", len(places) / (len(places) + 1))
-    plan = compute(_checked, "+".join(part.strip() for part in spec.split("+")), gathered, dtype, limits, spare_bytes)
+    plan = compute(_checked, "+".join(members(spec)), gathered, dtype, limits, spare_bytes)
     if not any(check.topic == "vocabulary" and check.error for check in plan.checks):
         return plan
     fit = fitting(plan.models[0], {one.place for one in plan.models}, limits is not None)

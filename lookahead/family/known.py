@@ -9,7 +9,6 @@ Knows the hub, transformers' configurations and the cache's demands. It does not
 from __future__ import annotations
 
 import difflib
-import inspect
 import json
 import re
 from collections.abc import Iterable
@@ -38,7 +37,6 @@ SMALL = (
 OTHER = (".bin", ".gguf", ".pth", ".pt", ".h5", ".msgpack", ".safetensors")  # what weights come in elsewhere
 LARGEST_SMALL = 64 << 20  # bytes that are brought to look into
 NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
-NEEDED = {"position_ids", "past_key_values", "logits_to_keep"}  # the arguments of a pass
 COUNTED = ("num_hidden_layers", "num_local_experts", "num_experts", "n_routed_experts")
 MOST_PARTS = 1000
 BYTES = 2  # of a number in a head's file
@@ -193,7 +191,7 @@ def understand(known: Known) -> Known:
         return replace(known, faults=(*known.faults, fault))
     if (plain := llama_files.plain(known.folder)) and plain["num_hidden_layers"] <= MOST_PARTS:
         return replace(known, parameters=llama_files.parameters(plain))
-    from ..model import modules
+    from ..model import loading
 
     try:
         config = AutoConfig.from_pretrained(known.folder, trust_remote_code=False)
@@ -202,14 +200,9 @@ def understand(known: Known) -> Known:
             raise ModelError(
                 "model", known.name, f"it claims {count(max(parts))} layers or experts; choose a model that is real."
             )
-        model = modules.empty(known.folder)
+        model = loading.empty(known.folder)
         known = replace(known, parameters=model.num_parameters())
-        modules.rollback_layers(model)  # refuses what cannot be rolled back
-        if NEEDED - inspect.signature(model.forward).parameters.keys() or config.is_encoder_decoder:
-            mend = (
-                "a pass of this architecture cannot be told positions; choose a plain decoder, such as Llama or Qwen."
-            )
-            raise ModelError("model", known.name, mend)
+        loading.check(model)
     except ModelError as error:
         fault = ("cache", ModelError("model", known.name, error.mend))
     except Exception as error:  # transformers raises a dozen kinds here

@@ -29,7 +29,7 @@ from ..calibration.number_format import BFLOAT16, FLOAT32
 from ..calibration.remembered import Measured
 from ..calibration.typical import Typical
 from ..core.costs import DrafterCosts, PassCosts
-from ..core.events import ModelError, SettingsError
+from ..core.events import LookaheadError, ModelError, SettingsError, Stopped
 from ..core.numbers import count
 from ..hardware import memory
 from ..model import layer_skip, llama, llama_files
@@ -39,6 +39,7 @@ from ..model.heads.head import CachedHead, Head
 from ..model.heads.shape import KINDS
 from ..model.lm import CachedLM
 from . import elsewhere
+from .spec import is_folder, members
 
 BUNDLED = Path(__file__).parents[2] / "assets" / "models"
 SECOND_LOOKS = 2  # at costs that cannot be
@@ -146,9 +147,18 @@ def load(
 
     `dtype` is "bfloat16" or "float32"; None is chosen by a measurement. `folder_of` says in which folder the
     files of a hub name lie already; other names are left to transformers. Raises `ModelError` when a model cannot be
-    found, cannot be rolled back, or does not fit, and `SettingsError` for a format that there is not.
+    found, cannot be rolled back, does not fit or fails in a pass, and `SettingsError` for a format that there is not.
     """
-    members, folders, head_folders = _parts(spec, folder_of or {})
+    try:
+        return _loaded(spec, progress, dtype, folder_of or {})
+    except (LookaheadError, Stopped):
+        raise
+    except Exception as error:  # a model may raise anything in its first passes
+        raise _explained(places(spec)["target"], error) from error
+
+
+def _loaded(spec: str, progress: Progress, dtype: str | torch.dtype | None, folder_of: Mapping[str, Path]) -> Models:
+    members, folders, head_folders = _parts(spec, folder_of)
     shipped = typical.read(BUNDLED / spec) if "/" not in spec else None
     device, requested = memory.device(), number_format.requested(dtype)
     key = remembered.key([*folders.values(), *head_folders.values()], requested.name if requested else None)
@@ -281,6 +291,8 @@ def _costs(
 ) -> tuple[PassCosts, int | None]:  # fmt: skip
     """What passes cost, and the depth of `self`, which is added to the drafts: measured, or as they were kept at today's
     speed. Without a `text` there is no `self`; `shallow` sets its depth, which is chosen by measurements otherwise."""
+    if kept and (kept.layers or 1) > target.passes.shape.layers:  # a damaged file
+        kept = None
     drift = cost.drift(target, kept.costs.target) if kept else None
     if drift is not None and (shallow is None or kept.layers == shallow):
         if kept.layers:
@@ -312,44 +324,48 @@ def places(spec: str) -> dict[str, str]:
     """Role -> folder or hub name."""
     if not isinstance(spec, str) or not spec.strip():
         raise ModelError("models", spec, 'give "pocket", or "target+draft" as hub names or folders.')
+    parts = members(spec)
     bundled = BUNDLED / spec
-    source = elsewhere.of(bundled) if "/" not in spec else None
-    if "/" not in spec and (source or (bundled / "target" / "config.json").is_file()):
+    source = elsewhere.of(bundled) if spec in bundled_names() else None
+    if source or (spec in bundled_names() and (bundled / "target" / "config.json").is_file()):
         drafts = sorted({path.parent.name for path in bundled.glob("*/config.json")} - {"target"})
         folders = {role: str(bundled / role) for role in ("target", *drafts)}
         here = source.here() if source else None
         return folders | {"target": str(here[1]) if here else source.repo} if source else folders
-    parts = [part.strip() for part in spec.split("+")]
     if not all(parts):
         raise ModelError("models", spec, 'a name is missing around "+"; give "target+draft".')
-    if len(parts) == 1 and "/" not in spec and not Path(spec).is_dir():
-        have = ", ".join(sorted(p.name for p in BUNDLED.iterdir() if p.is_dir())) if BUNDLED.is_dir() else "none"
+    if len(parts) == 1 and "/" not in spec and not is_folder(spec):
+        have = ", ".join(bundled_names()) or "none"
         raise ModelError("models", spec, f'no such bundled family (there is: {have}); or give "org/target+org/draft".')
     return {"target" if i == 0 else "draft" if i == 1 else f"draft{i}": part for i, part in enumerate(parts)}
+
+
+def bundled_names() -> list[str]:
+    """The families that come with the app."""
+    return sorted(path.name for path in BUNDLED.iterdir() if path.is_dir()) if BUNDLED.is_dir() else []
 
 
 def shown(place: str) -> str:
     """A name for people: the family's own, the last parts of a folder, or the hub name."""
     path = Path(place)
-    if path.is_dir() and (source := elsewhere.owner(path, BUNDLED)):
+    if is_folder(place) and (source := elsewhere.owner(path, BUNDLED)):
         return source.repo
     if path.is_relative_to(BUNDLED):  # trained partly on Llama 3.1 output, whose licence asks for the name
         return f"Llama-{path.parent.name} {path.name}"
-    return f"{path.parent.name}/{path.name}" if path.is_dir() else place
+    return f"{path.parent.name}/{path.name}" if is_folder(place) else place
 
 
 def _explained(place: str, error: Exception) -> ModelError:
-    first = " ".join(str(error).split())[:200]
-    mend = f"it could not be loaded ({type(error).__name__}: {first}); check the name, the network, or give a local folder."
+    mend = f"it could not be loaded ({type(error).__name__}: {' '.join(str(error).split())[:200]}); check the name, the network, or give a local folder."
     return ModelError("model", shown(place), mend)
 
 
 def _too_large(folders: Mapping[str, str], dtype: torch.dtype) -> bool:
     """Whether a family does not fit the first GPU. One that does is quicker on it alone."""
-    from ..model import modules
+    from ..model import loading
 
     try:
-        numbers = sum(modules.empty(folder).num_parameters() for folder in folders.values())
+        numbers = sum(loading.empty(folder).num_parameters() for folder in folders.values())
     except Exception:  # loading it will say what is wrong
         return False
     return memory.SPARE * dtype.itemsize * numbers > memory.gpus()[0]
@@ -380,16 +396,15 @@ def _load_tokenizer(place: str, folder: str) -> PreTrainedTokenizerBase:
 def _load(place: str, folder: str, dtype: torch.dtype, device: torch.device, spread: bool) -> Forward:
     """A model's passes: of a plain Llama on a processor read without transformers' models, else through them."""
     try:
-        passes = llama_files.read(folder, dtype) if device.type == "cpu" else None
-        if passes is None:
-            from ..model import modules
+        if device.type == "cpu" and (passes := llama_files.read(folder, dtype)) is not None:
+            return passes
+        from ..model import loading
 
-            passes = modules.load(folder, dtype, device, spread)
+        return loading.load(folder, dtype, device, spread)
     except ModelError:
         raise
     except Exception as error:  # as above
         raise _explained(place, error) from error
-    return passes
 
 
 def same_vocabulary(

@@ -152,8 +152,12 @@ def _scores(query, key, scaling, softcap):
     return scores.view(batch, heads, n, total)
 
 
-def _weights(scores, dtype):
-    return torch.softmax(scores, dim=-1, dtype=torch.float32).to(dtype)
+def _weights(scores, dtype, sinks=None):
+    """Softmax of the scores. `sinks` [heads] are further scores that take weight and have no value."""
+    if sinks is None:
+        return torch.softmax(scores, dim=-1, dtype=torch.float32).to(dtype)
+    further = sinks.to(scores.dtype).view(1, -1, 1, 1).expand(*scores.shape[:-1], 1)
+    return torch.softmax(torch.cat([scores, further], -1), dim=-1, dtype=torch.float32)[..., :-1].to(dtype)
 
 
 def _mixed(weights, value):
@@ -175,7 +179,15 @@ def product(left: torch.Tensor, right: torch.Tensor, turned: bool) -> torch.Tens
     return torch.matmul(left, right)
 
 
-def plain(query, key, value, scaling: float, softcap: float | None, mask: torch.Tensor | None) -> torch.Tensor:
+def plain(
+    query,
+    key,
+    value,
+    scaling: float,
+    softcap: float | None,
+    mask: torch.Tensor | None,
+    sinks: torch.Tensor | None = None,
+) -> torch.Tensor:
     """Ordinary attention under an additive mask, for passes that are not ours: [batch, n, heads, dim]."""
     scores = _scores(query, key, scaling, softcap)
     lowest = torch.finfo(scores.dtype).min
@@ -183,23 +195,28 @@ def plain(query, key, value, scaling: float, softcap: float | None, mask: torch.
         scores = scores.masked_fill(mask < 0, lowest)
     # Softmax adds short rows in another order than long ones; in a whole vector's width all are alike.
     total = scores.shape[-1]
-    weights = _weights(pad(scores, (0, -total % WIDTH), value=lowest), value.dtype)[..., :total]
+    weights = _weights(pad(scores, (0, -total % WIDTH), value=lowest), value.dtype, sinks)[..., :total]
     return _mixed(weights, value).transpose(1, 2).contiguous()
 
 
-def attend(query, key, value, scaling: float, softcap: float | None, rows: Layout) -> torch.Tensor:
-    """Attention of one pass: query [1, heads, n, dim], key buffers [1, kv, room, dim]; returns [1, n, heads, dim]."""
+def attend(
+    query, key, value, scaling: float, softcap: float | None, rows: Layout, sinks: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Attention of one pass: query [1, heads, n, dim], key buffers [1, kv, room, dim]; returns [1, n, heads, dim].
+
+    `sinks` [heads] are further scores, as in `_weights`.
+    """
     scores, past = _scores(query, key, scaling, softcap), rows.past
     hidden = rows.later[:, : key.shape[2] - past]
     lowest = torch.finfo(scores.dtype).min
     if rows.ancestors is None:
         scores[..., past:].masked_fill_(hidden, lowest)
-        return _mixed(_weights(scores, value.dtype), value).transpose(1, 2).contiguous()
+        return _mixed(_weights(scores, value.dtype, sinks), value).transpose(1, 2).contiguous()
     heads = query.shape[1]
     side_by_side = scores.gather(-1, rows.ancestors.expand(1, heads, -1, -1))
     scores[..., past : past + side_by_side.shape[-1]] = side_by_side
     scores[..., past:].masked_fill_(hidden, lowest)
-    weights, whole = _weights(scores, value.dtype), rows.whole
+    weights, whole = _weights(scores, value.dtype, sinks), rows.whole
     spread = torch.zeros_like(weights)
     spread[..., :whole] = weights[..., :whole]
     compact = weights[..., whole : whole + rows.spread.shape[-1]]

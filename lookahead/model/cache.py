@@ -59,9 +59,14 @@ class CacheLayer:
         stop = room_for(self.length)
         self.keys[:, :, :stop], self.values[:, :, :stop] = keys[:, :, :stop], values[:, :, :stop]
 
-    def grow(self, room: int, heads: int, dim: int, dtype: torch.dtype, device: torch.device | None = None) -> None:
-        """Go on in buffers of so much room. Of zeros: a masked key has weight 0, and 0 times a NaN would be a NaN."""
-        self.move(*torch.zeros(2, 1, heads, room, dim, dtype=dtype, device=device))
+    def grow(
+        self, room: int, heads: int, dims: tuple[int, int], dtype: torch.dtype, device: torch.device | None = None
+    ) -> None:
+        """Go on in buffers of so much room, for keys and values of these widths (they differ in some models).
+
+        The buffers are zeros: a masked key has weight 0, and 0 times a NaN would be a NaN.
+        """
+        self.move(*(torch.zeros(1, heads, room, dim, dtype=dtype, device=device) for dim in dims))
 
     def update(self, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Append rows [1, heads, rows, dim]; returns what attention may see."""
@@ -69,13 +74,15 @@ class CacheLayer:
         stop = start + rows
         room = max(self.cache.room, room_for(stop))
         if self.keys.dim() < 4 or room != self.keys.shape[2]:
-            self.grow(room, heads, dim, keys.dtype, keys.device)
+            self.grow(room, heads, (dim, values.shape[3]), keys.dtype, keys.device)
         self.length = stop
         self.keys[:, :, start:stop] = keys
         self.values[:, :, start:stop] = values
         if self.cache.copied is not None:
             at, columns = self.cache.copied
-            self.values[:, :, at : at + len(columns)] = self.values[:, :, columns.to(values.device)]
+            # Both: some models cache a compressed form from which they compute keys and values.
+            for buffer in (self.keys, self.values):
+                buffer[:, :, at : at + len(columns)] = buffer[:, :, columns.to(values.device)]
         if self.cache.in_blocks:  # the whole buffer: a contiguous one, which matmul need not copy
             return self.keys, self.values
         return self.keys[:, :, :stop], self.values[:, :, :stop]
@@ -146,7 +153,7 @@ class KeyValueCache:
     def _grown(self, room: int, heads: int, dim: int, dtype: torch.dtype) -> Addressed:
         """Go on in buffers of so much room, one layer after the other: the old ones go as soon as they are copied."""
         for layer in self.layers:
-            layer.grow(room, heads, dim, dtype)
+            layer.grow(room, heads, (dim, dim), dtype)
         return self._address()
 
     def columns(self, start: int, stop: int) -> list[torch.Tensor]:
@@ -188,11 +195,11 @@ class KeyValueCache:
         length = other.length()
         self.lay_out(length)
         for layer, given in zip(self.layers, other.layers, strict=True):
-            (_, heads, _, dim), keys = given.keys.shape, given.keys
+            (_, heads, _, dim), keys, values = given.keys.shape, given.keys, given.values
             if layer.keys.dim() < 4 or layer.keys.shape[2] < length:
-                layer.grow(self.room, heads, dim, keys.dtype, keys.device)
+                layer.grow(self.room, heads, (dim, values.shape[3]), keys.dtype, keys.device)
             layer.length = length
-            layer.fill(keys, given.values)
+            layer.fill(keys, values)
         self._addressed = self._address() if other._still_there() else None
         if len(self.taps):
             self.states(0, length)[:] = other.states(0, length)

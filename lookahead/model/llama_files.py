@@ -33,6 +33,7 @@ IDLE = {
     "pad_token_id", "torch_dtype", "unk_token_id", "_model_name_or_path", "transformers_version", "use_cache", "_name_or_path", "is_llama_config",
     "rope_interleaved", "transformers.js_config",
 }  # fmt: skip
+IDLE_TENSOR = "rotary_emb.inv_freq"  # in old files; computed from the configuration instead
 MUST_BE = {
     "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_act": "silu", "attention_bias": False,
     "mlp_bias": False, "rope_interleaved": False, "rope_scaling": None, "pretraining_tp": 1,
@@ -109,7 +110,15 @@ def read(folder: str, dtype: torch.dtype) -> Llama | None:
 
 
 def _weights(tensors: dict[str, torch.Tensor], shape: Shape, config: dict[str, Any]) -> Weights:
-    """The weights by their usual names. Raises `KeyError` for a missing one and `ValueError` for one of another size."""
+    """Return the weights by their usual names.
+
+    Raises `KeyError` for a missing tensor, and `ValueError` for one of another size or without a place in the model.
+    """
+    sizes = _sizes(shape, config)
+    if unknown := {name for name in tensors if not name.endswith(IDLE_TENSOR)} - sizes.keys():
+        raise ValueError(f"no place in the model: {sorted(unknown)}")
+    if any(tensors[name].shape != size for name, size in sizes.items()):
+        raise ValueError("the weights are not of the sizes that the configuration names")
     layers = []
     for i in range(shape.layers):
         of = partial(_of, tensors, f"model.layers.{i}.")
@@ -126,10 +135,24 @@ def _weights(tensors: dict[str, torch.Tensor], shape: Shape, config: dict[str, A
     inv_freq = 1.0 / (config["rope_theta"] ** (torch.arange(0, shape.head_dim, 2, dtype=torch.float) / shape.head_dim))
     embed, norm = _of(tensors, "model.", "embed_tokens"), _of(tensors, "model.", "norm")
     head = None if config.get("tie_word_embeddings") else _of(tensors, "", "lm_head")
-    weights = Weights(embed, layers, norm, head, config.get("rms_norm_eps", 1e-6), inv_freq)
-    if sum(weight.numel() for weight in weights.parameters()) != parameters(config):
-        raise ValueError("the weights are not of the sizes that the configuration names")
-    return weights
+    return Weights(embed, layers, norm, head, config.get("rms_norm_eps", 1e-6), inv_freq)
+
+
+def _sizes(shape: Shape, config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Return the names and sizes of all tensors of such a model.
+
+    A file with a head of its own although the configuration ties it is left to transformers, which keeps that head.
+    """
+    wide, inner = shape.hidden, config["intermediate_size"]
+    query, pairs = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
+    layer = {
+        "input_layernorm": (wide,), "post_attention_layernorm": (wide,), "self_attn.q_proj": (query, wide),
+        "self_attn.k_proj": (pairs, wide), "self_attn.v_proj": (pairs, wide), "self_attn.o_proj": (wide, query),
+        "mlp.gate_proj": (inner, wide), "mlp.up_proj": (inner, wide), "mlp.down_proj": (wide, inner),
+    }  # fmt: skip
+    sizes = {f"model.layers.{i}.{name}.weight": size for i in range(shape.layers) for name, size in layer.items()}
+    sizes |= {"model.embed_tokens.weight": (shape.vocab, wide), "model.norm.weight": (wide,)}
+    return sizes if config.get("tie_word_embeddings") else {**sizes, "lm_head.weight": (shape.vocab, wide)}
 
 
 def _of(tensors: dict[str, torch.Tensor], prefix: str, name: str) -> torch.Tensor:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,8 +19,6 @@ from accelerate import init_empty_weights
 from transformers import (
     AttentionInterface,
     AttentionMaskInterface,
-    AutoConfig,
-    AutoModelForCausalLM,
     DynamicCache,
     LlamaForCausalLM,
     PreTrainedModel,
@@ -32,7 +29,6 @@ from transformers.masking_utils import eager_mask
 from transformers.pytorch_utils import Conv1D
 
 from ..core.events import ModelError
-from ..hardware import memory
 from . import attention
 from .attention import Layout
 from .cache import CacheLayer, KeyValueCache
@@ -45,14 +41,48 @@ BY_BRANCH = "lookahead_by_branch"
 STATIC_ROPE = ("default", "linear", "llama3")
 
 
+OTHER = "choose a plain decoder, such as Llama or Qwen."
+# Arguments that models pass to attention and that do not change its result here.
+INERT = {
+    "position_ids", "cache_position", "use_cache", "output_attentions", "output_hidden_states", "return_dict",
+    "output_router_logits", "deterministic", "cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k",
+}  # fmt: skip
+
+
+class LayoutError(ModelError):
+    """A model's layers call our attention without the layout of a pass."""
+
+
 def by_branch(
-    module, query, key, value, attention_mask, scaling=None, dropout=0.0, softcap=None, rows: Layout | None = None, **_
-):
-    """transformers' attention interface over `attention.attend`."""
+    module, query, key, value, attention_mask, scaling=None, dropout=0.0, softcap=None, s_aux=None, is_causal=None,
+    sliding_window=None, rows: Layout | None = None, **others,
+):  # fmt: skip
+    """transformers' attention interface over `attention.attend`.
+
+    `s_aux` are attention sinks: one more score per head, which takes weight and has no value. Raises `ModelError` for
+    arguments that would change the result and are not implemented.
+    """
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
-    if rows is None:  # somebody else's pass, `model.generate` say: transformers made the mask
-        return attention.plain(query, key, value, scaling, softcap, attention_mask), None
-    return attention.attend(query, key, value, scaling, softcap, rows), None
+    ignored = sorted(name for name, value in others.items() if value is not None and name not in INERT)
+    if ignored:
+        raise _unsupported(module, f"its attention takes {', '.join(ignored)}, which is not implemented here")
+    if rows is None:  # a pass of `model.generate`, for example: transformers made the mask
+        if attention_mask is not None and attention_mask.dtype == torch.bool:
+            raise LayoutError("model", _kind(module), f"its layers do not pass on the layout of draft rows; {OTHER}")
+        return attention.plain(query, key, value, scaling, softcap, attention_mask, s_aux), None
+    if is_causal is False or getattr(module, "is_causal", True) is False:
+        raise _unsupported(module, "its attention is not causal")
+    if sliding_window is not None and sliding_window < Shape.of_model(module.config).context_length:
+        raise _unsupported(module, f"its attention sees only the last {sliding_window} tokens")
+    return attention.attend(query, key, value, scaling, softcap, rows, s_aux), None
+
+
+def _unsupported(module: torch.nn.Module, reason: str) -> ModelError:
+    return ModelError("model", _kind(module), f"{reason}; {OTHER}")
+
+
+def _kind(module: torch.nn.Module) -> str:
+    return getattr(getattr(module, "config", None), "model_type", type(module).__name__)
 
 
 AttentionInterface.register(BY_BRANCH, by_branch)
@@ -107,8 +137,7 @@ class Modules(Forward):
 
     def __init__(self, model: PreTrainedModel):
         self._model, self.layers = model, rollback_layers(model)
-        config = model.config.get_text_config()
-        self.shape = Shape.of(lambda name: getattr(config, name, None))
+        self.shape = Shape.of_model(model.config)
 
     @property
     def model(self) -> PreTrainedModel:
@@ -287,6 +316,8 @@ def first_layers(model: PreTrainedModel, layers: int) -> PreTrainedModel:
     if getattr(config, "layer_types", None):
         config.layer_types = config.layer_types[:layers]
     config._attn_implementation = model.config._attn_implementation
+    # A file may hold a head of its own although its configuration says that there is none.
+    config.tie_word_embeddings = model.get_output_embeddings().weight is model.get_input_embeddings().weight
     with init_empty_weights(include_buffers=False):
         short = type(model)(config).requires_grad_(False)
     wanted = short.state_dict().keys()
@@ -308,34 +339,3 @@ def rollback_layers(model: PreTrainedModel) -> int:
         )
         raise ModelError("model", name, mend)
     return len(layers)
-
-
-def load(folder: str, dtype: torch.dtype, device: torch.device, spread: bool) -> Forward:
-    """The passes of the model in a folder, or of a hub name, with attention that treats every row alike where it can.
-
-    `spread` lays its layers over all GPUs. Raises `ModelError` where it does not fit or cannot be rolled back, and
-    whatever transformers raises.
-    """
-    options = {"dtype": dtype, "use_safetensors": True, "trust_remote_code": False}
-    if spread:  # over GPUs only, with room left for keys and values on each
-        most = {i: int(free / memory.SPARE) for i, free in enumerate(memory.gpus())}
-        options |= {"device_map": "auto", "max_memory": most}
-    config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-    try:
-        model = AutoModelForCausalLM.from_pretrained(folder, config=config, attn_implementation=BY_BRANCH, **options)
-    except (ValueError, KeyError):  # an architecture with attention of its own
-        model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager", **options)
-    if not spread:
-        return of(model.to(device).eval())
-    if {"cpu", "disk"} & {str(where) for where in model.hf_device_map.values()}:
-        raise ModelError("model", folder, "it does not fit this machine's GPUs; choose a smaller one.")
-    return of(model.eval())
-
-
-def empty(folder: str | Path) -> PreTrainedModel:
-    """The model of a folder's configuration without its weights: shapes, and a class to ask. Takes hardly any memory."""
-    config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-    with init_empty_weights(include_buffers=True):
-        model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
-    model.tie_weights()
-    return model

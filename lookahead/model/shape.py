@@ -5,7 +5,7 @@ Knows configurations. It does not know weights.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +33,7 @@ class Shape:
         return cls(
             kind=field("model_type"),
             vocab=field("vocab_size"),
-            context_length=field("max_position_embeddings") or ENDLESS,
+            context_length=_context_length(field),
             hidden=field("hidden_size"),
             layers=field("num_hidden_layers"),
             heads=heads,
@@ -41,3 +41,29 @@ class Shape:
             head_dim=field("head_dim") or field("hidden_size") // heads,
             activation=field("hidden_act") or field("activation_function") or "silu",
         )
+
+    @classmethod
+    def of_model(cls, config: Any) -> Shape:
+        """The shape of a transformers configuration, or of its text part."""
+        text = config.get_text_config()
+        return cls.of(lambda name: getattr(text, name, None))
+
+
+def length_limit(field: Callable[[str], Any]) -> int | None:
+    """The longest text with one set of rotary frequencies; None without such a limit.
+
+    LongRoPE has two sets: one for texts up to this length, one for longer texts. Keys that were cached with the first
+    set are wrong for a longer text, so decoding ends here.
+    """
+    rope = field("rope_parameters") or field("rope_scaling")
+    if not isinstance(rope, Mapping):
+        return None
+    limits = []
+    for part in (rope, *(value for value in rope.values() if isinstance(value, Mapping))):  # one part per layer type
+        if part.get("rope_type", part.get("type")) in ("longrope", "su"):
+            limits.append(part.get("original_max_position_embeddings") or field("original_max_position_embeddings"))
+    return min((limit for limit in limits if limit), default=None)
+
+
+def _context_length(field: Callable[[str], Any]) -> int:
+    return min(field("max_position_embeddings") or ENDLESS, length_limit(field) or ENDLESS)

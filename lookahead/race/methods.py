@@ -39,6 +39,8 @@ def drafter_for(method: str, name: str, drafters: Collection[str]) -> str:
     """The draft model or trained head that a method drafts with, of those that there are, where a caller names one: what
     only goes by the usual name is a trained head where there is no draft model."""
     cls = method_class(method)
+    if not isinstance(name, str):
+        raise MethodError("draft", name, f"give the name of a draft model: {', '.join(sorted(drafters))}.")
     heads = [kind for kind in reversed(KINDS) if kind in drafters]
     if name == DRAFT and DRAFT not in drafters and heads and getattr(cls, "heads_too", False):
         return heads[0]

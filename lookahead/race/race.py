@@ -61,10 +61,8 @@ class Race:
         methods: Sequence[str | tuple[str, Mapping[str, Any]]],
         options: Mapping[str, Any],
     ):
-        if isinstance(methods, str) or not 1 <= len(methods) <= MOST_LANES:
-            raise MethodError("methods", methods, f"give a list of 1 to {MOST_LANES} methods.")
+        named = _named(methods)
         settings, shared = split_options(options)
-        named = [m if isinstance(m, tuple) else (m, {}) for m in methods]
         self._used: set[str] = set()
         self._lanes = [
             self._lane(models, prompt, name, settings, self._options(name, shared, extra)) for name, extra in named
@@ -175,6 +173,19 @@ class Race:
                 for lane, steps in zip(self._lanes, self._steps, strict=True)
             ],
         )  # fmt: skip
+
+
+def _named(methods: Any) -> list[tuple[str, Mapping[str, Any]]]:
+    """Methods as (name, options), or a `MethodError`."""
+    if not isinstance(methods, (list, tuple)) or not 1 <= len(methods) <= MOST_LANES:
+        raise MethodError("methods", methods, f"give a list of 1 to {MOST_LANES} methods.")
+    named = [m if isinstance(m, tuple) else (m, {}) for m in methods]
+    for one in named:
+        if len(one) != 2 or not isinstance(one[1], Mapping):
+            raise MethodError(
+                "methods", one, 'give a name, or a name and its options: ("draft", {"draft": "offdomain"}).'
+            )
+    return named
 
 
 def _plain(options: Mapping[str, Any]) -> dict[str, Any]:

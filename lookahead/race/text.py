@@ -26,7 +26,7 @@ def encode_prompt(tokenizer: PreTrainedTokenizerBase, prompt: Any, *, chat: bool
     """Ids of a prompt given as text or as ids; `room` is the model's context in tokens."""
     if isinstance(prompt, str):
         ids = _encode_text(tokenizer, prompt, chat, room)
-    elif isinstance(prompt, Sequence) or hasattr(prompt, "tolist"):
+    elif (isinstance(prompt, Sequence) and not isinstance(prompt, (bytes, bytearray))) or hasattr(prompt, "tolist"):
         ids = prompt.tolist() if hasattr(prompt, "tolist") else list(prompt)
         for token in ids if isinstance(ids, list) else [ids]:
             if isinstance(token, bool) or not isinstance(token, int) or not 0 <= token < vocab:

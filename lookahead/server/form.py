@@ -104,7 +104,7 @@ def known(name: str, value: str, allowed: Sequence[str]) -> str:
 def _number(name: str, value: Any, *, whole: bool) -> Any:
     if isinstance(value, str):
         try:
-            value = float(value)
+            value = int(value) if whole and value.strip().lstrip("-").isdecimal() else float(value)
         except ValueError:
             raise SettingsError(name, value, "give a number.") from None
     if value is None or isinstance(value, bool) or not isinstance(value, (int, float)):

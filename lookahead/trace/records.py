@@ -21,6 +21,7 @@ Token = Annotated[int, Field(ge=0, lt=1 << 31)]
 Row = Annotated[int, Field(ge=-1, lt=1 << 16)]
 Text = Annotated[str, Field(max_length=10_000)]
 Name = Annotated[str, Field(max_length=200)]
+Place = Annotated[str, Field(max_length=10_000)]  # a model: a hub name, or folders of any length
 Real = Annotated[float, Field(allow_inf_nan=False, ge=-1e12, le=1e12)]
 Seconds = Annotated[float, Field(allow_inf_nan=False, ge=0, le=1e7)]
 Tokens = Annotated[list[Token], Field(max_length=200_000)]
@@ -61,9 +62,9 @@ class HeadRecord(Record):
 class ModelNames(Record):
     """Which models raced. `drafts` are draft models by role, `heads` trained heads by kind."""
 
-    spec: Name
-    target: Name
-    drafts: dict[Name, Name] = {}
+    spec: Place
+    target: Place
+    drafts: dict[Name, Place] = {}
     heads: dict[Name, HeadRecord] = {}
 
 

@@ -15,7 +15,7 @@ from lookahead.drafting.base import Resources
 from lookahead.drafting.block_tree import BlockTree
 from lookahead.drafting.draft_length import FixedLength
 from lookahead.drafting.eagle_tree import EagleTree
-from lookahead.model import llama_files, modules
+from lookahead.model import llama_files, loading, modules
 from lookahead.model.chain import Ending, picks_behind
 from lookahead.model.heads import files
 from lookahead.model.heads.head import NETWORKS, PLAIN, Head
@@ -431,7 +431,7 @@ def test_absent_flags_of_speculators_mean_what_vllm_takes_them_for(folder, tmp_p
 @pytest.mark.parametrize("kind", ["llama", "qwen3"])
 def test_a_family_with_heads_of_a_folder_races_losslessly(tmp_path, kind):
     place = tiny(kind, tmp_path / "target", layers=LAYERS)
-    target = modules.load(place, torch.float32, torch.device("cpu"), False)
+    target = loading.load(place, torch.float32, torch.device("cpu"), False)
     spec = [place]
     for head in KINDS:
         files.write(network_of(head, target), tmp_path / head, place, ["LlamaForCausalLM"])

@@ -93,5 +93,5 @@ def test_a_prompt_with_tokens_that_the_model_lacks_is_refused(tmp_path):
 
 @pytest.mark.parametrize("earlier", [[[4096]], [[1, 2, 3], [5, 10**9]]])
 def test_earlier_texts_with_unknown_ids_are_refused(models, earlier):
-    with pytest.raises(LookaheadError, match="earlier is .*give token ids from 0 to 4,095"):
+    with pytest.raises(LookaheadError, match=r"earlier is .*give token ids from 0 to 4,095"):
         lookahead.decode(models, "Once", "suffix", earlier=earlier)

@@ -203,6 +203,9 @@ def network(
         embed, head = tensors.get("embed_tokens.weight", embed), tensors.get("lm_head.weight", head)
     net = NETWORKS[shape.kind](shape, embed, head)
     wanted = net.state_dict().keys()
+    if unknown := sorted(key for key in tensors if key not in wanted and not key.startswith(IDLE)):
+        mend = f"it has weights that its configuration does not name ({', '.join(unknown[:3])}); choose another copy."
+        raise ModelError("head", name, mend)
     try:
         net.load_state_dict({key: tensor for key, tensor in tensors.items() if key in wanted})
     except RuntimeError as error:

@@ -1,0 +1,138 @@
+"""Reading a transformers model from a folder, with checks before and after its weights are read.
+
+Before: the model is built without weights and computes two passes without numbers. An architecture that cannot be
+rolled back, whose attention ignores draft rows, or that raises, is refused there. After: every tensor of the model must
+come from the files, and every tensor of the files must have a place in the model.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import init_empty_weights
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
+
+from ..core.events import ModelError
+from ..hardware import memory
+from .forward import Forward
+from .lm import CachedLM
+from .modules import BY_BRANCH, OTHER, LayoutError, Modules, of, rollback_layers
+from .shape import Shape
+
+NEEDED = {"position_ids", "past_key_values", "logits_to_keep"}  # the arguments of a pass
+LEAST_CONTEXT = 128  # tokens: the measurements at load read shorter texts, and draft after them
+DECODERS = ("gpt_neox",)  # architectures that are decoders although their configuration has is_decoder false
+SHOWN = 3  # names of tensors in a message
+# What a pass without numbers raises if it needs a number.
+NO_NUMBERS = ("meta tensor", "aten::_local_scalar_dense", "aten::nonzero", "data-dependent", "Meta")
+
+
+def load(folder: str, dtype: torch.dtype, device: torch.device, spread: bool) -> Forward:
+    """Return the passes of the model in a folder, or of a hub name.
+
+    `spread` distributes its layers over all GPUs. Raises `ModelError` if the model does not fit, cannot be used, or is
+    not complete, and everything that transformers raises.
+    """
+    attention = check(empty(folder))
+    options = {"dtype": dtype, "use_safetensors": True, "trust_remote_code": False}
+    if spread:  # over GPUs only, with room left for keys and values on each
+        most = {i: int(free / memory.SPARE) for i, free in enumerate(memory.gpus())}
+        options |= {"device_map": "auto", "max_memory": most}
+    model, report = AutoModelForCausalLM.from_pretrained(
+        folder, attn_implementation=attention, output_loading_info=True,
+        ignore_mismatched_sizes=True, **options,
+    )  # fmt: skip
+    complete(folder, report)
+    if not spread:
+        return of(model.to(device).eval())
+    if {"cpu", "disk"} & {str(where) for where in model.hf_device_map.values()}:
+        raise ModelError("model", folder, "it does not fit this machine's GPUs; choose a smaller one.")
+    return of(model.eval())
+
+
+def complete(name: str, report: Mapping[str, Any]) -> None:
+    """Raise `ModelError` if transformers' loading report names missing, unexpected or mismatched tensors."""
+    faults = [
+        ("lack", report["missing_keys"]),
+        ("have another size for", [entry if isinstance(entry, str) else entry[0] for entry in report["mismatched_keys"]]),
+        ("have, and the configuration does not,", report["unexpected_keys"]),
+    ]  # fmt: skip
+    if reasons := "; ".join(f"they {fault} {_names(names)}" for fault, names in faults if names):
+        mend = f"its weights do not match its configuration: {reasons}; choose a complete copy of this model."
+        raise ModelError("model", name, mend)
+
+
+def _names(names: Iterable[str]) -> str:
+    """The first names, and how many more there are."""
+    ordered = sorted(names)
+    more = f" and {len(ordered) - SHOWN} more" if len(ordered) > SHOWN else ""
+    return ", ".join(ordered[:SHOWN]) + more
+
+
+def empty(folder: str | Path) -> PreTrainedModel:
+    """Return the model of a folder's configuration without its weights. It has shapes and takes little memory."""
+    config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    try:
+        return _built(config, BY_BRANCH)
+    except (ValueError, KeyError):  # an architecture with attention of its own
+        return _built(AutoConfig.from_pretrained(folder, trust_remote_code=False), "eager")
+
+
+def _built(config: PreTrainedConfig, attention: str) -> PreTrainedModel:
+    with init_empty_weights(include_buffers=True):
+        model = AutoModelForCausalLM.from_config(config, trust_remote_code=False, attn_implementation=attention)
+    model.tie_weights()
+    return model.eval()
+
+
+def check(model: PreTrainedModel) -> str:
+    """Return the attention that a model computes with here: ours, or "eager", its own.
+
+    `model` has no weights (`empty`). Raises `ModelError` if it cannot be used.
+    """
+    config, name = model.config, model.config.model_type
+    rollback_layers(model)
+    if NEEDED - inspect.signature(model.forward).parameters.keys() or config.is_encoder_decoder:
+        raise ModelError("model", name, f"a pass of this architecture cannot be told positions; {OTHER}")
+    if getattr(config, "is_decoder", None) is False and not name.startswith(DECODERS):
+        raise ModelError("model", name, f"its configuration describes an encoder (is_decoder is false); {OTHER}")
+    if (length := Shape.of_model(config).context_length) < LEAST_CONTEXT:
+        mend = f"its context holds {length} tokens; choose a model with at least {LEAST_CONTEXT}."
+        raise ModelError("model", name, mend)
+    if config._attn_implementation == BY_BRANCH and _failure(model) is None:
+        return BY_BRANCH
+    if error := _failure(_built(copy.deepcopy(config), "eager")):
+        reasons = " ".join(str(error).split())[:160]
+        mend = f"a pass over draft rows fails ({type(error).__name__}: {reasons}); {OTHER}"
+        raise ModelError("model", name, mend) from error
+    return "eager"
+
+
+@torch.inference_mode()
+def _failure(model: PreTrainedModel) -> Exception | None:
+    """Compute a chain and a tree without numbers, shapes only. Return the error of a model whose passes fail.
+
+    Raises `ModelError` if the model takes part in a pass in a way that is not implemented.
+    """
+    if hasattr(model, "set_experts_implementation"):  # the usual one needs numbers
+        with suppress(ValueError):
+            model.set_experts_implementation("batched_mm")
+    try:
+        lm = CachedLM(Modules(model))
+        lm.extend([0, 0, 0])
+        lm.forward([0, 0, 0], [-1, 0, 0])
+        lm.keep([0, 2])
+        lm.forward([0])
+    except LayoutError as error:
+        return error
+    except ModelError:
+        raise
+    except Exception as error:  # an architecture may raise anything
+        return None if any(words in str(error) for words in NO_NUMBERS) else error
+    return None

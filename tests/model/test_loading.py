@@ -1,0 +1,246 @@
+"""Reading models: files that do not match their configuration, tied heads, and architectures that run or are refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import tiny
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM
+
+import lookahead
+from lookahead.core.events import ModelError
+from lookahead.family import models as family
+from lookahead.model import llama_files, loading, modules
+from lookahead.model.lm import CachedLM
+
+CPU = torch.device("cpu")
+EMBEDDINGS = {
+    "llama": "model.embed_tokens.weight",
+    "qwen2": "model.embed_tokens.weight",
+    "gpt2": "transformer.wte.weight",
+}
+# Per architecture: a matrix, the prefix of a layer.
+TENSORS = {
+    "llama": ("model.layers.1.mlp.up_proj.weight", "model.layers.1."),
+    "qwen2": ("model.layers.1.mlp.up_proj.weight", "model.layers.1."),
+    "gpt2": ("transformer.h.1.mlp.c_fc.weight", "transformer.h.1."),
+}
+LATENT = {
+    "q_lora_rank": 32, "kv_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 12,
+    "num_key_value_heads": 4, "head_dim": 8,
+}  # fmt: skip
+EXPERTS = {
+    "moe_intermediate_size": 32, "n_routed_experts": 4, "num_experts_per_tok": 2, "n_group": 1, "topk_group": 1,
+    "first_k_dense_replace": 1,
+}  # fmt: skip
+LONG = {"rope_type": "longrope", "rope_theta": 10000.0, "short_factor": [1.0] * 8, "long_factor": [4.0] * 8}
+RUNS = {
+    "stablelm": {}, "nemotron": {}, "xglm": {"d_model": 64, "num_layers": 2, "attention_heads": 4, "ffn_dim": 96},
+    "codegen": {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 256, "rotary_dim": 8},
+    "gpt_neox_japanese": {"intermediate_multiple_size": 2}, "deepseek_v2": {**LATENT, **EXPERTS},
+    "deepseek_v3": {**LATENT, **EXPERTS}, "minicpm3": LATENT, "gemma2": {"layer_types": ["full_attention"] * 2},
+    "gpt_oss": {"layer_types": ["full_attention"] * 2, "sliding_window": 128, "num_local_experts": 4},
+}  # fmt: skip
+REFUSED = {
+    "rembert": ({"input_embedding_size": 64, "output_embedding_size": 64}, "describes an encoder"),
+    "bloom": ({}, "cannot be told positions"),
+    "llama": ({"max_position_embeddings": 48}, "its context holds 48 tokens"),
+    "mistral-sliding": ({}, "cannot be rolled back"),
+}
+
+
+def edit(folder, change):
+    """Rewrite the tensors of a folder."""
+    path = Path(folder) / "model.safetensors"
+    tensors = change(load_file(path))
+    save_file(tensors, path, metadata={"format": "pt"})
+    return folder
+
+
+def read(folder):
+    """The passes of a folder, as `lookahead.load` reads them."""
+    return CachedLM(family._load(folder, folder, torch.float32, CPU, False))
+
+
+def transformers_model(folder):
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+
+
+def text(count, vocab=4096):
+    return torch.randint(1, vocab, (count,), generator=torch.Generator().manual_seed(1)).tolist()
+
+
+def greedy(lm, prompt, count):
+    """Naive decoding."""
+    tokens, logits = list(prompt), lm.extend(prompt)
+    for _ in range(count):
+        tokens.append(int(logits[-1].argmax()))
+        logits = lm.forward(tokens[-1:])
+        lm.keep([0])
+    return tokens
+
+
+@torch.inference_mode()
+def agrees(folder):
+    """Whether a chain, a tree, what follows it, and greedy decoding give what transformers gives."""
+    lm, reference, tokens = read(folder), transformers_model(folder), text(84)
+    want = reference(input_ids=torch.tensor([tokens])).logits[0]
+    pairs = [(lm.extend(tokens[:70])[0], want[69])]
+    rows, parents = [tokens[70], 5, tokens[71], tokens[72], 9], [-1, 0, 0, 2, 2]
+    tree = lm.forward(rows, parents)
+    pairs += [(tree[0], want[70]), (tree[2], want[71]), (tree[3], want[72])]
+    lm.keep([0, 2, 3])
+    pairs.append((lm.forward(tokens[73:78]), want[73:78]))
+    lm.reset()
+    written = reference.generate(
+        torch.tensor([tokens[:40]]), max_new_tokens=20, do_sample=False, eos_token_id=None, pad_token_id=0
+    )[0].tolist()
+    close = all(torch.allclose(a, b, atol=1e-3, rtol=1e-3) for a, b in pairs)
+    return close and greedy(lm, tokens[:40], 20) == written
+
+
+@pytest.mark.parametrize("spoil", ["matrix", "layer", "head", "further", "size"])
+@pytest.mark.parametrize("kind", TENSORS)
+def test_files_that_do_not_match_the_configuration_are_refused_with_names(tmp_path, kind, spoil):
+    matrix, layer = TENSORS[kind]
+
+    def change(tensors):
+        if spoil == "further":
+            return {**tensors, matrix.removesuffix("weight") + "weight_scale": torch.ones(1)}
+        if spoil == "size":
+            return {**tensors, matrix: tensors[matrix].T.contiguous()}
+        gone = {"matrix": matrix, "layer": layer, "head": "lm_head"}[spoil]
+        return {name: tensor for name, tensor in tensors.items() if not name.startswith(gone)}
+
+    folder = edit(tiny(kind, tmp_path / "m", tie_word_embeddings=False), change)
+    named = {"layer": layer, "head": "lm_head.weight", "further": "weight_scale"}.get(spoil, matrix)
+    with pytest.raises(ModelError, match=f"do not match its configuration.*{named}"):
+        read(folder)
+
+
+def test_a_draft_model_that_lacks_a_tensor_is_refused(tmp_path):
+    target, draft = tiny("llama", tmp_path / "t"), tiny("llama", tmp_path / "d", seed=1)
+    edit(draft, lambda tensors: {k: v for k, v in tensors.items() if "layers.0.self_attn.k_proj" not in k})
+    with pytest.raises(ModelError, match=r"layers\.0\.self_attn\.k_proj\.weight"):
+        lookahead.load(f"{target}+{draft}")
+
+
+def test_tables_that_are_computed_may_be_in_the_file(tmp_path):
+    """Old files hold the rotation's frequencies, and GPT-2's causal mask."""
+    added = {"llama": {"model.layers.0.self_attn.rotary_emb.inv_freq": torch.ones(8)},
+             "gpt2": {"transformer.h.0.attn.bias": torch.ones(1, 1, 256, 256)}}  # fmt: skip
+    for kind, further in added.items():
+        assert agrees(edit(tiny(kind, tmp_path / kind), lambda tensors, further=further: {**tensors, **further}))
+
+
+@pytest.mark.parametrize("embeddings", [True, False], ids=["embeddings", "no embeddings"])
+@pytest.mark.parametrize("head", ["own", "equal", "absent"])
+@pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
+@pytest.mark.parametrize("kind", TENSORS)
+@torch.inference_mode()
+def test_a_head_is_read_as_transformers_reads_it(tmp_path, kind, tied, head, embeddings):
+    table = EMBEDDINGS[kind]
+
+    def change(tensors):
+        given = tensors[table]
+        tensors.pop("lm_head.weight", None)
+        if head != "absent":
+            tensors["lm_head.weight"] = given.clone() if head == "equal" else torch.randn_like(given) * 0.2
+        if not embeddings:
+            del tensors[table]
+        return tensors
+
+    folder = edit(tiny(kind, tmp_path / "m", tie_word_embeddings=tied), change)
+    if (head == "absent" or not embeddings) and not (tied and (head != "absent" or embeddings)):
+        with pytest.raises(ModelError, match=table if not embeddings else "lm_head.weight"):
+            read(folder)
+        return
+    lm, tokens = read(folder), text(20)
+    want = transformers_model(folder)(input_ids=torch.tensor([tokens])).logits[0]
+    assert torch.allclose(lm.forward(tokens), want, atol=1e-3)
+    short = CachedLM(lm.passes.first(1))
+    assert torch.equal(short.passes.tables[1], lm.passes.tables[1]), "the first layers have the same head"
+
+
+@pytest.mark.parametrize("kind", RUNS)
+def test_an_architecture_runs_as_transformers_runs_it(tmp_path, kind):
+    assert agrees(tiny(kind, tmp_path / "m", **RUNS[kind]))
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_an_architecture_is_refused_before_its_weights_are_read(tmp_path, kind):
+    changes, words = REFUSED[kind]
+    folder = tiny(kind, tmp_path / "m", **changes)
+    (Path(folder) / "model.safetensors").unlink()
+    with pytest.raises(ModelError, match=words):
+        read(folder)
+
+
+@pytest.mark.parametrize("alibi", [False, True])
+def test_falcon_runs_or_is_refused(tmp_path, alibi):
+    from transformers import FalconConfig, FalconForCausalLM
+
+    torch.manual_seed(0)
+    config = FalconConfig(
+        vocab_size=4096, hidden_size=64, num_hidden_layers=2, num_attention_heads=4, alibi=alibi,
+        max_position_embeddings=256, bos_token_id=0, eos_token_id=0,
+    )  # fmt: skip
+    FalconForCausalLM(config).save_pretrained(tmp_path)
+    if alibi:
+        with pytest.raises(ModelError):
+            read(str(tmp_path))
+    else:
+        assert agrees(str(tmp_path))
+
+
+@pytest.mark.parametrize("argument", ["position_bias", "indices", "an_argument_of_tomorrow"])
+def test_an_argument_of_attention_that_is_not_implemented_is_named(argument):
+    q = torch.zeros(1, 1, 1, 8)
+    with pytest.raises(ModelError, match=argument):
+        modules.by_branch(torch.nn.Module(), q, q, q, None, **{argument: torch.ones(1)})
+
+
+@pytest.mark.parametrize("rope", ["linear", "dynamic", "yarn", "llama3"])
+@pytest.mark.parametrize("kind", ["llama", "qwen2"])
+def test_scaled_rotations_are_those_of_generate(tmp_path, kind, rope):
+    parameters = {"rope_type": rope, "rope_theta": 10000.0, "factor": 4.0}
+    if rope in ("yarn", "llama3"):
+        parameters["original_max_position_embeddings"] = 64
+    if rope == "llama3":
+        parameters |= {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
+    assert agrees(tiny(kind, tmp_path / "m", rope_parameters=parameters))
+
+
+def test_decoding_ends_where_longrope_changes_its_frequencies(tmp_path):
+    changes = {"rope_parameters": {**LONG, "original_max_position_embeddings": 160},
+               "original_max_position_embeddings": 160, "max_position_embeddings": 512}  # fmt: skip
+    folder = tiny("phi3", tmp_path / "m", **changes)
+    lm = read(folder)
+    assert lm.context_length == 160
+    prompt = text(150)
+    written = transformers_model(folder).generate(torch.tensor([prompt]), max_new_tokens=10, do_sample=False)
+    assert greedy(lm, prompt, 10) == written[0].tolist()
+    with pytest.raises(lookahead.LookaheadError, match="160"):
+        list(lookahead.decode(lookahead.load(folder), text(170), method="naive"))
+
+
+def test_a_model_that_fails_while_it_is_measured_is_refused(tmp_path, monkeypatch):
+    def broken(*_):
+        raise RuntimeError("no such kernel")
+
+    monkeypatch.setattr(family.cost, "warm", broken)
+    with pytest.raises(ModelError, match="no such kernel"):
+        lookahead.load(tiny("qwen2", tmp_path / "m"))
+
+
+def test_a_plain_llama_is_read_without_transformers_only_if_its_files_are_exact(tmp_path):
+    folder = tiny("llama", tmp_path / "m")
+    assert llama_files.read(folder, torch.float32) is not None
+    turned = "model.layers.0.mlp.down_proj.weight"
+    edit(folder, lambda tensors: {**tensors, turned: tensors[turned].T.contiguous()})
+    assert llama_files.read(folder, torch.float32) is None, "as many numbers, in another shape"
+    assert json.loads((Path(folder) / "config.json").read_text())["model_type"] == "llama"
+    with pytest.raises(ModelError, match=turned):
+        loading.load(folder, torch.float32, CPU, False)

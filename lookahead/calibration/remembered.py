@@ -11,16 +11,19 @@ Knows files and names. What the numbers mean is `models`' business.
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import tempfile
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import torch
 from pydantic import TypeAdapter, ValidationError
 
-from ..core.costs import PassCosts
+from ..core.costs import CostCurve, PassCosts
 from ..hardware import processor
 from ..model.compiling import SOURCES, kept_in
 from . import threads
@@ -37,6 +40,7 @@ CAPS = (
     "NUMBA_CPU_NAME",
     "NUMBA_CPU_FEATURES",
 )
+MOST_ROWS = 4096  # that a pass may be filled up to, and keys of a tile
 SAMPLE = 1 << 16  # bytes at both ends of a file that stand for it
 
 
@@ -96,17 +100,47 @@ def _machine() -> tuple[object, ...]:
 
 
 def read(name: str | None) -> Measured | None:
-    """What was kept under a name."""
+    """Return what was kept under a name; None if the file is missing, unreadable or holds an impossible value."""
     try:
-        return _ADAPTER.validate_json((folder() / f"{name}.json").read_bytes()) if name else None
+        kept = _ADAPTER.validate_json((folder() / f"{name}.json").read_bytes()) if name else None
     except (OSError, ValidationError):
         return None
+    return kept if kept and _possible(kept) else None
+
+
+def _possible(kept: Measured) -> bool:
+    """Whether every value is one that this machine can produce."""
+    limits, ratio = kept.exactness.limits, kept.bfloat16_ratio
+    drafters = kept.costs.drafters.values()
+    counts = (limits.least, limits.tile)
+    rows = (kept.exactness.chain_rows, kept.exactness.tree_rows, limits.chain_rows, limits.tree_rows)
+    optional = (kept.layers, limits.columns, kept.exactness.reach)
+    return (
+        kept.format in ("bfloat16", "float32")
+        and 1 <= kept.threads <= threads.MOST
+        and all(1 <= count <= MOST_ROWS for count in counts)
+        and all(row >= 1 for row in rows)
+        and all(value is None or value >= 1 for value in optional)
+        and (ratio is None or 0 < ratio < math.inf)
+        and all(_rising(curve) for curve in (kept.costs.target, *(one.curve for one in drafters)))
+    )
+
+
+def _rising(curve: CostCurve) -> bool:
+    """Whether a curve has a time for each row count, with rising counts and positive finite times."""
+    return (
+        0 < len(curve.rows) == len(curve.seconds)
+        and curve.rows[0] >= 1
+        and all(a < b for a, b in pairwise(curve.rows))
+        and all(0 < seconds < math.inf for seconds in curve.seconds)
+    )
 
 
 def keep(name: str | None, measured: Measured) -> None:
-    """Keep it, whole or not at all."""
+    """Write a measurement as a whole. A failed write leaves no file."""
     if not name:
         return
+    path = None
     try:
         folder().mkdir(parents=True, exist_ok=True)
         handle, path = tempfile.mkstemp(dir=folder(), suffix=".part")
@@ -114,4 +148,6 @@ def keep(name: str | None, measured: Measured) -> None:
             file.write(_ADAPTER.dump_json(measured))
         os.replace(path, folder() / f"{name}.json")
     except OSError:
-        return
+        if path:
+            with suppress(OSError):
+                os.unlink(path)

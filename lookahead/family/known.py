@@ -26,6 +26,7 @@ from ..model import llama_files
 from ..model.heads import files as head_files
 from . import elsewhere, models
 from .fetch import File, cached, explained, fetch
+from .spec import is_folder
 from .suggested import SUGGESTED
 
 CONFIG = "config.json"
@@ -77,7 +78,7 @@ def gather(role: str, place: str, folders: bool) -> Known:
     For a visitor it is read without one.
     """
     bundled = Path(place).is_relative_to(models.BUNDLED) or elsewhere.owner(Path(place), models.BUNDLED)
-    if bundled or (folders and Path(place).is_dir()):
+    if bundled or (folders and is_folder(place)):
         return _of_folder(role, place, Path(place))
     known = Known(role, place, place)
     if not NAME.fullmatch(place):

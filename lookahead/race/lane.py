@@ -64,7 +64,7 @@ class Lane:
         if self.opaque and self.draft:
             self._check_opaque(context_length)
         check_ids(getattr(self._method_options, "earlier", ()), models.target.vocab)
-        stopped = StopStrings(models.tokenizer, settings.stop) if settings.stop else None
+        stopped = StopStrings(models.tokenizer, settings.stop, self.prompt) if settings.stop else None
         self._ends = Ends(models.eos, settings.max_new_tokens, context_length, stopped)
 
     def _check_opaque(self, context_length: int) -> None:

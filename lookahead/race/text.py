@@ -20,6 +20,7 @@ from ..core.numbers import count
 
 MOST_CHARACTERS = 1_000_000
 BROKEN = "\ufffd"
+LEAD = 4  # ids before those that are decoded: enough for a character that begins in one and ends in another
 
 
 def encode_prompt(tokenizer: PreTrainedTokenizerBase, prompt: Any, *, chat: bool, vocab: int, room: int) -> list[int]:
@@ -71,16 +72,25 @@ def _encode_text(tokenizer: PreTrainedTokenizerBase, prompt: str, chat: bool, ro
 
 
 class StopStrings:
-    """Whether generated ids have just completed one of the stop strings."""
+    """Whether ids generated after a prompt have just completed one of the stop strings.
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, stops: Sequence[str]):
-        self._tokenizer, self._stops = tokenizer, tuple(stops)
+    Ids are decoded after the ones before them: some decoders drop the leading space of what they decode first.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, stops: Sequence[str], prompt: Sequence[int] = ()):
+        self._tokenizer, self._stops, self._before = tokenizer, tuple(stops), list(prompt[-LEAD:])
         # A token is at least one byte, so this many tokens always cover the longest stop string.
         self._window = max((len(s.encode("utf-8", "surrogatepass")) for s in stops), default=0) + 1
 
     def __call__(self, generated: Sequence[int]) -> bool:
-        tail = self._tokenizer.decode(generated[-self._window :], clean_up_tokenization_spaces=False)
+        ids = [*self._before, *generated]
+        at = len(ids) - min(len(generated), self._window)
+        lead = self._decode(ids[max(0, at - LEAD) : at]).rstrip(BROKEN)
+        tail = self._decode(ids[max(0, at - LEAD) :])[len(lead) :]
         return any(stop in tail for stop in self._stops)
+
+    def _decode(self, ids: Sequence[int]) -> str:
+        return self._tokenizer.decode(ids, clean_up_tokenization_spaces=False)
 
 
 class Pieces:

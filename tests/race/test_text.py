@@ -3,6 +3,9 @@
 import random
 
 import pytest
+from tokenizers import Tokenizer, decoders
+from tokenizers import models as kinds
+from transformers import PreTrainedTokenizerFast
 
 from lookahead.core.events import PromptError
 from lookahead.race.text import Pieces, StopStrings, encode_prompt
@@ -94,3 +97,33 @@ def test_chat_wraps_and_is_refused_without_a_template(models):
     bare.chat_template = None
     with pytest.raises(PromptError, match="no chat template"):
         encode_prompt(bare, "Hi", chat=True, vocab=4096, room=1024)
+
+
+@pytest.fixture(scope="module")
+def spaced():
+    """A tokenizer like Llama's: a space belongs to the next word, and decoding drops the very first one."""
+    words = ["▁once", "▁a", "▁frog", ".", "▁", "s", "ed"]
+    backend = Tokenizer(kinds.WordLevel({word: i for i, word in enumerate(words)}, unk_token="▁"))
+    backend.decoder = decoders.Metaspace(replacement="▁", prepend_scheme="always")
+    return PreTrainedTokenizerFast(tokenizer_object=backend)
+
+
+@pytest.mark.parametrize(
+    ("stop", "generated", "stops"),
+    [
+        (" frog", [2], True),
+        (" a frog", [1, 2], True),
+        ("a frog", [1, 2], True),
+        (" frog.", [2, 3], True),
+        ("once a", [1], False),  # the prompt's part does not count
+        ("once", [1, 2], False),
+        (" ", [4], True),
+        ("frogs", [2, 5], True),
+        (" a", [2, 3], False),
+    ],
+)
+def test_a_stop_string_may_begin_with_the_first_new_tokens_space(spaced, stop, generated, stops):
+    assert spaced.decode([2]) == "frog" and spaced.decode([0, 2]) == "once frog"
+    assert StopStrings(spaced, (stop,), [0])(generated) is stops
+    after_many = [3] * 40
+    assert StopStrings(spaced, (stop,), [0])([*after_many, *generated]) is stops

@@ -45,6 +45,7 @@ def main(argv: list[str] | None = None) -> int:
         return _refused(error)
     from lookahead import LookaheadError
     from lookahead.core.numbers import percent
+    from lookahead.core.streams import tolerate_any_text
     from lookahead.core.version import revision
     from lookahead.measure.attach.servers import named
     from lookahead.server import logging
@@ -52,6 +53,7 @@ def main(argv: list[str] | None = None) -> int:
     from lookahead.server.queue import queue
     from lookahead.server.waiting import Waiting, end_at_signals
 
+    tolerate_any_text()
     try:
         limits, telling = Limits.of(), Telling.of()
         named()

@@ -18,6 +18,7 @@ from typing import Any
 
 from .core.events import LookaheadError, Settings, SettingsError
 from .core.numbers import size
+from .core.streams import tolerate_any_text
 from .family.spec import families
 from .hardware import memory
 from .measure import acceptance_command, batch_command, command, decide_command
@@ -27,6 +28,7 @@ from .measure.scenarios import USUAL
 
 def main(argv: list[str] | None = None) -> int:
     """Parse and run; returns the exit status."""
+    tolerate_any_text()
     arguments = _parser().parse_args(argv)
     if getattr(arguments, "dtype", None):
         os.environ["LOOKAHEAD_DTYPE"] = arguments.dtype
@@ -180,7 +182,7 @@ def _run(arguments: argparse.Namespace) -> None:
     if arguments.json:
         for _ in running:
             pass
-        print(running.result().to_json())
+        print(json.dumps(json.loads(running.result().to_json())))
     else:
         terminal.show_race(running)
 

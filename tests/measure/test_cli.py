@@ -174,3 +174,21 @@ def test_exit_code_2_from_a_real_process():
 def test_emoji_and_accents_are_welcome(cli):
     out = cli("run 'Zo\u00eb \U0001f438 said: na\u00efve' --max-new-tokens 8")
     assert out.startswith("Zo\u00eb \U0001f438 said: na\u00efve")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+@pytest.mark.parametrize(
+    "arguments", ["run 'naïve — 你好 🐸 said'", "run --json 'naïve — 你好 🐸'", "run --method 你好 x"]
+)
+def test_any_text_on_any_terminal(encoding, arguments):
+    env = {**os.environ, "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}
+    command = [sys.executable, "-m", "lookahead", *shlex.split(arguments)]
+    if arguments.startswith("run") and "--method" not in arguments:
+        command += ["--max-new-tokens", "4", "--race"]
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, timeout=300)
+    assert b"Traceback" not in done.stderr, done.stderr.decode(errors="replace")
+    if "--json" in arguments:
+        assert done.stdout.isascii()
+        assert "你好 🐸" in lookahead.Trace.from_json(done.stdout.decode()).prompt.text
+    else:
+        assert done.returncode == (2 if "--method" in arguments else 0)

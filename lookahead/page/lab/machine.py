@@ -84,7 +84,7 @@ def _trial(words: str, label: str, work: Callable[..., Iterator[Any]], charted: 
 def _facts(models: Models) -> str:
     costs, probe = models.costs, models.probe
     passes = models.target.passes
-    columns, n = choose(costs.pass_s)
+    columns, n = choose(models.deciding_costs().pass_s)
     window, (most, longest) = 1 + 2 * columns * (n - 1), SHAPES[-1]
     rows = [
         ["processor", f"{processor.name()}, {processor.cores()} cores"],

@@ -28,7 +28,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from .events import ACCEPTED, BONUS, CORRECTION, REJECTED, Draft, Settings, Test
+from .events import ACCEPTED, BONUS, CORRECTION, REJECTED, Draft, ModelError, Settings, Test
 from .tree import ancestors, children, depths
 
 FAVOURITES = 5
@@ -106,6 +106,12 @@ class Rule(ABC):
         """What the penalty must know of each tested row; nothing where there is no penalty."""
         return _above(draft) if self.settings.repetition_penalty != 1.0 else ()
 
+    def _scored(self, logits: torch.Tensor, draft: Draft, context: Sequence[int]) -> torch.Tensor:
+        """The target's processed logits [1 + tested rows, vocab] of a pass. Raises `ModelError` if they are not finite."""
+        tested = _tested(logits, draft)
+        require_finite(tested, "target")
+        return self.process(tested, context, self._above(draft))
+
     @abstractmethod
     def choose(self, logits: torch.Tensor, context: Sequence[int], chance: float | None = None) -> Pick:
         """A drafter's next token from its own logits [vocab]. `chance` is how sure it is of it where it knows by other means
@@ -160,6 +166,18 @@ class Rule(ABC):
                 test = replace(test, entropy=float(entropy[i]), top=top, margin=margins[i])
             out.append(test)
         return tuple(out)
+
+
+def require_finite(logits: torch.Tensor, model: str) -> None:
+    """Raise `ModelError` if a row of the logits has a NaN or infinite maximum. Masked tokens may have minus infinity."""
+    if not math.isfinite(float(logits.amax(-1).sum())):
+        raise not_finite(model)
+
+
+def not_finite(model: str) -> ModelError:
+    """The error of a model that returned NaN or infinite logits."""
+    hint = "no token can be chosen. Its weights may be damaged, or too large for this number format; try dtype float32."
+    return ModelError(f"a logit of the {model}", math.nan, hint)
 
 
 def _above(draft: Draft) -> list[list[int]]:
@@ -232,7 +250,7 @@ class Greedy(Rule):
         return None if self.settings.repetition_penalty != 1.0 else Scores()
 
     def verify(self, logits, draft, context):
-        return follow(draft, _highest(self.process(_tested(logits, draft), context, self._above(draft))))
+        return follow(draft, _highest(self._scored(logits, draft, context)))
 
 
 class Coupled(Rule):
@@ -274,7 +292,7 @@ class Coupled(Rule):
         return Scores(1 / s.temperature, torch.stack([self.noise(position + i, vocab) for i in range(count)]))
 
     def verify(self, logits, draft, context):
-        scores = self.process(_tested(logits, draft), context, self._above(draft))
+        scores = self._scored(logits, draft, context)
         positions = [len(context), *(len(context) + d for d in depths(draft.parents[: draft.tested]))]
         return follow(draft, _highest(self.decisive(scores, positions)))
 
@@ -296,7 +314,7 @@ class Rejection(Rule):
         return Pick(at_quantile(q, self._drafting.random()), float(q.max()) if chance is None else chance, q)
 
     def verify(self, logits, draft, context):
-        probabilities = self.process(_tested(logits, draft), context, self._above(draft)).softmax(-1)
+        probabilities = self._scored(logits, draft, context).softmax(-1)
         path: list[int] = []
         tests: list[Test] = []
         below = children(draft.parents[: draft.tested])

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from math import isfinite, nan
+from math import isfinite
 from time import perf_counter
 
 import torch
 
-from ..core.accept import Rule
-from ..core.events import ACCEPTED, EMPTY, REJECTED, UNVISITED, WINDOW, Draft, ModelError, Step, Test
+from ..core.accept import Rule, not_finite
+from ..core.events import ACCEPTED, EMPTY, REJECTED, UNVISITED, WINDOW, Draft, Step, Test
 from ..core.tree import Limits
 from ..drafting import Drafter
 from ..drafting.draft_length import DraftLength
@@ -118,7 +118,6 @@ class Text:
     def settle(self, logits: torch.Tensor, verify_s: float) -> Step:
         """Take what the pass has answered, which took `verify_s`."""
         begin, draft, context = perf_counter(), self.draft, self.context
-        require_finite(logits, "target")
         verification = self._rule.verify(logits, draft, context)
         emitted = [*(draft.tokens[row] for row in verification.path), verification.token]
         kept, self.finish = self._ends.cut(self._prompt, context, emitted)
@@ -149,18 +148,6 @@ def decode(text: Text, others: Sequence[Text] = (), reading: Reading | None = No
         begin = perf_counter()
         logits = text.target.forward(*text.rows)
         yield text.settle(logits, perf_counter() - begin)
-
-
-def require_finite(logits: torch.Tensor, model: str) -> None:
-    """Raise `ModelError` if a row of the logits has a NaN or infinite maximum. Masked tokens may have minus infinity."""
-    if not isfinite(float(logits.amax(-1).sum())):
-        raise not_finite(model)
-
-
-def not_finite(model: str) -> ModelError:
-    """The error of a model that returned NaN or infinite logits."""
-    hint = "no token can be chosen. Its weights may be damaged, or too large for this number format; try dtype float32."
-    return ModelError(f"a logit of the {model}", nan, hint)
 
 
 def _up_to_end(draft: Draft, eos: frozenset[int]) -> Draft:

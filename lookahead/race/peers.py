@@ -25,10 +25,10 @@ from transformers.generation.configuration_utils import GenerationConfig
 from transformers.generation.logits_process import LogitsProcessor, LogitsProcessorList
 from transformers.generation.streamers import BaseStreamer
 
-from ..core.accept import Rule
+from ..core.accept import Rule, require_finite
 from ..core.events import ACCEPTED, BONUS, SettingsError, Step
 from ..model.lm import CachedLM
-from .decode import Ends, require_finite
+from .decode import Ends
 
 ATTENTIONS = ("exact", "sdpa")
 

@@ -7,6 +7,12 @@ from lookahead import LookaheadError, SettingsError
 from lookahead.core.events import MOST_SEED, Settings
 from lookahead.server import form
 
+
+def named(value):
+    """An id for a value, the same in every process."""
+    return "object" if type(value) is object else repr(value)
+
+
 WRONG = [None, [], {}, object(), b"x", "x", float("nan"), -1, True, (1, 2), 1e300, 2**70]
 SETTINGS = (
     "max_new_tokens",
@@ -23,7 +29,7 @@ SETTINGS = (
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-@pytest.mark.parametrize("value", WRONG, ids=repr)
+@pytest.mark.parametrize("value", WRONG, ids=named)
 def test_a_setting(name, value):
     if (name, value) in (("stop", []), ("stop", "x")):  # in range
         return
@@ -32,19 +38,19 @@ def test_a_setting(name, value):
 
 
 @pytest.mark.parametrize("name", ["chat", "details", "wide"])
-@pytest.mark.parametrize("value", [None, 1, "yes", []], ids=repr)
+@pytest.mark.parametrize("value", [None, 1, "yes", []], ids=named)
 def test_a_switch(name, value):
     with pytest.raises(SettingsError, match=f"{name} is .* give true or false"):
         Settings(**{name: value})
 
 
-@pytest.mark.parametrize("stop", [None, 5, 1.5, object(), {"a": 1}, [5], [None], [""]], ids=repr)
+@pytest.mark.parametrize("stop", [None, 5, 1.5, object(), {"a": 1}, [5], [None], [""]], ids=named)
 def test_stop_strings(stop):
     with pytest.raises(SettingsError, match="stop is"):
         Settings(stop=stop)
 
 
-@pytest.mark.parametrize("draft", [[], None, 5, {}, ("draft",), ""], ids=repr)
+@pytest.mark.parametrize("draft", [[], None, 5, {}, ("draft",), ""], ids=named)
 @pytest.mark.parametrize("method", ["draft", "tree", "hybrid", "hf-assisted"])
 def test_the_name_of_a_draft_model(models, method, draft):
     with pytest.raises(LookaheadError, match="draft is"):
@@ -52,14 +58,14 @@ def test_the_name_of_a_draft_model(models, method, draft):
 
 
 @pytest.mark.parametrize(
-    "methods", [None, 5, "draft", [], {}, [None], [5], [("draft",)], [("draft", 5)], [()], [["draft"]]], ids=repr
+    "methods", [None, 5, "draft", [], {}, [None], [5], [("draft",)], [("draft", 5)], [()], [["draft"]]], ids=named
 )
 def test_the_methods_of_a_race(models, methods):
     with pytest.raises(LookaheadError, match=r"methods? is"):
         lookahead.race(models, "Once", methods)
 
 
-@pytest.mark.parametrize("prompt", [None, 5, {}, [None], [1.5], [[1]], [True], b"Once", object(), "", []], ids=repr)
+@pytest.mark.parametrize("prompt", [None, 5, {}, [None], [1.5], [[1]], [True], b"Once", object(), "", []], ids=named)
 def test_the_prompt(models, prompt):
     with pytest.raises(LookaheadError, match="prompt is"):
         lookahead.decode(models, prompt, "naive")

@@ -3,9 +3,10 @@
 Of the drafts that reached a position, all before it accepted, how many had the token there accepted? What stands behind a
 rejection was never tested, nor what stands behind the end of a text, so neither counts as rejected (the estimate of Kaplan
 and Meier 1958). The product of the first n is the chance that n tokens are accepted, whatever the length drafted, so one
-run says what longer and shorter drafts would have brought.
+run predicts longer and shorter drafts.
 
-Knows counts. It does not know who drafted.
+This holds only for drafts of a fixed length. A draft that ends because confidence is low is not censored at random: its missing
+tokens were less likely to be accepted, so the rates of later positions are too high. Forecast from runs of fixed lengths only.
 """
 
 from __future__ import annotations

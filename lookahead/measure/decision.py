@@ -185,14 +185,14 @@ class _State:
         }  # fmt: skip
 
 
-_COSTS = ("tokens_per_pass", "drafted_per_pass", "pass_cost", "verify_cost", "draft_cost")
+_COSTS = ("tokens_per_pass", "drafted_per_pass", "depth_per_pass", "pass_cost", "verify_cost", "draft_cost")
 
 
 def limits(of: Mapping[str, Any]) -> dict[str, Any]:
     """What a method gains most from if it were perfect, and the speedup then; of its means by pass, in naive passes. Where
     drafting and verifying are not known apart, they are one cost."""
     tokens, cost = of["tokens_per_pass"], of["pass_cost"]
-    perfect = {"acceptance": (1 + of["drafted_per_pass"]) / cost}
+    perfect = {"acceptance": (1 + of["depth_per_pass"]) / cost}  # a tree accepts at most one path
     if of["draft_cost"] is None:
         perfect["cost"] = tokens
     else:

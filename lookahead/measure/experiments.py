@@ -13,9 +13,11 @@ Knows lanes and costs. It does not know pages.
 from __future__ import annotations
 
 import re
+import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import groupby
+from math import inf
 from typing import Any
 
 from ..core.events import SettingsError
@@ -23,6 +25,7 @@ from ..core.numbers import counted, decimal, ratio
 from ..family.models import Models
 from ..race.methods import needed_by
 from . import batches
+from .intervals import interval
 from .paying import Level
 from .progress import Arm, Progress, because, difference, questions, rows_of
 from .timing import Question, read_entry, samples
@@ -33,7 +36,7 @@ NEWER = "generations of drafters"
 LENGTH, SHORT, LONG = 96, 12, 192
 K = 4
 BATCHES = (1, 4, 16, 64)  # texts at once
-SAME = 1.05  # medians closer than this are no difference
+CLAIMED, NOT, UNSURE = "as claimed", "not as claimed", "no sure difference"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +74,11 @@ class Experiment:
 
     @property
     def claimed(self) -> str:
-        """What a reader is told beside the title: figures, a sentence, or that it is to help or to hurt, and why."""
+        """What a reader is told beside the title: figures, a sentence, or that it is to help, or to help less, and why."""
         if self.group in (TABLE, NEWER):
             return self.claim
         why = re.search(r"\((.*?)\)", self.claim)
-        return ("to hurt" if self.group == HURTS else "to help") + (f": {why[1]}" if why else "")
+        return ("to help less" if self.group == HURTS else "to help") + (f": {why[1]}" if why else "")
 
     def missing(self, models: Models) -> list[str]:
         """The draft models and trained heads it needs that this family does not have."""
@@ -156,19 +159,17 @@ class Result:
 
     @property
     def outcome(self) -> str:
-        """Whether the claim holds: "as claimed", "more", "less", "no difference", "not so"; "" before it is measured."""
-        median, e = self.measured.median, self.experiment
-        if median is None:
+        """`CLAIMED` or `NOT` if the 90% interval decides, else `UNSURE`; "" before it is measured."""
+        e = self.experiment
+        if self.measured.median is None or (self.compared and self.compared.median is None):
             return ""
         if e.low is not None:
-            return "less" if median < e.low else "more" if median > e.high else "as claimed"
-        if self.compared is None:
-            return "as claimed" if (median > 1) == (e.group != HURTS) else "not so"
-        if self.compared.median is None:
-            return ""
-        if 1 / SAME < median / self.compared.median < SAME:
-            return "no difference"
-        return "as claimed" if (median > self.compared.median) == (e.group != HURTS) else "not so"
+            return _decided(self.interval, e.low, e.high)
+        ratios = _paired_interval(self.measured, self.compared) if self.compared else self.interval
+        if ratios is None and self.compared and self.interval and self.compared.interval:
+            (low, high), (least, most) = self.interval, self.compared.interval
+            ratios = low / most, high / least
+        return _decided(ratios, 0, 1) if e.group == HURTS else _decided(ratios, 1, inf)
 
     @property
     def why(self) -> str:
@@ -177,6 +178,20 @@ class Result:
         if self.compared and self.compared.rows and self.measured.rows:
             sentences.append(difference(self.measured, self.compared))
         return " ".join([*sentences, *_on_rows(self)])
+
+
+def _decided(interval: tuple[float, float] | None, low: float, high: float) -> str:
+    """Whether an interval lies inside the claimed range, outside of it, or neither."""
+    if interval is None or interval[0] < low <= interval[1] or interval[0] <= high < interval[1]:
+        return UNSURE
+    return CLAIMED if low <= interval[0] and interval[1] <= high else NOT
+
+
+def _paired_interval(one: Arm, other: Arm) -> tuple[float, float] | None:
+    """The 90% interval of the median speedup ratio; None if the arms do not share at least two prompts."""
+    others = {row.question: row.speedup for row in other.rows}
+    ratios = [row.speedup / others[row.question] for row in one.rows if row.question in others]
+    return interval(ratios, statistics.median)
 
 
 def _on_rows(result: Result) -> list[str]:

@@ -44,6 +44,7 @@ class Row:
     draft_cost: float
     predicted: float | None
     identical: bool
+    depth_per_pass: float = 0.0  # the longest path in a draft; the most tokens that a pass can accept
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +127,7 @@ def row_of(question: Question, runs: Sequence[Timing], naive: Sequence[Timing]) 
         draft_cost=mean("propose_s") / passes / plain,
         predicted=priced.speedup if (priced := predicted(runs)) else None,
         identical=all(t.tokens == naive[0].tokens for t in runs),
+        depth_per_pass=mean("depth") / passes,
     )
 
 

@@ -51,7 +51,7 @@ MORE_WORDS = (
 SCENARIOS: tuple[Scenario, ...] = (
     Scenario(
         "story", "story", "story", FROG, "hybrid",
-        "A good match: simple stories are what the small model knows best, so most of its drafts stand.",
+        "A good match: the small model learned simple stories like this one. Compare drafted with accepted tokens.",
     ),
     Scenario(
         "tale", "tale", "tale", "Write a bedtime story called `The Lantern in the Snow`.", "hybrid",
@@ -84,7 +84,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     ),
     Scenario(
         "hot", "hot", "sampled", FROG, "hybrid",
-        "High entropy: at temperature 1 the target itself is undecided, so nobody can guess it well.",
+        "High entropy: at temperature 1 many tokens are likely. Acceptance depends on how well q matches p; if q = p, every draft is accepted.",
         options={"temperature": 1.0},
     ),
     Scenario(

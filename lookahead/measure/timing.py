@@ -19,6 +19,7 @@ from typing import Any
 from ..core.acceptance import UNTESTED, Acceptance
 from ..core.costs import PricedRun
 from ..core.events import ACCEPTED, REJECTED, LookaheadError, Settings, whole_number
+from ..core.tree import depths
 from ..family.models import Models
 from ..race.batch import Batch
 from ..race.lane import Lane
@@ -107,6 +108,7 @@ class Timing:
     overhead: float | None
     predicted: PricedRun | None
     acceptance: Acceptance = UNTESTED
+    depth: int = 0  # sum over passes of the longest path in the draft
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +146,7 @@ def time_lane(lane: Lane) -> Timing:
         overhead=None if lane.opaque else 1 - (lane.forward_seconds() - inside) / wall,
         predicted=None if lane.opaque else lane.models.costs.of_passes(done, lane.options),
         acceptance=Acceptance.of(done),
+        depth=sum(max(depths(step.draft.parents[: step.draft.tested]), default=0) for step in done),
     )
 
 

@@ -78,7 +78,7 @@ def add(server: ServerState, page: gr.Blocks) -> None:
         return {"sentence": answer.sentence, "method": answer.method, "k": answer.k, "options": options}
 
     def link(prompt: str, method: str = form.DEFAULT_METHOD, k: str = "auto", temperature: float = 0.0) -> str:
-        """The address of a page that runs this race before somebody's eyes and plays it, to be handed to a person.
+        """The address of a page with this race filled in. Nothing runs here; the person who opens it starts the race.
 
         Args:
             prompt: the beginning of a text.

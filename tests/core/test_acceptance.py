@@ -52,3 +52,26 @@ def test_passes_are_what_throwing_dice_gives():
 
 def test_runs_are_taken_together():
     assert Acceptance((1,), (2,)) + Acceptance((3, 1), (4, 3)) == Acceptance((4, 1), (6, 3))
+
+
+def test_drafts_that_end_at_low_confidence_forecast_too_much():
+    """Half of the positions are easy (0.9) and half are hard (0.3); a confident drafter drafts the easy ones only."""
+    draw = random.Random(1)
+
+    def run(confident):
+        drafts = []
+        for _ in range(4000):
+            accepted, refused = 0, False
+            for place in range(4):
+                chance = draw.choice((0.9, 0.3))
+                if confident and place and chance < 0.5:
+                    break
+                if refused := draw.random() >= chance:
+                    break
+                accepted += 1
+            drafts.append((accepted, refused))
+        return Acceptance.of_counts(drafts)
+
+    fixed, stopped = run(False), run(True)
+    assert fixed.rates[1] == pytest.approx(0.6, abs=0.05)
+    assert stopped.rates[1] > 0.85, "so forecasts use runs of fixed lengths"

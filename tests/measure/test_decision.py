@@ -17,7 +17,14 @@ PROMPTS = [
     Question("a", "yours", "Once upon a time there was a frog", False),
     Question("b", "yours", "<b>Lily</b> had a red ball. One day", False),
 ]
-NAIVE_COSTS = {"verify_cost": 1.0, "draft_cost": 0.0, "pass_cost": 1.0, "tokens_per_pass": 1.0, "drafted_per_pass": 0.0}
+NAIVE_COSTS = {
+    "verify_cost": 1.0,
+    "draft_cost": 0.0,
+    "pass_cost": 1.0,
+    "tokens_per_pass": 1.0,
+    "drafted_per_pass": 0.0,
+    "depth_per_pass": 0.0,
+}
 
 
 @pytest.fixture(scope="module")
@@ -73,9 +80,9 @@ def test_whoever_is_surely_worse_is_let_go():
 @pytest.mark.parametrize(
     ("changed", "name"),
     [
-        ({"pass_cost": 1.4, "verify_cost": 1.1, "draft_cost": 0.2, "drafted_per_pass": 7, "tokens_per_pass": 2}, "acceptance"),
-        ({"pass_cost": 3.0, "verify_cost": 1.1, "draft_cost": 1.8, "drafted_per_pass": 4, "tokens_per_pass": 4.6}, "drafting"),
-        ({"pass_cost": 3.0, "verify_cost": 2.8, "draft_cost": 0.1, "drafted_per_pass": 4, "tokens_per_pass": 4.6}, "verifying"),
+        ({"pass_cost": 1.4, "verify_cost": 1.1, "draft_cost": 0.2, "drafted_per_pass": 7, "depth_per_pass": 7, "tokens_per_pass": 2}, "acceptance"),
+        ({"pass_cost": 3.0, "verify_cost": 1.1, "draft_cost": 1.8, "drafted_per_pass": 4, "depth_per_pass": 4, "tokens_per_pass": 4.6}, "drafting"),
+        ({"pass_cost": 3.0, "verify_cost": 2.8, "draft_cost": 0.1, "drafted_per_pass": 4, "depth_per_pass": 4, "tokens_per_pass": 4.6}, "verifying"),
     ],
 )  # fmt: skip
 def test_what_limits_is_what_would_gain_most(changed, name):
@@ -85,6 +92,19 @@ def test_what_limits_is_what_would_gain_most(changed, name):
         of, name, on=True
     )
     assert "Nothing was drafted" in decision.change(NAIVE_COSTS, name, on=False)
+
+
+def test_a_perfect_tree_writes_one_path_and_not_all_of_its_rows():
+    of = NAIVE_COSTS | {
+        "pass_cost": 2.0,
+        "verify_cost": 1.5,
+        "draft_cost": 0.3,
+        "drafted_per_pass": 12,
+        "depth_per_pass": 3,
+        "tokens_per_pass": 3.9,
+    }
+    found = decision.limits(of)
+    assert found["name"] == "verifying" and found["perfect"] == pytest.approx(3.9 / 1.5), "acceptance gives 4 / 2"
 
 
 def test_up_to_how_many_at_once():

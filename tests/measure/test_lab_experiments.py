@@ -14,7 +14,7 @@ from lookahead.core import theory
 from lookahead.core.costs import CostCurve, DrafterCosts, PassCosts, PricedRun
 from lookahead.measure import advice, command, sweeps
 from lookahead.measure.advice import Evidence, advise
-from lookahead.measure.experiments import EXPERIMENTS, HELPS, HURTS, NEWER, TABLE, Result
+from lookahead.measure.experiments import CLAIMED, EXPERIMENTS, HELPS, HURTS, NEWER, NOT, TABLE, UNSURE, Result
 from lookahead.measure.paying import Level
 from lookahead.measure.progress import Arm, Row, because, difference, questions, row_of
 from lookahead.measure.timing import Question, Timing
@@ -70,7 +70,7 @@ def test_words_follow_from_the_numbers():
 
 def test_beside_a_title_nobody_reads_it_again():
     claimed = {e.id: e.claimed for e in EXPERIMENTS.values()}
-    assert claimed["short-outputs"] == "to hurt" and claimed["memory-bound"] == "to help: spare compute"
+    assert claimed["short-outputs"] == "to help less" and claimed["memory-bound"] == "to help: spare compute"
     assert claimed["good-match"] == "2-3×" and claimed["generations"].startswith("A block in one pass")
     assert not any(e.title in e.claimed for e in EXPERIMENTS.values())
 
@@ -90,21 +90,32 @@ def test_the_seeds_claims_stand_in_its_words():
 
 
 @pytest.mark.parametrize(
-    ("median", "outcome"), [(1.2, "less"), (2.0, "as claimed"), (2.9, "as claimed"), (3.4, "more"), (None, "")]
-)
-def test_a_claim_with_numbers(median, outcome):
-    arm = Arm.of("x", "draft", [row(median)] if median else [])
-    assert Result(EXPERIMENTS["good-match"], (arm,)).outcome == outcome
+    ("speedups", "outcome"),
+    [
+        ([1.2, 1.3], NOT), ([2.0, 2.2], CLAIMED), ([2.8, 2.9], CLAIMED), ([3.4, 3.5], NOT), ([1.9, 2.2], UNSURE),
+        ([2.9, 3.2], UNSURE), ([2.5], UNSURE), ([], ""),
+    ],
+)  # fmt: skip
+def test_a_claim_with_numbers_needs_the_whole_interval(speedups, outcome):
+    assert Result(EXPERIMENTS["good-match"], (arm("x", *speedups),)).outcome == outcome
+
+
+def arm(label, *speedups):
+    """An arm with one prompt for each speedup."""
+    return Arm.of(label, "draft", [dataclasses.replace(row(s), question=str(i)) for i, s in enumerate(speedups)])
 
 
 def test_a_claim_without_numbers_is_a_comparison():
-    better, worse = Arm.of("a", "m", [row(2.0)]), Arm.of("b", "m", [row(1.5)])
-    assert Result(EXPERIMENTS["long-outputs"], (better, worse)).outcome == "as claimed"
-    assert Result(EXPERIMENTS["long-outputs"], (worse, better)).outcome == "not so"
-    assert Result(EXPERIMENTS["long-outputs"], (better, Arm.of("b", "m", [row(1.95)]))).outcome == "no difference"
-    assert Result(EXPERIMENTS["short-outputs"], (worse, better)).outcome == "as claimed"
+    better, worse = arm("a", 2.0, 3.0), arm("b", 1.5, 2.4)
+    assert Result(EXPERIMENTS["long-outputs"], (better, worse)).outcome == CLAIMED, "of each prompt, so spread cancels"
+    assert Result(EXPERIMENTS["long-outputs"], (worse, better)).outcome == NOT
+    assert Result(EXPERIMENTS["long-outputs"], (better, arm("b", 2.1, 2.8))).outcome == UNSURE
+    assert Result(EXPERIMENTS["long-outputs"], (arm("a", 2.0), arm("b", 1.5))).outcome == UNSURE, "one prompt"
+    assert Result(EXPERIMENTS["short-outputs"], (worse, better)).outcome == CLAIMED
+    assert Result(EXPERIMENTS["short-outputs"], (arm("a", 1.51, 1.4), arm("b", 1.5, 1.45))).outcome == UNSURE
     assert Result(EXPERIMENTS["short-outputs"], (worse, Arm("b", "m"))).outcome == ""
-    assert Result(EXPERIMENTS["memory-bound"], (better,)).outcome == "as claimed"
+    assert Result(EXPERIMENTS["memory-bound"], (better,)).outcome == CLAIMED
+    assert Result(EXPERIMENTS["memory-bound"], (arm("a", 0.8, 1.2),)).outcome == UNSURE
     batches = (Level(1, 2.0, (1.9, 2.1)), Level(64, 0.7, (0.6, 0.8)))
     bound = Result(EXPERIMENTS["compute-bound"], (better,), batches)
     assert bound.outcome == "as claimed" and bound.measured.median == 0.7

@@ -278,6 +278,9 @@ def test_lesson_1_passes_of_an_imagined_machine():
         assert (float(read_ms[:-3]), float(compute_ms[:-3])) == pytest.approx((reading, int(n) * computing)), n
         assert float(longer[:-3]) == pytest.approx(max(reading, int(n) * computing))
     assert 50 * computing == pytest.approx(4)
+    assert (2 / bytes_each, operations_a_second / read_a_second) == (1, 200)
+    assert "here 1 per row, and the machine can do 200 operations" in text(1)
+    assert "takes little longer than a pass over one" in LESSONS[0].learn
     assert "50 x 0.08 = 4 ms" in text(1)
 
 
@@ -335,7 +338,12 @@ def test_lesson_3_shared_noise():
     assert (round(target[0], 2), round(draft[1], 2)) == (0.51, -0.06)
     # The chance that both pick the same token (a race of exponentials): a little below the overlap.
     agree = sum(1 / sum(max(P[j] / P[i], Q[j] / Q[i]) for j in range(3)) for i in range(3))
-    assert 0.58 < agree < 0.6
+    distance = sum(abs(p - q) for p, q in zip(P, Q, strict=True)) / 2
+    assert distance == pytest.approx(0.4)
+    assert (1 - distance) / (1 + distance) <= agree < 1 - distance
+    told = text(3).replace("\n", " ")
+    assert f"0.6 / 1.4 = {0.6 / 1.4:.2f}; the exact value is {agree:.3f}." in told
+    assert "**one candidate** per position, no exact rule can accept more often" in told
 
 
 def test_lesson_3_cases_fall_as_the_real_rule_lets_them_fall():
@@ -432,6 +440,22 @@ def test_lesson_6_speedups():
     assert f"1.75 / 1.5 = {theory.speedup(1.75, 2, 0.2, 1.1):.2f}" == right.text
 
 
+def test_lesson_6_acceptance_is_neither_constant_nor_accepted_of_drafted():
+    told, rates = text(6).replace("\n", " "), card_rates("draft model")
+    assert f"rates {', '.join(f'{rate:.2f}' for rate in rates[:-1])} and {rates[-1]:.2f}" in told
+    tokens = 1 + sum(math.prod(rates[:n]) for n in range(1, 9))
+    low, high = theory.expected_tokens(min(rates), 8), theory.expected_tokens(max(rates), 8)
+    assert f"give **{tokens:.2f}** tokens" in told
+    assert f"constant 0.72 gives {low:.2f} and a constant 0.90 gives {high:.2f}" in told
+    accepted = theory.expected_tokens(0.8, 4) - 1
+    assert f"accepts {accepted:.2f} of 4 drafted tokens: accepted / drafted is only {accepted / 4:.2f}" in told
+    assert "upper bound for v only" in told
+
+
+def test_lesson_4_credits_the_automaton_to_its_paper():
+    assert "automaton** (SAM-Decoding, Hu et al. 2024)" in text(4)
+
+
 def test_lesson_7_the_sketch():
     listing = LESSONS[6].parts[1]
     assert isinstance(ast.parse(listing.text).body[0], ast.FunctionDef)
@@ -475,13 +499,24 @@ def test_lesson_9_what_bugs_do_to_three_tokens():
     assert [accept.at_quantile(torch.tensor(Q), u) for u in (0.1, 0.3, 0.8, 0.95)] == [0, 1, 1, 2]
 
 
+def card_rates(drafter):
+    """Acceptance by position from the models' card."""
+    card = (POCKET / "README.md").read_text(encoding="utf-8")
+    row = re.search(rf"^\| {drafter} .*\| ((?:[01]\.\d\d ?)+) *\|$", card, re.MULTILINE)
+    return [float(rate) for rate in row[1].split()]
+
+
 def test_lesson_10_what_generations_are_worth():
+    rates = card_rates("Medusa heads")
+    assert rates == sorted(rates), "rates of tested tokens rise by position"
+    assert "at {}, {}, {}\nand {}, as on the models' card".format(*rates) in text(10)
+    assert "late ones seldom" not in text(10)
     rows = {row[0]: row[1:] for table in tables(text(10)) for row in table[1:]}
     chain = theory.expected_tokens(0.8, 4)
-    falling = 1 + sum(math.prod((0.6, 0.4, 0.3, 0.2)[:n]) for n in range(1, 5))
+    medusa = 1 + sum(math.prod(card_rates("Medusa heads")[:n]) for n in range(1, 5))
     drafted = {
         "draft model": (chain, 4 * 0.25),
-        "Medusa": (falling, 0.05),
+        "Medusa": (medusa, 0.05),
         "EAGLE-3": (chain, 4 * 0.10),
         "block": (chain, 0.15),
     }

@@ -40,7 +40,7 @@ globalThis.lookaheadTour = (() => {
       {
         part: ".la-strip",
         at: [partly, "check"],
-        words: "The model checks all of them in one pass. That takes longer than one token, but less than one pass for each.",
+        words: "The model checks all of them in one pass: more time than one token takes, less than a pass for each.",
       },
       {
         part: ".la-strip",

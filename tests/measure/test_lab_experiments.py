@@ -163,10 +163,10 @@ def test_it_says_which_trained_heads_it_lacks(models):
 
 
 def test_generations_are_compared_with_the_one_before():
-    block, eagle = Arm.of("block", "block", [row(2.5)]), Arm.of("eagle", "eagle", [row(2.0)])
+    block, eagle = arm("block", 2.5, 2.6), arm("eagle", 2.0, 2.1)
     rest = (Arm("medusa", "medusa"), Arm("draft", "draft"))
-    assert Result(EXPERIMENTS["generations"], (block, eagle, *rest)).outcome == "as claimed"
-    assert Result(EXPERIMENTS["generations"], (eagle, block, *rest)).outcome == "not so"
+    assert Result(EXPERIMENTS["generations"], (block, eagle, *rest)).outcome == CLAIMED
+    assert Result(EXPERIMENTS["generations"], (eagle, block, *rest)).outcome == NOT
 
 
 def test_an_experiment_may_be_left_and_what_ran_is_kept(models):
@@ -346,5 +346,5 @@ def test_the_report_becomes_tables(models):
     result = Result(EXPERIMENTS["good-match"], (Arm.of("x", "draft", [row(2.5)]),))
     silent = Result(EXPERIMENTS["alignment"], (Arm("x", "draft"), Arm("y", "draft")))
     text = re.sub(" +", " ", command.markdown(command.document(models, [result, silent], 1)))
-    assert "| Good draft model match | 2-3× | x: 2.50x | - | 2.40x to 2.60x | | as claimed |" in text
+    assert "| Good draft model match | 2-3× | x: 2.50x | - | 2.40x to 2.60x | | no sure difference |" in text
     assert "| Good draft model alignment | to help | not measured |" in text

@@ -23,6 +23,7 @@ PRIOR_TESTS = 4.0  # tests that the drafter's own confidence weighs
 # over SmolLM2's 21 prompts `hybrid` rose from 2.34x to 2.38x on average as this did from 4 to 12 or 30, by passes and their prices.
 PRIOR_CORRECTION = 16.0
 PRIOR_TOKENS, PRIOR_DRAFTS = 1.8, 4.0  # tokens a pass that drafts are expected to bring, and drafts that this weighs
+TREE_TOKENS = 2.2  # the same of a tree of a draft model, which also holds second choices of the target
 HEADS_TOKENS = 2.4  # the same of a head, which was trained on this very target's hidden states
 PRIOR_LENGTH = 2  # tokens of such a draft
 PRIOR_GAIN = 0.2  # tokens that a lookup is expected to bring

@@ -18,7 +18,7 @@ from ..core.numbers import count
 from ..core.tree import Limits
 from ..drafting import Resources
 from ..drafting.draft_length import AdaptiveLength, FixedLength
-from ..drafting.history import HEADS_TOKENS, PRIOR_TOKENS
+from ..drafting.history import HEADS_TOKENS, PRIOR_TOKENS, TREE_TOKENS
 from ..family.models import Models
 from ..model.heads.head import CachedHead
 from ..model.lm import CachedLM
@@ -101,7 +101,8 @@ class Lane:
         self._target = self._fresh_target()
         k = self.settings.k
         longest = self._target.limits.chain_rows - 1  # what follows the root in one pass
-        prior_tokens = HEADS_TOKENS if self.keeps_states else PRIOR_TOKENS
+        branching = hasattr(self._method_options, "branches")
+        prior_tokens = HEADS_TOKENS if self.keeps_states else TREE_TOKENS if branching else PRIOR_TOKENS
         policy = (
             AdaptiveLength(pass_s, min(MOST_AUTO, longest), *self._draft_seconds(drafting), prior_tokens)
             if k == "auto"

@@ -81,14 +81,11 @@ def write(report: Mapping[str, Any], notes: Mapping[str, Any], plan: Plan, argum
 
 
 def _family(report: Mapping[str, Any]) -> str:
-    took = {name: seconds(ms / 1e3) for name, ms in report["pass"].items()}
     rows = [
         ["architecture", *report["shapes"].values()],
         ["parameters", *(millions(number) for number in report["parameters"].values())],
         ["learned from", "the whole mix", "the target's distributions, over the mix and over the target's own writing",
          "records, code and arithmetic only: the mismatched draft"],
-        ["one pass, two CPU cores", f"{took['target_rows_1_ms']} (8 rows: {took['target_rows_8_ms']})",
-         took["draft_rows_1_ms"], "as the draft"],
     ]  # fmt: skip
     return markdown_table(["", *report["shapes"]], rows)
 

@@ -188,10 +188,5 @@ def whole(
         if folder.is_dir():
             models = load(f"{out / 'target'}+{folder}")
             report["acceptance"][role] = acceptance(models, by_domain, "draft")
-    models = load(f"{out / 'target'}+{out / 'draft'}")
-    report["pass"] = {
-        "target_rows_1_ms": models.costs.pass_s(1) * 1e3, "target_rows_8_ms": models.costs.pass_s(8) * 1e3,
-        "draft_rows_1_ms": models.costs.drafters["draft"].curve.pass_s(1) * 1e3,
-    }  # fmt: skip
-    report["samples"] = samples(models)
+    report["samples"] = samples(load(f"{out / 'target'}+{out / 'draft'}"))
     return report

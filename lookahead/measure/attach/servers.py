@@ -28,8 +28,9 @@ MOST_SERVERS = 32
 class RemoteError(LookaheadError):
     """A server that cannot be reached, refuses, or answers what cannot be read. The message names it, not its address."""
 
-    def __init__(self, name: str, sentence: str):
+    def __init__(self, name: str, sentence: str, status: int | None = None):
         super().__init__("server", name, sentence)
+        self.status = status  # of a refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +57,12 @@ class Server:
 
 def server_at(url: str, name: str, environ: Mapping[str, str] = os.environ, variable: str = "url") -> Server:
     """A server at an address, `SettingsError` where that is none."""
-    parts = urlsplit(url.strip())
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+    try:
+        parts = urlsplit(url.strip())
+        is_address = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # a port above 65535, a bracket that is not closed
+        is_address = False
+    if not is_address or parts.query or parts.fragment:
         raise SettingsError(variable, name, "give an address such as http://localhost:8000.")
     if parts.username or parts.password:
         raise SettingsError(variable, name, f"put its key into {KEY}{_suffix(name)}, not into the address.")

@@ -24,6 +24,7 @@ from ..core.events import ACCEPTED, REJECTED
 from ..core.numbers import count, counted, decimal, percent, ranged, ratio, seconds, significant
 from ..race.race import Race
 from ..trace.schema import StepRecord
+from ..trace.verdict import ending
 from . import decision_report
 
 LOG_EVERY_S = 60.0
@@ -75,6 +76,8 @@ def show_race(race: Race) -> None:
     console.print(table)
     if verdict := trace.verdict():
         console.print(verdict["sentence"])
+    elif words := ending(trace.lanes[-1], trace.prompt):
+        console.print(words.strip())
 
 
 def _step(record: StepRecord, *, plain: bool) -> Text:

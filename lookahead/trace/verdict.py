@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.numbers import decimal, percent, ratio, seconds
+from ..core.numbers import count, decimal, percent, ratio, seconds
 
 
 def of(race: Any, lane: int) -> dict[str, Any] | None:
@@ -38,6 +38,7 @@ def of(race: Any, lane: int) -> dict[str, Any] | None:
             f"predicted by calibration = {tokens} x {seconds(predicted.plain_s)} / "
             f"({seconds(predicted.verify_s)} verifying + {seconds(predicted.draft_s)} drafting) = {ratio(predicted.speedup)}"
         )
+    sentence += ending(record, race.prompt)
     if price != 1.0:
         free = ratio(gain / price)
         sentence += f" Naive is held to exact kernels too; against the quickest naive run it is {free}."
@@ -48,6 +49,13 @@ def of(race: Any, lane: int) -> dict[str, Any] | None:
     return {"sentence": sentence, "arithmetic": arithmetic}
 
 
+def ending(record: Any, prompt: Any) -> str:
+    """A sentence, with a space before it, for a text that ended because the context is full; else empty."""
+    if not record.steps or record.steps[-1].finish != "context":
+        return ""
+    return f" The text ends after token {count(len(prompt.tokens) + len(record.tokens))}, because the model's context is full."
+
+
 def _counts_in_words(record: Any, stats: dict[str, Any]) -> str:
     """What an opaque lane tells of its drafts."""
     if record.differs:
@@ -55,7 +63,10 @@ def _counts_in_words(record: Any, stats: dict[str, Any]) -> str:
     if record.streamed:
         return "Shown as streamed: this server gives no token ids, so what came together counts as one token, and no drafts."
     if not stats["num_draft_tokens"]:
-        return "What this method drafted it does not tell."
+        sentence = "This method does not report its drafts."
+        if "server" not in record.options:
+            sentence += " transformers runs with a fresh generation configuration: of generation_config.json, only the end tokens apply."
+        return sentence
     return f"{stats['num_accepted_draft_tokens']} of {stats['num_draft_tokens']} drafted tokens were accepted; which ones were not, no server tells."
 
 

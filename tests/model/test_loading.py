@@ -222,8 +222,12 @@ def test_decoding_ends_where_longrope_changes_its_frequencies(tmp_path):
     prompt = text(150)
     written = transformers_model(folder).generate(torch.tensor([prompt]), max_new_tokens=10, do_sample=False)
     assert greedy(lm, prompt, 10) == written[0].tolist()
+    models = lookahead.load(folder)
     with pytest.raises(lookahead.LookaheadError, match="160"):
-        list(lookahead.decode(lookahead.load(folder), text(170), method="naive"))
+        list(lookahead.decode(models, text(170), method="naive"))
+    race = lookahead.race(models, prompt, ["naive", "ngram"], max_new_tokens=20)
+    assert {lap.record.finish for lap in race} == {None, "context"}
+    assert "ends after token 160, because the model's context is full" in race.result().verdict()["sentence"]
 
 
 def test_a_model_that_fails_while_it_is_measured_is_refused(tmp_path, monkeypatch):

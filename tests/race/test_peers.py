@@ -33,7 +33,8 @@ def test_steps_are_recorded_and_say_they_are_opaque(models, method):
     assert trace.lanes[1].opaque
     assert trace.agreement(1)["identical"]
     assert trace.stats(1)["draft_acceptance_rate"] is None
-    assert "does not tell" in trace.verdict()["sentence"]
+    assert "does not report its drafts" in trace.verdict()["sentence"]
+    assert "fresh generation configuration" in trace.verdict()["sentence"]
     assert lookahead.Trace.from_json(trace.to_json()) == trace
 
 

@@ -78,9 +78,11 @@ class Asking:
         """The events of the first request that is not refused as malformed. Raises `RemoteError`."""
         known, reconnects = self._known, self._reply.reconnects
         for number, (path, body) in enumerate(self._requests[known.request :], known.request):
-            asked = path, body | known.server.request
+            request = path, body | known.server.request
             try:
-                async with aclosing(events(self._opened, known.server, *asked, self._patience, reconnects)) as arriving:
+                async with aclosing(
+                    events(self._opened, known.server, *request, self._patience, reconnects)
+                ) as arriving:
                     async for event in arriving:
                         known.request = number
                         yield event

@@ -38,9 +38,9 @@ class OpenAI(Reply):
         for choice in event.get("choices") or ():
             prompt = choice.get("prompt_token_ids") or event.get("prompt_token_ids")
             self.prompt_ids = ids_in(prompt) or self.prompt_ids
-            said = {**choice, **(choice.get("delta") or {})}
-            reasoning = said.get("reasoning_content") or said.get("reasoning")  # servers that give both repeat it
-            text = "".join(map(text_in, (reasoning, said.get("content"), said.get("text"), said.get("refusal"))))
+            fields = {**choice, **(choice.get("delta") or {})}
+            reasoning = fields.get("reasoning_content") or fields.get("reasoning")  # servers that give both repeat it
+            text = "".join(map(text_in, (reasoning, fields.get("content"), fields.get("text"), fields.get("refusal"))))
             ids = ids_in(choice.get("token_ids"))
             self.finish = text_in(choice.get("finish_reason")) or self.finish
             if text or ids:

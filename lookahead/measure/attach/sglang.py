@@ -19,7 +19,7 @@ from typing import Any
 from .openai import OpenAI
 from .reply import Answer, Pass, count_in, ids_in, text_in
 
-ASKED = {"return_spec_tokens_details": True}
+SPEC_DETAILS = {"return_spec_tokens_details": True}
 DRAFTED = ("spec_num_proposed_drafts", "spec_proposed_drafts", "spec_draft_token_num")  # the newest name first
 ACCEPTED = ("spec_num_correct_drafts", "spec_accepted_drafts", "spec_accept_token_num", "spec_num_accepted_drafts")
 PASSES = ("spec_verify_ct",)
@@ -39,10 +39,10 @@ class SGLang(OpenAI):
     def requests(model, prompt, most, chat):
         first, *plain = OpenAI.requests(model, prompt, most, chat)
         path, body = first
-        usual = [(path, body | ASKED | {"return_token_ids": True}), first, *plain]
+        usual = [(path, body | SPEC_DETAILS | {"return_token_ids": True}), first, *plain]
         sampling = {"temperature": 0, "max_new_tokens": most}
-        own = {"text": prompt, "sampling_params": sampling, "stream": True}
-        return usual if chat else [("/generate", own | ASKED), ("/generate", own), *usual]
+        native = {"text": prompt, "sampling_params": sampling, "stream": True}
+        return usual if chat else [("/generate", native | SPEC_DETAILS), ("/generate", native), *usual]
 
     def read(self, event, at_s):
         before = self._counts

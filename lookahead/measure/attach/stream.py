@@ -141,7 +141,7 @@ async def _stream(response: httpx2.Response, server: Server) -> AsyncIterator[di
         has_event, is_end = has_event or name == b"data", not line.strip()
         if is_data := name == b"data" and bool(value.strip()):
             data.append(value.strip().decode(errors="replace"))
-            size += len(value)
+            size += len(line)
         if size > MOST_LINE:
             raise _too_much(server)
         if data and (is_end or (is_data and len(data) == 1)):

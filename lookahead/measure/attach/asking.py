@@ -71,7 +71,7 @@ class Asking:
         patience: Patience | None = None,
     ):
         self._opened, self._known, self._patience = opened, known, patience or Patience()
-        self._requests = known.reply.requests(known.model, prompt, most, chat)
+        self._requests = known.reply.requests(known.model, text_in(prompt), most, chat)
         self._reply = known.reply()
 
     async def _events(self) -> AsyncIterator[tuple[dict[str, Any] | None, float]]:

@@ -67,7 +67,16 @@ def server_at(url: str, name: str, environ: Mapping[str, str] = os.environ, vari
     if parts.username or parts.password:
         raise SettingsError(variable, name, f"put its key into {KEY}{_suffix(name)}, not into the address.")
     base = url.strip().rstrip("/").removesuffix("/v1")
-    return Server(name, base, environ.get(KEY + _suffix(name)) or None, request=_request(name, environ))
+    return Server(name, base, _key(name, environ), request=_request(name, environ))
+
+
+def _key(name: str, environ: Mapping[str, str]) -> str | None:
+    """A server's key, None if it has none; `SettingsError` for one that no HTTP header can hold."""
+    variable = KEY + _suffix(name)
+    key = environ.get(variable, "").strip()
+    if not key.isascii() or not key.isprintable():
+        raise SettingsError(variable, "...", "a key has printable ASCII characters only.")
+    return key or None
 
 
 def _request(name: str, environ: Mapping[str, str]) -> dict[str, Any]:
@@ -75,7 +84,8 @@ def _request(name: str, environ: Mapping[str, str]) -> dict[str, Any]:
     variable = REQUEST + _suffix(name)
     try:
         request = json.loads(environ.get(variable) or "{}")
-    except ValueError:
+        json.dumps(request, ensure_ascii=False, allow_nan=False).encode()  # as it is sent
+    except (ValueError, RecursionError):
         request = None
     if not isinstance(request, dict):
         raise SettingsError(variable, "...", 'give a JSON object: {"speculative.n_max": 0}')

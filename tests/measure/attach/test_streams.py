@@ -221,6 +221,15 @@ def test_two_empty_texts_are_not_identical(capsys, tmp_path):
         assert "no text was written" in capsys.readouterr().err
 
 
+def test_half_a_character_in_a_prompt_is_sent_as_a_replacement():
+    scripted = Scripted(lines(chunk("stop", content="So")))
+    with serving(scripted) as (url,):
+        servers = [server_at(url, name, {}) for name in ("plain", "fast")]
+        race = ServerRace(servers, "half \ud800", 8, True, QUICK)
+        assert [lap for lap in race if lap] and race.result().prompt.text == "half \ufffd"
+    assert scripted.asked[0][1]["messages"][0]["content"] == "half \ufffd"
+
+
 def test_one_empty_text_is_a_difference():
     full = lines(chunk(content="So"), chunk("stop"))
     measured = loaded(Scripted(full), Scripted(EMPTY))

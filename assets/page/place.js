@@ -3,8 +3,8 @@
    Why it is so.  A proxy may serve the app below a path and cut that path off, so the server does not know it. Gradio's
    page is the app's only one, so its own address is the app's root.
 
-   What it does not know.  Who asks for what. It runs before Gradio's own scripts: of several bases the first counts, and
-   scripts of modules come after the document has been read. */
+   What it does not know.  Who asks for what. It runs before Gradio's own scripts: of several bases the first counts,
+   and scripts of modules run after the document has been read. */
 
 {
   const root = location.origin + location.pathname.replace(/\/+$/, "");
@@ -12,7 +12,7 @@
   base.href = `${root}/`;
   document.head.prepend(base);
   const settle = () => {
-    window.gradio_config.root = root;
+    if (window.gradio_config) window.gradio_config.root = root;
   };
   document.addEventListener("readystatechange", settle, {once: true});
 }

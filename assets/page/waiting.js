@@ -1,8 +1,8 @@
 /* waiting.js: the entry of the page that is shown while the app loads.
 
-   What it is.  The bundled recording, mounted as in the app, beside a Race button that cannot be pressed yet. `/loading`
-   is asked again and again how far the server is; once it says that the app is there, the playhead is left where the
-   app's timeline looks for it, and the page reloads itself: same address, same query.
+   What it is.  The bundled recording, mounted as in the app, beside a Race button that cannot be pressed yet.
+   `/loading` is asked again and again how far the server is; once it says that the app is there, the playhead is left
+   where the app's timeline looks for it, and the page reloads itself: same address, same query.
 
    Why it is so.  Importing and measuring take seconds, and something should play meanwhile. A question that is not
    answered is asked again: the server may be busy, or restarted.

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import codecs
 import json
-import re
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -27,7 +26,6 @@ from .reply import text_in
 from .servers import RemoteError, Server
 
 MOST_LINE, MOST_LIST, MOST_BYTES = 1 << 20, 8 << 20, 64 << 20  # bytes of an event, of a list of models, of an answer
-LINE_END = re.compile(rb"\r\n|\n|\r(?=.)", re.DOTALL)  # of what follows a last \r the beginning may still be on its way
 MOST_WORDS = 200  # characters of a server's own words
 DONE = "[DONE]"
 
@@ -155,17 +153,19 @@ async def _stream(response: httpx2.Response, server: Server) -> AsyncIterator[di
 
 async def _lines(response: httpx2.Response, server: Server) -> AsyncIterator[bytes]:
     """A body's lines, which end with LF, CR or both, and an empty one at its end."""
-    rest, whole = b"", 0
+    rest, last, whole = bytearray(), b"", 0
     async for part in response.aiter_bytes():
-        whole, rest = whole + len(part), rest + part
-        if not whole - len(part):
-            rest = rest.removeprefix(codecs.BOM_UTF8)
-        *lines, rest = LINE_END.split(rest)
-        if max(map(len, (rest, *lines))) > MOST_LINE or whole > MOST_BYTES:
+        part = part if whole else part.removeprefix(codecs.BOM_UTF8)
+        whole, part = whole + len(part), last + part
+        last = b"\r" if part.endswith(b"\r") else b""  # its LF may still be on its way
+        first, *more = part.removesuffix(b"\r").replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+        rest += first
+        if max(map(len, (rest, *more))) > MOST_LINE or whole > MOST_BYTES:
             raise _too_much(server)
-        for line in lines:
-            yield line
-    yield rest.removesuffix(b"\r")
+        for line in more:
+            yield bytes(rest)
+            rest = bytearray(line)
+    yield bytes(rest)
     yield b""  # the stream's end ends its last event
 
 

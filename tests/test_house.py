@@ -49,7 +49,16 @@ def test_the_page_is_handed_all_its_files():
     }
     alone = {
         f"page/{name}"
-        for name in ("clocks.js", "theme.js", "standalone.css", "replay.js", "replay.css", "waiting.js", "waiting.css")
+        for name in (
+            "clocks.js",
+            "place.js",
+            "theme.js",
+            "standalone.css",
+            "replay.js",
+            "replay.css",
+            "waiting.js",
+            "waiting.css",
+        )
     }
     assert {path.relative_to(ASSETS).as_posix() for path in PAGE} == listed | alone
     left = {

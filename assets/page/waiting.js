@@ -1,8 +1,8 @@
 /* waiting.js: the entry of the page that is shown while the app loads.
 
-   What it is.  The bundled recording, mounted as in the app, beside a Race button that cannot be pressed yet. `loading`
-   is asked again and again how far the server is; once it says that the app is there, the playhead is left where the
-   app's timeline looks for it, and the page reloads itself: same address, same query.
+   What it is.  The bundled recording, mounted as in the app, beside a Race button that cannot be pressed yet.
+   `/loading` is asked again and again how far the server is; once it says that the app is there, the playhead is left
+   where the app's timeline looks for it, and the page reloads itself: same address, same query.
 
    Why it is so.  Importing and measuring take seconds, and something should play meanwhile. A question that is not
    answered is asked again: the server may be busy, or restarted.
@@ -14,6 +14,8 @@
   const {percent} = lookaheadNumbers;
   const EVERY_MS = 600;
   const GONE_AFTER_MS = 8000;
+  // A proxy may serve the app below a path, and a visitor may have left out the slash at its end.
+  const LOADING = `${location.origin}${location.pathname.replace(/\/+$/, "")}/loading`;
   const GONE = "The server does not answer any more. Where it was started it says why. Still trying.";
   const part = id => document.getElementById(id);
   const element = part("la-race-timeline");
@@ -27,7 +29,7 @@
 
   async function ask() {
     try {
-      const loading = await (await fetch("loading", {cache: "no-store"})).json();
+      const loading = await (await fetch(LOADING, {cache: "no-store"})).json();
       if (loading.ready) {
         lookaheadStored.leave(window.lookahead.state().run, element.laTimeline.view());
         location.reload();

@@ -19,6 +19,7 @@ COLUMNS = (
     "method", "question", "category", "speedup", "low", "high", "new_tokens", "tokens_per_pass", "acceptance",
     "drafted_per_pass", "pass_cost", "verify_cost", "draft_cost", "identical",
 )  # fmt: skip
+SAME = {True: "yes", False: "no", None: "no text"}
 LIMITS = {
     "acceptance": "what is accepted", "drafting": "what drafting takes", "verifying": "what verifying takes",
     "cost": "what a pass with its draft takes",
@@ -47,7 +48,7 @@ def method_rows(answer: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     rows = [
         [
             of["method"], ratio(of["speedup"]), ranged(of["interval"]), f"{of['prompts']}{', let go' if of['let_go'] else ''}", _known(of["tokens_per_pass"]),
-            percent(of["acceptance"]), _known(of["draft_cost"]), _known(of["verify_cost"]), "yes" if of["identical"] else "no",
+            percent(of["acceptance"]), _known(of["draft_cost"]), _known(of["verify_cost"]), SAME[of["identical"]],
         ]
         for of in answer["methods"]
     ]  # fmt: skip

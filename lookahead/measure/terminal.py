@@ -172,7 +172,7 @@ def show_attach(report: dict[str, Any]) -> None:
             ), str(level["identical"]), str(level["failed"]),
         )  # fmt: skip
     console.print(table)
-    for line in dict.fromkeys(line for level in report["levels"] for line in (*level["errors"], *level["differs"])):
+    for line in dict.fromkeys(line for level in report["levels"] for line in level["remarks"]):
         console.print(Text(clean(line)))
     console.print(Text(report["advice"]))
     console.print(report["note"])

@@ -79,7 +79,7 @@ def build(server: ServerState, telling: Telling) -> gr.Blocks:
         markup(_footer(telling.revision), elem_id="la-footer")
         api.add(server, page)
         gradio_internals.describe(page, _card())
-        gradio_internals.run_first(assets.small("script", "page/clocks.js"))
+        gradio_internals.run_first(assets.small("script", "page/clocks.js", "page/place.js"))
         gradio_internals.forget_gone(page, server.forget)
     # Nothing is computed past the queue: an address of Gradio's that skips its own is closed.
     # How many may wait is our queue's business; Gradio's limit would be 1 on a Space with ZeroGPU.

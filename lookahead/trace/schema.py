@@ -298,6 +298,9 @@ def _of_servers(record: LaneRecord, naive: LaneRecord) -> dict[str, Any]:
     """Whether two servers wrote the same ids, or the same text where one gives none."""
     as_text = record.streamed or naive.streamed
     text, other = (lane.text if as_text else lane.tokens for lane in (record, naive))
+    if not text or not other:
+        which = "Neither server" if not text and not other else "One of the two servers"
+        return {"identical": None, "badge": "no text to compare", "detail": f"{which} sent no text."}
     unit = "character" if as_text else "token"
     short = min(len(text), len(other))
     place = next((i for i in range(short) if text[i] != other[i]), None)

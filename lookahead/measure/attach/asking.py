@@ -7,28 +7,33 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from dataclasses import dataclass
+from typing import Any
 
 import httpx2
 
 from .llama_server import LlamaServer
 from .openai import OpenAI
-from .reply import Answer, Pass, Reply
+from .reply import UNREADABLE, Answer, Pass, Reply, text_in
 from .servers import RemoteError, Server
 from .sglang import SGLang
 from .stream import Patience, events, text_of
 from .vllm import VLLM
 
 REPLIES: dict[str, type[Reply]] = {"vllm": VLLM, "sglang": SGLang, "llamacpp": LlamaServer}  # by who owns a model
+MALFORMED = (400, 404, 405, 415, 422, 501)  # how servers refuse a field or a path that they do not know
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Known:
-    """What runs at a server: its kind's reply, and the model that is asked there."""
+    """What runs at a server: its kind's reply, the model that is asked there, and the first of the kind's requests that it
+    did not refuse, which later texts begin with."""
 
     server: Server
     reply: type[Reply]
     model: str
+    request: int = 0
 
     @property
     def kind(self) -> str:
@@ -39,13 +44,15 @@ class Known:
 async def look(opened: httpx2.AsyncClient, server: Server, patience: Patience) -> Known:
     """Find out what runs there, by its list of models. Raises `RemoteError`."""
     try:
-        models = json.loads(await text_of(opened, server, "/v1/models", patience))["data"]
-        names = [str(model["id"]) for model in models]
-        kind = str(models[0].get("owned_by", ""))
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        models = json.loads(await text_of(opened, server, "/v1/models", patience))["data"] or []
+        names = [text_in(model["id"]) for model in models]
+        kind = text_in(models[0].get("owned_by")) if models else ""
+    except UNREADABLE as error:
         if isinstance(error, RemoteError):
             raise
         raise RemoteError(server.name, "its list of models cannot be read.") from None
+    if not names:
+        raise RemoteError(server.name, "it has no model.")
     if server.model and server.model not in names:
         raise RemoteError(server.name, f"it has no model {server.model!r}; it has {', '.join(names[:8])}.")
     return Known(server, REPLIES.get(kind, OpenAI), server.model or names[0])
@@ -64,21 +71,39 @@ class Asking:
         patience: Patience | None = None,
     ):
         self._opened, self._known, self._patience = opened, known, patience or Patience()
-        path, body = known.reply.request(known.model, prompt, most, chat)
-        self._request = path, body | known.server.request
+        self._requests = known.reply.requests(known.model, text_in(prompt), most, chat)
         self._reply = known.reply()
+
+    async def _events(self) -> AsyncIterator[tuple[dict[str, Any] | None, float]]:
+        """The events of the first request that is not refused as malformed. Raises `RemoteError`."""
+        known, reconnects = self._known, self._reply.reconnects
+        for number, (path, body) in enumerate(self._requests[known.request :], known.request):
+            request = path, body | known.server.request
+            try:
+                async with aclosing(
+                    events(self._opened, known.server, *request, self._patience, reconnects)
+                ) as arriving:
+                    async for event in arriving:
+                        known.request = number
+                        yield event
+                return
+            except RemoteError as error:
+                if error.status not in MALFORMED or number + 1 == len(self._requests):
+                    raise
 
     async def passes(self) -> AsyncIterator[Pass]:
         """What arrives, as it does. Raises `RemoteError`."""
-        server = self._known.server
-        async for event, at_s in events(self._opened, server, *self._request, self._patience, self._reply.reconnects):
-            try:
-                arrived = self._reply.read(event, at_s)
-            except (LookupError, TypeError, ValueError, AttributeError):
-                raise RemoteError(server.name, f"its events are not those of {self._known.kind}.") from None
-            for part in arrived:
-                yield part
-        if not self._reply.finish:
+        server, is_whole = self._known.server, False
+        async with aclosing(self._events()) as arriving:
+            async for event, at_s in arriving:
+                is_whole = event is None
+                try:
+                    arrived = [] if is_whole else self._reply.read(event, at_s)
+                except UNREADABLE:
+                    raise RemoteError(server.name, f"its events are not those of {self._known.kind}.") from None
+                for part in arrived:
+                    yield part
+        if not self._reply.finish and not is_whole:
             raise RemoteError(server.name, "its answer broke off before its end; what had arrived stays.")
 
     @property
@@ -95,7 +120,7 @@ class Asking:
         """What has arrived so far, with the server's counts. Raises `RemoteError` where they cannot be read."""
         try:
             return self._reply.answer()
-        except (LookupError, TypeError, ValueError, AttributeError):
+        except UNREADABLE:
             raise RemoteError(self._known.server.name, "its counts cannot be read.") from None
 
     async def whole(self) -> Answer:

@@ -87,9 +87,10 @@ def document(measured: Mapping[str, Any], questions: Sequence[Question], budget_
     length, rate = alone["mean_acceptance_length"], alone["draft_acceptance_rate"]
     drafted = (length - 1) / rate if rate else None
     rows = [row for row in measured["rows"] if row["concurrency"] == 1]
+    same = [row["identical"] for row in rows if row["identical"] is not None]
     winner = {
         "method": measured["servers"]["speculative"]["name"], "prompts": len(rows), "speedup": alone["speedup"],
-        "interval": alone["interval"], "acceptance": rate, "identical": all(row["identical"] for row in rows), "let_go": False,
+        "interval": alone["interval"], "acceptance": rate, "identical": all(same) if same else None, "let_go": False,
         "tokens_per_pass": length, "drafted_per_pass": drafted,
         "depth_per_pass": drafted,  # servers do not report depths; they draft chains unless told otherwise
         "pass_cost": length / alone["speedup"] if length else None, "verify_cost": None, "draft_cost": None,

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from .reply import Answer, Pass, Reply, text_in
+from .reply import Answer, Pass, Reply, count_in, ids_in, text_in
 
 REASONS = {"eos": "stop", "word": "stop", "limit": "length"}
 
@@ -29,11 +29,12 @@ class LlamaServer(Reply):
         self._due = 0  # tokens of the last pass that are still to come
 
     @staticmethod
-    def request(model, prompt, most, chat):
-        return "/completion", {
+    def requests(model, prompt, most, chat):
+        body = {
             "prompt": prompt, "n_predict": most, "temperature": 0, "stream": True, "return_tokens": True, "cache_prompt": False,
             "timings_per_token": True,
         }  # fmt: skip
+        return [("/completion", body)]
 
     def read(self, event, at_s):
         before = [self._count(name) for name in ("draft_n", "draft_n_accepted")]
@@ -42,8 +43,11 @@ class LlamaServer(Reply):
             self._count(name) - n for name, n in zip(("draft_n", "draft_n_accepted"), before, strict=True)
         )
         if event.get("stop"):
-            self.finish = REASONS.get(event.get("stop_type"), event.get("stop_type"))
-        text, ids = text_in(event["content"]), tuple(map(int, event.get("tokens") or ()))
+            reason = text_in(event.get("stop_type")) or "stop"
+            self.finish = REASONS.get(reason, reason)
+        text, ids = text_in(event["content"]), ids_in(event.get("tokens"))
+        if event["content"] is None:
+            raise TypeError(event)
         if not text and not ids:
             return []
         pieces = (text, *[""] * (len(ids) - 1))
@@ -68,4 +72,4 @@ class LlamaServer(Reply):
         return replace(answer, counts=(drafted, accepted, len(steps)), differs=differs)
 
     def _count(self, name: str) -> int:
-        return int(self._timings.get(name, 0))
+        return count_in(self._timings.get(name))

@@ -1,5 +1,7 @@
 """Any OpenAI-compatible server: what streaming shows, a chunk at a time, and nothing of its drafts.
 
+What a reasoning model writes before its answer is text like any other: it is timed, counted and compared.
+
 Knows the events that all of them share. It does not know HTTP.
 """
 
@@ -9,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from .reply import Answer, Pass, Reply, text_in
+from .reply import Answer, Pass, Reply, count_in, ids_in, text_in
 
 
 class OpenAI(Reply):
@@ -22,27 +24,39 @@ class OpenAI(Reply):
         self._usage: Mapping[str, Any] = {}
 
     @staticmethod
-    def request(model, prompt, most, chat):
-        body = {
-            "model": model, "max_tokens": most, "temperature": 0, "stream": True, "stream_options": {"include_usage": True}
-        }  # fmt: skip
+    def requests(model, prompt, most, chat):
+        body = {"model": model, "max_tokens": most, "temperature": 0, "stream": True}
         if chat:
-            return "/v1/chat/completions", body | {"messages": [{"role": "user", "content": prompt}]}
-        return "/v1/completions", body | {"prompt": prompt}
+            path, body = "/v1/chat/completions", body | {"messages": [{"role": "user", "content": prompt}]}
+        else:
+            path, body = "/v1/completions", body | {"prompt": prompt}
+        return [(path, body | {"stream_options": {"include_usage": True}}), (path, body)]
 
     def read(self, event, at_s):
         self._usage = event.get("usage") or self._usage
         arrived = []
-        for choice in event["choices"]:
+        for choice in event.get("choices") or ():
             prompt = choice.get("prompt_token_ids") or event.get("prompt_token_ids")
-            self.prompt_ids = tuple(map(int, prompt or self.prompt_ids))
-            text = text_in(choice["text"] if "text" in choice else choice["delta"].get("content") or "")
-            ids = tuple(map(int, choice.get("token_ids") or ()))
-            self.finish = choice.get("finish_reason") or self.finish
+            self.prompt_ids = ids_in(prompt) or self.prompt_ids
+            fields = {**choice, **(choice.get("delta") or {})}
+            reasoning = fields.get("reasoning_content") or fields.get("reasoning")  # servers that give both repeat it
+            text = "".join(map(text_in, (reasoning, fields.get("content"), fields.get("text"), fields.get("refusal"))))
+            ids = ids_in(choice.get("token_ids"))
+            self.finish = text_in(choice.get("finish_reason")) or self.finish
             if text or ids:
                 arrived += self._arrived(Pass(at_s, text, ids))
         return arrived
 
     def answer(self) -> Answer:
         plain = super().answer()
-        return replace(plain, tokens=int(self._usage.get("completion_tokens", plain.tokens)))
+        tokens, arrived, differs = _written(self._usage) or plain.tokens, len(plain.ids), None
+        if all(part.ids for part in plain.passes) and tokens != arrived:
+            differs = f"it counts {tokens} tokens, and {arrived} arrived"
+        return replace(plain, tokens=tokens, differs=differs)
+
+
+def _written(usage: Mapping[str, Any]) -> int:
+    """The tokens that a server counts, those of reasoning included; 0 if it does not count."""
+    tokens, prompt, total = (count_in(usage.get(f"{name}_tokens")) for name in ("completion", "prompt", "total"))
+    with_reasoning = tokens + count_in((usage.get("completion_tokens_details") or {}).get("reasoning_tokens"))
+    return with_reasoning if total == prompt + with_reasoning else tokens  # a few servers count reasoning apart

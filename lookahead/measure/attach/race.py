@@ -25,7 +25,7 @@ from ...trace.schema import LaneRecord, StepRecord
 from ...trace.trace import Trace
 from .asking import Asking, Known, look
 from .bridge import arriving, complete
-from .reply import Answer, Pass
+from .reply import Answer, Pass, text_in
 from .servers import RemoteError, Server
 from .stream import Patience, client
 
@@ -48,7 +48,7 @@ class ServerRace:
         if not isinstance(prompt, str) or not prompt.strip():
             raise PromptError("prompt", prompt, "write something for the servers to continue.")
         self.settings = Settings(max_new_tokens=most, chat=chat)
-        self._servers, self.prompt_text, self._patience = servers, prompt, patience
+        self._servers, self.prompt_text, self._patience = servers, text_in(prompt), patience
         self._failed: list[RemoteError] = []
         self._lanes = [_Lane() for _ in servers]
         self._created = datetime.now(UTC).isoformat(timespec="seconds")

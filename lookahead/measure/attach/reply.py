@@ -13,6 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+UNREADABLE = (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)  # of a foreign event
+MOST_COUNT = 1 << 53  # beyond it a float is not exact
+
 
 @dataclass(frozen=True, slots=True)
 class Pass:
@@ -85,13 +88,15 @@ class Reply(ABC):
 
     @staticmethod
     @abstractmethod
-    def request(model: str, prompt: str, most: int, chat: bool) -> tuple[str, dict[str, Any]]:
-        """The path, and what is posted there, to have a prompt continued greedily by at most so many tokens."""
+    def requests(model: str, prompt: str, most: int, chat: bool) -> list[tuple[str, dict[str, Any]]]:
+        """Paths, and what is posted there, to continue a prompt greedily by at most so many tokens.
+
+        The first asks for most. A server that refuses it as malformed gets the next, which does without some fields.
+        """
 
     @abstractmethod
     def read(self, event: Mapping[str, Any], at_s: float) -> list[Pass]:
-        """What an event brings; nothing where it only counts. `LookupError`, `TypeError` or `ValueError` where it is not of
-        this kind."""
+        """The passes that an event brings; none if it only counts. Raises an error of `UNREADABLE` for a foreign event."""
 
     def answer(self) -> Answer:
         """What has arrived, with counts where they are known."""
@@ -103,10 +108,34 @@ class Reply(ABC):
 
 
 def text_in(value: Any) -> str:
-    """A field that must be text; `TypeError` where it is something else."""
+    """The text of a field that holds a string, null, or a list of parts with text. Raises an error of `UNREADABLE`.
+
+    Half of a surrogate pair becomes a replacement character, because no file or terminal can hold it.
+    """
+    if value is None:
+        return ""
+    if isinstance(value, list):
+        return "".join(
+            text_in(part if isinstance(part, str) else part.get("text") or part.get("thinking")) for part in value
+        )
     if not isinstance(value, str):
         raise TypeError(value)
-    return value
+    return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def ids_in(value: Any) -> tuple[int, ...]:
+    """Token ids of a field that holds a list of them, or null. Raises an error of `UNREADABLE`."""
+    if not isinstance(value, (list, type(None))):
+        raise TypeError(value)
+    return tuple(map(int, value or ()))
+
+
+def count_in(value: Any) -> int:
+    """A count that a server gives; 0 for null. Raises an error of `UNREADABLE`."""
+    count = int(value or 0)
+    if not 0 <= count <= MOST_COUNT:
+        raise ValueError(value)
+    return count
 
 
 def with_counts(

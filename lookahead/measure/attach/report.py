@@ -73,8 +73,10 @@ def _level(at_once: int, prompts: Sequence[Prompt], blocks: Sequence[Block]) -> 
     sums, behind_first = (
         [pair for i in range(len(prompts)) if (pair := _sums(of, i, behind))] for behind in (False, True)
     )
-    errors = [text.error for text in texts if text.error]
+    failed = [text.error for text in texts if text.error]
     answers = [text.answer for text in of["speculative"]]
+    errors = list(dict.fromkeys(failed))[:5]
+    differs = list(dict.fromkeys(answer.differs for answer in answers if answer.differs))[:5]
     return {
         "concurrency": at_once,
         "tokens_per_second": throughput["speculative"],
@@ -85,11 +87,12 @@ def _level(at_once: int, prompts: Sequence[Prompt], blocks: Sequence[Block]) -> 
         "throughput_ratio": throughput["speculative"] / throughput["baseline"] if throughput["baseline"] else None,
         **_acceptance(answers),
         "latency": {side: _latency([text.answer for text in of[side]]) for side in SIDES},
-        "identical": sum(row["identical"] for row in rows),
+        "identical": sum(row["identical"] is True for row in rows),
         "texts": len(texts),
-        "failed": len(errors),
-        "errors": list(dict.fromkeys(errors))[:5],
-        "differs": list(dict.fromkeys(answer.differs for answer in answers if answer.differs))[:5],
+        "failed": len(failed),
+        "errors": errors,
+        "differs": differs,
+        "remarks": [*errors, *differs, *_without_text(rows)],
         "counters": {side: _counted([block for block in here if block.side == side]) for side in SIDES},
         "rows": rows,
     }
@@ -101,15 +104,23 @@ def _row(prompt: Prompt, at_once: int, number: int, of: Mapping[str, Sequence[Wr
     if not all(answers.values()):
         return None
     rates = {side: median(map(_rate, answers[side])) for side in SIDES}
-    texts = [answer.ids or answer.text for side in SIDES for answer in answers[side]]
-    parts_at = None if len(set(texts)) == 1 else _apart(answers["baseline"][0], answers["speculative"][0])
+    both = [answer for side in SIDES for answer in answers[side]]
+    texts = {answer.ids if all(one.ids for one in both) else answer.text for answer in both}
+    parts_at = None if len(texts) == 1 else _apart(answers["baseline"][0], answers["speculative"][0])
     return {
         "id": prompt.id, "concurrency": at_once, "tokens_per_second": rates["speculative"],
         "baseline_tokens_per_second": rates["baseline"],
         "speedup": rates["speculative"] / rates["baseline"] if rates["baseline"] else None,
         **{name: value for name, value in _acceptance(answers["speculative"]).items() if name != "by_position"},
-        "identical": len(set(texts)) == 1, "parts_at": parts_at,
+        "identical": len(texts) == 1 if any(texts) else None, "parts_at": parts_at,
     }  # fmt: skip
+
+
+def _without_text(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A sentence on prompts to which neither server wrote any text; none if there are none."""
+    count = sum(row["identical"] is None for row in rows)
+    prompts = "one prompt" if count == 1 else f"{count} prompts"
+    return [f"Neither server sent any text for {prompts}, so there was nothing to compare."] if count else []
 
 
 def _rate(answer: Answer) -> float:

@@ -28,8 +28,9 @@ MOST_SERVERS = 32
 class RemoteError(LookaheadError):
     """A server that cannot be reached, refuses, or answers what cannot be read. The message names it, not its address."""
 
-    def __init__(self, name: str, sentence: str):
+    def __init__(self, name: str, sentence: str, status: int | None = None):
         super().__init__("server", name, sentence)
+        self.status = status  # of a refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +57,26 @@ class Server:
 
 def server_at(url: str, name: str, environ: Mapping[str, str] = os.environ, variable: str = "url") -> Server:
     """A server at an address, `SettingsError` where that is none."""
-    parts = urlsplit(url.strip())
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+    try:
+        parts = urlsplit(url.strip())
+        is_address = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # a port above 65535, a bracket that is not closed
+        is_address = False
+    if not is_address or parts.query or parts.fragment:
         raise SettingsError(variable, name, "give an address such as http://localhost:8000.")
     if parts.username or parts.password:
         raise SettingsError(variable, name, f"put its key into {KEY}{_suffix(name)}, not into the address.")
     base = url.strip().rstrip("/").removesuffix("/v1")
-    return Server(name, base, environ.get(KEY + _suffix(name)) or None, request=_request(name, environ))
+    return Server(name, base, _key(name, environ), request=_request(name, environ))
+
+
+def _key(name: str, environ: Mapping[str, str]) -> str | None:
+    """A server's key, None if it has none; `SettingsError` for one that no HTTP header can hold."""
+    variable = KEY + _suffix(name)
+    key = environ.get(variable, "").strip()
+    if not key.isascii() or not key.isprintable():
+        raise SettingsError(variable, "...", "a key has printable ASCII characters only.")
+    return key or None
 
 
 def _request(name: str, environ: Mapping[str, str]) -> dict[str, Any]:
@@ -70,7 +84,8 @@ def _request(name: str, environ: Mapping[str, str]) -> dict[str, Any]:
     variable = REQUEST + _suffix(name)
     try:
         request = json.loads(environ.get(variable) or "{}")
-    except ValueError:
+        json.dumps(request, ensure_ascii=False, allow_nan=False).encode()  # as it is sent
+    except (ValueError, RecursionError):
         request = None
     if not isinstance(request, dict):
         raise SettingsError(variable, "...", 'give a JSON object: {"speculative.n_max": 0}')

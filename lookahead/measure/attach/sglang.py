@@ -1,7 +1,11 @@
-"""SGLang: text and ids so far with every event, and how many passes have verified how much.
+"""SGLang: text and ids with every event, and how many passes have verified how much.
 
-Names drift between versions, and no server of it could be run here: this is its documented format, in which
-`tests/fakeserver.py` answers.
+A plain prompt goes to its own `/generate`, which gives ids and counts in every version. A chat needs the server's template,
+so it goes to the OpenAI endpoint; so does a plain prompt where `/generate` is not open. There `return_spec_tokens_details`
+asks for the counts, and a last chunk has them in `sglext.spec_tokens_details`.
+
+Names drift between versions, and no server of it could be run here: this is the format of its source and its documents, in
+which `tests/fakeserver.py` answers.
 
 Knows SGLang's events. It does not know HTTP.
 """
@@ -12,56 +16,69 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from .reply import Answer, Pass, Reply, text_in
+from .openai import OpenAI
+from .reply import Answer, Pass, count_in, ids_in, text_in
 
-DRAFTED = "spec_draft_token_num"
-ACCEPTED = ("spec_accept_token_num", "spec_num_accepted_drafts")
+SPEC_DETAILS = {"return_spec_tokens_details": True}
+DRAFTED = ("spec_num_proposed_drafts", "spec_proposed_drafts", "spec_draft_token_num")  # the newest name first
+ACCEPTED = ("spec_num_correct_drafts", "spec_accepted_drafts", "spec_accept_token_num", "spec_num_accepted_drafts")
+PASSES = ("spec_verify_ct",)
 
 
-class SGLang(Reply):
-    """An answer of SGLang's own `/generate`."""
+class SGLang(OpenAI):
+    """An answer of SGLang's `/generate`, or of its OpenAI-compatible endpoints."""
 
     name = "sglang"
 
     def __init__(self) -> None:
         super().__init__()
-        self._meta: Mapping[str, Any] = {}
+        self._counts: Mapping[str, Any] = {}
         self._text, self._ids = "", 0
 
     @staticmethod
-    def request(model, prompt, most, chat):
+    def requests(model, prompt, most, chat):
+        first, *plain = OpenAI.requests(model, prompt, most, chat)
+        path, body = first
+        usual = [(path, body | SPEC_DETAILS | {"return_token_ids": True}), first, *plain]
         sampling = {"temperature": 0, "max_new_tokens": most}
-        return "/generate", {"text": prompt, "sampling_params": sampling, "stream": True}
+        native = {"text": prompt, "sampling_params": sampling, "stream": True}
+        return usual if chat else [("/generate", native | SPEC_DETAILS), ("/generate", native), *usual]
 
     def read(self, event, at_s):
-        meta, before = event["meta_info"], self._meta
-        text, ids = text_in(event["text"]), [int(token) for token in event.get("output_ids") or ()]
-        reason = meta.get("finish_reason")
-        self.finish = reason.get("type") if isinstance(reason, dict) else reason
-        new_text, new_ids = text[len(self._text) :], tuple(ids[self._ids :])
-        self._meta, self._text, self._ids = meta, text, max(self._ids, len(ids))
-        if not new_text and not new_ids:
+        before = self._counts
+        details = (event.get("sglext") or {}).get("spec_tokens_details") or event.get("meta_info") or {}
+        (details,) = details if isinstance(details, list) else [details]  # a list has one for each choice
+        self._counts = details or before
+        if "meta_info" not in event:
+            return super().read(event, at_s)
+        meta = event["meta_info"]
+        self._usage, reason = meta, meta.get("finish_reason")
+        self.finish = text_in(reason.get("type") if isinstance(reason, dict) else reason) or self.finish
+        text, ids = self._new(text_in(event.get("text")), ids_in(event.get("output_ids")))
+        if not text and not ids:
             return []
-        drafted, accepted = (_rise(names, before, meta) for names in ((DRAFTED,), ACCEPTED))
-        return self._arrived(Pass(at_s, new_text, new_ids, drafted, accepted if drafted else None))
+        return self._arrived(Pass(at_s, text, ids, *self._of_pass(before, len(ids))))
+
+    def _new(self, text: str, ids: tuple[int, ...]) -> tuple[str, tuple[int, ...]]:
+        """What an event adds. It has all so far, or with `--incremental-streaming-output` what is new."""
+        tokens = count_in(self._usage.get("completion_tokens"))
+        if len(ids) == tokens if ids and tokens else text.startswith(self._text):
+            text, ids = text[len(self._text) :], ids[self._ids :]
+        self._text, self._ids = self._text + text, self._ids + len(ids)
+        return text, ids
+
+    def _of_pass(self, before: Mapping[str, Any], tokens: int) -> tuple[int | None, int | None]:
+        """What the tokens of an event were drafted and accepted of. None where the counts are of the whole text, which is
+        the usual case: they come with the last event."""
+        drafted, accepted, passes = (
+            (_count(names, self._counts) or 0) - (_count(names, before) or 0) for names in (DRAFTED, ACCEPTED, PASSES)
+        )
+        return (drafted, accepted) if drafted > 0 and (passes == 1 or passes + accepted == tokens) else (None, None)
 
     def answer(self) -> Answer:
-        answer, meta = super().answer(), self._meta
-        tokens = int(meta.get("completion_tokens", answer.tokens))
-        answer = replace(answer, tokens=tokens)
-        drafted, accepted = (_count(names, meta) for names in ((DRAFTED,), ACCEPTED))
-        if drafted is None or accepted is None:
-            return answer
-        differs = None
-        if self._ids and tokens != self._ids:
-            differs = f"it counts {tokens} tokens, and {self._ids} arrived"
-        return replace(answer, counts=(drafted, accepted, int(meta.get("spec_verify_ct", 0))), differs=differs)
+        counts = tuple(_count(names, self._counts) for names in (DRAFTED, ACCEPTED, PASSES))
+        return replace(super().answer(), counts=None if None in counts[:2] else (*counts[:2], counts[2] or 0))
 
 
-def _count(names: tuple[str, ...], meta: Mapping[str, Any]) -> int | None:
-    return next((int(meta[name]) for name in names if meta.get(name) is not None), None)
-
-
-def _rise(names: tuple[str, ...], before: Mapping[str, Any], after: Mapping[str, Any]) -> int | None:
-    now = _count(names, after)
-    return None if now is None else now - (_count(names, before) or 0)
+def _count(names: tuple[str, ...], counts: Mapping[str, Any]) -> int | None:
+    return next((count_in(counts[name]) for name in names if counts.get(name) is not None), None)

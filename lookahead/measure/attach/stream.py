@@ -9,6 +9,7 @@ Knows HTTP and server-sent events. It does not know what events mean.
 from __future__ import annotations
 
 import asyncio
+import codecs
 import json
 import ssl
 from collections.abc import AsyncIterator, Mapping
@@ -21,9 +22,10 @@ from typing import Any
 import httpx2
 
 from ...core.numbers import seconds
+from .reply import text_in
 from .servers import RemoteError, Server
 
-MOST_LINE, MOST_BYTES = 1 << 20, 64 << 20  # bytes of an event, and of an answer
+MOST_LINE, MOST_LIST, MOST_BYTES = 1 << 20, 8 << 20, 64 << 20  # bytes of an event, of a list of models, of an answer
 MOST_WORDS = 200  # characters of a server's own words
 DONE = "[DONE]"
 
@@ -61,7 +63,7 @@ async def text_of(opened: httpx2.AsyncClient, server: Server, path: str, patienc
         async with asyncio.timeout(patience.connect_s):
             response = await opened.send(opened.build_request("GET", path), stream=True)
             try:
-                text = await _beginning(response)
+                text = await _beginning(response, MOST_LIST)
             finally:
                 await response.aclose()
     except (httpx2.HTTPError, OSError) as error:
@@ -71,14 +73,14 @@ async def text_of(opened: httpx2.AsyncClient, server: Server, path: str, patienc
     return text
 
 
-async def _beginning(response: httpx2.Response) -> str:
+async def _beginning(response: httpx2.Response, most: int = MOST_LINE) -> str:
     """A body, as far as one is read."""
     whole = b""
     async for part in response.aiter_bytes():
         whole += part
-        if len(whole) > MOST_LINE:
+        if len(whole) > most:
             break
-    return whole[:MOST_LINE].decode(errors="replace")
+    return whole[:most].decode(errors="replace")
 
 
 async def events(
@@ -88,9 +90,9 @@ async def events(
     body: Mapping[str, Any],
     patience: Patience,
     closes: bool = False,
-) -> AsyncIterator[tuple[dict[str, Any], float]]:
-    """The events of a streamed answer, each with the seconds since it was asked for; `closes`: over a connection that nothing
-    else is asked over. Raises `RemoteError`."""
+) -> AsyncIterator[tuple[dict[str, Any] | None, float]]:
+    """The events of a streamed answer, each with the seconds since it was asked for, and None for an end that the server
+    announces; `closes`: over a connection that nothing else is asked over. Raises `RemoteError`."""
     start, wait = perf_counter(), patience.first_s
     headers = {"Connection": "close"} if closes else {}
 
@@ -104,13 +106,16 @@ async def events(
             if response.status_code != 200:
                 async with within(patience.between_s):
                     raise _refused(server, response.status_code, await _beginning(response))
-            lines = _lines(response, server)
+            stream = _stream(response, server)
             while True:
-                async with within(wait):
-                    line = await anext(lines, None)
-                if line is None or (event := _event(server, line)) is None:
+                try:
+                    async with within(wait):
+                        event = await anext(stream)
+                except StopAsyncIteration:
                     return
                 yield event, perf_counter() - start
+                if event is None:
+                    return
                 wait = patience.between_s
         finally:
             await response.aclose()
@@ -119,34 +124,77 @@ async def events(
         raise _lost(server, error, waited) from None
 
 
-async def _lines(response: httpx2.Response, server: Server) -> AsyncIterator[str]:
-    """The data of one event after the other."""
-    rest, whole = b"", 0
+async def _stream(response: httpx2.Response, server: Server) -> AsyncIterator[dict[str, Any] | None]:
+    """One event's data after the other, and None for the last. Raises `RemoteError`. Fields that are not known are ignored.
+
+    An empty line ends an event. A first line that is a whole JSON document does not wait for it, because some servers leave
+    empty lines out.
+    """
+    data: list[str] = []
+    size, has_event = 0, False
+    async for line in _lines(response, server):
+        name, _, value = line.partition(b":")
+        if name == b"error":  # older llama-servers
+            raise _ended(server, value.decode(errors="replace"))
+        has_event, is_end = has_event or name == b"data", not line.strip()
+        if is_data := name == b"data" and bool(value.strip()):
+            data.append(value.strip().decode(errors="replace"))
+            size += len(line)
+        if size > MOST_LINE:
+            raise _too_much(server)
+        if data and (is_end or (is_data and len(data) == 1)):
+            parsed = _parsed("\n".join(data))
+            if is_end or parsed is not None:
+                yield _event(server, parsed)
+                data, size = [], 0
+    if not has_event:
+        raise RemoteError(server.name, "it sends something else than a stream of events.")
+
+
+async def _lines(response: httpx2.Response, server: Server) -> AsyncIterator[bytes]:
+    """A body's lines, which end with LF, CR or both, and an empty one at its end."""
+    rest, last, whole = bytearray(), b"", 0
     async for part in response.aiter_bytes():
-        whole += len(part)
-        *lines, rest = (rest + part).split(b"\n")
-        if max(map(len, (rest, *lines))) > MOST_LINE or whole > MOST_BYTES:
-            raise RemoteError(server.name, "it sends more than an answer has; it was cut off.")
-        for line in lines:
-            if line.startswith(b"data:"):
-                yield line[5:].strip().decode(errors="replace")
-            elif line.strip() and line.partition(b":")[0] not in (b"", b"event", b"id", b"retry"):
-                raise RemoteError(server.name, "it sends something else than a stream of events.")
+        part = part if whole else part.removeprefix(codecs.BOM_UTF8)
+        whole, part = whole + len(part), last + part
+        last = b"\r" if part.endswith(b"\r") else b""  # its LF may still be on its way
+        first, *more = part.removesuffix(b"\r").replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+        rest += first
+        if max(map(len, (rest, *more))) > MOST_LINE or whole > MOST_BYTES:
+            raise _too_much(server)
+        for line in more:
+            yield bytes(rest)
+            rest = bytearray(line)
+    yield bytes(rest)
+    yield b""  # the stream's end ends its last event
 
 
-def _event(server: Server, line: str) -> dict[str, Any] | None:
-    """An event's data; None for the last."""
-    if line == DONE:
-        return None
+def _parsed(data: str) -> Any:
+    """What an event's data stands for; None if it is not JSON."""
     try:
-        event = json.loads(line)
+        return data if data == DONE else json.loads(data)
     except (ValueError, RecursionError):
-        event = None
-    if not isinstance(event, dict):
+        return None
+
+
+def _event(server: Server, parsed: Any) -> dict[str, Any] | None:
+    """An event's data; None for the last. Raises `RemoteError`."""
+    if parsed == DONE:
+        return None
+    if not isinstance(parsed, dict):
         raise RemoteError(server.name, "it sends events that are not JSON.")
-    if error := event.get("error"):
-        raise RemoteError(server.name, f"it ended its answer: {_words(server, error)}")
-    return event
+    if error := parsed.get("error") or (parsed.get("object") == "error" and parsed):
+        raise _ended(server, error)
+    return parsed
+
+
+def _ended(server: Server, error: Any) -> RemoteError:
+    """For an error in the stream."""
+    return RemoteError(server.name, f"it ended its answer: {_words(server, error)}")
+
+
+def _too_much(server: Server) -> RemoteError:
+    return RemoteError(server.name, "it sends more than an answer has; it was cut off.")
 
 
 def _refused(server: Server, status: int, words: str) -> RemoteError:
@@ -158,13 +206,13 @@ def _refused(server: Server, status: int, words: str) -> RemoteError:
         words = _words(server, words)
     reason = {401: "it wants another key", 403: "it wants another key", 404: "it has no such model or path"}
     kind = reason.get(status, "it is overloaded" if status in (429, 503) else "it refused")
-    return RemoteError(server.name, f"{kind} (status {status}: {words}).")
+    return RemoteError(server.name, f"{kind} (status {status}: {words}).", status)
 
 
 def _words(server: Server, error: Any) -> str:
     """A server's own words, in one short line without its secrets."""
     words = error.get("message") if isinstance(error, dict) else error
-    line = " ".join(server.hidden(str(words or error)).split())
+    line = " ".join(server.hidden(text_in(str(words or error))).split())
     return line if len(line) <= MOST_WORDS else f"{line[:MOST_WORDS]}..."
 
 

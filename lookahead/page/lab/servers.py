@@ -67,12 +67,12 @@ def _rows(measured: Mapping[str, Any]) -> str:
         ]
         for level in measured["levels"]
     ]  # fmt: skip
-    errors = {error for level in measured["levels"] for error in (*level["errors"], *level["differs"])}
+    remarks = {remark for level in measured["levels"] for remark in level["remarks"]}
     titles = [
         "at once", "tokens/s without", "with", "speedup", "90% interval", "tokens a pass", "accepted", "first token",
         "longest gaps (p99)", "same text", "failed",
     ]  # fmt: skip
-    return table(titles, rows) + "".join(says(error) for error in sorted(errors))
+    return table(titles, rows) + "".join(says(remark) for remark in sorted(remarks))
 
 
 def _time(level: Mapping[str, Any], name: str) -> str:

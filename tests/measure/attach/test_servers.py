@@ -159,10 +159,18 @@ def test_a_variable_that_cannot_be_read_stops_the_start(value):
     assert "pass@" not in str(wrong.value)
 
 
-@pytest.mark.parametrize("request_too", ["{", "[1]", "3"])
+@pytest.mark.parametrize("request_too", ["{", "[1]", "3", '{"a": NaN}', '{"a": "\\ud800"}', "[" * 100_000])
 def test_so_does_a_request_that_is_no_object(request_too):
     with pytest.raises(SettingsError, match="LOOKAHEAD_SERVER_REQUEST_MY_FAST"):
         named({"LOOKAHEAD_SERVERS": "my-fast=http://gpu", "LOOKAHEAD_SERVER_REQUEST_MY_FAST": request_too})
+
+
+@pytest.mark.parametrize("key", ["schl\u00fcssel", "two\nlines", "a\x00b"])
+def test_so_does_a_key_that_no_header_can_hold(key):
+    with pytest.raises(SettingsError, match="LOOKAHEAD_SERVER_KEY_FAST") as wrong:
+        named({"LOOKAHEAD_SERVERS": "fast=http://gpu", "LOOKAHEAD_SERVER_KEY_FAST": key})
+    assert key not in str(wrong.value)
+    assert named({"LOOKAHEAD_SERVERS": "fast=http://gpu", "LOOKAHEAD_SERVER_KEY_FAST": "k\n"})["fast"].key == "k"
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def _encode_text(tokenizer: PreTrainedTokenizerBase, prompt: str, chat: bool, ro
         mend = f"it has {count(len(prompt))} characters and the model's context holds {count(room)} tokens; shorten it."
         raise PromptError("prompt", prompt, mend)
     for at, character in enumerate(prompt):
-        if unicodedata.category(character) in ("Cc", "Cs") and character not in "\t\n\r":
+        if unicodedata.category(character) in ("Cc", "Cs") and character not in "\t\n\r\x85":
             mend = f"character {at + 1} is the control character U+{ord(character):04X}; remove it."
             raise PromptError("prompt", prompt, mend)
     if not chat:

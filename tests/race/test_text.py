@@ -88,6 +88,12 @@ def test_prompts_that_cannot_be_continued(models, prompt, word):
         encode_prompt(models.tokenizer, prompt, chat=False, vocab=4096, room=1024)
 
 
+def test_line_ends_of_every_kind_are_text(models):
+    text = "one\u2028two\u2029three\u0085four\r\nfive"
+    ids = encode_prompt(models.tokenizer, text, chat=False, vocab=4096, room=1024)
+    assert models.tokenizer.decode(ids, skip_special_tokens=True) == text
+
+
 def test_chat_wraps_and_is_refused_without_a_template(models):
     ids = encode_prompt(models.tokenizer, "Hi", chat=True, vocab=4096, room=1024)
     assert models.tokenizer.decode(ids) == "<|user|>Hi<|assistant|>"

@@ -85,7 +85,14 @@ globalThis.lookaheadHome = (() => {
     const size = Math.round(file.size / MB);
     if (file.size > MOST_MB * MB) return `${file.name} has ${size} MB; a recording has at most ${MOST_MB}.`;
     setText(ui.taken, "Reading the file.");
-    const answer = await host.open(await file.text());
+    const data = await file.arrayBuffer();
+    let text;
+    try {
+      text = new TextDecoder("utf-8", {fatal: true}).decode(data); // without a byte-order mark
+    } catch {
+      return `${file.name} is not UTF-8 text; save it as UTF-8.`;
+    }
+    const answer = await host.open(text);
     if (answer) receive(answer);
     return answer ? "" : NO_ANSWER;
   }

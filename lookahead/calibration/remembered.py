@@ -122,11 +122,11 @@ def _possible(kept: Measured) -> bool:
         and all(row >= 1 for row in rows)
         and all(value is None or value >= 1 for value in optional)
         and (ratio is None or 0 < ratio < math.inf)
-        and all(_rising(curve) for curve in (kept.costs.target, *(one.curve for one in drafters)))
+        and all(rising(curve) for curve in (kept.costs.target, *(one.curve for one in drafters)))
     )
 
 
-def _rising(curve: CostCurve) -> bool:
+def rising(curve: CostCurve) -> bool:
     """Whether a curve has a time for each row count, with rising counts and positive finite times."""
     return (
         0 < len(curve.rows) == len(curve.seconds)

@@ -9,11 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from ..core.costs import PassCosts
+from ..model.small_files import fault
+from .remembered import rising
 
 FILE = "costs.json"
+MOST_LAYERS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +32,19 @@ _ADAPTER = TypeAdapter(Typical)
 
 
 def read(family: Path) -> Typical | None:
-    """The costs that the family in this folder ships, or None."""
+    """The costs that the family in this folder ships, or None. Raises `ModelError` if the file is damaged."""
     file = family / FILE
-    return _ADAPTER.validate_json(file.read_bytes()) if file.is_file() else None
+    if not file.is_file():
+        return None
+    try:
+        shipped = _ADAPTER.validate_json(file.read_bytes())
+    except (OSError, ValidationError) as error:
+        first = error.errors(include_url=False)[0]["msg"] if isinstance(error, ValidationError) else str(error)
+        raise fault(family, FILE, first) from None
+    curves = (shipped.costs.target, *(drafter.curve for drafter in shipped.costs.drafters.values()))
+    if not all(map(rising, curves)) or not (shipped.layers is None or 1 <= shipped.layers <= MOST_LAYERS):
+        raise fault(family, FILE, "no machine can have its costs")
+    return shipped
 
 
 def write(family: Path, typical: Typical) -> None:

@@ -1,4 +1,4 @@
-"""Settings in words, as they stand on chips and in captions: "temperature 1", "k = 4".
+"""Settings in words, as they stand on chips and in captions: "temperature 1", "k = 4"; and other programs' errors.
 
 Knows names of settings and how each is written. It does not know which values are usual.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+LONGEST = 160  # characters of another program's words in a message
 WORDS = {
     "max_new_tokens": "{} new tokens at most", "k": "k = {}", "temperature": "temperature {}", "seed": "seed {}",
     "rule": "rule: {}", "top_k": "top-k {}", "top_p": "top-p {}", "repetition_penalty": "repetition penalty {}",
@@ -18,6 +19,11 @@ WORDS = {
 def in_words(settings: Mapping[str, Any]) -> list[str]:
     """Each of the settings that has words."""
     return [text.format(_plain(settings[name])) for name, text in WORDS.items() if name in settings]
+
+
+def remark(error: Exception) -> str:
+    """Return an error of another program as a short remark."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:LONGEST]}"
 
 
 def _plain(value: Any) -> Any:

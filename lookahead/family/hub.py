@@ -13,7 +13,6 @@ Knows pairs, tokenizers, limits and this machine's room. It does not know what a
 from __future__ import annotations
 
 import filecmp
-import json
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -29,11 +28,10 @@ from ..calibration import number_format
 from ..core.events import ModelError, Stopped
 from ..core.numbers import count, size
 from ..hardware import memory
-from ..model import shape as model_shape
 from ..model.heads import files as head_files
 from . import elsewhere, models, suggested
 from .fetch import File, cache, cached, explained, fetch, settle
-from .known import CONFIG, NAME, TOPICS, Known, gather, understand, unreadable
+from .known import NAME, TOPICS, Known, gather, understand
 from .spec import members
 from .suggested import SUGGESTED
 
@@ -296,13 +294,14 @@ def _of_each(known: list[Known], topic: str, words: str) -> list[Check]:
 def _heads(known: list[Known]) -> list[Check]:
     """Whether trained heads are made for the target: its hidden states, its vocabulary and its layers."""
     target, heads = known[0], [one for one in known if one.head]
-    if not heads or target.folder is None or not (target.folder / CONFIG).is_file():
+    if not heads:
         return []
     if target.head:
         mend = "it is a trained head, which drafts for a target; give the target's name first."
         return [Check("head", mend, ModelError("models", target.name, mend))]
-    shape = model_shape.Shape.of(json.loads((target.folder / CONFIG).read_text(encoding="utf-8")).get)
-    checks = []
+    shape, checks = target.shape, []
+    if shape is None:
+        return []
     for one in heads:
         try:
             read = head_files.shape_of(one.head, shape, one.name)
@@ -320,12 +319,13 @@ def _vocabulary(known: list[Known]) -> list[Check]:
     """Whether the drafts' tokens are the target's, token by token."""
     if any(one.folder is None for one in known):
         return []
-    try:
-        readers = [models.load_tokenizer(one.folder) for one in known]
-    except Exception as error:  # transformers raises a dozen kinds here
-        fault = unreadable(known[0], error, "tokenizer, or its draft's,")
-        return [Check("vocabulary", str(fault), fault)]
-    checks = []
+    readers, checks = [], []
+    for one in known:
+        try:
+            readers.append(models.load_tokenizer(one.folder))
+        except ModelError as error:
+            fault = ModelError("model", one.name, error.mend)
+            return [Check("vocabulary", str(fault), fault)]
     for one, reader in zip(known[1:], readers[1:], strict=True):
         try:
             models.same_vocabulary(readers[0], reader, known[0].name, one.name)

@@ -9,7 +9,6 @@ Knows the hub, transformers' configurations and the cache's demands. It does not
 from __future__ import annotations
 
 import difflib
-import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -22,15 +21,16 @@ from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
 from ..core.events import ModelError
 from ..core.numbers import count
-from ..model import llama_files
+from ..core.wording import remark
+from ..model import llama_files, small_files
 from ..model.heads import files as head_files
+from ..model.shape import Shape
+from ..model.small_files import CONFIG, INDEX, WHOLE
 from . import elsewhere, models
 from .fetch import File, cached, explained, fetch
 from .spec import is_folder
 from .suggested import SUGGESTED
 
-CONFIG = "config.json"
-WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 SMALL = (
     CONFIG, "generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
     "vocab.json", "merges.txt", "vocab.txt", "tokenizer.model", "spiece.model", "chat_template.jinja", INDEX,
@@ -60,6 +60,7 @@ class Known:
     parameters: int = 0
     faults: tuple[tuple[str, ModelError], ...] = ()
     head: dict[str, Any] | None = None  # the configuration of a trained head, None for a language model
+    shape: Shape | None = None  # of a language model that can be used
 
     @property
     def missing(self) -> int:
@@ -142,11 +143,9 @@ def _weights(name: str, files: Iterable[str], folder: Path) -> list[str]:
         return [WHOLE]
     if INDEX in files:
         try:
-            shards = sorted(set(json.loads((folder / INDEX).read_text(encoding="utf-8"))["weight_map"].values()))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ModelError(
-                "model", name, f"its {INDEX} cannot be read; choose another copy of this model."
-            ) from error
+            shards = small_files.shards(folder)
+        except ModelError as error:
+            raise ModelError("model", name, error.mend) from None
         if unusable := [shard for shard in shards if shard not in files or not shard.endswith(".safetensors")]:
             raise ModelError(
                 "model", name, f"{unusable[0]} of its weights is not there; choose another copy of this model."
@@ -169,15 +168,19 @@ def understand(known: Known) -> Known:
     """With architecture and parameters, and the faults that the configuration alone shows."""
     if known.folder is None or not (known.folder / CONFIG).is_file():
         return known
-    if head := head_files.config_of(known.folder):
+    try:
+        small_files.check(known.folder)
+        head = head_files.config_of(known.folder)
+    except ModelError as error:
+        return replace(known, faults=(*known.faults, ("code", ModelError("model", known.name, error.mend))))
+    if head:
         kind = head_files.kind_of(head)
         return replace(known, role=kind, architecture=f"{kind} head", parameters=known.bytes // BYTES, head=head)
-    from transformers import CONFIG_MAPPING, AutoConfig  # all that it knows of models: a second to import
+    from transformers import CONFIG_MAPPING  # all that it knows of models: a second to import
 
-    fault = None
     try:
-        raw = json.loads((known.folder / CONFIG).read_text(encoding="utf-8"))
-        kind = raw.get("model_type", "")
+        raw = small_files.read(known.folder, CONFIG)
+        kind = raw.get("model_type") or ""
         known = replace(known, architecture=kind)
         if kind not in CONFIG_MAPPING:
             mend = "it needs code of its own (auto_map), which is never run here" if "auto_map" in raw else (
@@ -187,33 +190,25 @@ def understand(known: Known) -> Known:
             raise ModelError(
                 "model", known.name, "its weights are quantised; choose the repository with the plain ones."
             )
-    except (ModelError, ValueError, AttributeError, OSError) as error:
-        fault = ("code", error if isinstance(error, ModelError) else unreadable(known, error))
-        return replace(known, faults=(*known.faults, fault))
+    except ModelError as error:
+        return replace(known, faults=(*known.faults, ("code", error)))
     if (plain := llama_files.plain(known.folder)) and plain["num_hidden_layers"] <= MOST_PARTS:
-        return replace(known, parameters=llama_files.parameters(plain))
+        return replace(known, parameters=llama_files.parameters(plain), shape=Shape.of(plain.get))
     from ..model import loading
 
+    topic = "code"
     try:
-        config = AutoConfig.from_pretrained(known.folder, trust_remote_code=False)
+        config = loading.configuration(known.folder)
         parts = [getattr(config.get_text_config(), name, None) or 0 for name in COUNTED]
         if max(parts) > MOST_PARTS:  # to make that many would keep everybody waiting
             raise ModelError(
                 "model", known.name, f"it claims {count(max(parts))} layers or experts; choose a model that is real."
             )
         model = loading.empty(known.folder)
-        known = replace(known, parameters=model.num_parameters())
+        known, topic = replace(known, parameters=model.num_parameters(), shape=Shape.of_model(config)), "cache"
         loading.check(model)
-    except ModelError as error:
-        fault = ("cache", ModelError("model", known.name, error.mend))
-    except Exception as error:  # transformers raises a dozen kinds here
-        fault = ("code", unreadable(known, error))
-    return replace(known, faults=(*known.faults, fault)) if fault else known
-
-
-def unreadable(known: Known, error: Exception, what: str = "configuration") -> ModelError:
-    """Words for a small file that transformers cannot make sense of."""
-    first = " ".join(str(error).split())[:160]
-    return ModelError(
-        "model", known.name, f"its {what} cannot be used ({type(error).__name__}: {first}); choose another."
-    )
+    except Exception as error:  # an architecture may raise anything
+        reason = f"it describes no model: {remark(error)}"
+        fault = error if isinstance(error, ModelError) else small_files.fault(known.folder, CONFIG, reason)
+        return replace(known, faults=(*known.faults, (topic, ModelError("model", known.name, fault.mend))))
+    return known

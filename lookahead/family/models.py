@@ -13,7 +13,6 @@ Knows transformers' loaders. It does not know strategies, nor how files come to 
 from __future__ import annotations
 
 import gc
-import json
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -21,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
+from tokenizers import Tokenizer
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from transformers.tokenization_utils_tokenizers import TokenizersBackend
 
@@ -31,8 +31,9 @@ from ..calibration.typical import Typical
 from ..core.costs import DrafterCosts, PassCosts
 from ..core.events import LookaheadError, ModelError, SettingsError, Stopped
 from ..core.numbers import count
+from ..core.wording import remark
 from ..hardware import memory
-from ..model import layer_skip, llama, llama_files
+from ..model import layer_skip, llama, llama_files, small_files
 from ..model.forward import Forward
 from ..model.heads import files
 from ..model.heads.head import CachedHead, Head
@@ -264,6 +265,9 @@ def _parts(spec: str, folder_of: Mapping[str, Path]) -> tuple[dict[str, str], di
             raise ModelError("models", spec, f"there are two heads of the kind {role}; give one.")
         members[role] = place
         (heads if config else folders)[role] = folder
+        if not config:  # before the first weight is read
+            small_files.check(folder)
+            small_files.weight_files(folder)
     return members, folders, heads
 
 
@@ -372,23 +376,44 @@ def _too_large(folders: Mapping[str, str], dtype: torch.dtype) -> bool:
 
 
 def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerBase:
-    """The tokenizer in a folder or of a hub name. Raises whatever transformers raises."""
+    """The tokenizer in a folder or of a hub name. Raises `ModelError` with the name of the file that cannot be used, and for
+    a hub name everything that transformers raises."""
+    for name in small_files.TOKENIZER:
+        small_files.read(folder, name)
+    config = small_files.read(folder, small_files.TOKENIZER_CONFIG) or {}
     try:
-        config = json.loads((Path(folder) / "tokenizer_config.json").read_text(encoding="utf-8"))
-        whole = config["tokenizer_class"] == "TokenizersBackend" and "auto_map" not in config
-    except (OSError, ValueError, KeyError, TypeError):
-        whole = False
-    if whole:
-        return TokenizersBackend.from_pretrained(folder, trust_remote_code=False)
-    # Looking for a class takes every model's configuration, and those seconds to import.
-    from transformers import AutoTokenizer
+        if config.get("tokenizer_class") == "TokenizersBackend" and "auto_map" not in config:
+            return TokenizersBackend.from_pretrained(folder, trust_remote_code=False)
+        # Looking for a class takes every model's configuration, and those seconds to import.
+        from transformers import AutoTokenizer
 
-    return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    except Exception as error:  # transformers raises a dozen kinds here
+        if not Path(folder).is_dir():
+            raise
+        raise _tokenizer_fault(folder, error) from error
+
+
+def _tokenizer_fault(folder: str | Path, error: Exception) -> ModelError:
+    """An error that names the tokenizer's file that cannot be used. A damaged tokenizer.json cannot be read alone either."""
+    whole, reason = "tokenizer.json", remark(error)
+    try:
+        if small_files.read(folder, whole) is None:
+            return small_files.fault(folder, whole, f"there is none, and no other tokenizer works: {reason}")
+        Tokenizer.from_file(str(Path(folder) / whole))
+    except ModelError as fault:
+        return fault
+    except Exception as alone:  # the library has no class of its own for errors
+        return small_files.fault(folder, whole, remark(alone))
+    others = [name for name in (*small_files.TOKENIZER, "chat_template.jinja") if (Path(folder) / name).is_file()]
+    return small_files.fault(folder, " or ".join(others) or whole, reason)
 
 
 def _load_tokenizer(place: str, folder: str) -> PreTrainedTokenizerBase:
     try:
         return load_tokenizer(folder)
+    except ModelError as error:
+        raise ModelError("model", shown(place), error.mend) from error
     except Exception as error:  # transformers raises a dozen kinds here
         raise _explained(place, error) from error
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core.events import Settings, SettingsError
+from ..core.text_files import csv_file
 
 if TYPE_CHECKING:
     from ..family.models import Models
@@ -46,7 +47,10 @@ def run(
     Settings(**options)
     prompts = prompt_files.read(arguments.prompts) if arguments.prompts else questions(family=arguments.models)
     methods, answer = [*filter(None, arguments.methods.split(","))], None
-    files = (arguments.markdown, decision_report.to_markdown), (arguments.csv, decision_report.to_csv)
+    files = (
+        (arguments.markdown, decision_report.to_markdown),
+        (arguments.csv, lambda answer: csv_file(decision_report.to_csv(answer))),
+    )
     written = {path: text for path, text in files if path}
     for path in written:
         writable(path)

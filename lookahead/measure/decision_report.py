@@ -5,13 +5,11 @@ Knows the document of `decision`. It does not know how it was measured.
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping
 from typing import Any
 
 from ..core.numbers import decimal, percent, ranged, ratio
-from ..trace.export import cell
+from ..core.text_files import csv_text
 from .tables import markdown_table
 
 UNKNOWN = "\u2013"
@@ -84,8 +82,4 @@ def _where(answer: Mapping[str, Any]) -> str:
 
 def to_csv(answer: Mapping[str, Any]) -> str:
     """A row for every method and prompt (RFC 4180)."""
-    out = io.StringIO(newline="")
-    table = csv.writer(out)
-    table.writerow(COLUMNS)
-    table.writerows([cell(row.get(name)) for name in COLUMNS] for row in answer["rows"])
-    return out.getvalue()
+    return csv_text(COLUMNS, ([row.get(name) for name in COLUMNS] for row in answer["rows"]))

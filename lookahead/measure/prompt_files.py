@@ -10,15 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from ..core.events import SettingsError
+from ..core.text_files import decoded, lines
 from .timing import Question
 
 
 def read(path: str) -> list[Question]:
     """The prompts of a file of JSON lines; see `parse`."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError("prompts", path, f"it cannot be read as UTF-8 text ({error.__class__.__name__}).") from None
+        text = decoded(Path(path).read_bytes())
+    except OSError as error:
+        raise SettingsError("prompts", path, f"it cannot be read ({error.__class__.__name__}).") from None
+    except UnicodeError as error:
+        raise SettingsError("prompts", path, str(error)) from None
     return parse(text, str(path))
 
 
@@ -28,7 +31,7 @@ def parse(text: str, name: str) -> list[Question]:
     Of several turns only the first is used. `SettingsError` names the line of `name` that is wrong.
     """
     questions = []
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(lines(text), start=1):
         if not line.strip():
             continue
         try:
@@ -43,20 +46,26 @@ def parse(text: str, name: str) -> list[Question]:
 
 def pasted(text: str, chat: bool) -> list[Question]:
     """What somebody has pasted: JSON lines where the first line begins like one, else a prompt on every line."""
+    text = decoded(text)
     if text.lstrip().startswith("{"):
         return parse(text, "what you pasted")
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    if not lines:
+    prompts = [line.strip() for line in lines(text) if line.strip()]
+    if not prompts:
         raise SettingsError("prompts", "nothing", "paste prompts, one on a line, or JSON lines.")
-    return [Question(str(number), "yours", line, chat) for number, line in enumerate(lines, start=1)]
+    return [Question(str(number), "yours", prompt, chat) for number, prompt in enumerate(prompts, start=1)]
 
 
 def _question(data: dict[str, Any], number: int) -> Question:
     spec_bench = "turns" in data and "prompt" not in data
     question = Question(
-        str(data.get("question_id" if spec_bench else "id", number)), str(data.get("category", "all")),
+        _writable(data.get("question_id" if spec_bench else "id", number)), _writable(data.get("category", "all")),
         data["turns"][0] if spec_bench else data["prompt"], data.get("chat", spec_bench),
     )  # fmt: skip
     if not isinstance(question.prompt, str) or not isinstance(question.chat, bool):
         raise TypeError
     return question
+
+
+def _writable(name: Any) -> str:
+    """A name without lone surrogates, which JSON can hold and no file."""
+    return str(name).encode(errors="replace").decode()

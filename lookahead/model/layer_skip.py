@@ -5,6 +5,7 @@ Knows passes. It does not know what such a drafter is good for, nor how many lay
 
 from __future__ import annotations
 
+from ..core.events import ModelError
 from .lm import CachedLM
 
 ROLE = "self"
@@ -12,7 +13,10 @@ CANNOT = (AttributeError, RuntimeError, TypeError, KeyError)  # what an architec
 
 
 def at(target: CachedLM, layers: int) -> CachedLM:
-    """The drafter of the target's first layers. Raises one of `CANNOT` for an architecture that cannot be cut."""
+    """The drafter of the target's first layers. Raises `ModelError` if there are fewer, and one of `CANNOT` for an
+    architecture that cannot be cut."""
+    if layers > (most := target.passes.shape.layers):
+        raise ModelError("layers", layers, f"the target has {most}.")
     return CachedLM(target.passes.first(layers), target.vocab, exact=False)
 
 

@@ -8,7 +8,6 @@ Knows configuration files and safetensors. It does not know places, pairs or dev
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -20,8 +19,9 @@ from safetensors import safe_open
 from .llama import Llama, fits
 from .llama_weights import Layer, Weights
 from .shape import Shape
+from .small_files import CONFIG, GENERATION, check, weight_files
+from .small_files import read as read_small
 
-CONFIG, WHOLE, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 # Fields that change nothing, or that are read here; with any other the folder is left to transformers.
 READ = {
     "vocab_size", "max_position_embeddings", "hidden_size", "num_hidden_layers", "num_attention_heads",
@@ -41,20 +41,22 @@ MUST_BE = {
 
 
 def plain(folder: str | Path) -> dict[str, Any] | None:
-    """The configuration in a folder where it is a plain Llama's, with `rope_theta` among its fields; else None."""
-    try:
-        config = json.loads((Path(folder) / CONFIG).read_text(encoding="utf-8"))
-        rope = config.pop("rope_parameters", None) or {"rope_theta": config.pop("rope_theta", None)}
-    except (OSError, ValueError, AttributeError, TypeError):
+    """The configuration in a folder where it is a plain Llama's, with `rope_theta` among its fields; else None.
+
+    Raises `ModelError` if the file is damaged.
+    """
+    config = read_small(folder, CONFIG)
+    if config is None:
         return None
+    rope = config.pop("rope_parameters", None) or {"rope_theta": config.pop("rope_theta", None)}
     if set(rope) - {"rope_theta", "rope_type"} or rope.get("rope_type", "default") != "default":
         return None
     known = config.keys() <= READ | IDLE | MUST_BE.keys()
     if not known or any(config.get(name, value) != value for name, value in MUST_BE.items()):
         return None
     needed = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
-    sizes = all(isinstance(config.get(name), int) and config[name] > 0 for name in needed)
-    if not sizes or config.get("model_type") != "llama" or not rope["rope_theta"]:
+    whole = all(isinstance(config.get(name), int) for name in needed) and config.get("rms_norm_eps", 1e-6)
+    if not whole or config.get("model_type") != "llama" or not rope.get("rope_theta"):
         return None
     return {**config, "rope_theta": float(rope["rope_theta"])}
 
@@ -75,15 +77,21 @@ def parameters(config: dict[str, Any]) -> int:
 
 
 def ends(folder: str | Path) -> int | list[int] | None:
-    """The ids that end a text, as the folder's generation settings say, or its configuration where there are none."""
-    for name in ("generation_config.json", CONFIG):
-        if (Path(folder) / name).is_file():
-            return json.loads((Path(folder) / name).read_text(encoding="utf-8")).get("eos_token_id")
-    return None
+    """The ids that end a text, as the folder's generation settings say, or its configuration where there are none.
+
+    Raises `ModelError` if the file is damaged.
+    """
+    generation = read_small(folder, GENERATION)
+    settings = read_small(folder, CONFIG) if generation is None else generation
+    return settings.get("eos_token_id") if settings else None
 
 
 def read(folder: str, dtype: torch.dtype) -> Llama | None:
-    """The passes of the plain Llama in a folder, in that number format; None where there is none that is whole."""
+    """The passes of the plain Llama in a folder, in that number format; None where there is none that is whole.
+
+    Raises `ModelError` if one of its small files is damaged.
+    """
+    check(folder)
     config = plain(folder)
     if config is None:
         return None
@@ -161,11 +169,7 @@ def _of(tensors: dict[str, torch.Tensor], prefix: str, name: str) -> torch.Tenso
 
 def _tensors(folder: Path) -> Iterator[tuple[str, torch.Tensor]]:
     """Every tensor of the folder's safetensors, as copies: the files may be written over later."""
-    files = [folder / WHOLE]
-    if not files[0].is_file():
-        index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
-        files = [folder / Path(name).name for name in sorted(set(index["weight_map"].values()))]
-    for path in files:
-        with safe_open(path, framework="pt") as file:
+    for part in weight_files(folder):
+        with safe_open(folder / part, framework="pt") as file:
             for name in file.keys():  # noqa: SIM118 not a mapping
                 yield name, file.get_tensor(name).clone()

@@ -9,14 +9,14 @@ Knows transformers' models and caches. It does not know what they are asked for.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import torch
 from accelerate import init_empty_weights
-from transformers import AutoConfig, DynamicCache, GenerationConfig, LlamaForCausalLM, PreTrainedModel
+from transformers import DynamicCache, LlamaForCausalLM, PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
+from . import loading
 from .cache import KeyValueCache
 from .llama import Llama
 from .lm import CachedLM
@@ -68,7 +68,10 @@ class OurLlamaForCausalLM(LlamaForCausalLM):
 
 
 def llama_model(llama: Llama, folder: str) -> PreTrainedModel:
-    """transformers' model over the tensors of a Llama that was read from a folder without it."""
+    """transformers' model over the tensors of a Llama that was read from a folder without it.
+
+    Raises `ModelError` if transformers cannot read its small files.
+    """
     shape, weights = llama.shape, llama.weights
     head = weights.embed if weights.head is None else weights.head
     state = {
@@ -84,7 +87,7 @@ def llama_model(llama: Llama, folder: str) -> PreTrainedModel:
             "mlp.up_proj": up, "mlp.down_proj": layer.down,
         }  # fmt: skip
         state |= {f"model.layers.{i}.{name}.weight": weight for name, weight in parts.items()}
-    config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    config = loading.configuration(folder)
     config.num_hidden_layers = shape.layers
     config._attn_implementation = BY_BRANCH
     with init_empty_weights(include_buffers=False):
@@ -92,6 +95,6 @@ def llama_model(llama: Llama, folder: str) -> PreTrainedModel:
     model.passes = llama
     model.requires_grad_(False).load_state_dict(state, assign=True)
     model.tie_weights()
-    if (Path(folder) / "generation_config.json").is_file():
-        model.generation_config = GenerationConfig.from_pretrained(folder)
+    if settings := loading.generation(folder):
+        model.generation_config = settings
     return model.eval()

@@ -16,10 +16,12 @@ from typing import Any
 
 import torch
 from accelerate import init_empty_weights
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
+from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig, PreTrainedConfig, PreTrainedModel
 
 from ..core.events import ModelError
+from ..core.wording import remark
 from ..hardware import memory
+from . import small_files
 from .forward import Forward
 from .lm import CachedLM
 from .modules import BY_BRANCH, OTHER, LayoutError, Modules, of, rollback_layers
@@ -40,6 +42,8 @@ def load(folder: str, dtype: torch.dtype, device: torch.device, spread: bool) ->
     not complete, and everything that transformers raises.
     """
     attention = check(empty(folder))
+    small_files.weight_files(folder)
+    generation(folder)
     options = {"dtype": dtype, "use_safetensors": True, "trust_remote_code": False}
     if spread:  # over GPUs only, with room left for keys and values on each
         most = {i: int(free / memory.SPARE) for i, free in enumerate(memory.gpus())}
@@ -76,12 +80,39 @@ def _names(names: Iterable[str]) -> str:
 
 
 def empty(folder: str | Path) -> PreTrainedModel:
-    """Return the model of a folder's configuration without its weights. It has shapes and takes little memory."""
-    config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    """Return the model of a folder's configuration without its weights. It has shapes and takes little memory.
+
+    Raises `ModelError` if its configuration is damaged, or if there is no such model.
+    """
+    small_files.check(folder)
+    config = configuration(folder)
     try:
-        return _built(config, BY_BRANCH)
-    except (ValueError, KeyError):  # an architecture with attention of its own
-        return _built(AutoConfig.from_pretrained(folder, trust_remote_code=False), "eager")
+        try:
+            return _built(config, BY_BRANCH)
+        except (ValueError, KeyError):  # an architecture with attention of its own
+            return _built(configuration(folder), "eager")
+    except Exception as error:  # a wrong configuration may raise anything
+        raise small_files.fault(folder, small_files.CONFIG, f"it describes no model: {remark(error)}") from error
+
+
+def configuration(folder: str | Path) -> PreTrainedConfig:
+    """Return a folder's configuration. Raises `ModelError` if transformers cannot read it."""
+    try:
+        return AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    except Exception as error:  # transformers raises a dozen kinds here
+        if not (Path(folder) / small_files.CONFIG).is_file():
+            raise
+        raise small_files.fault(folder, small_files.CONFIG, remark(error)) from error
+
+
+def generation(folder: str | Path) -> GenerationConfig | None:
+    """Return a folder's generation settings, None without a file. Raises `ModelError` if transformers cannot read it."""
+    if not (Path(folder) / small_files.GENERATION).is_file():
+        return None
+    try:
+        return GenerationConfig.from_pretrained(folder)
+    except Exception as error:  # as above
+        raise small_files.fault(folder, small_files.GENERATION, remark(error)) from error
 
 
 def _built(config: PreTrainedConfig, attention: str) -> PreTrainedModel:

@@ -16,6 +16,7 @@ from typing import Any
 import gradio as gr
 
 from ..core.events import RULES, LookaheadError
+from ..core.text_files import csv_file
 from ..measure.scenarios import ANSWERS, CHIPS, EVERY, SCENARIOS, Scenario
 from ..model.heads.shape import KINDS
 from ..race.methods import METHODS, method_class, methods_with, needed_by
@@ -309,7 +310,8 @@ def make(request: list) -> dict[str, str]:
     try:
         kind, text, home = request
         trace = Trace.from_json(text)
-        return {"text": {"csv": to_csv, "replay": partial(replay_html, home=str(home))}[kind](trace)}
+        makers = {"csv": lambda trace: csv_file(to_csv(trace)), "replay": partial(replay_html, home=str(home))}
+        return {"text": makers[kind](trace)}
     except LookaheadError as error:
         return {"error": str(error)}
     except (ValueError, TypeError, KeyError):

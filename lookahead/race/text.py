@@ -17,6 +17,7 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from ..core.events import PromptError, SettingsError
 from ..core.numbers import count
+from ..core.wording import remark
 
 MOST_CHARACTERS = 1_000_000
 BROKEN = "\ufffd"
@@ -58,17 +59,32 @@ def _encode_text(tokenizer: PreTrainedTokenizerBase, prompt: str, chat: bool, ro
         mend = f"it has {count(len(prompt))} characters and the model's context holds {count(room)} tokens; shorten it."
         raise PromptError("prompt", prompt, mend)
     for at, character in enumerate(prompt):
-        if unicodedata.category(character) in ("Cc", "Cs") and character not in "\t\n\r":
+        if unicodedata.category(character) in ("Cc", "Cs") and character not in "\t\n\r\x85":
             mend = f"character {at + 1} is the control character U+{ord(character):04X}; remove it."
             raise PromptError("prompt", prompt, mend)
     if not chat:
         return tokenizer(prompt)["input_ids"]
+    return tokenizer(as_chat(tokenizer, prompt), add_special_tokens=False)["input_ids"]
+
+
+def as_chat(tokenizer: PreTrainedTokenizerBase, message: str, *, reply: bool = True) -> str:
+    """Return a user's message in the model's chat template, with the beginning of a `reply`.
+
+    Raises `PromptError` if there is no template, or if it fails or gives no text. A template is a program of the model's
+    authors, and may raise anything.
+    """
     if not tokenizer.chat_template:
         raise PromptError("chat", True, "this model has no chat template; switch chat off.")
-    wrapped = tokenizer.apply_chat_template(
-        [{"role": "user", "content": prompt}], tokenize=False, add_generation_prompt=True
-    )
-    return tokenizer(wrapped, add_special_tokens=False)["input_ids"]
+    messages = [{"role": "user", "content": message}]
+    try:
+        text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=reply)
+        text.encode()  # a lone surrogate has no tokens
+    except Exception as error:
+        mend = f"this model's chat template fails ({remark(error)}); switch chat off, or choose another model."
+        raise PromptError("chat", True, mend) from error
+    if not text:
+        raise PromptError("chat", True, "this model's chat template gives no text for this prompt; switch chat off.")
+    return text
 
 
 class StopStrings:

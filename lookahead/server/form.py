@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from ..core.events import COSTS, RULES, MethodError, Settings, SettingsError
+from ..core.text_files import lines
 from ..core.wording import in_words
 from ..measure.scenarios import USUAL
 from ..race.methods import method_class, read_options
@@ -41,7 +42,7 @@ def options(fields: Mapping[str, Any]) -> dict[str, Any]:
     if "k" in out:
         out["k"] = _k(out["k"])
     if "stop" in out:
-        out["stop"] = tuple(line for line in str(out["stop"] or "").split("\n") if line)
+        out["stop"] = tuple(line for line in lines(str(out["stop"] or "")) if line)
     out |= read_options(str(out.pop("options", "") or "").replace(",", " ").split())
     return out
 

@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from ..core.acceptance import Acceptance
 from ..core.events import TraceError
 from ..core.numbers import size
+from ..core.text_files import decoded, lines
 from .records import Name
 from .schema import MOST_BYTES, SCHEMA, LaneRecord, RaceRecord
 
@@ -98,6 +99,10 @@ def read(text: str | bytes) -> list[AcceptanceRecord]:
     """The records in a file's text; lines that tell nothing of drafts are passed over. `TraceError` says what is wrong."""
     if len(text) > MOST_BYTES:
         raise TraceError("records", size(len(text)), f"a file of records has at most {size(MOST_BYTES)}.")
+    try:
+        text = decoded(text)
+    except UnicodeError as error:
+        raise TraceError("records", "file", str(error)) from None
     records: list[AcceptanceRecord] = []
     for where, data in _documents(text):
         try:
@@ -113,14 +118,14 @@ def read(text: str | bytes) -> list[AcceptanceRecord]:
     return records
 
 
-def _documents(text: str | bytes) -> Iterator[tuple[str, Any]]:
+def _documents(text: str) -> Iterator[tuple[str, Any]]:
     """One JSON document, or one on every line, each with where it stands."""
     try:
         yield "file", json.loads(text)
         return
     except (ValueError, RecursionError):
-        lines = text.splitlines()
-    for number, line in enumerate(lines, start=1):
+        pass  # it may be JSON lines
+    for number, line in enumerate(lines(text), start=1):
         if line.strip():
             try:
                 yield f"line {number}", json.loads(line)

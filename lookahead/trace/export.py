@@ -11,16 +11,15 @@ Knows traces. It does not know Gradio, nor how the timeline draws.
 from __future__ import annotations
 
 import base64
-import csv
 import gzip
 import html
-import io
 import json
 import unicodedata
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
+from ..core.text_files import csv_text
 from ..core.tree import ancestors
 from ..core.version import VERSION
 from . import assets, wire
@@ -31,8 +30,6 @@ COLUMNS = (
     "propose_ms", "verify_ms", "other_ms", "clock_ms", "finish",
 )  # fmt: skip
 BRANCH = " | "
-# What makes a spreadsheet compute a cell, in both widths; and the apostrophe, so that one can always be taken away.
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20", "'")
 
 TITLE, CAPTION = 60, 300  # characters
 SECONDS, OTHER = 6, 4  # decimals
@@ -42,7 +39,9 @@ SECONDS, OTHER = 6, 4  # decimals
 
 
 def to_csv(trace: RaceRecord) -> str:
-    """One row a pass of every lane, as CSV text (RFC 4180; write it with newline="").
+    """One row a pass of every lane, as CSV text (RFC 4180).
+
+    To make a file that spreadsheets open, write it with newline="" and encoding="utf-8-sig".
 
     `lane` counts from 0, `pass` from 1, prefill being pass 0. `rows` is what the target's pass computed, the last
     token's own row included; `drafted` how many of them were up for a test, `draft` their text (the paths of a
@@ -53,12 +52,7 @@ def to_csv(trace: RaceRecord) -> str:
     tab, a line end or an apostrophe gets an apostrophe in front; to have the text back, take one leading
     apostrophe away.
     """
-    out = io.StringIO(newline="")
-    table = csv.writer(out)
-    table.writerow(COLUMNS)
-    for number, lane in enumerate(trace.lanes):
-        table.writerows([cell(value) for value in row] for row in _passes(number, lane))
-    return out.getvalue()
+    return csv_text(COLUMNS, (row for number, lane in enumerate(trace.lanes) for row in _passes(number, lane)))
 
 
 def _passes(number: int, lane: LaneRecord) -> Iterator[list[Any]]:
@@ -83,13 +77,8 @@ def _paths(draft: DraftRecord) -> str:
     return BRANCH.join("".join(draft.pieces[row] for row in ancestors(parents, leaf)) for leaf in leaves)
 
 
-def _ms(seconds: float) -> str:
-    return f"{seconds * 1e3:.4f}"
-
-
-def cell(value: Any) -> Any:
-    """A value that no spreadsheet takes for a formula."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
+def _ms(seconds: float) -> float:
+    return round(seconds * 1e3, 4)
 
 
 # ---------------------------------------------------------------- the page

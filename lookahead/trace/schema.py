@@ -18,6 +18,7 @@ from ..core.acceptance import Acceptance
 from ..core.costs import PricedRun
 from ..core.events import ACCEPTED, REJECTED, WINDOW, TraceError
 from ..core.numbers import significant, size
+from ..core.text_files import decoded
 from ..core.tree import depths
 from . import verdict
 from .records import (
@@ -188,10 +189,14 @@ class RaceRecord(Record):
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
         """A trace from JSON text, or a `TraceError` that says what is wrong with it."""
+        if not isinstance(text, (str, bytes)):
+            raise TraceError("trace", text, "give JSON text.")
         if len(text) > MOST_BYTES:
             raise TraceError("trace", size(len(text)), f"a trace has at most {size(MOST_BYTES)}.")
         try:
-            return cls.model_validate_json(text)
+            return cls.model_validate_json(decoded(text))
+        except UnicodeError as error:
+            raise TraceError("trace", "file", str(error)) from None
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(str(part) for part in first["loc"]) or "file"

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.events import LookaheadError
+from ..core.text_files import lines
 from ..measure.scenarios import BENCH, SCENARIOS
 from .drills import drills
 from .prompts import SAMPLES
@@ -128,7 +129,7 @@ CHILD = "Tell a story for children called {}."
 
 def _tales(text: str) -> Iterator[Document]:
     """Stories with the instruction they answer; the spooky ones stay out."""
-    for data in map(json.loads, text.splitlines()):
+    for data in map(json.loads, filter(None, lines(text))):
         if data["kind"] in ("generated-child", "generated-bedtime"):
             title = data["prompt"].strip("`.").rpartition("`")[2].strip()  # some prompts quote a list's heading too
             if "\n" in title:
@@ -145,7 +146,7 @@ TASKS = {
 
 
 def _tasks(text: str) -> Iterator[Document]:
-    for data in map(json.loads, text.splitlines()):
+    for data in map(json.loads, filter(None, lines(text))):
         domain = TASKS.get(data["kind"])
         if domain == "explain":
             yield from _explained(data["prompt"], data["text"])
@@ -256,7 +257,7 @@ def _text(path: Path) -> str | None:
     packed = path.with_name(path.name + ".xz")
     try:
         if path.is_file():
-            return path.read_text(encoding="utf-8")
-        return lzma.open(packed, "rt", encoding="utf-8").read() if packed.is_file() else None
+            return path.read_text(encoding="utf-8-sig")
+        return lzma.open(packed, "rt", encoding="utf-8-sig").read() if packed.is_file() else None
     except (OSError, lzma.LZMAError, UnicodeDecodeError) as error:
         raise CorpusError("corpus", str(path), f"it cannot be read ({error.__class__.__name__}).") from None

@@ -16,6 +16,7 @@ from time import perf_counter
 import torch
 from transformers import LogitsProcessorList, PreTrainedModel, PreTrainedTokenizerFast
 
+from ..race.text import as_chat
 from . import writing
 from .fit import Report, Watch
 from .plan import Plan
@@ -37,10 +38,9 @@ def written_questions(
     if resume and path.is_file():
         return json.loads(path.read_text())
     together, writer, start, out = plan.texts_together, writing.writer_of(target), perf_counter(), []
-    message = [{"role": "user", "content": (mark := "\0")}]
     turn, *begun = (
         words(text, add_special_tokens=False).input_ids
-        for text in (words.apply_chat_template(message, tokenize=False).partition(mark)[0], *BEGINNINGS)
+        for text in (as_chat(words, "\0", reply=False).partition("\0")[0], *BEGINNINGS)
     )
     begun = [*islice(cycle(begun), together)]
     turns, each = -(-tokens // (together * ANSWERED)), together * writing.LONGEST_QUESTION

@@ -95,6 +95,22 @@ def test_a_copy_in_the_hubs_cache_will_do(family, tmp_path, monkeypatch):
     assert models.places("other") == {"target": str(copy), "block": str(family / "block")}
 
 
+@pytest.mark.parametrize(
+    "text", ["", '{"repo": ', "[]", "null", "{}", '{"repo": 5}', json.dumps({**SOURCE, "file": 5})]
+)
+def test_a_damaged_source_is_named(family, text):
+    (family / elsewhere.SOURCE).write_text(text)
+    with pytest.raises(ModelError, match=r"target\.json cannot be read"):
+        lookahead.load("other")
+
+
+def test_a_damaged_gguf_file_is_named(package, tmp_path):
+    (package / SOURCE["file"]).write_bytes(b"GGUF but not for long")
+    with pytest.raises(ModelError, match=r"Other\.F16\.gguf cannot be written out"):
+        lookahead.load("other")
+    assert not any((tmp_path / "cache").rglob("*.part"))
+
+
 def test_what_breaks_off_leaves_nothing_behind(package, tmp_path, monkeypatch):
     def fails(*_):
         raise OSError(28, "No space left on device")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import ROOT, emitted, tiny
+from conftest import POCKET, ROOT, emitted, tiny
 from fakehub import serving
 from huggingface_hub import constants
 from safetensors.torch import load_file, save_file
@@ -20,6 +20,7 @@ from transformers import AutoModelForCausalLM
 
 import lookahead
 from lookahead import ModelError
+from lookahead.__main__ import main
 from lookahead.family import fetch, hub
 from lookahead.family.known import Known
 from lookahead.family.models import load as load_measured
@@ -223,6 +224,30 @@ def test_quantised_weights_and_what_is_no_decoder(shelf, folders, tmp_path):
     (folder / "config.json").write_text('["no object"]')
     shelf.add("org/broken", folder)
     assert "configuration cannot be used" in str(look("org/broken").refused)
+
+
+def test_damaged_small_files_are_named_with_the_model(shelf, folders, tmp_path, capsys):
+    for number, (name, text) in enumerate(
+        [
+            ("config.json", ""), ("config.json", '{"model_type": []}'), ("generation_config.json", '{"eos_token_id": [[0]]}'),
+            ("tokenizer.json", "{"), ("tokenizer_config.json", "null"),
+        ]
+    ):  # fmt: skip
+        folder = changed(folders["llama"][1], tmp_path / str(number))
+        (folder / name).write_text(text)
+        shelf.add(f"org/damaged-{number}", folder)
+        for pair in (f"org/damaged-{number}", f"org/target+org/damaged-{number}"):
+            refused = str(look(pair).refused)
+            assert refused.startswith(f"model is 'org/damaged-{number}'") and f"{name} cannot be read" in refused
+    assert main(["run", "--models", f"org/target+{folder}", "Once"]) == 2
+    said = capsys.readouterr().err
+    assert "tokenizer_config.json cannot be read" in said and "Traceback" not in said
+
+
+def test_a_head_is_compared_with_a_target_of_any_architecture(tmp_path, shelf):
+    shelf.add("org/gpt2", tiny("gpt2", tmp_path / "gpt2"))
+    shelf.add("org/head", POCKET / "block")
+    assert "hidden states" in str(look("org/gpt2+org/head").refused)
 
 
 def test_what_a_repository_claims_is_not_believed(shelf, folders, tmp_path, monkeypatch):

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from lookahead.__main__ import main
 from lookahead.core.events import LookaheadError, SettingsError
 from lookahead.measure import decision, prompt_files
 from lookahead.measure.decision_report import COLUMNS, to_csv, to_markdown
@@ -152,3 +153,41 @@ def test_prompts_are_pasted_as_lines_or_as_json():
         prompt_files.pasted('{"prompt": "A"}\nnot JSON', chat=False)
     with pytest.raises(SettingsError, match="one on a line"):
         prompt_files.pasted(" \n", chat=False)
+
+
+TEXT = "one\u2028two\u2029three\u0085four\x7f"
+LINE = json.dumps({"id": "ä", "prompt": TEXT}, ensure_ascii=False)
+
+
+@pytest.mark.parametrize("mark", ["", "\ufeff"], ids=["plain", "mark"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"], ids=["LF", "CRLF", "CR"])
+def test_prompts_are_the_same_from_a_file_and_pasted(tmp_path, mark, end):
+    text = mark + LINE + end + end + LINE
+    file = tmp_path / "prompts.jsonl"
+    file.write_bytes(text.encode())
+    for questions in (prompt_files.read(file), prompt_files.pasted(text, chat=True)):
+        assert [(q.id, q.prompt, q.chat) for q in questions] == [("ä", TEXT, False)] * 2
+    words = [q.prompt for q in prompt_files.pasted(f"{mark}a\u2028b\x0cc{end}d", chat=False)]
+    assert words == ["a\u2028b\x0cc", "d"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "latin-1"])
+def test_a_prompt_file_in_another_encoding_is_refused(tmp_path, encoding, capsys):
+    file = tmp_path / "prompts.jsonl"
+    file.write_bytes('{"prompt": "für"}'.encode(encoding))
+    for command in (["decide"], ["bench"], ["batch"], ["attach", "--baseline", "x", "--speculative", "y"]):
+        assert main([*command, "--prompts", str(file)]) == 2
+    said = capsys.readouterr().err
+    assert said.count("it is not UTF-8 text; save it as UTF-8") >= 3 and "Traceback" not in said
+
+
+def test_a_name_that_no_file_can_hold_is_made_one():
+    (question,) = prompt_files.parse('{"id": "a\\ud83d", "category": "\\udc00", "prompt": "x"}', "pasted")
+    assert (question.id, question.category) == ("a?", "?")
+
+
+def test_tables_are_for_spreadsheets():
+    name = "=ä"
+    text = to_csv({"rows": [{"method": "draft", "question": name, "speedup": -0.5, "low": 1.5}]})
+    (row,) = csv.DictReader(io.StringIO(text, newline=""))
+    assert (row["question"], row["speedup"], row["low"], row["high"]) == ("'=ä", "-0.5", "1.5", "")

@@ -267,6 +267,13 @@ REFUSED = (
     (BLOCK, {"confidence_head_with_markov": False}, {}, "without the Markov head's input"),
     (BLOCK, {"block_size": None}, {}, "cannot be read (KeyError"),
     (BLOCK, {"num_attention_heads": "many"}, {}, "cannot be read"),
+    (BLOCK, {"mask_token_id": -1}, {}, "mask_token_id is -1"),
+    (BLOCK, {"aux_hidden_state_layer_ids": ["a"]}, {}, "must be a list of whole numbers"),
+    (EAGLE, {"norm_before_fc": "false"}, {}, "must be true or false"),
+    (EAGLE, {"rope_theta": "10000"}, {}, "must be a positive number"),
+    (EAGLE, {"vocab_size": -5}, {}, "must be a positive whole number"),
+    (EAGLE, {"transformer_layer_config": []}, {}, "must be an object"),
+    (MEDUSA, {"num_heads": "3"}, {}, "slots is '3'"),
     (MEDUSA, {"hidden_size": 32}, {}, "hidden states of 32"),
 )  # fmt: skip
 
@@ -278,6 +285,30 @@ def test_a_head_that_does_not_fit_is_refused_in_words(folder, tmp_path, kind, co
         files.read(written(kind, target, tmp_path, config, weights), target, "some/head")
     assert says in str(error.value)
     assert "some/head" in str(error.value)
+
+
+@pytest.mark.parametrize("kind", [MEDUSA, EAGLE, BLOCK])
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors.index.json"])
+def test_a_damaged_small_file_of_a_head_is_named(folder, tmp_path, kind, name):
+    target = llama_files.read(folder, torch.float32)
+    written(kind, target, tmp_path, {}, {})
+    if name != "config.json":
+        (tmp_path / "model.safetensors").rename(tmp_path / "part.safetensors")
+    for text in ("", '{"weight_map": {', "[]", "null", "5"):
+        (tmp_path / name).write_text(text)
+        with pytest.raises(ModelError, match=rf"some/head.*{name} cannot be read"):
+            files.read(tmp_path, target, "some/head")
+    (tmp_path / name).write_text("[")
+    with pytest.raises(ModelError, match=name):
+        lookahead.load(f"{folder}+{tmp_path}")
+
+
+def test_damaged_weights_of_a_head_are_refused_in_words(folder, tmp_path):
+    target = llama_files.read(folder, torch.float32)
+    written(EAGLE, target, tmp_path, {}, {})
+    (tmp_path / "model.safetensors").write_bytes(b"no weights at all")
+    with pytest.raises(ModelError, match=r"some/head.*its weights cannot be read"):
+        files.read(tmp_path, target, "some/head")
 
 
 def test_nothing_is_read_of_weights_before_the_configuration_fits(folder, tmp_path):

@@ -1,6 +1,8 @@
 """Reading models: files that do not match their configuration, tied heads, and architectures that run or are refused."""
 
 import json
+import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -248,3 +250,92 @@ def test_a_plain_llama_is_read_without_transformers_only_if_its_files_are_exact(
     assert json.loads((Path(folder) / "config.json").read_text())["model_type"] == "llama"
     with pytest.raises(ModelError, match=turned):
         loading.load(folder, torch.float32, CPU, False)
+
+
+BROKEN = {"empty": "", "truncated": '{"eos_token_id": ', "list": "[]", "null": "null", "text": '"x"', "latin-1": "\xe4"}
+SMALL = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+         "model.safetensors.index.json")  # fmt: skip
+WRONG = [
+    ("config.json", {"rope_theta": "10000"}), ("config.json", {"rope_theta": -1}), ("config.json", {"rope_parameters": []}),
+    ("config.json", {"rope_parameters": {"rope_type": "linear", "factor": "two"}}), ("config.json", {"vocab_size": "4096"}),
+    ("config.json", {"vocab_size": -4096}), ("config.json", {"hidden_size": 64.5}), ("config.json", {"num_hidden_layers": True}),
+    ("config.json", {"num_key_value_heads": "2"}), ("config.json", {"head_dim": "16"}), ("config.json", {"head_dim": 0}),
+    ("config.json", {"max_position_embeddings": "256"}), ("config.json", {"model_type": []}), ("config.json", {"architectures": "x"}),
+    ("config.json", {"eos_token_id": [[0]]}), ("config.json", {"eos_token_id": "0"}), ("config.json", {"tie_word_embeddings": "false"}),
+    ("config.json", {"rms_norm_eps": "1e-6"}), ("config.json", {"text_config": {"vocab_size": "4096"}}),
+    ("generation_config.json", {"eos_token_id": [[0]]}), ("generation_config.json", {"eos_token_id": ["0"]}),
+    ("generation_config.json", {"eos_token_id": 1.5}), ("generation_config.json", {"pad_token_id": [0]}),
+    ("tokenizer_config.json", {"model_max_length": "x"}), ("tokenizer_config.json", {"added_tokens_decoder": "x"}),
+    ("special_tokens_map.json", {"eos_token": 5}), ("tokenizer.json", {"model": 5}), ("tokenizer.json", {"added_tokens": "x"}),
+    ("model.safetensors.index.json", {"weight_map": []}), ("model.safetensors.index.json", {"weight_map": {"a": 5}}),
+    ("model.safetensors.index.json", {"weight_map": {"a": "gone.safetensors"}}),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A target by kind, and a draft."""
+    root = tmp_path_factory.mktemp("whole")
+    return {kind: tiny(kind, root / kind) for kind in ("llama", "gpt2")}
+
+
+def spoiled(folder, to, name, text):
+    """A copy of a model with another text in one of its small files."""
+    shutil.copytree(folder, to)
+    if name == "model.safetensors.index.json":
+        (to / "model.safetensors").rename(to / "model-00001-of-00001.safetensors")
+    (to / name).write_bytes(text.encode("latin-1"))
+    return to
+
+
+# With a look at the files first, as a name is loaded, and without.
+LOADS = pytest.mark.parametrize(
+    ("kind", "load"), [("llama", family.load), ("gpt2", lookahead.load)], ids=["llama", "gpt2"]
+)
+
+
+@LOADS
+@pytest.mark.parametrize("name", SMALL)
+def test_a_damaged_small_file_is_named(whole, tmp_path, kind, load, name):
+    for number, text in enumerate(BROKEN.values() if kind == "llama" else ("", "[]")):
+        folder = spoiled(whole[kind], tmp_path / str(number), name, text)
+        with pytest.raises(ModelError, match=re.escape(name)):
+            load(str(folder))
+    with pytest.raises(ModelError, match=re.escape(name)):
+        load(f"{whole['llama']}+{folder}")
+
+
+@LOADS
+@pytest.mark.parametrize(("name", "fields"), WRONG, ids=str)
+def test_a_field_of_a_wrong_type_is_named_with_its_file(whole, tmp_path, kind, load, name, fields):
+    file = Path(whole[kind]) / name
+    data = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    folder = spoiled(whole[kind], tmp_path / "m", name, json.dumps({**data, **fields}))
+    with pytest.raises(ModelError, match="gone.safetensors" if "gone" in str(fields) else re.escape(name)):
+        load(str(folder))
+
+
+def test_settings_that_transformers_cannot_read_are_named_by_the_lane_that_needs_them(whole, tmp_path):
+    """Only transformers' own lanes read these fields of a plain Llama."""
+    for name, fields in (("generation_config.json", {"cache_implementation": 5}), ("config.json", {"use_cache": "x"})):
+        data = json.loads((Path(whole["llama"]) / name).read_text(encoding="utf-8"))
+        folder = spoiled(whole["llama"], tmp_path / name, name, json.dumps({**data, **fields}))
+        lm = CachedLM(llama_files.read(str(folder), torch.float32))
+        with pytest.raises(ModelError, match=name):
+            _ = lm.model
+
+
+def test_a_model_in_shards_is_read_by_its_index(whole, tmp_path):
+    folder = tmp_path / "m"
+    shutil.copytree(whole["llama"], folder)
+    tensors = load_file(folder / "model.safetensors")
+    names = sorted(tensors)
+    (folder / "model.safetensors").unlink()
+    for number, part in enumerate((names[::2], names[1::2])):
+        save_file(
+            {name: tensors[name] for name in part}, folder / f"part-{number}.safetensors", metadata={"format": "pt"}
+        )
+    places = {name: f"part-{number % 2}.safetensors" for number, name in enumerate(names)}
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": places}))
+    tokens = text(9)
+    assert torch.equal(read(str(folder)).forward(tokens), read(whole["llama"]).forward(tokens))

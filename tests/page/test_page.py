@@ -414,7 +414,7 @@ def test_what_is_taken_home_comes_back(visit, tmp_path):
         files[name] = tmp_path / waiting.value.suggested_filename
         assert files[name].suffix == ending
         waiting.value.save_as(files[name])
-    assert "lane,method,pass" in files["table"].read_text(encoding="utf-8")
+    assert files["table"].read_bytes().startswith(b"\xef\xbb\xbflane,method,pass")
     assert "lookaheadTimeline" in files["replay.html"].read_text(encoding="utf-8")
     other = visit()
     other.set_input_files(".la-home input", files["recording"])

@@ -511,6 +511,21 @@ def test_a_file_is_opened_or_refused_with_words(page):
     assert "at most 32" in page.inner_text(".la-taken")
 
 
+def test_a_file_is_read_as_utf_8(page):
+    raced(page)
+    text = '{"a": "für\u2028"}'
+    for encoding in ("cp1252", "utf-16"):
+        buffer = '{"a": "für"}'.encode(encoding)
+        file = {"name": f"{encoding}.json", "mimeType": "application/json", "buffer": buffer}
+        page.set_input_files(".la-home input", file)
+        page.get_by_text(f"{encoding}.json is not UTF-8 text; save it as UTF-8.").wait_for()
+    assert page.evaluate("window.opened") is None
+    file = {"name": "mark.json", "mimeType": "application/json", "buffer": text.encode("utf-8-sig")}
+    page.set_input_files(".la-home input", file)
+    page.wait_for_function("window.opened")
+    assert page.evaluate("window.opened") == text
+
+
 def test_a_link_is_offered_where_there_is_one(page):
     raced(page)
     assert not page.get_by_role("button", name="copy link").is_visible()

@@ -1,5 +1,6 @@
 """Prompts, stop strings and the text of every token."""
 
+import copy
 import random
 
 import pytest
@@ -88,11 +89,52 @@ def test_prompts_that_cannot_be_continued(models, prompt, word):
         encode_prompt(models.tokenizer, prompt, chat=False, vocab=4096, room=1024)
 
 
+def test_line_ends_of_every_kind_are_text(models):
+    text = "one\u2028two\u2029three\u0085four\r\nfive"
+    ids = encode_prompt(models.tokenizer, text, chat=False, vocab=4096, room=1024)
+    assert models.tokenizer.decode(ids, skip_special_tokens=True) == text
+
+
+BROKEN_TEMPLATES = {
+    "raise_exception": ("{{ raise_exception('Only <b>German</b>, please') }}", "Only <b>German</b>, please"),
+    "syntax": ("{% for m in messages %}{{ m.content }}", "TemplateSyntaxError"),
+    "filter": ("{{ messages | shout }}", "No filter named 'shout'"),
+    "test": ("{% if messages is loud %}x{% endif %}", "No test named 'loud'"),
+    "attribute": ("{{ messages[0].role.name.first }}", "UndefinedError"),
+    "function": ("{{ unknown_function() }}", "UndefinedError"),
+    "sandbox": ("{{ messages.__class__.__mro__ }}", "SecurityError"),
+    "types": ("{{ 1 + 'a' }}", "TypeError"),
+    "division": ("{{ 1 / 0 }}", "ZeroDivisionError"),
+    "recursion": ("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "RecursionError"),
+    "several": ({"tool_use": "x", "rag": "y"}, "no default"),
+    "number": (5, "fails"),
+    "list": (["x"], "fails"),
+    "wrong default": ({"default": 5}, "fails"),
+    "surrogate": ("{{ '\\ud800' }}", "fails"),
+    "nothing": ("{# nothing #}", "gives no text"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN_TEMPLATES)
+def test_a_chat_template_that_fails_gets_a_sentence(models, name):
+    template, word = BROKEN_TEMPLATES[name]
+    words = copy.deepcopy(models.tokenizer)
+    words.chat_template = template
+    with pytest.raises(PromptError, match="this model's chat template") as caught:
+        encode_prompt(words, "Hi", chat=True, vocab=4096, room=1024)
+    assert word in str(caught.value) and "switch chat off" in str(caught.value) and "\n" not in str(caught.value)
+    assert encode_prompt(words, "Hi", chat=False, vocab=4096, room=1024)
+
+
+def test_one_of_several_templates_is_the_default(models):
+    words = copy.deepcopy(models.tokenizer)
+    words.chat_template = {"default": words.chat_template, "tool_use": "{{ 1 / 0 }}"}
+    assert words.decode(encode_prompt(words, "Hi", chat=True, vocab=4096, room=1024)) == "<|user|>Hi<|assistant|>"
+
+
 def test_chat_wraps_and_is_refused_without_a_template(models):
     ids = encode_prompt(models.tokenizer, "Hi", chat=True, vocab=4096, room=1024)
     assert models.tokenizer.decode(ids) == "<|user|>Hi<|assistant|>"
-    import copy
-
     bare = copy.deepcopy(models.tokenizer)
     bare.chat_template = None
     with pytest.raises(PromptError, match="no chat template"):

@@ -80,6 +80,7 @@ def test_form_values_become_options():
     out = form.options({"max_new_tokens": 12.0, "k": " 4 ", "temperature": "0.5", "stop": "a\n\nb", "seed": 3})
     assert out == {"max_new_tokens": 12, "k": 4, "temperature": 0.5, "stop": ("a", "b"), "seed": 3}
     assert form.options({"k": None})["k"] == "auto"
+    assert form.options({"stop": "\ufeffa\u2028b\r\nc\r\n"})["stop"] == ("a\u2028b", "c")
     assert form.options({"max_new_tokens": 1.5})["max_new_tokens"] == 1.5, "refused later, with words"
 
 

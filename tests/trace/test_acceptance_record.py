@@ -80,6 +80,26 @@ def test_what_contradicts_itself_is_refused(changed):
         read(json.dumps(RECORD | changed))
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"], ids=["LF", "CRLF", "CR"])
+def test_other_programs_lines_are_read(end):
+    line = json.dumps({"text": "a\u2028b\u2029c\u0085d", **RECORD, "engine": "e\u2028f"}, ensure_ascii=False)
+    text = f"\ufeff{line}{end}{line}{end}"
+    for given in (text, text.encode(), line.encode("utf-8-sig")):
+        assert {record.engine for record in read(given)} == {"e\u2028f"}
+    assert len(read(text)) == 2
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "latin-1"])
+def test_another_encoding_is_refused_with_words(tmp_path, encoding, capsys):
+    file = tmp_path / "records.json"
+    file.write_bytes(json.dumps({**RECORD, "engine": "für"}, ensure_ascii=False).encode(encoding))
+    with pytest.raises(TraceError, match="save it as UTF-8"):
+        read(file.read_bytes())
+    with pytest.raises(TraceError, match="save it as UTF-8"):
+        lookahead.Trace.from_json(file.read_bytes())
+    assert main(["acceptance", str(file)]) == 2 and "save it as UTF-8" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("text", ["", "not json", "[]", '{"metrics": null}', '{"a": 1}\nnot json', "[" * 100_000])
 def test_what_is_no_record_is_refused(text):
     with pytest.raises(TraceError):

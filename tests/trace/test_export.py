@@ -13,7 +13,10 @@ from chromium import until
 from synthetic import lane, trace
 
 from lookahead import Trace
+from lookahead.core.text_files import FORMULA
 from lookahead.core.version import VERSION
+from lookahead.page.lab import decision as lab_decision
+from lookahead.page.race_tab import make
 from lookahead.trace import assets, export, wire
 
 HOSTILE = (
@@ -75,10 +78,22 @@ def test_no_cell_is_a_formula(race, start):
     data["lanes"][1]["steps"][1]["draft"]["pieces"][0] = start
     text = Trace.from_json(json.dumps(data)).to_csv()
     for row in table(text):
-        assert not any(cell.startswith(export.FORMULA[:-1]) for cell in row.values())
+        assert not any(cell.startswith(FORMULA[:-1]) for cell in row.values())
     row = next(row for row in table(text) if row["method"] == f"'{start}" and row["pass"] == "1")
     assert row["draft"].startswith(f"'{start}")
     assert row["text"].removeprefix("'").startswith(start), "one apostrophe away, the text is back"
+
+
+def test_a_negative_time_stays_a_number():
+    record = lane("naive", 3)
+    step = record.steps[1].model_copy(update={"other_s": -0.0005})
+    assert table(trace(record.model_copy(update={"steps": [step]})).to_csv())[0]["other_ms"] == "-0.5"
+
+
+def test_the_page_hands_out_tables_for_spreadsheets(race):
+    assert make(["csv", race.to_json(), ""]) == {"text": "\ufeff" + race.to_csv()}
+    write = next(write for name, _, write in lab_decision.FILES if name == "decision.csv")
+    assert write({"rows": [{"question": "=ä"}]}).startswith("\ufeffmethod,question,")
 
 
 def test_quotes_and_line_ends_survive():

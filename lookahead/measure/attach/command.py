@@ -7,13 +7,12 @@ that help comes at once.
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 import json
 from pathlib import Path
 from typing import Any
 
 from ...core.events import whole_number
+from ...core.text_files import csv_file, csv_text
 from ..paying import read_levels
 
 USUAL_LEVELS, USUAL_ROUNDS = "1,2,4,8,16", 2
@@ -66,7 +65,7 @@ def run(arguments: argparse.Namespace) -> None:
                 progress(now.done, now.total, now.text)
                 measured = now.result
     if arguments.csv:
-        arguments.csv.write_text(to_csv(measured), encoding="utf-8")
+        arguments.csv.write_text(csv_file(to_csv(measured)), encoding="utf-8", newline="")
     if arguments.json:
         print(json.dumps(measured))
     else:
@@ -87,8 +86,4 @@ def _raced(servers: list[Any], prompt: Any, most: int) -> str:
 
 def to_csv(measured: dict[str, Any]) -> str:
     """The rows as CSV."""
-    out = io.StringIO()
-    writer = csv.DictWriter(out, COLUMNS, extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(measured["rows"])
-    return out.getvalue()
+    return csv_text(COLUMNS, ([row.get(name) for name in COLUMNS] for row in measured["rows"]))

@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 
 import httpx2
 
+from ...core.text_files import lines
 from .asking import Known
 from .llama_server import LlamaServer
 from .stream import Patience, text_of
@@ -46,8 +47,8 @@ async def read(opened: httpx2.AsyncClient, known: Known, patience: Patience) -> 
         return None
     prefix, names = NAMES[known.reply]
     try:
-        lines = (await text_of(opened, known.server, "/metrics", patience)).splitlines()
-        return Counters(**{field: _sum(lines, prefix + name) for field, name in names.items()})
+        samples = lines(await text_of(opened, known.server, "/metrics", patience))
+        return Counters(**{field: _sum(samples, prefix + name) for field, name in names.items()})
     except ValueError:  # a RemoteError too: not every server shows its metrics
         return None
 

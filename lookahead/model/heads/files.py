@@ -15,16 +15,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 
 from ...core.events import ModelError
+from ...core.wording import remark
+from .. import small_files
 from ..forward import Forward
 from ..shape import Shape
+from ..small_files import CONFIG, INDEX
+from ..small_files import WHOLE as WEIGHTS
 from .head import NETWORKS, Head
 from .shape import BLOCK, EACH, EAGLE, MEDUSA, NONE, WHOLE, HeadShape, usual_taps
 
-CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 LARGEST_FILE = 9_000_000  # bytes: hosting refuses files of more than ten million
 LARGEST = 1 << 20  # of any size that a configuration may name
 NOT_READ = ("peagle", "dflash2", "mtp")  # kinds that `speculators` has besides
@@ -33,12 +36,9 @@ IDLE = ("embed_tokens.weight", "lm_head.weight", "d2t", "t2d", "verifier_", "rot
 
 
 def config_of(folder: str | Path) -> dict[str, Any] | None:
-    """The configuration in a folder where it is a trained head's, else None."""
-    try:
-        config = json.loads((Path(folder) / CONFIG).read_text(encoding="utf-8"))
-        return config if is_head(config) else None
-    except (OSError, ValueError):
-        return None
+    """The configuration in a folder where it is a trained head's, else None. Raises `ModelError` if the file is damaged."""
+    config = small_files.read(folder, CONFIG)
+    return config if is_head(config) else None
 
 
 def is_head(config: Any) -> bool:
@@ -62,15 +62,15 @@ def shape_of(config: Mapping[str, Any], target: Shape, name: str) -> HeadShape:
     """What a configuration describes, for a target. Raises `ModelError` where it does not fit it, or cannot be read."""
     try:
         shape = _shape(config, target)
-    except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
-        raise ModelError(
-            "head", name, f"its configuration cannot be read ({type(error).__name__}: {error})."
-        ) from error
+    except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError) as error:
+        raise _unreadable(name, remark(error)) from error
     if isinstance(shape, str):
         raise ModelError("head", name, shape)
     for size in ("hidden", "vocab", "slots", "heads", "kv_heads", "head_dim", "inner", "layers"):
         if not isinstance(value := getattr(shape, size), int) or not 0 < value <= LARGEST:
-            raise ModelError("head", name, f"its configuration cannot be read ({size} is {value!r}).")
+            raise _unreadable(name, f"{size} is {value!r}")
+    if not (isinstance(shape.mask, int) and 0 <= shape.mask < shape.vocab and 0 <= shape.rank <= LARGEST):
+        raise _unreadable(name, f"mask_token_id is {shape.mask!r}, markov_rank {shape.rank!r}")
     widths = {shape.hidden, config.get("target_hidden_size") or shape.hidden} - {target.hidden}
     if widths:
         mend = f"it is made for hidden states of {max(widths)} numbers, and the target's have {target.hidden}"
@@ -82,6 +82,10 @@ def shape_of(config: Mapping[str, Any], target: Shape, name: str) -> HeadShape:
         mend = f"it reads the target behind layers {', '.join(map(str, shape.taps))}, and there are {target.layers}"
         raise ModelError("head", name, f"{mend}; choose a head that was trained with this target.")
     return shape
+
+
+def _unreadable(name: str, reason: str) -> ModelError:
+    return ModelError("head", name, f"its configuration in {CONFIG} cannot be read ({reason}).")
 
 
 def _shape(config: Mapping[str, Any], target: Shape) -> HeadShape | str:
@@ -125,7 +129,7 @@ def _layer(layer: Mapping[str, Any]) -> dict[str, Any] | str:
         "hidden": hidden, "vocab": layer["vocab_size"], "heads": heads,
         "kv_heads": layer.get("num_key_value_heads") or heads, "head_dim": layer.get("head_dim") or hidden // heads,
         "inner": layer["intermediate_size"], "layers": layer.get("num_hidden_layers", 1),
-        "theta": float(rope.get("rope_theta") or layer.get("rope_theta") or 10_000.0), "eps": layer.get("rms_norm_eps", 1e-6),
+        "theta": float(rope.get("rope_theta") or layer.get("rope_theta") or 10_000.0), "eps": layer.get("rms_norm_eps") or 1e-6,
         "head_norms": layer.get("model_type") == "qwen3", "biased": bool(layer.get("attention_bias")),
         "window": int(layer.get("sliding_window") or 0) if sliding else 0,
     }  # fmt: skip
@@ -179,20 +183,25 @@ def network(
 ) -> tuple[Any, torch.Tensor | None]:
     """The network in a folder, and the tokens that it can draft, None for all, beside a target's embedding and output head.
     Raises `ModelError` where they do not fit."""
-    config = config_of(folder)
+    try:
+        config, files = config_of(folder), small_files.weight_files(folder) or [WEIGHTS]
+    except ModelError as error:
+        raise ModelError("head", name, error.mend) from None
     if config is None:
         raise ModelError("head", name, "there is no trained head's configuration.")
     shape = shape_of(config, target, name)
     try:
-        parts = weight_files(Path(folder))
+        parts = [Path(folder) / file for file in files]
         sizes: dict[str, tuple[int, ...]] = {}
         for path in parts:
             with safe_open(path, framework="pt") as file:
                 sizes |= {_named(key): tuple(file.get_slice(key).get_shape()) for key in file.keys()}  # noqa: SIM118
         _fits(sizes, shape, name)
         tensors = {_named(key): tensor for path in parts for key, tensor in load_file(path).items()}
-    except OSError as error:
-        raise ModelError("head", name, f"there are no weights in {WEIGHTS}.") from error
+    except FileNotFoundError as error:
+        raise ModelError("head", name, f"there are no weights in {Path(error.filename or WEIGHTS).name}.") from error
+    except (OSError, SafetensorError) as error:
+        raise ModelError("head", name, f"its weights cannot be read ({remark(error)}).") from error
     ids = None
     if shape.draft_vocab:
         ids = torch.arange(shape.draft_vocab) + tensors["d2t"]
@@ -217,14 +226,6 @@ def network(
 def _named(key: str) -> str:
     """A tensor's name in our networks."""
     return key.removeprefix("model.").replace("midlayer.", "layers.0.")
-
-
-def weight_files(folder: Path) -> list[Path]:
-    """The files of a folder's weights: one, or those that an index names."""
-    if not (folder / INDEX).is_file():
-        return [folder / WEIGHTS]
-    index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
-    return [folder / Path(name).name for name in sorted(set(index["weight_map"].values()))]
 
 
 def _fits(sizes: Mapping[str, tuple[int, ...]], shape: HeadShape, name: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import gradio as gr
 
+from ...core.text_files import csv_file
 from ...family.models import Models
 from ...measure import charts, prompt_files
 from ...measure.attach.decision import decide as decide_servers
@@ -34,7 +35,7 @@ MOST, MOST_CHARACTERS = 64, 200_000
 HINT = 'One prompt on a line, or JSON lines: {"prompt": "...", "chat": true}, Spec-Bench\'s too. Empty: the bundled prompts.'
 FILES = (
     ("decision.json", "application/json", lambda answer: json.dumps(answer, indent=1)),
-    ("decision.csv", "text/csv", to_csv),
+    ("decision.csv", "text/csv", lambda answer: csv_file(to_csv(answer))),
     ("decision.md", "text/markdown", to_markdown),
 )
 

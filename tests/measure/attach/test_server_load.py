@@ -167,7 +167,9 @@ def test_the_command_prints_one_document_or_a_clear_line(capsys, tmp_path, monke
             2,
         ]
         assert document["servers"]["speculative"] == {"name": "fast", "kind": "vllm", "model": "target"}
-        assert plain not in json.dumps(document) and (tmp_path / "rows.csv").read_text().startswith("id,concurrency,")
+        assert plain not in json.dumps(document) and (tmp_path / "rows.csv").read_text(encoding="utf-8").startswith(
+            "\ufeffid,concurrency,"
+        )
         trace = Trace.from_json((tmp_path / "race.json").read_text())
         assert [len(lane.tokens) for lane in trace.lanes] == [12, 12] and trace.stats(1)["num_draft_tokens"] > 0
         assert main(arguments) == 0

@@ -1,0 +1,56 @@
+"""Text files as other programs write and read them: UTF-8 with or without a byte-order mark, lines, and CSV.
+
+JSON strings may contain U+2028, U+2029 and U+0085, at which `str.splitlines` splits. Spreadsheets read a CSV file as UTF-8
+only if it begins with a byte-order mark, and they compute cells that begin like a formula.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+BYTE_ORDER_MARK = "\ufeff"
+LINE_END = re.compile("\r\n|\n|\r")
+# The first characters of a formula, in both widths. The apostrophe is among them so that one can always be removed.
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20", "'")
+
+
+def decoded(data: str | bytes) -> str:
+    """Return the text of a file, or of what was pasted, without its byte-order mark.
+
+    Raises `UnicodeError` with a sentence for readers if the bytes are not UTF-8. UTF-16 often is valid UTF-8 with zeros.
+    """
+    if isinstance(data, bytes):
+        try:
+            data = data.decode()
+        except UnicodeDecodeError:
+            data = "\0"
+        if "\0" in data:
+            raise UnicodeError("it is not UTF-8 text; save it as UTF-8.")
+    return data.removeprefix(BYTE_ORDER_MARK)
+
+
+def lines(text: str) -> list[str]:
+    """Return the lines of a text, each without its end and without a byte-order mark. Only LF, CRLF and CR end a line."""
+    return [line.removeprefix(BYTE_ORDER_MARK) for line in LINE_END.split(text)]
+
+
+def cell(value: Any) -> Any:
+    """Return a value that no spreadsheet computes: text that begins like a formula gets an apostrophe, numbers stay."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
+
+
+def csv_text(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """Return rows as CSV (RFC 4180) with a head, and with guarded cells; `csv_file` makes a file of it."""
+    out = io.StringIO(newline="")
+    table = csv.writer(out)
+    table.writerows([cell(value) for value in row] for row in (columns, *rows))
+    return out.getvalue()
+
+
+def csv_file(text: str) -> str:
+    """Return the content of a CSV file, which is to be written as UTF-8 without translated line ends."""
+    return BYTE_ORDER_MARK + text

@@ -1,0 +1,156 @@
+"""The small JSON files of a model's folder, checked before anything is computed from them.
+
+Some loaders ignore a damaged file, and then a text never ends or ends too early. Others fail long after reading it. Here
+every such file gives a `ModelError` with its name.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..core.events import ModelError
+
+CONFIG, GENERATION = "config.json", "generation_config.json"
+WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
+TOKENIZER_CONFIG = "tokenizer_config.json"
+TOKENIZER = (TOKENIZER_CONFIG, "special_tokens_map.json", "added_tokens.json")
+MOST = 1e38  # tokenizers without a limit say 1e30
+NESTED = ("text_config", "rope_parameters", "rope_scaling", "transformer_layer_config", "dflash_config", "eagle_config")
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_size(value: Any) -> bool:
+    return _is_whole(value) and value > 0
+
+
+def _is_number(value: Any) -> bool:
+    return (_is_whole(value) or isinstance(value, float)) and -MOST < value < MOST
+
+
+def _is_id(value: Any) -> bool:
+    return _is_whole(value) or (isinstance(value, list) and all(map(_is_whole, value)))
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+# Field -> (whether a value is valid, what it must be). Null is valid everywhere, and a field may be absent.
+FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    **dict.fromkeys(
+        (
+            "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim",
+            "max_position_embeddings", "n_embd", "n_layer", "n_head", "n_positions", "draft_vocab_size", "target_hidden_size",
+            "block_size", "medusa_num_heads",
+        ),
+        (_is_size, "a positive whole number"),
+    ),
+    "intermediate_size": (lambda value: _is_size(value) or (isinstance(value, list) and all(map(_is_size, value))),
+                          "a positive whole number, or a list of them"),
+    **dict.fromkeys(
+        ("rope_theta", "rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "factor"),
+        (lambda value: _is_number(value) and value > 0, "a positive number"),
+    ),
+    "model_max_length": (_is_number, "a number"),
+    **dict.fromkeys(("mask_token_id", "markov_rank", "sliding_window"), (_is_whole, "a whole number")),
+    **dict.fromkeys(
+        ("eagle_aux_hidden_state_layer_ids", "aux_hidden_state_layer_ids", "target_layer_ids"),
+        (lambda value: isinstance(value, list) and all(map(_is_whole, value)), "a list of whole numbers"),
+    ),
+    "eos_token_id": (_is_id, "a token id, or a flat list of them"),
+    **dict.fromkeys(("bos_token_id", "pad_token_id"), (_is_whole, "a token id")),
+    **dict.fromkeys(
+        (
+            "tie_word_embeddings", "attention_bias", "mlp_bias", "is_decoder", "is_encoder_decoder", "norm_before_fc", "fc_norm",
+            "norm_output", "norm_before_residual", "sample_from_anchor", "sliding_window_non_causal", "enable_confidence_head",
+            "confidence_head_with_markov", "medusa_fc_bias",
+        ),
+        (lambda value: isinstance(value, bool), "true or false"),
+    ),
+    **dict.fromkeys(("model_type", "rope_type", "hidden_act", "activation_function", "speculators_model_type", "dtype", "torch_dtype"), (_is_text, "text")),
+    "architectures": (lambda value: isinstance(value, list) and all(map(_is_text, value)), "a list of texts"),
+    **dict.fromkeys((*NESTED, "quantization_config"), (lambda value: isinstance(value, Mapping), "an object")),
+}  # fmt: skip
+
+
+def read(folder: str | Path, name: str) -> dict[str, Any] | None:
+    """Return the JSON object in a file of a model's folder, None if there is no such file.
+
+    Raises `ModelError` if the file is not a JSON object, or if one of its known fields has a wrong type or range.
+    """
+    path = Path(folder) / name
+    try:
+        if not path.is_file():
+            return None
+        text = path.read_text(encoding="utf-8")
+        data = json.loads(text)
+    except OSError as error:
+        raise fault(folder, name, error.strerror or type(error).__name__) from None
+    except UnicodeDecodeError:
+        raise fault(folder, name, "it is not UTF-8 text") from None
+    except (ValueError, RecursionError) as error:
+        raise fault(folder, name, f"it is not JSON: {error}" if text.strip() else "it is empty") from None
+    if not isinstance(data, dict):
+        raise fault(folder, name, "it is not a JSON object")
+    for field, value, must in _wrong(data):
+        raise fault(folder, name, f"{field} is {json.dumps(value)[:60]} and must be {must}")
+    return data
+
+
+def _wrong(data: Mapping[str, Any]) -> Iterator[tuple[str, Any, str]]:
+    """Each field with a wrong value, the value, and what it must be."""
+    for field, value in data.items():
+        is_valid, must = FIELDS.get(field, (None, ""))
+        if value is not None and is_valid and not is_valid(value):
+            yield field, value, must
+        elif field in NESTED and value:
+            yield from _wrong(value)
+
+
+def check(folder: str | Path) -> None:
+    """Raise `ModelError` if the file that describes the model, or the one with its end tokens, is damaged."""
+    for name in (CONFIG, GENERATION):
+        read(folder, name)
+
+
+def weight_files(folder: str | Path) -> list[str]:
+    """Return the names of the files of a folder's weights.
+
+    Raises `ModelError` if the index that names them is damaged, or if one of them is missing.
+    """
+    if (Path(folder) / WHOLE).is_file():
+        return [WHOLE]
+    names = shards(folder)
+    for name in names:
+        if name != Path(name).name or not (Path(folder) / name).is_file():
+            raise fault(folder, INDEX, f"it names {name}, which is missing")
+    return names
+
+
+def shards(folder: str | Path) -> list[str]:
+    """Return the names of the files in the index of a folder's weights; none without an index.
+
+    Raises `ModelError` if the index is damaged.
+    """
+    index = read(folder, INDEX)
+    if index is None:
+        return []
+    names = index.get("weight_map")
+    if not isinstance(index.get("metadata", {}), dict):
+        raise fault(folder, INDEX, "metadata is not an object")
+    if not isinstance(names, dict) or not names or not all(map(_is_text, names.values())):
+        raise fault(folder, INDEX, "weight_map does not map tensors to files")
+    return sorted(set(names.values()))
+
+
+def fault(folder: str | Path, name: str, reason: str) -> ModelError:
+    """Return the error for a file of a model's folder that cannot be read for a reason."""
+    shown = "/".join(Path(folder).parts[-2:])
+    mend = f"its configuration cannot be used: {name} cannot be read ({reason}); choose another copy of this model."
+    return ModelError("model", shown, mend)

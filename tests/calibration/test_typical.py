@@ -1,0 +1,34 @@
+"""Shipped costs: read as they were written, and a damaged file is named."""
+
+import json
+
+import pytest
+from conftest import POCKET
+
+from lookahead.calibration import typical
+from lookahead.core.events import ModelError
+
+SHIPPED = json.loads((POCKET / typical.FILE).read_text(encoding="utf-8"))
+CURVE = SHIPPED["costs"]["target"]
+
+
+def test_shipped_costs_are_read_as_written(tmp_path):
+    typical.write(tmp_path, typical.read(POCKET))
+    assert typical.read(tmp_path) == typical.read(POCKET)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", '{"cpu": ', "[]", "null", "5", "{}", *(json.dumps({**SHIPPED, **changes}) for changes in (
+            {"layers": "two"}, {"layers": 0}, {"layers": 1_000_000}, {"costs": []},
+            {"costs": {**SHIPPED["costs"], "target": {**CURVE, "rows": []}}},
+            {"costs": {**SHIPPED["costs"], "target": {**CURVE, "seconds": [-1.0] * len(CURVE["seconds"])}}},
+            {"costs": {**SHIPPED["costs"], "target": {**CURVE, "rows": CURVE["rows"][::-1]}}},
+        )),
+    ],
+)  # fmt: skip
+def test_damaged_costs_are_named(tmp_path, text):
+    (tmp_path / typical.FILE).write_text(text)
+    with pytest.raises(ModelError, match=r"costs\.json cannot be read"):
+        typical.read(tmp_path)

@@ -1,0 +1,66 @@
+"""A model whose chat template fails: a sentence on the page, on the command line and from the API, and no traceback."""
+
+import copy
+import html
+import json
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+import lookahead
+from lookahead import __main__ as command_line
+from lookahead.page.lab.decision import HERE
+from lookahead.page.page import build
+from lookahead.server import form
+from lookahead.server.limits import Limits, Telling
+from lookahead.server.state import ServerState
+
+WORDS = "this model's chat template fails (TemplateError: Only German, please); switch chat off"
+
+
+@pytest.fixture(scope="module")
+def failing(models):
+    """The bundled family with a template that raises."""
+    words = copy.deepcopy(models.tokenizer)
+    words.chat_template = "{{ raise_exception('Only German, please') }}"
+    return replace(models, tokenizer=words)
+
+
+@pytest.fixture(scope="module")
+def handler(failing):
+    """A handler of the page by its name, as Gradio calls it."""
+    page = build(ServerState(failing, Limits()), Telling())
+    request = SimpleNamespace(session_hash="a", headers={}, query_params={})
+
+    def named(name):
+        (function,) = (entry.fn for entry in page.fns.values() if entry.api_name == name)
+        return lambda *values: list(function(request, *values))
+
+    return named
+
+
+def test_a_race_ends_with_a_sentence_and_the_next_one_runs(handler):
+    run, fields = handler("run"), {**form.DEFAULTS, "max_new_tokens": 4}
+    (batch,) = run("Hi", "draft", [], *{**fields, "chat": True}.values())
+    assert WORDS in json.loads(batch)["error"]
+    assert json.loads(run("Hi", "draft", [], *fields.values())[-1])["end"], "the buttons work as before"
+
+
+def test_the_lab_ends_with_a_sentence(handler):
+    """Its own prompts, as chat; `Find out` has Dark, prompts, where, budget and chat."""
+    rows = handler("measured_for")(False, "Hi", HERE, "15 seconds", True)
+    assert WORDS in html.unescape(rows[-1][0])
+
+
+def test_the_command_line_prints_one_line(failing, monkeypatch, capsys):
+    monkeypatch.setattr(command_line, "_load", lambda arguments: failing)
+    assert command_line.main(["run", "Hi", "--chat", "--max-new-tokens", "4"]) == 2
+    said = capsys.readouterr().err
+    assert WORDS in said and said.count("\n") == 1
+    assert command_line.main(["run", "Hi", "--max-new-tokens", "4"]) == 0
+
+
+def test_the_library_raises_our_error(failing):
+    with pytest.raises(lookahead.LookaheadError, match="Only German"):
+        lookahead.race(failing, "Hi", ["naive", "draft"], chat=True)

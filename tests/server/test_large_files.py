@@ -1,0 +1,54 @@
+"""While one visitor opens a hostile file, the server answers all others."""
+
+import json
+import threading
+import time
+import urllib.request
+
+import psutil
+import pytest
+from test_hostile import ask
+
+from lookahead.trace.schema import SCHEMA
+
+pytestmark = pytest.mark.timed
+MB = 10**6
+FILES = {
+    "lanes": '{"schema":"%s","lanes":[%s1]}' % (SCHEMA, "{}," * 3_300_000),
+    "names": '{"schema":"%s",%s}' % (SCHEMA, ",".join(f'"k{n}":0' for n in range(390_000))),
+    "string": '{"schema":"%s","a":"%s"}' % (SCHEMA, '"' * 16 * MB),
+    "record": json.dumps({
+        "engine": "vllm", "mean_acceptance_length": 1, "draft_acceptance_rate": 1, "acceptance_histogram": {"4000": 40_000},
+        "num_accepted_draft_tokens": 160_000_000, "num_draft_tokens": 160_000_000, "num_spec_steps": 40_000,
+        "per_step_accepted": [4000] * 40_000, "per_step_drafted": [4000] * 40_000,
+    }),
+}  # fmt: skip
+
+
+def test_hostile_files_hold_nobody_up(app):
+    components = json.loads(ask(app.url, "GET", "/config")[1])["components"]
+    timeline = next(one["id"] for one in components if "open_" in (one["props"].get("server_fns") or []))
+    process = psutil.Process(app.process.pid)
+    answers, slowest, most = [], 0.0, 0
+    before = process.memory_info().rss
+
+    def send(text):
+        body = {"data": text, "component_id": timeline, "fn_name": "open_", "session_hash": "hostile"}
+        begun = time.monotonic()
+        answers.append(
+            (*ask(app.url, "POST", "/gradio_api/component_server", json.dumps(body)), time.monotonic() - begun)
+        )
+
+    for text in FILES.values():
+        sender = threading.Thread(target=send, args=[text])
+        sender.start()
+        while sender.is_alive():
+            begun = time.monotonic()
+            assert urllib.request.urlopen(f"{app.url}/healthz", timeout=30).status == 200
+            slowest = max(slowest, time.monotonic() - begun)
+            most = max(most, process.memory_info().rss - before)
+            time.sleep(0.02)
+    assert [status for status, *_ in answers] == [200] * len(FILES)
+    assert all("error" in json.loads(json.loads(text)) for _, text, _ in answers)
+    assert max(seconds for *_, seconds in answers) < 4 and slowest < 1, "twice the bar, for a machine that others use"
+    assert most < 300 * MB and process.memory_info().rss - before < 100 * MB

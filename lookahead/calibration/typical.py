@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from ..core.costs import PassCosts
+from .remembered import possible_costs
 
 FILE = "costs.json"
 
@@ -29,9 +30,12 @@ _ADAPTER = TypeAdapter(Typical)
 
 
 def read(family: Path) -> Typical | None:
-    """The costs that the family in this folder ships, or None."""
-    file = family / FILE
-    return _ADAPTER.validate_json(file.read_bytes()) if file.is_file() else None
+    """The costs that the family in this folder ships; None if there are none, or if the file is damaged."""
+    try:
+        typical = _ADAPTER.validate_json((family / FILE).read_bytes())
+    except (OSError, ValidationError):
+        return None
+    return typical if possible_costs(typical.costs) and (typical.layers is None or typical.layers >= 1) else None
 
 
 def write(family: Path, typical: Typical) -> None:

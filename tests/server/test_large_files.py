@@ -13,10 +13,11 @@ from lookahead.trace.schema import SCHEMA
 
 pytestmark = pytest.mark.timed
 MB = 10**6
+NAMES = ",".join(f'"k{n}":0' for n in range(390_000))
 FILES = {
-    "lanes": '{"schema":"%s","lanes":[%s1]}' % (SCHEMA, "{}," * 3_300_000),
-    "names": '{"schema":"%s",%s}' % (SCHEMA, ",".join(f'"k{n}":0' for n in range(390_000))),
-    "string": '{"schema":"%s","a":"%s"}' % (SCHEMA, '"' * 16 * MB),
+    "lanes": f'{{"schema":"{SCHEMA}","lanes":[{"{}," * 3_300_000}1]}}',
+    "names": f'{{"schema":"{SCHEMA}",{NAMES}}}',
+    "string": f'{{"schema":"{SCHEMA}","a":"{"x," * 16 * MB}"}}',
     "record": json.dumps({
         "engine": "vllm", "mean_acceptance_length": 1, "draft_acceptance_rate": 1, "acceptance_histogram": {"4000": 40_000},
         "num_accepted_draft_tokens": 160_000_000, "num_draft_tokens": 160_000_000, "num_spec_steps": 40_000,

@@ -61,8 +61,8 @@ def parsed(text: str, what: str) -> Any:
 
 def _check(text: str, what: str, times: int = 1) -> None:
     for things, marks, most in (("values", BEFORE_VALUES, MOST_VALUES), ("names", AFTER_NAMES, MOST_NAMES)):
-        if (found := sum(text.count(mark) for mark in marks)) > times * most:
-            raise TraceError(what, f"{count(found)} {things}", f"a file has at most {count(most)}.")
+        if (number := sum(text.count(mark) for mark in marks)) > times * most:
+            raise TraceError(what, f"{count(number)} {things}", f"a file has at most {count(most)}.")
 
 
 def fault(error: ValidationError) -> tuple[str, str]:

@@ -33,15 +33,13 @@ def test_hostile_files_hold_nobody_up(app):
     answers, slowest, most = [], 0.0, 0
     before = process.memory_info().rss
 
-    def send(text):
-        body = {"data": text, "component_id": timeline, "fn_name": "open_", "session_hash": "hostile"}
+    def send(body):
         begun = time.monotonic()
-        answers.append(
-            (*ask(app.url, "POST", "/gradio_api/component_server", json.dumps(body)), time.monotonic() - begun)
-        )
+        answers.append((*ask(app.url, "POST", "/gradio_api/component_server", body), time.monotonic() - begun))
 
     for text in FILES.values():
-        sender = threading.Thread(target=send, args=[text])
+        request = {"data": text, "component_id": timeline, "fn_name": "open_", "session_hash": "hostile"}
+        sender = threading.Thread(target=send, args=[json.dumps(request).encode()])
         sender.start()
         while sender.is_alive():
             begun = time.monotonic()

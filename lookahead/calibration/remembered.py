@@ -14,6 +14,7 @@ import hashlib
 import math
 import os
 import tempfile
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -41,6 +42,8 @@ CAPS = (
     "NUMBA_CPU_FEATURES",
 )
 MOST_ROWS = 4096  # that a pass may be filled up to, and keys of a tile
+MOST_S = 3600.0  # that a pass may take
+LEFTOVERS, LEFTOVER_S = "tmp????????.part", 3600.0  # files of unfinished writes, and their age
 SAMPLE = 1 << 16  # bytes at both ends of a file that stand for it
 
 
@@ -111,7 +114,6 @@ def read(name: str | None) -> Measured | None:
 def _possible(kept: Measured) -> bool:
     """Whether every value is one that this machine can produce."""
     limits, ratio = kept.exactness.limits, kept.bfloat16_ratio
-    drafters = kept.costs.drafters.values()
     counts = (limits.least, limits.tile)
     rows = (kept.exactness.chain_rows, kept.exactness.tree_rows, limits.chain_rows, limits.tree_rows)
     optional = (kept.layers, limits.columns, kept.exactness.reach)
@@ -122,18 +124,37 @@ def _possible(kept: Measured) -> bool:
         and all(row >= 1 for row in rows)
         and all(value is None or value >= 1 for value in optional)
         and (ratio is None or 0 < ratio < math.inf)
-        and all(rising(curve) for curve in (kept.costs.target, *(one.curve for one in drafters)))
+        and possible_costs(kept.costs)
     )
 
 
-def rising(curve: CostCurve) -> bool:
-    """Whether a curve has a time for each row count, with rising counts and positive finite times."""
+def possible_costs(costs: PassCosts) -> bool:
+    """Whether every value of a cost model is one that a measurement can produce."""
+    drafters = costs.drafters.values()
+    seconds = [s for one in drafters for s in (one.choose_s, one.return_s, one.curve.branching_s, *one.cold_s)]
+    return all(_rising(curve) for curve in (costs.target, *(one.curve for one in drafters))) and all(
+        0 <= s < MOST_S for s in (*seconds, costs.target.branching_s)
+    )
+
+
+def _rising(curve: CostCurve) -> bool:
+    """Whether a curve has a time for each row count, with rising counts and positive times."""
     return (
         0 < len(curve.rows) == len(curve.seconds)
         and curve.rows[0] >= 1
         and all(a < b for a, b in pairwise(curve.rows))
-        and all(0 < seconds < math.inf for seconds in curve.seconds)
+        and all(0 < seconds < MOST_S for seconds in curve.seconds)
     )
+
+
+def remove_leftovers() -> None:
+    """Remove old files of writes that did not finish, which earlier versions left in the folder."""
+    oldest = time.time() - LEFTOVER_S
+    with suppress(OSError):
+        for path in folder().glob(LEFTOVERS):
+            with suppress(OSError):
+                if path.lstat().st_mtime < oldest:
+                    path.unlink()
 
 
 def keep(name: str | None, measured: Measured) -> None:

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from ..core.costs import PassCosts
 from ..model.small_files import fault
-from .remembered import rising
+from .remembered import possible_costs
 
 FILE = "costs.json"
 MOST_LAYERS = 1000
@@ -41,8 +41,7 @@ def read(family: Path) -> Typical | None:
     except (OSError, ValidationError) as error:
         first = error.errors(include_url=False)[0]["msg"] if isinstance(error, ValidationError) else str(error)
         raise fault(family, FILE, first) from None
-    curves = (shipped.costs.target, *(drafter.curve for drafter in shipped.costs.drafters.values()))
-    if not all(map(rising, curves)) or not (shipped.layers is None or 1 <= shipped.layers <= MOST_LAYERS):
+    if not possible_costs(shipped.costs) or not (shipped.layers is None or 1 <= shipped.layers <= MOST_LAYERS):
         raise fault(family, FILE, "no machine can have its costs")
     return shipped
 

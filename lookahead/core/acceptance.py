@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import accumulate, zip_longest
 from typing import Any, Self
 
 from .events import ACCEPTED, CORRECTION
@@ -34,10 +34,13 @@ class Acceptance:
 
     @classmethod
     def of_counts(cls, drafts: Iterable[tuple[int, bool]]) -> Self:
-        """Of drafts: how many of each were accepted, and whether the next one was refused."""
+        """Of drafts: how many of each were accepted, and whether the next one was refused. A `Counter` has many at once."""
         ends = Counter(drafts)
+        lengths: Counter[int] = Counter()
+        for (accepted, _), drafted in ends.items():
+            lengths[accepted] += drafted
         longest = max((n + refused for n, refused in ends), default=0)
-        reached = [sum(count for (n, _), count in ends.items() if n > place) for place in range(longest)]
+        reached = [*accumulate(lengths[n] for n in range(longest, 0, -1))][::-1]
         refused = [ends[place, True] for place in range(longest)]
         return cls(tuple(reached), tuple(a + b for a, b in zip(reached, refused, strict=True)))
 

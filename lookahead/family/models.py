@@ -163,6 +163,7 @@ def _loaded(spec: str, progress: Progress, dtype: str | torch.dtype | None, fold
     shipped = typical.read(BUNDLED / spec) if "/" not in spec else None
     device, requested = memory.device(), number_format.requested(dtype)
     key = remembered.key([*folders.values(), *head_folders.values()], requested.name if requested else None)
+    remembered.remove_leftovers()
     kept = remembered.read(key)
     form = requested or (
         number_format.FORMATS[kept.format]
@@ -295,8 +296,11 @@ def _costs(
 ) -> tuple[PassCosts, int | None]:  # fmt: skip
     """What passes cost, and the depth of `self`, which is added to the drafts: measured, or as they were kept at today's
     speed. Without a `text` there is no `self`; `shallow` sets its depth, which is chosen by measurements otherwise."""
-    if kept and (kept.layers or 1) > target.passes.shape.layers:  # a damaged file
+    most = target.passes.shape.layers
+    if kept and (kept.layers or 1) > most:  # a damaged file
         kept = None
+    if shallow and shallow > most:
+        shallow = None
     drift = cost.drift(target, kept.costs.target) if kept else None
     if drift is not None and (shallow is None or kept.layers == shallow):
         if kept.layers:

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections import Counter
 from collections.abc import Sequence
-from functools import reduce
-from operator import add as joined
 from pathlib import Path
 from typing import Any
 
-from ..core.acceptance import UNTESTED, Acceptance
+from ..core.acceptance import Acceptance
 from ..core.events import TraceError
 from ..trace.acceptance_record import AcceptanceRecord, read
 from .intervals import interval
@@ -71,7 +70,10 @@ def judged(records: Sequence[AcceptanceRecord]) -> dict[str, Any]:
 
 
 def _together(records: Sequence[AcceptanceRecord]) -> Acceptance:
-    return reduce(joined, (record.acceptance for record in records), UNTESTED)
+    drafts: Counter[tuple[int, bool]] = Counter()
+    for record in records:
+        drafts.update(record.drafts)
+    return Acceptance.of_counts(drafts)
 
 
 def _length(records: Sequence[AcceptanceRecord]) -> float:

@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
 from numba import cfunc, config, types
+from numba.core import ccallback, dispatcher
+from numba.core.caching import FunctionCache
 
 HERE = Path(__file__).parent
 NAMES = (
@@ -33,6 +36,27 @@ def kept_in(sources: list[Path]) -> Path:
 
 
 config.CACHE_DIR = config.CACHE_DIR or str(kept_in(SOURCES))
+
+
+class SparingCache(FunctionCache):
+    """numba's cache of a function. A damaged file counts as none and is replaced; a full disk keeps nothing."""
+
+    def load_overload(self, sig, target_context):
+        """Return what was compiled for a signature, or None."""
+        try:
+            return super().load_overload(sig, target_context)
+        except Exception:  # pickle raises anything
+            with suppress(OSError):
+                self.flush()
+            return None
+
+    def save_overload(self, sig, data):
+        """Keep what was compiled for a signature, if it can be written."""
+        with suppress(OSError):
+            super().save_overload(sig, data)
+
+
+ccallback.FunctionCache = dispatcher.FunctionCache = SparingCache
 
 
 def kernel(integers: int, floats: int = 0, fastmath=ORDERED) -> Callable:

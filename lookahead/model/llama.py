@@ -27,6 +27,7 @@ from .forward import EVERY, Forward, Part, Parts
 from .llama_weights import Weights
 from .multiply import spare_floats
 from .product import Product, stored
+from .rotary import RotaryTables
 from .shape import Shape
 
 if TYPE_CHECKING:
@@ -94,6 +95,14 @@ def _no_branches(rows: int) -> tuple[np.ndarray, np.ndarray]:
     return np.zeros((rows, 1), np.int64), np.zeros(rows, np.int64)
 
 
+def _rotations(weights: Weights, places: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Cosines and sines [positions, head dim], as the kernels take them."""
+    angles = places.float()[:, None] * weights.inv_freq
+    cos, sin = (f(angles) * weights.attention_factor for f in (torch.cos, torch.sin))
+    # rotate_half(x) is [-x2, x1]: the sign goes into the table.
+    return tuple(table.to(weights.embed.dtype) for table in (torch.cat([cos, cos], -1), torch.cat([-sin, sin], -1)))
+
+
 def fits(shape: Shape) -> bool:
     """Whether the kernels take a Llama of that shape."""
     return shape.head_dim % vectors.NARROW == 0
@@ -129,12 +138,7 @@ class Llama(Forward):
         self.shape, self.weights, self.small, self._source = shape, weights, small, source
         self._shared = {} if shared is None else shared  # by weight, and whether in eight bits
         self._scaling = shape.head_dim**-0.5
-        places = torch.arange(shape.context_length + SPARE_POSITIONS, dtype=torch.float32)
-        angles = places[:, None] * weights.inv_freq
-        cos, sin = (f(angles) * weights.attention_factor for f in (torch.cos, torch.sin))
-        # rotate_half(x) is [-x2, x1]: the sign goes into the table.
-        turns = torch.cat([cos, cos], -1), torch.cat([-sin, sin], -1)
-        self._turns = [table.to(self.dtype).float().numpy() for table in turns]
+        self._rotary = RotaryTables(partial(_rotations, weights), shape.context_length + SPARE_POSITIONS)
         self._rounded = int(self.dtype == torch.bfloat16)
 
     # Made with the first pass: of a draft model that is read and then kept in eight bits there is none.
@@ -217,7 +221,7 @@ class Llama(Forward):
         return rows
 
     def __call__(self, ids, positions, cache: KeyValueCache, rows: Columns, only: slice = EVERY) -> torch.Tensor:
-        if isinstance(positions, slice) and positions.start + len(ids) > len(self._turns[0]):
+        if isinstance(positions, slice) and positions.start + len(ids) > self._rotary.most:
             # A slice is cut short where an index would be refused.
             raise IndexError("a row lies behind the model's last position")
         if isinstance(positions, slice) and only != EVERY and (parts := beside.workers(len(ids) // LONG)) > 1:
@@ -287,7 +291,8 @@ class Llama(Forward):
             states[text] = cache.states(start, start + length).data_ptr()
         first, stop, _ = only.indices(n)
         logits = torch.empty(stop - first, shape.vocab, dtype=self.dtype)
-        cos, sin = (table[places] for table in self._turns)
+        end = places.stop if isinstance(places, slice) else int(places.max()) + 1
+        cos, sin = (table[places] for table in self._rotary.up_to(end))
 
         def run() -> torch.Tensor:
             whole_pass.forward(
@@ -317,7 +322,7 @@ class Llama(Forward):
         cache.lay_out(base + n + drafted)
         caches = cache.make_room(n + drafted, shape.kv_heads, shape.head_dim, self.dtype)
         return (
-            tables.kernels, np.array(ids), self.weights.embed.data_ptr(), *self._turns, tables.norms, tables.weights,
+            tables.kernels, np.array(ids), self.weights.embed.data_ptr(), *self._rotary.up_to(base + n + drafted), tables.norms, tables.weights,
             tables.scales, caches[None], np.array([cache.room]), base, shape.heads, shape.kv_heads, inner, shape.vocab,
             self._rounded, spare_floats(max(n, rows), tables.longest), np.float32(self.weights.eps),
             np.float32(self._scaling), NOTHING,

@@ -31,6 +31,7 @@ from ..server.runs import refusal, whole
 from ..server.state import ServerState
 from ..trace import wire
 from ..trace.export import replay_html, to_csv
+from ..trace.parsing import uncollected
 from ..trace.played_records import opened
 from ..trace.trace import Trace
 from . import figures, gradio_internals
@@ -326,8 +327,8 @@ def recorded(scenario: str) -> str:
 def open_(text: str) -> str:
     """A file that somebody opened: its log as one batch, or a refusal that says what is wrong with it."""
     try:
-        trace, caption = opened(text if isinstance(text, str) else "")
+        with uncollected():
+            trace, caption = opened(text if isinstance(text, str) else "")
+            return whole(f"opened-{secrets.token_urlsafe(6)}", wire.events(trace, caption))
     except LookaheadError as error:
         return refusal(str(error))
-    run = f"opened-{secrets.token_urlsafe(6)}"
-    return whole(run, wire.events(trace, caption))

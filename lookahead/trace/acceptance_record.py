@@ -9,7 +9,6 @@ Knows records. It does not know what is made of them.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
@@ -18,14 +17,16 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from ..core.acceptance import Acceptance
 from ..core.events import TraceError
-from ..core.numbers import size
-from ..core.text_files import decoded, lines
+from ..core.numbers import count, counted
+from ..core.text_files import lines
+from .parsing import at_most, fault, parsed, text_of, uncollected
 from .records import Name
-from .schema import MOST_BYTES, SCHEMA, LaneRecord, RaceRecord
+from .schema import SCHEMA, LaneRecord, RaceRecord
 
-MOST_RECORDS = 100_000
+MOST_RECORDS, MOST_LINES = 20_000, 100_000
 Number = Annotated[int, Field(ge=0, lt=1 << 40)]
-Steps = Annotated[list[Annotated[int, Field(ge=0, le=4096)]], Field(max_length=200_000)]
+Length = Annotated[int, Field(ge=0, le=4096)]  # of a draft, or of its accepted beginning
+Steps = Annotated[list[Length], Field(max_length=200_000, fail_fast=True)]
 
 
 class AcceptanceRecord(BaseModel):
@@ -37,7 +38,7 @@ class AcceptanceRecord(BaseModel):
     engine: Name
     mean_acceptance_length: Annotated[float, Field(allow_inf_nan=False, ge=0, le=1e6)]
     draft_acceptance_rate: Annotated[float, Field(allow_inf_nan=False, ge=0, le=1)]
-    acceptance_histogram: Annotated[dict[Number, Number], Field(max_length=4096)]
+    acceptance_histogram: Annotated[dict[Length, Number], at_most(4097)]
     num_accepted_draft_tokens: Number
     num_draft_tokens: Number
     num_spec_steps: Number
@@ -61,14 +62,11 @@ class AcceptanceRecord(BaseModel):
             raise ValueError("the histogram's tokens are not num_accepted_draft_tokens")
         if self.num_accepted_draft_tokens > self.num_draft_tokens:
             raise ValueError("more tokens were accepted than drafted")
-        if self.per_step_accepted is not None and Counter(self.per_step_accepted) != Counter(self._histogram()):
+        if self.per_step_accepted is not None and Counter(self.per_step_accepted) != Counter(counts):
             raise ValueError("per_step_accepted is not what the histogram counts")
         if self.per_step_drafted is not None and len(self.per_step_drafted) != len(self.per_step_accepted or ()):
             raise ValueError("per_step_drafted and per_step_accepted must be of the same passes")
         return self
-
-    def _histogram(self) -> Iterator[int]:
-        return (n for n, count in self.acceptance_histogram.items() for _ in range(count))
 
     @classmethod
     def of_lane(cls, lane: LaneRecord, engine: str = "lookahead") -> AcceptanceRecord | None:
@@ -85,34 +83,34 @@ class AcceptanceRecord(BaseModel):
         )  # fmt: skip
 
     @property
-    def acceptance(self) -> Acceptance:
-        """By position: from the passes where they are told, else from the histogram, where a pass that accepted as many as any
-        pass may draft had nothing refused."""
+    def drafts(self) -> Counter[tuple[int, bool]]:
+        """How many drafts had so many tokens accepted, and the next one refused or not: from the passes if they are known, else
+        from the histogram, where a pass that accepted as many as any pass may draft had nothing refused."""
         if self.per_step_accepted is not None and self.per_step_drafted is not None:
             pairs = zip(self.per_step_accepted, self.per_step_drafted, strict=True)
-            return Acceptance.of_counts((accepted, accepted < drafted) for accepted, drafted in pairs)
+            return Counter((accepted, accepted < drafted) for accepted, drafted in pairs)
         most = self.num_spec_tokens or max(self.acceptance_histogram, default=0)
-        return Acceptance.of_counts((n, n < most) for n in self._histogram())
+        return Counter({(n, n < most): count for n, count in self.acceptance_histogram.items() if count})
+
+    @property
+    def acceptance(self) -> Acceptance:
+        """By position."""
+        return Acceptance.of_counts(self.drafts)
 
 
-def read(text: str | bytes) -> list[AcceptanceRecord]:
+def read(data: str | bytes) -> list[AcceptanceRecord]:
     """The records in a file's text; lines that tell nothing of drafts are passed over. `TraceError` says what is wrong."""
-    if len(text) > MOST_BYTES:
-        raise TraceError("records", size(len(text)), f"a file of records has at most {size(MOST_BYTES)}.")
-    try:
-        text = decoded(text)
-    except UnicodeError as error:
-        raise TraceError("records", "file", str(error)) from None
+    text = text_of(data, "records")
     records: list[AcceptanceRecord] = []
-    for where, data in _documents(text):
-        try:
-            records += _records(data)
-        except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            field = ".".join(str(part) for part in first["loc"])
-            raise TraceError("records", where, f"{field or 'record'}: {first['msg']}.") from None
-        if len(records) > MOST_RECORDS:
-            raise TraceError("records", where, "there are more than can be read.")
+    with uncollected():
+        for where, document in _documents(text):
+            try:
+                records += _records(document)
+            except ValidationError as error:
+                field, words = fault(error)
+                raise TraceError("records", where, f"{field or 'record'}: {words}.") from None
+            if len(records) > MOST_RECORDS:
+                raise TraceError("records", where, f"a file has at most {counted(MOST_RECORDS, 'record')}.")
     if not records:
         raise TraceError("records", "none", "give AIPerf's records, vLLM's answers, or a trace of ours.")
     return records
@@ -120,17 +118,25 @@ def read(text: str | bytes) -> list[AcceptanceRecord]:
 
 def _documents(text: str) -> Iterator[tuple[str, Any]]:
     """One JSON document, or one on every line, each with where it stands."""
+    too_large = None
     try:
-        yield "file", json.loads(text)
+        yield "file", parsed(text, "records")
         return
-    except (ValueError, RecursionError):
-        pass  # it may be JSON lines
+    except TraceError as error:
+        too_large = error  # unless it is JSON lines
+    except ValueError:
+        pass
+    if (ends := text.count("\n") + text.count("\r")) > MOST_LINES:
+        raise too_large or TraceError("records", counted(ends, "line"), f"a file has at most {count(MOST_LINES)}.")
     for number, line in enumerate(lines(text), start=1):
         if line.strip():
             try:
-                yield f"line {number}", json.loads(line)
-            except (ValueError, RecursionError):
-                raise TraceError("records", f"line {number}", "it is not JSON.") from None
+                document = parsed(line, "records")
+            except TraceError:
+                raise
+            except ValueError:
+                raise too_large or TraceError("records", f"line {number}", "it is not JSON.") from None
+            yield f"line {number}", document
 
 
 def _records(data: Any) -> Sequence[AcceptanceRecord]:

@@ -21,7 +21,7 @@ import plotly.graph_objects as go
 from ..core.acceptance import Acceptance
 from ..core.numbers import counted, decimal, percent
 from .kinds import KINDS, by_kind
-from .schema import LaneRecord, RaceRecord
+from .schema import LaneRecord, RaceRecord, histogram
 
 FONT = 'system-ui, -apple-system, "Segoe UI", "Helvetica Neue", Arial, sans-serif'
 # After Okabe and Ito, darkened for paper and lightened for black. Lanes differ in lightness too: to one in twenty men
@@ -151,7 +151,7 @@ def accepted_per_pass(trace: RaceRecord, dark: bool = False) -> go.Figure:
         if lane.naive or not (any(accepted) or any(step.tested for step in lane.record.verified)):
             continue
         shown.append(lane)
-        counts = [accepted.count(n) for n in range(max(accepted) + 1)]
+        counts = histogram(accepted)
         figure.add_bar(
             x=list(range(len(counts))), y=[100 * n / len(accepted) for n in counts], name=lane.name, marker=_marker(lane),
             customdata=[(n, len(accepted)) for n in counts],

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from itertools import accumulate
 
 from ..core.events import ACCEPTED, BONUS, CORRECTION, TraceError
-from ..core.numbers import counted
+from ..core.numbers import count, counted
 from ..core.version import VERSION
 from .acceptance_record import AcceptanceRecord, read
 from .records import Costs, Machine, ModelNames, PromptRecord, SettingsRecord
@@ -20,6 +21,7 @@ from .schema import MOST_LANES, SCHEMA, LaneRecord, StepRecord
 from .trace import Trace
 
 PASS_S = 0.1
+MOST_TOKENS = 10_000  # that are played
 TOKEN = "\u25af "  # a box, in place of a word
 PROMPT = "A record has no words. "
 
@@ -44,8 +46,16 @@ def opened(text: str) -> tuple[Trace, str]:
 
 
 def played(records: Sequence[AcceptanceRecord]) -> Trace:
-    """A lane for each of the first records that tell their passes one by one; `TraceError` where none does."""
-    playable = [record for record in records if record.per_step_accepted and record.per_step_drafted][:MOST_LANES]
+    """A lane for each of the first records that tell their passes one by one; `TraceError` where none does.
+
+    Of texts that have more than `MOST_TOKENS` together only the first are played; a first one that has more is refused.
+    """
+    detailed = [record for record in records if record.per_step_accepted and record.per_step_drafted][:MOST_LANES]
+    lengths = accumulate(record.num_accepted_draft_tokens + record.num_spec_steps for record in detailed)
+    playable = [record for record, tokens in zip(detailed, lengths, strict=True) if tokens <= MOST_TOKENS]
+    if detailed and not playable:
+        mend = f"what is played has at most {count(MOST_TOKENS)}. `python -m lookahead acceptance FILE` judges longer texts."
+        raise TraceError("records", "a text of too many tokens", mend)
     if not playable:
         mend = (
             "they count passes and do not tell them one by one, so there is nothing to play. "

@@ -14,6 +14,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ..core.costs import CostCurve, DrafterCosts, PassCosts
+from .parsing import at_most
 
 MOST_STEPS = 100_000
 
@@ -24,9 +25,10 @@ Name = Annotated[str, Field(max_length=200)]
 Place = Annotated[str, Field(max_length=10_000)]  # a model: a hub name, or folders of any length
 Real = Annotated[float, Field(allow_inf_nan=False, ge=-1e12, le=1e12)]
 Seconds = Annotated[float, Field(allow_inf_nan=False, ge=0, le=1e7)]
-Tokens = Annotated[list[Token], Field(max_length=200_000)]
-Rows = Annotated[list[Row], Field(max_length=4096)]
-Texts = Annotated[list[Text], Field(max_length=200_000)]
+Whole = Annotated[int, Field(ge=0, lt=1 << 63)]
+Tokens = Annotated[list[Token], Field(max_length=200_000, fail_fast=True)]
+Rows = Annotated[list[Row], Field(max_length=4096, fail_fast=True)]
+Texts = Annotated[list[Text], Field(max_length=200_000, fail_fast=True)]
 
 
 class Record(BaseModel):
@@ -52,9 +54,9 @@ class HeadRecord(Record):
     pass. A `markov` head lets a slot know the token before it, a `confident` one says how likely a slot's token is accepted."""
 
     name: Name
-    taps: list[Annotated[int, Field(ge=0)]]
-    layers: Annotated[int, Field(ge=1)]
-    slots: Annotated[int, Field(ge=1)]
+    taps: Annotated[list[Whole], Field(max_length=4096, fail_fast=True)]
+    layers: Annotated[Whole, Field(ge=1)]
+    slots: Annotated[Whole, Field(ge=1)]
     markov: bool = False
     confident: bool = False
 
@@ -64,8 +66,8 @@ class ModelNames(Record):
 
     spec: Place
     target: Place
-    drafts: dict[Name, Place] = {}
-    heads: dict[Name, HeadRecord] = {}
+    drafts: Annotated[dict[Name, Place], at_most(64)] = {}
+    heads: Annotated[dict[Name, HeadRecord], at_most(64)] = {}
 
 
 class SettingsRecord(Record):
@@ -74,12 +76,12 @@ class SettingsRecord(Record):
     max_new_tokens: Annotated[int, Field(ge=1, le=MOST_STEPS)]
     k: Literal["auto"] | Annotated[int, Field(ge=0, le=4096)]
     temperature: Real
-    top_k: Annotated[int, Field(ge=0)]
+    top_k: Whole
     top_p: Real
     repetition_penalty: Real
     seed: Annotated[int, Field(ge=0, lt=1 << 63)]
     rule: Literal["greedy", "coupled", "rejection"]
-    stop: Annotated[list[Name], Field(max_length=16)]
+    stop: Annotated[list[Name], Field(max_length=16, fail_fast=True)]
     chat: bool
     costs: Literal["typical", "measured"] = "measured"  # traces from before 28 November 2026 lack it
 
@@ -101,8 +103,8 @@ class PromptRecord(Record):
 class CurveRecord(Record):
     """Seconds for one model's pass of so many rows on that machine; see `costs.CostCurve`."""
 
-    rows: Annotated[list[Annotated[int, Field(ge=1, le=1 << 20)]], Field(min_length=1, max_length=64)]
-    seconds: Annotated[list[Seconds], Field(min_length=1, max_length=64)]
+    rows: Annotated[list[Annotated[int, Field(ge=1, le=1 << 20)]], Field(min_length=1, max_length=64, fail_fast=True)]
+    seconds: Annotated[list[Seconds], Field(min_length=1, max_length=64, fail_fast=True)]
     branching_s: Seconds | None = None  # unknown to traces of before November 2026
 
     @model_validator(mode="after")
@@ -121,7 +123,7 @@ class DrafterCostsRecord(Record):
 
     curve: CurveRecord
     choose_s: Seconds = 0.0
-    cold_s: Annotated[list[Seconds], Field(max_length=64)] = []
+    cold_s: Annotated[list[Seconds], Field(max_length=64, fail_fast=True)] = []
     return_s: Seconds = 0.0
 
 
@@ -129,7 +131,7 @@ class Costs(CurveRecord):
     """The cost model of that machine, the target's curve first; see `costs.PassCosts`. Traces of before November 2026
     do not know what draft models cost."""
 
-    drafters: Annotated[dict[Name, DrafterCostsRecord], Field(max_length=16)] = {}
+    drafters: Annotated[dict[Name, DrafterCostsRecord], at_most(16)] = {}
 
     @classmethod
     def of(cls, costs: PassCosts) -> Self:

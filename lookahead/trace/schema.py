@@ -10,6 +10,8 @@ Knows records. It does not know models, clocks or pages.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
@@ -17,10 +19,10 @@ from pydantic import Field, ValidationError, model_validator
 from ..core.acceptance import Acceptance
 from ..core.costs import PricedRun
 from ..core.events import ACCEPTED, REJECTED, WINDOW, TraceError
-from ..core.numbers import significant, size
-from ..core.text_files import decoded
+from ..core.numbers import count, significant
 from ..core.tree import depths
 from . import verdict
+from .parsing import at_most, fault, parsed, text_of, uncollected
 from .records import (
     MOST_STEPS,
     Costs,
@@ -41,10 +43,12 @@ from .records import (
 )
 
 SCHEMA = "lookahead-trace/1"
-MOST_BYTES = 32 << 20
+MOST_BYTES = 12_000_000
 MOST_LANES = 8
+MOST_PASSES = 16_000  # of all lanes in a file; four lanes of 2,000 tokens have at most half of it
 TIES = {"bfloat16": 0.5, "float16": 0.06}  # logits closer than this may swap by rounding
 TIE = 0.01
+Option = bool | Annotated[int, Field(gt=-(1 << 53), lt=1 << 53)] | Real | Name
 
 
 class DraftRecord(Record):
@@ -53,10 +57,10 @@ class DraftRecord(Record):
     tokens: Tokens = []
     parents: Rows = []
     pieces: Texts = []
-    sources: Annotated[list[Name], Field(max_length=4096)] = []
-    chances: Annotated[list[Real], Field(max_length=4096)] = []
+    sources: Annotated[list[Name], Field(max_length=4096, fail_fast=True)] = []
+    chances: Annotated[list[Real], Field(max_length=4096, fail_fast=True)] = []
     window: Annotated[int, Field(ge=0, le=4096)] = 0
-    births: Annotated[list[tuple[Row, Row] | None], Field(max_length=4096)] = []
+    births: Annotated[list[tuple[Row, Row] | None], Field(max_length=4096, fail_fast=True)] = []
 
     @model_validator(mode="after")
     def _is_tree(self) -> DraftRecord:
@@ -82,7 +86,7 @@ class TestRecord(Record):
     q: Real | None = None
     draw: Real | None = None
     entropy: Real | None = None
-    top: Annotated[list[tuple[Token, Text, Real]], Field(max_length=64)] = []
+    top: Annotated[list[tuple[Token, Text, Real]], Field(max_length=64, fail_fast=True)] = []
     margin: Real | None = None
 
 
@@ -92,12 +96,14 @@ class StepRecord(Record):
     kind: Literal["prefill", "verify"]
     index: Annotated[int, Field(ge=0, le=MOST_STEPS)]
     draft: DraftRecord = DraftRecord()
-    statuses: Annotated[list[Literal["accepted", "rejected", "unvisited", "window"]], Field(max_length=4096)] = []
+    statuses: Annotated[
+        list[Literal["accepted", "rejected", "unvisited", "window"]], Field(max_length=4096, fail_fast=True)
+    ] = []
     path: Rows = []
     emitted: Tokens = []
     pieces: Texts = []
-    origins: Annotated[list[Literal["accepted", "correction", "bonus"]], Field(max_length=4096)] = []
-    tests: Annotated[list[TestRecord], Field(max_length=4096)] = []
+    origins: Annotated[list[Literal["accepted", "correction", "bonus"]], Field(max_length=4096, fail_fast=True)] = []
+    tests: Annotated[list[TestRecord], Field(max_length=4096, fail_fast=True)] = []
     propose_s: Seconds = 0.0
     verify_s: Seconds = 0.0
     other_s: Seconds = 0.0
@@ -144,8 +150,8 @@ class LaneRecord(Record):
     opaque: bool = False
     streamed: bool = False
     differs: Name = ""
-    options: dict[Name, bool | int | float | Name] = {}
-    steps: Annotated[list[StepRecord], Field(max_length=MOST_STEPS)] = []
+    options: Annotated[dict[Name, Option], at_most(64)] = {}
+    steps: Annotated[list[StepRecord], Field(max_length=MOST_STEPS, fail_fast=True)] = []
 
     @property
     def tokens(self) -> list[int]:
@@ -180,7 +186,17 @@ class RaceRecord(Record):
     settings: SettingsRecord
     prompt: PromptRecord
     costs: Costs
-    lanes: Annotated[list[LaneRecord], Field(max_length=MOST_LANES)]
+    lanes: Annotated[list[LaneRecord], Field(max_length=MOST_LANES, fail_fast=True)]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _can_be_shown(cls, data: Any) -> Any:
+        """Refuse more passes than a page can show before any of them is validated."""
+        lanes = data.get("lanes") if isinstance(data, dict) else None
+        steps = [lane.get("steps") for lane in lanes if isinstance(lane, dict)] if isinstance(lanes, list) else []
+        if (passes := sum(len(of) for of in steps if isinstance(of, list))) > MOST_PASSES:
+            raise ValueError(f"{count(passes)} passes, at most {count(MOST_PASSES)} are allowed")
+        return data
 
     def to_json(self, indent: int | None = None) -> str:
         """The trace as JSON text."""
@@ -189,18 +205,17 @@ class RaceRecord(Record):
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
         """A trace from JSON text, or a `TraceError` that says what is wrong with it."""
-        if not isinstance(text, (str, bytes)):
-            raise TraceError("trace", text, "give JSON text.")
-        if len(text) > MOST_BYTES:
-            raise TraceError("trace", size(len(text)), f"a trace has at most {size(MOST_BYTES)}.")
+        text = text_of(text, "trace", MOST_BYTES)
         try:
-            return cls.model_validate_json(decoded(text))
-        except UnicodeError as error:
-            raise TraceError("trace", "file", str(error)) from None
+            with uncollected():
+                return cls.model_validate(parsed(text, "trace"))
         except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            where = ".".join(str(part) for part in first["loc"]) or "file"
-            raise TraceError("trace", where, f"{first['msg']}; give a file that Lookahead saved.") from None
+            where, words = fault(error)
+        except TraceError:
+            raise
+        except ValueError as error:
+            where, words = "", f"Invalid JSON: {error}"
+        raise TraceError("trace", where or "file", f"{words}; give a file that Lookahead saved.")
 
     @classmethod
     def schema_json(cls) -> dict[str, Any]:
@@ -222,8 +237,8 @@ class RaceRecord(Record):
         accepted = [s.accepted for s in steps]
         tokens, clock = len(record.tokens), record.clock_s
         rows = sum(s.tested for s in steps)
-        rate = tokens / clock if clock > 0 else None
-        base = len(naive.tokens) / naive.clock_s if naive and naive.clock_s > 0 else None
+        rate = tokens / clock if clock >= verdict.LEAST_S else None
+        base = len(naive.tokens) / naive.clock_s if naive and naive.clock_s >= verdict.LEAST_S else None
         return {
             "method": record.method,
             "new_tokens": tokens,
@@ -236,10 +251,10 @@ class RaceRecord(Record):
             "mean_acceptance_length": 1 + sum(accepted) / len(steps) if steps else None,
             "draft_acceptance_rate": sum(accepted) / rows if rows else None,
             "acceptance_rate_per_position": list(Acceptance.of(steps).rates),
-            "accepted_histogram": [accepted.count(n) for n in range(max(accepted, default=0) + 1)],
+            "accepted_histogram": histogram(accepted),
             "speedup": rate / base if rate and base else None,
             "finish": record.steps[-1].finish if record.steps else None,
-            "other_fraction": sum(s.other_s for s in steps) / clock if clock > 0 else None,
+            "other_fraction": sum(s.other_s for s in steps) / clock if clock >= verdict.LEAST_S else None,
         }
 
     def agreement(self, lane: int) -> dict[str, Any] | None:
@@ -282,11 +297,17 @@ class RaceRecord(Record):
         """What a lane's passes should have taken; None for a lane that is opaque or has not run."""
         record = self.lanes[lane]
         priced = self.costs.pass_costs().of_passes(record.verified, record.options)
-        return None if record.opaque or not record.verified or priced.plain_s <= 0 else priced
+        return None if record.opaque or not record.verified or min(priced.plain_s, priced.seconds) <= 0 else priced
 
     def verdict(self, lane: int = -1) -> dict[str, Any] | None:
         """One sentence on why a lane was fast or slow, and the arithmetic behind it."""
         return verdict.of(self, lane % len(self.lanes))
+
+
+def histogram(values: Sequence[int]) -> list[int]:
+    """How many of the values are 0, 1, 2 and so on, up to the largest."""
+    counts = Counter(values)
+    return [counts[n] for n in range(max(values, default=0) + 1)]
 
 
 def _pass_of(lane: LaneRecord, position: int) -> tuple[int, int]:

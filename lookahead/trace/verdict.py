@@ -9,13 +9,17 @@ from typing import Any
 
 from ..core.numbers import count, decimal, percent, ratio, seconds
 
+LEAST_S = 1e-9  # that a clock shows; no lane is faster
+
 
 def of(race: Any, lane: int) -> dict[str, Any] | None:
-    """The sentence and the arithmetic for a lane; None where it or naive has not run, and for naive itself."""
+    """The sentence and the arithmetic for a lane; None if it or naive has not run, and for naive itself."""
     record, naive = race.lanes[lane], race.naive()
     if naive is None or record is naive or not record.verified or not naive.verified:
         return None
     stats, base = race.stats(lane), race.stats(race.lanes.index(naive))
+    if not stats["speedup"] or sum(step.verify_s for step in naive.verified) < LEAST_S:
+        return None  # nothing was written, or a clock did not run
     predicted = race.predicted(lane)
     price = race.machine.price  # naive's one-row pass in units of the format's quickest
     tokens, passes, gain = stats["new_tokens"], stats["num_spec_steps"], stats["speedup"]

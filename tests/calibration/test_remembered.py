@@ -1,16 +1,21 @@
 """Kept measurements: impossible values are rejected, and failed writes leave no file."""
 
+import math
 import os
+import time
 from dataclasses import replace
 
 import pytest
+from conftest import tiny
 
-from lookahead.calibration import remembered
+import lookahead
+from lookahead.calibration import remembered, typical
 from lookahead.calibration.exactness import Exactness
-from lookahead.core.costs import CostCurve, PassCosts
+from lookahead.core.costs import CostCurve, DrafterCosts, PassCosts
 from lookahead.core.tree import Limits
 
 CURVE = CostCurve((1, 3), (0.002, 0.003))
+IMPOSSIBLE_S = (-1.0, math.nan, math.inf, 1e300)
 GOOD = remembered.Measured("float32", Exactness(8, 8, None, Limits()), PassCosts(CURVE, {}), 2, threads=1)
 
 
@@ -38,6 +43,12 @@ def test_a_kept_measurement_is_read_back():
         {"costs": PassCosts(CostCurve((), ()), {})},
         {"costs": PassCosts(CostCurve((3, 1), (0.1, 0.1)), {})},
         {"costs": PassCosts(CostCurve((1,), (-0.1,)), {})},
+        {"costs": PassCosts(CostCurve((1,), (1e6,)), {})},
+        *({"costs": PassCosts(replace(CURVE, branching_s=s), {})} for s in IMPOSSIBLE_S),
+        *({"costs": PassCosts(CURVE, {"draft": DrafterCosts(replace(CURVE, branching_s=s))})} for s in IMPOSSIBLE_S),
+        *({"costs": PassCosts(CURVE, {"draft": DrafterCosts(CURVE, choose_s=s)})} for s in IMPOSSIBLE_S),
+        *({"costs": PassCosts(CURVE, {"draft": DrafterCosts(CURVE, return_s=s)})} for s in IMPOSSIBLE_S),
+        *({"costs": PassCosts(CURVE, {"draft": DrafterCosts(CURVE, cold_s=(0.0, s))})} for s in IMPOSSIBLE_S),
     ],
 )
 def test_impossible_values_count_as_no_measurement(changes):
@@ -52,3 +63,56 @@ def test_a_failed_write_leaves_no_file(cache, monkeypatch):
     monkeypatch.setattr(os, "replace", full)
     remembered.keep("a", GOOD)
     assert list(cache.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"[]",
+        b"null",
+        b"\xff\x00",
+        b"{" * 10_000,
+        b'{"cpu": "x", "costs": {"target": {"rows": [], "seconds": []}}}',
+    ],
+)
+def test_a_damaged_file_counts_as_none(cache, content):
+    (cache / "a.json").write_bytes(content)
+    (cache / typical.FILE).write_bytes(content)
+    assert remembered.read("a") is None and typical.read(cache) is None
+
+
+def test_a_folder_in_the_place_of_a_file_counts_as_none(cache):
+    for name in ("a.json", typical.FILE):
+        (cache / name).mkdir()
+    assert remembered.read("a") is None and typical.read(cache) is None
+
+
+def test_old_files_of_unfinished_writes_are_removed(cache):
+    names = ["tmpabcd_123.part", "tmpnew_5678.part", "notes.part", "tmpx.part", "tmpabcd_123.json"]
+    for name in names:
+        (cache / name).write_text("x")
+        if "new" not in name:
+            os.utime(cache / name, (time.time() - 7200,) * 2)
+    (cache / "tmpfolder_1.part").mkdir()
+    os.utime(cache / "tmpfolder_1.part", (0, 0))
+    remembered.remove_leftovers()
+    assert {path.name for path in cache.iterdir()} == {*names[1:], "tmpfolder_1.part"}
+
+
+def test_leftovers_of_no_folder_are_none(monkeypatch, tmp_path):
+    monkeypatch.setenv("LOOKAHEAD_CACHE", str(tmp_path / "nowhere"))
+    remembered.remove_leftovers()
+
+
+def test_more_layers_than_the_model_has_are_measured_again(tmp_path):
+    spec = tiny("llama", tmp_path / "m", layers=2)
+    first = lookahead.load(spec, dtype="float32")
+    (tmp_path / "tmpleft_234.part").write_text("x")
+    os.utime(tmp_path / "tmpleft_234.part", (0, 0))
+    for layers in (3, 1_000_000):
+        remembered.keep(first.key, replace(first.measured, layers=layers))
+        again = lookahead.load(spec, dtype="float32")
+        assert again.measured.layers is None or again.measured.layers <= 2
+        assert remembered.read(first.key) == again.measured
+    assert not (tmp_path / "tmpleft_234.part").exists()

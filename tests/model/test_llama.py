@@ -8,6 +8,7 @@ import numba
 import pytest
 import torch
 from conftest import tiny
+from numba.core import caching
 from transformers import AutoModelForCausalLM
 
 from lookahead.calibration import operators
@@ -326,3 +327,35 @@ def test_where_nothing_can_be_kept_it_is_compiled_each_time():
         return lambda function: function
 
     assert compiling.kept(nowhere)(len) is len
+
+
+@pytest.mark.parametrize("kind", ["nbi", "nbc"])
+@pytest.mark.parametrize("content", [b"", b"garbage"])
+def test_damaged_compiled_code_is_compiled_again(tmp_path, monkeypatch, kind, content):
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+
+    def twice(x):
+        return 2 * x
+
+    def fresh():
+        return (
+            compiling.kept(numba.cfunc, numba.int64(numba.int64), nopython=True)(twice).ctypes(3),
+            compiling.kept(numba.njit)(twice)(3),
+        )
+
+    assert fresh() == (6, 6)
+    kept = [*tmp_path.rglob(f"*.{kind}")]
+    for path in kept:
+        path.write_bytes(content)
+    assert fresh() == (6, 6)
+    assert kept and all(path.read_bytes() != content for path in kept if path.exists())
+
+
+def test_compiled_code_that_cannot_be_written_is_used_all_the_same(tmp_path, monkeypatch):
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(caching.IndexDataCacheFile, "save", full)
+    assert compiling.kept(numba.njit)(lambda x: 2 * x)(3) == 6

@@ -9,6 +9,7 @@ Knows tensors and kernels. It does not know tokens' meaning, nor when a pass is 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -20,6 +21,7 @@ from ..chain import Grown, Request
 from ..llama import SPARE_POSITIONS, Columns, Llama, fits
 from ..multiply import spare_floats
 from ..product import Product
+from ..rotary import RotaryTables
 from ..vectors import BLOCK as OUTPUTS
 from ..vectors import whole
 from . import block_pass, eagle_pass, medusa_pass
@@ -64,11 +66,8 @@ class _Tables:
         ]
         self.head_norms = np.array([[norm.numpy() for norm in pair] for pair in pairs], np.float32)
         self.head_norms = self.head_norms.reshape(shape.layers, -1, shape.head_dim)
-        places = torch.arange(target.shape.context_length + SPARE_POSITIONS + shape.rows)
-        cos, sin = (table[:, 0] for table in network.turns(places))
-        half = shape.head_dim // 2
-        turns = cos, torch.cat([-sin[:, :half], sin[:, half:]], -1)
-        self.turns = [table.to(self.dtype).float().contiguous().numpy() for table in turns]
+        rotations = partial(_rotations, network.turns, self.dtype)
+        self.rotary = RotaryTables(rotations, target.shape.context_length + SPARE_POSITIONS + shape.rows)
         self.kernels = whole_pass.addresses(last[0].stored)
         self.embed = target.weights.embed
         self.widest = max(shape.fed, shape.inner, 2 * shape.hidden, shape.heads * shape.head_dim)
@@ -83,6 +82,13 @@ class _Tables:
         """Bytes that they take, but for an output head that is the target's."""
         last = self._last if self.shape.draft_vocab else self._last[:1]
         return sum(product.nbytes for row in (*self._products, last) for product in row)
+
+
+def _rotations(turns: nn.Module, dtype: torch.dtype, places: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Cosines and sines [positions, head dim], as the kernels take them."""
+    cos, sin = (table[:, 0] for table in turns(places))
+    half = cos.shape[-1] // 2
+    return cos.to(dtype), torch.cat([-sin[:, :half], sin[:, half:]], -1).to(dtype)
 
 
 def _weights(layer: Layer) -> list[torch.Tensor]:
@@ -121,7 +127,7 @@ class CompiledBlock(_Tables):
         cache.rewind(start)
         cache.lay_out(start + both)
         caches = cache.make_room(both, shape.kv_heads, shape.head_dim, self.dtype)
-        cos, sin = (table[start : start + both] for table in self.turns)
+        cos, sin = (table[start : start + both] for table in self.rotary.up_to(start + both))
         hidden, logits = torch.empty(shape.rows, shape.hidden), torch.empty(shape.rows, whole(shape.known, OUTPUTS))
         states = states.contiguous()
         self._ids[0] = anchor
@@ -212,7 +218,7 @@ class CompiledEagle(_Tables):
         cache.lay_out(start + request.most)
         caches = cache.make_room(request.most, shape.kv_heads, shape.head_dim, self.dtype)
         tokens, confidences, features, _ = eagle_pass.chain(
-            self.kernels, feature.numpy(), logits.numpy(), self.embed.data_ptr(), *self.turns, self.norms, self.head_norms[0],
+            self.kernels, feature.numpy(), logits.numpy(), self.embed.data_ptr(), *self.rotary.up_to(start + request.most), self.norms, self.head_norms[0],
             self.weights, self.scales, caches, start, cache.room, shape.heads, shape.kv_heads, shape.inner,
             shape.vocab, shape.known, self.rounded, int(shape.residual_normed), spare_floats(1, self.widest), self.eps,
             self.scaling, request.numbers(),
@@ -229,7 +235,7 @@ class CompiledEagle(_Tables):
         cache.lay_out(start + rows)
         caches = cache.make_room(rows, shape.kv_heads, shape.head_dim, self.dtype)
         *grown, _ = eagle_pass.tree(
-            self.kernels, feature.numpy(), logits.numpy(), self.embed.data_ptr(), *self.turns, self.norms, self.head_norms[0],
+            self.kernels, feature.numpy(), logits.numpy(), self.embed.data_ptr(), *self.rotary.up_to(start + rows), self.norms, self.head_norms[0],
             self.weights, self.scales, caches, start, cache.room, shape.heads, shape.kv_heads, shape.inner,
             shape.vocab, shape.known, self.rounded, int(shape.residual_normed), spare_floats(branches, self.widest), self.eps,
             self.scaling, branches, rows, request.numbers(),
@@ -240,7 +246,8 @@ class CompiledEagle(_Tables):
         shape, n = self.shape, len(ids)
         cache.lay_out(int(columns.new[-1]) + 1)
         caches = cache.make_room(n, shape.kv_heads, shape.head_dim, self.dtype)
-        cos, sin = (table[places] for table in self.turns)
+        end = places.stop if isinstance(places, slice) else int(places.max()) + 1
+        cos, sin = (table[places] for table in self.rotary.up_to(end))
         features, logits = torch.empty(n, shape.hidden), torch.empty(n - first, whole(shape.known, OUTPUTS))
         eagle_pass.forward(
             self.kernels, given.data_ptr(), fed, np.array(ids), self.embed.data_ptr(), cos, sin, self.norms, self.head_norms[0],

@@ -1,0 +1,96 @@
+"""JSON from files of others, parsed within limits.
+
+The parser is one call that holds Python's interpreter, and objects take up to twenty times the bytes of their text. So a text
+is measured before it is parsed. The limits are 30 times the largest bundled recording. The longest race that a server runs
+with default settings, four lanes of 2,000 tokens, has 0.6 million values, 0.2 million names and 5 MB.
+
+Knows JSON. It does not know records.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pydantic_core
+from pydantic import BeforeValidator, ValidationError
+
+from ..core.events import TraceError
+from ..core.numbers import count, size
+from ..core.text_files import decoded
+
+MOST_BYTES = 32 << 20
+MOST_VALUES, MOST_NAMES = 1_000_000, 400_000  # of a JSON document
+LINES = 4  # times as many in a file of JSON lines, which are parsed one by one
+# What comes before each value, and after each name. Those inside strings count too, but honest texts have few.
+BEFORE_VALUES, AFTER_NAMES = ",[{", ":"
+MOST_FAULTS = 10_000  # that are listed to find the first
+MOST_PATH = 80  # characters
+
+
+def text_of(data: str | bytes, what: str, most: int = MOST_BYTES) -> str:
+    """Return the text of a file of at most so many bytes. `what` names the file in errors.
+
+    Raises `TraceError` if the file is larger, not UTF-8, or has more values than a file of JSON lines may have.
+    """
+    if not isinstance(data, (str, bytes)):
+        raise TraceError(what, data, "give JSON text.")
+    if len(data) > most:
+        raise TraceError(what, size(len(data)), f"a file has at most {size(most)}.")
+    try:
+        text = decoded(data)
+    except UnicodeError as error:
+        raise TraceError(what, "file", str(error)) from None
+    _check(text, what, LINES)
+    return text
+
+
+def parsed(text: str, what: str) -> Any:
+    """Return the data of a JSON document.
+
+    Raises `TraceError` if it has too many values, and `ValueError` if it is not JSON or is nested 200 levels deep.
+    """
+    _check(text, what)
+    try:
+        return pydantic_core.from_json(text)
+    except TypeError:  # half a surrogate pair
+        raise ValueError("it is not Unicode text") from None
+
+
+def _check(text: str, what: str, times: int = 1) -> None:
+    for things, marks, most in (("values", BEFORE_VALUES, MOST_VALUES), ("names", AFTER_NAMES, MOST_NAMES)):
+        if (number := sum(text.count(mark) for mark in marks)) > times * most:
+            raise TraceError(what, f"{count(number)} {things}", f"a file has at most {count(most)}.")
+
+
+def fault(error: ValidationError) -> tuple[str, str]:
+    """Return the path of the first fault, or "", and what the fault is."""
+    if error.error_count() > MOST_FAULTS:
+        return "", f"it has {count(error.error_count())} faults"
+    first = error.errors(include_url=False, include_input=False)[0]
+    return ".".join(str(part) for part in first["loc"])[:MOST_PATH], first["msg"]
+
+
+def at_most(entries: int) -> BeforeValidator:
+    """Return what refuses a larger mapping before its entries are validated; pydantic itself validates all of them first."""
+
+    def check(value: Any) -> Any:
+        if isinstance(value, dict) and len(value) > entries:
+            raise ValueError(f"{count(len(value))} entries, at most {count(entries)} are allowed")
+        return value
+
+    return BeforeValidator(check)
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Pause Python's garbage collector, which would inspect all new objects repeatedly and multiply the time to make them."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

@@ -1,0 +1,186 @@
+"""Files that ask for too much are refused before they cost time or memory; honest files are far below the limits."""
+
+import gc
+import json
+import time
+from functools import cache
+
+import psutil
+import pytest
+from conftest import ROOT
+
+from lookahead.core.acceptance import Acceptance
+from lookahead.core.events import TraceError
+from lookahead.measure.acceptance_command import judged
+from lookahead.page.race_tab import open_
+from lookahead.trace import parsing, played_records
+from lookahead.trace.acceptance_record import AcceptanceRecord, read
+from lookahead.trace.schema import SCHEMA
+from lookahead.trace.trace import Trace
+
+TRACES = sorted((ROOT / "assets" / "traces").glob("*.json"))
+SHORT = Trace.from_json((ROOT / "assets" / "traces" / "short.json").read_bytes()).to_json()
+STEP = {"kind": "verify", "index": 1}
+MB = 10**6
+
+
+def spoilt(change):
+    data = json.loads(SHORT)
+    change(data)
+    return json.dumps(data)
+
+
+def filled(change, text):
+    """A recording in which `change` has put HERE where the text is to be."""
+    return spoilt(change).replace('"HERE"', text)
+
+
+@cache
+def names(number):
+    """An object with so many names."""
+    return "{" + ",".join(f'"k{n}":0' for n in range(number)) + "}"
+
+
+def record(accepted, **changed):
+    """A text in which all passes but the last accepted all they drafted."""
+    return {
+        "engine": "vllm", "mean_acceptance_length": 2.0, "draft_acceptance_rate": 0.5, "num_spec_steps": len(accepted),
+        "acceptance_histogram": {str(n): accepted.count(n) for n in set(accepted)}, "num_draft_tokens": sum(accepted) + 1,
+        "num_accepted_draft_tokens": sum(accepted), "per_step_accepted": accepted,
+        "per_step_drafted": [*accepted[:-1], accepted[-1] + 1], **changed,
+    }  # fmt: skip
+
+
+def in_trace(text):
+    return f'{{"schema":"{SCHEMA}","a":{text}}}'
+
+
+# What makes a file, and a word that the refusal must have.
+HOSTILE = {
+    "lanes": (lambda: spoilt(lambda d: d.update(lanes=[{}] * 3_300_000)), "12.0 MB"),
+    "lanes in few bytes": (lambda: in_trace("[" + "{}," * 600_000 + "1]"), "1,000,000"),
+    "names": (lambda: in_trace(names(350_000)[:-1] + ',"a":0' * 100_000 + "}"), "400,000"),
+    "unknown names": (lambda: filled(lambda d: d.update(lanes=["HERE"]), names(350_000)), "faults"),
+    "options": (lambda: filled(lambda d: d["lanes"][0].update(options="HERE"), names(350_000)), "at most 64"),
+    "heads": (lambda: filled(lambda d: d["models"].update(heads="HERE"), names(350_000)), "at most 64"),
+    "faults": (lambda: spoilt(lambda d: d["prompt"].update(tokens=["x"] * 200_000)), "prompt.tokens.0"),
+    "faults in steps": (lambda: spoilt(lambda d: d["lanes"][0].update(steps=[{}] * 15_000)), "steps.0.kind"),
+    "passes": (lambda: spoilt(lambda d: d["lanes"][0].update(steps=[STEP] * 100_000)), "at most 16,000"),
+    "a string": (lambda: in_trace('"' + "x" * 33 * MB + '"'), "12.0 MB"),
+    "a name": (lambda: filled(lambda d: d.update(HERE=0), '"' + "x" * 11 * MB + '"'), "not permitted"),
+    "arrays in arrays": (lambda: in_trace("[" * 900_000), "recursion limit"),
+    "objects in objects": (lambda: in_trace('{"a":' * 300_000), "recursion limit"),
+    "a number of 5,000 digits": (lambda: in_trace("9" * 5000), "out of range"),
+    "a number of 11 MB": (lambda: in_trace("9" * 11 * MB), "out of range"),
+    "numbers of 4,000 digits": (lambda: in_trace("[" + ",".join(["9" * 4000] * 2800) + "]"), "created"),
+    "infinity": (lambda: SHORT.replace('"temperature":0.0', '"temperature":1e400'), "finite"),
+    "half a surrogate pair": (lambda: in_trace('"\ud800"'), "Unicode"),
+    "an escaped half": (lambda: in_trace('"\\ud800"'), "hex escape"),
+    "one name many times": (lambda: in_trace("{" + '"a":1,' * 450_000 + '"a":1}'), "400,000"),
+    "spaces": (lambda: " " * 32 * MB, "AIPerf"),
+    "lines": (lambda: "1\n" * 16 * MB, "at most 100,000"),
+    "lines of names": (lambda: "\n".join([names(350_000)] * 3), "AIPerf"),
+    "records": (lambda: "\n".join([json.dumps(record([1]))] * 20_001), "20,000"),
+    "a record in many tokens": (lambda: json.dumps(record([4000] * 40_000)), "10,000"),
+    "a histogram that counts to a billion": (
+        lambda: json.dumps(record([40]) | {"acceptance_histogram": {"40": 10**9}, "num_spec_steps": 10**9}), "num_accepted_draft_tokens",
+    ),
+    "a histogram of long drafts": (lambda: json.dumps(record([1]) | {"acceptance_histogram": {str(10**12): 1}}), "4096"),
+    "a histogram of many lengths": (
+        lambda: json.dumps(record([1]) | {"acceptance_histogram": "HERE"}).replace('"HERE"', names(350_000)), "at most 4,097",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.timed
+def test_a_hostile_file_is_refused_quickly_and_leaves_no_memory(name):
+    make, word = HOSTILE[name]
+    text = make()
+    process = psutil.Process()
+    before, begun = process.memory_info().rss, time.thread_time()
+    answer = open_(text)
+    assert time.thread_time() - begun < 2
+    assert process.memory_info().rss - before < 100 * MB
+    assert word in json.loads(answer)["error"] and len(answer) < 500
+
+
+@pytest.mark.timed
+def test_the_largest_file_that_is_opened_answers_in_time():
+    data = json.loads(Trace.from_json((ROOT / "assets" / "traces" / "story.json").read_bytes()).to_json())
+    for lane in data["lanes"]:
+        lane["steps"] = [{**step, "finish": None} for step in lane["steps"]] * 16
+    data["lanes"] *= 2
+    text = json.dumps(data)
+    assert text.count(":") > parsing.MOST_NAMES // 3
+    begun = time.thread_time()
+    assert "error" not in json.loads(open_(text))
+    assert time.thread_time() - begun < 3
+
+
+def test_honest_recordings_are_far_below_the_limits():
+    for path in TRACES:
+        text = Trace.from_json(path.read_bytes()).to_json()
+        assert 20 * sum(map(text.count, parsing.BEFORE_VALUES)) < parsing.MOST_VALUES, path.name
+        assert 20 * text.count(parsing.AFTER_NAMES) < parsing.MOST_NAMES, path.name
+
+
+def test_commas_in_texts_do_not_refuse_a_recording():
+    text = spoilt(lambda d: d["prompt"].update(text="a, [b]: {c}, " * 10_000))
+    assert Trace.from_json(text).prompt.text.count(",") == 20_000
+
+
+def test_the_garbage_collector_runs_again_afterwards():
+    for text in (SHORT, "{", in_trace("1")):
+        open_(text)
+        assert gc.isenabled()
+
+
+def test_a_text_is_played_up_to_a_length():
+    most = played_records.MOST_TOKENS
+    fits = json.dumps(record([1] * (most // 2)))
+    trace, caption = played_records.opened("\n".join([fits] * 3))
+    assert len(trace.lanes) == 1 and len(trace.lanes[0].tokens) == most and caption.endswith("The first 1 of 3 texts.")
+    with pytest.raises(TraceError, match="at most 10,000"):
+        played_records.opened(json.dumps(record([1] * (most // 2 + 1))))
+
+
+def test_long_records_are_judged_without_being_expanded():
+    passes = [3] * 999_999 + [1]
+    (one,) = read(json.dumps(record([3, 1], acceptance_histogram={"3": 999_999, "1": 1}, num_spec_steps=10**6,
+        num_accepted_draft_tokens=sum(passes), num_draft_tokens=3 * 10**6, per_step_accepted=None, per_step_drafted=None)))  # fmt: skip
+    assert one.acceptance == Acceptance((10**6, 999_999, 999_999), (10**6, 10**6, 999_999))
+    assert judged([one, one])["by_position"][1] == {
+        "position": 2,
+        "accepted": 1_999_998,
+        "tested": 2 * 10**6,
+        "rate": 0.999999,
+    }
+
+
+def test_records_of_one_file_add_up():
+    records = [AcceptanceRecord.model_validate(record(passes)) for passes in ([0, 1, 2], [2, 2], [3])]
+    together = sum((one.acceptance for one in records), Acceptance())
+    rows = judged(records)["by_position"]
+    assert [(row["accepted"], row["tested"]) for row in rows] == [*zip(together.accepted, together.tested, strict=True)]
+
+
+@pytest.mark.parametrize("seconds", [0, 5e-324, 1e-12])
+@pytest.mark.parametrize("part", ["verify_s", "propose_s"])
+def test_a_clock_that_did_not_run_gives_no_verdict(part, seconds):
+    def stop(data):
+        for lane in data["lanes"]:
+            for step in lane["steps"]:
+                step.update(dict.fromkeys(("verify_s", "propose_s", "other_s"), 0), **{part: seconds})
+
+    end = json.loads(open_(spoilt(stop)))["ev"][-1]
+    assert end["verdict"] is None and end["stats"][0]["tokens_per_second"] is None
+
+
+def test_drafting_without_verifying_gives_no_verdict():
+    def change(data):
+        for lane in data["lanes"]:
+            for step in lane["steps"]:
+                step.update(verify_s=0, propose_s=1)
+
+    assert json.loads(open_(spoilt(change)))["ev"][-1]["verdict"] is None

@@ -19,6 +19,8 @@ from .intervals import interval
 from .tables import writable
 
 KS = tuple(range(1, 17))
+FIXED = "tokens after a rejection were not tested; positions that no draft reached count as the average of all others"
+VARYING = "there is no forecast of tokens per pass, because draft lengths vary or are unknown; forecasts need one fixed length"
 
 
 def add(commands: Any) -> argparse.ArgumentParser:
@@ -53,8 +55,13 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def judged(records: Sequence[AcceptanceRecord]) -> dict[str, Any]:
-    """Acceptance of all texts together, by position, with 90% intervals over texts, and the tokens a pass that follow."""
+    """Acceptance of all texts together, by position, with 90% intervals over texts, and the tokens per pass that follow.
+
+    Tokens per pass are forecast only if all drafts had a fixed length. A draft that ends because confidence is low hides tokens
+    that were less likely to be accepted, so a forecast from it would be too high.
+    """
     of = _together(records)
+    fixed = all(record.has_fixed_length for record in records)
     return {
         "texts": len(records), "engines": sorted({record.engine for record in records}),
         "num_spec_steps": sum(record.num_spec_steps for record in records),
@@ -64,8 +71,8 @@ def judged(records: Sequence[AcceptanceRecord]) -> dict[str, Any]:
             {"position": place, "accepted": accepted, "tested": tested, "rate": accepted / tested}
             for place, (accepted, tested) in enumerate(zip(of.accepted, of.tested, strict=True), start=1)
         ],
-        "tokens_a_pass": [{"k": k, "tokens": _tokens(of, k)} for k in KS],
-        "note": "behind a rejection nothing was tested; positions that no draft reached are taken to be like all others",
+        "tokens_a_pass": [{"k": k, "tokens": _tokens(of, k)} for k in KS] if fixed else [],
+        "note": FIXED if fixed else VARYING,
     }  # fmt: skip
 
 

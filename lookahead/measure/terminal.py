@@ -235,14 +235,15 @@ def show_acceptance(report: dict[str, Any]) -> None:
             )
         )
     )
-    table = _table("position", "accepted", "tested", "rate", "so drafting as many", "tokens a pass")
+    forecast = ("drafting as many", "tokens per pass") if report["tokens_a_pass"] else ()
+    table = _table("position", "accepted", "tested", "rate", *forecast)
     for place, expected in zip_longest(report["by_position"], report["tokens_a_pass"]):
         cells = (
             [str(place["position"]), str(place["accepted"]), str(place["tested"]), percent(place["rate"])]
             if place
             else [""] * 4
         )
-        table.add_row(*cells, *([f"k = {expected['k']}", decimal(expected["tokens"])] if expected else ["", ""]))
+        table.add_row(*cells, *([f"k = {expected['k']}", decimal(expected["tokens"])] if expected else []))
     console.print(table)
     console.print(report["note"])
 

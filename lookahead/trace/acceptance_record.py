@@ -25,7 +25,8 @@ from .schema import SCHEMA, LaneRecord, RaceRecord
 
 MOST_RECORDS, MOST_LINES = 20_000, 100_000
 Number = Annotated[int, Field(ge=0, lt=1 << 40)]
-Length = Annotated[int, Field(ge=0, le=4096)]  # of a draft, or of its accepted beginning
+MOST_LENGTH = 4096
+Length = Annotated[int, Field(ge=0, le=MOST_LENGTH)]  # of a draft, or of its accepted beginning
 Steps = Annotated[list[Length], Field(max_length=200_000, fail_fast=True)]
 
 
@@ -38,7 +39,7 @@ class AcceptanceRecord(BaseModel):
     engine: Name
     mean_acceptance_length: Annotated[float, Field(allow_inf_nan=False, ge=0, le=1e6)]
     draft_acceptance_rate: Annotated[float, Field(allow_inf_nan=False, ge=0, le=1)]
-    acceptance_histogram: Annotated[dict[Length, Number], at_most(4097)]
+    acceptance_histogram: Annotated[dict[Length, Number], at_most(MOST_LENGTH + 1)]
     num_accepted_draft_tokens: Number
     num_draft_tokens: Number
     num_spec_steps: Number
@@ -91,6 +92,15 @@ class AcceptanceRecord(BaseModel):
             return Counter((accepted, accepted < drafted) for accepted, drafted in pairs)
         most = self.num_spec_tokens or max(self.acceptance_histogram, default=0)
         return Counter({(n, n < most): count for n, count in self.acceptance_histogram.items() if count})
+
+    @property
+    def has_fixed_length(self) -> bool:
+        """Whether every pass drafted equally many tokens. The last pass may have drafted fewer, because the text ended."""
+        if self.per_step_drafted:
+            return len({*self.per_step_drafted[:-1]}) <= 1 and self.per_step_drafted[-1] <= max(
+                self.per_step_drafted[:-1], default=MOST_LENGTH
+            )
+        return self.num_spec_tokens is not None and self.num_draft_tokens == self.num_spec_tokens * self.num_spec_steps
 
     @property
     def acceptance(self) -> Acceptance:

@@ -9,7 +9,7 @@ import pytest
 from conftest import tiny
 
 import lookahead
-from lookahead.calibration import remembered, typical
+from lookahead.calibration import remembered
 from lookahead.calibration.exactness import Exactness
 from lookahead.core.costs import CostCurve, DrafterCosts, PassCosts
 from lookahead.core.tree import Limits
@@ -78,14 +78,12 @@ def test_a_failed_write_leaves_no_file(cache, monkeypatch):
 )
 def test_a_damaged_file_counts_as_none(cache, content):
     (cache / "a.json").write_bytes(content)
-    (cache / typical.FILE).write_bytes(content)
-    assert remembered.read("a") is None and typical.read(cache) is None
+    assert remembered.read("a") is None
 
 
 def test_a_folder_in_the_place_of_a_file_counts_as_none(cache):
-    for name in ("a.json", typical.FILE):
-        (cache / name).mkdir()
-    assert remembered.read("a") is None and typical.read(cache) is None
+    (cache / "a.json").mkdir()
+    assert remembered.read("a") is None
 
 
 def test_old_files_of_unfinished_writes_are_removed(cache):

@@ -25,6 +25,7 @@ def test_shipped_costs_are_read_as_written(tmp_path):
             {"costs": {**SHIPPED["costs"], "target": {**CURVE, "rows": []}}},
             {"costs": {**SHIPPED["costs"], "target": {**CURVE, "seconds": [-1.0] * len(CURVE["seconds"])}}},
             {"costs": {**SHIPPED["costs"], "target": {**CURVE, "rows": CURVE["rows"][::-1]}}},
+            {"costs": {**SHIPPED["costs"], "target": {**CURVE, "branching_s": -1.0}}},
         )),
     ],
 )  # fmt: skip

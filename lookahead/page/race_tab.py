@@ -24,6 +24,7 @@ from ..server.attached import is_servers
 from ..server.families import described
 from ..server.limits import Limits
 from ..server.loading_job import offered
+from ..server.queue import words_of
 from ..server.race_job import race_form
 from ..server.recording import passed, recording
 from ..server.runs import refusal, whole
@@ -308,12 +309,13 @@ def make(request: list) -> dict[str, str]:
     """A file of the race on show, for [kind, trace as JSON, the app's address]: {"text": ...} or {"error": ...}."""
     try:
         kind, text, home = request
-        trace = Trace.from_json(text)
-        return {"text": {"csv": to_csv, "replay": partial(replay_html, home=str(home))}[kind](trace)}
-    except LookaheadError as error:
-        return {"error": str(error)}
+        write = {"csv": to_csv, "replay": partial(replay_html, home=str(home))}[kind]
     except (ValueError, TypeError, KeyError):
         return {"error": "The page asked for something this server does not make. Reload it."}
+    try:
+        return {"text": write(Trace.from_json(text if isinstance(text, str) else ""))}
+    except Exception as error:
+        return {"error": words_of(error)}
 
 
 def recorded(scenario: str) -> str:
@@ -325,7 +327,6 @@ def open_(text: str) -> str:
     """A file that somebody opened: its log as one batch, or a refusal that says what is wrong with it."""
     try:
         trace, caption = opened(text if isinstance(text, str) else "")
-    except LookaheadError as error:
-        return refusal(str(error))
-    run = f"opened-{secrets.token_urlsafe(6)}"
-    return whole(run, wire.events(trace, caption))
+        return whole(f"opened-{secrets.token_urlsafe(6)}", wire.events(trace, caption))
+    except Exception as error:
+        return refusal(words_of(error))

@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from inspect import signature
+from logging import getLogger
 from math import inf
 from types import SimpleNamespace
 from typing import Any
@@ -56,6 +57,7 @@ def launch(
       races are timed.
     - uvicorn config.py sets handlers of its own up, unless it is told that there is nothing to set up. Its warnings are of
       requests that are no HTTP.
+    - mcp's server.py logs what its transport has logged before.
     """
 
     def start_server(app: Any, **_: Any) -> tuple[str, int, str, http_server.Server]:
@@ -65,6 +67,7 @@ def launch(
         return host, port, f"http://{'localhost' if host == '0.0.0.0' else host}:{port}/", server
 
     http_server.start_server = start_server
+    getLogger("mcp.server.lowlevel.server").addFilter(lambda entry: "exception from stream" not in entry.getMessage())
     networking.CERTIFICATE_PATH = os.path.join(get_upload_folder(), "certificate.pem")
     app, _, _ = page.launch(prevent_thread_lock=True, server_name=host, _frontend=False, **options)
     app.iterators = _Iterators()
@@ -134,8 +137,8 @@ def _checked(function: Any, inputs: list[Any], state: Any) -> list[Any]:
     """The inputs, completed by the defaults of an endpoint's function. Raises `SettingsError` for what no page sends."""
     if not function.fn:
         raise SettingsError("event", function._id, "it is the page's own; choose another.")
-    given, missing = inputs[: len(function.inputs)], function.inputs[len(inputs) :]
-    for name, block in zip(_names(function)[len(inputs) :], missing, strict=True):
+    given, left_out = inputs[: len(function.inputs)], function.inputs[len(inputs) :]
+    for name, block in zip(_names(function)[len(inputs) :], left_out, strict=True):
         if not isinstance(block, Api) or block.value is None:
             raise SettingsError(name, "missing", f"give {counted(len(function.inputs), 'value')}.")
         given.append(block.value)

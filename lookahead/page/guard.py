@@ -22,12 +22,12 @@ FILES = "This server takes no files; a page sends recordings and prompts as text
 # Of Gradio's addresses, by a part of each: those that write files, and one that prints who asks.
 CLOSED = {"upload", "deep_link", "process_recording", "monitoring"}
 
-MOST_BODY = 5 * MOST_BYTES // 2  # of a request: a recording as text in JSON, with its quotes escaped
+MOST_BODY = 5 * MOST_BYTES // 2  # bytes of a request: a recording as text in JSON, with its quotes escaped
 LARGE = "This request is larger than anything that a page sends."
 
 
 class TooLarge(Exception):
-    """A request has more bytes than one may have."""
+    """A request that does not say its size has more bytes than one may have."""
 
 
 class Guard:
@@ -39,8 +39,8 @@ class Guard:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Pass the request on; answer it here where it is refused, or fails before an answer has begun."""
         begun, size = False, 0
-        if scope["type"] == "http" and _has_files(scope):
-            await JSONResponse({"error": FILES}, status_code=403)(scope, receive, send)
+        if scope["type"] == "http" and (refusal := _refusal(scope)):
+            await refusal(scope, receive, send)
             return
 
         async def watched(message: Any) -> None:
@@ -62,10 +62,16 @@ class Guard:
             if begun or scope["type"] != "http":
                 raise
             logging.failed("request")
-            words = LARGE if size > MOST_BODY else gradio_internals.missing(error) or WORDS
+            words = gradio_internals.missing(error) or WORDS
             await JSONResponse({"error": words}, status_code=400)(scope, receive, send)
 
 
-def _has_files(scope: Any) -> bool:
-    kind = dict(scope["headers"]).get(b"content-type", b"")
-    return not CLOSED.isdisjoint(scope["path"].split("/")) or kind.lower().lstrip().startswith(b"multipart/")
+def _refusal(scope: Any) -> JSONResponse | None:
+    """The answer to what is refused before it is read."""
+    headers = dict(scope["headers"])
+    size, kind = headers.get(b"content-length", b""), headers.get(b"content-type", b"")
+    if not CLOSED.isdisjoint(scope["path"].split("/")) or kind.lower().lstrip().startswith(b"multipart/"):
+        return JSONResponse({"error": FILES}, status_code=403)
+    if size.isdigit() and int(size) > MOST_BODY:
+        return JSONResponse({"error": LARGE}, status_code=413)
+    return None

@@ -53,7 +53,9 @@ def run_and_stop(
     if status is not None:
         stopped = stopped or (status, says(STOPPED))
         outputs = [status, *outputs]
-    work = reporting(work, len(outputs), done if status is not None else None, refused if status is not None else failed)
+    work = reporting(
+        work, len(outputs), done if status is not None else None, refused if status is not None else failed
+    )
     if draws:
         inputs = [gr.Checkbox(False, visible=False), *inputs]
     triggers = list(triggers) or [start.click]

@@ -5,16 +5,22 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+import tempfile
+import threading
 import time
 import uuid
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
+from lookahead.page.guard import MOST_BODY
+
 CANARY = "canary-7f3a9"
 FILE = {"path": f"/tmp/{CANARY}", "url": f"http://{CANARY}.example/x", "meta": {"_type": "gradio.FileData"}}
-# Every input of an event has this value; without any it gets no input at all.
+# Every input of an event has this value.
 WRONG = {
-    "missing": None, "null": [None], "text": [CANARY], "number": [-(10**30)], "huge": [f"{CANARY} " * 20_000],
+    "missing": [], "null": [None], "text": [CANARY], "number": [-(10**30)], "huge": [f"{CANARY} " * 20_000],
     "list": [[CANARY]], "object": [{CANARY: {CANARY: CANARY}}], "file": [FILE], "not a number": [float("nan")],
 }  # fmt: skip
 JSON = {"Content-Type": "application/json"}
@@ -60,11 +66,6 @@ class Plain:
 
 
 @pytest.fixture
-def plain(address):
-    return Plain(address)
-
-
-@pytest.fixture
 def log(app):
     """What the app has printed since the test began, a line for an item."""
     before = len(app.output())
@@ -76,23 +77,66 @@ def events_of(plain):
     return [event for event in config["dependencies"] if event["backend_fn"]]
 
 
-@pytest.mark.parametrize("wrong", WRONG)
-def test_every_event_answers_wrong_values_in_words(app, plain, log, wrong):
-    silent, calls = [], 0
-    for event in events_of(plain):
-        if not event["inputs"]:
-            continue
-        data = [] if WRONG[wrong] is None else WRONG[wrong] * len(event["inputs"])
-        fine, text = plain.event(event, data)
-        calls += 1
-        if not fine and not (json.loads(text).get("error") or json.loads(text).get("detail")):
-            silent.append((event["id"], event["api_name"], text[:200]))
-    print(calls, log()[:40])
-    assert silent == []
-    text = "\n".join(log())
-    assert CANARY not in text and "fault" not in text and "Traceback" not in text, text[:2000]
-    assert len(log()) <= calls
+def at_most_a_line_for_each(log, requests):
+    """Nothing of what was sent is in the log, and no more lines than requests."""
+    time.sleep(0.3)  # an answer may come before its line
+    lines = log()
+    text = "\n".join(lines)
+    assert CANARY not in text.lower() and "fault" not in text and "Traceback" not in text, text[:3000]
+    assert len(lines) <= requests, text[:3000]
+
+
+def has_words(text):
+    answer = json.loads(text)
+    return bool(answer.get("error") or answer.get("detail"))
+
+
+def test_every_event_answers_wrong_values_in_words(app, address, log):
+    events = [event for event in events_of(Plain(address)) if event["inputs"]]
+    calls = [(event, values) for values in WRONG.values() for event in events]
+    lines = threading.local()
+
+    def call(given):
+        event, values = given
+        lines.plain = getattr(lines, "plain", None) or Plain(address)
+        fine, text = lines.plain.event(event, values * len(event["inputs"]))
+        return fine or has_words(text) or (event["id"], event["api_name"], str(values)[:40], text[:200])
+
+    with ThreadPoolExecutor(8) as pool:
+        assert [silent for silent in pool.map(call, calls) if silent is not True] == []
+    at_most_a_line_for_each(log, len(calls))
     assert app.process.poll() is None
+
+
+def test_an_event_that_is_the_pages_own_is_refused(address):
+    plain = Plain(address)
+    config = json.loads(plain.ask("GET", "/config")[1])
+    event = next(event for event in config["dependencies"] if not event["backend_fn"] and not event["queue"])
+    fine, text = plain.event(event, [])
+    assert not fine and "it is the page's own" in json.loads(text)["error"]
+
+
+ENDPOINTS = {
+    "race": "prompt is 'missing'", "advise": "prompt is 'missing'", "link": "prompt is 'missing'", "choose": "family is 'missing'",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ENDPOINTS)
+def test_an_endpoint_names_the_argument_that_it_lacks(address, name):
+    plain = Plain(address)
+    event = next(event for event in events_of(plain) if event["api_name"] == name)
+    fine, text = plain.event(event, [])
+    assert not fine and json.loads(text)["error"].startswith(ENDPOINTS[name])
+    status, text = plain.ask("POST", f"/gradio_api/call/v2/{name}", "{}")
+    assert status == 400 and json.loads(text)["error"] == f"{ENDPOINTS[name].split()[0]} is missing: give it."
+
+
+def test_an_endpoint_fills_in_its_defaults(address):
+    status, text = Plain(address).ask("POST", "/gradio_api/call/race", json.dumps({"data": ["Once", "draft", 4]}))
+    assert status == 200
+    status, text = Plain(address).ask("GET", f"/gradio_api/call/race/{json.loads(text)['event_id']}")
+    trace = json.loads(text.strip().rpartition("data: ")[2])[0]
+    assert [lane["method"] for lane in trace["lanes"]] == ["naive", "draft"] and trace["settings"]["k"] == "auto"
 
 
 def rpc(method, **params):
@@ -160,3 +204,72 @@ def raw(address, text, wait_s=0.1):
     with socket.create_connection((host, int(port)), timeout=10) as line:
         line.sendall(text.encode())
         time.sleep(wait_s)
+
+
+def test_the_log_quotes_no_request_and_has_at_most_a_line_for_each(app, address, log):
+    asked = [request for request in REQUESTS if "upload_progress" not in request[1]]  # that one waits for three seconds
+
+    def ask(request):
+        try:
+            status, text = Plain(address).ask(*request)
+        except http.client.HTTPException:  # an answer that had begun and was broken off
+            return True
+        return status < 400 or bool(text) or status in (404, 405) or (request[1], status)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert [silent for silent in pool.map(ask, asked) if silent is not True] == []
+    at_most_a_line_for_each(log, len(asked))
+    assert app.process.poll() is None
+
+
+def test_a_connection_that_is_dropped_writes_at_most_a_line(address, log):
+    body = json.dumps({"data": [f"{CANARY} once upon a time", "draft", 900]})
+    asked = json.loads(Plain(address).ask("POST", "/gradio_api/call/race", body)[1])["event_id"]
+    call = tool("race", prompt=CANARY, max_new_tokens=900)
+    head = f"HTTP/1.1\r\nHost: x\r\nX-{CANARY}: {CANARY}\r\n"
+    half = f"{head}Content-Type: application/json\r\nAccept: {MCP['Accept']}\r\nContent-Length: 999\r\n\r\n{{{CANARY}"
+    whole = (
+        f"{head}Content-Type: application/json\r\nAccept: {MCP['Accept']}\r\nContent-Length: {len(call)}\r\n\r\n{call}"
+    )
+    dropped = [
+        f"POST /{CANARY} HTTP/1.1\r\n", f"GET / {head}\r\n", f"GET /config {head}\r\n", f"GET /gradio_api/heartbeat/{CANARY} {head}\r\n",
+        f"GET /gradio_api/call/race/{asked} {head}\r\n", f"{CANARY}\r\n\r\n", f"GET /gradio_api/queue/data?session_hash={CANARY} {head}\r\n",
+        *(f"POST {path} {half}" for path in (JOIN, CALL, SERVE, SPEAK, "/gradio_api/upload")), f"POST {SPEAK} {whole}",
+    ]  # fmt: skip
+    for text in dropped:
+        raw(address, text)
+    at_most_a_line_for_each(log, len(dropped))
+
+
+def test_files_are_refused_whatever_their_size_and_nothing_is_kept(address):
+    folder = Path(tempfile.gettempdir()) / "gradio"
+    kept = set(folder.rglob("*"))
+    for body in (FORM, FORM.replace(CANARY, "x" * 20_000_000)):
+        for path in ("/gradio_api/upload", "/gradio_api/upload/", "/gradio_api/upload?upload_id=1", SERVE):
+            status, text = Plain(address).ask("POST", path, body, {"Content-Type": BOUND})
+            assert status == 403 and "takes no files" in json.loads(text)["error"]
+    assert Plain(address).ask("GET", f"/gradio_api/deep_link?session_hash={CANARY}")[0] == 403
+    assert {path for path in set(folder.rglob("*")) - kept if path.is_file()} == set()
+
+
+def test_a_request_has_an_end(address):
+    text = json.dumps({**OF_EVENT, "data": ["x" * (MOST_BODY + 1)]})
+    status, answer = Plain(address).ask("POST", JOIN, text)
+    assert status == 413 and "larger than anything" in json.loads(answer)["error"]
+    parts = (text[at : at + 1_000_000].encode() for at in range(0, len(text), 1_000_000))  # its size is not said
+    status, answer = Plain(address).ask("POST", JOIN, parts)
+    assert status == 400 and json.loads(answer)["detail"]
+
+
+def test_sessions_keep_next_to_nothing(app, address):
+    """Of each, Gradio would keep a copy of every component and every value that was sent: a megabyte and more."""
+    event = next(event for event in events_of(Plain(address)) if event["api_name"] == "begin_with")
+
+    def visit(_):
+        return Plain(address).event(event, ["pocket", "x" * 100_000, False])[0]
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(visit, range(20)))  # what the first ones take is taken once
+        before = app.memory()
+        assert all(pool.map(visit, range(120)))
+    assert app.memory() - before < 40, "of so many visitors it would be more than a hundred"

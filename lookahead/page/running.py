@@ -64,7 +64,8 @@ def run_and_stop(
         triggers, work, inputs, outputs, js=f"(_, ...rest) => [{DARK}, ...rest]" if draws else None, trigger_mode="once",
         concurrency_limit=None, **QUIET,
     )  # fmt: skip
-    begun.then(None, js=_set(idle, first=then), **all_buttons)
+    for over in (begun.then, begun.failure):  # the page leaves out `then` after an error (Blocks.svelte, `dispatch`)
+        over(None, js=_set(idle, first=then), **all_buttons)
     shown, words = stopped
     stop.click(None, js=f"() => {json.dumps(words)}", outputs=shown, **QUIET)
     ended = stop.click(lambda: None, cancels=[begun], queue=False, **QUIET)  # when the server has heard of it

@@ -21,7 +21,6 @@ from typing import Any
 import gradio as gr
 import uvicorn
 from gradio import http_server, networking, queueing, route_utils, routes, state_holder
-from gradio.components.api_component import Api
 from gradio.context import LocalContext, get_blocks_context
 from gradio.tunneling import CURRENT_TUNNELS
 from gradio.utils import get_upload_folder
@@ -129,8 +128,8 @@ def answer_in_words(page: gr.Blocks) -> None:
 
 def missing(error: Exception) -> str:
     """Which argument an endpoint lacks, by the error of gradio_client's utils.py `construct_args`; nothing for others."""
-    before, found, name = str(error).partition("No value provided for required argument: ")
-    return f"{name} is missing: give it." if found and not before else ""
+    before, sentence, name = str(error).partition("No value provided for required argument: ")
+    return f"{name} is missing: give it." if sentence and not before else ""
 
 
 def _checked(function: Any, inputs: list[Any], state: Any) -> list[Any]:
@@ -139,7 +138,7 @@ def _checked(function: Any, inputs: list[Any], state: Any) -> list[Any]:
         raise SettingsError("event", function._id, "it is the page's own; choose another.")
     given, left_out = inputs[: len(function.inputs)], function.inputs[len(inputs) :]
     for name, block in zip(_names(function)[len(inputs) :], left_out, strict=True):
-        if not isinstance(block, Api) or block.value is None:
+        if not _is_argument(block) or block.value is None:
             raise SettingsError(name, "missing", f"give {counted(len(function.inputs), 'value')}.")
         given.append(block.value)
     traverse(given, _no_file, is_file_obj_with_meta)
@@ -151,9 +150,14 @@ def _checked(function: Any, inputs: list[Any], state: Any) -> list[Any]:
 
 def _names(function: Any) -> list[str]:
     """What a function's inputs are called: an endpoint's parameters, a page's labels."""
-    if function.inputs and all(isinstance(block, Api) for block in function.inputs):
+    if function.inputs and all(map(_is_argument, function.inputs)):
         return [*signature(function.fn).parameters]
     return [getattr(block, "label", None) or block.get_block_name() for block in function.inputs]
+
+
+def _is_argument(block: Any) -> bool:
+    """Whether it stands for an argument of an endpoint: api_component.py, whose import would take time."""
+    return block.get_block_name() == "api"
 
 
 def _no_file(_: Any) -> None:

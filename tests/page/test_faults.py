@@ -7,6 +7,7 @@ import io
 import json
 import logging
 import socket
+from concurrent.futures import ThreadPoolExecutor
 
 import gradio as gr
 import pytest
@@ -154,7 +155,8 @@ def answer(page, name, **changed):
                 return json.dumps(shown, default=str)
 
     try:
-        return asyncio.run(ask())
+        with ThreadPoolExecutor(1) as pool:  # in this thread a browser may have an event loop
+            return pool.submit(asyncio.run, ask()).result()
     except gr.Error as error:
         return "" if error.print_exception else error.message
 

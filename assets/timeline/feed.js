@@ -64,6 +64,7 @@ globalThis.lookaheadFeed = (() => {
       if (batch.error != null) {
         if (!log.run && this.#fallback) this.receive(this.#fallback); // a link that cannot be followed
         this.problem = String(batch.error);
+        if (batch.stop) applyBatch(log, {stop: 1}); // no more comes of a run that had begun
         this.#owner.refused(this.problem);
         this.#owner.changed(); // what is shown of the race stays as it is
         return {...unchanged, gap: false};

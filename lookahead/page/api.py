@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl
 
 import gradio as gr
 
-from ..core.events import LookaheadError
+from ..core.events import SettingsError
 from ..measure import advice
 from ..measure.whatif import Recording
 from ..race.methods import METHODS, method_class
@@ -56,7 +56,7 @@ def add(server: ServerState, page: gr.Blocks) -> None:
         """
         given = {"max_new_tokens": max_new_tokens, "k": k, "temperature": temperature, "seed": seed}
         given["family"] = server.families.of(visitor()).models.spec
-        with _answering(page):
+        with _forgotten(page):
             yield from _race(server, prompt, method, given)
 
     def advise(prompt: str, max_new_tokens: int = 128) -> dict:
@@ -70,7 +70,7 @@ def add(server: ServerState, page: gr.Blocks) -> None:
         """
         family = server.families.of(visitor()).models
         given = {"max_new_tokens": max_new_tokens, "family": family.spec}
-        with _answering(page):
+        with _forgotten(page):
             *_, trace = _race(server, prompt, ADVISED, given)
             record = Trace.model_validate(trace)
             answer = advice.advise(advice.evidence(record), family.costs, Recording.of(record, family.costs))
@@ -86,9 +86,11 @@ def add(server: ServerState, page: gr.Blocks) -> None:
             k: tokens to draft in a pass, or "auto".
             temperature: 0 is greedy.
         """
-        with _answering(page):
+        with _forgotten(page):
             family = server.families.of(visitor()).models.spec
             fields = {**form.DEFAULTS, "family": family, "k": k, "temperature": temperature}
+            if not isinstance(prompt, str) or not isinstance(method, str):
+                raise SettingsError("prompt, method", (prompt, method), "give text.")
             query = form.link(prompt, [method], fields)
             form.from_link(dict(parse_qsl(query[1:])), [family], lambda _: [form.DEFAULTS["draft"]], server.limits)
         return f"{address()}/{query}"
@@ -111,12 +113,10 @@ def add(server: ServerState, page: gr.Blocks) -> None:
         Args:
             family: one of the names that /families lists.
         """
-        try:
-            for words, share in loading_job.loaded(server, family):
-                yield {"status": words, "share": share}
-            chosen = server.families.named(family).models
-        except LookaheadError as error:
-            raise gr.Error(str(error), print_exception=False) from None
+        form.known("family", family, loading_job.offered(server))
+        for words, share in loading_job.loaded(server, family):
+            yield {"status": words, "share": share}
+        chosen = server.families.named(family).models
         server.families.choose(visitor(), family)
         yield {"family": chosen.spec, "models": chosen.names}
 
@@ -129,13 +129,11 @@ def add(server: ServerState, page: gr.Blocks) -> None:
 
 
 @contextmanager
-def _answering(page: gr.Blocks) -> Iterator[None]:
-    """What is wrong with a call is told to its caller, and nothing of the call is kept."""
+def _forgotten(page: gr.Blocks) -> Iterator[None]:
+    """Nothing of a call is kept."""
     session = visitor()  # at its end a call that was left has no event any more
     try:
         yield
-    except LookaheadError as error:
-        raise gr.Error(str(error), print_exception=False) from None
     finally:
         forget(page, session)
 

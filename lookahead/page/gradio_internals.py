@@ -3,7 +3,7 @@
 A test holds requirements.txt to that version, and every other file to Gradio's public names. When Gradio is raised,
 read the passages that are named here again, then raise `READ_IN`.
 
-Knows how Gradio opens its port, keeps sessions and runs, shows progress, and updates components. It does not know what is on the page.
+Knows how Gradio opens its port, answers events, keeps sessions and runs, shows progress, and updates components. It does not know what is on the page.
 """
 
 from __future__ import annotations
@@ -12,18 +12,29 @@ import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from inspect import signature
+from logging import getLogger
+from math import inf
+from types import SimpleNamespace
 from typing import Any
 
 import gradio as gr
 import uvicorn
-from gradio import http_server, networking, routes
+from gradio import http_server, networking, queueing, route_utils, routes, state_holder
 from gradio.context import LocalContext, get_blocks_context
 from gradio.tunneling import CURRENT_TUNNELS
 from gradio.utils import get_upload_folder
+from gradio_client.utils import is_file_obj_with_meta, traverse
 from jinja2 import BaseLoader, Environment
+
+from ..core.events import LookaheadError, SettingsError
+from ..core.numbers import counted
+from ..server import logging
+from ..server.queue import words_of
 
 READ_IN = "6.31.0"
 SESSIONS, GONE_SESSIONS = 200, 30  # kept of all visitors, and of those who have gone
+WRONG = "the page sends other values; reload it."
 LOOK_S, LOOK_FOR_PROGRESS_S = 0.02, 0.1  # how often the queue looks for work
 
 
@@ -43,15 +54,19 @@ def launch(
     - routes.py keeps runs under way in `App.iterators`: see `_Iterators`.
     - queueing.py looks for work a thousand times a second and for progress a hundred times: a tenth of a core, beside which
       races are timed.
+    - uvicorn config.py sets handlers of its own up, unless it is told that there is nothing to set up. Its warnings are of
+      requests that are no HTTP.
+    - mcp's server.py logs what its transport has logged before.
     """
 
     def start_server(app: Any, **_: Any) -> tuple[str, int, str, http_server.Server]:
-        server = http_server.Server(uvicorn.Config(app, log_level="warning"))
+        server = http_server.Server(uvicorn.Config(app, log_level="error", log_config=None))
         server.run = partial(server.run, take_sockets())
         server.run_in_thread()
         return host, port, f"http://{'localhost' if host == '0.0.0.0' else host}:{port}/", server
 
     http_server.start_server = start_server
+    getLogger("mcp.server.lowlevel.server").addFilter(lambda entry: "exception from stream" not in entry.getMessage())
     networking.CERTIFICATE_PATH = os.path.join(get_upload_folder(), "certificate.pem")
     app, _, _ = page.launch(prevent_thread_lock=True, server_name=host, _frontend=False, **options)
     app.iterators = _Iterators()
@@ -75,16 +90,133 @@ class _Iterators(dict):
         self.pop(key, None)
 
 
+# ---------------------------------------------------------------- answers
+
+
+def answer_in_words(page: gr.Blocks) -> None:
+    """Have every event answered with its values or with words, and nothing of it printed.
+
+    - blocks.py `preprocess_data` makes a function's arguments of what a request holds. It lets many wrong values through,
+      and names others in errors.
+    - utils.py `error_payload` answers null for every error that is not Gradio's own, and queueing.py and routes.py print
+      its traceback. blocks.py `process_api` is where an event begins, so no other error leaves it.
+    - queueing.py, routes.py and route_utils.py print the traceback of whatever goes wrong besides.
+    """
+    prepare, process = page.preprocess_data, page.process_api
+
+    async def preprocess_data(function: Any, inputs: list[Any], state: Any, *more: Any) -> list[Any]:
+        try:
+            return await prepare(function, _checked(function, inputs, state), state, *more)
+        except Exception as error:
+            logging.failed("input")
+            words = error if isinstance(error, LookaheadError) else SettingsError("input", "not valid", WRONG)
+            raise words from None
+
+    async def process_api(*given: Any, **named: Any) -> dict[str, Any]:
+        try:
+            return await process(*given, **named)
+        except gr.Error as error:
+            error.print_exception = False
+            raise
+        except Exception as error:
+            raise gr.Error(words_of(error), print_exception=False) from None
+
+    page.preprocess_data, page.process_api = preprocess_data, process_api
+    printing = SimpleNamespace(print_exc=partial(logging.failed, "event"))
+    queueing.traceback = routes.traceback = route_utils.traceback = printing
+
+
+def missing(error: Exception) -> str:
+    """Which argument an endpoint lacks, by the error of gradio_client's utils.py `construct_args`; nothing for others."""
+    before, sentence, name = str(error).partition("No value provided for required argument: ")
+    return f"{name} is missing: give it." if sentence and not before else ""
+
+
+def _checked(function: Any, inputs: list[Any], state: Any) -> list[Any]:
+    """The inputs, completed by the defaults of an endpoint's function. Raises `SettingsError` for what no page sends."""
+    if not function.fn:
+        raise SettingsError("event", function._id, "it is the page's own; choose another.")
+    given, left_out = inputs[: len(function.inputs)], function.inputs[len(inputs) :]
+    for name, block in zip(_names(function)[len(inputs) :], left_out, strict=True):
+        if not _is_argument(block) or block.value is None:
+            raise SettingsError(name, "missing", f"give {counted(len(function.inputs), 'value')}.")
+        given.append(block.value)
+    traverse(given, _no_file, is_file_obj_with_meta)
+    for name, block, value in zip(_names(function), function.inputs, given, strict=True):
+        kept = state is not None and not block.stateful and block._id in state
+        _check(name, state[block._id] if kept else block, value)
+    return given
+
+
+def _names(function: Any) -> list[str]:
+    """What a function's inputs are called: an endpoint's parameters, a page's labels."""
+    if function.inputs and all(map(_is_argument, function.inputs)):
+        return [*signature(function.fn).parameters]
+    return [getattr(block, "label", None) or block.get_block_name() for block in function.inputs]
+
+
+def _is_argument(block: Any) -> bool:
+    """Whether it stands for an argument of an endpoint: api_component.py, whose import would take time."""
+    return block.get_block_name() == "api"
+
+
+def _no_file(_: Any) -> None:
+    raise SettingsError("input", "a file", "this server takes none.")
+
+
+def _check(name: str, block: Any, value: Any) -> None:
+    """Raise `SettingsError` for a value that the component on the page cannot have."""
+    match block:
+        case gr.CheckboxGroup() | gr.Dropdown(multiselect=True):
+            choices = [choice for _, choice in block.choices]
+            right, mend = isinstance(value, list) and all(one in choices for one in value), f"choose from {choices}."
+        case gr.Dropdown() | gr.Radio():
+            choices = [choice for _, choice in block.choices]
+            right, mend = value in choices or value is block.value is None, f"choose one of {choices}."
+        case gr.Checkbox():
+            right, mend = isinstance(value, bool), "give true or false."
+        case gr.Slider():
+            right = _is_number(value) and block.minimum <= value <= block.maximum
+            mend = f"give a number from {block.minimum} to {block.maximum}."
+        case gr.Number():
+            right, mend = value is None or _is_number(value), "give a number."
+        case gr.Textbox() | gr.HTML():  # a script may fill a field with a number
+            right, mend = isinstance(value, (str, int, float)), "give text."
+        case _:
+            return
+    if not right:
+        raise SettingsError(name, value, mend)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and -inf < value < inf
+
+
 # ---------------------------------------------------------------- sessions
+
+
+class _Session(state_holder.SessionState):
+    """What is kept for a visitor, without a copy of every component's settings: the best part of a megabyte, and every value
+    that was sent. state_holder.py makes it, in a seventh of a second, for links that Gradio calls deep; pages have none."""
+
+    def __init__(self, page: gr.Blocks):
+        super().__init__(SimpleNamespace(default_config=page.default_config, blocks=()))
+
+    config_values = property(lambda self: {}, lambda self, values: None)
+
+    def _update_value_in_config(self, key: int, value: Any) -> None:
+        pass
+
+
+state_holder.SessionState = _Session
 
 
 def forget_gone(page: gr.Blocks, forgotten: Callable[[str], None] = lambda session: None) -> None:
     """Have the sessions of visitors forgotten when they have gone; `forgotten` is told which.
 
-    state_holder.py keeps a copy of every component's settings for each session, the best part of a megabyte here. Where
-    nothing in it differs from the page as it was built, it is dropped: should the visitor come back (a phone that slept),
-    it is made again. Where something does, an open lesson or a result, it is kept until `GONE_SESSIONS` others have gone
-    and the visitor has not done anything since.
+    state_holder.py keeps the components of each session. Where nothing in them differs from the page as it was built, they
+    are dropped: should the visitor come back (a phone that slept), they are made again. Where something does, an open
+    lesson or a result, they are kept until `GONE_SESSIONS` others have gone and the visitor has not done anything since.
     """
     last_used: dict[str, Any] = {}  # of the sessions whose visitors have gone, the first to go first
 

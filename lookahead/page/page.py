@@ -81,6 +81,7 @@ def build(server: ServerState, telling: Telling) -> gr.Blocks:
         gradio_internals.describe(page, _card())
         gradio_internals.run_first(assets.small("script", "page/clocks.js", "page/place.js"))
         gradio_internals.forget_gone(page, server.forget)
+        gradio_internals.answer_in_words(page)
     # Nothing is computed past the queue: an address of Gradio's that skips its own is closed.
     # How many may wait is our queue's business; Gradio's limit would be 1 on a Space with ZeroGPU.
     return page.queue(default_concurrency_limit=1, api_open=False, max_size=MOST_QUEUED)

@@ -28,7 +28,7 @@ def says(text: str, share: float | None = None) -> str:
     return f'<p class="la-says" role="status">{html.escape(text)}{bar}</p>'
 
 
-def refused(error: LookaheadError) -> str:
+def refused(error: LookaheadError | str) -> str:
     """Words for what was not run."""
     return f'<p class="la-refused" role="alert">{html.escape(str(error))}</p>'
 

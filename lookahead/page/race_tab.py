@@ -25,6 +25,7 @@ from ..server.attached import is_servers
 from ..server.families import described
 from ..server.limits import Limits
 from ..server.loading_job import offered
+from ..server.queue import words_of
 from ..server.race_job import race_form
 from ..server.recording import passed, recording
 from ..server.runs import refusal, whole
@@ -310,13 +311,14 @@ def make(request: list) -> dict[str, str]:
     """A file of the race on show, for [kind, trace as JSON, the app's address]: {"text": ...} or {"error": ...}."""
     try:
         kind, text, home = request
-        trace = Trace.from_json(text)
         makers = {"csv": lambda trace: csv_file(to_csv(trace)), "replay": partial(replay_html, home=str(home))}
-        return {"text": makers[kind](trace)}
-    except LookaheadError as error:
-        return {"error": str(error)}
+        write = makers[kind]
     except (ValueError, TypeError, KeyError):
         return {"error": "The page asked for something this server does not make. Reload it."}
+    try:
+        return {"text": write(Trace.from_json(text if isinstance(text, str) else ""))}
+    except Exception as error:
+        return {"error": words_of(error)}
 
 
 def recorded(scenario: str) -> str:
@@ -330,5 +332,5 @@ def open_(text: str) -> str:
         with uncollected():
             trace, caption = opened(text if isinstance(text, str) else "")
             return whole(f"opened-{secrets.token_urlsafe(6)}", wire.events(trace, caption))
-    except LookaheadError as error:
-        return refusal(str(error))
+    except Exception as error:
+        return refusal(words_of(error))

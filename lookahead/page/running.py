@@ -12,8 +12,8 @@ from typing import Any
 
 import gradio as gr
 
-from ..core.events import LookaheadError
-from ..server.queue import Job, published, queue
+from ..server.queue import Job, published, queue, words_of
+from ..server.runs import failed
 from ..server.state import ServerState
 from . import gradio_internals
 from .parts import DARK, QUIET, refused, says
@@ -53,7 +53,9 @@ def run_and_stop(
     if status is not None:
         stopped = stopped or (status, says(STOPPED))
         outputs = [status, *outputs]
-        work = reporting(work, len(outputs), done)
+    work = reporting(
+        work, len(outputs), done if status is not None else None, refused if status is not None else failed
+    )
     if draws:
         inputs = [gr.Checkbox(False, visible=False), *inputs]
     triggers = list(triggers) or [start.click]
@@ -62,7 +64,8 @@ def run_and_stop(
         triggers, work, inputs, outputs, js=f"(_, ...rest) => [{DARK}, ...rest]" if draws else None, trigger_mode="once",
         concurrency_limit=None, **QUIET,
     )  # fmt: skip
-    begun.then(None, js=_set(idle, first=then), **all_buttons)
+    for over in (begun.then, begun.failure):  # the page leaves out `then` after an error (Blocks.svelte, `dispatch`)
+        over(None, js=_set(idle, first=then), **all_buttons)
     shown, words = stopped
     stop.click(None, js=f"() => {json.dumps(words)}", outputs=shown, **QUIET)
     ended = stop.click(lambda: None, cancels=[begun], queue=False, **QUIET)  # when the server has heard of it
@@ -97,8 +100,10 @@ def measuring(server: ServerState, work: Callable[..., Iterator[Any]], *more: An
     return measured_for
 
 
-def reporting(work: Callable[..., Iterator[Any]], width: int, done: str | None) -> Callable[..., Iterator[Any]]:
-    """The work with its end or error written to the first of `width` outputs."""
+def reporting(
+    work: Callable[..., Iterator[Any]], width: int, done: str | None, refusal: Callable[[str], str] = refused
+) -> Callable[..., Iterator[Any]]:
+    """The work with its end, or its error as `refusal` shows it, written to the first of `width` outputs."""
 
     def row(text: str) -> Any:
         return [text, *[gr.skip()] * (width - 1)] if width > 1 else text
@@ -109,8 +114,8 @@ def reporting(work: Callable[..., Iterator[Any]], width: int, done: str | None) 
             yield from work(*inputs)
             if done:
                 yield row(says(done))
-        except LookaheadError as error:
-            yield row(refused(error))
+        except Exception as error:
+            yield row(refusal(words_of(error)))
 
     return reported
 

@@ -45,8 +45,7 @@ def serve(server: ServerState, telling: Telling, waiting: Waiting, **launch: Any
         options["app_kwargs"] |= {"routes": health.routes(server, telling)}
         gradio_internals.launch(page, waiting.host, waiting.port, waiting.hand_over, api.PERSONAL, **options, **launch)
         memory.release()
-        if telling.log == "json":
-            logging.adopt_web_server()
+        logging.serving()
         logging.event(
             "started", version=VERSION, revision=telling.revision, models=",".join(family.models.spec for family in server.families),
             exactness=server.models.exactness, cores=processor.cores(), port=page.server_port, **server.limits.model_dump(),

@@ -95,10 +95,10 @@ def changed(fields: Mapping[str, Any]) -> list[str]:
     return [*in_words(changes), *(["as a chat message"] if fields["chat"] else [])]
 
 
-def known(name: str, value: str, allowed: Sequence[str]) -> str:
+def known(name: str, value: Any, allowed: Sequence[str]) -> str:
     """The value, if it is one of those allowed; else raises `SettingsError`."""
-    if value not in allowed:
-        raise SettingsError(name, value[:200], f"choose one of {', '.join(allowed)}.")
+    if value not in list(allowed):
+        raise SettingsError(name, value, f"choose one of {', '.join(allowed)}.")
     return value
 
 

@@ -32,7 +32,7 @@ from .limits import Limits
 
 T = TypeVar("T")
 FINISHED, LEFT, LIMIT, CLOSING, FAILED, REFUSED = "finished", "stopped", "limit", "closing", "failed", "refused"
-FAULT = "The run broke off because of a fault in Lookahead, not in what you typed. What ran so far is shown."
+FAULT = "This broke off because of a fault in Lookahead, not in what you typed. It is logged; what ran so far is shown."
 GRACE_S = 10.0  # work that is not a race may take as long from one step to its next
 EVERY_S = 0.2  # a follower looks so often, and who has gone is noticed within this
 DURATIONS = 9  # of the last jobs of every kind, for an estimate
@@ -46,6 +46,15 @@ class ServerError(LookaheadError):
     def __init__(self, sentence: str):
         ValueError.__init__(self, sentence)
         self.field, self.value, self.mend = "server", None, sentence
+
+
+def words_of(error: Exception) -> str:
+    """What a visitor reads of the error that is being handled. One that is not ours is a fault, and is logged with its
+    traceback."""
+    if isinstance(error, (LookaheadError, Stopped)):
+        return str(error) or "Stopped."
+    logging.fault()
+    return FAULT
 
 
 class Refused(ServerError):

@@ -20,7 +20,7 @@ from ..race.race import Race, race
 from ..trace import wire
 from ..trace.trace import Trace
 from . import attached, form, loading_job, zero
-from .queue import FAULT, LEFT, Job, queue
+from .queue import FAULT, LEFT, Job, queue, words_of
 from .runs import Run, refusal
 from .state import ServerState
 
@@ -66,10 +66,11 @@ def race_batches(
             shown = True
             yield run.batch()
         job = submit(server, make, "race", run=run, link=link)
-    except (LookaheadError, Stopped) as error:
+    except Exception as error:
+        words = words_of(error)
         if shown:  # the page waits for what it was told of
-            run.add(wire.end(None, "error", str(error)))
-        yield run.batch() if shown else refusal(str(error))
+            run.add(wire.end(None, "error", words))
+        yield run.batch() if shown else refusal(words)
         return
     server.runs.remember(run)
     yield from batches(job, run)
@@ -105,8 +106,10 @@ def batches(job: Job, run: Run) -> Iterator[str]:
             if run.unsent or monotonic() - sent_at > BEAT_S:
                 sent_at = monotonic()
                 yield run.batch()
-    except (LookaheadError, Stopped):
+    except Stopped:
         pass  # the run's last event says it
+    except LookaheadError as error:
+        run.add(wire.end(None, "error", str(error)))  # dropped where the race itself has said it
     finally:  # finished, stopped, or the page has gone
         run.followed = False
     if run.unsent:
@@ -130,9 +133,11 @@ def _run_race(race: Race | ServerRace | zero.Lent, run: Run | None, job: Job[Tra
         words = str(error)
         raise
     finally:
-        if run is not None:
-            run.add(wire.end(race.result(), reason, words))
-        race.close()
+        try:
+            if run is not None:
+                run.add(wire.end(race.result(), reason, words))
+        finally:
+            race.close()
     return race.result()
 
 

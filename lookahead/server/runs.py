@@ -41,6 +41,11 @@ def refusal(message: str) -> str:
     return _dump({"error": message})
 
 
+def failed(message: str) -> str:
+    """The same where a run may have begun: what had arrived of it stays, and no more comes."""
+    return _dump({"error": message, "stop": 1})
+
+
 class Run:
     """One run's events, written by the thread that computes and read by the one that sends."""
 

@@ -20,11 +20,13 @@ import socket
 import threading
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 from urllib.parse import parse_qs
 
 from ..core.numbers import percent
 from ..measure.scenarios import EVERY
 from ..trace import assets
+from . import logging
 from .recording import passed, recording
 
 FIRST_PORT, PORTS = 7860, 100  # as Gradio chooses, where none is given
@@ -122,6 +124,10 @@ class _Server(ThreadingHTTPServer):
         super().__init__(listening.getsockname()[:2], _Handler, bind_and_activate=False)
         self.socket.close()
         self.socket, self.waiting, self.ended = listening, waiting, False
+
+    def handle_error(self, *_: Any) -> None:
+        """A request that cannot be answered is a line in the log, without its traceback."""
+        logging.failed("request")
 
     def end(self) -> None:
         """Take no more connections; requests on those that were opened ahead are redirected to the app."""

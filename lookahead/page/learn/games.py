@@ -15,7 +15,6 @@ from typing import Any
 
 import gradio as gr
 
-from ...core.events import LookaheadError
 from ...family.models import Models
 from ...server.state import ServerState
 from ...trace import assets
@@ -54,11 +53,8 @@ def _json(widget: Widget, models: Models | None = None) -> str:
 def _real(server: ServerState) -> Iterator[Any]:
     """Cases of a run of this moment."""
     models = server.families.usual.models
-    try:
-        for _, drawn in followed(lambda: cases(models, BY_ID[REAL].prompt, seed=secrets.randbelow(1 << 30))):
-            yield _json(Guess(cases=tuple(drawn), say=CAPTION)) if isinstance(drawn, list) else gr.skip()
-    except LookaheadError as error:
-        raise gr.Error(str(error), print_exception=False) from None
+    for _, drawn in followed(lambda: cases(models, BY_ID[REAL].prompt, seed=secrets.randbelow(1 << 30))):
+        yield _json(Guess(cases=tuple(drawn), say=CAPTION)) if isinstance(drawn, list) else gr.skip()
 
 
 def _guess(guess: Guess, models: Models) -> dict[str, Any]:

@@ -1,0 +1,257 @@
+"""A fault of ours, at every stage of every job: a visitor reads a sentence, buttons work again, the log has one traceback."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import logging
+import socket
+from concurrent.futures import ThreadPoolExecutor
+
+import gradio as gr
+import pytest
+from playwright.sync_api import expect
+
+from lookahead.core.events import SettingsError
+from lookahead.page import gradio_internals, race_tab
+from lookahead.page.page import build, launch_options
+from lookahead.page.running import reporting
+from lookahead.race import decode, text
+from lookahead.race import race as racing
+from lookahead.server import form, loading_job, race_job
+from lookahead.server import logging as server_logging
+from lookahead.server.download_job import DownloadJob
+from lookahead.server.growing_job import Drafters
+from lookahead.server.limits import Limits, Telling
+from lookahead.server.queue import FAULT, Queue, queue
+from lookahead.server.state import ServerState
+from lookahead.trace import wire
+
+SECRET = "Zanzibar"
+
+
+def broken(*_, **__):
+    raise RuntimeError(SECRET)
+
+
+@pytest.fixture(scope="module")
+def server(models):
+    queue.open(Limits())
+    return ServerState(models, Limits())
+
+
+@pytest.fixture(scope="module")
+def page(server):
+    return build(server, Telling())
+
+
+@pytest.fixture
+def log(monkeypatch):
+    """The server's log as text."""
+    written = io.StringIO()
+    handler = logging.StreamHandler(written)
+    handler.setFormatter(server_logging.EntryFormatter())
+    monkeypatch.setattr(server_logging.LOGGER, "handlers", [handler])
+    server_logging.LOGGER.setLevel(logging.INFO)
+    return written.getvalue
+
+
+def logged_once(log):
+    """One entry with the place of the fault, and nothing of what was typed."""
+    entries = log()
+    assert entries.count(" fault ") == 1 and "in broken" in entries and "RuntimeError" in entries, entries
+    assert SECRET not in entries
+    return True
+
+
+# ------------------------------------------------------------------ a race
+
+
+def laps(number):
+    """Break a race at its lap of that number."""
+
+    def change(monkeypatch):
+        lap, left = racing.Race._lap, [number]
+
+        def counted(self, *given):
+            left[0] -= 1
+            return broken() if left[0] < 0 else lap(self, *given)
+
+        monkeypatch.setattr(racing.Race, "_lap", counted)
+
+    return change
+
+
+def at_the_end(monkeypatch):
+    """Break what is made of a race that is over: its statistics and verdict."""
+    monkeypatch.setattr(wire, "end", lambda trace, *more, end=wire.end: broken() if trace else end(trace, *more))
+
+
+STAGES = {
+    "loading the family": lambda patch: patch.setattr(loading_job, "missing", broken),
+    "reading the settings": lambda patch: patch.setattr(form, "options", broken),
+    "making the race": lambda patch: patch.setattr(race_job, "race", broken),
+    "tokenizing": lambda patch: patch.setattr(text, "_encode_text", broken),
+    "the first event": lambda patch: patch.setattr(wire, "begin", broken),
+    "the queue": lambda patch: patch.setattr(Queue, "submit", broken),
+    "reading the prompt": lambda patch: patch.setattr(decode.Text, "read", broken),
+    "the first lap": laps(0),
+    "the first step": lambda patch: patch.setattr(decode.Text, "propose", broken),
+    "the middle": laps(5),
+    "the end": at_the_end,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_race_that_breaks_ends_with_a_sentence(server, monkeypatch, log, stage):
+    STAGES[stage](monkeypatch)
+    fields = {**form.DEFAULTS, "max_new_tokens": 8}
+
+    def run():
+        yield from race_job.race_form(server, f"{SECRET} was", ["naive", "draft"], fields)
+
+    *_, last = (json.loads(batch) for batch in reporting(run, 1, None, race_tab.refusal)())
+    assert (last["error"] if "error" in last else last["ev"][-1]["message"]) == FAULT
+    assert "error" in last or last["end"]
+    assert logged_once(log)
+
+
+def test_a_race_that_breaks_outside_of_its_job_is_over(monkeypatch, log):
+    def run():
+        yield race_tab.whole("run", [{"kind": "begin"}])
+        broken()
+
+    *_, last = reporting(run, 1, None, race_job.refusal)()
+    assert json.loads(last)["error"] == FAULT and logged_once(log)
+
+
+# ------------------------------------------------------------------ everything else
+
+
+def event(page, name):
+    return next(function for function in page.fns.values() if function.api_name == name)
+
+
+def answer(page, name, **changed):
+    """All that an event shows, as text, where its components have the values they begin with, but those `changed`."""
+    function = event(page, name)
+    names = [getattr(block, "label", None) or block.get_block_name() for block in function.inputs]
+    values = [changed.get(name, block.value) for name, block in zip(names, function.inputs, strict=True)]
+    inputs = ["x" if value is None else value for value in values]
+    target = next((block for block in page.blocks.values() if getattr(block, "elem_id", "") == "la-run"), None)
+    given = {
+        "state": gradio_internals.state_holder.SessionState(page), "request": gr.Request(session_hash="visitor", query_params={}),
+        "session_hash": "visitor", "event_data": gr.EventData(target, None),
+    }  # fmt: skip
+
+    async def ask():
+        shown, iterator = [], None
+        while True:
+            now = await page.process_api(function, inputs, iterator=iterator, **given)
+            shown.append(now["data"])
+            iterator = now["iterator"]
+            if not now["is_generating"]:
+                return json.dumps(shown, default=str)
+
+    try:
+        with ThreadPoolExecutor(1) as pool:  # in this thread a browser may have an event loop
+            return pool.submit(asyncio.run, ask()).result()
+    except gr.Error as error:
+        return "" if error.print_exception else error.message
+
+
+JOBS = ["run", "run_1", "run_2", "run_3", "reported", "reported_1", "reported_2", "partial_5",
+        *("measured_for" + (f"_{number}" if number else "") for number in range(7))]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_every_job_of_the_page_that_breaks_says_so(page, monkeypatch, log, name):
+    """Where it is handed over: it has computed nothing yet."""
+    monkeypatch.setattr(Queue, "submit", broken)
+    monkeypatch.setattr(DownloadJob, "start", broken)
+    monkeypatch.setattr(Drafters, "grow", broken)
+    monkeypatch.setattr(race_tab, "race_form", broken)
+    monkeypatch.setattr("lookahead.page.lab.drafters.race_batches", broken)
+    assert FAULT in answer(page, name)
+    assert logged_once(log)
+
+
+FIGURES = {
+    "reported": ("lookahead.measure.charts.dice", {"throws": 500}),
+    "draw_7": ("lookahead.measure.charts.dice", {"checkbox": True}),
+    "partial": ("lookahead.page.lab.whatif.what_if", {}),
+    "draw_4": ("lookahead.measure.charts.cost_curve", {"checkbox": True}),
+    "advice": ("lookahead.page.lab.machine._advice", {}),
+    "follow": ("lookahead.page.race_tab.arrive", {}),
+    "race": ("lookahead.server.race_job.form_race", {}),
+    "advise": ("lookahead.page.api.advice.advise", {"max_new_tokens": 4}),
+    "link": ("lookahead.page.api.form.link", {}),
+    "families": ("lookahead.server.loading_job.offered", {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_what_breaks_while_it_is_shown_says_so(page, monkeypatch, log, name):
+    place, changed = FIGURES[name]
+    monkeypatch.setattr(place, broken)
+    assert FAULT in answer(page, name, **changed)
+    assert logged_once(log)
+
+
+def test_files_that_break_are_refused_with_a_sentence(monkeypatch, log):
+    monkeypatch.setattr(race_tab, "opened", broken)
+    assert json.loads(race_tab.open_("{}"))["error"] == FAULT and logged_once(log)
+
+
+def test_files_that_cannot_be_made_are_refused_with_a_sentence(monkeypatch, log):
+    monkeypatch.setattr(race_tab.Trace, "from_json", broken)
+    assert race_tab.make(["csv", "{}", ""]) == {"error": FAULT} and logged_once(log)
+
+
+def test_errors_of_ours_are_answered_in_their_own_words_and_are_no_fault(page, monkeypatch, log):
+    def refusing(*_):
+        raise SettingsError("seed", 7, "give another.")
+
+    monkeypatch.setattr(race_tab, "arrive", refusing)
+    assert answer(page, "follow") == "seed is 7: give another."
+    assert "fault" not in log()
+
+
+# ------------------------------------------------------------------ in a browser
+
+
+@pytest.fixture
+def served(page):
+    """The page on a port of its own, in this process."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    port = listening.getsockname()[1]
+    gradio_internals.launch(page, "127.0.0.1", port, lambda: [listening], **launch_options())
+    yield f"http://127.0.0.1:{port}"
+    gradio_internals.close(page)
+
+
+@pytest.mark.browser
+def test_race_can_be_pressed_again_after_a_fault(served, chromium, monkeypatch, log):
+    shown = chromium.new_page()
+    shown.goto(served)
+    shown.wait_for_function("window.lookahead && window.lookahead.state().run")
+    button = shown.locator("#la-race")
+    before = race_tab.race_form
+    monkeypatch.setattr(race_tab, "race_form", broken)
+    button.click()
+    expect(shown.locator("#la-race-timeline .la-error")).to_have_text(FAULT)
+    expect(button).to_be_enabled()
+    assert logged_once(log)
+    monkeypatch.setattr(race_tab, "race_form", before)
+    button.click()
+    expect(button).to_be_disabled()
+    expect(button).to_be_enabled()
+    expect(shown.locator("#la-race-timeline .la-error")).to_be_hidden()
+    over = "window.lookahead.state().done && !window.lookahead.state().run.startsWith('recording')"
+    shown.wait_for_function(over)
+    monkeypatch.setattr(gradio_internals, "_check", broken)  # before the race's own code
+    button.click()
+    expect(shown.get_by_text("the page sends other values")).to_be_visible()
+    expect(button).to_be_enabled()
+    shown.close()

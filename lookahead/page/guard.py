@@ -9,12 +9,13 @@ Knows HTTP. It does not know what was asked for.
 
 from __future__ import annotations
 
+from json.decoder import scanstring
 from typing import Any
 
 from starlette.responses import JSONResponse
 
 from ..server import logging
-from ..trace.schema import MOST_BYTES
+from ..trace.parsing import MOST_BYTES
 from . import gradio_internals
 
 WORDS = "This request cannot be answered. Reload the page, or see the API's description."
@@ -24,10 +25,8 @@ CLOSED = {"upload", "deep_link", "process_recording", "monitoring"}
 
 MOST_BODY = 5 * MOST_BYTES // 2  # bytes of a request: a recording as text in JSON, with its quotes escaped
 LARGE = "This request is larger than anything that a page sends."
-
-
-class TooLarge(Exception):
-    """A request that does not say its size has more bytes than one may have."""
+# A large request of a page is one text. Many values would hold the interpreter for seconds while they are parsed.
+MOST_PLAIN, MOST_VALUES = 1 << 20, 20_000  # bytes that are not counted; values of a larger request
 
 
 class Guard:
@@ -37,33 +36,61 @@ class Guard:
         self._app = app
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Pass the request on; answer it here where it is refused, or fails before an answer has begun."""
-        begun, size = False, 0
-        if scope["type"] == "http" and (refusal := _refusal(scope)):
+        """Pass the request on; answer it here if it is refused, or if it fails before an answer has begun."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        body = None if (refusal := _refusal(scope)) else await _body(receive)
+        if refusal is None and (len(body) > MOST_BODY or _values(body) > MOST_VALUES):
+            refusal = JSONResponse({"error": LARGE}, status_code=413)
+        if refusal:
             await refusal(scope, receive, send)
             return
+        begun, unread = False, [{"type": "http.request", "body": bytes(body), "more_body": False}]
+        del body
 
         async def watched(message: Any) -> None:
             nonlocal begun
             begun = True
             await send(message)
 
-        async def counted() -> Any:
-            nonlocal size
-            message = await receive()
-            size += len(message.get("body", b""))
-            if size > MOST_BODY:
-                raise TooLarge
-            return message
+        async def replayed() -> Any:
+            return unread.pop() if unread else await receive()
 
         try:
-            await self._app(scope, counted, watched)
+            await self._app(scope, replayed, watched)
         except Exception as error:
-            if begun or scope["type"] != "http":
+            if begun:
                 raise
             logging.failed("request")
             words = gradio_internals.missing(error) or WORDS
             await JSONResponse({"error": words}, status_code=400)(scope, receive, send)
+
+
+async def _body(receive: Any) -> bytearray:
+    """The body of a request, or its beginning if it is too large or breaks off."""
+    body, more = bytearray(), True
+    while more and len(body) <= MOST_BODY:
+        message = await receive()
+        body += message.get("body", b"")
+        more = message.get("more_body", False)
+    return body
+
+
+def _values(body: bytearray) -> int:
+    """The values of a large JSON body, without those inside its texts; counting ends at `MOST_VALUES`."""
+    if len(body) <= MOST_PLAIN:
+        return 0
+    text, found, at = body.decode(errors="replace"), 0, 0
+    while found <= MOST_VALUES and at < len(text):
+        quote = text.find('"', at)
+        end = len(text) if quote < 0 else quote
+        found += sum(text.count(mark, at, end) for mark in ",[{")
+        try:
+            at = scanstring(text, quote + 1)[1] if quote >= 0 else end
+        except ValueError:  # the parser fails there too
+            return found
+    return found
 
 
 def _refusal(scope: Any) -> JSONResponse | None:

@@ -258,7 +258,13 @@ def test_a_request_has_an_end(address):
     assert status == 413 and "larger than anything" in json.loads(answer)["error"]
     parts = (text[at : at + 1_000_000].encode() for at in range(0, len(text), 1_000_000))  # its size is not said
     status, answer = Plain(address).ask("POST", JOIN, parts)
-    assert status == 400 and json.loads(answer)["detail"]
+    assert status == 413 and "larger than anything" in json.loads(answer)["error"]
+
+
+@pytest.mark.parametrize("values", ["[1" + ",1" * 5_000_000 + "]", '["a"' + ',"a"' * 3_000_000 + "]", "[" * 12_000_000])
+def test_a_large_request_is_one_text(address, values):
+    status, answer = Plain(address).ask("POST", JOIN, f'{{"data": [{values}]}}')
+    assert status == 413 and "larger than anything" in json.loads(answer)["error"]
 
 
 def test_sessions_keep_next_to_nothing(app, address):

@@ -25,8 +25,9 @@ CLOSED = {"upload", "deep_link", "process_recording", "monitoring"}
 
 MOST_BODY = 5 * MOST_BYTES // 2  # bytes of a request: a recording as text in JSON, with its quotes escaped
 LARGE = "This request is larger than anything that a page sends."
-# A large request of a page is one text. Many values would hold the interpreter for seconds while they are parsed.
-MOST_PLAIN, MOST_VALUES = 1 << 20, 20_000  # bytes that are not counted; values of a larger request
+# A large request of a page is one text. Many values or escapes would hold the interpreter while they are parsed.
+MOST_PLAIN = 1 << 20  # bytes of a request in which nothing is counted
+MOST_VALUES, MOST_ESCAPES = 20_000, 8_000_000
 
 
 class Guard:
@@ -41,7 +42,7 @@ class Guard:
             await self._app(scope, receive, send)
             return
         body = None if (refusal := _refusal(scope)) else await _body(receive)
-        if refusal is None and (len(body) > MOST_BODY or _values(body) > MOST_VALUES):
+        if refusal is None and _is_large(body):
             refusal = JSONResponse({"error": LARGE}, status_code=413)
         if refusal:
             await refusal(scope, receive, send)
@@ -77,20 +78,25 @@ async def _body(receive: Any) -> bytearray:
     return body
 
 
-def _values(body: bytearray) -> int:
-    """The values of a large JSON body, without those inside its texts; counting ends at `MOST_VALUES`."""
+def _is_large(body: bytearray) -> bool:
+    """Whether no page sends such a body."""
     if len(body) <= MOST_PLAIN:
-        return 0
-    text, found, at = body.decode(errors="replace"), 0, 0
-    while found <= MOST_VALUES and at < len(text):
+        return False
+    return len(body) > MOST_BODY or body.count(b"\\") > MOST_ESCAPES or _values(body) > MOST_VALUES
+
+
+def _values(body: bytearray) -> int:
+    """The values of a JSON body, without those inside its texts; counting ends at `MOST_VALUES`."""
+    text, values, at = body.decode(errors="replace"), 0, 0
+    while values <= MOST_VALUES and at < len(text):
         quote = text.find('"', at)
         end = len(text) if quote < 0 else quote
-        found += sum(text.count(mark, at, end) for mark in ",[{")
+        values += sum(text.count(mark, at, end) for mark in ",[{")
         try:
             at = scanstring(text, quote + 1)[1] if quote >= 0 else end
         except ValueError:  # the parser fails there too
-            return found
-    return found
+            return values
+    return values
 
 
 def _refusal(scope: Any) -> JSONResponse | None:

@@ -1,7 +1,7 @@
 """JSON from files of others, parsed within limits.
 
 The parser is one call that holds Python's interpreter, and objects take up to twenty times the bytes of their text. So a text
-is measured before it is parsed. The limits are 30 times the largest bundled recording. The longest race that a server runs
+is measured before it is parsed. The limits are 20 times the largest bundled recording. The longest race that a server runs
 with default settings, four lanes of 2,000 tokens, has 0.6 million values, 0.2 million names and 5 MB.
 
 Knows JSON. It does not know records.
@@ -22,7 +22,7 @@ from ..core.numbers import count, size
 from ..core.text_files import decoded
 
 MOST_BYTES = 32 << 20
-MOST_VALUES, MOST_NAMES = 1_000_000, 400_000  # of a JSON document
+MOST_VALUES, MOST_NAMES = 1_000_000, 300_000  # of a JSON document
 LINES = 4  # times as many in a file of JSON lines, which are parsed one by one
 # What comes before each value, and after each name. Those inside strings count too, but honest texts have few.
 BEFORE_VALUES, AFTER_NAMES = ",[{", ":"

@@ -13,7 +13,7 @@ from lookahead.trace.schema import SCHEMA
 
 pytestmark = pytest.mark.timed
 MB = 10**6
-NAMES = ",".join(f'"k{n}":0' for n in range(390_000))
+NAMES = ",".join(f'"k{n}":0' for n in range(290_000))
 FILES = {
     "lanes": f'{{"schema":"{SCHEMA}","lanes":[{"{}," * 3_300_000}1]}}',
     "names": f'{{"schema":"{SCHEMA}",{NAMES}}}',

@@ -94,7 +94,7 @@ globalThis.lookaheadHome = (() => {
     }
     const answer = await host.open(text);
     if (answer) receive(answer);
-    return answer ? "" : NO_ANSWER;
+    return answer ? "" : `${NO_ANSWER} A file with millions of values is refused.`;
   }
 
   function connect(home) {

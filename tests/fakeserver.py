@@ -45,7 +45,7 @@ class Fake:
     async def models(self, request):
         if self.key and request.headers.get("authorization") != f"Bearer {self.key}":
             return JSONResponse({"error": {"message": f"Unauthorized: {request.headers.get('authorization')}"}}, 401)
-        owner = {"llama-server": "llamacpp", "openai": "somebody"}.get(self.kind, self.kind)
+        owner = {"llama-server": "llamacpp", "openai": "unknown"}.get(self.kind, self.kind)
         return JSONResponse({"data": [{"id": "target", "owned_by": owner}]})
 
     async def metrics(self, request):

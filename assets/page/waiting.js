@@ -1,6 +1,6 @@
 /* waiting.js: the entry of the page that is shown while the app loads.
 
-   What it is.  The bundled recording, mounted as in the app, beside a Race button that cannot be pressed yet.
+   What it is.  The bundled recording, mounted as in the app, with a disabled Race button.
    `/loading` is asked again and again how far the server is; once it says that the app is there, the playhead is left
    where the app's timeline looks for it, and the page reloads itself: same address, same query.
 

@@ -1,4 +1,4 @@
-"""Rotary tables that grow with the text: a context of ten million tokens costs nothing until it is used.
+"""Rotary tables that grow with the text: a context of ten million tokens needs no memory until it is used.
 
 Positions are computed in blocks of a fixed size, so the numbers of a position do not depend on how a table has grown.
 

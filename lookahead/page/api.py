@@ -130,7 +130,7 @@ def add(server: ServerState, page: gr.Blocks) -> None:
 
 @contextmanager
 def _forgotten(page: gr.Blocks) -> Iterator[None]:
-    """Nothing of a call is kept."""
+    """Delete the state of a call when it ends."""
     session = visitor()  # at its end a call that was left has no event any more
     try:
         yield

@@ -94,7 +94,7 @@ class _Iterators(dict):
 
 
 def answer_in_words(page: gr.Blocks) -> None:
-    """Have every event answered with its values or with words, and nothing of it printed.
+    """Answer every event with its values or with a sentence, and print nothing of it.
 
     - blocks.py `preprocess_data` makes a function's arguments of what a request holds. It lets many wrong values through,
       and names others in errors.
@@ -127,13 +127,13 @@ def answer_in_words(page: gr.Blocks) -> None:
 
 
 def missing(error: Exception) -> str:
-    """Which argument an endpoint lacks, by the error of gradio_client's utils.py `construct_args`; nothing for others."""
+    """Return which argument a call lacks, from the error of gradio_client's `construct_args`; "" for other errors."""
     before, sentence, name = str(error).partition("No value provided for required argument: ")
     return f"{name} is missing: give it." if sentence and not before else ""
 
 
 def _checked(function: Any, inputs: list[Any], state: Any) -> list[Any]:
-    """The inputs, completed by the defaults of an endpoint's function. Raises `SettingsError` for what no page sends."""
+    """Return the inputs, completed with the endpoint's defaults. Raises `SettingsError` for invalid values."""
     if not function.fn:
         raise SettingsError("event", function._id, "it is the page's own; choose another.")
     given, left_out = inputs[: len(function.inputs)], function.inputs[len(inputs) :]
@@ -149,7 +149,7 @@ def _checked(function: Any, inputs: list[Any], state: Any) -> list[Any]:
 
 
 def _names(function: Any) -> list[str]:
-    """What a function's inputs are called: an endpoint's parameters, a page's labels."""
+    """Return the names of a function's inputs: parameters of an endpoint, labels on the page."""
     if function.inputs and all(map(_is_argument, function.inputs)):
         return [*signature(function.fn).parameters]
     return [getattr(block, "label", None) or block.get_block_name() for block in function.inputs]
@@ -196,8 +196,11 @@ def _is_number(value: Any) -> bool:
 
 
 class _Session(state_holder.SessionState):
-    """What is kept for a visitor, without a copy of every component's settings: the best part of a megabyte, and every value
-    that was sent. state_holder.py makes it, in a seventh of a second, for links that Gradio calls deep; pages have none."""
+    """The state of a visitor, without Gradio's copy of every component's settings.
+
+    The copy takes almost a megabyte, keeps every value that was sent, and takes 0.14 s to make. state_holder.py makes it for
+    deep links, which pages do not have.
+    """
 
     def __init__(self, page: gr.Blocks):
         super().__init__(SimpleNamespace(default_config=page.default_config, blocks=()))

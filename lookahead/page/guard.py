@@ -1,4 +1,4 @@
-"""The first and last thing before a visitor: what no page of ours sends is answered in words.
+"""Middleware that answers requests which no page sends with one sentence.
 
 Such requests (a function that does not exist, a body that is not what it says) can raise deep in the web framework. They
 get one plain answer, and the log one line instead of a page of them. Files are refused before they are read: pages send
@@ -69,7 +69,7 @@ class Guard:
 
 
 async def _body(receive: Any) -> bytearray:
-    """The body of a request, or its beginning if it is too large or breaks off."""
+    """Return the body of a request, or its beginning if it is too large or the connection ends."""
     body, more = bytearray(), True
     while more and len(body) <= MOST_BODY:
         message = await receive()
@@ -79,14 +79,14 @@ async def _body(receive: Any) -> bytearray:
 
 
 def _is_large(body: bytearray) -> bool:
-    """Whether no page sends such a body."""
+    """Return whether a body is larger than any that a page sends."""
     if len(body) <= MOST_PLAIN:
         return False
     return len(body) > MOST_BODY or body.count(b"\\") > MOST_ESCAPES or _values(body) > MOST_VALUES
 
 
 def _values(body: bytearray) -> int:
-    """The values of a JSON body, without those inside its texts; counting ends at `MOST_VALUES`."""
+    """Count the values of a JSON body, without those inside its texts. Counting ends at `MOST_VALUES`."""
     text, values, at = body.decode(errors="replace"), 0, 0
     while values <= MOST_VALUES and at < len(text):
         quote = text.find('"', at)
@@ -100,7 +100,7 @@ def _values(body: bytearray) -> int:
 
 
 def _refusal(scope: Any) -> JSONResponse | None:
-    """The answer to what is refused before it is read."""
+    """Return the answer to a request that is refused before it is read, else None."""
     headers = dict(scope["headers"])
     size, kind = headers.get(b"content-length", b""), headers.get(b"content-type", b"")
     if not CLOSED.isdisjoint(scope["path"].split("/")) or kind.lower().lstrip().startswith(b"multipart/"):

@@ -70,7 +70,7 @@ def configure(as_json: bool = False, prompts: bool = False) -> None:
 
 
 def serving() -> None:
-    """Withhold the words of libraries from now on. Several write by handlers of their own; these are removed."""
+    """Log no message of a library from now on. Libraries' own handlers are removed."""
     for handler in logging.getLogger().handlers:
         if isinstance(handler.formatter, EntryFormatter):
             handler.formatter.serving = True
@@ -96,13 +96,13 @@ def fault_of(error: BaseException | None) -> None:
 
 
 def failed(what: str) -> None:
-    """A line for the exception that is being handled, which a request caused: its kind, and no word of it."""
+    """Log one line for the exception that a request caused: its class, without its message."""
     kind, error, _ = sys.exc_info()
     LOGGER.warning("failed", extra={"fields": {"what": what, "error": _name(kind)}, "private": {"words": str(error)}})
 
 
 def _place(record: logging.LogRecord) -> dict[str, str]:
-    """Where a library wrote its entry, and the kind of error."""
+    """Return the place in a library's code that logged, and the class of the error."""
     place = {"logger": record.name, "at": f"{record.filename}:{record.lineno}"}
     return {**place, "error": _name(record.exc_info[0])} if record.exc_info else place
 

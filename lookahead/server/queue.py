@@ -49,8 +49,10 @@ class ServerError(LookaheadError):
 
 
 def words_of(error: Exception) -> str:
-    """What a visitor reads of the error that is being handled. One that is not ours is a fault, and is logged with its
-    traceback."""
+    """Return the sentence that a visitor reads for the error that is being handled.
+
+    An error that is not a `LookaheadError` is a bug. It is logged with its traceback.
+    """
     if isinstance(error, (LookaheadError, Stopped)):
         return str(error) or "Stopped."
     logging.fault()

@@ -42,7 +42,7 @@ def refusal(message: str) -> str:
 
 
 def failed(message: str) -> str:
-    """The same where a run may have begun: what had arrived of it stays, and no more comes."""
+    """Return the refusal of a run that may have begun: the page keeps what has arrived and expects no more."""
     return _dump({"error": message, "stop": 1})
 
 

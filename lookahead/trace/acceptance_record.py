@@ -85,8 +85,11 @@ class AcceptanceRecord(BaseModel):
 
     @property
     def drafts(self) -> Counter[tuple[int, bool]]:
-        """How many drafts had so many tokens accepted, and the next one refused or not: from the passes if they are known, else
-        from the histogram, where a pass that accepted as many as any pass may draft had nothing refused."""
+        """Count drafts by (accepted tokens, whether the next token was rejected).
+
+        The counts come from the passes if the record has them, else from the histogram. There, a pass that accepted the most
+        tokens a pass can draft had no rejected token.
+        """
         if self.per_step_accepted is not None and self.per_step_drafted is not None:
             pairs = zip(self.per_step_accepted, self.per_step_drafted, strict=True)
             return Counter((accepted, accepted < drafted) for accepted, drafted in pairs)
@@ -104,7 +107,7 @@ class AcceptanceRecord(BaseModel):
 
     @property
     def acceptance(self) -> Acceptance:
-        """By position."""
+        """Return acceptance by position."""
         return Acceptance.of_counts(self.drafts)
 
 

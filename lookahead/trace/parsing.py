@@ -1,4 +1,4 @@
-"""JSON from files of others, parsed within limits.
+"""Parse JSON from untrusted files within limits.
 
 The parser is one call that holds Python's interpreter, and objects take up to twenty times the bytes of their text. So a text
 is measured before it is parsed. The limits are 20 times the largest bundled recording. The longest race that a server runs
@@ -24,7 +24,7 @@ from ..core.text_files import decoded
 MOST_BYTES = 32 << 20
 MOST_VALUES, MOST_NAMES = 1_000_000, 300_000  # of a JSON document
 LINES = 4  # times as many in a file of JSON lines, which are parsed one by one
-# What comes before each value, and after each name. Those inside strings count too, but honest texts have few.
+# What comes before each value, and after each name. Those inside strings count too, but valid recordings have few.
 BEFORE_VALUES, AFTER_NAMES = ",[{", ":"
 MOST_FAULTS = 10_000  # that are listed to find the first
 MOST_PATH = 80  # characters

@@ -54,7 +54,7 @@ def of(race: Any, lane: int) -> dict[str, Any] | None:
 
 
 def ending(record: Any, prompt: Any) -> str:
-    """A sentence, with a space before it, for a text that ended because the context is full; else empty."""
+    """Return a sentence, with a space before it, if the text ended because the context is full; else ""."""
     if not record.steps or record.steps[-1].finish != "context":
         return ""
     return f" The text ends after token {count(len(prompt.tokens) + len(record.tokens))}, because the model's context is full."

@@ -27,8 +27,7 @@ MALFORMED = (400, 404, 405, 415, 422, 501)  # how servers refuse a field or a pa
 
 @dataclass(slots=True)
 class Known:
-    """What runs at a server: its kind's reply, the model that is asked there, and the first of the kind's requests that it
-    did not refuse, which later texts begin with."""
+    """A server's kind, its model, and the index of the first request that it accepted. Later texts begin with that one."""
 
     server: Server
     reply: type[Reply]

@@ -89,9 +89,9 @@ class Reply(ABC):
     @staticmethod
     @abstractmethod
     def requests(model: str, prompt: str, most: int, chat: bool) -> list[tuple[str, dict[str, Any]]]:
-        """Paths, and what is posted there, to continue a prompt greedily by at most so many tokens.
+        """Return the requests, each a path and a body, that continue a prompt greedily by at most `most` tokens.
 
-        The first asks for most. A server that refuses it as malformed gets the next, which does without some fields.
+        The first has the most fields. If a server refuses it as malformed, the next one is sent, which has fewer.
         """
 
     @abstractmethod

@@ -117,7 +117,7 @@ def _row(prompt: Prompt, at_once: int, number: int, of: Mapping[str, Sequence[Wr
 
 
 def _without_text(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A sentence on prompts to which neither server wrote any text; none if there are none."""
+    """Return a sentence on prompts for which neither server wrote text, in a list; empty if there are none."""
     count = sum(row["identical"] is None for row in rows)
     prompts = "one prompt" if count == 1 else f"{count} prompts"
     return [f"Neither server sent any text for {prompts}, so there was nothing to compare."] if count else []

@@ -125,7 +125,7 @@ async def events(
 
 
 async def _stream(response: httpx2.Response, server: Server) -> AsyncIterator[dict[str, Any] | None]:
-    """One event's data after the other, and None for the last. Raises `RemoteError`. Fields that are not known are ignored.
+    """Yield the data of each event, and None for the last. Raises `RemoteError`. Fields that are not known are ignored.
 
     An empty line ends an event. A first line that is a whole JSON document does not wait for it, because some servers leave
     empty lines out.
@@ -170,7 +170,7 @@ async def _lines(response: httpx2.Response, server: Server) -> AsyncIterator[byt
 
 
 def _parsed(data: str) -> Any:
-    """What an event's data stands for; None if it is not JSON."""
+    """Return the parsed data of an event; None if it is not JSON."""
     try:
         return data if data == DONE else json.loads(data)
     except (ValueError, RecursionError):

@@ -44,7 +44,7 @@ def usage(tokens, **more):
 class Scripted:
     """Answers every text with `parts`, `gap_s` apart. `refuses` gives a status to a path and a body, or None."""
 
-    def __init__(self, parts, owner="somebody", refuses=lambda path, body: None, gap_s=0.0, models=None):
+    def __init__(self, parts, owner="unknown", refuses=lambda path, body: None, gap_s=0.0, models=None):
         self.parts = [
             part.encode() if isinstance(part, str) else part for part in ([parts] if isinstance(parts, str) else parts)
         ]
@@ -135,7 +135,7 @@ ANSWERS = {
     "DeepSeek, SGLang, llama.cpp: reasoning_content": (lines(chunk(reasoning_content="Hm", content=None), chunk(content="So", reasoning_content=None), chunk("stop")), "HmSo", 2),
     "reasoning alone": (lines(chunk(reasoning_content="Hm"), chunk(reasoning_content=" hm"), chunk("length"), usage(2)), "Hm hm", 2),
     "both names of one text": (lines(chunk(reasoning="Hm", reasoning_content="Hm", content=""), chunk("stop", content="So")), "HmSo", 2),
-    "OpenRouter: comments, reasoning beside empty content": (lines(": OPENROUTER PROCESSING\n\n", chunk(reasoning="Hm", content="", reasoning_details=[{"type": "reasoning.text", "text": "Hm"}]), ": OPENROUTER PROCESSING\n\n", chunk("stop", content="So"), usage(7)), "HmSo", 7),
+    "OpenRouter: comments, reasoning with empty content": (lines(": OPENROUTER PROCESSING\n\n", chunk(reasoning="Hm", content="", reasoning_details=[{"type": "reasoning.text", "text": "Hm"}]), ": OPENROUTER PROCESSING\n\n", chunk("stop", content="So"), usage(7)), "HmSo", 7),
     "OpenRouter: a plain prompt": (lines({"choices": [{"text": "", "reasoning": "Hm"}]}, {"choices": [{"text": "So", "finish_reason": "stop"}]}), "HmSo", 2),
     "Mistral: parts": (lines(chunk(content=[{"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}]}]), chunk("stop", content=[{"type": "text", "text": "S"}, "o"])), "HmSo", 2),
     "a refusal": (lines(chunk(refusal="No"), chunk("stop", refusal=".")), "No.", 2),
@@ -266,7 +266,7 @@ WRONG = {
     "depth": (deep(400_000), "not JSON"),
     "an error": (lines(chunk(content="a"), {"error": {"message": "out of memory", "code": 500}}), "out of memory"),
     "an error in words": (lines({"error": "out of memory"}), "out of memory"),
-    "an error beside choices": (lines({"choices": [{"delta": {"content": ""}, "finish_reason": "error"}], "error": {"code": 502, "message": "out of memory"}}), "out of memory"),
+    "an error with choices": (lines({"choices": [{"delta": {"content": ""}, "finish_reason": "error"}], "error": {"code": 502, "message": "out of memory"}}), "out of memory"),
     "an error object": (lines({"object": "error", "message": "out of memory", "code": 400}), "out of memory"),
     "an error field": ('error: {"message": "out of memory"}\n\n', "out of memory"),
     "an error of any type": (lines({"error": [1, 2]}), "[1, 2]"),
@@ -352,7 +352,7 @@ def test_an_address_that_is_none_is_refused(url):
 @pytest.mark.parametrize(
     ("owner", "fields"),
     [
-        ("somebody", ("stream_options",)), ("vllm", ("return_token_ids", "stream_options")),
+        ("unknown", ("stream_options",)), ("vllm", ("return_token_ids", "stream_options")),
         ("sglang", ("return_spec_tokens_details", "return_token_ids")),
     ],
 )  # fmt: skip

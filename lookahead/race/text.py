@@ -63,8 +63,8 @@ def _encode_text(tokenizer: PreTrainedTokenizerBase, prompt: str, chat: bool, ro
             mend = f"character {at + 1} is the control character U+{ord(character):04X}; remove it."
             raise PromptError("prompt", prompt, mend)
     if not chat:
-        return tokenizer(prompt)["input_ids"]
-    return tokenizer(as_chat(tokenizer, prompt), add_special_tokens=False)["input_ids"]
+        return tokenizer(prompt, verbose=False)["input_ids"]
+    return tokenizer(as_chat(tokenizer, prompt), add_special_tokens=False, verbose=False)["input_ids"]
 
 
 def as_chat(tokenizer: PreTrainedTokenizerBase, message: str, *, reply: bool = True) -> str:

@@ -8,7 +8,7 @@ import time
 
 import pytest
 from gradio_client import Client
-from test_page import STATE, press_race, race
+from test_page import STATE, press_race, race, wait_done
 
 from lookahead.family import elsewhere, models
 from lookahead.measure.scenarios import ANSWERS
@@ -20,6 +20,9 @@ pytestmark = [
     pytest.mark.skipif(not there and not os.environ.get("CI"), reason="requirements-smol.txt is not installed"),
 ]
 NAME = "SmolLM2: real answers"
+
+
+LOADED_MS = 240_000  # that a race may take which reads and measures the model first, beside two other workers
 
 
 def choose(page, name=NAME):
@@ -42,7 +45,7 @@ def test_it_is_chosen_raced_in_real_time_and_linked_to(visit, address):
     assert page.get_by_role("button", name="tale", exact=True).count() == 0, "chips for those who continue a text"
     page.get_by_role("button", name="more", exact=True).click()
     page.get_by_label("new tokens, at most").fill("24")
-    shown = race(page)
+    shown = wait_done(page, press_race(page), LOADED_MS)
     assert shown["error"] is None
     assert shown["lanes"][0]["text"] == shown["lanes"][1]["text"] and shown["lanes"][1]["finished"]
     assert page.locator(".la-prompt").first.text_content().strip() == ANSWERS[-1].prompt
@@ -70,7 +73,7 @@ def test_it_is_chosen_raced_in_real_time_and_linked_to(visit, address):
 def test_its_first_token_comes_at_once(visit):
     page = visit()
     choose(page)
-    race(page)  # which loads it, once
+    wait_done(page, press_race(page), LOADED_MS)  # which loads it, once
     page.get_by_role("button", name="list", exact=True).click()
     before, start = press_race(page), time.perf_counter()
     page.wait_for_function(f"{STATE}.run !== {json.dumps(before)} && {STATE}.lanes.some(lane => lane.tokens)")
@@ -80,7 +83,7 @@ def test_its_first_token_comes_at_once(visit):
 def test_the_reading_of_a_long_prompt_shows_and_can_be_stopped(visit):
     page = visit()
     choose(page)
-    race(page)  # which loads it, once
+    wait_done(page, press_race(page), LOADED_MS)  # which loads it, once
     page.get_by_label("Prompt", exact=True).fill("The harbour of the town is busy in the morning. " * 400)
     before = press_race(page)
     page.locator(".la-statustext", has_text="Reading the prompt.").wait_for()

@@ -1,6 +1,7 @@
 """Prompts, stop strings and the text of every token."""
 
 import copy
+import logging
 import random
 
 import pytest
@@ -87,6 +88,21 @@ def test_prompts_that_cannot_be_continued(models, prompt, word):
         word = "give text"
     with pytest.raises(PromptError, match=word.replace("+", r"\+")):
         encode_prompt(models.tokenizer, prompt, chat=False, vocab=4096, room=1024)
+
+
+def test_a_prompt_that_is_too_long_gets_no_warning_of_transformers(models):
+    records = []
+    handler = logging.Handler()
+    handler.emit = records.append
+    logger = logging.getLogger("transformers")
+    logger.addHandler(handler)
+    models.tokenizer.deprecation_warnings.clear()  # transformers warns once for each tokenizer
+    try:
+        with pytest.raises(PromptError, match="shorten"):
+            encode_prompt(models.tokenizer, "word " * 5000, chat=False, vocab=4096, room=1024)
+    finally:
+        logger.removeHandler(handler)
+    assert not records
 
 
 def test_line_ends_of_every_kind_are_text(models):

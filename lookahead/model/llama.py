@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 
+from ..core.lm import DraftTree
 from ..core.tree import ancestors, is_chain
 from . import attend, beside, chain, kernels, vectors, whole_pass
 from .cache import NOTHING, KeyValueCache
@@ -307,13 +308,13 @@ class Llama(Forward):
 
     def chain(self, ids, base, cache, request):
         given = self._behind(ids, base, cache, request.most, 1)
-        tokens, confidences, *_ = chain.chain(*given, request.numbers())
+        tokens, confidences, *_ = chain.chain(*given, chain.Request.of(request))
         return tokens.tolist(), confidences.tolist()
 
     def tree(self, ids, base, cache, request, branches, rows):
         given = self._behind(ids, base, cache, rows, branches)
-        *grown, read, _, _ = chain.tree(*given, branches, rows, request.numbers())
-        return chain.Grown(*(part.tolist() for part in grown), read)
+        *grown, read, _, _ = chain.tree(*given, branches, rows, chain.Request.of(request))
+        return DraftTree(*(part.tolist() for part in grown), read)
 
     def _behind(self, ids: Sequence[int], base: int, cache: KeyValueCache, drafted: int, rows: int) -> tuple:
         """What `chain`'s calls take to read ids behind `base` cached tokens and draft so many, at most so many `rows` at once."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from ..core.lm import DraftRequest, DraftTree
 from ..core.tree import Limits, depths, is_chain
 from . import attention
 from .cache import room_for
@@ -24,8 +25,6 @@ from .forward import EVERY, Forward, Part
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
-
-    from .chain import Grown, Request
 
 PREFILL_ROWS = 256  # of a pass that reads a text: half a second of SmolLM2, behind which whoever waits may go
 
@@ -39,6 +38,7 @@ class CachedLM:
     """
 
     longest = 1 << 20  # tokens that it can draft in a row
+    kind: str | None = None  # of trained head
     confidence: float | None = None  # how likely its last token is accepted, where that is not its probability
 
     def __init__(
@@ -189,7 +189,7 @@ class CachedLM:
             self.cache.take(other.cache)
         self.tokens = list(other.tokens)
 
-    def chain(self, tokens: Sequence[int], request: Request) -> tuple[list[int], list[float]] | None:
+    def draft_chain(self, tokens: Sequence[int], request: DraftRequest) -> tuple[list[int], list[float]] | None:
         """Append a chain and draft behind it in one compiled call: drafted tokens, of which all but the last are appended too,
         and how sure the model is of each. None where its passes are not compiled."""
         start = perf_counter()
@@ -200,7 +200,7 @@ class CachedLM:
             self.seconds += perf_counter() - start
         return chain
 
-    def tree(self, tokens: Sequence[int], request: Request, branches: int, rows: int) -> Grown | None:
+    def draft_tree(self, tokens: Sequence[int], request: DraftRequest, branches: int, rows: int) -> DraftTree | None:
         """Append a chain and grow a tree of at most so many `rows` behind it, `branches` of them a level, in one compiled call.
         Those that the model has read stay pending, as after `forward`. None where its passes are not compiled."""
         start = perf_counter()

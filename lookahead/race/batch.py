@@ -17,12 +17,12 @@ from math import ceil
 from time import perf_counter
 
 from ..core.events import Draft, SettingsError, Step, whole_number
+from ..core.policy import EXPECTED_TOKENS
 from ..core.tree import branch_count, depths
-from ..drafting.draft_length import AdaptiveLength, reaches
-from ..drafting.history import PRIOR_LENGTH, PRIOR_TOKENS, UNSTATED
 from ..model.beside import balanced, each, workers
 from ..model.lm import together
 from .decode import Text
+from .draft_length import PRIOR_LENGTH, UNSTATED, AdaptiveLength
 from .lane import Lane
 
 MOST_TEXTS = 256
@@ -88,7 +88,7 @@ class Asking:
 
     def due(self, texts: int) -> bool:
         """Whether to ask so many texts now. One by itself knows better when to rest."""
-        expected = self._pass_s(texts * (1 + PRIOR_LENGTH), 1, 1) / self._pass_s(texts, 1, 1) - PRIOR_TOKENS
+        expected = self._pass_s(texts * (1 + PRIOR_LENGTH), 1, 1) / self._pass_s(texts, 1, 1) - EXPECTED_TOKENS
         lost = (self._lost + self._prior * expected) / (self._weight + self._prior)
         self._rested += 1
         if texts > 1 and self._rested <= min(lost / TRYING, LONGEST_REST):
@@ -192,7 +192,7 @@ def compete(texts: Sequence[Text], roots: int, pass_s: PassSeconds) -> None:
     offers = [
         (-chance, number, row)
         for number, text in enumerate(texts)
-        for row, chance in enumerate(_chances(text.draft, text.policy.chance))
+        for row, chance in enumerate(_chances(text.draft, text.policy))
     ]
     offers.sort()
     branches = max((branch_count(text.draft.parents) for text in texts), default=1)
@@ -213,9 +213,9 @@ def compete(texts: Sequence[Text], roots: int, pass_s: PassSeconds) -> None:
             text.draft = text.draft.pruned(sorted(kept))
 
 
-def _chances(draft: Draft, chance: Callable[[str, float], float]) -> list[float]:
+def _chances(draft: Draft, policy: AdaptiveLength) -> list[float]:
     """The chance that each row is accepted. Sampled rows are judged by their depth alone: were one dropped for what was drawn,
     the text's distribution would change."""
     if draft.q is None:
-        return reaches(draft, chance)
+        return policy.reaches(draft)
     return [UNSTATED**depth for depth in depths(draft.parents[: draft.tested])]

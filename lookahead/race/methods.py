@@ -42,7 +42,7 @@ def drafter_for(method: str, name: str, drafters: Collection[str]) -> str:
     if not isinstance(name, str):
         raise MethodError("draft", name, f"give the name of a draft model: {', '.join(sorted(drafters))}.")
     heads = [kind for kind in reversed(KINDS) if kind in drafters]
-    if name == DRAFT and DRAFT not in drafters and heads and getattr(cls, "heads_too", False):
+    if name == DRAFT and DRAFT not in drafters and heads and getattr(cls, "accepts_head", False):
         return heads[0]
     return cls.draft_model or name
 

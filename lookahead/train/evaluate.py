@@ -20,7 +20,6 @@ from ..core.acceptance import Acceptance
 from ..core.events import Settings
 from ..core.numbers import counted
 from ..drafting import DRAFTERS, Resources
-from ..drafting.draft_length import FixedLength
 from ..family.models import Models, load
 from ..measure.scenarios import BENCH
 from ..model.heads.head import Head
@@ -28,6 +27,7 @@ from ..model.heads.shape import KINDS
 from ..model.lm import CachedLM
 from ..race.decode import Ends, Text
 from ..race.decode import decode as loop
+from ..race.draft_length import FixedLength
 from ..race.lane import decode
 from .corpus import ASSISTANT, TEXT, Document
 from .instructions import measuring

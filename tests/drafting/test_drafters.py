@@ -14,8 +14,8 @@ from lookahead.core.table import TableLM
 from lookahead.core.tree import depths
 from lookahead.drafting import Resources
 from lookahead.drafting.automaton import SuffixAutomaton
-from lookahead.drafting.draft_length import FixedLength
 from lookahead.drafting.lookahead import SHAPES, choose
+from lookahead.race.draft_length import FixedLength
 from lookahead.race.methods import METHODS, method_class, options_of
 
 
@@ -24,7 +24,8 @@ def made(name, draft=None, **options):
 
 
 def drafted(drafter, context, k):
-    return drafter.propose(context, k, FixedLength(k))
+    drafter.policy = FixedLength(k)
+    return drafter.policy.trim(drafter.propose(context, k))
 
 
 # ------------------------------------------------------------------ ngram
@@ -252,13 +253,13 @@ def test_the_pool_is_tried_while_the_window_rests():
 
     context = [1, 2, 3, 9, 1, 2, 4, 9, 1]
     drafter = made("lookahead", window=2, ngram=3, guesses=2)
+    drafter.policy = Resting(4)
     drafter.start(context)
-    draft = drafter.propose(context, 8, Resting(4))
+    draft = drafter.propose(context, 4)
     assert draft.tokens == (2, 4, 3) and draft.parents == (-1, 0, 0), "the newest first, under one trie"
     assert set(draft.sources) == {"pool"} and not draft.window
     assert draft.chances[1] > draft.chances[2]
-    assert not len(drafter.propose([*context, 7], 8, Resting(4))), "nothing in the pool begins with that"
-    assert not len(drafter.propose(context, 0, Resting(4)))
+    assert not len(drafter.propose([*context, 7], 4)), "nothing in the pool begins with that"
 
 
 def test_a_window_fits_the_machine():

@@ -12,12 +12,12 @@ import torch
 
 import lookahead
 from lookahead.core.events import Draft, Settings, SettingsError, Step
-from lookahead.drafting.draft_length import AdaptiveLength
 from lookahead.measure.scenarios import BENCH
 from lookahead.model import beside
 from lookahead.model.lm import together
 from lookahead.race.batch import TRYING, Asking, Batch, Pass, SharedCost, _chances, compete
 from lookahead.race.decode import Text
+from lookahead.race.draft_length import AdaptiveLength
 from lookahead.race.lane import Lane, decode
 
 PROMPTS = [scenario.prompt for scenario in BENCH if not scenario.chat][:16]

@@ -172,7 +172,7 @@ def _load(arguments: argparse.Namespace):
 def _run(arguments: argparse.Namespace) -> None:
     from .measure import terminal
     from .race.methods import method_class, read_options
-    from .race.race import race
+    from .trace.race import race
 
     options = {**_settings(arguments), **read_options(arguments.option)}
     method_class(arguments.method)
@@ -224,9 +224,9 @@ def _bench(arguments: argparse.Namespace) -> None:
 def _calibrate(arguments: argparse.Namespace) -> None:
     from .calibration import typical
     from .calibration.typical import Typical
-    from .hardware import processor
+    from .core import processor
     from .measure import terminal
-    from .race.race import measured_on
+    from .trace.race import measured_on
 
     models = _load(arguments)
     curve, probe = models.costs.target, models.probe

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
@@ -15,6 +15,7 @@ from .accept import Pick, Rule, Scores
 from .policy import StopRule
 from .tree import Limits
 
+PREFILL_ROWS = 256  # of a pass that reads a prompt: half a second of SmolLM2, after which a race can be stopped
 DRAFTED_AT_ONCE = 8  # tokens per call of `draft_chain`: noise is drawn for all of them, also if fewer are drafted
 
 
@@ -93,11 +94,25 @@ class LanguageModel(Protocol):
 class Target(LanguageModel, Protocol):
     """A model that verifies drafts."""
 
+    batches: bool  # whether one pass takes rows of several texts
+
     def can_take(self, other: Any) -> bool:
         """Whether the cache of `other` holds what this model would have computed for the same tokens."""
 
     def take(self, other: Any) -> None:
         """Copy the cache of another one instead of reading its tokens."""
+
+    def together(self, lms: Sequence[Any], rows: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[torch.Tensor]:
+        """`forward` of several texts that share this model, of (tokens, parents) each."""
+
+    def configured(self, draft: Any, drafting: Mapping[str, Any], attention: str | None) -> Any:
+        """A context in which transformers' models have these settings; see `model/generate.py`."""
+
+    def read_plainly(self, tokens: Sequence[int]) -> None:
+        """One pass of transformers' model over these tokens."""
+
+    def generate(self, prompt: Sequence[int], emit: Callable[[list[int]], None], *given: Any, **options: Any) -> None:
+        """transformers' own `generate`; `emit` gets the tokens of each pass."""
 
 
 def draft_tokens(

@@ -18,3 +18,4 @@ class SelfDraft(DraftModel):
     name = "self"
     summary = "drafts with the model's own first layers"
     draft_model = "self"
+    in_hybrid = False

@@ -94,6 +94,10 @@ class Models:
         """The number format: "bfloat16" or "float32"."""
         return self.measured.format
 
+    def use_threads(self) -> None:
+        """Compute with as many threads as were measured to be fast, in the calling thread."""
+        threads.use(self.measured.threads)
+
     @property
     def draft_models(self) -> list[str]:
         """Names of the draft models that were loaded; the target's own first layers are not one of them."""

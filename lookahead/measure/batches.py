@@ -17,11 +17,11 @@ from typing import Any
 
 from ..core.events import SettingsError, whole_number
 from ..core.numbers import counted
+from ..core.parallel import workers
 from ..family.models import Models
-from ..model.beside import workers
 from ..race.batch import MOST_TEXTS, Batch
 from ..race.methods import needed_by
-from ..race.race import measured_on
+from ..trace.race import measured_on
 from .intervals import interval
 from .paying import Level, advice
 from .progress import Progress

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..core.numbers import counted, decimal, percent, ranged, ratio
 from ..family.models import Models
-from ..race.race import measured_on
+from ..trace.race import measured_on
 from . import engines
 from .engines import Engine
 from .intervals import interval

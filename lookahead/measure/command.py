@@ -95,7 +95,7 @@ def listing(experiment: Experiment) -> dict[str, Any]:
 
 def document(models: Models, results: list[Result], repeat: int) -> dict[str, Any]:
     """Results as plain data, with what they were measured on."""
-    from ..race.race import measured_on
+    from ..trace.race import measured_on
 
     return {
         **measured_on(models),

@@ -20,7 +20,7 @@ from ..core.events import SettingsError
 from ..core.numbers import count, decimal, ratio
 from ..family.models import Models
 from ..race.methods import methods_for
-from ..race.race import measured_on
+from ..trace.race import measured_on
 from . import batches
 from .forecast import forecast
 from .intervals import interval

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..calibration.exactness import BIT_EXACT, Exactness
+from ..calibration.exactness import Exactness
+from ..core.events import BIT_EXACT
 from ..core.numbers import counted, decimal, percent, seconds, size, speed
 from ..core.theory import interpolate
 

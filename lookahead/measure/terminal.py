@@ -22,7 +22,7 @@ from rich.text import Text
 
 from ..core.events import ACCEPTED, REJECTED
 from ..core.numbers import count, counted, decimal, percent, ranged, ratio, seconds, significant
-from ..race.race import Race
+from ..trace.race import Race
 from ..trace.schema import StepRecord
 from ..trace.verdict import ending
 from . import decision_report

@@ -17,10 +17,9 @@ from math import ceil
 from time import perf_counter
 
 from ..core.events import Draft, SettingsError, Step, whole_number
+from ..core.parallel import balanced, each, workers
 from ..core.policy import EXPECTED_TOKENS
 from ..core.tree import branch_count, depths
-from ..model.beside import balanced, each, workers
-from ..model.lm import together
 from .decode import Text
 from .draft_length import PRIOR_LENGTH, UNSTATED, AdaptiveLength
 from .lane import Lane
@@ -118,7 +117,7 @@ class Batch:
                 raise SettingsError(
                     "method", lane.method, "it runs a loop of its own, which writes one text at a time."
                 )
-        self._lanes, self._batches = lanes, lanes[0].models.target.passes.batches
+        self._lanes, self._batches = lanes, lanes[0].models.target.batches
         self._drafting = workers(self._at_once) if self._batches and any(lane.draft for lane in lanes) else 1
         self._cost = SharedCost(self.pass_s)
         self._asking = Asking(self.pass_s)
@@ -175,7 +174,9 @@ class Batch:
             for text in texts.values():
                 text.rest()
         proposed = perf_counter()
-        logits = together([text.target for text in texts.values()], [text.rows for text in texts.values()])
+        logits = self._lanes[0].models.target.together(
+            [text.target for text in texts.values()], [text.rows for text in texts.values()]
+        )
         verified = perf_counter()
         costs = [self._cost(1 + len(text.draft), branch_count(text.draft.parents)) for text in texts.values()]
         second = (verified - proposed) / sum(costs)

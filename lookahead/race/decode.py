@@ -15,15 +15,18 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 import torch
 
 from ..core.accept import Rule, not_finite
 from ..core.events import ACCEPTED, EMPTY, REJECTED, UNVISITED, WINDOW, Draft, Step, Test
+from ..core.lm import PREFILL_ROWS, Target
 from ..core.tree import Limits
-from ..drafting import Drafter
-from ..model.lm import PREFILL_ROWS, CachedLM
 from .draft_length import DraftLength
+
+if TYPE_CHECKING:
+    from ..drafting import Drafter
 
 Reading = Callable[[float], None]  # gets the share of a long prompt that is read, before each of its parts
 
@@ -61,7 +64,7 @@ class Text:
     """
 
     def __init__(
-        self, target: CachedLM, drafter: Drafter, policy: DraftLength, rule: Rule, prompt: Sequence[int], ends: Ends,
+        self, target: Target, drafter: Drafter, policy: DraftLength, rule: Rule, prompt: Sequence[int], ends: Ends,
         *, details: bool = True,
     ):  # fmt: skip
         self.target, self.policy, self.context = target, policy, list(prompt)
@@ -90,7 +93,7 @@ class Text:
         self._drafter.start(self.context)
         return Step("prefill", 0, propose_s=perf_counter() - begin, verify_s=self.read_s)
 
-    def has_read(self, prompt: Sequence[int], target: CachedLM) -> bool:
+    def has_read(self, prompt: Sequence[int], target: Target) -> bool:
         """Whether it holds just that, as the target would."""
         return self.target.tokens == prompt and target.can_take(self.target)
 

@@ -8,22 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..calibration import threads
 from ..core.accept import rule_for
 from ..core.events import MethodError, Settings, SettingsError, Step
+from ..core.lm import Target
 from ..core.numbers import count
 from ..core.tree import Limits
 from ..drafting import Resources
-from ..family.models import Models
-from ..model.lm import CachedLM
 from .decode import Ends, Reading, Text
 from .decode import decode as loop
 from .draft_length import AdaptiveLength, FixedLength
+from .external import ExternalGenerator
 from .methods import DRAFT, drafter_for, method_class, options_of
-from .peers import Peer
 from .text import StopStrings, check_ids, encode_prompt
+
+if TYPE_CHECKING:
+    from ..family.models import Models
 
 MOST_AUTO = 63  # tokens of a chain, with the root 64 rows: what passes cost is measured up to there
 
@@ -45,7 +46,7 @@ class Lane:
         cls = method_class(method)
         draft = drafter_for(method, given.pop("draft", DRAFT), {*models.drafts, *models.heads})
         self.models, self.method, self.settings = models, method, settings
-        self.opaque = issubclass(cls, Peer)
+        self.opaque = issubclass(cls, ExternalGenerator)
         self.options = {"draft": draft, **given} if cls.needs_draft else given
         self.draft = models.draft(draft) if cls.needs_draft else None
         self.costs = models.deciding_costs(settings.costs)
@@ -86,7 +87,7 @@ class Lane:
             text, others = self.text(cache(self.costs.pass_s)), [] if others is None else others
             others.append(text)
             return loop(text, others, reading)
-        threads.use(self.models.measured.threads)
+        self.models.use_threads()
         self._target = self._fresh_target()
         peer = self._cls(self._target, self.draft, self._rule, self.settings.k, self._method_options)
         return peer.steps(self.prompt, self._ends)
@@ -94,7 +95,7 @@ class Lane:
     def text(self, pass_s: Callable[[int, int], float], drafting: int = 1) -> Text:
         """The text, to be written by whoever runs its passes, where a pass takes `pass_s(rows, branches)` seconds and so many
         texts are `drafting` at the same time."""
-        threads.use(self.models.measured.threads)
+        self.models.use_threads()
         self._target = self._fresh_target()
         if self.keeps_states:
             self.draft.follow(self._target)
@@ -109,7 +110,7 @@ class Lane:
         )
         return Text(self._target, drafter, policy, self._rule, self.prompt, self._ends, details=self.settings.details)
 
-    def _fresh_target(self) -> CachedLM:
+    def _fresh_target(self) -> Target:
         """The target with a cache of its own."""
         target = self.models.target.fresh()
         if self.settings.wide:

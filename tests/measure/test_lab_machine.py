@@ -11,8 +11,8 @@ from conftest import emitted, tiny
 import lookahead
 from lookahead.calibration.exactness import Exactness
 from lookahead.calibration.threads import now as threads
+from lookahead.core.processor import cores
 from lookahead.core.tree import Limits
-from lookahead.hardware.processor import cores
 from lookahead.measure import charts, formats, machine
 from lookahead.measure.formats import Compared, Memory, Passes, reading, verdict
 from lookahead.model.lm import CachedLM

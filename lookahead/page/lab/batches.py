@@ -13,8 +13,8 @@ from ...measure import batches, charts, published
 from ...measure.paying import Level
 from ...measure.paying import advice as sentence
 from ...measure.progress import questions
+from ...race.external import ExternalGenerator
 from ...race.methods import method_class, methods_for
-from ...race.peers import Peer
 from ...server.state import ServerState
 from ..parts import DARK, QUIET, Follow, Opening, drawn, markup, plot, prose, says, table
 from ..running import buttons, measured, measuring, run_and_stop
@@ -67,7 +67,9 @@ def _measured_elsewhere(dark: bool) -> list[Any]:
 def methods_that_share(models: Models) -> list[str]:
     """What can share a pass."""
     return [
-        method for method in methods_for(models) if method != "naive" and not issubclass(method_class(method), Peer)
+        method
+        for method in methods_for(models)
+        if method != "naive" and not issubclass(method_class(method), ExternalGenerator)
     ]
 
 

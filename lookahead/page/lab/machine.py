@@ -8,12 +8,12 @@ from typing import Any
 import gradio as gr
 
 from ...calibration import threads
+from ...core import processor
 from ...core.costs import DrafterCosts
 from ...core.events import LookaheadError, TraceError
 from ...core.numbers import count, decimal, percent, ratio, seconds, size, speed
 from ...drafting.lookahead import SHAPES, choose
 from ...family.models import Models
-from ...hardware import processor
 from ...measure import bits, charts
 from ...measure.advice import advise, evidence
 from ...measure.formats import LEAST, Compared, Passes, reading, verdict

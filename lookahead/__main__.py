@@ -16,11 +16,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from .core import memory
 from .core.events import LookaheadError, Settings, SettingsError
 from .core.numbers import size
 from .core.streams import tolerate_any_text
 from .family.spec import families
-from .hardware import memory
 from .measure import acceptance_command, batch_command, command, decide_command
 from .measure.attach import command as attaching
 from .measure.scenarios import USUAL

@@ -24,8 +24,8 @@ from time import perf_counter
 import torch
 
 from ..calibration import exactness, threads
+from ..core import memory, processor
 from ..family.models import Models
-from ..hardware import memory, processor
 from ..model.lm import CachedLM
 from .formats import LEAST, Compared, Memory, Passes
 from .progress import Progress

@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 
+from ..core import parallel
 from ..core.lm import DraftTree
 from ..core.tree import ancestors, is_chain
-from . import attend, beside, chain, kernels, vectors, whole_pass
+from . import attend, chain, kernels, vectors, whole_pass
 from .cache import NOTHING, KeyValueCache
 from .forward import EVERY, Forward, Part, Parts
 from .llama_weights import Weights
@@ -225,7 +226,7 @@ class Llama(Forward):
         if isinstance(positions, slice) and positions.start + len(ids) > self._rotary.most:
             # A slice is cut short where an index would be refused.
             raise IndexError("a row lies behind the model's last position")
-        if isinstance(positions, slice) and only != EVERY and (parts := beside.workers(len(ids) // LONG)) > 1:
+        if isinstance(positions, slice) and only != EVERY and (parts := parallel.workers(len(ids) // LONG)) > 1:
             return self._in_parts(ids.numpy(), positions.start, cache, rows, only, parts)
         places = positions if isinstance(positions, slice) else rows.positions
         return self._prepared(ids.numpy(), places, [(cache, len(ids))], rows, only)()
@@ -254,14 +255,14 @@ class Llama(Forward):
             finally:
                 counters[part] = layers  # whatever happened, nobody waits for it any more
 
-        return torch.cat(beside.each(run, range(parts)))
+        return torch.cat(parallel.each(run, range(parts)))
 
     def together(self, parts: Sequence[Part]) -> list[torch.Tensor]:
         rows = [len(part.tokens) for part in parts]
-        groups = beside.balanced(rows)
+        groups = parallel.balanced(rows)
         # Everything is prepared before the first core begins: then they have Python to themselves no more.
         passes = [self._beside([parts[text] for text in group]) for group in groups]
-        answers = beside.each(lambda run: run().float(), passes)
+        answers = parallel.each(lambda run: run().float(), passes)
         by_text = {}
         for group, answer in zip(groups, answers, strict=True):
             by_text.update(zip(group, answer.split([rows[text] for text in group]), strict=True))

@@ -17,8 +17,8 @@ from typing import Any
 
 import gradio as gr
 
+from ..core import memory, processor
 from ..core.version import VERSION
-from ..hardware import memory, processor
 from ..server import health, logging
 from ..server.limits import Telling
 from ..server.measuring_job import WhenQuiet

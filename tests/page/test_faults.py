@@ -18,7 +18,6 @@ from lookahead.page import gradio_internals, race_tab
 from lookahead.page.page import build, launch_options
 from lookahead.page.running import reporting
 from lookahead.race import decode, text
-from lookahead.race import race as racing
 from lookahead.server import form, loading_job, race_job
 from lookahead.server import logging as server_logging
 from lookahead.server.download_job import DownloadJob
@@ -26,6 +25,7 @@ from lookahead.server.growing_job import Drafters
 from lookahead.server.limits import Limits, Telling
 from lookahead.server.queue import FAULT, Queue, queue
 from lookahead.server.state import ServerState
+from lookahead.trace import race as racing
 from lookahead.trace import wire
 
 SECRET = "Zanzibar"

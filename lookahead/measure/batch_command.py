@@ -11,9 +11,8 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..core.events import Settings, whole_number
+from ..core.events import Settings, SettingsError, whole_number
 from ..core.numbers import count, ranged, ratio
-from .paying import read_levels
 from .tables import between, markdown_table, replace_between
 
 if TYPE_CHECKING:
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 
 MARKS = ("<!-- batch -->", "<!-- /batch -->")
 USUAL_TEXTS, USUAL_METHODS = "1,2,4,8,16,32,64", "draft,ngram"
+MOST_LEVELS = 16
 
 
 def add(commands: Any, shared: Sequence[argparse.ArgumentParser]) -> argparse.ArgumentParser:
@@ -39,6 +39,7 @@ def run(
 ) -> None:
     """Write the batches, with settings of decoding."""
     from . import batches, bench, prompt_files, terminal
+    from .decision import levels_of, texts_at_once
     from .progress import questions
 
     methods = [bench.read_entry(method).label for method in filter(None, arguments.methods.split(","))]
@@ -49,18 +50,30 @@ def run(
     if arguments.update:
         between(arguments.update, MARKS)  # before the first second is spent
     prompts = prompt_files.read(arguments.prompts) if arguments.prompts else questions(family=arguments.models)
-    models, report = load(arguments), None
-    with terminal.progress() as progress:
-        for now in batches.measure(models, prompts, methods, sizes, repeat=arguments.repeat, **options):
-            if now:
-                progress(now.done, now.total, now.text)
-                report = now.result
+    report = terminal.measured(
+        batches.measure(load(arguments), prompts, methods, sizes, repeat=arguments.repeat, **options)
+    )
+    by_method = {row["method"]: [] for row in report["rows"]}
+    for row in report["rows"]:
+        by_method[row["method"]].append(row)
+    report["advice"] = {method: texts_at_once(levels_of(rows)) for method, rows in by_method.items()}
     if arguments.update:
         replace_between(arguments.update, MARKS, markdown(report))
     if arguments.json:
         print(json.dumps(report))
     else:
         terminal.show_batches(report)
+
+
+def read_levels(name: str, text: str, most: int) -> list[int]:
+    """Rising numbers of texts at once, from "1,4,16"; `name` is the name of the setting."""
+    try:
+        levels = sorted({int(part) for part in text.split(",")})
+    except ValueError:
+        levels = []
+    if not levels or not 1 <= levels[0] <= levels[-1] <= most or len(levels) > MOST_LEVELS:
+        raise SettingsError(name, text, f"give up to {MOST_LEVELS} numbers from 1 to {most}: 1,4,16.")
+    return levels
 
 
 def markdown(report: Mapping[str, Any]) -> str:

@@ -17,13 +17,14 @@ from typing import Any
 
 from ..core.events import SettingsError, whole_number
 from ..core.numbers import counted
+from ..drafting import DRAFTERS
+from ..drafting.naive import Naive
 from ..family.models import Models
 from ..model.beside import workers
 from ..race.batch import MOST_TEXTS, Batch
-from ..race.methods import needed_by
+from ..race.methods import methods_for, needed_by
 from ..race.race import measured_on
 from .intervals import interval
-from .paying import Level, advice
 from .progress import Progress
 from .timing import Entry, Question, check, lane_of, read_entry
 
@@ -50,6 +51,11 @@ class Written:
 
 
 Runs = list[tuple[Written, Written]]  # of one group of prompts: with drafts, and naively beside it
+
+
+def shared_methods(models: Models) -> list[str]:
+    """The methods of a family that can share a pass: those that run in our loop, naive left out."""
+    return [method for method in methods_for(models) if method in DRAFTERS and method != Naive.name]
 
 
 def write(
@@ -129,16 +135,11 @@ def _document(
     for row in rows:
         alone = next(first for first in rows if first["method"] == row["method"])
         row["theory"] = theory(models, alone, row["texts"])
-    levels = {
-        method: [Level(row["texts"], row["speedup"], row["interval"]) for row in rows if row["method"] == method]
-        for method in dict.fromkeys(method for _, method in taken)
-    }
     return {
         **measured_on(models),
         "options": {"repeat": repeat, **options},
         "note": "counted are passes in which all places were taken, without reading prompts; every drafted batch beside a naive one of the same prompts; medians over the repetitions; 90% intervals over groups of prompts",
         "rows": rows,
-        "advice": {method: advice(of) for method, of in levels.items()},
     }
 
 

@@ -20,12 +20,10 @@ import plotly.graph_objects as go
 from ..core.costs import CostCurve
 from ..core.numbers import count, decimal, percent, ratio
 from ..trace.charts import DARK, LIGHT, SYMBOLS, blank, every, finished
+from .decision import Forecast, Level, crossing
 from .dice import Histogram
 from .experiments import Experiment, Result
-from .forecast import Forecast
-from .formats import Compared
-from .pass_parts import PassParts
-from .paying import Level, crossing
+from .machine import Compared, PassParts
 from .published import Median
 from .sweeps import SEEN, Point, Surface, Sweep
 from .whatif import Outcome

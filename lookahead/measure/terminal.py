@@ -8,7 +8,7 @@ are bold, rejected ones are struck through.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import zip_longest
 from math import isnan
@@ -25,7 +25,8 @@ from ..core.numbers import count, counted, decimal, percent, ranged, ratio, seco
 from ..race.race import Race
 from ..trace.schema import StepRecord
 from ..trace.verdict import ending
-from . import decision_report
+from .decision import Report
+from .progress import Progress as Lap
 
 LOG_EVERY_S = 60.0
 STYLES = {
@@ -101,6 +102,16 @@ def progress() -> Iterator[Any]:
     with bar:
         task = bar.add_task("warming up", total=None)
         yield lambda done, total, text: bar.update(task, completed=done, total=total, description=text)
+
+
+def measured(laps: Iterable[Lap | None]) -> Any:
+    """Follow a measurement with a progress bar; returns its last result."""
+    result = None
+    with progress() as show:
+        for lap in filter(None, laps):
+            show(lap.done, lap.total, lap.text)
+            result = lap.result
+    return result
 
 
 @contextmanager
@@ -248,15 +259,15 @@ def show_acceptance(report: dict[str, Any]) -> None:
     console.print(report["note"])
 
 
-def show_decision(report: dict[str, Any]) -> None:
+def show_decision(report: Report) -> None:
     """Whether to turn it on, and why."""
     console = Console(highlight=False)
-    heads, rows = decision_report.method_rows(report)
+    heads, rows = report.table()
     table = _table(f"{heads[0]}<", *heads[1:])
     for row in rows:
         table.add_row(*row)
     console.print(table)
-    for text in (report["sentence"], decision_report.reasons(report), report["note"]):
+    for text in (report.sentence, report.reasons(), report.note):
         console.print(Text(clean(text)))
 
 

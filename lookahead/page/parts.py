@@ -33,6 +33,12 @@ def refused(error: LookaheadError | str) -> str:
     return f'<p class="la-refused" role="alert">{html.escape(str(error))}</p>'
 
 
+def answered(sentence: str, reasons: str = "") -> str:
+    """An answer in large type, and its reasons; either may be empty."""
+    parts = (("la-answer", sentence), ("la-prose", reasons))
+    return "".join(f'<p class="{kind}">{html.escape(text)}</p>' for kind, text in parts if text)
+
+
 def pressed(event: gr.EventData) -> str:
     """The `elem_id` of the button that was pressed; nothing where a request that no page sends names none."""
     return getattr(event.target, "elem_id", None) or ""

@@ -28,9 +28,9 @@ from ..trace.schema import LaneRecord
 from ..trace.trace import Trace
 from . import batches
 from .intervals import interval
-from .progress import Arm, Progress, Row, row_of
+from .progress import Arm, Progress, Row, rows_of
 from .tables import markdown_table
-from .timing import Entry, Question, Timing, check, lane_of, read_entry, time_lane
+from .timing import Entry, Question, Sample, Timing, check, lane_of, read_entry, time_lane
 from .whatif import METHODS, Recording, what_if
 
 PAYS = 1.03  # a measured speedup that is worth having
@@ -336,8 +336,8 @@ def decide(
     naive, begun = read_entry("naive"), perf_counter()
     entries = [read_entry(method) for method in dict.fromkeys(methods or batches.shared_methods(models))]
     check(models, questions, [naive, *entries], options, shared=True)
-    runs: dict[str, dict[int, list[tuple[Timing, Timing]]]] = {entry.label: {} for entry in entries}
-    racing, lengths, levels = entries, (), ()
+    taken: list[Sample] = []
+    racing, lengths, levels = [entry.label for entry in entries], (), ()
 
     def spent() -> float:
         return perf_counter() - begun
@@ -345,21 +345,12 @@ def decide(
     def timed(number: int, entry: Entry, **more: Any) -> Timing:
         return time_lane(lane_of(models, questions[number], entry, {**options, **more}))
 
-    def rows(of: Iterable[Entry]) -> dict[str, dict[int, Row]]:
-        return {
-            entry.label: {
-                number: row_of(questions[number], *zip(*pairs, strict=True)) for number, pairs in taken.items()
-            }
-            for entry in of
-            if (taken := runs[entry.label])
-        }
-
     def now(text: str) -> Progress:
-        kept, measured = {entry.label for entry in racing}, rows(entries)
-        candidates = [_measured(label, [*of.values()], label not in kept) for label, of in measured.items()]
+        measured = {entry.label: rows for entry in entries if (rows := rows_of(taken, entry.label))}
+        candidates = [_measured(label, rows, label not in racing) for label, rows in measured.items()]
         report = Report(
             tuple(sorted(candidates, key=lambda one: (one.let_go, -one.speedup))), tuple(levels), tuple(lengths),
-            tuple({"method": label, **asdict(row)} for label, of in measured.items() for row in of.values()),
+            tuple({"method": label, **asdict(row)} for label, rows in measured.items() for row in rows),
             measured_on(models), {"seconds": budget_s, **options}, f", k = {options.get('k', 'auto')}",
             "every run beside a naive one of the same prompt, reading prompts left out; medians over prompts with 90% intervals over them",
         )  # fmt: skip
@@ -369,21 +360,20 @@ def decide(
         timed(0, entry, max_new_tokens=8)
     for turn in turns():
         number, start_s = turn % len(questions), spent()
-        plain = timed(number, naive)
-        for entry in racing if turn % 2 == 0 else racing[::-1]:
-            runs[entry.label].setdefault(number, []).append((timed(number, entry), plain))
-            yield None
+        for entry in (naive, *entries[:: 1 if turn % 2 == 0 else -1]):
+            if entry is naive or entry.label in racing:
+                taken.append(Sample(number, questions[number], entry, turn, 0, timed(number, entry)))
+                yield None
         left = min(SURE, len(questions)) - turn - 1
         hurried = left > 0 and left * (spent() - start_s) > RACING * budget_s - spent()
-        kept = still_racing(rows(racing), hurried)
-        racing = [entry for entry in racing if entry.label in kept]
+        racing = still_racing({label: rows_of(taken, label) for label in racing}, hurried)
         yield now(f"prompt {number + 1} of {len(questions)}")
         if spent() > RACING * budget_s:
             break
-    best = next(entry for entry in entries if entry.label == kept[0])
+    best = next(entry for entry in entries if entry.label == racing[0])
     if best.settings.get("k", options.get("k", "auto")) == "auto":
         short, long = [], []
-        for number in runs[best.label]:
+        for number in range(min(turn + 1, len(questions))):
             plain, run = timed(number, naive), timed(number, best, k=SEEN)
             if not run.drafted == run.depth > FULL * SEEN * run.passes:
                 break  # neither trees nor drafts of different lengths can be predicted
@@ -410,16 +400,15 @@ def check_budget(questions: Sequence[Question], budget_s: float) -> None:
         raise SettingsError("prompts", len(questions), f"give 1 to {MOST_PROMPTS}.")
 
 
-def still_racing(rows: Mapping[str, Mapping[int, Row]], hurried: bool = False) -> list[str]:
-    """The methods that may be the fastest, the fastest first, from their rows by prompt.
+def still_racing(rows: Mapping[str, Sequence[Row]], hurried: bool = False) -> list[str]:
+    """The methods that may be the fastest, the fastest first, from their rows on the same prompts.
 
     Drops those that are surely slower, by the interval of their ratio to the fastest; if `hurried` also the slower half.
     """
-    speedups = {method: statistics.median(row.speedup for row in of.values()) for method, of in rows.items()}
-    order = sorted(rows, key=lambda method: -speedups[method])
-    best, kept = rows[order[0]], []
+    order = sorted(rows, key=lambda method: -statistics.median(row.speedup for row in rows[method]))
+    kept = []
     for method in order[: -(-len(order) // 2)] if hurried else order:
-        ratios = [row.speedup / best[number].speedup for number, row in rows[method].items()]
+        ratios = [row.speedup / best.speedup for row, best in zip(rows[method], rows[order[0]], strict=True)]
         if len(ratios) < SURE or interval(ratios, statistics.median)[1] >= 1:
             kept.append(method)
     return kept

@@ -75,7 +75,7 @@ def test_it_is_taken_away_as_json_csv_and_markdown(answer):
 
 def test_methods_that_are_surely_slower_are_dropped():
     def rows(*speedups):
-        return {number: SimpleNamespace(speedup=speedup) for number, speedup in enumerate(speedups)}
+        return [SimpleNamespace(speedup=speedup) for speedup in speedups]
 
     measured = {"bad": rows(1.0, 1.1, 8.0), "good": rows(2.0, 2.2, 9.0), "near": rows(1.9, 2.1, 9.2)}
     assert still_racing(measured) == ["good", "near"]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.events import Settings, SettingsError, whole_number
 from ..core.numbers import count, ranged, ratio
-from .tables import between, markdown_table, replace_between
+from .tables import between, markdown_table, measured_where, replace_between
 
 if TYPE_CHECKING:
     from ..family.models import Models
@@ -53,10 +53,10 @@ def run(
     report = terminal.measured(
         batches.measure(load(arguments), prompts, methods, sizes, repeat=arguments.repeat, **options)
     )
-    by_method = {row["method"]: [] for row in report["rows"]}
-    for row in report["rows"]:
-        by_method[row["method"]].append(row)
-    report["advice"] = {method: texts_at_once(levels_of(rows)) for method, rows in by_method.items()}
+    report["advice"] = {
+        method: texts_at_once(levels_of(row for row in report["rows"] if row["method"] == method))
+        for method in dict.fromkeys(row["method"] for row in report["rows"])
+    }
     if arguments.update:
         replace_between(arguments.update, MARKS, markdown(report))
     if arguments.json:
@@ -87,6 +87,4 @@ def markdown(report: Mapping[str, Any]) -> str:
         rate = count(round(max(row["naive_tokens_per_second"] for row in of.values())))
         cells = [f"{ratio(of[method]['speedup'])} [{ranged(of[method]['interval'])}]" for method in methods]
         lines.append([str(size), rate, *cells])
-    machine = report["machine"]
-    end = f"{machine['cpu']}, {machine['cores']} cores, {machine['dtype']}, {report['exactness']}; {report['note']}."
-    return f"{markdown_table(head, lines)}\n\n{end}"
+    return f"{markdown_table(head, lines)}\n\n{measured_where(report)}; {report['note']}."

@@ -29,7 +29,7 @@ from ..trace.trace import Trace
 from . import batches
 from .intervals import interval
 from .progress import Arm, Progress, Row, rows_of
-from .tables import markdown_table
+from .tables import markdown_table, measured_where
 from .timing import Entry, Question, Sample, Timing, check, lane_of, read_entry, time_lane
 from .whatif import METHODS, Recording, what_if
 
@@ -230,7 +230,7 @@ class Report:
             ("texts at once", "measured", self.levels),
         ):
             if points:
-                rows = [[str(at), ratio(speedup), ranged(sure)] for at, speedup, sure in points]
+                rows = [[str(at), ratio(speedup), ranged(sure)] for at, speedup, sure in points if speedup]
                 parts.append(markdown_table([title, f"speedup, {note}", "90% interval"], rows))
         source = self.source
         if "servers" in source:
@@ -238,8 +238,7 @@ class Report:
                 f"{side}: {of['name']}, {of['kind']}, {of['model']}" for side, of in source["servers"].items()
             )
         else:
-            machine = source["machine"]
-            where = f"{machine['cpu']}, {machine['cores']} cores, {machine['dtype']}, {source['exactness']}"
+            where = measured_where(source)
         return "\n\n".join([*parts, f"{where}; {self.note}."]) + "\n"
 
     def csv(self) -> str:
@@ -348,10 +347,12 @@ def decide(
     def now(text: str) -> Progress:
         measured = {entry.label: rows for entry in entries if (rows := rows_of(taken, entry.label))}
         candidates = [_measured(label, rows, label not in racing) for label, rows in measured.items()]
+        candidates.sort(key=lambda one: (one.let_go, -one.speedup))
+        named = next("k" in entry.settings for entry in entries if entry.label == candidates[0].method)
         report = Report(
-            tuple(sorted(candidates, key=lambda one: (one.let_go, -one.speedup))), tuple(levels), tuple(lengths),
+            tuple(candidates), tuple(levels), tuple(lengths),
             tuple({"method": label, **asdict(row)} for label, rows in measured.items() for row in rows),
-            measured_on(models), {"seconds": budget_s, **options}, f", k = {options.get('k', 'auto')}",
+            measured_on(models), {"seconds": budget_s, **options}, "" if named else f", k = {options.get('k', 'auto')}",
             "every run beside a naive one of the same prompt, reading prompts left out; medians over prompts with 90% intervals over them",
         )  # fmt: skip
         return Progress(round(min(budget_s, spent())), round(budget_s), text, report)

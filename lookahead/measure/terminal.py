@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from itertools import zip_longest
 from math import isnan
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -25,8 +25,11 @@ from ..core.numbers import count, counted, decimal, percent, ranged, ratio, seco
 from ..race.race import Race
 from ..trace.schema import StepRecord
 from ..trace.verdict import ending
-from .decision import Report
-from .progress import Progress as Lap
+from .tables import measured_where
+
+if TYPE_CHECKING:
+    from .decision import Report
+    from .progress import Progress as Lap
 
 LOG_EVERY_S = 60.0
 STYLES = {
@@ -147,8 +150,7 @@ def training() -> Iterator[Any]:
 def show_bench(report: dict[str, Any]) -> None:
     """The summary of a bench."""
     console = Console(highlight=False)
-    machine = report["machine"]
-    console.print(f"{machine['cpu']}, {machine['cores']} cores, {machine['dtype']}, {report['exactness']}")
+    console.print(measured_where(report))
     table = _table(
         "method<", "category<", "prompts", "speedup", "90% interval", "worst", "tokens/s", "tokens a pass", "of predicted", "identical", "overhead",
     )  # fmt: skip
@@ -192,8 +194,7 @@ def show_attach(report: dict[str, Any]) -> None:
 def show_batches(report: dict[str, Any]) -> None:
     """Batches of several sizes, and advice."""
     console = Console(highlight=False)
-    machine = report["machine"]
-    console.print(f"{machine['cpu']}, {machine['cores']} cores, {machine['dtype']}, {report['exactness']}")
+    console.print(measured_where(report))
     table = _table(
         "method<", "texts", "tokens/s", "naive", "speedup", "90% interval", "tokens a pass", "rows a pass", "identical"
     )

@@ -1,7 +1,7 @@
 """`python -m lookahead batch`: how many texts at once? Naive decoding against drafting in batches of several sizes.
-`--json` prints one document, `--update` writes the table between the batch markers of a file.
 
-Knows arguments and reports. What is measured is `batches`' business, imported when it is needed, so that help comes at once.
+`--json` prints one document, `--update` writes the table between the batch markers of a file. Modules that measure are
+imported when they are needed, so that help comes at once.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """How many texts at once: naive decoding against drafting, both in batches of several sizes.
 
-So many places are kept taken: where a text ends, the next begins. Counted are the passes in which all are, with their
-drafting and the loop; reading prompts is left out on both sides. Every group of prompts is written naively and with drafts
-one right after the other, in alternating order; small batches are measured on more groups.
-
-Knows batches and seconds. It does not know who looks on.
+A batch has a fixed number of places; when a text ends, the next begins in its place. Passes with all places taken count,
+with their drafting and the loop; reading prompts is left out on both sides. Every group of prompts is written naively and
+with drafts one after the other, in alternating order; small batches are measured on more groups.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""The lab's figures: claims beside measurements, sweeps beside theory, the price of rows, dice.
+"""The Lab's figures: claims and measurements, sweeps and theory, the cost of rows, dice.
 
-They share their type and inks with the figures of a race. What is measured is a solid mark with its
-extremes, what is claimed or computed is shown by dash, hatching and shape as well as by colour. Each is a
-function of what the lab's generators yield, so a figure can be drawn of a run that is not over.
-
-Knows the lab's results and Plotly. It does not know pages.
+They share their type and inks with the figures of a race. A measured value is a solid mark with its extremes; claimed and
+computed values differ in dash, hatching and shape as well as in colour. Each function takes what the Lab's generators
+yield, so a figure can be drawn before a run ends.
 """
 
 from __future__ import annotations

@@ -10,16 +10,15 @@ from __future__ import annotations
 import gc
 import math
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter
 
 import torch
 
-from ..calibration import exactness, threads
+from ..calibration import threads
 from ..calibration.cost import interleaved
-from ..calibration.exactness import BIT_EXACT, Exactness
 from ..core.numbers import counted, decimal, percent, seconds, size, speed
 from ..core.theory import interpolate
 from ..family.models import Models
@@ -37,8 +36,6 @@ COPY_SHARE = 0.8  # of free memory that a copy may take
 FAR = 20.0  # times slower than another combination: left out
 CLOSE = 1.05  # faster by less than this is not faster
 WAITING = 0.5  # of memory's speed: from here on a pass is mostly reading
-READ_BYTES, READS = 1 << 28, 6
-PROBE_PASSES, PROBE_S = 80, 4.0  # one-row passes that a probe takes, about, and its limit in seconds
 FAR_SLOWER, NO_ROOM = "skipped, far slower", "skipped, no memory for a copy"
 TURNS, IN_A_ROW = 12, 3
 READING, LAYERS, ATTENTION, HEAD, REST = (
@@ -52,7 +49,7 @@ class Passes:
     """The target's passes in one number format with `threads` threads, None on a GPU.
 
     `pass_s[i]` is the median time of a pass of `rows[i]`; empty before the first visit, or if `left_out` has a reason.
-    A pass reads `weight_bytes`; memory delivers `memory_bytes_per_s` to as many threads, 0 before it is measured.
+    A pass reads `weight_bytes`.
     """
 
     dtype: str
@@ -60,7 +57,6 @@ class Passes:
     in_use: bool
     weight_bytes: int
     rows: tuple[int, ...]
-    memory_bytes_per_s: float = 0.0
     pass_s: tuple[float, ...] = ()
     left_out: str = ""
 
@@ -75,11 +71,6 @@ class Passes:
         return self.weight_bytes / self.pass_s[0]
 
     @property
-    def share(self) -> float | None:
-        """The same as a share of memory's speed, None if either is unknown. Above 1 the weights are in the cache."""
-        return self.bytes_per_s / self.memory_bytes_per_s if self.pass_s and self.memory_bytes_per_s else None
-
-    @property
     def both_s(self) -> float:
         """A naive pass and a verifying pass together."""
         return self.seconds(FEW) + self.seconds(MANY)
@@ -91,11 +82,10 @@ class Passes:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """The result so far. `probed` is the exactness of the format that is not in use, None if it was not probed."""
+    """The result so far."""
 
     passes: tuple[Passes, ...]
     visits: int = 0
-    probed: Exactness | None = None
 
     @property
     def measured(self) -> tuple[Passes, ...]:
@@ -126,59 +116,28 @@ class Compared:
         if faster < CLOSE:
             vary = percent(CLOSE - 1)
             return f"In use is {used.name}, and nothing here is quicker by more than measurements vary ({vary})."
-        return (
-            f"Quickest here is {best.name} ({took}), {decimal(faster)} times as quick as {used.name}, which is in use: "
-            f"{self._why(best, used)}."
-        )
-
-    def _why(self, best: Passes, used: Passes) -> str:
-        """Why the fastest combination is not in use."""
         if best.dtype == used.dtype:
-            return (
-                f"the app takes the thread count that torch starts with; OMP_NUM_THREADS={best.threads} would change it"
-            )
-        if used.threads is None:
-            return f"on a GPU {used.dtype} is taken wherever there is hardware for it, and larger models win by it"
-        if used.dtype == "bfloat16":
-            return "bfloat16 was not clearly slower in the trial at load, passes of 1 and 9 rows together, and is exact"
-        exact = self.probed is None or self.probed.kind == BIT_EXACT
-        rest = "the trial at load did not find it so" if exact else "in bfloat16 a row comes out with other bits in company than alone"  # fmt: skip
-        return f"bfloat16 is taken only where it is quick and exact, and {rest}"
-
-    def reading(self) -> str:
-        """How fast the one-row pass in use reads its weights, compared with memory, and what follows."""
-        used, share = self.in_use, self.in_use.share
-        if share is None or self.visits < LEAST:
-            return ""
-        weights, reached, given = size(used.weight_bytes), speed(used.bytes_per_s), speed(used.memory_bytes_per_s)
-        if share > 1:
-            where = "processor" if used.threads else "device"
-            return (
-                f"A one-row pass gets through its {weights} of weights at {reached}, where memory gives {given}: "
-                f"the weights fit in the {where}'s cache."
-            )
-        rate = f"A one-row pass reads its {weights} of weights at {reached}, {percent(share)} of the {given} that memory gives"
-        if share >= WAITING:
-            return f"{rate}: it mostly waits for them, so more rows come nearly for nothing."
-        took, alone = seconds(used.pass_s[0]), seconds(used.weight_bytes / used.memory_bytes_per_s)
-        return f"{rate}: reading alone would take {alone} of the {took}; starting kernels and computing take the rest."
+            why = f"the app takes the fewest threads that are about as quick; OMP_NUM_THREADS={best.threads} would change it"
+        elif used.threads is None:
+            why = f"on a GPU {used.dtype} is taken wherever there is hardware for it, and larger models win by it"
+        else:
+            why = "bfloat16 is taken where the trial at load, passes of 1 and 9 rows together, finds it exact and not clearly slower"
+        return f"Quickest here is {best.name} ({took}), {decimal(faster)} times as quick as {used.name}, which is in use: {why}."
 
 
 def compare(
-    models: Models, *, rows: Sequence[int] = ROWS, visits: int = VISITS, budget_s: float = BUDGET_S, read_bytes: int = READ_BYTES
+    models: Models, *, rows: Sequence[int] = ROWS, visits: int = VISITS, budget_s: float = BUDGET_S
 ) -> Iterator[Progress]:  # fmt: skip
     """Measure every combination; yields what is `Compared` so far, and may be closed at any point.
 
     `visits` to each, fewer if `budget_s` does not suffice, but at least 3. Combinations are visited in turns, so that
     noise hits all alike. The other format is a copy for the time of the measurement; the thread count is changed for a
-    visit and never while the generator waits. Memory's speed is that of reading a tensor of `read_bytes`.
+    visit and never while the generator waits.
     """
     began, bench = perf_counter(), _Bench(models, rows)
-    done, total = 0, 2 + visits * len(bench.table)
+    done, total = 0, visits * len(bench.table)
     try:
-        yield Progress(done, total, "what memory gives", bench.result)
-        bench.read(read_bytes)
-        yield Progress(done := done + 1, total, "a copy of the weights in the other format", bench.result)
+        yield Progress(done, total, "a copy of the weights in the other format", bench.result)
         bench.load()
         while bench.visits < visits:
             for at in bench.active():
@@ -189,9 +148,8 @@ def compare(
             if bench.visits == 1:
                 lap_s = sum(sum(one.pass_s) + 2 * one.pass_s[0] for one in bench.result.measured)
                 visits = min(visits, max(LEAST, 1 + int((budget_s - (perf_counter() - began)) / lap_s)))
-            total = done + 1 + (visits - bench.visits) * len(bench.active())
+            total = done + (visits - bench.visits) * len(bench.active())
             yield Progress(done, total, f"visit {bench.visits} of {visits}", bench.result)
-        bench.probe()
         yield Progress(total, total, "done", bench.result)
     finally:
         bench.close()
@@ -208,7 +166,7 @@ class _Bench:
 
     def __init__(self, models: Models, rows: Sequence[int]):
         target = models.target
-        self.target, self.used, self.visits, self.probed = target, target.passes.dtype, 0, None
+        self.target, self.used, self.visits = target, target.passes.dtype, 0
         gpu = target.device.type == "cuda"
         self.formats = (self.used, *(dtype for dtype in FORMATS if dtype != self.used))
         now = None if gpu else models.measured.threads
@@ -230,7 +188,7 @@ class _Bench:
     @property
     def result(self) -> Compared:
         """The result so far."""
-        return Compared(tuple(self.table.values()), self.visits, self.probed)
+        return Compared(tuple(self.table.values()), self.visits)
 
     def active(self) -> list[Setup]:
         """The combinations that are not left out, the one in use first."""
@@ -240,17 +198,6 @@ class _Bench:
 
     def _update(self, at: Setup, **known) -> None:
         self.table[at] = replace(self.table[at], **known)
-
-    @torch.inference_mode()
-    def read(self, most: int) -> None:
-        """Measure memory's speed at each thread count."""
-        nbytes, read = _reader(self.target, most)
-        for count in self.counts:
-            with threads.using(count):
-                (read_s,) = interleaved([read], READS, min)
-            for at in self.table:
-                if at[1] == count:
-                    self._update(at, memory_bytes_per_s=nbytes / read_s)
 
     def load(self) -> None:
         """Give the target a cache of its own, and a copy in the other format if memory allows."""
@@ -290,13 +237,6 @@ class _Bench:
                     return
         self._update(at, pass_s=tuple(map(statistics.median, times.values())))
 
-    def probe(self) -> None:
-        """Probe the exactness of the format that is not in use, if that takes little time."""
-        for dtype in self.formats[1:]:
-            took = [one.pass_s[0] for at, one in self.table.items() if at[0] == dtype and one.pass_s]
-            if took and PROBE_PASSES * max(took) < PROBE_S:
-                self.probed = exactness.of_operators(self.lms[dtype])
-
     def close(self) -> None:
         """Free the copy."""
         self.lms.clear()
@@ -309,17 +249,6 @@ def _timed(lm: CachedLM, tokens: Sequence[int]) -> float:
     start = perf_counter()
     lm.forward(tokens)
     return perf_counter() - start
-
-
-def _reader(lm: CachedLM, most: int) -> tuple[int, Callable[[], None]]:
-    """A tensor's bytes, and a function that reads it on the model's device."""
-    block = torch.ones(max(1, most // 4), device=lm.device)
-
-    def read() -> None:
-        block.sum()
-        lm.synchronize()
-
-    return block.nbytes, read
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,6 +273,20 @@ class PassParts:
     def ratio(self) -> float:
         """The pass in units of its limit."""
         return self.pass_s / self.limit_s
+
+    @property
+    def sentence(self) -> str:
+        """How fast the pass reads its weights, compared with memory, and what follows."""
+        share, given, reached = (
+            self.limit_s / self.pass_s,
+            speed(self.bytes_per_s),
+            speed(self.weight_bytes / self.pass_s),
+        )
+        rate = f"A one-row pass reads its {size(self.weight_bytes)} of weights at {reached}, {percent(share)} of the {given} that memory gives"
+        if share >= WAITING:
+            return f"{rate}: it mostly waits for them, so more rows come nearly for nothing."
+        took, alone = seconds(self.pass_s), seconds(self.limit_s)
+        return f"{rate}: reading alone would take {alone} of the {took}; starting kernels and computing take the rest."
 
     @property
     def segments(self) -> dict[str, float]:
@@ -376,9 +319,14 @@ def _parts_of(role: str, lm: CachedLM, turns: int) -> PassParts:
     """Measure one model, whose cache is empty: of everything the fastest of all turns."""
     cached = min(CACHED + 1, lm.context_length - 1)
     lm.extend([1] * cached)
-    nbytes, read = _reader(lm, lm.passes.read_bytes)
+    stream = torch.ones(max(1, lm.passes.read_bytes // 4), device=lm.device)
+
+    def read() -> None:
+        stream.sum()
+        lm.synchronize()
+
     works = [read, partial(lm.forward, [1]), *(lm.passes.parts(cached) or ())]
     # Each several times in a row, because what ran before has pushed these weights out of the cache.
     turn_s = [[interleaved([work], IN_A_ROW, min)[0] for work in works] for _ in range(turns)]
     read_s, pass_s, *parts_s = map(min, zip(*turn_s, strict=True))
-    return PassParts(role, lm.passes.read_bytes, nbytes / read_s, pass_s, *parts_s)
+    return PassParts(role, lm.passes.read_bytes, stream.nbytes / read_s, pass_s, *parts_s)

@@ -6,8 +6,6 @@ machine's curve says. What is left between the priced one and the measurement is
 accepted independently of each other. Over the draft length stands a third, which has seen two lengths only (`decision.forecast`).
 
 `surface` draws the priced formula over acceptance and draft length, for the measured points to lie on.
-
-Knows lanes and costs. It does not know pages.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Tables in Markdown, and the places of Markdown files where they are kept up to date by a command.
-
-Knows text. It does not know what stands in a table.
-"""
+"""Tables in Markdown, and the places of Markdown files where commands keep them up to date."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What tabs are made of: a line of words with a bar, tables, paragraphs, places for figures.
-
-Knows Gradio and HTML. It does not know what is shown.
-"""
+"""The parts of tabs: a status line with a bar, answers, tables, paragraphs, places for figures."""
 
 from __future__ import annotations
 

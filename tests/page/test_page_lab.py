@@ -204,7 +204,7 @@ def test_the_race_on_show_predicts_whether_to_draft(visit):
 def test_formats_and_threads_are_compared_and_what_was_found_stays_when_stopped(visit):
     page = lab(visit, "This machine")
     compare = page.get_by_role("button", name="Compare formats and threads")
-    table = page.locator(".la-table").filter(has_text="of what memory gives".replace(" ", "\u00a0"))
+    table = page.locator(".la-table").filter(has_text="weights\u00a0read")
     compare.click()
     table.locator("td", has_text="ms").first.wait_for()
     page.get_by_role("button", name="Stop", disabled=False).locator("visible=true").click()

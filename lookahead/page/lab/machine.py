@@ -9,7 +9,7 @@ import gradio as gr
 
 from ...calibration import threads
 from ...core.costs import DrafterCosts
-from ...core.numbers import count, decimal, percent, ratio, seconds, size, speed
+from ...core.numbers import count, decimal, ratio, seconds, size, speed
 from ...drafting.lookahead import SHAPES, choose
 from ...family.models import Models
 from ...hardware import processor
@@ -24,8 +24,8 @@ INTRO = (
     "nearly for nothing, and that is what drafts are verified in. Measured when the app started:"
 )
 COMPARE = (
-    "<b>Another format, other threads?</b> The target's pass in float32 and bfloat16 with several thread counts, in turns, "
-    "and how fast memory can be read. The weights are copied for it; what races run with stays as it is."
+    "<b>Another format, other threads?</b> The target's pass in float32 and bfloat16 with several thread counts, in turns. "
+    "The weights are copied for it; what races run with stays as it is."
 )
 BITS = (
     "<b>Why do bits differ?</b> A drafted token is checked in company: its row is computed beside others. A library may add "
@@ -143,7 +143,7 @@ def _take_apart(models: Models, dark: bool) -> Iterator[Any]:
 
 
 def _parts(models: Sequence[PassParts]) -> str:
-    """Every model's pass, its limit and its parts."""
+    """What limits the target's pass, and every model's pass with its limit and its parts."""
     names = list(dict.fromkeys(name for one in models for name in one.segments))[1:]
     rows = [
         [
@@ -154,7 +154,7 @@ def _parts(models: Sequence[PassParts]) -> str:
     ]  # fmt: skip
     heads = ["model", "weights", "memory reads", "in", "the pass takes", "so many times that", *names]
     caption = "one row behind 64 tokens; the quickest of many, and products count with what they take beyond reading"
-    return table(heads, rows, caption)
+    return answered("", models[0].sentence) + table(heads, rows, caption)
 
 
 def _compare(models: Models, dark: bool) -> Iterator[Any]:
@@ -171,23 +171,20 @@ def _compare(models: Models, dark: bool) -> Iterator[Any]:
 
 
 def _comparison(compared: Compared) -> str:
-    """The result so far, in two sentences and a table."""
+    """The result so far, in a sentence and a table."""
     caption = f"medians of {compared.visits}; 9 and 33 rows in one-row passes" if compared.visits else ""
-    heads = ["format", "threads", "1 row", "9 rows", "33 rows", "weights read, of what memory gives"]
+    heads = ["format", "threads", "1 row", "9 rows", "33 rows", "weights read"]
     rows = [
         [one.dtype + (", in use" if one.in_use else ""), str(one.threads or "GPU"), *_cells(one)]
         for one in compared.passes
     ]
     # Unbroken: on a phone a table is scrolled.
     whole = [[cell.replace(" ", "\u00a0") for cell in row] for row in (heads, *rows)]
-    return answered(compared.verdict(), compared.reading()) + table(whole[0], whole[1:], caption)
+    return answered(compared.verdict()) + table(whole[0], whole[1:], caption)
 
 
 def _cells(one: Passes) -> list[str]:
     if not one.pass_s:
         return ["", "", "", one.left_out]
     more = [decimal(one.seconds(n) / one.pass_s[0]) if n <= one.rows[-1] else "" for n in (9, 33)]
-    share, reached = one.share, speed(one.bytes_per_s)
-    cached = f"{reached}, from the cache"
-    read = cached if share > 1 else f"{reached} of {speed(one.memory_bytes_per_s)}, {percent(share)}"
-    return [seconds(one.pass_s[0]), *more, read]
+    return [seconds(one.pass_s[0]), *more, speed(one.bytes_per_s)]

@@ -429,24 +429,24 @@ def forecast(costs: PassCosts, short: tuple[int, Pairs], long: tuple[int, Pairs]
     text. The shorter length may have been run on fewer prompts.
     """
     (few, short_pairs), (many, long_pairs) = short, long
-    cheap = [statistics.mean(part) for part in zip(*(_pass(run) for run, _ in short_pairs), strict=True)]
+    cheap = [statistics.mean(part) for part in zip(*(_pass(run, costs, few) for run, _ in short_pairs), strict=True)]
     out = []
     for k in ks:
         share, speedups = (k - few) / (many - few), []
         for number, (run, naive) in enumerate(long_pairs):
             known = run.acceptance + short_pairs[number][0].acceptance if number < len(short_pairs) else run.acceptance
-            ends = zip(cheap, _pass(run), (costs.pass_s(1 + few), 1, 1), (costs.pass_s(1 + many), 1, 1), strict=True)
-            scale, *rest_s = (a / of_a + (b / of_b - a / of_a) * share for a, b, of_a, of_b in ends)
-            pass_s = costs.pass_s(1 + k) * scale + sum(rest_s)
+            dear = _pass(run, costs, many)
+            scale, draft_s, rest_s = (a + (b - a) * share for a, b in zip(cheap, dear, strict=True))
+            pass_s = costs.pass_s(1 + k) * scale + draft_s + rest_s
             speedups.append(naive.seconds / (known.passes(k, len(naive.tokens)) * pass_s))
         out.append(Forecast(k, statistics.median(speedups), interval(speedups, statistics.median)))
     return out
 
 
-def _pass(run: Timing) -> tuple[float, float, float]:
-    """Seconds of a pass: the target's, drafting, the rest."""
+def _pass(run: Timing, costs: PassCosts, k: int) -> tuple[float, float, float]:
+    """A pass with `k` drafted tokens: the target's time over the calibrated one, then seconds of drafting and of the rest."""
     rest_s = run.seconds - run.verify_s - run.propose_s
-    return run.verify_s / run.passes, run.propose_s / run.passes, rest_s / run.passes
+    return run.verify_s / run.passes / costs.pass_s(1 + k), run.propose_s / run.passes, rest_s / run.passes
 
 
 # ------------------------------------------------------------------ predicted from a race

@@ -8,12 +8,12 @@ are bold, rejected ones are struck through.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import zip_longest
 from math import isnan
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -25,7 +25,11 @@ from ..core.numbers import count, counted, decimal, percent, ranged, ratio, seco
 from ..trace.race import Race
 from ..trace.schema import StepRecord
 from ..trace.verdict import ending
-from . import decision_report
+from .tables import measured_where
+
+if TYPE_CHECKING:
+    from .decision import Report
+    from .progress import Progress as Lap
 
 LOG_EVERY_S = 60.0
 STYLES = {
@@ -103,6 +107,16 @@ def progress() -> Iterator[Any]:
         yield lambda done, total, text: bar.update(task, completed=done, total=total, description=text)
 
 
+def measured(laps: Iterable[Lap | None]) -> Any:
+    """Follow a measurement with a progress bar; returns its last result."""
+    result = None
+    with progress() as show:
+        for lap in filter(None, laps):
+            show(lap.done, lap.total, lap.text)
+            result = lap.result
+    return result
+
+
 @contextmanager
 def training() -> Iterator[Any]:
     """A bar a training stage on stderr; yields a watcher of reports with loss, tokens/s and time left.
@@ -136,8 +150,7 @@ def training() -> Iterator[Any]:
 def show_bench(report: dict[str, Any]) -> None:
     """The summary of a bench."""
     console = Console(highlight=False)
-    machine = report["machine"]
-    console.print(f"{machine['cpu']}, {machine['cores']} cores, {machine['dtype']}, {report['exactness']}")
+    console.print(measured_where(report))
     table = _table(
         "method<", "category<", "prompts", "speedup", "90% interval", "worst", "tokens/s", "tokens a pass", "of predicted", "identical", "overhead",
     )  # fmt: skip
@@ -181,8 +194,7 @@ def show_attach(report: dict[str, Any]) -> None:
 def show_batches(report: dict[str, Any]) -> None:
     """Batches of several sizes, and advice."""
     console = Console(highlight=False)
-    machine = report["machine"]
-    console.print(f"{machine['cpu']}, {machine['cores']} cores, {machine['dtype']}, {report['exactness']}")
+    console.print(measured_where(report))
     table = _table(
         "method<", "texts", "tokens/s", "naive", "speedup", "90% interval", "tokens a pass", "rows a pass", "identical"
     )
@@ -248,15 +260,15 @@ def show_acceptance(report: dict[str, Any]) -> None:
     console.print(report["note"])
 
 
-def show_decision(report: dict[str, Any]) -> None:
+def show_decision(report: Report) -> None:
     """Whether to turn it on, and why."""
     console = Console(highlight=False)
-    heads, rows = decision_report.method_rows(report)
+    heads, rows = report.table()
     table = _table(f"{heads[0]}<", *heads[1:])
     for row in rows:
         table.add_row(*row)
     console.print(table)
-    for text in (report["sentence"], decision_report.reasons(report), report["note"]):
+    for text in (report.sentence, report.reasons(), report.note):
         console.print(Text(clean(text)))
 
 

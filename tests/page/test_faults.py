@@ -182,10 +182,10 @@ FIGURES = {
     "draw_7": ("lookahead.measure.charts.dice", {"checkbox": True}),
     "partial": ("lookahead.page.lab.whatif.what_if", {}),
     "draw_4": ("lookahead.measure.charts.cost_curve", {"checkbox": True}),
-    "advice": ("lookahead.page.lab.machine._advice", {}),
+    "advice": ("lookahead.page.lab.decision._advice", {}),
     "follow": ("lookahead.page.race_tab.arrive", {}),
     "race": ("lookahead.server.race_job.form_race", {}),
-    "advise": ("lookahead.page.api.advice.advise", {"max_new_tokens": 4}),
+    "advise": ("lookahead.page.api.decision.advise", {"max_new_tokens": 4}),
     "link": ("lookahead.page.api.form.link", {}),
     "families": ("lookahead.server.loading_job.offered", {}),
 }  # fmt: skip

@@ -13,15 +13,16 @@ import gradio as gr
 from ...core.text_files import csv_file
 from ...family.models import Models
 from ...measure import charts, prompt_files
-from ...measure.attach.decision import decide as decide_servers
-from ...measure.attach.report import SIDES
 from ...measure.decision import decide
 from ...measure.decision_report import method_rows, reasons, to_csv, to_markdown
 from ...measure.paying import Level
 from ...measure.progress import questions
 from ...measure.timing import Question
-from ...server import attached, form
+from ...server import form
 from ...server.state import ServerState
+from ...servers.addresses import is_servers, offered, servers_of
+from ...servers.decision import decide as decide_servers
+from ...servers.report import SIDES
 from ..parts import Follow, drawn, markup, plot, prose, table
 from ..running import buttons, measured, measuring, run_and_stop
 
@@ -45,7 +46,7 @@ def add(server: ServerState, follow: Follow) -> None:
     prose(INTRO)
     prompts = gr.Textbox(label="your prompts", placeholder=HINT, lines=3, max_lines=10, max_length=MOST_CHARACTERS)
     with gr.Row(elem_classes="la-do"):
-        pairs = [(name, spec) for spec, name in attached.offered().items()]
+        pairs = [(name, spec) for spec, name in offered().items()]
         where = gr.Dropdown([HERE, *pairs], value=HERE, label="on", filterable=False, visible=bool(pairs))
         budget = gr.Dropdown(list(BUDGETS), value="30 seconds", label="measure for", filterable=False)
         chat = gr.Checkbox(False, label="as chat", min_width=120, scale=0)
@@ -68,7 +69,7 @@ def _decide(
     def deciding() -> Iterator[Any]:
         if here:
             return decide(models, chosen, BUDGETS[budget], max_new_tokens=tokens)
-        sides = dict(zip(SIDES, attached.servers_of(where), strict=True))
+        sides = dict(zip(SIDES, servers_of(where), strict=True))
         return decide_servers(sides, chosen, BUDGETS[budget], tokens)
 
     for line, newest in measured(deciding):
@@ -84,7 +85,7 @@ def _decide(
 def _answer(answer: Mapping[str, Any], first: Question, family: str, tokens: int) -> str:
     """The sentence, what limits, and what can be taken away."""
     fields = {**form.DEFAULTS, "family": family, "chat": first.chat, "max_new_tokens": tokens}
-    race = form.link(first.prompt, [] if attached.is_servers(family) else [answer["method"]], fields)
+    race = form.link(first.prompt, [] if is_servers(family) else [answer["method"]], fields)
     saves = "".join(
         f'<a download="{name}" href="data:{kind};base64,{base64.b64encode(make(answer).encode()).decode()}">{name}</a> '
         for name, kind, make in FILES

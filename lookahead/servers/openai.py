@@ -1,0 +1,60 @@
+"""Any OpenAI-compatible server. Its streams show chunks of text, and nothing about drafts.
+
+Reasoning that a model writes before its answer is text like any other: it is timed, counted and compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from .reply import Answer, Pass, Reply, count_in, ids_in, text_in
+
+
+class OpenAI(Reply):
+    """An answer with streamed text, and token ids if its chunks have them."""
+
+    name = "openai"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._usage: Mapping[str, Any] = {}
+
+    @staticmethod
+    def requests(model, prompt, most, chat):
+        body = {"model": model, "max_tokens": most, "temperature": 0, "stream": True}
+        if chat:
+            path, body = "/v1/chat/completions", body | {"messages": [{"role": "user", "content": prompt}]}
+        else:
+            path, body = "/v1/completions", body | {"prompt": prompt}
+        return [(path, body | {"stream_options": {"include_usage": True}}), (path, body)]
+
+    def read(self, event, at_s):
+        self._usage = event.get("usage") or self._usage
+        arrived = []
+        for choice in event.get("choices") or ():
+            prompt = choice.get("prompt_token_ids") or event.get("prompt_token_ids")
+            self.prompt_ids = ids_in(prompt) or self.prompt_ids
+            fields = {**choice, **(choice.get("delta") or {})}
+            reasoning = fields.get("reasoning_content") or fields.get("reasoning")  # servers that send both repeat it
+            text = "".join(map(text_in, (reasoning, fields.get("content"), fields.get("text"), fields.get("refusal"))))
+            ids = ids_in(choice.get("token_ids"))
+            self.finish = text_in(choice.get("finish_reason")) or self.finish
+            if text or ids:
+                arrived += self._arrived(Pass(at_s, text, ids))
+        return arrived
+
+    def answer(self) -> Answer:
+        plain = super().answer()
+        tokens, arrived, differs = _written(self._usage) or plain.tokens, len(plain.ids), None
+        if all(part.ids for part in plain.passes) and tokens != arrived:
+            differs = f"it counts {tokens} tokens, and {arrived} arrived"
+        return replace(plain, tokens=tokens, differs=differs)
+
+
+def _written(usage: Mapping[str, Any]) -> int:
+    """Return the tokens that a server counts, with those of reasoning; 0 if it does not count."""
+    tokens, prompt, total = (count_in(usage.get(f"{name}_tokens")) for name in ("completion", "prompt", "total"))
+    with_reasoning = tokens + count_in((usage.get("completion_tokens_details") or {}).get("reasoning_tokens"))
+    return with_reasoning if total == prompt + with_reasoning else tokens  # a few servers count reasoning apart

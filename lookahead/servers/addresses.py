@@ -35,12 +35,11 @@ class RemoteError(LookaheadError):
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server's address. `model` None is the first model that it lists; the fields of `request` are added to every request."""
+    """A server's address. The fields of `request` are added to every request."""
 
     name: str
     url: str = field(repr=False)
     key: str | None = field(default=None, repr=False)
-    model: str | None = None
     request: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @property

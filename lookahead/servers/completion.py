@@ -36,7 +36,7 @@ class Known:
 
 
 async def identify(opened: Client, server: Server, timeouts: Timeouts) -> Known:
-    """Return the server's kind and model, from its list of models. Raises `RemoteError`."""
+    """Return the server's kind and first model, from its list of models. Raises `RemoteError`."""
     try:
         models = json.loads(await get_text(opened, server, "/v1/models", timeouts))["data"] or []
         names = [text_in(model["id"]) for model in models]
@@ -47,9 +47,7 @@ async def identify(opened: Client, server: Server, timeouts: Timeouts) -> Known:
         raise RemoteError(server.name, "its list of models cannot be read.") from None
     if not names:
         raise RemoteError(server.name, "it has no model.")
-    if server.model and server.model not in names:
-        raise RemoteError(server.name, f"it has no model {server.model!r}; it has {', '.join(names[:8])}.")
-    return Known(server, REPLIES.get(kind, OpenAI), server.model or names[0])
+    return Known(server, REPLIES.get(kind, OpenAI), names[0])
 
 
 class Completion:
@@ -60,11 +58,11 @@ class Completion:
     ):  # fmt: skip
         self._opened, self._known, self._timeouts = opened, known, timeouts or Timeouts()
         self._requests = known.reply.requests(known.model, text_in(prompt), most, chat)
-        self._reply = known.reply()
+        self.reply = known.reply()  # what has arrived; its last pass may still grow
 
     async def _events(self) -> AsyncIterator[tuple[dict[str, Any] | None, float]]:
         """Yield the events of the first request that is not refused as malformed. Raises `RemoteError`."""
-        known, closes = self._known, self._reply.reconnects
+        known, closes = self._known, self.reply.reconnects
         for number, (path, body) in enumerate(self._requests[known.request :], known.request):
             stream = events(self._opened, known.server, path, body | known.server.request, self._timeouts, closes)
             try:
@@ -84,28 +82,18 @@ class Completion:
             async for event, at_s in arriving:
                 is_whole = event is None
                 try:
-                    arrived = [] if is_whole else self._reply.read(event, at_s)
+                    arrived = [] if is_whole else self.reply.read(event, at_s)
                 except UNREADABLE:
                     raise RemoteError(server.name, f"its events are not those of {self._known.kind}.") from None
                 for part in arrived:
                     yield part
-        if not self._reply.finish and not is_whole:
+        if not self.reply.finish and not is_whole:
             raise RemoteError(server.name, "its answer broke off before its end; what had arrived stays.")
-
-    @property
-    def arrived(self) -> list[Pass]:
-        """The passes so far. The last one may still grow."""
-        return self._reply.passes
-
-    @property
-    def prompt_ids(self) -> tuple[int, ...]:
-        """The prompt's token ids, if the server has sent them."""
-        return self._reply.prompt_ids
 
     def answer(self) -> Answer:
         """Return what has arrived so far, with the server's counts. Raises `RemoteError` if they cannot be read."""
         try:
-            return self._reply.answer()
+            return self.reply.answer()
         except UNREADABLE:
             raise RemoteError(self._known.server.name, "its counts cannot be read.") from None
 

@@ -35,10 +35,10 @@ LLAMA_DRAFTS, LLAMA_NGRAMS = (4, 8), (8, 32)
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """How to start an engine at a port, and how to request the ids that follow ids."""
+    """How to start an engine, to whose `command` host and port are added, and how to request the ids that follow ids."""
 
     label: str
-    command: Callable[[int], list[str]]
+    command: list[str]
     ask: Callable[[httpx2.Client, Sequence[int], int], list[int]]
     variables: Mapping[str, str] = field(default_factory=dict)
 
@@ -70,33 +70,33 @@ def rivals(models: Models, vllm_python: str | None, llama_server: str | None, fo
 def vllm(python: str, models: Models) -> list[Engine]:
     """Return vLLM without speculation, with our draft model, with our EAGLE head and with its n-grams."""
     members = places(models.spec)
-
-    def engine(label: str, speculative: Mapping[str, Any] | None) -> Engine:
-        def command(port: int) -> list[str]:
-            server = [python, "-m", "vllm.entrypoints.openai.api_server", "--host", "127.0.0.1", "--port", str(port)]
-            model = ["--model", members["target"], "--served-model-name", "target", "--dtype", models.dtype]
-            limits = ["--max-model-len", str(models.target.context_length), "--max-num-seqs", "1"]
-            plan = [] if speculative is None else ["--speculative-config", json.dumps(speculative)]
-            return [*server, *model, *limits, "--no-enable-prefix-caching", *plan]
-
-        return Engine(label, command, _ask_vllm, {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1"})
-
-    engines = [engine("vllm", None)]
+    command = [
+        python, "-m", "vllm.entrypoints.openai.api_server", "--model", members["target"], "--served-model-name", "target",
+        "--dtype", models.dtype, "--max-model-len", str(models.target.context_length), "--max-num-seqs", "1",
+        "--no-enable-prefix-caching",
+    ]  # fmt: skip
+    plans: list[tuple[str, dict[str, Any]]] = []
     if "draft" in members:
-        for k in VLLM_DRAFTS:
-            plan = {"method": "draft_model", "model": members["draft"], "num_speculative_tokens": k}
-            engines.append(engine(f"vllm-draft:k={k}", plan))
+        plans += [
+            ("draft", {"method": "draft_model", "model": members["draft"], "num_speculative_tokens": k})
+            for k in VLLM_DRAFTS
+        ]
     if "eagle" in members:  # the only kind of our heads that runs in vLLM on a processor
-        for k in VLLM_HEADS:
-            plan = {"method": "eagle3", "model": members["eagle"], "num_speculative_tokens": k}
-            engines.append(engine(f"vllm-eagle:k={k}", plan))
-    for k in VLLM_NGRAMS:
-        plan = {"method": "ngram", "num_speculative_tokens": k, "prompt_lookup_min": 2, "prompt_lookup_max": 5}
-        engines.append(engine(f"vllm-ngram:k={k}", plan))
-    return engines
+        plans += [
+            ("eagle", {"method": "eagle3", "model": members["eagle"], "num_speculative_tokens": k}) for k in VLLM_HEADS
+        ]
+    lookup = {"method": "ngram", "prompt_lookup_min": 2, "prompt_lookup_max": 5}
+    plans += [("ngram", lookup | {"num_speculative_tokens": k}) for k in VLLM_NGRAMS]
+
+    def engine(label: str, *more: str) -> Engine:
+        return Engine(label, [*command, *more], ask_vllm, {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1"})
+
+    labelled = [(f"vllm-{name}:k={plan['num_speculative_tokens']}", json.dumps(plan)) for name, plan in plans]
+    return [engine("vllm"), *(engine(label, "--speculative-config", plan) for label, plan in labelled)]
 
 
-def _ask_vllm(client: httpx2.Client, ids: Sequence[int], most: int) -> list[int]:
+def ask_vllm(client: httpx2.Client, ids: Sequence[int], most: int) -> list[int]:
+    """Return the ids that vLLM writes after `ids`."""
     request = {"model": "target", "prompt": list(ids), "max_tokens": most, "temperature": 0, "return_token_ids": True}
     return _answer(client, "/v1/completions", request)["choices"][0]["token_ids"]
 
@@ -109,24 +109,21 @@ def llama_cpp(program: str, models: Models, folder: Path) -> list[Engine]:
     """
     members = places(models.spec)
     files = {role: write(members[role], folder / f"{role}.gguf") for role in ("target", "draft") if role in members}
-
-    def engine(label: str, more: Sequence[str]) -> Engine:
-        def command(port: int) -> list[str]:
-            server = [program, "--host", "127.0.0.1", "--port", str(port), "--model", str(files["target"])]
-            limits = ["--ctx-size", str(models.target.context_length), "--parallel", "1", "--no-webui"]
-            return [*server, *limits, "--threads", str(os.cpu_count()), *more]
-
-        return Engine(label, command, _ask_llama_cpp)
-
-    engines = [engine("llama.cpp", [])]
+    command = [
+        program, "--model", str(files["target"]), "--ctx-size", str(models.target.context_length), "--parallel", "1", "--no-webui",
+        "--threads", str(os.cpu_count()),
+    ]  # fmt: skip
+    engines = [Engine("llama.cpp", command, ask_llama_cpp)]
     if "draft" in files:
-        drafting = ["--spec-type", "draft-simple", "--spec-draft-model", str(files["draft"]), "--spec-draft-n-max"]
-        engines += [engine(f"llama.cpp-draft:k={k}", [*drafting, str(k)]) for k in LLAMA_DRAFTS]
+        draft = ["--spec-type", "draft-simple", "--spec-draft-model", str(files["draft"]), "--spec-draft-n-max"]
+        engines += [Engine(f"llama.cpp-draft:k={k}", [*command, *draft, str(k)], ask_llama_cpp) for k in LLAMA_DRAFTS]
     lookup = ["--spec-type", "ngram-simple", "--spec-ngram-simple-size-n", "3", "--spec-ngram-simple-size-m"]
-    return [*engines, *(engine(f"llama.cpp-ngram:k={k}", [*lookup, str(k)]) for k in LLAMA_NGRAMS)]
+    engines += [Engine(f"llama.cpp-ngram:k={k}", [*command, *lookup, str(k)], ask_llama_cpp) for k in LLAMA_NGRAMS]
+    return engines
 
 
-def _ask_llama_cpp(client: httpx2.Client, ids: Sequence[int], most: int) -> list[int]:
+def ask_llama_cpp(client: httpx2.Client, ids: Sequence[int], most: int) -> list[int]:
+    """Return the ids that llama.cpp's server writes after `ids`."""
     request = {"prompt": list(ids), "n_predict": most, "temperature": 0, "cache_prompt": False, "return_tokens": True}
     return _answer(client, "/completion", request)["tokens"]
 
@@ -150,11 +147,11 @@ class EngineProcess:
             port = free.getsockname()[1]
         try:
             self._process = subprocess.Popen(
-                engine.command(port), env={**os.environ, "HF_HUB_OFFLINE": "1", **engine.variables},
-                stdout=self._log, stderr=subprocess.STDOUT, start_new_session=True,
+                [*engine.command, "--host", "127.0.0.1", "--port", str(port)], stdout=self._log, stderr=subprocess.STDOUT,
+                env={**os.environ, "HF_HUB_OFFLINE": "1", **engine.variables}, start_new_session=True,
             )  # fmt: skip
         except OSError as error:
-            raise self._wrong(f"it cannot be run ({error}).", port) from None
+            raise self._wrong(f"it cannot be run ({error}).") from None
         self.url, self.process_group = f"http://127.0.0.1:{port}", self._process.pid
         self._client = httpx2.Client(base_url=self.url, timeout=TEXT_S)
 
@@ -190,8 +187,8 @@ class EngineProcess:
                 raise self._wrong(f"it did not start: {lines[-1]}")
             sleep(0.2)
 
-    def _wrong(self, mend: str, port: int = 0) -> SettingsError:
-        return SettingsError(self._engine.label, self._engine.command(port)[0], mend)
+    def _wrong(self, mend: str) -> SettingsError:
+        return SettingsError(self._engine.label, self._engine.command[0], mend)
 
     def _send(self, what: signal.Signals) -> None:
         with suppress(ProcessLookupError):

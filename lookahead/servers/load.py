@@ -42,16 +42,12 @@ class Counters:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A text that a server wrote under load.
+    """A text that a server wrote under load: the index of its prompt, and the seconds from the block's beginning to the request.
 
-    `prompt` is an index, `side` "baseline" or "speculative", `begun_s` the seconds from the block's beginning to the request.
     A text that failed has an `error` and no answer.
     """
 
     prompt: int
-    side: str
-    at_once: int
-    round: int
     begun_s: float
     answer: Answer | None
     error: str | None = None
@@ -59,7 +55,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """All texts of one server in one round.
+    """All texts of one server in one round. `side` is "baseline" or "speculative".
 
     `busy_s` are the seconds in which all readers were busy, `tokens` those that arrived in them, and `counted` what the server's
     own counters added, None if it has none.
@@ -122,7 +118,7 @@ async def _block(
                 ).whole()  # fmt: skip
             except RemoteError as error:
                 failed = str(error)
-            texts.append(Written(i, side, at_once, number, begun_s, answer, failed))
+            texts.append(Written(i, begun_s, answer, failed))
         idle.append(perf_counter() - start)
 
     async with asyncio.TaskGroup() as group:

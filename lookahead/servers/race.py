@@ -113,9 +113,9 @@ class ServerRace:
                 request = self._known[number], self.prompt_text, s.max_new_tokens, s.chat, self._timeouts
                 completion = Completion(opened, *request)
                 async for _ in completion.passes():
-                    record(completion.arrived[:-1])
+                    record(completion.reply.passes[:-1])
                 answer = completion.answer()
-                self._prompt_ids = self._prompt_ids or completion.prompt_ids
+                self._prompt_ids = self._prompt_ids or completion.reply.prompt_ids
                 record(answer.passes, answer)
         except RemoteError as error:
             self._failed.append(error)

@@ -17,7 +17,7 @@ from ..measure.progress import Progress
 from .addresses import Server
 from .background import arriving
 from .completion import Known
-from .load import Block, Prompt, Written, blocks
+from .load import Block, Prompt, blocks
 from .reply import Answer
 
 SIDES = ("baseline", "speculative")
@@ -82,54 +82,54 @@ def figures(level: Mapping[str, Any]) -> list[str]:
 
 def _level(at_once: int, prompts: Sequence[Prompt], blocks: Sequence[Block]) -> dict[str, Any]:
     """Return what was measured at one load."""
-    here = [block for block in blocks if block.at_once == at_once]
-    texts = [text for block in here for text in block.texts]
-    of = {side: [text for text in texts if text.side == side and text.answer] for side in SIDES}
-    rows = [row for i, prompt in enumerate(prompts) if (row := _row(prompt, at_once, i, of))]
-    throughput = {side: median(block.tokens_per_second for block in here if block.side == side) for side in SIDES}
-    sums, after_first = (
-        [pair for i in range(len(prompts)) if (pair := _sums(of, i, after))] for after in (False, True)
-    )
-    failed = [text.error for text in texts if text.error]
-    answers = [text.answer for text in of["speculative"]]
+    of = {side: [block for block in blocks if block.at_once == at_once and block.side == side] for side in SIDES}
+    texts = {side: [text for block in of[side] for text in block.texts] for side in SIDES}
+    answers = {side: [text.answer for text in texts[side] if text.answer] for side in SIDES}
+    pairs = [
+        (prompt, [[text.answer for text in texts[side] if text.answer and text.prompt == i] for side in SIDES])
+        for i, prompt in enumerate(prompts)
+    ]
+    pairs = [(prompt, pair) for prompt, pair in pairs if all(pair)]
+    rows = [_row(prompt, at_once, *pair) for prompt, pair in pairs]
+    throughput = {side: median(block.tokens_per_second for block in of[side]) for side in SIDES}
+    whole, after_first = ([sums for _, pair in pairs if all(sums := _sums(pair, after))] for after in (False, True))
+    failed = [text.error for side in SIDES for text in texts[side] if text.error]
     errors = list(dict.fromkeys(failed))[:5]
-    differs = list(dict.fromkeys(answer.differs for answer in answers if answer.differs))[:5]
+    differs = list(dict.fromkeys(answer.differs for answer in answers["speculative"] if answer.differs))[:5]
     return {
         "concurrency": at_once,
         "tokens_per_second": throughput["speculative"],
         "baseline_tokens_per_second": throughput["baseline"],
-        "speedup": _speedup(sums) if sums else None,
-        "interval": interval(sums, _speedup),
+        "speedup": _speedup(whole) if whole else None,
+        "interval": interval(whole, _speedup),
         "after_first_token": _speedup(after_first) if after_first else None,
         "throughput_ratio": throughput["speculative"] / throughput["baseline"] if throughput["baseline"] else None,
-        **_acceptance(answers),
-        "latency": {side: _latency([text.answer for text in of[side]]) for side in SIDES},
+        **_acceptance(answers["speculative"]),
+        "latency": {side: _latency(answers[side]) for side in SIDES},
         "identical": sum(row["identical"] is True for row in rows),
-        "texts": len(texts),
+        "texts": sum(map(len, texts.values())),
         "failed": len(failed),
         "errors": errors,
         "differs": differs,
         "remarks": [*errors, *differs, *_without_text(rows)],
-        "counters": {side: _counted([block for block in here if block.side == side]) for side in SIDES},
+        "counters": {side: _counted(of[side], answers[side]) for side in SIDES},
         "rows": rows,
     }
 
 
-def _row(prompt: Prompt, at_once: int, number: int, of: Mapping[str, Sequence[Written]]) -> dict[str, Any] | None:
-    """Return the row of one prompt at one load; None if a server wrote none of its texts."""
-    answers = {side: [text.answer for text in of[side] if text.prompt == number] for side in SIDES}
-    if not all(answers.values()):
-        return None
-    rates = {side: median(map(_rate, answers[side])) for side in SIDES}
-    both = [answer for side in SIDES for answer in answers[side]]
+def _row(prompt: Prompt, at_once: int, baseline: Sequence[Answer], speculative: Sequence[Answer]) -> dict[str, Any]:
+    """Return the row of one prompt at one load."""
+    plain_rate, rate = (median(map(_rate, answers)) for answers in (baseline, speculative))
+    both = [*baseline, *speculative]
     texts = {answer.ids if all(one.ids for one in both) else answer.text for answer in both}
-    parts_at = None if len(texts) == 1 else _apart(answers["baseline"][0], answers["speculative"][0])
+    acceptance = _acceptance(speculative)
     return {
-        "id": prompt.id, "concurrency": at_once, "tokens_per_second": rates["speculative"],
-        "baseline_tokens_per_second": rates["baseline"],
-        "speedup": rates["speculative"] / rates["baseline"] if rates["baseline"] else None,
-        **{name: value for name, value in _acceptance(answers["speculative"]).items() if name != "by_position"},
-        "identical": len(texts) == 1 if any(texts) else None, "parts_at": parts_at,
+        "id": prompt.id, "concurrency": at_once, "tokens_per_second": rate, "baseline_tokens_per_second": plain_rate,
+        "speedup": rate / plain_rate if plain_rate else None,
+        "mean_acceptance_length": acceptance["mean_acceptance_length"],
+        "draft_acceptance_rate": acceptance["draft_acceptance_rate"],
+        "identical": len(texts) == 1 if any(texts) else None,
+        "parts_at": None if len(texts) == 1 else _apart(baseline[0], speculative[0]),
     }  # fmt: skip
 
 
@@ -152,17 +152,16 @@ def _apart(one: Answer, other: Answer) -> int | None:
     return next((i for i in range(short) if a[i] != b[i]), None if len(a) == len(b) else short)
 
 
-def _sums(of: Mapping[str, Sequence[Written]], number: int, after: bool) -> tuple[float, float, float, float] | None:
-    """Return a prompt's tokens and seconds, first the baseline's, of whole texts or `after` the first token; None if a sum is 0."""
-    out: list[float] = []
-    for side in SIDES:
-        answers = [text.answer for text in of[side] if text.prompt == number]
-        out.append(sum(answer.written if after else answer.tokens for answer in answers))
-        out.append(sum(answer.seconds if after else answer.whole_s for answer in answers))
-    return tuple(out) if all(n > 0 for n in out) else None
+def _sums(pair: Sequence[Sequence[Answer]], after: bool) -> list[float]:
+    """Return tokens and seconds of both sides' answers, the baseline's first, of whole texts or `after` the first token."""
+    return [
+        sum(getattr(answer, name) for answer in answers)
+        for answers in pair
+        for name in (("written", "seconds") if after else ("tokens", "whole_s"))
+    ]
 
 
-def _speedup(sums: Sequence[tuple[float, float, float, float]]) -> float:
+def _speedup(sums: Sequence[Sequence[float]]) -> float:
     """Return how much faster a reader gets the texts of these prompts together."""
     tokens, seconds, more_tokens, more_seconds = map(sum, zip(*sums, strict=True))
     return (more_tokens / more_seconds) / (tokens / seconds)
@@ -203,11 +202,10 @@ def _latency(answers: Sequence[Answer]) -> dict[str, float | None]:
     }
 
 
-def _counted(blocks: Sequence[Block]) -> dict[str, Any] | None:
+def _counted(blocks: Sequence[Block], answers: Sequence[Answer]) -> dict[str, Any] | None:
     """Return a server's own counters with the sums of what arrived; None if it has none."""
     if not all(block.counted for block in blocks):
         return None
-    answers = [text.answer for block in blocks for text in block.texts if text.answer]
     drafted, accepted, passes = _counts(answers)
     generated = sum(answer.tokens for answer in answers)
     arrived = {"generated": generated, "passes": passes, "drafted": drafted, "accepted": accepted}

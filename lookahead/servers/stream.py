@@ -60,11 +60,8 @@ async def get_text(opened: Client, server: Server, path: str, timeouts: Timeouts
     """Return the text at a path. Raises `RemoteError`."""
     try:
         async with asyncio.timeout(timeouts.connect_s):
-            response = await opened.send(opened.build_request("GET", path), stream=True)
-            try:
+            async with opened.stream("GET", path) as response:
                 text = await _beginning(response, MOST_LIST)
-            finally:
-                await response.aclose()
     except (httpx2.HTTPError, OSError) as error:
         raise _lost(server, error, timeouts.connect_s) from None
     if response.status_code != 200:

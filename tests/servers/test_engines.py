@@ -34,12 +34,12 @@ class Answers(BaseHTTPRequestHandler):
         if "garbage" in sys.argv: return self.answer(200, b"<html>")
         if "broken" in sys.argv: return self.answer(500, b"no")
         assert asked["temperature"] == 0 and all(isinstance(i, int) for i in asked["prompt"])
-        ids = json.loads(sys.argv[2])[:most]
+        ids = json.loads(sys.argv[1])[:most]
         time.sleep(REACH_S + TOKEN_S * len(ids))
         self.answer(200, json.dumps({"choices": [{"token_ids": ids}], "tokens": ids}).encode())
 
 if "broken from the start" in sys.argv: sys.exit("out of memory")
-HTTPServer(("127.0.0.1", int(sys.argv[1])), Answers).serve_forever()
+HTTPServer(("127.0.0.1", int(sys.argv[sys.argv.index("--port") + 1])), Answers).serve_forever()
 """.replace("REACH_S", str(REACH_S)).replace("TOKEN_S", str(TOKEN_S))
 
 NEVER_READY = """
@@ -57,8 +57,8 @@ HTTPServer(("127.0.0.1", int(sys.argv[sys.argv.index("--port") + 1])), Answers).
 """
 
 
-def engine(ids, *more, ask=engines._ask_vllm, label="vllm-draft:k=2"):
-    return Engine(label, lambda port: [sys.executable, "-c", SERVER, str(port), str(list(ids)), *more], ask)
+def engine(ids, *more, ask=engines.ask_vllm, label="vllm-draft:k=2"):
+    return Engine(label, [sys.executable, "-c", SERVER, str(list(ids)), *more], ask)
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,7 @@ def naive_ids(models):
 
 
 @pytest.mark.timed
-@pytest.mark.parametrize("ask", [engines._ask_vllm, engines._ask_llama_cpp])
+@pytest.mark.parametrize("ask", [engines.ask_vllm, engines.ask_llama_cpp])
 def test_an_engine_is_timed_without_its_prompt_and_beside_naive(models, naive_ids, ask):
     questions = [
         Question("a", "story", "Once upon a time", False, {}),
@@ -110,7 +110,7 @@ def test_an_engine_that_fails_is_named(how):
 
 
 def test_a_program_that_is_not_there_is_named():
-    missing = Engine("llama.cpp", lambda port: ["/nowhere/llama-server"], engines._ask_llama_cpp)
+    missing = Engine("llama.cpp", ["/nowhere/llama-server"], engines.ask_llama_cpp)
     with pytest.raises(LookaheadError, match="/nowhere/llama-server"):
         EngineProcess(missing)
 
@@ -137,7 +137,7 @@ def test_a_bench_that_is_ended_ends_its_engine(tmp_path):
 
 
 def test_engines_are_started_on_our_own_models(models, tmp_path):
-    commands = {one.label: one.command(8000) for one in engines.vllm("python", models)}
+    commands = {one.label: one.command for one in engines.vllm("python", models)}
     assert list(commands) == [
         "vllm",
         *(f"vllm-draft:k={k}" for k in (2, 4, 6)),
@@ -147,7 +147,7 @@ def test_engines_are_started_on_our_own_models(models, tmp_path):
     assert "pocket/eagle" in commands["vllm-eagle:k=2"][-1]
     assert "--speculative-config" not in commands["vllm"]
     assert all(any("pocket/target" in part for part in command) for command in commands.values())
-    commands = {one.label: one.command(8000) for one in engines.llama_cpp("llama-server", models, tmp_path)}
+    commands = {one.label: one.command for one in engines.llama_cpp("llama-server", models, tmp_path)}
     assert "--spec-type" not in commands.pop("llama.cpp")
     assert {label.partition(":")[0] for label in commands} == {"llama.cpp-draft", "llama.cpp-ngram"}
     draft = commands["llama.cpp-draft:k=4"]

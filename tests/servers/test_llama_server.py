@@ -29,7 +29,7 @@ PROMPTS = [Question(s.id, s.category, s.prompt, s.chat) for s in BENCH if not s.
 
 
 def with_metrics(engine):
-    return Engine(engine.label, lambda port: [*engine.command(port), "--metrics"], engine.ask, engine.variables)
+    return Engine(engine.label, [*engine.command, "--metrics"], engine.ask, engine.variables)
 
 
 @pytest.fixture(scope="module")

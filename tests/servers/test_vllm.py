@@ -35,25 +35,15 @@ def engine(plan=False):
     """How vLLM is started here."""
     members, python = places("pocket"), vllm_environment.python()
 
-    def command(port):
-        server = [python, "-m", "vllm.entrypoints.openai.api_server", "--host", "127.0.0.1", "--port", str(port)]
-        model = [
-            "--model",
-            members["target"],
-            "--served-model-name",
-            "target",
-            "--dtype",
-            "float32",
-            "--max-model-len",
-            "1024",
-        ]
-        # Not compiled: that takes a minute a server, and what is tested is ids and counts.
-        room = ["--max-num-seqs", "16", "--no-enable-prefix-caching", "--enforce-eager"]
-        speculative = {"method": "draft_model", "model": members["draft"], "num_speculative_tokens": 4}
-        drafting = ["--speculative-config", json.dumps(speculative), "--per-request-spec-decode-metrics", "detailed"]
-        return [*server, *model, *room, *(drafting if plan else [])]
-
-    return Engine("vllm", command, None, {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1"})
+    command = [
+        python, "-m", "vllm.entrypoints.openai.api_server", "--model", members["target"], "--served-model-name", "target",
+        "--dtype", "float32", "--max-model-len", "1024", "--max-num-seqs", "16", "--no-enable-prefix-caching",
+        "--enforce-eager",  # compiling takes a minute a server, and what is tested is ids and counts
+    ]  # fmt: skip
+    speculative = {"method": "draft_model", "model": members["draft"], "num_speculative_tokens": 4}
+    drafting = ["--speculative-config", json.dumps(speculative), "--per-request-spec-decode-metrics", "detailed"]
+    variables = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1"}
+    return Engine("vllm", [*command, *(drafting if plan else [])], None, variables)
 
 
 @pytest.fixture(scope="module")

@@ -49,12 +49,8 @@ def run(
     if arguments.update:
         between(arguments.update, MARKS)  # before the first second is spent
     prompts = prompt_files.read(arguments.prompts) if arguments.prompts else questions(family=arguments.models)
-    models, report = load(arguments), None
-    with terminal.progress() as progress:
-        for now in batches.measure(models, prompts, methods, sizes, repeat=arguments.repeat, **options):
-            if now:
-                progress(now.done, now.total, now.text)
-                report = now.result
+    measuring = batches.measure(load(arguments), prompts, methods, sizes, repeat=arguments.repeat, **options)
+    report = terminal.followed(measuring)
     if arguments.update:
         replace_between(arguments.update, MARKS, markdown(report))
     if arguments.json:

@@ -27,8 +27,8 @@ class LlamaServer(Reply):
         self._timings: Mapping[str, Any] = {}
         self._due = 0  # tokens of the last pass that have not arrived yet
 
-    @staticmethod
-    def requests(model, prompt, most, chat):
+    @classmethod
+    def requests(cls, model, prompt, most, chat):
         body = {
             "prompt": prompt, "n_predict": most, "temperature": 0, "stream": True, "return_tokens": True, "cache_prompt": False,
             "timings_per_token": True,

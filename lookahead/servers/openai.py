@@ -7,28 +7,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from .reply import Answer, Pass, Reply, count_in, ids_in, text_in
 
 
 class OpenAI(Reply):
-    """An answer with streamed text, and token ids if its chunks have them."""
+    """An answer with streamed text, and token ids if its chunks have them. `extra` are fields of the first request only."""
 
     name = "openai"
+    extra: ClassVar[dict[str, Any]] = {}
 
     def __init__(self) -> None:
         super().__init__()
         self._usage: Mapping[str, Any] = {}
 
-    @staticmethod
-    def requests(model, prompt, most, chat):
+    @classmethod
+    def requests(cls, model, prompt, most, chat):
         body = {"model": model, "max_tokens": most, "temperature": 0, "stream": True}
         if chat:
             path, body = "/v1/chat/completions", body | {"messages": [{"role": "user", "content": prompt}]}
         else:
             path, body = "/v1/completions", body | {"prompt": prompt}
-        return [(path, body | {"stream_options": {"include_usage": True}}), (path, body)]
+        counted = body | {"stream_options": {"include_usage": True}}
+        return [*([(path, counted | cls.extra)] if cls.extra else []), (path, counted), (path, body)]
 
     def read(self, event, at_s):
         self._usage = event.get("usage") or self._usage

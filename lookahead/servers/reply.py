@@ -93,9 +93,9 @@ class Reply(ABC):
         self.finish: str | None = None
         self.prompt_ids: tuple[int, ...] = ()  # empty if the server does not send them
 
-    @staticmethod
+    @classmethod
     @abstractmethod
-    def requests(model: str, prompt: str, most: int, chat: bool) -> list[tuple[str, dict[str, Any]]]:
+    def requests(cls, model: str, prompt: str, most: int, chat: bool) -> list[tuple[str, dict[str, Any]]]:
         """Return the requests, each a path and a body, that continue a prompt greedily by at most `most` tokens.
 
         The first has the most fields. If a server refuses it as malformed, the next one is sent, which has fewer.

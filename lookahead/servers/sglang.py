@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from .openai import OpenAI
 from .reply import Answer, Pass, count_in, ids_in, text_in
@@ -27,17 +27,16 @@ class SGLang(OpenAI):
     """An answer of SGLang's `/generate`, or of its OpenAI-compatible endpoints."""
 
     name = "sglang"
+    extra: ClassVar = SPEC_DETAILS | {"return_token_ids": True}
 
     def __init__(self) -> None:
         super().__init__()
         self._counts: Mapping[str, Any] = {}
         self._text, self._ids = "", 0
 
-    @staticmethod
-    def requests(model, prompt, most, chat):
-        first, *plain = OpenAI.requests(model, prompt, most, chat)
-        path, body = first
-        usual = [(path, body | SPEC_DETAILS | {"return_token_ids": True}), first, *plain]
+    @classmethod
+    def requests(cls, model, prompt, most, chat):
+        usual = super().requests(model, prompt, most, chat)
         sampling = {"temperature": 0, "max_new_tokens": most}
         native = {"text": prompt, "sampling_params": sampling, "stream": True}
         return usual if chat else [("/generate", native | SPEC_DETAILS), ("/generate", native), *usual]

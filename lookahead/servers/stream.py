@@ -80,12 +80,7 @@ async def _beginning(response: httpx2.Response, most: int = MOST_LINE) -> str:
 
 
 async def events(
-    opened: Client,
-    server: Server,
-    path: str,
-    body: Mapping[str, Any],
-    timeouts: Timeouts,
-    closes: bool = False,
+    opened: Client, server: Server, path: str, body: Mapping[str, Any], timeouts: Timeouts, closes: bool = False
 ) -> AsyncIterator[tuple[dict[str, Any] | None, float]]:
     """Yield the events of a streamed answer, each with the seconds since the request, and None for an announced end.
 

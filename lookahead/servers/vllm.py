@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from .openai import OpenAI
 from .reply import Answer, Pass, count_in
@@ -19,16 +19,11 @@ class VLLM(OpenAI):
 
     name = "vllm"
     generated = "vllm:generation_tokens_total"
+    extra: ClassVar = {"return_token_ids": True, "n": 1}
 
     def __init__(self) -> None:
         super().__init__()
         self._metrics: Mapping[str, Any] = {}
-
-    @staticmethod
-    def requests(model, prompt, most, chat):
-        first, *plain = OpenAI.requests(model, prompt, most, chat)
-        path, body = first
-        return [(path, body | {"return_token_ids": True, "n": 1}), first, *plain]
 
     def read(self, event, at_s):
         self._metrics = (event.get("metrics") or {}).get("speculative_decoding") or self._metrics

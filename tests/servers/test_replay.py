@@ -1,4 +1,4 @@
-"""Records of others as races that can be played, and how far a race's clock can be trusted."""
+"""Acceptance records as races that can be played."""
 
 import json
 
@@ -7,8 +7,6 @@ import pytest
 from lookahead.core.events import TraceError
 from lookahead.servers.records import read
 from lookahead.servers.replay import PASS_S, TOKEN, opened, played
-from lookahead.trace import trust
-from lookahead.trace.schema import LaneRecord, StepRecord
 from lookahead.trace.trace import Trace
 
 RECORD = {
@@ -44,29 +42,3 @@ def test_counts_without_an_order_are_not_played():
     for text in ("", "{}", "[1, 2]", "nonsense"):
         with pytest.raises(TraceError):
             opened(text)
-
-
-def race_of(times, drafted=()):
-    """A race of a naive lane with these seconds a pass, and a lane that writes two tokens a pass."""
-    naive = [
-        StepRecord(kind="verify", index=i, emitted=[1], pieces=["a"], origins=["bonus"], verify_s=s)
-        for i, s in enumerate(times)
-    ]
-    other = [
-        StepRecord(kind="verify", index=i, emitted=[1, 1], pieces=["a", "a"], origins=["accepted", "bonus"], verify_s=s)
-        for i, s in enumerate(drafted)
-    ]
-    trace, _ = opened(json.dumps(RECORD))
-    lanes = [LaneRecord(method="naive", steps=naive), *([LaneRecord(method="draft", steps=other)] if drafted else [])]
-    return trace.model_copy(update={"lanes": lanes})
-
-
-def test_a_steady_clock_is_told_from_a_busy_machine():
-    steady = trust.of(race_of([0.004, 0.0041, 0.0042] * 10, [0.005] * 15))
-    assert steady == {"steady": True, "sentence": "Steady clock: naive's passes took 4.00 ms to 4.20 ms."}
-    busy = trust.of(race_of([0.04] * 20 + [0.39] * 10, [0.05] * 15))
-    assert not busy["steady"] and busy["sentence"] == (
-        "Busy machine: naive's passes took 40.0 ms to 390 ms, so the seconds say little. By passes alone: 2.00x fewer."
-    )
-    assert trust.of(race_of([0.004] * 30 + [0.1]))["steady"], "a single slow pass disturbs nobody"
-    assert trust.of(race_of([0.004] * 5)) is None, "too few to judge by"

@@ -49,8 +49,12 @@ def run(
     if arguments.update:
         between(arguments.update, MARKS)  # before the first second is spent
     prompts = prompt_files.read(arguments.prompts) if arguments.prompts else questions(family=arguments.models)
-    measuring = batches.measure(load(arguments), prompts, methods, sizes, repeat=arguments.repeat, **options)
-    report = terminal.followed(measuring)
+    models, report = load(arguments), None
+    with terminal.progress() as progress:
+        for now in batches.measure(models, prompts, methods, sizes, repeat=arguments.repeat, **options):
+            if now:
+                progress(now.done, now.total, now.text)
+                report = now.result
     if arguments.update:
         replace_between(arguments.update, MARKS, markdown(report))
     if arguments.json:

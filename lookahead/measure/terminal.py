@@ -8,7 +8,7 @@ are bold, rejected ones are struck through.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from math import isnan
 from time import monotonic
@@ -50,7 +50,7 @@ def _table(*headings: str) -> Table:
 
 
 def show_table(
-    heads: Sequence[str], rows: Iterable[Sequence[str]], before: Iterable[str] = (), after: Iterable[str] = ()
+    heads: Iterable[str], rows: Iterable[Iterable[str]], before: Iterable[str] = (), after: Iterable[str] = ()
 ) -> None:
     """Print a table of figures with the lines of text before and after it."""
     console = Console(highlight=False)
@@ -62,21 +62,6 @@ def show_table(
     console.print(table)
     for line in after:
         console.print(Text(clean(line)))
-
-
-def _measured_on(report: dict[str, Any]) -> str:
-    machine = report["machine"]
-    return f"{machine['cpu']}, {machine['cores']} cores, {machine['dtype']}, {report['exactness']}"
-
-
-def followed(measuring: Iterable[Any]) -> Any:
-    """Show the progress of a measurement, and return its last result."""
-    result = None
-    with progress() as update:
-        for now in filter(None, measuring):
-            update(now.done, now.total, now.text)
-            result = now.result
-    return result
 
 
 def show_race(race: Race) -> None:
@@ -163,37 +148,42 @@ def training() -> Iterator[Any]:
 
 
 def show_bench(report: dict[str, Any]) -> None:
-    """Print the summary of a bench."""
-    heads = [
+    """The summary of a bench."""
+    console = Console(highlight=False)
+    machine = report["machine"]
+    console.print(f"{machine['cpu']}, {machine['cores']} cores, {machine['dtype']}, {report['exactness']}")
+    table = _table(
         "method<", "category<", "prompts", "speedup", "90% interval", "worst", "tokens/s", "tokens a pass", "of predicted", "identical", "overhead",
-    ]  # fmt: skip
-    rows = [
-        [
+    )  # fmt: skip
+    for line in report["summary"]:
+        table.add_row(
             line["method"], line["category"], str(line["prompts"]), ratio(line["speedup_median"]),
             ranged(line["speedup_interval"]), ratio(line["speedup_min"]),
             decimal(line["tokens_per_second_median"]), decimal(line["mean_acceptance_length"]), percent(line["of_predicted"]),
             percent(line["identical_share"]), percent(line["overhead_fraction"]),
-        ]
-        for line in report["summary"]
-    ]  # fmt: skip
-    show_table(heads, rows, [_measured_on(report)], [report["note"]])
+        )  # fmt: skip
+    console.print(table)
+    console.print(report["note"])
 
 
 def show_batches(report: dict[str, Any]) -> None:
-    """Print batches of several sizes, and advice."""
-    heads = [
-        "method<", "texts", "tokens/s", "naive", "speedup", "90% interval", "tokens a pass", "rows a pass", "identical",
-    ]  # fmt: skip
-    rows = [
-        [
+    """Batches of several sizes, and advice."""
+    console = Console(highlight=False)
+    machine = report["machine"]
+    console.print(f"{machine['cpu']}, {machine['cores']} cores, {machine['dtype']}, {report['exactness']}")
+    table = _table(
+        "method<", "texts", "tokens/s", "naive", "speedup", "90% interval", "tokens a pass", "rows a pass", "identical"
+    )
+    for row in report["rows"]:
+        table.add_row(
             row["method"], str(row["texts"]), decimal(row["tokens_per_second"]), decimal(row["naive_tokens_per_second"]),
             ratio(row["speedup"]), ranged(row["interval"]), decimal(row["mean_acceptance_length"]),
             decimal(row["rows_per_pass"]), "yes" if row["identical"] else "no",
-        ]
-        for row in report["rows"]
-    ]  # fmt: skip
-    advice = [f"{method}: {sentence}" for method, sentence in report["advice"].items()]
-    show_table(heads, rows, [_measured_on(report)], [*advice, report["note"]])
+        )  # fmt: skip
+    console.print(table)
+    for method, sentence in report["advice"].items():
+        console.print(Text(f"{method}: {sentence}"))
+    console.print(report["note"])
 
 
 def show_experiments(listed: list[dict[str, Any]]) -> None:
@@ -234,11 +224,16 @@ def show_decision(report: dict[str, Any]) -> None:
 
 
 def show_calibration(report: dict[str, Any]) -> None:
-    """Print the cost curve and the exactness probe."""
+    """The cost curve and the exactness probe."""
+    console = Console(highlight=False)
     machine, probe = report["machine"], report["probe"]
-    before = (
-        f"{machine['cpu']}, {machine['cores']} cores, {machine['threads']} threads, {machine['device']}, {machine['dtype']}",
-        f"{probe['sentence']} {probe['differ']} of {probe['compared']} rows differed from rows computed alone.",
+    console.print(
+        f"{machine['cpu']}, {machine['cores']} cores, {machine['threads']} threads, {machine['device']}, {machine['dtype']}"
     )
-    rows = [[str(line["rows"]), seconds(line["seconds"]), decimal(line["ratio"])] for line in report["pass"]]
-    show_table(["rows", "a pass", "in one-row passes"], rows, before)
+    console.print(
+        f"{probe['sentence']} {probe['differ']} of {probe['compared']} rows differed from rows computed alone."
+    )
+    table = _table("rows", "a pass", "in one-row passes")
+    for line in report["pass"]:
+        table.add_row(str(line["rows"]), seconds(line["seconds"]), decimal(line["ratio"]))
+    console.print(table)

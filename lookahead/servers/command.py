@@ -66,7 +66,12 @@ def _attach(arguments: argparse.Namespace) -> None:
     prompts = prompt_files.read(arguments.prompts) if arguments.prompts else questions()
     for path in filter(None, (arguments.csv, arguments.trace)):
         writable(path)  # before the first second is spent
-    measured = terminal.followed(measure(sides, prompts, levels, arguments.max_new_tokens, arguments.repeat))
+    measured = None
+    with terminal.progress() as progress:
+        for now in measure(sides, prompts, levels, arguments.max_new_tokens, arguments.repeat):
+            if now:
+                progress(now.done, now.total, now.text)
+                measured = now.result
     if arguments.csv:
         arguments.csv.write_text(csv_file(to_csv(measured)), encoding="utf-8", newline="")
     if arguments.json:

@@ -3,8 +3,8 @@
     addresses       servers by name or URL, with their keys
     stream          HTTP and server-sent events, with limits on time and size
     background      asynchronous work for callers that have no event loop
-    reply           what arrives: passes and answers; one module per kind of server reads its events:
-    openai, vllm, sglang, llama_server
+    reply           what arrives: passes and answers
+    openai          reads the events of any OpenAI-compatible server; vllm, sglang and llama_server extend it
     completion      one text of one server
     load            many texts at once; the server's own counters
     report          speedups, intervals, acceptance and latency of two servers under load

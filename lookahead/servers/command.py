@@ -57,6 +57,7 @@ def _attach(arguments: argparse.Namespace) -> None:
     from ..measure.progress import questions
     from ..measure.tables import writable
     from .addresses import both
+    from .race import ServerRace
     from .report import measure
 
     levels = read_levels("concurrency", arguments.concurrency, MOST_AT_ONCE)
@@ -79,17 +80,10 @@ def _attach(arguments: argparse.Namespace) -> None:
     else:
         _show_report(measured)
     if arguments.trace:
-        arguments.trace.write_text(_raced([*sides.values()], prompts[0], arguments.max_new_tokens), encoding="utf-8")
-
-
-def _raced(servers: list[Any], prompt: Any, most: int) -> str:
-    """Return a race on a prompt as a trace's JSON."""
-    from .race import ServerRace
-
-    race = ServerRace(servers, prompt.prompt, most, prompt.chat)
-    for _ in race:
-        pass
-    return race.result().to_json()
+        race = ServerRace([*sides.values()], prompts[0].prompt, arguments.max_new_tokens, prompts[0].chat)
+        for _ in race:
+            pass
+        arguments.trace.write_text(race.result().to_json(), encoding="utf-8")
 
 
 def to_csv(measured: dict[str, Any]) -> str:

@@ -11,12 +11,16 @@ from typing import Any
 from .addresses import RemoteError, Server
 from .llama_server import LlamaServer
 from .openai import OpenAI
-from .reply import UNREADABLE, Answer, Pass, Reply, text_in
+from .reply import UNREADABLE, Answer, Pass, text_in
 from .sglang import SGLang
 from .stream import Client, Timeouts, events, get_text
 from .vllm import VLLM
 
-REPLIES: dict[str, type[Reply]] = {"vllm": VLLM, "sglang": SGLang, "llamacpp": LlamaServer}  # by the models' `owned_by`
+REPLIES: dict[str, type[OpenAI]] = {
+    "vllm": VLLM,
+    "sglang": SGLang,
+    "llamacpp": LlamaServer,
+}  # by the models' `owned_by`
 MALFORMED = (400, 404, 405, 415, 422, 501)  # the statuses with which servers refuse an unknown field or path
 
 
@@ -25,14 +29,9 @@ class Known:
     """A server's kind and model, and the index of the first request that it accepted. Later texts begin with that request."""
 
     server: Server
-    reply: type[Reply]
+    reply: type[OpenAI]
     model: str
     request: int = 0
-
-    @property
-    def kind(self) -> str:
-        """The name of the kind."""
-        return self.reply.name
 
 
 async def identify(opened: Client, server: Server, timeouts: Timeouts) -> Known:
@@ -84,7 +83,7 @@ class Completion:
                 try:
                     arrived = [] if is_whole else self.reply.read(event, at_s)
                 except UNREADABLE:
-                    raise RemoteError(server.name, f"its events are not those of {self._known.kind}.") from None
+                    raise RemoteError(server.name, f"its events are not those of {self._known.reply.name}.") from None
                 for part in arrived:
                     yield part
         if not self.reply.finish and not is_whole:

@@ -10,12 +10,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from .reply import Answer, Pass, Reply, count_in, ids_in, text_in
+from .openai import OpenAI
+from .reply import Answer, Pass, count_in, ids_in, text_in
 
 REASONS = {"eos": "stop", "word": "stop", "limit": "length"}
 
 
-class LlamaServer(Reply):
+class LlamaServer(OpenAI):
     """An answer of llama-server's own `/completion`."""
 
     name = "llama-server"

@@ -11,33 +11,15 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Protocol
 
 from ..core.text_files import lines
+from ..measure.timing import Question
 from .addresses import RemoteError, Server
 from .completion import Completion, Known, identify
 from .reply import Answer
 from .stream import Client, Timeouts, connect, get_text
 
 EACH = 2  # texts for each reader, at least
-
-
-class Prompt(Protocol):
-    """What is requested: `measure.timing.Question` has it."""
-
-    id: str
-    prompt: str
-    chat: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Counters:
-    """A server's Prometheus counters: generated tokens, passes with a draft, drafted and accepted tokens, of all requests."""
-
-    generated: int
-    passes: int
-    drafted: int
-    accepted: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +49,7 @@ class Block:
     busy_s: float
     tokens: int
     texts: tuple[Written, ...]
-    counted: Counters | None = None
+    counted: dict[str, int] | None = None
 
     @property
     def tokens_per_second(self) -> float:
@@ -76,7 +58,7 @@ class Block:
 
 
 async def blocks(
-    baseline: Server, speculative: Server, prompts: Sequence[Prompt], levels: Sequence[int], most: int, *, rounds: int = 2,
+    baseline: Server, speculative: Server, prompts: Sequence[Question], levels: Sequence[int], most: int, *, rounds: int = 2,
     timeouts: Timeouts | None = None,
 ) -> AsyncIterator[Block | dict[str, Known]]:  # fmt: skip
     """Yield first what runs at both servers, then block after block.
@@ -100,7 +82,7 @@ async def blocks(
 
 
 async def _block(
-    opened: Client, known: Known, side: str, prompts: Sequence[Prompt], at_once: int, number: int, most: int,
+    opened: Client, known: Known, side: str, prompts: Sequence[Question], at_once: int, number: int, most: int,
     timeouts: Timeouts,
 ) -> Block:  # fmt: skip
     """Return one server's texts of one round."""
@@ -125,7 +107,7 @@ async def _block(
         for _ in range(at_once):
             group.create_task(reader())
     busy_s, after = min(idle), await _counters(opened, known, timeouts)
-    counted = Counters(*(b - a for a, b in zip(before, after, strict=True))) if before and after else None
+    counted = {name: after[name] - n for name, n in before.items()} if before and after else None
     tokens = sum(_within(text, busy_s) for text in texts if text.answer)
     return Block(side, at_once, number, busy_s, round(tokens), tuple(texts), counted)
 
@@ -140,15 +122,16 @@ def _within(text: Written, seconds: float) -> float:
     return arrived * text.answer.tokens / max(1, sum(part.tokens for part in passes))
 
 
-async def _counters(opened: Client, known: Known, timeouts: Timeouts) -> list[int] | None:
-    """Return the values of a server's `Counters`; None if it does not show its metrics."""
+async def _counters(opened: Client, known: Known, timeouts: Timeouts) -> dict[str, int] | None:
+    """Return what a server has counted since its start, by its Prometheus metrics; None if it does not show them."""
     if not known.reply.generated:
         return None
     prefix = known.reply.generated.partition(":")[0]
-    drafting = (f"{prefix}:spec_decode_num_{name}_total" for name in ("drafts", "draft_tokens", "accepted_tokens"))
+    names = {"passes": "drafts", "drafted": "draft_tokens", "accepted": "accepted_tokens"}
+    names = {name: f"{prefix}:spec_decode_num_{counter}_total" for name, counter in names.items()}
     try:
         samples = lines(await get_text(opened, known.server, "/metrics", timeouts))
-        return [_sum(samples, name) for name in (known.reply.generated, *drafting)]
+        return {name: _sum(samples, of) for name, of in {"generated": known.reply.generated, **names}.items()}
     except ValueError:  # a RemoteError too
         return None
 

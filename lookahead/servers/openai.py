@@ -1,4 +1,4 @@
-"""Any OpenAI-compatible server. Its streams show chunks of text, and nothing about drafts.
+"""Any OpenAI-compatible server. Its streams show chunks of text, and nothing about drafts. Other kinds of servers extend this.
 
 Reasoning that a model writes before its answer is text like any other: it is timed, counted and compared.
 """
@@ -9,21 +9,33 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from .reply import Answer, Pass, Reply, count_in, ids_in, text_in
+from .reply import Answer, Pass, count_in, ids_in, text_in
 
 
-class OpenAI(Reply):
-    """An answer with streamed text, and token ids if its chunks have them. `extra` are fields of the first request only."""
+class OpenAI:
+    """Reads one answer, event by event: streamed text, and token ids if its chunks have them.
+
+    `name` is the kind of server. `generated` is the name of its Prometheus counter of generated tokens, "" if it has none.
+    `reconnects` is set if every text needs a connection of its own. `extra` are fields of the first request only.
+    """
 
     name = "openai"
+    generated = ""
+    reconnects = False
     extra: ClassVar[dict[str, Any]] = {}
 
     def __init__(self) -> None:
-        super().__init__()
+        self.passes: list[Pass] = []
+        self.finish: str | None = None
+        self.prompt_ids: tuple[int, ...] = ()  # empty if the server does not send them
         self._usage: Mapping[str, Any] = {}
 
     @classmethod
-    def requests(cls, model, prompt, most, chat):
+    def requests(cls, model: str, prompt: str, most: int, chat: bool) -> list[tuple[str, dict[str, Any]]]:
+        """Return the requests, each a path and a body, that continue a prompt greedily by at most `most` tokens.
+
+        The first has the most fields. If a server refuses it as malformed, the next one is sent, which has fewer.
+        """
         body = {"model": model, "max_tokens": most, "temperature": 0, "stream": True}
         if chat:
             path, body = "/v1/chat/completions", body | {"messages": [{"role": "user", "content": prompt}]}
@@ -32,7 +44,8 @@ class OpenAI(Reply):
         counted = body | {"stream_options": {"include_usage": True}}
         return [*([(path, counted | cls.extra)] if cls.extra else []), (path, counted), (path, body)]
 
-    def read(self, event, at_s):
+    def read(self, event: Mapping[str, Any], at_s: float) -> list[Pass]:
+        """Return the passes of an event, none if it only counts. Raises an error of `UNREADABLE` for a foreign event."""
         self._usage = event.get("usage") or self._usage
         arrived = []
         for choice in event.get("choices") or ():
@@ -47,12 +60,17 @@ class OpenAI(Reply):
                 arrived += self._arrived(Pass(at_s, text, ids))
         return arrived
 
+    def _arrived(self, *passes: Pass) -> list[Pass]:
+        self.passes += passes
+        return list(passes)
+
     def answer(self) -> Answer:
-        plain = super().answer()
-        tokens, arrived, differs = _written(self._usage) or plain.tokens, len(plain.ids), None
-        if all(part.ids for part in plain.passes) and tokens != arrived:
+        """Return what has arrived, with counts if they are known. Raises an error of `UNREADABLE` for foreign counts."""
+        answer = Answer(tuple(self.passes), self.finish, sum(part.tokens for part in self.passes))
+        tokens, arrived, differs = _written(self._usage) or answer.tokens, len(answer.ids), None
+        if all(part.ids for part in self.passes) and tokens != arrived:
             differs = f"it counts {tokens} tokens, and {arrived} arrived"
-        return replace(plain, tokens=tokens, differs=differs)
+        return replace(answer, tokens=tokens, differs=differs)
 
 
 def _written(usage: Mapping[str, Any]) -> int:

@@ -137,7 +137,7 @@ class ServerRace:
             PromptRecord(text=self.prompt_text, tokens=list(ids), pieces=[""] * len(ids)),
             [
                 LaneRecord(
-                    method=method, opaque=True, options={"server": known.server.name, "kind": known.kind}, steps=lane.steps,
+                    method=method, opaque=True, options={"server": known.server.name, "kind": known.reply.name}, steps=lane.steps,
                     streamed=lane.streamed, differs=lane.differs[:200],
                 )
                 for method, known, lane in zip(self.methods, self._known, self._lanes, strict=True)

@@ -110,11 +110,6 @@ class AcceptanceRecord(BaseModel):
             )
         return self.num_spec_tokens is not None and self.num_draft_tokens == self.num_spec_tokens * self.num_spec_steps
 
-    @property
-    def acceptance(self) -> Acceptance:
-        """Return acceptance by position."""
-        return Acceptance.of_counts(self.drafts)
-
 
 def read(data: str | bytes) -> list[AcceptanceRecord]:
     """Return the records in a file. Lines without drafts are skipped. Raises `TraceError` with the line that is wrong."""

@@ -1,13 +1,10 @@
-"""What a server's answer contains: passes as they arrive, and the server's counts.
+"""What a server's answer contains: passes as they arrive, the server's counts, and fields of its events.
 
-A `Reply` reads one answer, event by event. There is a subclass for each kind of server. No server reports which tokens were
-rejected, only how many, so a pass has counts and no draft.
+No server reports which tokens were rejected, only how many, so a pass has counts and no draft.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,43 +72,6 @@ class Answer:
     def written(self) -> int:
         """Tokens that arrived in `seconds`: all but those of the first arrival."""
         return max(0, self.tokens - self.passes[0].tokens) if self.passes else 0
-
-
-class Reply(ABC):
-    """Reads an answer.
-
-    `name` is the kind of server. `generated` is the name of its Prometheus counter of generated tokens, "" if it has none.
-    `reconnects` is set if every text needs a connection of its own.
-    """
-
-    name = ""
-    generated = ""
-    reconnects = False
-
-    def __init__(self) -> None:
-        self.passes: list[Pass] = []
-        self.finish: str | None = None
-        self.prompt_ids: tuple[int, ...] = ()  # empty if the server does not send them
-
-    @classmethod
-    @abstractmethod
-    def requests(cls, model: str, prompt: str, most: int, chat: bool) -> list[tuple[str, dict[str, Any]]]:
-        """Return the requests, each a path and a body, that continue a prompt greedily by at most `most` tokens.
-
-        The first has the most fields. If a server refuses it as malformed, the next one is sent, which has fewer.
-        """
-
-    @abstractmethod
-    def read(self, event: Mapping[str, Any], at_s: float) -> list[Pass]:
-        """Return the passes of an event, none if it only counts. Raises an error of `UNREADABLE` for a foreign event."""
-
-    def answer(self) -> Answer:
-        """Return what has arrived, with counts if they are known."""
-        return Answer(tuple(self.passes), self.finish, sum(part.tokens for part in self.passes))
-
-    def _arrived(self, *passes: Pass) -> list[Pass]:
-        self.passes += passes
-        return list(passes)
 
 
 def text_in(value: Any) -> str:

@@ -14,10 +14,11 @@ from ..core.numbers import decimal, percent, ranged, ratio, seconds
 from ..measure.intervals import interval
 from ..measure.paying import Level, advice
 from ..measure.progress import Progress
+from ..measure.timing import Question
 from .addresses import Server
 from .background import arriving
 from .completion import Known
-from .load import Block, Prompt, blocks
+from .load import Block, blocks
 from .reply import Answer
 
 SIDES = ("baseline", "speculative")
@@ -25,11 +26,11 @@ COUNTER_SHARE = 0.05  # by which a server's counters may differ, because it may 
 UNKNOWN = "\u2013"
 
 
-def of(known: Mapping[str, Known], prompts: Sequence[Prompt], blocks: Sequence[Block], most: int) -> dict[str, Any]:
+def of(known: Mapping[str, Known], prompts: Sequence[Question], blocks: Sequence[Block], most: int) -> dict[str, Any]:
     """Return all that was measured, as plain data."""
     levels = [_level(at_once, prompts, blocks) for at_once in dict.fromkeys(block.at_once for block in blocks)]
     return {
-        "servers": {side: {"name": of.server.name, "kind": of.kind, "model": of.model} for side, of in known.items()},
+        "servers": {side: {"name": of.server.name, "kind": of.reply.name, "model": of.model} for side, of in known.items()},
         "options": {
             "max_new_tokens": most, "prompts": len(prompts), "concurrency": [level["concurrency"] for level in levels],
         },
@@ -43,7 +44,7 @@ def of(known: Mapping[str, Known], prompts: Sequence[Prompt], blocks: Sequence[B
 
 
 def measure(
-    sides: Mapping[str, Server], prompts: Sequence[Prompt], levels: Sequence[int], most: int, rounds: int
+    sides: Mapping[str, Server], prompts: Sequence[Question], levels: Sequence[int], most: int, rounds: int
 ) -> Iterator[Progress | None]:
     """Yield the report so far after every block, and None while nothing is new. Raises what `blocks` does."""
 
@@ -80,7 +81,7 @@ def figures(level: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _level(at_once: int, prompts: Sequence[Prompt], blocks: Sequence[Block]) -> dict[str, Any]:
+def _level(at_once: int, prompts: Sequence[Question], blocks: Sequence[Block]) -> dict[str, Any]:
     """Return what was measured at one load."""
     of = {side: [block for block in blocks if block.at_once == at_once and block.side == side] for side in SIDES}
     texts = {side: [text for block in of[side] for text in block.texts] for side in SIDES}
@@ -117,7 +118,7 @@ def _level(at_once: int, prompts: Sequence[Prompt], blocks: Sequence[Block]) -> 
     }
 
 
-def _row(prompt: Prompt, at_once: int, baseline: Sequence[Answer], speculative: Sequence[Answer]) -> dict[str, Any]:
+def _row(prompt: Question, at_once: int, baseline: Sequence[Answer], speculative: Sequence[Answer]) -> dict[str, Any]:
     """Return the row of one prompt at one load."""
     plain_rate, rate = (median(map(_rate, answers)) for answers in (baseline, speculative))
     both = [*baseline, *speculative]
@@ -209,6 +210,6 @@ def _counted(blocks: Sequence[Block], answers: Sequence[Answer]) -> dict[str, An
     drafted, accepted, passes = _counts(answers)
     generated = sum(answer.tokens for answer in answers)
     arrived = {"generated": generated, "passes": passes, "drafted": drafted, "accepted": accepted}
-    counted = {name: sum(getattr(block.counted, name) for block in blocks) for name in arrived}
+    counted = {name: sum(block.counted[name] for block in blocks) for name in arrived}
     agree = all(abs(counted[name] - n) <= COUNTER_SHARE * max(n, 1) for name, n in arrived.items())
     return {"counted": counted, "arrived": arrived, "agree": agree}

@@ -47,7 +47,7 @@ def test_every_kind_of_server_tells_its_passes(kind, chat):
     fake = Fake(kind, RUNS)
     with serving(fake) as url:
         known, arrived, answer = asked(url, chat=chat)
-    assert known.kind == kind and known.model == "target"
+    assert known.reply.name == kind and known.model == "target"
     assert answer.text == "".join(part.text for part in arrived) == "".join(WORDS[:24])
     assert answer.tokens == 24 and answer.finish == "length" and answer.differs is None
     if kind == "openai":

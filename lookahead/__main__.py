@@ -21,9 +21,9 @@ from .core.events import LookaheadError, Settings, SettingsError
 from .core.numbers import size
 from .core.streams import tolerate_any_text
 from .family.spec import families
-from .measure import acceptance_command, batch_command, command, decide_command
-from .measure.attach import command as attaching
+from .measure import batch_command, command, decide_command
 from .measure.scenarios import USUAL
+from .servers import command as servers_command
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -110,12 +110,11 @@ def _parser() -> argparse.ArgumentParser:
     batch_command.add(commands, [shared, decoding]).set_defaults(
         call=lambda arguments: batch_command.run(arguments, _load, _settings(arguments))
     )
-    acceptance_command.add(commands).set_defaults(call=acceptance_command.run)
     decide_command.add(commands, [shared, decoding]).set_defaults(
         call=lambda arguments: decide_command.run(arguments, _load, _settings(arguments))
     )
     command.add(commands, shared).set_defaults(call=partial(command.run, load=_load))
-    attaching.add(commands).set_defaults(call=attaching.run)
+    servers_command.add(commands)
     calibrate = commands.add_parser("calibrate", parents=[shared], help="pass costs of this machine, and exactness")
     calibrate.set_defaults(call=_calibrate)
     calibrate.add_argument("--ship", metavar="FAMILY", help="write the costs into a family's folder, for costs=typical")
@@ -188,7 +187,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
 
 def _bench(arguments: argparse.Namespace) -> None:
-    from .measure import bench, engines, prompt_files, terminal
+    from .measure import bench, prompt_files, terminal
     from .measure.progress import questions
     from .measure.tables import replace_between
     from .race.methods import methods_for
@@ -207,9 +206,11 @@ def _bench(arguments: argparse.Namespace) -> None:
     models = _load(arguments)
     methods = [*(given or methods_for(models)), *further]
     with terminal.progress() as progress, TemporaryDirectory() as folder:
-        others = engines.vllm(arguments.vllm, models) if arguments.vllm else []
-        if arguments.llama_server:
-            others += engines.llama_cpp(arguments.llama_server, models, Path(folder))
+        others = []
+        if arguments.vllm or arguments.llama_server:
+            from .servers.engines import rivals
+
+            others = rivals(models, arguments.vllm, arguments.llama_server, Path(folder))
         report = bench.run(
             models, methods, prompts, repeat=arguments.repeat, progress=progress, others=others, **options
         )
@@ -284,7 +285,7 @@ def _fetch(arguments: argparse.Namespace) -> None:
 
 
 def _schema(arguments: argparse.Namespace) -> None:
-    from .trace.acceptance_record import AcceptanceRecord
+    from .servers.records import AcceptanceRecord
     from .trace.trace import Trace
 
     print(json.dumps((AcceptanceRecord.model_json_schema if arguments.acceptance else Trace.schema_json)(), indent=1))

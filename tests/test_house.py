@@ -32,7 +32,7 @@ def test_a_room_is_a_folder_and_says_what_it_knows():
     assert loose == {"__init__.py", "__main__.py"}
     assert {path.name for path in ASSETS.iterdir() if path.is_file()} == {"card.png", "screenshot.png"}
     rooms = [path for path in PACKAGE.iterdir() if path.is_dir() and path.name != "__pycache__"]
-    assert len(rooms) <= 12
+    assert len(rooms) <= 13  # 12 when `train` has left the package
     for room in rooms:
         assert ast.get_docstring(ast.parse((room / "__init__.py").read_text(encoding="utf-8"))), room.name
 

@@ -18,7 +18,7 @@ from ..family.models import BUNDLED, Models, places
 from ..measure.scenarios import USUAL
 from ..model import layer_skip
 from ..model.heads.shape import KINDS
-from . import attached
+from ..servers.addresses import is_servers, offered
 
 MOST_CHOICES = 10_000  # that are remembered: who calls the API does not say when they have gone
 WORDS = {USUAL: "pocket: instant", "smol": "SmolLM2: real answers"}
@@ -32,7 +32,7 @@ def bundled() -> list[str]:
 
 def described(spec: str) -> str:
     """What a family is called where one is chosen."""
-    return WORDS.get(spec) or attached.offered().get(spec) or spec
+    return WORDS.get(spec) or offered().get(spec) or spec
 
 
 @dataclass(slots=True, eq=False)
@@ -84,7 +84,7 @@ class Families:
         if spec in self:
             models = self._loaded[spec].models
             return {*models.drafts, *models.heads}
-        if attached.is_servers(spec):  # theirs is their owner's choice
+        if is_servers(spec):  # theirs is their owner's choice
             return {"draft", *KINDS}
         return {layer_skip.ROLE, *places(spec)} - {"target"}
 

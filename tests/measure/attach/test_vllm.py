@@ -15,7 +15,7 @@ import pytest
 import vllm_environment
 
 import lookahead
-from lookahead.family.models import places
+from lookahead.family.sources import places
 from lookahead.measure.attach import report
 from lookahead.measure.attach.bridge import complete
 from lookahead.measure.attach.load import Block, blocks

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from time import monotonic
 from typing import Any, Protocol
 
@@ -109,7 +109,7 @@ class Known:
         except ModelError as error:
             mend = error.mend
         except Exception as error:  # an architecture may raise anything
-            mend = small_files.fault(self.folder, CONFIG, f"it describes no model: {remark(error)}").mend
+            mend = small_files.fault(self.folder or self.name, CONFIG, f"it describes no model: {remark(error)}").mend
         self.faults.append((topic, ModelError("model", self.name, mend)))
 
 
@@ -334,7 +334,9 @@ def _weigh(known: Known) -> None:
         has = f"its weights are not in model.safetensors but in {other[0]}" if other else "it has no weights"
         mend = f"{has}; only safetensors are read here: choose a repository that has them."
         raise ModelError("model", known.name, mend)
-    if unusable := [name for name in names if name not in known.sizes or not name.endswith(".safetensors")]:
+    if unusable := [
+        n for n in names if n not in known.sizes or not n.endswith(".safetensors") or n != PureWindowsPath(n).name
+    ]:
         mend = f"{unusable[0]} of its weights is not there; choose another copy of this model."
         raise ModelError("model", known.name, mend)
     known.bytes = sum(known.sizes[name] for name in names)

@@ -161,9 +161,10 @@ def load(
 @dataclass(frozen=True, slots=True)
 class _Files:
     """A family's files. `places` maps a role to its name in the spec; `folders` are of language models, `heads` of trained
-    heads, whose role is their kind."""
+    heads, whose role is their kind. `shipped` are costs of a typical machine."""
 
     spec: str
+    shipped: Typical | None
     places: dict[str, str] = field(default_factory=dict)
     folders: dict[str, str] = field(default_factory=dict)
     heads: dict[str, str] = field(default_factory=dict)
@@ -171,19 +172,19 @@ class _Files:
 
 def _resolve(spec: str, folder_of: Mapping[str, Path]) -> _Files:
     """Find the files of a spec. Raises `ModelError` before a weight is read if one is missing or damaged."""
-    found = _Files(spec)
+    family = _Files(spec, typical.read(sources.BUNDLED / spec) if "/" not in spec else None)
     for role, place in sources.places(spec).items():
         folder = str(folder_of.get(place, place))
         config = files.config_of(folder) if role != "target" else None
         role = files.kind_of(config) if config else role
-        if role in found.places:
+        if role in family.places:
             raise ModelError("models", spec, f"there are two heads of the kind {role}; give one.")
-        found.places[role] = place
-        (found.heads if config else found.folders)[role] = folder
+        family.places[role] = place
+        (family.heads if config else family.folders)[role] = folder
         if not config:
             small_files.check(folder)
             small_files.weight_files(folder)
-    return found
+    return family
 
 
 # ---------------------------------------------------------------- read
@@ -235,9 +236,7 @@ def _read(family: _Files, requested: number_format.Format | None, kept: Measured
 
 def _calibrate(family: _Files, read: _Read, kept: Measured | None, key: str | None, progress: Progress) -> Models:
     """Measure exactness and costs, or check those that are `kept`."""
-    target, shipped = CachedLM(read.passes["target"]), None
-    if "/" not in family.spec:
-        shipped = typical.read(sources.BUNDLED / family.spec)
+    target, shipped = CachedLM(read.passes["target"]), family.shipped
     progress("Checking exactness" if kept else "Probing exactness", 0.45)
     probe = _probed(target, kept, read.by_operators)
     target.limits = probe.limits
@@ -350,7 +349,8 @@ def _costs(
 
 
 def _probed(target: CachedLM, kept: Measured | None, by_operators: exactness.Exactness | None) -> exactness.Exactness:
-    """How far the target is exact: as it was kept, as far as a sample agrees; where nothing is, the device's own attention."""
+    """How far the target is exact: as it was `kept`, as far as a sample agrees. If it is not, the device's own attention is
+    used."""
     if kept:
         return exactness.confirm(target, kept.exactness, exactness.AGAIN_S, random.randrange(1 << 30))
     result = exactness.find(target, by_operators)

@@ -283,12 +283,13 @@ def test_what_a_repository_claims_is_not_believed(shelf, folders, tmp_path):
         ("odd", "[]"),
         ("script", '{"weight_map": {"a": "run.py"}}'),
         ("gone", '{"weight_map": {"a": "b.safetensors"}}'),
+        ("outside", '{"weight_map": {"a": "../outside.safetensors"}}'),
     ):
         folder = changed(folders["llama"][0], tmp_path / name)
         (folder / "model.safetensors").unlink()
         (folder / "run.py").write_text("raise SystemExit")
         (folder / "model.safetensors.index.json").write_text(index)
-        shelf.add(f"org/{name}", folder)
+        shelf.add(f"org/{name}", folder, sizes={"../outside.safetensors": 10})
         assert "choose another copy of this model" in str(look(f"org/{name}").refused)
 
 
@@ -568,6 +569,10 @@ def test_files_go_where_other_programs_find_them(shelf):
 
     assert Path(hf_hub_download("org/target", "model.safetensors", local_files_only=True)).is_file()
     folder = download.cached("org/target")
+    os.truncate(folder / "model.safetensors", 1000)
+    plan = look("org/target")
+    assert plan.missing == plan.models[0].bytes, "a damaged file comes again"
+    assert hub.download(plan) and look("org/target").missing == 0
     assert {path.name for path in (folder.parents[1] / "blobs").iterdir()} == {
         path.resolve().name for path in folder.iterdir()
     }

@@ -8,6 +8,8 @@ import sys
 import pytest
 import torch
 from conftest import POCKET, emitted
+from fakehub import serving
+from huggingface_hub import constants
 
 import lookahead
 from lookahead import ModelError
@@ -15,6 +17,7 @@ from lookahead.__main__ import main
 from lookahead.family import hub, models, sources
 from lookahead.measure import gguf
 from lookahead.model import llama_files
+from lookahead.model.small_files import weight_files
 from lookahead.server.limits import Limits
 
 SOURCE = {
@@ -93,6 +96,26 @@ def test_a_copy_in_the_hubs_cache_will_do(family, tmp_path, monkeypatch):
     monkeypatch.setattr(sources.download, "cached", lambda repo: copy if repo == SOURCE["repo"] else None)
     assert hub.fetch("other") == ("hub", copy)
     assert sources.places("other") == {"target": str(copy), "block": str(family / "block")}
+
+
+def test_the_target_comes_from_the_hub_and_only_once(family, tmp_path, monkeypatch):
+    with serving() as served:
+        served.add(SOURCE["repo"], POCKET / "target")
+        for name, value in (
+            ("ENDPOINT", served.url),
+            ("HF_HUB_CACHE", str(tmp_path / "hub")),
+            ("HF_HUB_OFFLINE", False),
+        ):
+            monkeypatch.setattr(constants, name, value)
+            monkeypatch.setenv(name if name.startswith("HF_") else "HF_ENDPOINT", str(value))
+        progress = []
+        source, folder = hub.fetch("other", lambda text, share: progress.append((text, share)))
+        assert source == "hub" and folder.is_relative_to(tmp_path / "hub") and weight_files(folder)
+        assert [share for _, share in progress] == sorted(share for _, share in progress)
+        assert any(text.startswith("Downloading: ") for text, _ in progress) and progress[-1] == ("Ready", 1.0)
+        served.log.clear()
+        assert hub.fetch("other") == (source, folder) and not served.log
+        assert sources.places("other")["target"] == str(folder) and sources.shown(str(folder)) == SOURCE["repo"]
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,6 @@ SMALL = (
 OTHER = (".bin", ".gguf", ".pth", ".pt", ".h5", ".msgpack", ".safetensors")  # files of weights that are not read
 COUNTED = ("num_hidden_layers", "num_local_experts", "num_experts", "n_routed_experts")
 HEAD_BYTES = 2  # of a number in a head's file
-TOPICS = ("hub", "weights", "code", "cache")  # of the faults of one model, in the order of the checks
 Compute = Callable[..., Any]
 
 
@@ -305,14 +304,14 @@ def _find(known: Known, trusted: bool, waiting: Callable[[int], None]) -> None:
     known.licence = ", ".join(licence) if isinstance(licence, list) else str(licence)
     known.gated = bool(info.gated)
     known.sizes = {one.rfilename: one.size or 0 for one in info.siblings or ()}
-    known.files = [File(place, info.sha, name, known.sizes[name]) for name in SMALL if name in known.sizes]
+    small = [File(place, info.sha, name, known.sizes[name]) for name in SMALL if name in known.sizes]
     if CONFIG not in known.sizes:
         mend = "it has no config.json, so it is not a whole model; choose the model itself."
         raise ModelError("model", place, mend)
-    if large := [file.name for file in known.files if file.size > LARGEST_SMALL]:
+    if large := [file.name for file in small if file.size > LARGEST_SMALL]:
         raise ModelError("model", place, f"its {large[0]} is implausibly large; choose another model.")
-    transfer.download(known.files, waiting)
-    known.folder = known.files[0].here.parent
+    transfer.download(small, waiting)
+    known.files, known.folder = small, small[0].here.parent
 
 
 def _open(known: Known, folder: Path) -> None:
@@ -320,7 +319,7 @@ def _open(known: Known, folder: Path) -> None:
     known.folder, known.name, source = folder, sources.shown(known.place), sources.owner(folder)
     if source or folder.is_relative_to(sources.BUNDLED):
         known.licence = source.licence if source else "Built with Llama; see its card"
-    known.sizes = {path.name: path.stat().st_size for path in folder.iterdir()}
+    known.sizes = {path.name: path.stat().st_size for path in folder.iterdir() if path.is_file()}
 
 
 def _weigh(known: Known) -> None:
@@ -386,15 +385,17 @@ def _checks(plan: Plan, limits: Allowed | None, spare_bytes: int) -> list[Check]
     for one in known:
         if one.folder and CONFIG in one.sizes:
             one.attempt("code", _describe)
-    whose = {1: "It is", 2: "Both are"}.get(len(known), "All are")
-    checks = [
-        *_of_each(known, "hub", f"{whose} there" + (", and open to this server." if plan.files else ".")),
-        *_of_each(known, "weights", f"{whose} in safetensors."),
-        *_of_each(known, "code", "Nothing but transformers' own code is needed."),
-        *_of_each(known, "cache", "Every layer can be rolled back when a draft is rejected."),
-        *_vocabulary([one for one in known if not one.head]),
-        *_heads(known),
-    ]
+    whose, checks, reached = {1: "It is", 2: "Both are"}.get(len(known), "All are"), [], True
+    for topic, words in (
+        ("hub", f"{whose} there, and open to this server." if plan.files else f"{whose} there."),
+        ("weights", f"{whose} in safetensors."),
+        ("code", "Nothing but transformers' own code is needed."),
+        ("cache", "Every layer can be rolled back when a draft is rejected."),
+    ):
+        faults = [Check(topic, "", error) for one in known for kind, error in one.faults if kind == topic]
+        checks += faults or ([Check(topic, words)] if reached else [])
+        reached = reached and not faults
+    checks += [*_vocabulary([one for one in known if not one.head]), *_heads(known)]
     if weights := plan.memory(plan.dtype):
         free, disk, need = memory.free() + spare_bytes, memory.disk_free(transfer.cache()), memory.SPARE * weights
         most = 1e9 * limits.max_model_gb if limits else 0.0
@@ -410,16 +411,6 @@ def _checks(plan: Plan, limits: Allowed | None, spare_bytes: int) -> list[Check]
             error = ModelError("models", spec, f"{mend}; choose a smaller one.") if fails else None
             checks.append(Check(topic, words, error))
     return checks
-
-
-def _of_each(known: Sequence[Known], topic: str, words: str) -> list[Check]:
-    """The faults of that kind, or the words if there is none and every model has come so far."""
-    faults = [error for one in known for kind, error in one.faults if kind == topic]
-    if faults:
-        return [Check(topic, "", error) for error in dict.fromkeys(faults)]
-    earlier = TOPICS[: TOPICS.index(topic)]
-    reached = all(kind not in earlier for one in known for kind, _ in one.faults)
-    return [Check(topic, words)] if reached else []
 
 
 def _heads(known: Sequence[Known]) -> list[Check]:
@@ -440,7 +431,7 @@ def _heads(known: Sequence[Known]) -> list[Check]:
 
 def _vocabulary(known: list[Known]) -> list[Check]:
     """Whether the drafts' tokens are the target's, token by token."""
-    if any(one.folder is None for one in known):
+    if not known or any(one.folder is None for one in known):
         return []
     tokenizers, checks = [], []
     for one in known:
@@ -451,7 +442,7 @@ def _vocabulary(known: list[Known]) -> list[Check]:
             if error.field != "draft":  # it cannot be read
                 return [Check("vocabulary", "", ModelError("model", one.name, error.mend))]
             checks.append(Check("vocabulary", "", error))
-    same = {0: "", 1: "", 2: ", the same in both"}.get(len(known), ", the same in all")
+    same = {1: "", 2: ", the same in both"}.get(len(known), ", the same in all")
     return checks or [Check("vocabulary", f"{count(len(tokenizers[0].get_vocab()))} tokens{same}.")]
 
 

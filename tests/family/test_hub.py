@@ -270,6 +270,7 @@ def test_a_head_is_compared_with_a_target_of_any_architecture(tmp_path, shelf):
     shelf.add("org/gpt2", tiny("gpt2", tmp_path / "gpt2"))
     shelf.add("org/head", POCKET / "block")
     assert "hidden states" in str(look("org/gpt2+org/head").refused)
+    assert "give the target's name first" in str(look("org/head").refused)
 
 
 def test_what_a_repository_claims_is_not_believed(shelf, folders, tmp_path):

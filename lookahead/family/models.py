@@ -172,8 +172,9 @@ class _Files:
 
 def _resolve(spec: str, folder_of: Mapping[str, Path]) -> _Files:
     """Find the files of a spec. Raises `ModelError` before a weight is read if one is missing or damaged."""
+    places = sources.places(spec)
     family = _Files(spec, typical.read(sources.BUNDLED / spec) if "/" not in spec else None)
-    for role, place in sources.places(spec).items():
+    for role, place in places.items():
         folder = str(folder_of.get(place, place))
         config = files.config_of(folder) if role != "target" else None
         role = files.kind_of(config) if config else role

@@ -141,7 +141,7 @@ def _parser() -> argparse.ArgumentParser:
     record.add_argument("--models", default=USUAL, metavar="FAMILY", help='those of "pocket", or of "smol"')
     record.add_argument("--out", type=Path, metavar="DIR", help="where to keep them (assets/traces)")
     record.add_argument("--only", metavar="ID,ID", help="these scenarios; all by default")
-    fetch = commands.add_parser("fetch", help="get a family ready whose target lies elsewhere: smol")
+    fetch = commands.add_parser("fetch", help="get a family ready whose target is not bundled: smol")
     fetch.set_defaults(call=_fetch)
     fetch.add_argument("family")
     fetch.add_argument("--json", action="store_true", help="one JSON document on stdout")
@@ -267,7 +267,7 @@ def _record(arguments: argparse.Namespace) -> None:
 
 
 def _fetch(arguments: argparse.Namespace) -> None:
-    from .family.hub import bring, load
+    from .family.hub import fetch, load
     from .measure import terminal
 
     with terminal.progress() as progress:
@@ -275,7 +275,7 @@ def _fetch(arguments: argparse.Namespace) -> None:
         def show(text: str, share: float) -> None:
             progress(round(100 * share), 100, text)
 
-        source, folder = bring(arguments.family, show)
+        source, folder = fetch(arguments.family, show)
         load(arguments.family, show)  # what is compiled and measured once is so before anybody waits for it
     bytes_ = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
     if arguments.json:

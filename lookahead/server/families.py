@@ -14,7 +14,8 @@ from itertools import count
 
 from ..core import memory
 from ..core.events import ModelError
-from ..family.models import BUNDLED, Models, places
+from ..family import sources
+from ..family.models import Models
 from ..measure.scenarios import USUAL
 from ..model import layer_skip
 from ..model.heads.shape import KINDS
@@ -26,8 +27,7 @@ WORDS = {USUAL: "pocket: instant", "smol": "SmolLM2: real answers"}
 
 def bundled() -> list[str]:
     """The families that come with the app, the usual one first."""
-    names = sorted(folder.name for folder in BUNDLED.iterdir() if folder.is_dir())
-    return sorted(names, key=lambda name: name != USUAL)
+    return sorted(sources.bundled(), key=lambda name: name != USUAL)
 
 
 def described(spec: str) -> str:
@@ -86,7 +86,7 @@ class Families:
             return {*models.drafts, *models.heads}
         if is_servers(spec):  # theirs is their owner's choice
             return {"draft", *KINDS}
-        return {layer_skip.ROLE, *places(spec)} - {"target"}
+        return {layer_skip.ROLE, *sources.places(spec)} - {"target"}
 
     def chats(self, spec: str) -> bool:
         """Whether its models answer a chat message rather than go on with a text."""

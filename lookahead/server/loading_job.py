@@ -1,7 +1,4 @@
-"""A family that a visitor asks for, as a job: looked at, brought outside the queue, measured in it, put beside the others.
-
-Knows plans, limits and the families in use. It does not know pages.
-"""
+"""A family that a visitor asks for, as a job: checked and downloaded outside the queue, measured in it, added to the others."""
 
 from __future__ import annotations
 
@@ -61,7 +58,7 @@ def loaded(server: ServerState, spec: str) -> Iterator[tuple[str, float]]:
 
 def _look(server: ServerState, spec: str, job: DownloadJob) -> hub.Plan:
     dtype = server.models.target.passes.dtype  # most likely: it is measured once the weights are there
-    plan = hub.look(
+    plan = hub.check(
         spec, limits=server.limits, dtype=dtype, progress=job.progress, compute=job.compute,
         spare_bytes=server.families.spare_bytes,
     )  # fmt: skip

@@ -23,7 +23,8 @@ from typing import Any
 import httpx2
 
 from ..core.events import Settings, SettingsError
-from ..family.models import Models, places
+from ..family.models import Models
+from ..family.sources import places
 from ..measure.timing import Entry, Question, Sample, Timing, read_entry, time_lane
 from ..race.lane import Lane
 from .gguf import write

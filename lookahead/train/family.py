@@ -30,9 +30,8 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from ..core.events import SettingsError
 from ..core.numbers import decimal
-from ..family import elsewhere
-from ..family.hub import bring
-from ..family.models import load_tokenizer, shown
+from ..family import hub, sources
+from ..family.models import load_tokenizer
 from ..measure.scenarios import BENCH
 from ..model import llama_files
 from ..model.heads import files
@@ -250,8 +249,8 @@ class _Stages:
     def _verifier(self) -> str:
         """What a head's file calls its target: by its repository or its name, not by where it lies on this machine."""
         start = self.job.start_from
-        source = elsewhere.of(start) if start else None
-        return source.repo if source else shown(str(_place(start or self.job.out, "target")))
+        source = sources.of(start) if start else None
+        return source.repo if source else sources.shown(str(_place(start or self.job.out, "target")))
 
     def _written(self, target: LlamaForCausalLM) -> np.ndarray:
         """What the target has written for its drafters, once for all of them."""
@@ -357,9 +356,9 @@ def _noted(job: Job) -> dict[str, Any]:
 
 
 def _place(family: Path, role: str) -> Path:
-    """Where a family has a role. A folder that is a model itself is a target, and a target may lie elsewhere."""
-    if role == "target" and elsewhere.of(family):
-        return bring(family.name)[1]
+    """Where a family has a role. A folder that is a model itself is a target, and a target may come from elsewhere."""
+    if role == "target" and sources.of(family):
+        return hub.fetch(family.name)[1]
     return family if role == "target" and (family / "config.json").is_file() else family / role
 
 

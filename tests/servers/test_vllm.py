@@ -15,7 +15,7 @@ import pytest
 import vllm_environment
 
 import lookahead
-from lookahead.family.models import places
+from lookahead.family.sources import places
 from lookahead.measure.scenarios import BENCH
 from lookahead.measure.timing import Question
 from lookahead.servers import report

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from ..core.events import EMPTY, Draft
 from ..core.lm import draft_tokens
 from ..core.policy import DraftCost
-from .base import Drafter
+from .base import DRAFT_MODEL, Drafter
 
 
 class DraftModel(Drafter):
@@ -21,6 +21,7 @@ class DraftModel(Drafter):
     name = "draft"
     summary = "drafts from a small model"
     needs_draft = in_hybrid = True
+    technique = DRAFT_MODEL
 
     @classmethod
     def level_rows(cls, options):

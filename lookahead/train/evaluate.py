@@ -19,7 +19,7 @@ from ..core.accept import rule_for
 from ..core.acceptance import Acceptance
 from ..core.events import Settings
 from ..core.numbers import counted
-from ..drafting import DRAFTERS, Resources
+from ..drafting import Resources, drafter_with
 from ..family.models import Models, load
 from ..measure.scenarios import BENCH
 from ..model.heads.head import Head
@@ -147,12 +147,9 @@ def verified_passes(
     head: Head, target: CachedLM, prompt: Sequence[int], eos: frozenset[int], most_new: int
 ) -> tuple[int, int]:
     """Tokens behind a prompt of ids, and the passes that they took with a head's drafts, greedy."""
-    rule, lm, kind = rule_for(Settings()), head.fresh(target.vocab), head.shape.kind
+    rule, lm, strategy = rule_for(Settings()), head.fresh(target.vocab), drafter_with(head.shape.kind)
     lm.follow(target)
-    drafter, ends = (
-        DRAFTERS[kind](Resources(rule, lm), DRAFTERS[kind].Options()),
-        Ends(eos, most_new, target.context_length),
-    )
+    drafter, ends = strategy(Resources(rule, lm), strategy.Options()), Ends(eos, most_new, target.context_length)
     steps = loop(Text(target, drafter, FixedLength(min(lm.longest, LONGEST)), rule, prompt, ends, details=False))
     lengths = [len(step.emitted) for step in steps if step.kind == "verify"]
     return sum(lengths), len(lengths)

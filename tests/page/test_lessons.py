@@ -31,7 +31,7 @@ from lookahead.page.learn import widgets as kinds
 from lookahead.page.learn.lessons import FOLDER, TEACHER, LessonError, read
 from lookahead.race.draft_length import FixedLength
 from lookahead.race.lane import loop
-from lookahead.race.methods import options_of
+from lookahead.race.methods import options_of, text_methods
 
 LESSONS = lessons.lessons()
 ALL = (*LESSONS, read(TEACHER))
@@ -123,6 +123,7 @@ def test_every_name_exists():
         assert bool(bug.scenario) == (found.harm != bugs.DISTRIBUTION), "a race shows what an eye can see"
         assert Settings(**bug.settings).rule == "auto"
     for what_if in widgets(kinds.WhatIf):
+        assert what_if.method in text_methods()
         options_of(what_if.method, what_if.options)
     for die in widgets(kinds.Dice):
         assert not die.bug or bugs.find(die.bug).rule == "rejection"

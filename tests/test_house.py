@@ -12,7 +12,7 @@ from lookahead.drafting import DRAFTERS
 from lookahead.trace import assets
 
 PACKAGE = ROOT / "lookahead"
-FILES = sorted(PACKAGE.rglob("*.py"))
+FILES = sorted([*PACKAGE.rglob("*.py"), *(ROOT / "training").rglob("*.py")])
 ASSETS = ROOT / "assets"
 PAGE = sorted(path for path in ASSETS.rglob("*") if path.suffix in (".js", ".css"))
 

@@ -11,8 +11,6 @@ import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import zip_longest
-from math import isnan
-from time import monotonic
 from typing import Any
 
 from rich.console import Console
@@ -21,13 +19,12 @@ from rich.table import Table
 from rich.text import Text
 
 from ..core.events import ACCEPTED, REJECTED
-from ..core.numbers import count, counted, decimal, percent, ranged, ratio, seconds, significant
+from ..core.numbers import count, counted, decimal, percent, ranged, ratio, seconds
 from ..race.race import Race
 from ..trace.schema import StepRecord
 from ..trace.verdict import ending
 from . import decision_report
 
-LOG_EVERY_S = 60.0
 STYLES = {
     "accepted": "underline green",
     "correction": "bold blue",
@@ -101,36 +98,6 @@ def progress() -> Iterator[Any]:
     with bar:
         task = bar.add_task("warming up", total=None)
         yield lambda done, total, text: bar.update(task, completed=done, total=total, description=text)
-
-
-@contextmanager
-def training() -> Iterator[Any]:
-    """A bar a training stage on stderr; yields a watcher of reports with loss, tokens/s and time left.
-
-    Where stderr is a file, a line a minute instead.
-    """
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[status]}"))
-    console = Console(stderr=True)
-    with Progress(*columns, console=console) as bar:
-        tasks: dict[str, Any] = {}
-        written = -LOG_EVERY_S
-
-        def watch(report: Any) -> None:
-            nonlocal written
-            if report.stage not in tasks:
-                tasks[report.stage] = bar.add_task(report.stage, total=None, status="")
-            left = f"{seconds(report.seconds_left)} left" if report.budget else "measuring how long"
-            loss = "" if isnan(report.loss) else f"loss {significant(report.loss, 4)}  "  # writing has none
-            worth = "" if report.accepted is None else f"{decimal(report.accepted)} tokens a pass  "
-            status = f"{loss}{worth}{decimal(report.tokens_per_second)} tokens/s  {left}"
-            bar.update(tasks[report.stage], total=report.budget or None, completed=report.tokens, status=status)
-            if not console.is_terminal and monotonic() - written >= LOG_EVERY_S:
-                written = monotonic()
-                console.print(
-                    f"{report.stage}: {count(report.tokens)} of {count(report.budget)} tokens  {status}", soft_wrap=True
-                )
-
-        yield watch
 
 
 def show_bench(report: dict[str, Any]) -> None:

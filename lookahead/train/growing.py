@@ -29,11 +29,10 @@ from ..measure.scenarios import BENCH
 from ..model.heads.block import BlockNetwork
 from ..model.heads.head import Head
 from ..model.heads.shape import BLOCK
-from .evaluate import verified_passes
-from .fit import optimizers
+from .cache import growing_cache
 from .heads import CONFIDENCE, new_head, weighted
-from .plan import Plan
-from .writing import growing_cache
+from .optimizers import optimizers, scale_rates
+from .verified import verified_passes
 
 OPENINGS = (
     "Once upon a time", "One day", "There was a", "Once there was a", "Lily and", "Tom", "A little", "One sunny morning",
@@ -45,7 +44,7 @@ REMEMBERED = 12  # batches of texts
 WRITING = 0.4  # share of the time
 LAYERS, SLOTS = 1, 5
 TEXTS, ANCHORS = 6, 16  # of a training step
-PLAN, WARM_STEPS = Plan(), 20  # rates, and the steps in which they rise
+WARM_STEPS = 20  # in which the learning rates rise
 SMOOTH = 0.9  # of the loss that is shown stays with every step
 CHECK_S = 8.0  # what the head is worth is measured so often,
 CHECKED, CHECKED_TOKENS = "story", 64  # behind these prompts
@@ -85,7 +84,7 @@ class Growing:
         self._end = min(models.eos, default=0)
         self._draws = torch.Generator().manual_seed(seed)
         self.network = new_head(BLOCK, target, self._end, seed, layers=LAYERS, slots=SLOTS).float().to(target.device)
-        self._optimizers = optimizers(self.network, PLAN)
+        self._optimizers = optimizers(self.network)
         self._quick = _quicker_in_bfloat16(target.device, self.network.shape.hidden)
         self._writer = _writer(target, torch.bfloat16 if self._quick else torch.float32)
         self._texts: list[Text] = []
@@ -187,8 +186,8 @@ class Growing:
         loss.backward()
         nn.utils.clip_grad_norm_(network.parameters(), 1.0)
         steps = self.progress.steps + 1
-        for optimizer, rate in zip(self._optimizers, (PLAN.matrix_rate, PLAN.other_rate), strict=True):
-            optimizer.param_groups[0]["lr"] = rate * min(1.0, steps / WARM_STEPS)
+        scale_rates(self._optimizers, min(1.0, steps / WARM_STEPS))
+        for optimizer in self._optimizers:
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
         now, before = float(loss.detach()), self.progress.loss

@@ -22,8 +22,7 @@ from transformers import PreTrainedModel
 from ..model.heads.head import NETWORKS
 from ..model.heads.shape import BLOCK, EAGLE, MEDUSA, HeadShape, usual_taps
 from ..model.shape import Shape
-from .states import look
-from .writing import Rows
+from .rows import Rows, target_outputs
 
 SLOTS = {MEDUSA: 4, BLOCK: 8}  # tokens that a pass drafts
 STEPS = 4  # tokens that an EAGLE head drafts in training
@@ -104,9 +103,9 @@ class HeadLoss(ABC):
         """The mean over the drafted tokens of some texts."""
         ids = rows.ids[:, :-1]
         with torch.no_grad():
-            seen = rows.seen or look(self.target, ids, network.shape.taps)
-            wanted = linear(seen.last, network.head).float() - seen.sums[..., None]
-        return self._of(network, seen.states, ids, wanted)
+            outputs = rows.outputs or target_outputs(self.target, ids, network.shape.taps)
+            wanted = linear(outputs.last, network.head).float() - outputs.sums[..., None]
+        return self._of(network, outputs.states, ids, wanted)
 
     @abstractmethod
     def _of(self, network: Any, states: torch.Tensor, ids: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, kl_div, log_softmax
 
-from .writing import Rows
+from .rows import Rows
 
 
 def next_token(model: nn.Module, ids: torch.Tensor) -> torch.Tensor:

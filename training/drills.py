@@ -15,13 +15,43 @@ from random import Random
 
 from .functions import functions
 
-NAMES = "Anna Ben Lily Tom Mia Sam Rosa Omar Leo Maya Jack Emma Max Sara Tim Lucy Noah Ella Finn Ruth Ivan Nina Paul Zoe Ali Eva Hugo Ida Jon Kim".split()  # fmt: skip
-CITIES = "Denver,Miami,Boston,Paris,Rome,Oslo,Berlin,Chicago,Houston,Dallas,Seattle,London,Madrid,Lisbon,New York,San Jose,Phoenix,Austin,Vienna,Dublin".split(",")  # fmt: skip
-THINGS = "apples pears books stickers marbles coins shells pencils cookies flowers stones cards balloons nuts eggs toys".split()
-ANIMALS = "dog cat rabbit hen duck horse goat frog mouse pony parrot turtle".split()
-COLORS = "red blue green yellow white black brown pink orange gray".split()
-JOBS = "baker,teacher,farmer,doctor,painter,pilot,nurse,cook,driver,singer,builder,writer".split(",")
-WORDS = "the a small big old young happy little tree river house garden road bird sun moon star boat hill lake box cake song game friend window door rain snow wind morning night ran sat found made saw took gave under over near with and".split()  # fmt: skip
+NAMES = ["Anna", "Ben", "Lily", "Tom", "Mia", "Sam", "Rosa", "Omar", "Leo", "Maya", "Jack", "Emma", "Max", "Sara", "Tim", "Lucy", "Noah", "Ella", "Finn", "Ruth", "Ivan", "Nina", "Paul", "Zoe", "Ali", "Eva", "Hugo", "Ida", "Jon", "Kim"]  # fmt: skip
+CITIES = ["Denver", "Miami", "Boston", "Paris", "Rome", "Oslo", "Berlin", "Chicago", "Houston", "Dallas", "Seattle", "London", "Madrid", "Lisbon", "New York", "San Jose", "Phoenix", "Austin", "Vienna", "Dublin"]  # fmt: skip
+THINGS = [
+    "apples",
+    "pears",
+    "books",
+    "stickers",
+    "marbles",
+    "coins",
+    "shells",
+    "pencils",
+    "cookies",
+    "flowers",
+    "stones",
+    "cards",
+    "balloons",
+    "nuts",
+    "eggs",
+    "toys",
+]
+ANIMALS = ["dog", "cat", "rabbit", "hen", "duck", "horse", "goat", "frog", "mouse", "pony", "parrot", "turtle"]
+COLORS = ["red", "blue", "green", "yellow", "white", "black", "brown", "pink", "orange", "gray"]
+JOBS = [
+    "baker",
+    "teacher",
+    "farmer",
+    "doctor",
+    "painter",
+    "pilot",
+    "nurse",
+    "cook",
+    "driver",
+    "singer",
+    "builder",
+    "writer",
+]
+WORDS = ["the", "a", "small", "big", "old", "young", "happy", "little", "tree", "river", "house", "garden", "road", "bird", "sun", "moon", "star", "boat", "hill", "lake", "box", "cake", "song", "game", "friend", "window", "door", "rain", "snow", "wind", "morning", "night", "ran", "sat", "found", "made", "saw", "took", "gave", "under", "over", "near", "with", "and"]  # fmt: skip
 
 Record = dict[str, str | int]
 Drill = tuple[str, str, str]  # domain, question ("" for plain text), answer
@@ -117,8 +147,10 @@ def copied(draws: Random) -> Drill:
     return "records", ask.format(text), text
 
 
-GIRLS = frozenset("Anna Lily Mia Rosa Maya Emma Sara Lucy Ella Ruth Nina Zoe Eva Ida".split())
-BOXES = "boxes bags baskets jars".split()
+GIRLS = frozenset(
+    ["Anna", "Lily", "Mia", "Rosa", "Maya", "Emma", "Sara", "Lucy", "Ella", "Ruth", "Nina", "Zoe", "Eva", "Ida"]
+)
+BOXES = ["boxes", "bags", "baskets", "jars"]
 LOSES = ("{who} gives {n} to {other}", "{who} loses {n}", "{other} takes {n}", "{who} eats {n}", "{who} sells {n}")
 GAINS = ("{who} buys {n} more", "{other} gives {who} {n} more", "{who} finds {n} more", "{who} gets {n} from {other}")
 

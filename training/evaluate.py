@@ -15,30 +15,27 @@ import torch
 from torch import nn
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
-from ..core.accept import rule_for
-from ..core.acceptance import Acceptance
-from ..core.events import Settings
-from ..core.numbers import counted
-from ..drafting import DRAFTERS, Resources
-from ..drafting.draft_length import FixedLength
-from ..family.models import Models, load
-from ..measure.scenarios import BENCH
-from ..model.heads.head import Head
-from ..model.heads.shape import KINDS
-from ..model.lm import CachedLM
-from ..race.decode import Ends, Text
-from ..race.decode import decode as loop
-from ..race.lane import decode
+from lookahead.core.acceptance import Acceptance
+from lookahead.core.numbers import counted
+from lookahead.family.models import Models, load
+from lookahead.measure.scenarios import BENCH
+from lookahead.model.heads.head import Head
+from lookahead.model.heads.shape import KINDS
+from lookahead.model.lm import CachedLM
+from lookahead.race.lane import decode
+from lookahead.train.losses import next_token
+from lookahead.train.verified import LONGEST, verified_passes
+
 from .corpus import ASSISTANT, TEXT, Document
 from .instructions import measuring
-from .losses import next_token
 from .prompts import SAMPLES
 from .tokenizer import has_markers
 
 MOST_DOCUMENTS, ROW = 60, 512  # held-out documents a domain, and how much of each
 PROMPTS_A_DOMAIN, NEW_TOKENS, K = 32, 96, 4
 HEAD_PROMPTS = 12  # a domain, by which generations of drafters are compared
-CHECKED_TOKENS, LONGEST = 64, 8  # of the texts by which a head is measured while it learns, and of its drafts
+CHECKED_TOKENS = 64  # of the texts by which a head is measured while it learns
+SAMPLE_TOKENS = 120
 STORY_OPENING = 20  # words of a held-out text that make a prompt
 
 
@@ -143,28 +140,13 @@ def accepted_length(
     return emitted / passes
 
 
-def verified_passes(
-    head: Head, target: CachedLM, prompt: Sequence[int], eos: frozenset[int], most_new: int
-) -> tuple[int, int]:
-    """Tokens behind a prompt of ids, and the passes that they took with a head's drafts, greedy."""
-    rule, lm, kind = rule_for(Settings()), head.fresh(target.vocab), head.shape.kind
-    lm.follow(target)
-    drafter, ends = (
-        DRAFTERS[kind](Resources(rule, lm), DRAFTERS[kind].Options()),
-        Ends(eos, most_new, target.context_length),
-    )
-    steps = loop(Text(target, drafter, FixedLength(min(lm.longest, LONGEST)), rule, prompt, ends, details=False))
-    lengths = [len(step.emitted) for step in steps if step.kind == "verify"]
-    return sum(lengths), len(lengths)
-
-
 def samples(models: Models) -> list[dict[str, str]]:
     """The twenty prompts, continued greedily and at temperature 0.8, unedited."""
     out = []
     for prompt, chat in SAMPLES:
         row = {"prompt": prompt}
         for name, changes in (("greedy", {}), ("coupled", {"temperature": 0.8})):
-            steps = decode(models, prompt, "draft", max_new_tokens=120, chat=chat, details=False, **changes)
+            steps = decode(models, prompt, "draft", max_new_tokens=SAMPLE_TOKENS, chat=chat, details=False, **changes)
             ids = [token for step in steps for token in step.emitted]
             row[name] = models.tokenizer.decode(ids, skip_special_tokens=True)
         out.append(row)
@@ -188,5 +170,6 @@ def whole(
         if folder.is_dir():
             models = load(f"{out / 'target'}+{folder}")
             report["acceptance"][role] = acceptance(models, by_domain, "draft")
-    report["samples"] = samples(load(f"{out / 'target'}+{out / 'draft'}"))
+            if role == "draft":
+                report["samples"] = samples(models)
     return report

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from lookahead.train.optimizers import MATRIX_RATE, OTHER_RATE, WEIGHT_DECAY
+
 
 @dataclass(frozen=True, slots=True)
 class Shape:
@@ -48,9 +50,9 @@ class Plan:
     step_tokens: int = 8192
     # Learning rates: Muon for the layers' matrices, AdamW for embeddings and norms. Constant after
     # the warm-up, then linear to nothing.
-    matrix_rate: float = 0.02
-    other_rate: float = 0.004
-    weight_decay: float = 0.02
+    matrix_rate: float = MATRIX_RATE
+    other_rate: float = OTHER_RATE
+    weight_decay: float = WEIGHT_DECAY
     refining: float = 0.6  # factor on both rates when training goes on from earlier weights
     warm_steps: int = 60
     cooling_share: float = 0.45

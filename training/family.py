@@ -28,18 +28,20 @@ import torch
 from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from ..core.events import SettingsError
-from ..core.numbers import decimal
-from ..family import elsewhere
-from ..family.hub import bring
-from ..family.models import load_tokenizer, shown
-from ..measure.scenarios import BENCH
-from ..model import llama_files
-from ..model.heads import files
-from ..model.heads.shape import KINDS, MEDUSA
-from ..model.lm import CachedLM
-from ..race.text import encode_prompt
-from . import card, corpus, evaluate, heads, instructions, losses, passages, tokenizer
+from lookahead.core.events import SettingsError
+from lookahead.core.numbers import decimal
+from lookahead.family import elsewhere
+from lookahead.family.hub import bring
+from lookahead.family.models import load_tokenizer, shown
+from lookahead.measure.scenarios import BENCH
+from lookahead.model import llama_files
+from lookahead.model.heads import files
+from lookahead.model.heads.shape import KINDS, MEDUSA
+from lookahead.model.lm import CachedLM
+from lookahead.race.text import encode_prompt
+from lookahead.train import heads, losses
+
+from . import card, corpus, evaluate, instructions, passages, tokenizer
 from .batches import Batches, Streams
 from .fit import Budget, Report, Watch, fit
 from .plan import Plan, Shape

@@ -19,11 +19,12 @@ from typing import Any
 import torch
 from torch import nn
 
+from lookahead.train.optimizers import optimizers, scale_rates
+
 from .batches import Batches
 from .plan import Plan
 
 Loss = Callable[[nn.Module, torch.Tensor], torch.Tensor]
-TABLES = ("embed", "markov", "confidence")  # matrices that are not layers'
 TIMED_STEPS = 8  # steps that measure the machine before a time budget becomes a token budget
 
 
@@ -55,18 +56,6 @@ class Budget:
 
     tokens: int | None = None
     minutes: float | None = None
-
-
-def optimizers(model: nn.Module, plan: Plan) -> list[torch.optim.Optimizer]:
-    """Muon for two-dimensional weights inside layers, AdamW for the rest."""
-    matrices, others = [], []
-    for name, weight in model.named_parameters():
-        inside = weight.ndim == 2 and not any(table in name for table in TABLES)
-        (matrices if inside else others).append(weight)
-    return [
-        torch.optim.Muon(matrices, lr=plan.matrix_rate, weight_decay=plan.weight_decay),
-        torch.optim.AdamW(others, lr=plan.other_rate, betas=(0.9, 0.95), weight_decay=0.0),
-    ]
 
 
 def rate(plan: Plan, step: int, share: float) -> float:
@@ -101,7 +90,7 @@ def steps(
     drafter is worth, every `plan.check_every_s` and at the end.
     """
     device = next(model.parameters()).device
-    steppers = optimizers(model, plan)
+    steppers = optimizers(model, plan.matrix_rate, plan.other_rate, plan.weight_decay)
     checkpoint = folder / f"{stage}.pt"
     tokens, step, seconds, row = 0, 0, 0.0, 0
     total = budget.tokens
@@ -131,9 +120,7 @@ def steps(
         behind = tokens / total if total else 0.0
         length = next((tokens for until, tokens in plan.rows if behind < until), plan.rows[-1][1])
         rows = max(1, plan.step_tokens // length)
-        factor = scale * rate(plan, step, behind)
-        for optimizer, base in zip(steppers, (plan.matrix_rate, plan.other_rate), strict=True):
-            optimizer.param_groups[0]["lr"] = base * factor
+        scale_rates(steppers, scale * rate(plan, step, behind))
         ids = batches.batch(row, rows, length).to(device)
         with torch.autocast(device.type, torch.bfloat16):
             value = loss(model, ids)

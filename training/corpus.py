@@ -20,9 +20,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ..core.events import LookaheadError
-from ..core.text_files import lines
-from ..measure.scenarios import BENCH, SCENARIOS
+from lookahead.core.events import LookaheadError
+from lookahead.core.text_files import lines
+from lookahead.measure.scenarios import BENCH, SCENARIOS
+
 from .drills import drills
 from .prompts import SAMPLES
 

@@ -16,7 +16,9 @@ from time import perf_counter
 import torch
 from transformers import LogitsProcessorList, PreTrainedModel, PreTrainedTokenizerFast
 
-from ..race.text import as_chat
+from lookahead.race.text import as_chat
+from lookahead.train.cache import growing_cache
+
 from . import writing
 from .fit import Report, Watch
 from .plan import Plan
@@ -64,7 +66,7 @@ def _written(
     forced = writing.NextOpening(repeat([end]), end, begun)
     texts = writer.generate(
         given, attention_mask=torch.ones_like(given), max_new_tokens=writing.LONGEST_QUESTION, eos_token_id=end,
-        pad_token_id=end, past_key_values=writing.growing_cache(writer), do_sample=False,
+        pad_token_id=end, past_key_values=growing_cache(writer), do_sample=False,
         logits_processor=LogitsProcessorList([writing.Sampled(TEMPERATURE), forced]),
     )  # fmt: skip
     rows = [ids[len(turn) :].tolist() for ids in texts]

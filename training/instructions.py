@@ -15,7 +15,8 @@ import random
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
-from ..measure.scenarios import ANSWERS, ANSWERS_BENCH
+from lookahead.measure.scenarios import ANSWERS, ANSWERS_BENCH
+
 from .topics import (
     BUGS,
     CITIES,

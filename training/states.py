@@ -12,39 +12,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter
-from typing import NamedTuple
 
 import numpy as np
 import torch
 from transformers import PreTrainedModel
 
+from lookahead.train.rows import TargetOutputs, target_outputs
+
 from .fit import Report, Watch
 
 BLOCK, TOGETHER = 256, 8  # rows of a file, and of a pass
-TOKENS = 256  # for which a large vocabulary's logits are computed at once
 LAST, SUMS = "last", "sums"  # what the output head reads, and the logarithm of its summed exponentials
-
-
-class Seen(NamedTuple):
-    """Of some texts [texts, tokens]: the tapped hidden states [texts, tokens, taps times hidden], what the output head reads
-    [texts, tokens, hidden], and the logarithm of its summed exponentials [texts, tokens] in nats."""
-
-    states: torch.Tensor
-    last: torch.Tensor
-    sums: torch.Tensor
-
-    def to(self, device: torch.device) -> Seen:
-        """The same on a device."""
-        return Seen(*(part.to(device) for part in self))
-
-
-@torch.no_grad()
-def look(target: PreTrainedModel, ids: torch.Tensor, taps: Sequence[int]) -> Seen:
-    """A pass of the target over ids [texts, tokens]; `taps` are numbered as its `hidden_states`."""
-    body = target.base_model(input_ids=ids, use_cache=False, output_hidden_states=True)
-    head, last = target.get_output_embeddings(), body.last_hidden_state
-    sums = [head(part).float().logsumexp(-1) for part in last.flatten(0, 1).split(TOKENS)]
-    return Seen(torch.cat([body.hidden_states[tap] for tap in taps], -1), last, torch.cat(sums).view(ids.shape))
 
 
 class States:
@@ -63,7 +41,7 @@ class States:
         """Compute what is not there yet, of rows of ids [rows, tokens]."""
         self._folder.mkdir(exist_ok=True)
         device, start, done = target.device, perf_counter(), 0
-        run = torch.compile(look, dynamic=False) if compiled else look
+        run = torch.compile(target_outputs, dynamic=False) if compiled else target_outputs
         for block in range(-(-len(ids) // BLOCK)):
             rows = ids[block * BLOCK : (block + 1) * BLOCK]
             if all(self._has(block, name, len(rows)) for name in self._names):
@@ -76,7 +54,7 @@ class States:
                 done, spent = done + texts.numel(), perf_counter() - start
                 reached = (block * BLOCK + first + len(texts)) * ids.shape[1]
                 watch(Report("states", reached, ids.size, float("nan"), done / spent, spent))
-            self._keep(block, Seen(*(torch.cat(part) for part in zip(*parts, strict=True))))
+            self._keep(block, TargetOutputs(*(torch.cat(part) for part in zip(*parts, strict=True))))
 
     @property
     def _names(self) -> list[str]:
@@ -89,22 +67,22 @@ class States:
         path = self._path(block, name)
         return path.is_file() and len(np.load(path, mmap_mode="r")) == rows
 
-    def _keep(self, block: int, seen: Seen) -> None:
-        taps = seen.states.to(torch.bfloat16).cpu().chunk(len(self._taps), -1)
-        values = [part.view(torch.uint16).numpy() for part in (*taps, seen.last.to(torch.bfloat16).cpu())]
-        for name, value in zip(self._names, [*values, seen.sums.cpu().numpy()], strict=True):
+    def _keep(self, block: int, outputs: TargetOutputs) -> None:
+        taps = outputs.states.to(torch.bfloat16).cpu().chunk(len(self._taps), -1)
+        values = [part.view(torch.uint16).numpy() for part in (*taps, outputs.last.to(torch.bfloat16).cpu())]
+        for name, value in zip(self._names, [*values, outputs.sums.cpu().numpy()], strict=True):
             path = self._path(block, name)
             new = path.with_suffix(".new.npy")
             np.save(new, value)
             new.replace(path)
 
-    def at(self, rows: np.ndarray) -> Seen:
+    def at(self, rows: np.ndarray) -> TargetOutputs:
         """Of rows by number."""
         *taps, last, sums = (
             np.stack([self._block(row // BLOCK, name)[row % BLOCK] for row in rows]) for name in self._names
         )
         states, last = (torch.from_numpy(part).view(torch.bfloat16) for part in (np.concatenate(taps, -1), last))
-        return Seen(states, last, torch.from_numpy(sums))
+        return TargetOutputs(states, last, torch.from_numpy(sums))
 
     def _block(self, block: int, name: str) -> np.ndarray:
         if (block, name) not in self._open:

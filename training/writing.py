@@ -17,33 +17,31 @@ from itertools import cycle
 from math import inf
 from pathlib import Path
 from time import perf_counter
-from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch.nn.functional import pad
 from transformers import (
     AttentionInterface,
     AttentionMaskInterface,
     LogitsProcessor,
     LogitsProcessorList,
     PreTrainedModel,
-    StaticCache,
 )
-from transformers.cache_utils import StaticLayer
 from transformers.masking_utils import eager_mask
+
+from lookahead.train.cache import growing_cache
+from lookahead.train.rows import Rows
 
 from .batches import Batches, Streams
 from .fit import Report, Watch
 from .plan import Plan
-from .states import Seen, States
+from .states import States
 from .tokenizer import ANSWERS_ID, ASKS_ID, END_ID
 
 OPENING, WRITTEN = 40, 217
 ROW = OPENING + WRITTEN - 1  # as a training row: the last token is only a label
 LIKELY = 16  # stored tokens of the target's distribution at every position, with their log-probabilities
 Openings = Callable[[object], Iterator[list[int]]]  # ids of openings, for a seed
-BLOCK = 32  # positions by which the writer's cache grows
 BEGINNING, LONGEST_QUESTION = (3, 16), 96  # tokens that open a plain text; of a question no more than so many
 
 
@@ -180,36 +178,6 @@ AttentionInterface.register(GROUPED, _grouped)
 AttentionMaskInterface.register(GROUPED, eager_mask)
 
 
-class _Growing(StaticLayer):
-    """Keys and values that grow a block of positions at a time.
-
-    A cache of full size from the start also reads empty positions (a quarter more time), and one that
-    grows with every token is copied each time (twice the time).
-    """
-
-    is_compileable = False
-    filled = 0
-
-    def update(self, key_states, value_states, *args, **kwargs):
-        new = key_states.shape[-2]
-        more = self.get_mask_sizes(new)[0] - self.max_cache_len
-        if more and self.is_initialized:
-            self.keys, self.values = (pad(states, (0, 0, 0, more)) for states in (self.keys, self.values))
-        self.max_cache_len += more
-        self.filled += new
-        return super().update(key_states, value_states, *args, **kwargs)
-
-    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        return -(-(self.filled + query_length) // BLOCK) * BLOCK, 0
-
-
-def growing_cache(model: PreTrainedModel) -> StaticCache:
-    """An empty cache for many texts that are written at once, a token at a time."""
-    cache = StaticCache(config=model.config, max_cache_len=BLOCK)
-    cache.layers = [_Growing(BLOCK) for _ in cache.layers]
-    return cache
-
-
 class _Favourites(LogitsProcessor):
     """Keeps so many favourites of every step, the likeliest first; changes nothing."""
 
@@ -257,20 +225,6 @@ class NextOpening(LogitsProcessor):
         return scores
 
 
-class Rows(NamedTuple):
-    """Some of the target's writing: ids [rows, tokens + 1], and of the last of them the favourites [rows, written, LIKELY];
-    what the target makes of all but the last token, where that is kept."""
-
-    ids: torch.Tensor
-    likely: torch.Tensor
-    logp: torch.Tensor
-    seen: Seen | None = None
-
-    def to(self, device: torch.device) -> Rows:
-        """The same on a device."""
-        return Rows(*(part if part is None else part.to(device) for part in self))
-
-
 class WrittenBatches:
     """`batch` over whole rows of the target's writing, in one random order, again and again: rows that were written together
     resemble each other."""
@@ -285,5 +239,5 @@ class WrittenBatches:
         numbers = self._order[np.arange(first_row, first_row + rows) % len(self._rows)]
         picked = self._rows[numbers]
         ids, likely = (torch.from_numpy(picked[name].astype(np.int64)) for name in ("ids", "likely"))
-        seen = self._states.at(numbers) if self._states else None
-        return Rows(ids, likely, torch.from_numpy(picked["logp"].astype(np.float32)), seen)
+        outputs = self._states.at(numbers) if self._states else None
+        return Rows(ids, likely, torch.from_numpy(picked["logp"].astype(np.float32)), outputs)

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..core.numbers import count, decimal, millions, percent, seconds
-from ..measure.tables import markdown_table
+from lookahead.core.numbers import count, decimal, millions, percent, seconds
+from lookahead.measure.tables import markdown_table
+
 from .plan import Plan
 
 HEAD = """# Llama-Pocket: a small family for speculative decoding

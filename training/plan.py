@@ -1,7 +1,4 @@
-"""The plan of a training run: shapes, mixes, budgets and rates in one place.
-
-Knows numbers only. It does not know how anything is trained.
-"""
+"""The plan of a training run: shapes, mixes, budgets and rates."""
 
 from __future__ import annotations
 
@@ -23,14 +20,14 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything that decides what comes out, but for the corpus, the machine and the time."""
+    """All settings of a run except corpus, machine and time."""
 
     seed: int = 0
     vocab: int = 4096
     context: int = 2048  # positions the models accept
-    # Deep rather than wide: on a CPU a layer costs about the same whatever its width, so a deep
-    # target makes a shallow draft cheap beside it. The draft has two layers because one cannot find
-    # what followed the same word earlier in the text.
+    # Deep rather than wide: on a CPU the cost of a layer hardly depends on its width, so a shallow draft is cheap
+    # compared with a deep target. The draft has two layers because one layer cannot find what followed the same word
+    # earlier in the text.
     target: Shape = Shape(12, 320, 5, 864)
     draft: Shape = Shape(2, 320, 5, 384)
     # Share of the training tokens by domain.
@@ -44,41 +41,40 @@ class Plan:
     offdomain_mix: Mapping[str, float] = field(
         default_factory=lambda: {"records": 0.4, "code": 0.35, "arithmetic": 0.25}
     )
-    # Rows grow: (until this share of the budget, tokens a row). Short rows are cheap, long ones teach
-    # the later positions.
+    # Rows grow: (until this share of the budget, tokens per row). Short rows are cheap; long rows teach the later
+    # positions.
     rows: tuple[tuple[float, int], ...] = ((0.3, 256), (0.85, 512), (1.0, 1024))
     step_tokens: int = 8192
-    # Learning rates: Muon for the layers' matrices, AdamW for embeddings and norms. Constant after
-    # the warm-up, then linear to nothing.
+    # Learning rates of Muon and AdamW: constant after the warm-up, then linear to zero.
     matrix_rate: float = MATRIX_RATE
     other_rate: float = OTHER_RATE
     weight_decay: float = WEIGHT_DECAY
-    refining: float = 0.6  # factor on both rates when training goes on from earlier weights
+    refining: float = 0.6  # factor on both rates when training starts from trained weights
     warm_steps: int = 60
     cooling_share: float = 0.45
-    # How a time budget is spent; what is left, a quarter, goes to the target's writing, measuring and the card.
+    # Shares of a time budget. The rest, a quarter, is for the target's writing, measuring and the card.
     target_share: float = 0.55
     draft_share: float = 0.02  # each of: plain (to compare with), soft labels
-    writing_share: float = 0.12  # the target's distributions over its own writing, which are quick to learn from
+    writing_share: float = 0.12  # the target's distributions over its own writing
     offdomain_share: float = 0.02
-    drafts_quicker: int = 3  # tokens a draft learns from in the time the target takes for one
-    texts_together: int = 256  # that the target writes at once
+    draft_speed: int = 3  # tokens that a draft trains on in the time that the target takes for one
+    texts_together: int = 256  # texts that the target writes at once
     writing_tokens: int = 9_000_000  # tokens the target writes for its draft; fewer after a short training
-    answer_tokens: int = 472  # of a row of a chat model's writing, behind the beginning of an instruction
+    answer_tokens: int = 472  # tokens of a chat model's row after its opening
     writing_temperatures: tuple[float, ...] = (0.0, 0.0, 0.7, 1.0)
-    favourite: float = 0.5  # weight of the target's favourite beside its distribution; see `losses.like_writing`
-    # Trained heads; see `heads`.
+    favourite: float = 0.5  # weight of the target's likeliest token; see `losses.like_writing`
+    # Trained heads.
     heads_share: Mapping[str, float] = field(default_factory=lambda: {"medusa": 0.02, "eagle": 0.06, "block": 0.08})
-    states_bytes: int = 24_000_000_000  # of disk that what the target makes of its writing may take
-    head_step_tokens: int = 2048  # short steps: a head has few weights, and learns from a text's every token many times
+    states_bytes: int = 24_000_000_000  # disk space for the stored outputs of the target
+    head_step_tokens: int = 2048  # short steps, because a head has few weights and reads each text many times
     save_every_s: float = 300.0
-    check_every_s: float = 60.0  # how often what a head is worth is measured
+    check_every_s: float = 60.0  # how often a head's tokens per pass are measured
 
     def on_a_gpu(self) -> Plan:
-        """The same with as much at once as a GPU takes, and nothing on disk that it computes sooner than a disk is read."""
+        """Return the plan with larger batches and no stored outputs, which a GPU computes faster than a disk reads."""
         return replace(self, texts_together=2048, head_step_tokens=16_384, states_bytes=0)
 
     @property
     def drafts_share(self) -> float:
-        """All that the draft gets."""
+        """The share of all stages of the draft."""
         return 2 * self.draft_share + self.writing_share

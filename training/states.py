@@ -1,10 +1,7 @@
-"""What a frozen target makes of its own writing, computed once: hidden states, and the sums of its distributions.
+"""Outputs of a frozen target for its own writing, stored on disk.
 
-The target's pass takes more than half of a head's step and gives the same at every visit to a text. So the states behind
-the layers that a head reads, those that the output head reads, and the logarithm of the summed exponentials of every
-token's logits are kept on disk, `BLOCK` rows a file. What an earlier run has finished is not computed again.
-
-Knows passes and files. It does not know what learns from them.
+The pass of the target takes more than half of a head's step and gives the same result on every visit to a text. Therefore
+its outputs (`TargetOutputs`) are computed once and stored, `BLOCK` rows per file.
 """
 
 from __future__ import annotations
@@ -21,12 +18,12 @@ from lookahead.train.rows import TargetOutputs, target_outputs
 
 from .fit import Report, Watch
 
-BLOCK, TOGETHER = 256, 8  # rows of a file, and of a pass
-LAST, SUMS = "last", "sums"  # what the output head reads, and the logarithm of its summed exponentials
+BLOCK, TOGETHER = 256, 8  # rows per file and per pass
+LAST, SUMS = "last", "sums"  # names of the files besides those of the taps
 
 
 class States:
-    """The same of rows of writing, from files in a folder."""
+    """The stored outputs of a target for rows of its writing, in a folder."""
 
     def __init__(self, folder: Path, taps: Sequence[int]):
         self._folder, self._taps = folder, tuple(taps)
@@ -34,11 +31,11 @@ class States:
 
     @staticmethod
     def nbytes(target: PreTrainedModel, ids: np.ndarray, taps: Sequence[int]) -> int:
-        """Bytes on disk for rows of ids [rows, tokens]."""
+        """Return the bytes on disk for rows of ids [rows, tokens]."""
         return ids.size * (2 * target.config.hidden_size * (1 + len(taps)) + 4)
 
     def fill(self, target: PreTrainedModel, ids: np.ndarray, watch: Watch, compiled: bool = False) -> None:
-        """Compute what is not there yet, of rows of ids [rows, tokens]."""
+        """Compute and store the outputs for rows of ids [rows, tokens] that are not stored yet."""
         self._folder.mkdir(exist_ok=True)
         device, start, done = target.device, perf_counter(), 0
         run = torch.compile(target_outputs, dynamic=False) if compiled else target_outputs
@@ -77,7 +74,7 @@ class States:
             new.replace(path)
 
     def at(self, rows: np.ndarray) -> TargetOutputs:
-        """Of rows by number."""
+        """Return the outputs for rows by number."""
         *taps, last, sums = (
             np.stack([self._block(row // BLOCK, name)[row % BLOCK] for row in rows]) for name in self._names
         )

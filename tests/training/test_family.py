@@ -10,9 +10,10 @@ from safetensors.torch import load_file
 from small_training import FEW_DRILLS, SMALL, write_corpus
 
 import lookahead
+from lookahead.__main__ import main
 from lookahead.model.heads import files
 from lookahead.train import heads
-from training import card, drills, evaluate, passages, tokenizer
+from training import card, command, drills, evaluate, passages, tokenizer
 from training.family import ROLES, Job, describe, train
 
 FEW_TEXTS = dataclasses.replace(SMALL, texts_together=8, writing_tokens=800)
@@ -98,7 +99,7 @@ def test_the_draft_alone_is_trained_further(family, tmp_path):
         assert (before == after) is same, role
 
 
-def test_heads_are_trained_for_any_llama_without_a_corpus(family, tmp_path):
+def test_heads_are_trained_for_any_llama_without_a_corpus(family, tmp_path, capsys, monkeypatch):
     """On what it writes itself, from nothing; and further from where they are."""
     shares = {"medusa": 0.1, "eagle": 0.03, "block": 0.03}
     plan, reports = dataclasses.replace(FEW_TEXTS, heads_share=shares), []
@@ -119,9 +120,14 @@ def test_heads_are_trained_for_any_llama_without_a_corpus(family, tmp_path):
     before = (job.out / "block" / "model.safetensors").read_bytes()
     train(dataclasses.replace(job, resume=True), reports.append)
     assert before == (job.out / "block" / "model.safetensors").read_bytes(), "nothing is left to do"
-    further = dataclasses.replace(job, out=tmp_path / "further", start_from=job.out, tokens=2000, only=("block",))
-    train(further, reports.append)
-    assert before != (further.out / "block" / "model.safetensors").read_bytes()
+    monkeypatch.setattr(command, "Plan", lambda: plan)
+    monkeypatch.setenv("COLUMNS", "200")  # a narrow terminal cuts the progress bar
+    further = tmp_path / "further"
+    options = ["--out", str(further), "--start-from", str(job.out), "--tokens", "2000", "--only", "block"]
+    assert main(["train", *options]) == 0
+    seen = capsys.readouterr()
+    assert seen.out.split() == [str(further / "README.md")] and "tokens a pass" in seen.err
+    assert before != (further / "block" / "model.safetensors").read_bytes()
     models = lookahead.load("+".join(str(job.out / name) for name in ("target", *job.only)))
     assert set(models.heads) == set(job.only)
 

@@ -72,6 +72,7 @@ def methods_that_share(models: Models) -> list[str]:
 
 
 def offered(models: Models) -> gr.Dropdown:
+    """Return the choice of methods whose texts can share passes."""
     methods = methods_that_share(models)
     return gr.Dropdown(methods, value="draft" if "draft" in methods else methods[0])
 

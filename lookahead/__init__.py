@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from .model.lm import CachedLM
     from .race.lane import decode
     from .race.methods import METHODS
-    from .race.race import Lap, Race, race
+    from .trace.race import Lap, Race, race
     from .trace.trace import Trace
 
 __all__ = [
@@ -85,7 +85,7 @@ _HOMES = {
     "model.lm": ("CachedLM",),
     "race.methods": ("METHODS",),
     "family.models": ("Models",),
-    "race.race": ("Lap", "Race", "race"),
+    "trace.race": ("Lap", "Race", "race"),
     "core.table": ("TableLM",),
     "trace.trace": ("Trace",),
 }  # fmt: skip

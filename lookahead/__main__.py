@@ -16,11 +16,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from .core import memory
 from .core.events import LookaheadError, Settings, SettingsError
 from .core.numbers import size
 from .core.streams import tolerate_any_text
 from .family.spec import families
-from .hardware import memory
 from .measure import acceptance_command, batch_command, command, decide_command
 from .measure.attach import command as attaching
 from .measure.scenarios import USUAL
@@ -174,7 +174,7 @@ def _load(arguments: argparse.Namespace):
 def _run(arguments: argparse.Namespace) -> None:
     from .measure import terminal
     from .race.methods import method_class, read_options
-    from .race.race import race
+    from .trace.race import race
 
     options = {**_settings(arguments), **read_options(arguments.option)}
     method_class(arguments.method)
@@ -226,9 +226,9 @@ def _bench(arguments: argparse.Namespace) -> None:
 def _calibrate(arguments: argparse.Namespace) -> None:
     from .calibration import typical
     from .calibration.typical import Typical
-    from .hardware import processor
+    from .core import processor
     from .measure import terminal
-    from .race.race import measured_on
+    from .trace.race import measured_on
 
     models = _load(arguments)
     curve, probe = models.costs.target, models.probe

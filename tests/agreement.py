@@ -11,8 +11,8 @@ from typing import Any
 from conftest import finished
 
 import lookahead
-from lookahead.calibration.exactness import BIT_EXACT
-from lookahead.race.race import MOST_LANES
+from lookahead.core.events import BIT_EXACT
+from lookahead.trace.race import MOST_LANES
 
 
 def assert_agrees(models: Any, prompt: Any, *lanes: str | tuple[str, dict[str, Any]], **options: Any) -> None:

@@ -28,12 +28,13 @@ import torch
 
 import lookahead
 from lookahead.core.accept import rule_for
+from lookahead.core.costs import CostCurve, DrafterCosts
 from lookahead.core.events import Settings
 from lookahead.core.table import TableLM
 from lookahead.drafting import Resources
-from lookahead.drafting.draft_length import AdaptiveLength, FixedLength
 from lookahead.race.decode import Ends, Text
 from lookahead.race.decode import decode as loop
+from lookahead.race.draft_length import AdaptiveLength, FixedLength
 from lookahead.race.methods import method_class, options_of
 
 ROOT = Path(__file__).parent.parent
@@ -278,10 +279,11 @@ def table_steps(
     target = (target or TableLM(seed=0)).fresh()
     draft = (draft or TableLM(seed=1)).fresh()
     rule = rule_for(settings)
-    resources = Resources(rule, draft, lambda rows, branches: 1 + 0.02 * rows)
+    costs = DrafterCosts(CostCurve((1, 64), (0.01, 0.02)))
+    resources = Resources(rule, draft, lambda rows, branches: 1 + 0.02 * rows, costs)
     made = drafter(resources) if drafter else method_class(method)(resources, options_of(method, options))
     k = settings.k if k is None else k
-    policy = AdaptiveLength(resources.pass_s, 8) if k == "auto" else FixedLength(k)
+    policy = AdaptiveLength(resources.pass_s, 8, made.sources()) if k == "auto" else FixedLength(k)
     ends = Ends(frozenset(eos), settings.max_new_tokens, target.context_length, stop)
     return list(loop(Text(target, made, policy, rule, list(prompt), ends, details=settings.details)))
 

@@ -50,8 +50,7 @@ globalThis.lookaheadFeed = (() => {
       const lost = Number(window.lookahead?.drop) || 0; // tests lose updates on purpose
       if (lost > 0 && Math.random() < lost) return;
       const value = this.#read();
-      const isOfArrival = value === this.#first || parse(value)?.ev?.[0]?.reason === "asked";
-      if (this.restored && isOfArrival) return;
+      if (this.restored && (value === this.#first || parse(value)?.arrival)) return;
       this.receive(value);
     }
 

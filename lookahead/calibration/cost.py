@@ -19,8 +19,9 @@ from time import perf_counter
 from ..core.accept import rule_for
 from ..core.costs import CostCurve, DrafterCosts
 from ..core.events import Settings
+from ..core.lm import DraftRequest, draft_tokens
+from ..core.policy import StopRule
 from ..core.theory import interpolate
-from ..model.chain import Ending, Request, picks_behind
 from ..model.heads.head import CachedHead, Head
 from ..model.lm import CachedLM
 
@@ -146,8 +147,8 @@ def rehearse(drafter: CachedLM | Head, target: CachedLM) -> None:
         lm.follow(target)
     target.reset()
     target.extend(text[:-1])
-    picks_behind(lm, rule, lm.sync(text), text, 2, Ending())
-    lm.tree(lm.sync(text), Request(1, lm.vocab, rule.scores(len(text), 1, lm.vocab), Ending()), 1, 1)
+    draft_tokens(lm, rule, lm.sync(text), text, 2, StopRule())
+    lm.draft_tree(lm.sync(text), DraftRequest(1, lm.vocab, rule.scores(len(text), 1, lm.vocab), StopRule()), 1, 1)
 
 
 def measure_head(head: Head, target: CachedLM, target_curve: CostCurve, repeats: int = REPEATS) -> DrafterCosts:
@@ -172,8 +173,8 @@ def _level_s(lm: CachedLM | CachedHead, text: Sequence[int], repeats: int) -> li
     scores = rule_for(Settings()).scores(len(text), 1, lm.vocab)
 
     def grow(levels: int, rows: int) -> Callable[[], object]:
-        request = Request(levels, lm.vocab, scores, Ending())
-        return lambda: lm.tree(lm.sync(text), request, rows, rows * levels)
+        request = DraftRequest(levels, lm.vocab, scores, StopRule())
+        return lambda: lm.draft_tree(lm.sync(text), request, rows, rows * levels)
 
     deepest = min(lm.longest, LEVELS)
     if deepest < 2 or not grow(1, 1)():
@@ -238,7 +239,7 @@ def _time_drafts(lm: CachedLM | CachedHead, target: CachedLM, repeats: int) -> t
             while len(text) <= cached + length:
                 text += [
                     pick.token
-                    for pick in picks_behind(lm, rule, unread, text, cached + 1 + length - len(text), Ending())
+                    for pick in draft_tokens(lm, rule, unread, text, cached + 1 + length - len(text), StopRule())
                 ]
                 unread = text[-1:]
             seconds.append(perf_counter() - start)

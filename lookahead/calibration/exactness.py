@@ -27,6 +27,7 @@ from time import perf_counter
 
 import torch
 
+from ..core.events import BIT_EXACT, TIE_AWARE
 from ..core.numbers import count
 from ..core.tree import Limits, ancestors
 from ..model.attention import WIDEST
@@ -34,7 +35,6 @@ from ..model.cache import BLOCK
 from ..model.lm import CachedLM
 from . import operators
 
-BIT_EXACT, TIE_AWARE = "bit-exact", "tie-aware"
 LENGTHS = (24, 126, 250, 384, 509, 700, 1000, 1021, 1400, 1900)  # of text, at both sides of the cache's blocks
 FEWEST = 8  # rows that a pass must be able to have for the word to be worth anything
 SOON, SOON_AGAIN = 512, 128  # tokens of text: the passes behind them come first; at a start that remembers

@@ -17,8 +17,8 @@ from functools import lru_cache, partial
 import torch
 from torch.nn.functional import linear
 
+from ..core import memory
 from ..core.events import SettingsError
-from ..hardware import memory
 from ..model.forward import Forward
 from ..model.layer_skip import CANNOT
 from ..model.lm import CachedLM

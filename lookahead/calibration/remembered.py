@@ -24,8 +24,8 @@ from pathlib import Path
 import torch
 from pydantic import TypeAdapter, ValidationError
 
+from ..core import processor
 from ..core.costs import CostCurve, PassCosts
-from ..hardware import processor
 from ..model.compiling import SOURCES, kept_in
 from . import threads
 from .exactness import Exactness

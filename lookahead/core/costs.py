@@ -19,10 +19,6 @@ from . import theory
 from .events import ACCEPTED
 from .tree import branch_count, depths
 
-# Their drafts take passes of a draft model or a trained head; others look something up.
-MODEL_DRAFTERS = ("draft", "tree", "self", "eagle", "eagle-tree", "medusa", "block", "block-tree")
-TREE_BRANCHES = 3  # rows a level that `tree` drafts unless told otherwise
-
 
 @dataclass(frozen=True, slots=True)
 class CostCurve:
@@ -191,29 +187,26 @@ class PassCosts:
             share=share,
         )
 
-    def of_passes(self, steps: Iterable[Any], options: Mapping[str, Any]) -> PricedRun:
-        """What a run's passes (`Step`s or their records, prefill left out) should take.
+    def of_passes(self, steps: Iterable[Any], draft: str | None, level_rows: Mapping[str, int]) -> PricedRun:
+        """What a run's passes (`Step`s or their records, without prefill) should take.
 
-        Every pass of either model at its measured cost, every drafted token also at a choice's. Of the lane's options
-        `draft` names the draft model and `branches` the rows of a level of its trees. Looking a draft up takes no time;
-        where the draft model's costs are not known, as in an old trace, drafting takes what it took.
+        Every pass of either model counts at its measured cost, and every drafted token also at that of its choice. `draft`
+        names the draft model. `level_rows` has the rows of its passes by source, as `drafting.level_rows` returns them;
+        drafts of other sources are looked up and take no time. If the draft model's costs are unknown, as in an old trace,
+        drafting takes the time that was measured.
         """
-        tokens, verify_s, draft_s, costs = 0, 0.0, 0.0, self.drafters.get(options.get("draft", ""))
-        branches = options.get("branches")
-        level_rows = branches if isinstance(branches, int) else TREE_BRANCHES
+        tokens, verify_s, draft_s, costs = 0, 0.0, 0.0, self.drafters.get(draft or "")
         unread = 1  # tokens that the draft model has not read yet
         for step in steps:
             parents, accepted = step.draft.parents, step.origins.count(ACCEPTED)
             verify_s += self.pass_s(1 + len(parents), branch_count(parents))
-            if parents and step.draft.sources[0] in MODEL_DRAFTERS:
+            if parents and (rows := level_rows.get(step.draft.sources[0])):
                 levels = max(depths(parents))
                 if costs is None:
                     draft_s += step.propose_s
                 else:
-                    # One pass a level: the first also reads what is new, later ones a row of a chain, a level of a tree.
-                    tree = step.draft.sources[0].endswith("tree")
-                    level_s = costs.level_s(level_rows if tree else 1)
-                    draft_s += costs.curve.pass_s(unread) + costs.choose_s + (levels - 1) * level_s
+                    # One pass per level: the first also reads what is new, the others one row of a chain or a level.
+                    draft_s += costs.curve.pass_s(unread) + costs.choose_s + (levels - 1) * costs.level_s(rows)
                     draft_s += sum(costs.cold_s[:levels])
                     verify_s += costs.return_s
                 unread = -min(accepted, levels - 1)

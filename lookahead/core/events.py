@@ -28,6 +28,7 @@ from .numbers import count
 ACCEPTED, REJECTED, UNVISITED, WINDOW = "accepted", "rejected", "unvisited", "window"
 CORRECTION, BONUS = "correction", "bonus"
 RULES = ("auto", "greedy", "coupled", "rejection")
+BIT_EXACT, TIE_AWARE = "bit-exact", "tie-aware"  # what drafting can change: nothing, or which of two tied tokens wins
 COSTS = ("auto", "typical", "measured")
 MOST_NEW_TOKENS = 100_000
 MOST_DRAFTED = 64

@@ -23,7 +23,7 @@ class TableLM:
     """A stand-in for `CachedLM`: same moves, logits from a table. `seed` picks the table."""
 
     device, limits = torch.device("cpu"), Limits()
-    longest, confidence = 1 << 20, None
+    longest, confidence, kind = 1 << 20, None, None
 
     def __init__(
         self, vocab: int = 8, order: int = 2, seed: int = 0, spread: float = 2.0, context_length: int = 1 << 20
@@ -61,11 +61,11 @@ class TableLM:
         self.keep(range(len(tokens)))
         return logits
 
-    def chain(self, tokens: Sequence[int], request: object) -> None:
-        """See `CachedLM.chain`: nothing is compiled here."""
+    def draft_chain(self, tokens: Sequence[int], request: object) -> None:
+        """See `CachedLM.draft_chain`: nothing is compiled here."""
 
-    def tree(self, tokens: Sequence[int], request: object, branches: int, rows: int) -> None:
-        """See `CachedLM.tree`: nothing is compiled here."""
+    def draft_tree(self, tokens: Sequence[int], request: object, branches: int, rows: int) -> None:
+        """See `CachedLM.draft_tree`: nothing is compiled here."""
 
     def sync(self, context: Sequence[int]) -> list[int]:
         """See `CachedLM.sync`."""

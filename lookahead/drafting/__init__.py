@@ -1,10 +1,12 @@
 """The strategies that run in our loop: one file each, and this registry.
 
-A drafter drafts; it never verifies and never sees the loop. Adding a strategy is adding a file
-and a line here.
+To add a strategy, add a file and a line here.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 from .base import Drafter, Resources
 from .block import Block
@@ -28,4 +30,11 @@ DRAFTERS: dict[str, type[Drafter]] = {
     )
 }  # fmt: skip
 
-__all__ = ["DRAFTERS", "Drafter", "Resources"]
+
+def level_rows(options: Mapping[str, Any]) -> dict[str, int]:
+    """Rows of a draft model's pass for one more level of a draft, by source, for a lane with these options."""
+    by_source = {name: drafter.level_rows(options) for name, drafter in DRAFTERS.items()}
+    return {name: rows for name, rows in by_source.items() if rows}
+
+
+__all__ = ["DRAFTERS", "Drafter", "Resources", "level_rows"]

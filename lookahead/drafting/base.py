@@ -1,43 +1,59 @@
-"""What every strategy is: a drafter, which gets the text so far and returns a draft.
+"""What every strategy is: a drafter, which gets the text so far and proposes a draft.
 
-A drafter may keep state between passes (an index, a model's cache) but must cope with a context
-that grew by any number of tokens since its last draft. How much to draft the policy decides.
-It does not know the target, the clock or the loop.
+A drafter may keep state between passes (an index, a model's cache). It must cope with a context that grew by any number of
+tokens since its last draft. The loop decides how long a draft may be, and which of its rows are verified.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..core.accept import Rule
+from ..core.costs import DrafterCosts
 from ..core.events import Draft, whole_number
-from ..model.heads.head import CachedHead
-from ..model.lm import CachedLM
-from .draft_length import DraftLength
+from ..core.lm import LanguageModel
+from ..core.policy import EXPECTED_TOKENS, DraftCost, DraftPolicy
+
+if TYPE_CHECKING:
+    import torch
 
 MOST_ROWS = 64
+HEAD_TOKENS = 2.4  # `expected_tokens` of a trained head: it was trained on the hidden states of its target
 
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What a drafter may use: the rule, a draft model if it needs one, and what a target pass costs."""
+    """What a drafter may use: the acceptance rule, a draft model if it needs one, and measured costs.
+
+    `pass_s(rows, branches)` returns the seconds of a target pass; `costs` are those of the draft model.
+    """
 
     rule: Rule
-    draft: CachedLM | CachedHead | None = None
-    pass_s: Callable[[int, int], float] = lambda rows, branches: 1.0  # seconds for so many rows in so many branches
+    draft: LanguageModel | None = None
+    pass_s: Callable[[int, int], float] = lambda rows, branches: 1.0
+    costs: DrafterCosts | None = None
 
 
 class Drafter(ABC):
-    """Base of the strategies. `Options` are what a caller may set; `needs_draft` asks for a model."""
+    """Base of the strategies. `propose` is mandatory, and `observe` if the drafter learns from the target's logits.
+
+    `policy` answers what a drafter may ask about the value of a draft. The loop sets it before `start`.
+    """
 
     name: ClassVar[str]
     summary: ClassVar[str]
-    needs_draft: ClassVar[bool] = False
-    draft_model: ClassVar[str | None] = None  # the one draft model it works with; None leaves the choice to the caller
-    heads_too: ClassVar[bool] = False  # whether a trained head serves it as well as a draft model
+    needs_draft: ClassVar[bool] = False  # whether it uses a draft model or a trained head
+    draft_model: ClassVar[str | None] = None  # the only draft model it works with; None leaves the choice to the caller
+    accepts_head: ClassVar[bool] = False  # whether a trained head may stand in for the draft model
+    in_hybrid: ClassVar[bool] = False  # whether `hybrid` uses this strategy with its `draft_model`
+    composite: ClassVar[bool] = (
+        False  # whether it drafts from several sources, and asks the policy for the limit of each
+    )
+    expected_tokens: ClassVar[float] = EXPECTED_TOKENS  # per pass, before the first one
+    policy: DraftPolicy
 
     @dataclass(frozen=True, slots=True)
     class Options:
@@ -45,24 +61,34 @@ class Drafter(ABC):
 
     def __init__(self, resources: Resources, options: Any):
         self.rule, self.lm, self.pass_s, self.options = resources.rule, resources.draft, resources.pass_s, options
+        self._costs = resources.costs
 
-    def start(self, context: Sequence[int]) -> None:  # noqa: B027 (nothing to do is a fine answer)
-        """Read the prompt. Counted as prefill, not on the race clock."""
+    @classmethod
+    def level_rows(cls, options: Mapping[str, Any]) -> int:
+        """Rows of the draft model's pass for one more level of a draft, with these options; 0 without a draft model."""
+        return 0
+
+    def sources(self) -> Mapping[str, DraftCost]:
+        """What drafts cost, by their name in `Draft.sources`; a source that is not named looks its tokens up."""
+        return {}
+
+    def start(self, context: Sequence[int]) -> None:  # noqa: B027 (optional)
+        """Read the prompt. This counts as prefill, not as drafting."""
 
     @abstractmethod
-    def propose(self, context: Sequence[int], room: int, policy: DraftLength) -> Draft:
-        """A draft to follow `context`, at most `room` tokens deep, as much of it as `policy` finds worth it."""
+    def propose(self, context: Sequence[int], limit: int) -> Draft:
+        """Propose a draft after `context`, at most `limit` tokens deep; `limit` is at least 1."""
 
-    def observe(self, draft: Draft, logits: Any, context: Sequence[int]) -> None:  # noqa: B027
-        """See the target's logits [1 + rows, vocab] for a draft, and the context it led to. On the clock."""
+    def observe(self, draft: Draft, logits: torch.Tensor, context: Sequence[int]) -> None:  # noqa: B027 (optional)
+        """Learn from the target's logits [1 + rows, vocab] for a draft, and from the context after it. Counts as drafting."""
 
 
 def rows_looked_up(longest: int) -> int:
-    """Most rows of a draft that is looked up, of at most `longest` tokens in a chain: room for second choices."""
+    """Most rows of a looked-up draft of at most `longest` tokens in a chain: leaves room for second choices."""
     return min(2 * longest, MOST_ROWS)
 
 
 def check_range(options: Any, **ranges: tuple[int, int]) -> None:
-    """Whole numbers within their ranges, or a `SettingsError`."""
+    """Raise `SettingsError` unless these options are whole numbers within their ranges."""
     for name, (low, high) in ranges.items():
         whole_number(name, getattr(options, name), low, high)

@@ -2,13 +2,11 @@
 
 The slots of the block are filled from left to right: what the head's Markov part adds to a slot depends on the token that
 was just drafted before it. The draft ends where one more token would no longer pay, as the confidence part has it.
-
-Knows the target by its hidden states only.
 """
 
 from __future__ import annotations
 
-from ..model.heads.shape import BLOCK
+from .base import HEAD_TOKENS
 from .draft import DraftModel
 
 
@@ -17,4 +15,6 @@ class Block(DraftModel):
 
     name = "block"
     summary = "drafts a whole block in one pass"
-    draft_model = BLOCK
+    draft_model = "block"
+    in_hybrid = False
+    expected_tokens = HEAD_TOKENS

@@ -2,13 +2,11 @@
 
 One pass has the favourites of every depth; each path through them gets the Markov part's bias for its own tokens. Levels
 cost next to nothing, so all are grown, and the rows stay that pay.
-
-Knows the target by its hidden states only.
 """
 
 from __future__ import annotations
 
-from ..model.heads.shape import BLOCK
+from .base import HEAD_TOKENS
 from .tree import Tree
 
 
@@ -17,4 +15,6 @@ class BlockTree(Tree):
 
     name = "block-tree"
     summary = "drafts a tree of a block's favourites"
-    draft_model = BLOCK
+    draft_model = "block"
+    in_hybrid = True
+    expected_tokens = HEAD_TOKENS

@@ -1,18 +1,17 @@
 """draft: a chain from a small model with the same vocabulary (Leviathan et al. 2023; Chen et al. 2023).
 
-The draft model keeps its own cache; `CachedLM.sync` finds what it has already read, so a rejected
-tail and a bonus token need no special case. How a token is picked is the rule's business: the
-most likely one, one with the shared noise, or a sample whose distribution q goes with it. The
-chain ends where one more token would no longer pay: a draft model that is unsure says so. Where
-nothing but logits decides, a compiled call drafts up to there (`model.chain`).
-
-Knows nothing of the target.
+The draft model keeps its own cache. `sync` finds what it has already read, so a rejected tail and a bonus token need no
+special case. The acceptance rule picks tokens: the most likely one, one with shared noise, or a sample with its
+distribution q. The chain ends early if the model's confidence makes one more token a loss.
 """
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from ..core.events import EMPTY, Draft
-from ..model.chain import picks_behind
+from ..core.lm import draft_tokens
+from ..core.policy import DraftCost
 from .base import Drafter
 
 
@@ -21,32 +20,37 @@ class DraftModel(Drafter):
 
     name = "draft"
     summary = "drafts from a small model"
-    needs_draft = True
+    needs_draft = in_hybrid = True
+
+    @classmethod
+    def level_rows(cls, options):
+        return 1
+
+    def sources(self):
+        if self._costs is None:
+            return {}
+        level_s = self._costs.level_s(self.level_rows(asdict(self.options)))
+        return {self.name: DraftCost(level_s, self._costs.switch_s(1), self.expected_tokens)}
 
     def start(self, context):
         if 1 < len(context) <= self.lm.context_length and (unread := self.lm.sync(context[:-1])):
             self.lm.extend(unread)
 
-    def longest(self, context, room, policy):
-        """The longest draft to begin. There is none beyond the draft model's own context, which may be shorter than the target's."""
-        most = min(room, self.lm.longest, self.lm.context_length + 1 - len(context))
-        return min(most, policy.limit(self.name)) if most > 0 else 0
+    def longest(self, context, limit: int) -> int:
+        """The limit, or less: the model drafts nothing beyond its own context, which may be shorter than the target's."""
+        return min(limit, self.lm.longest, self.lm.context_length + 1 - len(context))
 
-    def propose(self, context, room, policy):
-        longest = self.longest(context, room, policy)
+    def propose(self, context, limit):
+        longest = self.longest(context, limit)
         if longest < 1 or not (unread := self.lm.sync(context)):
             return EMPTY
-        picks, reach, text, ending = [], 1.0, list(context), policy.ending(self.name)
-        while True:
-            rest = ending.behind(reach, len(picks))
-            for pick in picks_behind(self.lm, self.rule, unread, text, longest - len(picks), rest):
+        stop, picks, reach, text = self.policy.stop_rule(self.name), [], 1.0, list(context)
+        while len(picks) < longest and not (picks and stop.stops(reach, len(picks))):
+            rest, after = longest - len(picks), stop.after(len(picks))
+            for pick in draft_tokens(self.lm, self.rule, unread, text, rest, after, reach):
                 picks.append(pick)
                 text.append(pick.token)
-                reach *= policy.chance(self.name, pick.chance)
-            if len(picks) >= longest or not policy.extends(self.name, reach, len(picks)):
-                break
+                reach *= pick.chance
             unread = text[-1:]
-        sampled = picks[0].q is not None
-        return Draft.chain(
-            [p.token for p in picks], self.name, [p.q for p in picks] if sampled else None, [p.chance for p in picks]
-        )
+        q = [pick.q for pick in picks] if picks[0].q is not None else None
+        return Draft.chain([pick.token for pick in picks], self.name, q, [pick.chance for pick in picks])

@@ -2,13 +2,11 @@
 
 It sees what the target made of the text at three depths, so one layer does for it where a draft model needs several. Of its
 own tokens it has no such states and goes on from its own features.
-
-Knows the target by its hidden states only.
 """
 
 from __future__ import annotations
 
-from ..model.heads.shape import EAGLE
+from .base import HEAD_TOKENS
 from .draft import DraftModel
 
 
@@ -17,4 +15,6 @@ class Eagle(DraftModel):
 
     name = "eagle"
     summary = "drafts token by token from the model's inner states"
-    draft_model = EAGLE
+    draft_model = "eagle"
+    in_hybrid = True
+    expected_tokens = HEAD_TOKENS

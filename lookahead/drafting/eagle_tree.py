@@ -1,13 +1,11 @@
 """eagle-tree: an EAGLE head's favourites as a tree (EAGLE-2's dynamic tree, Li et al. 2024).
 
 The tree grows a level at a time from its likeliest rows, as `tree` does; then the rows stay that pay.
-
-Knows the target by its hidden states only.
 """
 
 from __future__ import annotations
 
-from ..model.heads.shape import EAGLE
+from .base import HEAD_TOKENS
 from .tree import Tree
 
 
@@ -16,4 +14,5 @@ class EagleTree(Tree):
 
     name = "eagle-tree"
     summary = "drafts a tree of an EAGLE head's favourites"
-    draft_model = EAGLE
+    draft_model = "eagle"
+    expected_tokens = HEAD_TOKENS

@@ -1,28 +1,19 @@
-"""hybrid: what followed here before, where the text repeats itself; else a small model, or a trained head.
+"""hybrid: what followed here before if the text repeats itself; else a small model, or a trained head.
 
-The policy knows each of the two by its own history, so what decides is which of them is expected
-to write more tokens per second at this very place. Of a head that drafts a tree, what followed here
-before is part of the tree, where each of the two says how far the other may be trusted.
-
-Knows the two drafters it is made of.
+The policy has a history of each of the two, and the one expected to emit more tokens per second proposes. If the model drafts
+trees, both drafts become one tree, in which each corrects the other's chances.
 """
 
 from __future__ import annotations
 
 from math import prod
 
-from ..core.events import Draft
-from ..model.heads.head import CachedHead
+from ..core.events import EMPTY, Draft
 from .base import Drafter
-from .block_tree import BlockTree
-from .draft import DraftModel
-from .eagle import Eagle
-from .medusa import Medusa
 from .suffix import Suffix
 from .tree import Tree
 
-LEAST_LEFT = 0.01  # of a chance, for what a drafter does not name
-OF_HEADS = {drafter.draft_model: drafter for drafter in (BlockTree, Eagle, Medusa)}
+LEAST_LEFT = 0.01  # of a chance, for all tokens that a drafter does not name
 
 
 class Hybrid(Drafter):
@@ -30,33 +21,46 @@ class Hybrid(Drafter):
 
     name = "hybrid"
     summary = "drafts from earlier text where it repeats, else from a small model"
-    needs_draft = heads_too = True
+    needs_draft = accepts_head = composite = True
     Options = Suffix.Options
 
     def __init__(self, resources, options):
         super().__init__(resources, options)
-        self._suffix = Suffix(resources, options)
-        of = OF_HEADS[self.lm.shape.kind] if isinstance(self.lm, CachedHead) else DraftModel
-        self._model = of(resources, of.Options())
-        self._joins = isinstance(self._model, Tree)
+        strategy = _strategy_of(self.lm.kind)
+        self._suffix, self._model = Suffix(resources, options), strategy(resources, strategy.Options())
+
+    def sources(self):
+        return self._model.sources()
 
     def start(self, context):
+        self._suffix.policy = self._model.policy = self.policy
         self._suffix.start(context)
         self._model.start(context)
 
-    def propose(self, context, room, policy):
-        looked_up = self._suffix.propose(context, room, policy)
-        likelier = len(looked_up) and policy.expected_speedup(looked_up) >= policy.recent_speedup(self._model.name)
-        if likelier and not (self._joins and policy.adds(looked_up, self._model.name)):
+    def propose(self, context, limit):
+        looked_up = self._proposal(self._suffix, context, limit)
+        model = self._model.name
+        if looked_up and self.policy.expected_speedup(looked_up) >= self.policy.recent_speedup(model):
             return looked_up
-        drafted = self._model.propose(context, room, policy)
-        if self._joins and drafted and looked_up:
-            return policy.trim(joined(drafted, looked_up))
+        drafted = self._proposal(self._model, context, limit)
+        if drafted and looked_up and isinstance(self._model, Tree):
+            return joined(drafted, looked_up)
         return drafted or looked_up
+
+    def _proposal(self, part: Drafter, context, limit: int) -> Draft:
+        limit = min(limit, self.policy.limit(part.name))
+        return part.propose(context, limit) if limit > 0 else EMPTY
+
+
+def _strategy_of(kind: str | None) -> type[Drafter]:
+    """The strategy for a kind of trained head, or for a draft model (None)."""
+    from . import DRAFTERS  # the registry imports this file
+
+    return next(drafter for drafter in DRAFTERS.values() if drafter.in_hybrid and drafter.draft_model == kind)
 
 
 def joined(draft: Draft, other: Draft) -> Draft:
-    """Both as one tree. A row that both have is of the surer one."""
+    """Both as one tree. A row that both have belongs to the drafter with the higher confidence."""
     tokens, parents, sources = map(list, (draft.tokens, draft.parents, draft.sources))
     of_draft, of_second = dict(enumerate(draft.chances)), {}
     rows = {place: row for row, place in enumerate(zip(parents, tokens, strict=True))}
@@ -76,10 +80,10 @@ def joined(draft: Draft, other: Draft) -> Draft:
 
 
 def weighed(parents: list[int], *witnesses: dict[int, float]) -> tuple[float, ...]:
-    """The chance of every row of a tree, of which two witnesses who do not know of each other give chances by row.
+    """The chance of every row of a tree, from the chances that two independent drafters give by row.
 
-    Where both say what follows a row, a token's chance is in proportion to what the one gives it times what the other does
-    or, where that one names other tokens only, has left.
+    If both name tokens after a row, a token's chance is proportional to the product of the two. A drafter that names only
+    other tokens counts with what its chances leave.
     """
     chances = witnesses[1] | witnesses[0]
     for parent in set.intersection(*({parents[row] for row in witness} for witness in witnesses)):

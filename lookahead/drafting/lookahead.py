@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..core.events import EMPTY, Draft
+from ..core.policy import DraftCost
 from ..core.tree import trie
 from .base import Drafter, check_range
 from .jacobi import JacobiWindow, NGramPool
@@ -28,6 +29,7 @@ class Lookahead(Drafter):
 
     name = "lookahead"
     summary = "drafts with a Jacobi window and a pool of n-grams"
+    composite = True
 
     @dataclass(frozen=True, slots=True)
     class Options:
@@ -52,36 +54,39 @@ class Lookahead(Drafter):
         self._pass = 0  # number of the pass, from 1
         self._passes_due = 0  # for which the window stays, whatever the policy says
 
+    def sources(self):
+        return {self.name: DraftCost(once_s=0.0)}
+
     def start(self, context):
         self._window.start(context)
         if self.options.seed_prompt:
             for i in range(len(context) - self._window.n + 1):
                 self._pool.add(tuple(context[i : i + self._window.n]))
 
-    def propose(self, context, room, policy):
+    def propose(self, context, limit):
         self._pass += 1
-        length = min(room, policy.limit(self.name))
-        looks_ahead = self._looks_ahead(length, room)
-        guesses = self._pool.after(context[-1]) if room > 0 else []
+        length = min(limit, self.policy.limit(self.name))
+        looks_ahead = self._looks_ahead(length, limit)
+        guesses = self._pool.after(context[-1])
         if not (looks_ahead or guesses):
             return EMPTY
-        cut = [tokens[: length or room] for tokens, _ in guesses]
+        cut = [tokens[: length or limit] for tokens, _ in guesses]
         tokens, parents, origins = trie(cut, rows=len(guesses) * (self._window.n - 1))
         births = [guesses[guess][1] for guess, _ in origins]
         if not looks_ahead:  # what the window has found costs next to nothing
             sources, chances = (POOL,) * len(tokens), tuple(POOL_CONFIDENCE / (1 + guess) for guess, _ in origins)
-            return policy.trim(Draft(tuple(tokens), tuple(parents), None, sources, chances, 0, tuple(births)))
+            return Draft(tuple(tokens), tuple(parents), None, sources, chances, 0, tuple(births))
         window_tokens, window_parents = self._window.rows(first=len(tokens))
         births += [None] * len(window_tokens)
         tokens, parents = (*tokens, *window_tokens), (*parents, *window_parents)
         return Draft(tokens, parents, None, (self.name,) * len(tokens), (), len(window_tokens), tuple(births))
 
-    def _looks_ahead(self, length: int, room: int) -> bool:
-        """Whether the window is in this pass. Once begun it stays until it was full, for it finds nothing before."""
+    def _looks_ahead(self, length: int, limit: int) -> bool:
+        """Whether the window is in this pass. Once begun it stays until it was full, because it finds nothing before."""
         if length and not self._passes_due:
             self._passes_due = self._window.n
         self._passes_due = max(0, self._passes_due - 1)
-        if room < self._window.columns + self._window.n:  # what it would find now comes too late
+        if limit < self._window.columns + self._window.n:  # what it would find now comes too late
             self._window.close()
             self._passes_due = 0
         if length or self._passes_due:

@@ -2,13 +2,11 @@
 
 Every head looks further ahead than the one before and knows nothing of what that one drafted, so its later tokens are
 seldom right; what it costs is next to nothing.
-
-Knows the target by its last hidden state only.
 """
 
 from __future__ import annotations
 
-from ..model.heads.shape import MEDUSA
+from .base import HEAD_TOKENS
 from .draft import DraftModel
 
 
@@ -17,4 +15,6 @@ class Medusa(DraftModel):
 
     name = "medusa"
     summary = "drafts with one small head a token"
-    draft_model = MEDUSA
+    draft_model = "medusa"
+    in_hybrid = True
+    expected_tokens = HEAD_TOKENS

@@ -14,5 +14,5 @@ class Naive(Drafter):
     name = "naive"
     summary = "no drafting: one token a pass"
 
-    def propose(self, context, room, policy):
+    def propose(self, context, limit):
         return EMPTY

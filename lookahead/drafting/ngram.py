@@ -61,15 +61,12 @@ class NGram(Drafter):
                 self._ends.setdefault(tuple(context[end - n : end]), []).append(end)
         self._indexed = max(self._indexed, len(context) - 1)
 
-    def propose(self, context, room, policy):
-        longest = min(room, policy.lookup(self.name))
-        if longest < 1:
-            return EMPTY
+    def propose(self, context, limit):
         self.start(context)
         if tuple(context[-self.options.shortest :]) not in self._ends:
             return EMPTY
-        matches = self._matches(context, longest)
-        tokens, parents, origins = trie([match.continuation for match in matches], rows_looked_up(longest))
+        matches = self._matches(context, limit)
+        tokens, parents, origins = trie([match.continuation for match in matches], rows_looked_up(limit))
         chances, drafted_behind = [], set()
         for parent, (candidate, depth) in zip(parents, origins, strict=True):
             length = matches[candidate].length + depth
@@ -77,7 +74,7 @@ class NGram(Drafter):
             second = parent in drafted_behind  # a better match drafted another token in its place
             chances.append((1 - chance) / 2 if second else chance)
             drafted_behind.add(parent)
-        return policy.trim(Draft(tuple(tokens), tuple(parents), None, (self.name,) * len(tokens), tuple(chances)))
+        return Draft(tuple(tokens), tuple(parents), None, (self.name,) * len(tokens), tuple(chances))
 
     def _matches(self, context, longest) -> list[Match]:
         """Matches with different continuations of at most `longest` tokens, the best first."""

@@ -9,7 +9,6 @@ Knows nothing of the target but that shortened model.
 
 from __future__ import annotations
 
-from ..model.layer_skip import ROLE
 from .draft import DraftModel
 
 
@@ -18,4 +17,5 @@ class SelfDraft(DraftModel):
 
     name = "self"
     summary = "drafts with the model's own first layers"
-    draft_model = ROLE
+    draft_model = "self"
+    in_hybrid = False

@@ -53,17 +53,14 @@ class Suffix(Drafter):
         self._seen.extend(context[self._read :])
         self._read = len(context)
 
-    def propose(self, context, room, policy):
-        longest = min(room, policy.lookup(self.name))
-        if longest < 1:
-            return EMPTY
+    def propose(self, context, limit):
         self.start(context)
-        options, rows = self.options, rows_looked_up(longest)
-        tree = self._seen.continuations(options.shortest, options.reach, longest, rows, options.candidates)
+        options, rows = self.options, rows_looked_up(limit)
+        tree = self._seen.continuations(options.shortest, options.reach, limit, rows, options.candidates)
         if not tree:
             return EMPTY
         tokens, parents, chances = tree
-        return policy.trim(Draft(tuple(tokens), tuple(parents), None, (self.name,) * len(tokens), tuple(chances)))
+        return Draft(tuple(tokens), tuple(parents), None, (self.name,) * len(tokens), tuple(chances))
 
 
 def _texts(value: Any) -> tuple[tuple[int, ...], ...]:

@@ -25,9 +25,9 @@ from huggingface_hub import HfApi, scan_cache_dir
 from huggingface_hub.errors import CacheNotFound
 
 from ..calibration import number_format
+from ..core import memory
 from ..core.events import ModelError, Stopped
 from ..core.numbers import count, size
-from ..hardware import memory
 from ..model.heads import files as head_files
 from . import elsewhere, models, suggested
 from .fetch import File, cache, cached, explained, fetch, settle

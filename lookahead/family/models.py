@@ -28,11 +28,11 @@ from ..calibration import cost, depth, exactness, number_format, recording, reme
 from ..calibration.number_format import BFLOAT16, FLOAT32
 from ..calibration.remembered import Measured
 from ..calibration.typical import Typical
+from ..core import memory
 from ..core.costs import DrafterCosts, PassCosts
 from ..core.events import LookaheadError, ModelError, SettingsError, Stopped
 from ..core.numbers import count
 from ..core.wording import remark
-from ..hardware import memory
 from ..model import layer_skip, llama, llama_files, small_files
 from ..model.forward import Forward
 from ..model.heads import files
@@ -93,6 +93,10 @@ class Models:
     def dtype(self) -> str:
         """The number format: "bfloat16" or "float32"."""
         return self.measured.format
+
+    def use_threads(self) -> None:
+        """Compute with as many threads as were measured to be fast, in the calling thread."""
+        threads.use(self.measured.threads)
 
     @property
     def draft_models(self) -> list[str]:

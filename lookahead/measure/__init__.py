@@ -8,10 +8,10 @@
     dice         the rejection rule thrown thousands of times on a small vocabulary
     experiments  the claims everybody quotes, run here
     sweeps       one setting turned through its range, beside what the formulas expect
-    machine      the target's pass by number format and threads, and what memory gives
+    machine      the target's pass by number format and threads, and where its time goes
     attach/      servers that others run: what they stream and count, how they bear load
     intervals    how sure a figure is, by resampling prompts
-    advice       whether to turn speculation on, with the arithmetic
+    decision     whether to turn speculation on: one report, measured here or on servers, or predicted from a race
 
 What takes time is a generator: it says how far it is, holds what is known so far, and may be closed
 at any point. The engine does not know this room, which replaces parts of the engine only in runs of

@@ -1,7 +1,7 @@
 """`python -m lookahead batch`: how many texts at once? Naive decoding against drafting in batches of several sizes.
-`--json` prints one document, `--update` writes the table between the batch markers of a file.
 
-Knows arguments and reports. What is measured is `batches`' business, imported when it is needed, so that help comes at once.
+`--json` prints one document, `--update` writes the table between the batch markers of a file. Modules that measure are
+imported when they are needed, so that help comes at once.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..core.events import Settings, whole_number
+from ..core.events import Settings, SettingsError, whole_number
 from ..core.numbers import count, ranged, ratio
-from .paying import read_levels
-from .tables import between, markdown_table, replace_between
+from .tables import between, markdown_table, measured_where, replace_between
 
 if TYPE_CHECKING:
     from ..family.models import Models
 
 MARKS = ("<!-- batch -->", "<!-- /batch -->")
 USUAL_TEXTS, USUAL_METHODS = "1,2,4,8,16,32,64", "draft,ngram"
+MOST_LEVELS = 16
 
 
 def add(commands: Any, shared: Sequence[argparse.ArgumentParser]) -> argparse.ArgumentParser:
@@ -39,6 +39,7 @@ def run(
 ) -> None:
     """Write the batches, with settings of decoding."""
     from . import batches, bench, prompt_files, terminal
+    from .decision import levels_of, texts_at_once
     from .progress import questions
 
     methods = [bench.read_entry(method).label for method in filter(None, arguments.methods.split(","))]
@@ -49,18 +50,30 @@ def run(
     if arguments.update:
         between(arguments.update, MARKS)  # before the first second is spent
     prompts = prompt_files.read(arguments.prompts) if arguments.prompts else questions(family=arguments.models)
-    models, report = load(arguments), None
-    with terminal.progress() as progress:
-        for now in batches.measure(models, prompts, methods, sizes, repeat=arguments.repeat, **options):
-            if now:
-                progress(now.done, now.total, now.text)
-                report = now.result
+    report = terminal.measured(
+        batches.measure(load(arguments), prompts, methods, sizes, repeat=arguments.repeat, **options)
+    )
+    report["advice"] = {
+        method: texts_at_once(levels_of(row for row in report["rows"] if row["method"] == method))
+        for method in dict.fromkeys(row["method"] for row in report["rows"])
+    }
     if arguments.update:
         replace_between(arguments.update, MARKS, markdown(report))
     if arguments.json:
         print(json.dumps(report))
     else:
         terminal.show_batches(report)
+
+
+def read_levels(name: str, text: str, most: int) -> list[int]:
+    """Rising numbers of texts at once, from "1,4,16"; `name` is the name of the setting."""
+    try:
+        levels = sorted({int(part) for part in text.split(",")})
+    except ValueError:
+        levels = []
+    if not levels or not 1 <= levels[0] <= levels[-1] <= most or len(levels) > MOST_LEVELS:
+        raise SettingsError(name, text, f"give up to {MOST_LEVELS} numbers from 1 to {most}: 1,4,16.")
+    return levels
 
 
 def markdown(report: Mapping[str, Any]) -> str:
@@ -74,6 +87,4 @@ def markdown(report: Mapping[str, Any]) -> str:
         rate = count(round(max(row["naive_tokens_per_second"] for row in of.values())))
         cells = [f"{ratio(of[method]['speedup'])} [{ranged(of[method]['interval'])}]" for method in methods]
         lines.append([str(size), rate, *cells])
-    machine = report["machine"]
-    end = f"{machine['cpu']}, {machine['cores']} cores, {machine['dtype']}, {report['exactness']}; {report['note']}."
-    return f"{markdown_table(head, lines)}\n\n{end}"
+    return f"{markdown_table(head, lines)}\n\n{measured_where(report)}; {report['note']}."

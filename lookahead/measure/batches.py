@@ -1,10 +1,8 @@
 """How many texts at once: naive decoding against drafting, both in batches of several sizes.
 
-So many places are kept taken: where a text ends, the next begins. Counted are the passes in which all are, with their
-drafting and the loop; reading prompts is left out on both sides. Every group of prompts is written naively and with drafts
-one right after the other, in alternating order; small batches are measured on more groups.
-
-Knows batches and seconds. It does not know who looks on.
+A batch has a fixed number of places; when a text ends, the next begins in its place. Passes with all places taken count,
+with their drafting and the loop; reading prompts is left out on both sides. Every group of prompts is written naively and
+with drafts one after the other, in alternating order; small batches are measured on more groups.
 """
 
 from __future__ import annotations
@@ -17,13 +15,14 @@ from typing import Any
 
 from ..core.events import SettingsError, whole_number
 from ..core.numbers import counted
+from ..core.parallel import workers
+from ..drafting import DRAFTERS
+from ..drafting.naive import Naive
 from ..family.models import Models
-from ..model.beside import workers
 from ..race.batch import MOST_TEXTS, Batch
-from ..race.methods import needed_by
-from ..race.race import measured_on
+from ..race.methods import methods_for, needed_by
+from ..trace.race import measured_on
 from .intervals import interval
-from .paying import Level, advice
 from .progress import Progress
 from .timing import Entry, Question, check, lane_of, read_entry
 
@@ -50,6 +49,11 @@ class Written:
 
 
 Runs = list[tuple[Written, Written]]  # of one group of prompts: with drafts, and naively beside it
+
+
+def shared_methods(models: Models) -> list[str]:
+    """The methods of a family that can share a pass: those that run in our loop, naive left out."""
+    return [method for method in methods_for(models) if method in DRAFTERS and method != Naive.name]
 
 
 def write(
@@ -129,16 +133,11 @@ def _document(
     for row in rows:
         alone = next(first for first in rows if first["method"] == row["method"])
         row["theory"] = theory(models, alone, row["texts"])
-    levels = {
-        method: [Level(row["texts"], row["speedup"], row["interval"]) for row in rows if row["method"] == method]
-        for method in dict.fromkeys(method for _, method in taken)
-    }
     return {
         **measured_on(models),
         "options": {"repeat": repeat, **options},
         "note": "counted are passes in which all places were taken, without reading prompts; every drafted batch beside a naive one of the same prompts; medians over the repetitions; 90% intervals over groups of prompts",
         "rows": rows,
-        "advice": {method: advice(of) for method, of in levels.items()},
     }
 
 

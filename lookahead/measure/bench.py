@@ -14,12 +14,12 @@ from typing import Any
 
 from ..core.numbers import counted, decimal, percent, ranged, ratio
 from ..family.models import Models
-from ..race.race import measured_on
+from ..trace.race import measured_on
 from . import engines
 from .engines import Engine
 from .intervals import interval
 from .scenarios import USUAL
-from .tables import markdown_table
+from .tables import markdown_table, measured_where
 from .timing import Question, Sample, Timing, blocks, middle, paired, predicted, read_entry, samples, token_s
 
 FIXED = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)  # draft lengths that `auto` is compared with
@@ -82,12 +82,12 @@ def run(
 
 def markdown(report: dict[str, Any]) -> str:
     """The summary as Markdown tables, with what it was measured on."""
-    machine, parts = report["machine"], [_speedups(report["summary"]), _shares(report["summary"])]
+    parts = [_speedups(report["summary"]), _shares(report["summary"])]
     if report["against"]:
         parts.append(_peers(report["against"]))
     if report["fixed"]:
         parts.append(_lengths(report["fixed"]))
-    end = f"{machine['cpu']}, {machine['cores']} cores, {machine['dtype']}, {report['exactness']}; {report['note']}."
+    end = f"{measured_where(report)}; {report['note']}."
     return "\n\n".join([*parts, end])
 
 

@@ -22,7 +22,7 @@ from ..core.events import ACCEPTED, BONUS, CORRECTION, Draft, MethodError, Setti
 from ..family.models import Models
 from ..race.decode import Ends
 from ..race.lane import Lane
-from ..race.race import Race
+from ..trace.race import Race
 from .checks import CHECKS, HONEST, Finding, Parts
 
 TEXT, DISTRIBUTION, SPEED = "text", "distribution", "speed"

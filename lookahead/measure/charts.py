@@ -1,10 +1,8 @@
-"""The lab's figures: claims beside measurements, sweeps beside theory, the price of rows, dice.
+"""The Lab's figures: claims and measurements, sweeps and theory, the cost of rows, dice.
 
-They share their type and inks with the figures of a race. What is measured is a solid mark with its
-extremes, what is claimed or computed is shown by dash, hatching and shape as well as by colour. Each is a
-function of what the lab's generators yield, so a figure can be drawn of a run that is not over.
-
-Knows the lab's results and Plotly. It does not know pages.
+They share their type and inks with the figures of a race. A measured value is a solid mark with its extremes; claimed and
+computed values differ in dash, hatching and shape as well as in colour. Each function takes what the Lab's generators
+yield, so a figure can be drawn before a run ends.
 """
 
 from __future__ import annotations
@@ -20,12 +18,10 @@ import plotly.graph_objects as go
 from ..core.costs import CostCurve
 from ..core.numbers import count, decimal, percent, ratio
 from ..trace.charts import DARK, LIGHT, SYMBOLS, blank, every, finished
+from .decision import Forecast, Level, crossing
 from .dice import Histogram
 from .experiments import Experiment, Result
-from .forecast import Forecast
-from .formats import Compared
-from .pass_parts import PassParts
-from .paying import Level, crossing
+from .machine import Compared, PassParts
 from .published import Median
 from .sweeps import SEEN, Point, Surface, Sweep
 from .whatif import Outcome
@@ -56,11 +52,7 @@ def expectations(
         figure.add_bar(
             x=[e.high - e.low for _, e in claims], base=[e.low for _, e in claims], y=[name for name, _ in claims],
             name=CLAIM, orientation="h", width=0.62, customdata=[e.claim for _, e in claims],
-            marker={
-                "color": ink["rule"], "line": {"width": 1, "color": ink["quiet"]},
-                "pattern": {"shape": "/", "fgcolor": ink["quiet"], "fgopacity": 0.5, "size": 7, "solidity": 0.15},
-            },
-            hovertemplate="claimed: %{customdata}<extra></extra>",
+            marker=_hatched(ink), hovertemplate="claimed: %{customdata}<extra></extra>",
         )  # fmt: skip
     compared = [(name, r.compared) for name, r in zip(names, done, strict=True) if r.compared and r.compared.median]
     if compared:
@@ -86,7 +78,7 @@ def expectations(
             text=[f"<b>{ratio(arm.median)}</b>" for arm in arms], textposition="top center", textfont={"color": ink["ink"]},
             customdata=[[html.escape(arm.label), arm.low, arm.high] for arm in arms],
             marker={"symbol": "diamond", "size": 12, "color": ink["lanes"][0]},
-            error_x=_extremes(arms, ink["lanes"][0]),
+            error_x=_errors([(arm.low, arm.median, arm.high) for arm in arms], ink["lanes"][0]),
             hovertemplate="%{customdata[0]}: %{x:.2f}x, %{customdata[1]:.2f}x to %{customdata[2]:.2f}x<extra></extra>",
         )  # fmt: skip
     if chosen:
@@ -128,12 +120,10 @@ def sweep(swept: Sweep, dark: bool = False) -> go.Figure:
         figure.add_scatter(
             x=[point.x for point in points], y=[point.speedup for point in points], name=HERE, mode="lines+markers",
             customdata=[_hover(point) for point in points],
-            line={"color": ink["lanes"][0], "width": 2.5}, marker={"symbol": "circle", "size": 9},
-            error_y=_extremes([point.arm for point in points], ink["lanes"][0]),
-            hovertemplate="%{customdata}<br>%{y:.2f}x",
+            error_y=_errors([(p.arm.low, p.arm.median, p.arm.high) for p in points], ink["lanes"][0]),
+            hovertemplate="%{customdata}<br>%{y:.2f}x", **_measured(ink),
         )  # fmt: skip
-        figure.update_yaxes(rangemode="tozero", ticksuffix="x")
-        figure.add_hline(y=1, line={"color": ink["naive"], "dash": "2px,3px", "width": 1.5})
+        _against_naive(figure, ink)
     return finished(figure, figure.data, [] if points else [NOTHING], dark)
 
 
@@ -158,7 +148,6 @@ def load(levels: Sequence[Level], dark: bool = False, theory: Sequence[float] = 
     figure, ink = blank(dark, "texts at once", "speedup (times without)"), DARK if dark else LIGHT
     known = [level for level in levels if level.speedup]
     if known:
-        values = [level.speedup for level in known]
         ends = [level.interval or (level.speedup,) * 2 for level in known]
         if theory:
             figure.add_scatter(
@@ -166,13 +155,9 @@ def load(levels: Sequence[Level], dark: bool = False, theory: Sequence[float] = 
                 line={"color": ink["lanes"][1], "dash": "7px,3px", "width": 2}, hovertemplate="%{y:.2f}x",
             )  # fmt: skip
         figure.add_scatter(
-            x=[str(level.at_once) for level in known], y=values, name="measured, 90% interval", mode="lines+markers",
-            line={"color": ink["lanes"][0], "width": 2.5}, marker={"symbol": "circle", "size": 9},
-            error_y={
-                "type": "data", "symmetric": False, "array": [high - y for y, (_, high) in zip(values, ends, strict=True)],
-                "arrayminus": [y - low for y, (low, _) in zip(values, ends, strict=True)], "color": ink["lanes"][0],
-            },
-            hovertemplate="%{x} at once: %{y:.2f}x",
+            x=[str(level.at_once) for level in known], y=[level.speedup for level in known], name="measured, 90% interval", mode="lines+markers",
+            error_y=_errors([(low, level.speedup, high) for level, (low, high) in zip(known, ends, strict=True)], ink["lanes"][0]),
+            hovertemplate="%{x} at once: %{y:.2f}x", **_measured(ink),
         )  # fmt: skip
         figure.update_xaxes(type="category")
         if end := crossing(known):
@@ -180,8 +165,7 @@ def load(levels: Sequence[Level], dark: bool = False, theory: Sequence[float] = 
             figure.add_vline(
                 x=float(place), line={"color": ink["quiet"], "width": 1}, annotation_text=f"off from {round(end)}"
             )
-        figure.update_yaxes(rangemode="tozero", ticksuffix="x")
-        figure.add_hline(y=1, line={"color": ink["naive"], "dash": "2px,3px", "width": 1.5})
+        _against_naive(figure, ink)
     return finished(figure, figure.data, [] if known else [NOTHING], dark)
 
 
@@ -220,10 +204,9 @@ def what_if(ks: Sequence[int], lines: Sequence[tuple[Outcome, Outcome]], k: int,
             hovertemplate="k = %{x}: %{y:.2f}x, %{customdata[0]:.2f} tokens a pass in %{customdata[1]} passes",
         )  # fmt: skip
     if lines:
-        figure.add_hline(y=1, line={"color": ink["naive"], "dash": "2px,3px", "width": 1.5})
+        _against_naive(figure, ink)
         figure.add_vline(x=k, line={"color": ink["lanes"][0], "width": 1})
         figure.update_xaxes(dtick=every(max(ks)), range=[min(ks) - 0.5, max(ks) + 0.5])
-        figure.update_yaxes(rangemode="tozero", ticksuffix="x")
     return finished(figure, figure.data, [] if lines else [NOTHING], dark)
 
 
@@ -273,13 +256,9 @@ def cost_curve(curve: CostCurve, dark: bool = False) -> go.Figure:
         )  # fmt: skip
     figure.add_scatter(
         x=rows, y=[curve.ratio(n) for n in rows], customdata=[1e3 * s for s in curve.seconds], name=HERE,
-        mode="lines+markers", line={"color": ink["lanes"][0], "width": 2.5}, marker={"size": 9},
-        hovertemplate="%{x} rows: %{customdata:.3g} ms, %{y:.2f} one-row passes<extra></extra>",
+        mode="lines+markers", hovertemplate="%{x} rows: %{customdata:.3g} ms, %{y:.2f} one-row passes<extra></extra>", **_measured(ink),
     )  # fmt: skip
-    figure.update_xaxes(type="log", tickvals=rows)
-    figure.update_yaxes(
-        type="log", tickvals=[n for n in (0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000) if n <= rows[-1]]
-    )
+    _log_axes(figure, rows, (0.5, rows[-1]))
     return finished(figure, figure.data, [], dark)
 
 
@@ -302,9 +281,7 @@ def formats(compared: Compared, dark: bool = False) -> go.Figure:
         )  # fmt: skip
     if compared.measured:
         took = [1e3 * s for one in compared.measured for s in one.pass_s]
-        marks = [m * 10.0**e for e in range(-3, 6) for m in (1, 2, 5)]
-        figure.update_xaxes(type="log", tickvals=list(used.rows))
-        figure.update_yaxes(type="log", tickvals=[m for m in marks if 0.9 * min(took) <= m <= 1.1 * max(took)])
+        _log_axes(figure, used.rows, (0.9 * min(took), 1.1 * max(took)))
     return finished(figure, figure.data, [] if compared.measured else [NOTHING], dark)
 
 
@@ -334,11 +311,7 @@ def dice(thrown: Histogram | None, dark: bool = False, names: Sequence[str] = ()
     whole = sum(thrown.expected)
     figure.add_bar(
         x=tokens, y=[100 * e / whole for e in thrown.expected], name="the target's p",
-        marker={
-            "color": ink["rule"], "line": {"width": 1, "color": ink["quiet"]},
-            "pattern": {"shape": "/", "fgcolor": ink["quiet"], "fgopacity": 0.5, "size": 7, "solidity": 0.15},
-        },
-        hovertemplate="token %{x}: %{y:.1f}% expected<extra></extra>",
+        marker=_hatched(ink), hovertemplate="token %{x}: %{y:.1f}% expected<extra></extra>",
     )  # fmt: skip
     if n:
         figure.add_bar(
@@ -350,12 +323,36 @@ def dice(thrown: Histogram | None, dark: bool = False, names: Sequence[str] = ()
     return finished(figure, figure.data, [], dark)
 
 
-def _extremes(arms: Sequence, colour: str) -> dict:
-    """Bars from the lowest to the highest measurement."""
+def _errors(values: Sequence[tuple[float, float, float]], colour: str) -> dict:
+    """Error bars of values, each between a lower and a higher one."""
     return {
-        "type": "data", "symmetric": False, "array": [arm.high - arm.median for arm in arms],
-        "arrayminus": [arm.median - arm.low for arm in arms], "color": colour, "thickness": 1.5, "width": 5,
+        "type": "data", "symmetric": False, "array": [high - value for _, value, high in values],
+        "arrayminus": [value - low for low, value, _ in values], "color": colour, "thickness": 1.5, "width": 5,
     }  # fmt: skip
+
+
+def _measured(ink: Mapping[str, Any]) -> dict:
+    """The look of a measured line."""
+    return {"line": {"color": ink["lanes"][0], "width": 2.5}, "marker": {"symbol": "circle", "size": 9}}
+
+
+def _hatched(ink: Mapping[str, Any]) -> dict:
+    """The look of a bar that was not measured."""
+    pattern = {"shape": "/", "fgcolor": ink["quiet"], "fgopacity": 0.5, "size": 7, "solidity": 0.15}
+    return {"color": ink["rule"], "line": {"width": 1, "color": ink["quiet"]}, "pattern": pattern}
+
+
+def _against_naive(figure: go.Figure, ink: Mapping[str, Any]) -> None:
+    """An axis of speedups, with a line at 1."""
+    figure.update_yaxes(rangemode="tozero", ticksuffix="x")
+    figure.add_hline(y=1, line={"color": ink["naive"], "dash": "2px,3px", "width": 1.5})
+
+
+def _log_axes(figure: go.Figure, rows: Sequence[int], between: tuple[float, float]) -> None:
+    """Logarithmic axes: rows, and marks at 1, 2 and 5 times powers of ten."""
+    marks = [m * 10.0**e for e in range(-3, 6) for m in (1, 2, 5)]
+    figure.update_xaxes(type="log", tickvals=list(rows))
+    figure.update_yaxes(type="log", tickvals=[mark for mark in marks if between[0] <= mark <= between[1]])
 
 
 def _hover(point: Point) -> str:

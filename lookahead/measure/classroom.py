@@ -14,8 +14,8 @@ from typing import Any
 from ..core.events import SettingsError
 from ..family.models import Models
 from ..race.batch import Batch
-from ..race.race import measured_on
 from ..race.text import Pieces
+from ..trace.race import measured_on
 from .progress import Progress
 from .timing import Entry, Question, check, lane_of, read_entry
 

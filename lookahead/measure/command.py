@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.events import whole_number
 from ..core.numbers import ranged, ratio
-from .tables import between, markdown_table, replace_between
+from .tables import between, markdown_table, measured_where, replace_between
 
 if TYPE_CHECKING:
     from ..family.models import Models
@@ -95,7 +95,7 @@ def listing(experiment: Experiment) -> dict[str, Any]:
 
 def document(models: Models, results: list[Result], repeat: int) -> dict[str, Any]:
     """Results as plain data, with what they were measured on."""
-    from ..race.race import measured_on
+    from ..trace.race import measured_on
 
     return {
         **measured_on(models),
@@ -127,8 +127,7 @@ def markdown(report: dict[str, Any]) -> str:
         head = [group, "claimed", "measured here", "90% interval", "lowest to highest", "compared with", ""]
         rows = [_cells(one) for one in report["experiments"] if one["group"] == group]
         tables.append(markdown_table(head, rows))
-    machine = report["machine"]
-    end = f"{machine['cpu']}, {machine['cores']} cores, {machine['dtype']}, {report['exactness']}; {report['note']}."
+    end = f"{measured_where(report)}; {report['note']}."
     return "\n\n".join([*tables, end])
 
 

@@ -1,6 +1,6 @@
-"""`python -m lookahead decide`: should I turn it on? One's own prompts, and a budget of seconds.
+"""`python -m lookahead decide`: whether to turn speculation on, for a user's own prompts and within a budget of seconds.
 
-Knows arguments. What is measured is `decision`'s business, imported when it is needed, so that help comes at once.
+Modules that measure are imported when they are needed, so that help comes at once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 USUAL_S = 60.0
 
 
-def add(commands: Any, shared: Sequence[argparse.ArgumentParser]) -> argparse.ArgumentParser:
+def add(commands: Any, shared: Any) -> argparse.ArgumentParser:
     """The subcommand and its arguments."""
     decide = commands.add_parser("decide", parents=shared, help="should I turn it on? An answer for your own prompts")
     decide.add_argument("--prompts", metavar="FILE.jsonl", help='lines {"id", "category", "prompt", "chat"}')
@@ -39,42 +39,33 @@ def run(
     arguments: argparse.Namespace, load: Callable[[argparse.Namespace], Models], options: Mapping[str, Any]
 ) -> None:
     """Measure until the seconds are spent, and answer."""
-    from . import decision_report, prompt_files, terminal
+    from . import prompt_files, terminal
     from .progress import questions
     from .tables import writable
 
     options = {name: value for name, value in options.items() if name != "chat"}
     Settings(**options)
     prompts = prompt_files.read(arguments.prompts) if arguments.prompts else questions(family=arguments.models)
-    methods, answer = [*filter(None, arguments.methods.split(","))], None
-    files = (
-        (arguments.markdown, decision_report.to_markdown),
-        (arguments.csv, lambda answer: csv_file(decision_report.to_csv(answer))),
-    )
-    written = {path: text for path, text in files if path}
-    for path in written:
+    for path in filter(None, (arguments.markdown, arguments.csv)):
         writable(path)
-    deciding = _deciding(arguments, load, prompts, methods, options)
-    with terminal.progress() as progress:
-        for now in deciding:
-            if now:
-                progress(now.done, now.total, now.text)
-                answer = now.result
-    for path, text in written.items():
-        path.write_text(text(answer), encoding="utf-8", newline="")
+    report = terminal.measured(_deciding(arguments, load, prompts, options))
+    if arguments.markdown:
+        arguments.markdown.write_text(report.markdown(), encoding="utf-8", newline="")
+    if arguments.csv:
+        arguments.csv.write_text(csv_file(report.csv()), encoding="utf-8", newline="")
     if arguments.json:
-        print(json.dumps(answer))
+        print(json.dumps(report.document()))
     else:
-        terminal.show_decision(answer)
+        terminal.show_decision(report)
 
 
 def _deciding(
     arguments: argparse.Namespace, load: Callable[[argparse.Namespace], Models], prompts: Sequence[Any],
-    methods: Sequence[str], options: Mapping[str, Any],
+    options: Mapping[str, Any],
 ) -> Iterator[Any]:  # fmt: skip
     """The measurement, of this machine or of two servers."""
-    given = [getattr(arguments, side) for side in ("baseline", "speculative")]
-    if not any(given):
+    methods, sides = [*filter(None, arguments.methods.split(","))], (arguments.baseline, arguments.speculative)
+    if not any(sides):
         from .decision import decide
 
         return decide(load(arguments), prompts, arguments.seconds, methods=methods, **options)
@@ -84,5 +75,4 @@ def _deciding(
 
     if others := [*methods, *(options.keys() - {"max_new_tokens"})]:
         raise SettingsError("servers", others[0], "servers draft as they were started; leave it out.")
-    most = options.get("max_new_tokens", MOST)
-    return decide_servers(both(*given), prompts, arguments.seconds, most)
+    return decide_servers(both(*sides), prompts, arguments.seconds, options.get("max_new_tokens", MOST))

@@ -1,117 +1,394 @@
-"""Should I turn it on? One's own prompts, this machine, and a budget of seconds: on or off, which method, up to how many at once.
+"""Whether to turn speculative decoding on: one `Report`, its three sources, and its text, Markdown, CSV and JSON.
 
-Half the budget races every candidate beside naive on one prompt after another, and lets go of those that are surely worse.
-Then runs with a short and a long fixed draft predict the other lengths, and what is left goes to batches, smallest first. What
-limits the winner is what would gain most if it were perfect: acceptance, drafting for nothing, or verifying for nothing.
-
-Knows lanes and seconds. It does not know who asks.
+`decide` measures methods on a user's prompts within a budget of seconds; `attach.decision` does the same on two servers.
+`advise` predicts from a recorded race. `forecast` predicts other draft lengths from two runs, and `texts_at_once` states
+in a sentence up to how many texts speculation pays.
 """
 
 from __future__ import annotations
 
-import itertools
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import count as turns
+from itertools import pairwise, takewhile
+from math import log2
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
-from ..core.events import SettingsError
-from ..core.numbers import count, decimal, ratio
+from ..core import processor
+from ..core.costs import PassCosts
+from ..core.events import ACCEPTED, SettingsError
+from ..core.numbers import count, decimal, percent, power, ranged, ratio, seconds
+from ..core.text_files import csv_text
+from ..core.tree import branch_count, depths
 from ..family.models import Models
-from ..race.methods import methods_for
-from ..race.race import measured_on
+from ..trace.race import measured_on
+from ..trace.schema import LaneRecord
+from ..trace.trace import Trace
 from . import batches
-from .forecast import forecast
 from .intervals import interval
-from .paying import PAYS, Level, advice, crossing
-from .progress import Progress, Row, row_of
-from .timing import Entry, Question, Timing, check, lane_of, read_entry, time_lane
+from .progress import Arm, Progress, Row, rows_of
+from .tables import markdown_table, measured_where
+from .timing import Entry, Question, Sample, Timing, check, lane_of, read_entry, time_lane
+from .whatif import METHODS, Recording, what_if
 
-CANDIDATES = ("hybrid", "draft", "block", "block-tree", "eagle", "suffix")
-CHAINS = ("draft", "block", "eagle")  # draft a chain of any length
-SIZES = (1, 2, 4, 8, 16)
-LENGTHS, SEEN = tuple(range(1, 9)), 8
+PAYS = 1.03  # a measured speedup that is worth having
+PREDICTED_PAYS = 1.05  # a predicted one: the formula leaves out the loop, and how much runs vary
+KS = tuple(range(1, 17))  # draft lengths that are predicted from a race
+SIZES = (1, 2, 4, 8, 16)  # texts at once
+LENGTHS, SEEN = tuple(range(1, 9)), 8  # draft lengths that are predicted from runs with 1 and `SEEN`
+FULL = 0.5  # of `SEEN`: with a longer mean draft all drafts have one length; the end of a text shortens the last ones
 LEAST_S, MOST_S, MOST_PROMPTS = 5.0, 600.0, 200
 RACING, LENGTHS_SHARE = 0.5, 0.15  # of the budget
-SURE = 3  # prompts before a candidate may be let go
+SURE = 3  # prompts that show that a method is slower
+UNKNOWN = "\u2013"
+COLUMNS = (
+    "method", "question", "category", "speedup", "low", "high", "new_tokens", "tokens_per_pass", "acceptance",
+    "drafted_per_pass", "pass_cost", "verify_cost", "draft_cost", "identical",
+)  # fmt: skip
+MEANS = ("tokens_per_pass", "drafted_per_pass", "depth_per_pass", "pass_cost", "verify_cost", "draft_cost")
+LIMITS = {  # what limits a method, and the change that would gain most
+    "acceptance": ("what is accepted", "A draft that knows these texts better would gain most: trained on what the target writes for them."),
+    "drafting": ("what drafting takes", "A smaller draft, or one that drafts its tokens in one pass, would gain most."),
+    "cost": ("what a pass with its draft takes", "Cheaper passes would gain most: a smaller draft, fewer drafted tokens, or a machine with more computing to its memory."),
+    "verifying": ("what verifying takes", "Cheaper rows would gain most: shorter drafts, or a machine with more computing to its memory."),
+}  # fmt: skip
+Interval = tuple[float, float] | None
+Pairs = Sequence[tuple[Timing, Timing]]  # a run and the naive run next to it, for every prompt
 
 
-@dataclass(slots=True)
-class _Candidate:
-    """A method, and its runs with the naive ones beside them, by prompt."""
+class Level(NamedTuple):
+    """The speedup with `at_once` texts written together, None if it was not measured."""
 
-    entry: Entry
-    runs: dict[int, list[tuple[Timing, Timing]]] = field(default_factory=dict)
+    at_once: int
+    speedup: float | None
+    interval: Interval = None
 
-    def speedups(self) -> list[float]:
-        """One for each prompt: the median of its repetitions."""
-        return [statistics.median(_speedup(*pair) for pair in pairs) for pairs in self.runs.values()]
 
-    def surely_worse(self, than: _Candidate) -> bool:
-        """Whether it is slower on the prompts that both wrote, by the interval of one to the other."""
-        each, other = (dict(zip(one.runs, one.speedups(), strict=True)) for one in (self, than))
-        ratios = [each[number] / other[number] for number in each]
-        return len(ratios) >= SURE and interval(ratios, statistics.median)[1] < 1
+class Forecast(NamedTuple):
+    """The predicted speedup with `k` drafted tokens: the median over prompts."""
 
-    def rows(self, questions: Sequence[Question]) -> list[Row]:
-        """What the Lab's sentences are made of."""
-        return [row_of(questions[number], *zip(*pairs, strict=True)) for number, pairs in self.runs.items()]
+    k: int
+    speedup: float
+    interval: Interval
+
+
+class Term(NamedTuple):
+    """One line of arithmetic: a quantity, its formula with the numbers filled in, and its value."""
+
+    name: str
+    formula: str
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A method and its speedup: the median over prompts, with its 90% interval.
+
+    The other numbers are means over prompts, None if they are unknown. Costs are those of a pass, in naive passes.
+    A predicted option has a draft length `k` and the `terms` of its arithmetic; a measured one has neither.
+    """
+
+    method: str
+    prompts: int
+    speedup: float
+    interval: Interval = None
+    acceptance: float | None = None
+    identical: bool | None = None
+    let_go: bool = False
+    tokens_per_pass: float | None = None
+    drafted_per_pass: float | None = None
+    depth_per_pass: float | None = None
+    pass_cost: float | None = None
+    verify_cost: float | None = None
+    draft_cost: float | None = None
+    k: int | None = None
+    terms: tuple[Term, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The answer and its reasons. `options` has at least one method, the fastest first.
+
+    `levels` are speedups with several texts at once, `lengths` those of fixed draft lengths, `rows` one mapping for each
+    method and prompt. `source` is what was measured, `settings` how. `drafting` completes "On: METHOD" in the sentence.
+    """
+
+    options: tuple[Option, ...]
+    levels: tuple[Level, ...] = ()
+    lengths: tuple[Forecast, ...] = ()
+    rows: tuple[Mapping[str, Any], ...] = ()
+    source: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    drafting: str = ""
+    note: str = ""
+
+    @property
+    def best(self) -> Option:
+        """The fastest method."""
+        return self.options[0]
+
+    @property
+    def on(self) -> bool:
+        """Whether the fastest method is worth having."""
+        return pays(self.best, PREDICTED_PAYS if self.best.terms else PAYS)
+
+    @property
+    def k(self) -> int | None:
+        """The best draft length, None if lengths were not predicted."""
+        return max(self.lengths, key=lambda one: one.speedup).k if self.lengths else self.best.k
+
+    @property
+    def sentence(self) -> str:
+        """The answer."""
+        best = self.best
+        if best.terms and self.on:
+            return f"Yes: {best.method}, drafting {best.k}, should give {ratio(best.speedup)} here.{self.note}"
+        if best.terms:
+            return (
+                f"Don't: the best there is, {best.method} with {best.k} drafted, should give {ratio(best.speedup)}, "
+                f"and less than {ratio(PREDICTED_PAYS)} is not worth having.{self.note}"
+            )
+        speed = shown(best) if best.interval else f"{shown(best)}, of one prompt"
+        if not self.on:
+            return f"Off. The best there is, {best.method}, gives {speed}: no gain that is sure."
+        fixed = f" (the best fixed one: {self.k})" if self.lengths else ""
+        return f"On: {best.method}{self.drafting}{fixed}. {speed} for one text at a time."
+
+    @property
+    def at_once(self) -> str | None:
+        """Up to how many texts at once it pays, in a sentence; None if only one load was measured."""
+        return texts_at_once(self.levels) if self.levels[1:] else None
+
+    @property
+    def limit(self) -> dict[str, Any] | None:
+        """The part that would gain most if it were perfect, and the speedups `now` and then; None if it is unknown.
+
+        Without separate times for drafting and verifying, both are one cost.
+        """
+        best = self.best
+        if best.pass_cost is None or best.depth_per_pass is None:
+            return None
+        tokens, cost = best.tokens_per_pass, best.pass_cost
+        perfect = {"acceptance": (1 + best.depth_per_pass) / cost}  # a tree accepts at most one path
+        if best.draft_cost is None:
+            perfect["cost"] = tokens
+        else:
+            perfect["drafting"] = tokens / (cost - best.draft_cost)
+            perfect["verifying"] = tokens / (cost - max(0.0, best.verify_cost - 1))
+        name = max(perfect, key=perfect.get)
+        return {"name": name, "now": tokens / cost, "perfect": perfect[name]}
+
+    @property
+    def change(self) -> str:
+        """What would make it pay, or pay more; "" if that is unknown."""
+        best, limit = self.best, self.limit
+        if limit is None:
+            return ""
+        if not best.drafted_per_pass:
+            return "Nothing was drafted: these prompts give this method nothing to go by."
+        if self.on:
+            return LIMITS[limit["name"]][1]
+        return (
+            f"A pass with its draft costs {decimal(best.pass_cost)} naive passes, so it pays from {decimal(best.pass_cost * PAYS)} tokens a "
+            f"pass on; here it wrote {decimal(best.tokens_per_pass)}. Text that is easier to guess, or a draft that knows it better, would do it."
+        )
+
+    def reasons(self) -> str:
+        """Up to how many texts at once it pays, what limits it, and what would help."""
+        parts = [f"Several texts at once: {self.at_once}"] if self.at_once else []
+        if limit := self.limit:
+            parts.append(
+                f"It is limited by {LIMITS[limit['name']][0]}: were that perfect, the mean prompt would have {ratio(limit['perfect'])} and "
+                f"not {ratio(limit['now'])}."
+            )
+        return " ".join([*parts, self.change]).strip()
+
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """Heads and rows of a table of the methods."""
+        heads = [
+            "method", "speedup", "90% interval", "prompts", "tokens a pass", "accepted", "draft cost", "verify cost",
+            "identical",
+        ]  # fmt: skip
+        same = {True: "yes", False: "no", None: "no text"}
+        rows = [
+            [
+                of.method, ratio(of.speedup), ranged(of.interval), f"{of.prompts}{', let go' if of.let_go else ''}",
+                _known(of.tokens_per_pass), percent(of.acceptance), _known(of.draft_cost), _known(of.verify_cost),
+                same[of.identical],
+            ]
+            for of in self.options
+        ]  # fmt: skip
+        return heads, rows
+
+    def markdown(self) -> str:
+        """The answer, its reasons, and the tables."""
+        parts = ["# Should I turn it on?", self.sentence, self.reasons(), markdown_table(*self.table())]
+        for title, note, points in (
+            ("drafted tokens", "predicted from runs with 1 and 8", self.lengths),
+            ("texts at once", "measured", self.levels),
+        ):
+            if points:
+                rows = [[str(at), ratio(speedup), ranged(sure)] for at, speedup, sure in points if speedup]
+                parts.append(markdown_table([title, f"speedup, {note}", "90% interval"], rows))
+        source = self.source
+        if "servers" in source:
+            where = "; ".join(
+                f"{side}: {of['name']}, {of['kind']}, {of['model']}" for side, of in source["servers"].items()
+            )
+        else:
+            where = measured_where(source)
+        return "\n\n".join([*parts, f"{where}; {self.note}."]) + "\n"
+
+    def csv(self) -> str:
+        """A row for every method and prompt (RFC 4180)."""
+        return csv_text(COLUMNS, ([row.get(name) for name in COLUMNS] for row in self.rows))
+
+    def document(self) -> dict[str, Any]:
+        """The report as plain data: what `decide --json` prints."""
+        methods = [asdict(option) for option in self.options]
+        for method in methods:
+            del method["k"], method["terms"]
+        return {
+            **self.source, "options": dict(self.settings), "on": self.on, "method": self.best.method, "best_fixed_k": self.k,
+            "up_to": max([1, *(level.at_once for level in _paying(self.levels))]) if self.on else 0,
+            "stops_paying_at": crossing(self.levels) if self.on else None, "speedup": self.best.speedup,
+            "interval": self.best.interval, "sentence": self.sentence, "at_once": self.at_once, "limit": self.limit,
+            "change": self.change, "methods": methods, "lengths": [one._asdict() for one in self.lengths],
+            "levels": [level._asdict() for level in self.levels], "rows": [*self.rows], "note": self.note,
+        }  # fmt: skip
+
+
+def _known(value: float | None) -> str:
+    return UNKNOWN if value is None else decimal(value)
+
+
+# ------------------------------------------------------------------ several texts at once
+
+
+def pays(of: Option | Level, least: float = PAYS) -> bool:
+    """Whether a speedup is worth having: it is at least `least`, and its interval does not reach below 1."""
+    return (of.speedup or 0) >= least and (of.interval is None or of.interval[0] >= 1)
+
+
+def levels_of(rows: Iterable[Mapping[str, Any]], load: str = "texts") -> list[Level]:
+    """The levels in measured rows; `load` is their key for the number of texts at once."""
+    return [Level(row[load], row["speedup"], row["interval"]) for row in rows]
+
+
+def _paying(levels: Iterable[Level]) -> list[Level]:
+    return [*takewhile(pays, levels)]
+
+
+def crossing(levels: Iterable[Level]) -> float | None:
+    """The number of texts at which speculation stops paying, linear between two loads over their logarithms; or None."""
+    for one, other in pairwise(level for level in levels if level.speedup):
+        if one.speedup >= 1 > other.speedup:
+            share = (one.speedup - 1) / (one.speedup - other.speedup)
+            return 2 ** (log2(one.at_once) + log2(other.at_once / one.at_once) * share)
+    return None
+
+
+def texts_at_once(levels: Sequence[Level]) -> str:
+    """One sentence: up to how many texts at once it pays, how much, and from where on it does not."""
+    known = [level for level in levels if level.speedup]
+    if not known:
+        return "Nothing was measured: no text was written by both servers."
+    paying = _paying(known)
+    if not paying:
+        return f"Off: {shown(known[0])} for {_up_to(known[0])}."
+    first, last, rest = paying[0], paying[-1], known[len(paying) :]
+    sentence = f"On for {_up_to(last)}: {shown(last)}"
+    if first is not last:
+        sentence += f", {shown(first)} for {_up_to(first)}"
+    if any(level.speedup < 1 for level in rest):
+        sentence += f"; off from {count(round(crossing(levels) or rest[0].at_once))} on"
+    elif rest:
+        sentence += f"; no sure difference with {rest[0].at_once} ({shown(rest[0])})"
+    return f"{sentence}."
+
+
+def _up_to(level: Level) -> str:
+    return "one text at a time" if level.at_once == 1 else f"up to {level.at_once} at once"
+
+
+def shown(of: Option | Level) -> str:
+    """A speedup with its interval: 1.40x [1.35, 1.45]."""
+    return ratio(of.speedup) + (f" [{', '.join(map(decimal, of.interval))}]" if of.interval else "")
+
+
+# ------------------------------------------------------------------ measured on this machine
 
 
 def decide(
     models: Models, questions: Sequence[Question], budget_s: float, *, methods: Sequence[str] = (), **options: Any
 ) -> Iterator[Progress | None]:
-    """Answer within about so many seconds; the result so far is the document of `decide --json`. None at every pass of a batch,
-    where it may be closed, as after every text. `methods` stand in for all of `CANDIDATES` that the family has.
+    """Measure for about `budget_s` seconds and yield the `Report` so far. `methods` default to all that can share a pass.
 
-    Raises `LookaheadError` for prompts, methods and budgets that make no sense, before the first second is spent.
+    Half of the budget runs every method next to naive, prompt by prompt, and drops slower methods. Runs with a short and
+    a long fixed draft then predict other draft lengths, and the rest of the time goes to several texts at once. Yields
+    None after every text and every pass of a batch, where it may be closed. Raises `LookaheadError` for bad prompts,
+    methods and budgets before anything is measured.
     """
     check_budget(questions, budget_s)
-    known = methods_for(models)
-    chosen = dict.fromkeys(methods or (method for method in CANDIDATES if method in known))
-    candidates = [_Candidate(read_entry(method)) for method in chosen]
     naive, begun = read_entry("naive"), perf_counter()
-    check(models, questions, [naive, *(one.entry for one in candidates)], options, shared=True)
-    state = _State(models, questions, options, candidates)
+    entries = [read_entry(method) for method in dict.fromkeys(methods or batches.shared_methods(models))]
+    check(models, questions, [naive, *entries], options, shared=True)
+    taken: list[Sample] = []
+    racing, lengths, levels = [entry.label for entry in entries], (), ()
+
+    def spent() -> float:
+        return perf_counter() - begun
+
+    def timed(number: int, entry: Entry, **more: Any) -> Timing:
+        return time_lane(lane_of(models, questions[number], entry, {**options, **more}))
 
     def now(text: str) -> Progress:
-        spent = min(budget_s, perf_counter() - begun)
-        return Progress(round(spent), round(budget_s), text, state.document(budget_s))
+        measured = {entry.label: rows for entry in entries if (rows := rows_of(taken, entry.label))}
+        candidates = [_measured(label, rows, label not in racing) for label, rows in measured.items()]
+        candidates.sort(key=lambda one: (one.let_go, -one.speedup))
+        named = next("k" in entry.settings for entry in entries if entry.label == candidates[0].method)
+        report = Report(
+            tuple(candidates), tuple(levels), tuple(lengths),
+            tuple({"method": label, **asdict(row)} for label, rows in measured.items() for row in rows),
+            measured_on(models), {"seconds": budget_s, **options}, "" if named else f", k = {options.get('k', 'auto')}",
+            "every run beside a naive one of the same prompt, reading prompts left out; medians over prompts with 90% intervals over them",
+        )  # fmt: skip
+        return Progress(round(min(budget_s, spent())), round(budget_s), text, report)
 
-    for entry in (naive, *(one.entry for one in candidates)):  # once for nothing: kernels are made at first use
-        time_lane(lane_of(models, questions[0], entry, {**options, "max_new_tokens": 8}))
-    for turn in itertools.count():
-        number = turn % len(questions)
-        plain = time_lane(lane_of(models, questions[number], naive, options))
-        order = state.racing if turn % 2 == 0 else state.racing[::-1]
-        for one in order:
-            run = time_lane(lane_of(models, questions[number], one.entry, options))
-            one.runs.setdefault(number, []).append((run, plain))
-            yield None
-        state.let_go()
+    for entry in (naive, *entries):  # kernels are compiled at first use
+        timed(0, entry, max_new_tokens=8)
+    for turn in turns():
+        number, start_s = turn % len(questions), spent()
+        for entry in (naive, *entries[:: 1 if turn % 2 == 0 else -1]):
+            if entry is naive or entry.label in racing:
+                taken.append(Sample(number, questions[number], entry, turn, 0, timed(number, entry)))
+                yield None
+        left = min(SURE, len(questions)) - turn - 1
+        hurried = left > 0 and left * (spent() - start_s) > RACING * budget_s - spent()
+        racing = still_racing({label: rows_of(taken, label) for label in racing}, hurried)
         yield now(f"prompt {number + 1} of {len(questions)}")
-        if perf_counter() - begun > RACING * budget_s:
+        if spent() > RACING * budget_s:
             break
-    best = state.best
-    if best.entry.method in CHAINS and options.get("k", "auto") == "auto":
-        pairs: tuple[list, list] = [], []
-        for number in best.runs:
-            plain = time_lane(lane_of(models, questions[number], naive, options))
-            for k, runs in zip((1, SEEN), pairs, strict=True):
-                runs.append((time_lane(lane_of(models, questions[number], best.entry, {**options, "k": k})), plain))
-            lengths = forecast(models.costs, (1, pairs[0]), (SEEN, pairs[1]), LENGTHS)
-            state.lengths = [asdict(one) for one in lengths]
+    best = next(entry for entry in entries if entry.label == racing[0])
+    if best.settings.get("k", options.get("k", "auto")) == "auto":
+        short, long = [], []
+        for number in range(min(turn + 1, len(questions))):
+            plain, run = timed(number, naive), timed(number, best, k=SEEN)
+            if not run.drafted == run.depth > FULL * SEEN * run.passes:
+                break  # neither trees nor drafts of different lengths can be predicted
+            long.append((run, plain))
+            short.append((timed(number, best, k=1), plain))
+            lengths = forecast(models.costs, (1, short), (SEEN, long), LENGTHS)
             yield now("other draft lengths")
-            if perf_counter() - begun > (RACING + LENGTHS_SHARE) * budget_s:
+            if spent() > (RACING + LENGTHS_SHARE) * budget_s:
                 break
-    for progress in batches.measure(models, questions, [best.entry.label], SIZES, **options):
-        if progress:
-            state.levels = _levels(progress.result["rows"])
-            yield now(progress.text)
-        else:
-            yield None
-        if perf_counter() - begun > budget_s:
+    for progress in batches.measure(models, questions, [best.label], SIZES, **options):
+        if progress:  # sizes with an interval: at least two groups of prompts were measured
+            levels = [level for level in levels_of(progress.result["rows"]) if level.interval]
+        yield now(progress.text) if progress else None
+        if spent() > budget_s:
             break
     yield now("done")
 
@@ -124,117 +401,124 @@ def check_budget(questions: Sequence[Question], budget_s: float) -> None:
         raise SettingsError("prompts", len(questions), f"give 1 to {MOST_PROMPTS}.")
 
 
-def _levels(rows: Sequence[Mapping[str, Any]]) -> list[Level]:
-    """Sizes with an interval: those that have been measured on two groups of prompts at least."""
-    return [Level(row["texts"], row["speedup"], row["interval"]) for row in rows if row["interval"]]
+def still_racing(rows: Mapping[str, Sequence[Row]], hurried: bool = False) -> list[str]:
+    """The methods that may be the fastest, the fastest first, from their rows on the same prompts.
+
+    Drops those that are surely slower, by the interval of their ratio to the fastest; if `hurried` also the slower half.
+    """
+    order = sorted(rows, key=lambda method: -statistics.median(row.speedup for row in rows[method]))
+    kept = []
+    for method in order[: -(-len(order) // 2)] if hurried else order:
+        ratios = [row.speedup / best.speedup for row, best in zip(rows[method], rows[order[0]], strict=True)]
+        if len(ratios) < SURE or interval(ratios, statistics.median)[1] >= 1:
+            kept.append(method)
+    return kept
 
 
-def _speedup(run: Timing, naive: Timing) -> float:
-    return (naive.seconds / len(naive.tokens)) / (run.seconds / len(run.tokens))
+def _measured(label: str, rows: Sequence[Row], let_go: bool) -> Option:
+    arm, identical = Arm.of(label, label, rows), all(row.identical for row in rows)
+    means = {name: arm.mean(name) for name in ("acceptance", *MEANS)}
+    return Option(label, len(rows), arm.median, arm.interval, identical=identical, let_go=let_go, **means)
 
 
-class _State:
-    """What is known so far."""
+def forecast(costs: PassCosts, short: tuple[int, Pairs], long: tuple[int, Pairs], ks: Sequence[int]) -> list[Forecast]:
+    """The speedups of all `ks`, from the runs with two draft lengths, the second larger, on the same prompts in order.
 
-    def __init__(
-        self, models: Models, questions: Sequence[Question], options: Mapping[str, Any], candidates: list[_Candidate]
-    ):
-        self.models, self.questions, self.options = models, questions, options
-        self.candidates, self.racing = candidates, list(candidates)
-        self.lengths: list[dict[str, Any]] = []
-        self.levels: list[Level] = []
-
-    @property
-    def best(self) -> _Candidate:
-        """The fastest of those that still race."""
-        return max(self.racing, key=lambda one: statistics.median(one.speedups()))
-
-    def let_go(self) -> None:
-        """Drop who is surely worse than the best."""
-        best = self.best
-        self.racing = [one for one in self.racing if not one.surely_worse(best)]
-
-    def document(self, budget_s: float) -> dict[str, Any]:
-        """All of it, as plain data."""
-        best, methods = self.best, []
-        for one in (one for one in self.candidates if one.runs):
-            rows = one.rows(self.questions)
-            mean = {name: statistics.mean(getattr(row, name) for row in rows) for name in _COSTS}
-            tested = [row.acceptance for row in rows if row.acceptance is not None]
-            methods.append({
-                "method": one.entry.label, "prompts": len(rows), "speedup": statistics.median(one.speedups()),
-                "interval": interval(one.speedups(), statistics.median), "acceptance": statistics.mean(tested) if tested else None,
-                "identical": all(row.identical for row in rows), "let_go": one not in self.racing, **mean,
-            })  # fmt: skip
-        methods.sort(key=lambda one: (one["let_go"], -one["speedup"]))
-        winner = next(one for one in methods if one["method"] == best.entry.label)
-        sure = winner["interval"] is None or winner["interval"][0] >= 1
-        on, limit = winner["speedup"] >= PAYS and sure, limits(winner)
-        k = max(self.lengths, key=lambda one: one["speedup"])["k"] if self.lengths else None
-        return {
-            **measured_on(self.models),
-            "options": {"seconds": budget_s, **self.options}, "on": on, "method": winner["method"], "best_fixed_k": k,
-            "up_to": up_to(self.levels) if on else 0, "stops_paying_at": crossing(self.levels) if on else None,
-            "speedup": winner["speedup"], "interval": winner["interval"],
-            "sentence": sentence(on, winner, f", k = auto (the best fixed one: {k})" if k else ", k = auto"), "at_once": advice(self.levels) if self.levels else None, "limit": limit, "change": change(winner, limit["name"], on),
-            "methods": methods, "lengths": self.lengths, "levels": [level._asdict() for level in self.levels],
-            "rows": [
-                {"method": one.entry.label, **asdict(row)} for one in self.candidates for row in one.rows(self.questions)
-            ],
-            "note": "every run beside a naive one of the same prompt, reading prompts left out; medians over prompts with 90% intervals over them",
-        }  # fmt: skip
+    A pass of another length takes what the calibrated curve gives, scaled to match both runs; drafting and the rest are
+    linear between them. Acceptance by position gives the tokens. It holds for chains of one length in a homogeneous
+    text. The shorter length may have been run on fewer prompts.
+    """
+    (few, short_pairs), (many, long_pairs) = short, long
+    cheap = [statistics.mean(part) for part in zip(*(_pass(run, costs, few) for run, _ in short_pairs), strict=True)]
+    out = []
+    for k in ks:
+        share, speedups = (k - few) / (many - few), []
+        for number, (run, naive) in enumerate(long_pairs):
+            known = run.acceptance + short_pairs[number][0].acceptance if number < len(short_pairs) else run.acceptance
+            dear = _pass(run, costs, many)
+            scale, draft_s, rest_s = (a + (b - a) * share for a, b in zip(cheap, dear, strict=True))
+            pass_s = costs.pass_s(1 + k) * scale + draft_s + rest_s
+            speedups.append(naive.seconds / (known.passes(k, len(naive.tokens)) * pass_s))
+        out.append(Forecast(k, statistics.median(speedups), interval(speedups, statistics.median)))
+    return out
 
 
-_COSTS = ("tokens_per_pass", "drafted_per_pass", "depth_per_pass", "pass_cost", "verify_cost", "draft_cost")
+def _pass(run: Timing, costs: PassCosts, k: int) -> tuple[float, float, float]:
+    """A pass with `k` drafted tokens: the target's time over the calibrated one, then seconds of drafting and of the rest."""
+    rest_s = run.seconds - run.verify_s - run.propose_s
+    return run.verify_s / run.passes / costs.pass_s(1 + k), run.propose_s / run.passes, rest_s / run.passes
 
 
-def limits(of: Mapping[str, Any]) -> dict[str, Any]:
-    """What a method gains most from if it were perfect, and the speedup then; of its means by pass, in naive passes. Where
-    drafting and verifying are not known apart, they are one cost."""
-    tokens, cost = of["tokens_per_pass"], of["pass_cost"]
-    perfect = {"acceptance": (1 + of["depth_per_pass"]) / cost}  # a tree accepts at most one path
-    if of["draft_cost"] is None:
-        perfect["cost"] = tokens
-    else:
-        perfect["drafting"] = tokens / (cost - of["draft_cost"])
-        perfect["verifying"] = tokens / (cost - max(0.0, of["verify_cost"] - 1))
-    name = max(perfect, key=perfect.get)
-    return {"name": name, "now": tokens / cost, "perfect": perfect[name]}
+# ------------------------------------------------------------------ predicted from a race
 
 
-def change(of: Mapping[str, Any], limit: str, on: bool) -> str:
-    """What would have to be otherwise: for it to pay, or to pay more."""
-    needed = of["pass_cost"] * PAYS
-    if not of["drafted_per_pass"]:
-        return "Nothing was drafted: these prompts give this method nothing to go by."
-    if not on:
-        return (
-            f"A pass with its draft costs {decimal(of['pass_cost'])} naive passes, so it pays from {decimal(needed)} tokens a pass on; here it "
-            f"wrote {decimal(of['tokens_per_pass'])}. Text that is easier to guess, or a draft that knows it better, would do it."
-        )
-    return {
-        "acceptance": "A draft that knows these texts better would gain most: trained on what the target writes for them.",
-        "drafting": "A smaller draft, or one that drafts its tokens in one pass, would gain most.",
-        "cost": "Cheaper passes would gain most: a smaller draft, fewer drafted tokens, or a machine with more computing to its memory.",
-        "verifying": "Cheaper rows would gain most: shorter drafts, or a machine with more computing to its memory.",
-    }[limit]
+def advise(trace: Trace, costs: PassCosts, ks: Sequence[int] = KS) -> Report:
+    """Predict the speedup of every drafter in a race at its best draft length, with the pass costs of this machine.
+
+    Lookup drafters are replayed on the naive lane, raced or not. A race on another machine gives acceptance only: its
+    seconds are replaced by those of `costs`, and drafters that these lack are left out. Raises `LookaheadError` if no
+    lane has visible drafts, or if there is no naive lane.
+    """
+    here, options = trace.machine.cpu == processor.name(), []
+    if trace.settings.rule != "rejection":
+        recording = Recording.of(trace, costs)
+        recording = recording if here else recording.timed_by(costs)
+        options = [_replayed(recording, method, ks) for method in METHODS]
+    replayed = {option.method for option in options}
+    predicted = (_predicted(lane, costs, ks, here) for lane in trace.lanes if lane.method not in replayed)
+    options += [option for option in predicted if option]
+    if not options:
+        raise SettingsError("evidence", "none", "race at least one drafting method, long enough to draft.")
+    note = "" if here else f" Accepted as in the recording from {trace.machine.cpu}; all times are this machine's."
+    return Report(tuple(sorted(options, key=lambda option: -option.speedup)), note=note)
 
 
-def up_to(levels: Sequence[Level]) -> int:
-    """The largest measured number of texts at once up to which it pays; 1 where batches were not measured."""
-    paying = 1
-    for level in levels:
-        if (level.speedup or 0) < PAYS or (level.interval and level.interval[0] < 1):
-            break
-        paying = level.at_once
-    return paying
+def _replayed(recording: Recording, method: str, ks: Sequence[int]) -> Option:
+    """A lookup drafter's option, from its exact passes."""
+    best = max((what_if(recording, method, k) for k in ks), key=lambda outcome: outcome.speedup)
+    passes, plain = len(best.steps), recording.naive_s / len(recording.tokens)
+    cost = best.seconds / passes / plain
+    terms = (
+        Term("tokens a pass", f"{len(recording.tokens)} tokens / {passes} passes", best.tokens_per_pass),
+        Term("cost of a pass", f"{seconds(best.seconds / passes)} / {seconds(plain)}", cost),
+        Term("speedup", f"{decimal(best.tokens_per_pass)} / {decimal(cost)}", best.speedup),
+    )
+    return Option(method, 1, best.speedup, k=best.k, terms=terms)
 
 
-def sentence(on: bool, winner: Mapping[str, Any], length: str) -> str:
-    """The answer; `length` says how much is drafted."""
-    between = winner["interval"]
-    sure = f" [{ratio(between[0])[:-1]}, {ratio(between[1])[:-1]}]" if between else ", of one prompt"
-    speed = f"{ratio(winner['speedup'])}{sure}"
-    if not on:
-        return f"Off. The best there is, {winner['method']}, gives {speed}: no gain that is sure."
-    return f"On: {winner['method']}{length}. {speed} for one text at a time."
+def _predicted(lane: LaneRecord, costs: PassCosts, ks: Sequence[int], here: bool) -> Option | None:
+    """A drafter's option, if each token is accepted with the same chance; None if its drafts are not visible.
+
+    A window's rows do not grow with the draft, so it is left out; as is a drafter whose times `here` are unknown.
+    """
+    drafted, drafter = [step for step in lane.verified if step.draft.tokens], lane.options.get("draft")
+    if lane.opaque or not drafted or any(step.draft.window for step in drafted):
+        return None
+    if not here and drafter not in costs.drafters:
+        return None
+    levels = [max(depths(step.draft.parents)) for step in drafted]
+    accepted = [step.origins.count(ACCEPTED) for step in drafted]
+    # If a text ends inside a draft, the rest of the draft was not tested.
+    ended = [step.finish in ("eos", "stop") for step in drafted]
+    tested = sum(n if end else min(level, n + 1) for level, n, end in zip(levels, accepted, ended, strict=True))
+    a, f = sum(accepted) / max(1, tested), len(drafted) / len(lane.verified)
+    token_s = sum(step.propose_s for step in lane.verified) / sum(levels) if here else costs.drafters[drafter].token_s
+    branching = sum(branch_count(step.draft.parents) > 1 for step in drafted) / len(drafted)
+    rows = sum(len(step.draft.tokens) for step in drafted) / sum(levels)
+    by_k = [
+        costs.predict(a, k, drafter, token_s=token_s, rows_per_token=rows, branching=branching, share=f) for k in ks
+    ]
+    k, best = max(zip(ks, by_k, strict=True), key=lambda item: item[1].speedup)
+    plain, verify_s = best.plain_s, best.verify_s + best.switch_s
+    v, draft = verify_s / plain, best.draft_s / plain
+    terms = (
+        Term("acceptance", f"of {tested} positions tested", a),
+        Term("tokens of a drafted pass", f"1 + {decimal(a)} + ... + {decimal(a)}{power(k)}", best.tokens),
+        Term("verifying", f"{seconds(verify_s)} for {best.rows} rows / {seconds(plain)} for 1", v),
+        Term("drafting", f"{k} x {seconds(token_s)} / {seconds(plain)}", draft),
+        Term("passes with a draft", "share of the passes measured", f),
+        Term("tokens a pass", f"{decimal(f)} x {decimal(best.tokens)} + {decimal(1 - f)}", best.tokens_per_pass),
+        Term("cost of a pass", f"{decimal(f)} x ({decimal(v)} + {decimal(draft)}) + {decimal(1 - f)}", best.cost),
+        Term("speedup", f"{decimal(best.tokens_per_pass)} / {decimal(best.cost)}", best.speedup),
+    )
+    return Option(lane.method, 1, best.speedup, k=k, terms=terms)

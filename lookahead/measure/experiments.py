@@ -25,8 +25,8 @@ from ..core.numbers import counted, decimal, ratio
 from ..family.models import Models
 from ..race.methods import needed_by
 from . import batches
+from .decision import Level, levels_of
 from .intervals import interval
-from .paying import Level
 from .progress import Arm, Progress, because, difference, questions, rows_of
 from .timing import Question, read_entry, samples
 
@@ -122,7 +122,7 @@ class Experiment:
             if now is None:
                 yield None
                 continue
-            levels = [Level(row["texts"], row["speedup"], row["interval"]) for row in now.result["rows"]]
+            levels = levels_of(now.result["rows"])
             yield Progress(before + now.done, before + now.total, now.text, replace(result, batches=tuple(levels)))
 
 

@@ -1,15 +1,8 @@
-"""This machine, measured on request: the target's pass by rows, number format and threads, and what memory gives.
+"""This machine, measured on request: the target's pass by number format and threads, and where a one-row pass's time goes.
 
-A pass reads every weight once, so the format says how many bytes that is and the threads how many hands
-carry them. The combinations are visited in turns, so that a noisy moment hits all alike; a visit begins
-with passes that do not count, since the model before it has pushed these weights out of the cache. What
-memory gives is measured by adding up a tensor that no cache holds.
-
-The format that is not in use is a converted copy, made for the measurement and gone after it. The thread
-count is changed for the length of a visit and never while the generator waits. A format that is far
-slower, as bfloat16 is on processors without instructions for it, is tried twice and left out.
-
-Knows the target and clocks. What the numbers mean is in `formats`. It does not know pages.
+A pass reads every weight once, so it takes at least the time in which memory delivers them: the format decides how many
+bytes that are, the threads how fast they arrive. `compare` measures passes of several rows in every format, with several
+thread counts; `take_apart` times the parts of each model's one-row pass.
 """
 
 from __future__ import annotations
@@ -18,67 +11,145 @@ import gc
 import math
 import statistics
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from time import perf_counter
 
 import torch
 
-from ..calibration import exactness, threads
+from ..calibration import threads
+from ..calibration.cost import interleaved
+from ..core import memory, processor
+from ..core.numbers import counted, decimal, percent, seconds, size, speed
+from ..core.theory import interpolate
 from ..family.models import Models
-from ..hardware import memory, processor
 from ..model.lm import CachedLM
-from .formats import LEAST, Compared, Memory, Passes
 from .progress import Progress
 
 ROWS = (1, 2, 5, 9, 17, 33, 65)
-BEHIND = 63  # cached tokens: with the most rows they stay within one block of the cache, which no pass then stretches
+FEW, MANY = 1, 9  # rows of a naive pass, and of one that verifies eight drafted tokens
+CACHED = 63  # tokens before a pass: with the most rows they fit in one block of the cache, which no pass then extends
 FORMATS = (torch.bfloat16, torch.float32)
 MOST_COUNTS = 4
-VISITS, BUDGET_S = 15, 14.0
+VISITS, LEAST, BUDGET_S = 15, 3, 14.0  # visits to each combination, at least; seconds for all of them
 COPY_SHARE = 0.8  # of free memory that a copy may take
-FAR = 20.0  # times slower than the best: left out
-READ_BYTES, READS = 1 << 28, 6
-PROBE_PASSES, PROBE_S = 80, 4.0  # one-row passes that a probe takes, about, and how long it may
+FAR = 20.0  # times slower than another combination: left out
+CLOSE = 1.05  # faster by less than this is not faster
+WAITING = 0.5  # of memory's speed: from here on a pass is mostly reading
 FAR_SLOWER, NO_ROOM = "skipped, far slower", "skipped, no memory for a copy"
+TURNS, IN_A_ROW = 12, 3
+READING, LAYERS, ATTENTION, HEAD, REST = (
+    "reading at memory's speed", "layers' products", "attention", "head", "the rest",
+)  # fmt: skip
 Setup = tuple[torch.dtype, int | None]
 
 
+@dataclass(frozen=True, slots=True)
+class Passes:
+    """The target's passes in one number format with `threads` threads, None on a GPU.
+
+    `pass_s[i]` is the median time of a pass of `rows[i]`; empty before the first visit, or if `left_out` has a reason.
+    A pass reads `weight_bytes`.
+    """
+
+    dtype: str
+    threads: int | None
+    in_use: bool
+    weight_bytes: int
+    rows: tuple[int, ...]
+    pass_s: tuple[float, ...] = ()
+    left_out: str = ""
+
+    @property
+    def name(self) -> str:
+        """Such as "bfloat16 with 2 threads"."""
+        return self.dtype if self.threads is None else f"{self.dtype} with {counted(self.threads, 'thread')}"
+
+    @property
+    def bytes_per_s(self) -> float:
+        """How fast a one-row pass reads the weights."""
+        return self.weight_bytes / self.pass_s[0]
+
+    @property
+    def both_s(self) -> float:
+        """A naive pass and a verifying pass together."""
+        return self.seconds(FEW) + self.seconds(MANY)
+
+    def seconds(self, rows: int) -> float:
+        """Time of a pass, linear between the measured ones."""
+        return interpolate(self.rows, self.pass_s, rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """The result so far."""
+
+    passes: tuple[Passes, ...]
+    visits: int = 0
+
+    @property
+    def measured(self) -> tuple[Passes, ...]:
+        """The combinations with times."""
+        return tuple(one for one in self.passes if one.pass_s)
+
+    @property
+    def in_use(self) -> Passes:
+        """The combination that races run with."""
+        return next(one for one in self.passes if one.in_use)
+
+    def verdict(self) -> str:
+        """One sentence: the fastest combination, whether it is in use, and if not, why; "" before a few visits to all."""
+        used = self.in_use
+        if self.visits < LEAST or len(self.measured) < 2 or used.rows[-1] < MANY:
+            return ""
+        best = min(self.measured, key=lambda one: one.both_s)
+        took = f"{seconds(best.seconds(FEW))} for one row, {seconds(best.seconds(MANY))} for nine"
+        many = min(self.measured, key=lambda one: one.seconds(MANY))
+        if best is used and best.seconds(MANY) < CLOSE * many.seconds(MANY):
+            return f"Quickest here is {best.name} ({took}), and that is what is in use."
+        if best is used:
+            return (
+                f"Quickest here for one row and nine together is {best.name} ({took}), and that is what is in use; "
+                f"for nine alone it is {many.name} ({seconds(many.seconds(MANY))})."
+            )
+        faster = used.both_s / best.both_s
+        if faster < CLOSE:
+            vary = percent(CLOSE - 1)
+            return f"In use is {used.name}, and nothing here is quicker by more than measurements vary ({vary})."
+        if best.dtype == used.dtype:
+            why = f"the app takes the fewest threads that are about as quick; OMP_NUM_THREADS={best.threads} would change it"
+        elif used.threads is None:
+            why = f"on a GPU {used.dtype} is taken wherever there is hardware for it, and larger models win by it"
+        else:
+            why = "bfloat16 is taken where the trial at load, passes of 1 and 9 rows together, finds it exact and not clearly slower"
+        return f"Quickest here is {best.name} ({took}), {decimal(faster)} times as quick as {used.name}, which is in use: {why}."
+
+
 def compare(
-    models: Models,
-    *,
-    rows: Sequence[int] = ROWS,
-    visits: int = VISITS,
-    budget_s: float = BUDGET_S,
-    read_bytes: int = READ_BYTES,
-) -> Iterator[Progress]:
+    models: Models, *, rows: Sequence[int] = ROWS, visits: int = VISITS, budget_s: float = BUDGET_S
+) -> Iterator[Progress]:  # fmt: skip
     """Measure every combination; yields what is `Compared` so far, and may be closed at any point.
 
-    `visits` to each, fewer where `budget_s` would not do, but no fewer than 3. `read_bytes` is the size of the tensor
-    that the memory test reads.
+    `visits` to each, fewer if `budget_s` does not suffice, but at least 3. Combinations are visited in turns, so that
+    noise hits all alike. The other format is a copy for the time of the measurement; the thread count is changed for a
+    visit and never while the generator waits.
     """
     began, bench = perf_counter(), _Bench(models, rows)
-    done, visit, total = 0, 0, 2 + visits * len(bench.setups)
+    done, total = 0, visits * len(bench.table)
     try:
-        yield Progress(done, total, "what memory gives", bench.result)
-        bench.read(read_bytes)
-        yield Progress(done := done + 1, total, "a copy of the weights in the other format", bench.result)
+        yield Progress(done, total, "a copy of the weights in the other format", bench.result)
         bench.load()
-        while visit < visits:
+        while bench.visits < visits:
             for at in bench.active():
                 yield Progress(done, total, bench.table[at].name, bench.result)
                 bench.visit(at)
                 done += 1
-            visit += 1
-            if visit == 1:
-                for at in bench.doubted():
-                    yield Progress(done, total, f"{bench.table[at].name}, once more", bench.result)
-                    bench.visit(at)
-                left = int((budget_s - (perf_counter() - began)) / bench.lap_s())
-                visits = min(visits, max(LEAST, 1 + left))
-            total = done + 1 + (visits - visit) * len(bench.active())
-            bench.update(visits=visit)
-            yield Progress(done, total, f"visit {visit} of {visits}", bench.result)
-        bench.probe()
+            bench.visits += 1
+            if bench.visits == 1:
+                lap_s = sum(sum(one.pass_s) + 2 * one.pass_s[0] for one in bench.result.measured)
+                visits = min(visits, max(LEAST, 1 + int((budget_s - (perf_counter() - began)) / lap_s)))
+            total = done + (visits - bench.visits) * len(bench.active())
+            yield Progress(done, total, f"visit {bench.visits} of {visits}", bench.result)
         yield Progress(total, total, "done", bench.result)
     finally:
         bench.close()
@@ -95,13 +166,13 @@ class _Bench:
 
     def __init__(self, models: Models, rows: Sequence[int]):
         target = models.target
-        self.target, self.used = target, target.passes.dtype
-        self.gpu = target.device.type == "cuda"
+        self.target, self.used, self.visits = target, target.passes.dtype, 0
+        gpu = target.device.type == "cuda"
         self.formats = (self.used, *(dtype for dtype in FORMATS if dtype != self.used))
-        now = None if self.gpu else models.measured.threads
-        self.counts = [None] if self.gpu else thread_counts(processor.cores(), now)
-        self.rows = tuple(n for n in rows if BEHIND + n <= target.context_length) or (1,)
-        self.text = [(7 + 31 * i) % target.vocab for i in range(BEHIND + self.rows[-1])]
+        now = None if gpu else models.measured.threads
+        self.counts = [None] if gpu else thread_counts(processor.cores(), now)
+        self.rows = tuple(n for n in rows if CACHED + n <= target.context_length) or (1,)
+        self.text = [(7 + 31 * i) % target.vocab for i in range(CACHED + self.rows[-1])]
         read = target.passes.read_bytes // self.used.itemsize
         self.table = {
             (dtype, n): Passes(
@@ -110,108 +181,67 @@ class _Bench:
             for dtype in self.formats
             for n in self.counts
         }
-        self.setups: list[Setup] = sorted(self.table, key=lambda at: not self.table[at].in_use)
-        self.times: dict[Setup, dict[int, list[float]]] = {at: {n: [] for n in self.rows} for at in self.setups}
-        self.doubts: list[Setup] = []
+        self.times = {at: {n: [] for n in self.rows} for at in self.table}
+        self.doubted: set[Setup] = set()
         self.lms: dict[torch.dtype, CachedLM] = {}
-        self.result = Compared(tuple(self.table.values()))
 
-    def update(self, **known) -> None:
-        """Bring `result` up to date."""
-        self.result = replace(self.result, passes=tuple(self.table.values()), **known)
+    @property
+    def result(self) -> Compared:
+        """The result so far."""
+        return Compared(tuple(self.table.values()), self.visits)
 
     def active(self) -> list[Setup]:
-        """The combinations that are not left out."""
-        return [at for at in self.setups if not self.table[at].left_out]
+        """The combinations that are not left out, the one in use first."""
+        return sorted(
+            (at for at, one in self.table.items() if not one.left_out), key=lambda at: not self.table[at].in_use
+        )
 
-    @torch.inference_mode()
-    def read(self, size: int) -> None:
-        """The fastest of several sums of a large tensor at each thread count."""
-        block = torch.ones(size // 4, device=self.target.device)
-        best = dict.fromkeys(self.counts, math.inf)
-        for _ in range(READS):
-            for count in self.counts:
-                with threads.using(count):
-                    self.target.synchronize()
-                    start = perf_counter()
-                    block.sum()
-                    self.target.synchronize()
-                    best[count] = min(best[count], perf_counter() - start)
-        self.update(memory=tuple(Memory(count, block.nbytes / seconds) for count, seconds in best.items()))
+    def _update(self, at: Setup, **known) -> None:
+        self.table[at] = replace(self.table[at], **known)
 
     def load(self) -> None:
-        """A cache of its own over the target, and one over a copy in the other format where there is room for it."""
+        """Give the target a cache of its own, and a copy in the other format if memory allows."""
         for dtype in self.formats:
             passes, copied = self.target.passes, dtype != self.used
             if copied and passes.size * dtype.itemsize > COPY_SHARE * memory.free():
-                for at in self.setups:
-                    if at[0] == dtype:
-                        self._leave_out(at, NO_ROOM)
+                for count in self.counts:
+                    self._update((dtype, count), left_out=NO_ROOM)
                 continue
             self.lms[dtype] = CachedLM(passes.converted(dtype) if copied else passes, self.target.vocab)
-            self.lms[dtype].extend(self.text[: min(BEHIND, self.lms[dtype].context_length - 1)])
+            self.lms[dtype].extend(self.text[: min(CACHED, self.lms[dtype].context_length - 1)])
 
     def visit(self, at: Setup) -> None:
-        """A pass of every row count, after two that fetch the weights and wake the threads.
+        """Time a pass of every row count, after two that fetch the weights and wake the threads.
 
-        Each visit begins with another row count, for on a busy machine the passes after a change of threads are slow.
+        Each visit begins with another row count, because on a busy machine passes after a change of threads are slow. A
+        combination far slower than another is left out if its next visit finds the same.
         """
-        lm, tokens = self.lms[at[0]], self.text[-self.rows[-1] :]
-        first = len(self.times[at][self.rows[0]]) % len(self.rows)
+        lm, tokens, times = self.lms[at[0]], self.text[-self.rows[-1] :], self.times[at]
+        first = len(times[self.rows[0]]) % len(self.rows)
         with threads.using(at[1]):
             for _ in range(2):
                 lm.forward(tokens[:1])
             for n in (*self.rows[first:], *self.rows[:first]):
-                times = self.times[at][n]
-                if not times:
-                    lm.forward(tokens[:n])  # kernels are made at first use
-                times.append(_timed(lm, tokens[:n]))
-                if len(times) == 1 and times[0] > self._limit(at, n):
-                    return self._doubt(at)
-        median = tuple(statistics.median(times) for times in self.times[at].values())
-        self.table[at] = replace(self.table[at], pass_s=median)
-        return self.update()
-
-    def _limit(self, at: Setup, rows: int) -> float:
-        """Seconds from which on a pass is far slower than another combination's."""
-        others = [times[rows][0] for other, times in self.times.items() if other != at and times[rows]]
-        return math.inf if self.table[at].in_use else FAR * min(others, default=math.inf)
-
-    def _doubt(self, at: Setup) -> None:
-        """Begin anew with a combination that was far slower: anything may disturb a visit. The second time leave it out."""
-        self.times[at] = {n: [] for n in self.rows}
-        self.table[at] = replace(self.table[at], pass_s=())
-        if at in self.doubts:
-            self._leave_out(at, FAR_SLOWER)
-        self.doubts.append(at)
-
-    def doubted(self) -> list[Setup]:
-        """After the first visits: combinations far slower than another, perhaps than one that came later."""
-        for at in self.active():
-            if any(times and times[0] > self._limit(at, n) for n, times in self.times[at].items()):
-                self._doubt(at)
-        return list(self.doubts)
-
-    def _leave_out(self, at: Setup, why: str) -> None:
-        self.table[at] = replace(self.table[at], pass_s=(), left_out=why)
-        self.update()
-
-    def lap_s(self) -> float:
-        """Seconds that a visit to each takes."""
-        return sum(sum(one.pass_s) + 2 * one.pass_s[0] for one in self.table.values() if one.pass_s)
-
-    def probe(self) -> None:
-        """Whether the format that is not in use would be exact, where that is soon found out."""
-        for dtype in self.formats[1:]:
-            took = [one.pass_s[0] for at, one in self.table.items() if at[0] == dtype and one.pass_s]
-            if took and PROBE_PASSES * max(took) < PROBE_S:
-                self.update(probed=exactness.of_operators(self.lms[dtype]))
+                if not times[n]:
+                    lm.forward(tokens[:n])  # kernels are compiled at first use
+                times[n].append(_timed(lm, tokens[:n]))
+                others = [other[n][0] for key, other in self.times.items() if key != at and other[n]]
+                if (
+                    len(times[n]) == 1
+                    and times[n][0] > FAR * min(others, default=math.inf)
+                    and not self.table[at].in_use
+                ):
+                    self._update(at, left_out=FAR_SLOWER if at in self.doubted else "")
+                    self.doubted.add(at)
+                    self.times[at] = {n: [] for n in self.rows}
+                    return
+        self._update(at, pass_s=tuple(map(statistics.median, times.values())))
 
     def close(self) -> None:
-        """Let go of the copy."""
+        """Free the copy."""
         self.lms.clear()
         gc.collect()  # a model may hold itself
-        if self.gpu:
+        if self.counts == [None]:
             torch.cuda.empty_cache()
 
 
@@ -219,3 +249,84 @@ def _timed(lm: CachedLM, tokens: Sequence[int]) -> float:
     start = perf_counter()
     lm.forward(tokens)
     return perf_counter() - start
+
+
+@dataclass(frozen=True, slots=True)
+class PassParts:
+    """One model's one-row pass, in seconds: `layers_s`, `attention_s` and `head_s` are measured alone, None for a model
+    whose passes cannot be taken apart. `bytes_per_s` is how fast a buffer of `weight_bytes`, which a pass reads, is read."""
+
+    role: str
+    weight_bytes: int
+    bytes_per_s: float
+    pass_s: float
+    layers_s: float | None = None
+    attention_s: float | None = None
+    head_s: float | None = None
+
+    @property
+    def limit_s(self) -> float:
+        """The pass at memory's speed."""
+        return self.weight_bytes / self.bytes_per_s
+
+    @property
+    def ratio(self) -> float:
+        """The pass in units of its limit."""
+        return self.pass_s / self.limit_s
+
+    @property
+    def sentence(self) -> str:
+        """How fast the pass reads its weights, compared with memory, and what follows."""
+        share, given, reached = (
+            self.limit_s / self.pass_s,
+            speed(self.bytes_per_s),
+            speed(self.weight_bytes / self.pass_s),
+        )
+        rate = f"A one-row pass reads its {size(self.weight_bytes)} of weights at {reached}, {percent(share)} of the {given} that memory gives"
+        if share >= WAITING:
+            return f"{rate}: it mostly waits for them, so more rows come nearly for nothing."
+        took, alone = seconds(self.pass_s), seconds(self.limit_s)
+        return f"{rate}: reading alone would take {alone} of the {took}; starting kernels and computing take the rest."
+
+    @property
+    def segments(self) -> dict[str, float]:
+        """Seconds by name, in the order of a bar; they add up to the pass. Products count beyond their reading, the first."""
+        rest = max(0.0, self.pass_s - self.limit_s)
+        if self.layers_s is None:
+            return {READING: self.pass_s - rest, REST: rest}
+        products_s = self.layers_s + self.head_s
+        beyond_s = max(0.0, products_s - self.limit_s)
+        named = {LAYERS: beyond_s * self.layers_s / products_s, ATTENTION: self.attention_s}
+        named[HEAD] = beyond_s - named[LAYERS]
+        # Alone a part may take longer than within the pass.
+        fits = min(1.0, rest / sum(named.values())) if rest else 0.0
+        named = {name: fits * part_s for name, part_s in named.items()}
+        return {READING: self.pass_s - rest, **named, REST: rest - sum(named.values())}
+
+
+def take_apart(models: Models, turns: int = TURNS) -> Iterator[Progress]:
+    """The target's pass and every drafter's; yields a tuple of the `PassParts` so far, and may be closed at any point."""
+    lms = {"target": models.target, **models.drafts}
+    done: tuple[PassParts, ...] = ()
+    for role, lm in lms.items():
+        yield Progress(len(done), len(lms), role, done)
+        done = (*done, _parts_of(role, lm.fresh(), turns))
+    yield Progress(len(lms), len(lms), "done", done)
+
+
+@torch.inference_mode()
+def _parts_of(role: str, lm: CachedLM, turns: int) -> PassParts:
+    """Measure one model, whose cache is empty: of everything the fastest of all turns."""
+    cached = min(CACHED + 1, lm.context_length - 1)
+    lm.extend([1] * cached)
+    stream = torch.ones(max(1, lm.passes.read_bytes // 4), device=lm.device)
+
+    def read() -> None:
+        stream.sum()
+        lm.synchronize()
+
+    works = [read, partial(lm.forward, [1]), *(lm.passes.parts(cached) or ())]
+    # Each several times in a row, because what ran before has pushed these weights out of the cache.
+    turn_s = [[interleaved([work], IN_A_ROW, min)[0] for work in works] for _ in range(turns)]
+    read_s, pass_s, *parts_s = map(min, zip(*turn_s, strict=True))
+    return PassParts(role, lm.passes.read_bytes, stream.nbytes / read_s, pass_s, *parts_s)

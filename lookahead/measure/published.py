@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ..core.events import SettingsError
 from . import batch_command
 from .command import MARKS
-from .paying import Level
+from .decision import Level
 from .tables import between
 
 README = Path(__file__).parents[2] / "README.md"

@@ -45,7 +45,7 @@ def choose(ids: str | None, family: str) -> list[Scenario]:
 
 def record(models: Models, scenario: Scenario) -> Trace:
     """One scenario, raced here: its methods beside naive."""
-    from ..race.race import race  # reading a recording needs no torch
+    from ..trace.race import race  # reading a recording needs no torch
 
     options = {"seed": SEED, "chat": scenario.chat, **scenario.options}
     options["max_new_tokens"] = min(MOST_NEW_TOKENS, options.get("max_new_tokens", MOST_NEW_TOKENS))

@@ -3,11 +3,9 @@
 Two predictions stand beside every measured speedup of a drafted chain, both from the acceptance measured at that
 point: Leviathan's, where verifying costs one pass whatever its rows, and the priced one, where it costs what this
 machine's curve says. What is left between the priced one and the measurement is the loop, and tokens that are not
-accepted independently of each other. Over the draft length stands a third, which has seen two lengths only (`forecast`).
+accepted independently of each other. Over the draft length stands a third, which has seen two lengths only (`decision.forecast`).
 
 `surface` draws the priced formula over acceptance and draft length, for the measured points to lie on.
-
-Knows lanes and costs. It does not know pages.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from typing import Any, NamedTuple
 
 from ..core.costs import PassCosts
 from ..family.models import Models
-from .forecast import Forecast, forecast
+from .decision import Forecast, forecast
 from .progress import Arm, Progress, questions, rows_of
 from .timing import Entry, Sample, middle_pairs, read_entry, samples
 

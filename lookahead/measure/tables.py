@@ -1,12 +1,10 @@
-"""Tables in Markdown, and the places of Markdown files where they are kept up to date by a command.
-
-Knows text. It does not know what stands in a table.
-"""
+"""Tables in Markdown, and the places of Markdown files where commands keep them up to date."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from tabulate import tabulate
 
@@ -17,6 +15,12 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table of cells as they stand."""
     escaped = [[cell.replace("|", "\\|") for cell in row] for row in (head, *rows)]
     return tabulate(escaped[1:], escaped[0], tablefmt="github", disable_numparse=True)
+
+
+def measured_where(report: Mapping[str, Any]) -> str:
+    """The machine that a report was measured on, in a few words."""
+    machine = report["machine"]
+    return f"{machine['cpu']}, {machine['cores']} cores, {machine['dtype']}, {report['exactness']}"
 
 
 def writable(path: Path) -> None:

@@ -8,10 +8,10 @@ are bold, rejected ones are struck through.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import zip_longest
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -20,10 +20,14 @@ from rich.text import Text
 
 from ..core.events import ACCEPTED, REJECTED
 from ..core.numbers import count, counted, decimal, percent, ranged, ratio, seconds
-from ..race.race import Race
+from ..trace.race import Race
 from ..trace.schema import StepRecord
 from ..trace.verdict import ending
-from . import decision_report
+from .tables import measured_where
+
+if TYPE_CHECKING:
+    from .decision import Report
+    from .progress import Progress as Lap
 
 STYLES = {
     "accepted": "underline green",
@@ -100,11 +104,20 @@ def progress() -> Iterator[Any]:
         yield lambda done, total, text: bar.update(task, completed=done, total=total, description=text)
 
 
+def measured(laps: Iterable[Lap | None]) -> Any:
+    """Follow a measurement with a progress bar; returns its last result."""
+    result = None
+    with progress() as show:
+        for lap in filter(None, laps):
+            show(lap.done, lap.total, lap.text)
+            result = lap.result
+    return result
+
+
 def show_bench(report: dict[str, Any]) -> None:
     """The summary of a bench."""
     console = Console(highlight=False)
-    machine = report["machine"]
-    console.print(f"{machine['cpu']}, {machine['cores']} cores, {machine['dtype']}, {report['exactness']}")
+    console.print(measured_where(report))
     table = _table(
         "method<", "category<", "prompts", "speedup", "90% interval", "worst", "tokens/s", "tokens a pass", "of predicted", "identical", "overhead",
     )  # fmt: skip
@@ -148,8 +161,7 @@ def show_attach(report: dict[str, Any]) -> None:
 def show_batches(report: dict[str, Any]) -> None:
     """Batches of several sizes, and advice."""
     console = Console(highlight=False)
-    machine = report["machine"]
-    console.print(f"{machine['cpu']}, {machine['cores']} cores, {machine['dtype']}, {report['exactness']}")
+    console.print(measured_where(report))
     table = _table(
         "method<", "texts", "tokens/s", "naive", "speedup", "90% interval", "tokens a pass", "rows a pass", "identical"
     )
@@ -215,15 +227,15 @@ def show_acceptance(report: dict[str, Any]) -> None:
     console.print(report["note"])
 
 
-def show_decision(report: dict[str, Any]) -> None:
+def show_decision(report: Report) -> None:
     """Whether to turn it on, and why."""
     console = Console(highlight=False)
-    heads, rows = decision_report.method_rows(report)
+    heads, rows = report.table()
     table = _table(f"{heads[0]}<", *heads[1:])
     for row in rows:
         table.add_row(*row)
     console.print(table)
-    for text in (report["sentence"], decision_report.reasons(report), report["note"]):
+    for text in (report.sentence, report.reasons(), report.note):
         console.print(Text(clean(text)))
 
 

@@ -20,6 +20,7 @@ from ..core.acceptance import UNTESTED, Acceptance
 from ..core.costs import PricedRun
 from ..core.events import ACCEPTED, REJECTED, LookaheadError, Settings, whole_number
 from ..core.tree import depths
+from ..drafting import level_rows
 from ..family.models import Models
 from ..race.batch import Batch
 from ..race.lane import Lane
@@ -144,7 +145,9 @@ def time_lane(lane: Lane) -> Timing:
         verify_s=sum(step.verify_s for step in done),
         propose_s=sum(step.propose_s for step in done),
         overhead=None if lane.opaque else 1 - (lane.forward_seconds() - inside) / wall,
-        predicted=None if lane.opaque else lane.models.costs.of_passes(done, lane.options),
+        predicted=None
+        if lane.opaque
+        else lane.models.costs.of_passes(done, lane.options.get("draft"), level_rows(lane.options)),
         acceptance=Acceptance.of(done),
         depth=sum(max(depths(step.draft.parents[: step.draft.tested]), default=0) for step in done),
     )

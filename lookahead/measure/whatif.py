@@ -25,10 +25,10 @@ from ..core.costs import PassCosts
 from ..core.events import EMPTY, MOST_DRAFTED, Draft, MethodError, Step, TraceError, whole_number
 from ..core.tree import Limits, branch_count
 from ..drafting import Drafter, Resources
-from ..drafting.draft_length import FixedLength
 from ..model.shape import ENDLESS
 from ..race.decode import Ends, Text
 from ..race.decode import decode as loop
+from ..race.draft_length import FixedLength
 from ..race.methods import method_class, options_of
 from ..trace.trace import Trace
 
@@ -219,6 +219,6 @@ class _Oracle(Drafter):
         super().__init__(Resources(rule=None), None)
         self._text = (*recording.prompt, *recording.tokens)
 
-    def propose(self, context, room, policy):
-        tokens = self._text[len(context) : len(context) + min(room, policy.longest)]
+    def propose(self, context, limit):
+        tokens = self._text[len(context) : len(context) + limit]
         return Draft.chain(tokens, self.name) if tokens else EMPTY

@@ -1,102 +1,49 @@
-"""A chain of drafted tokens in one compiled call: pass, pick the likeliest token, and on as long as it pays; and what trees of
-them are grown with.
+"""Drafting a chain or a tree in one compiled call: pass, pick the likeliest token, and so on until the stop rule.
 
-Behind a target's pass nothing of a small drafter is in the processor's caches any more, Python's own structures neither:
-there what Python does for a token takes as long as the token's pass.
-
-Knows logits, chances and addresses. It does not know what is drafted for, nor how a chance is come by.
+After a target's pass, nothing of a small drafter is in the processor's caches any more, nor are Python's own structures. Then
+Python's work for one token takes as long as the token's pass.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import torch
 from numba import njit
 
-from ..core.accept import Pick, Rule, Scores
+from ..core.lm import DraftRequest
 from .compiling import FREE, kept
 from .vectors import call, copy, exp, highest
 from .whole_pass import forward
 
-TOGETHER = 8  # tokens of a call at most: for longer chains noise would be drawn that nobody asks for
 NO_NOISE, ALL = np.empty((0, 0), np.float32), np.empty(0, np.int64)
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """Where a chain ends: behind its nth token if the chance that all of it is accepted is not above the nth of `floors`, whose
-    last holds for all that follow.
-
-    A token's chance is its confidence, calibrated: `base + slope * min(ceiling, correction * confidence)`, with the base and
-    the slope of the interval between `edges` in which the confidence lies. `reach` is the chance of what was drafted before.
-    """
-
-    edges: Sequence[float] = ()
-    bases: Sequence[float] = (0.0,)
-    slopes: Sequence[float] = (1.0,)
-    correction: float = 1.0
-    ceiling: float = 1.0
-    floors: Sequence[float] = (-1.0,)
-    reach: float = 1.0
-
-    def behind(self, reach: float, drafted: int) -> Ending:
-        """The same behind a draft of so many tokens that is accepted with this chance."""
-        return replace(self, reach=reach, floors=self.floors[drafted:] or self.floors[-1:])
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What a call is asked for: at most so many tokens, of the first `known` of the vocabulary, picked by scores that need
-    nothing but logits, up to an ending. Of a drafter that does not know all tokens, `ids` [known] are those it does."""
+class Request(NamedTuple):
+    """A `DraftRequest` as compiled code takes it; `noise` [most, known] and `ids` [known] may be empty."""
 
     most: int
     known: int
-    scores: Scores
-    ending: Ending
-    ids: torch.Tensor | None = None
+    scale: np.float32
+    noise: np.ndarray
+    ids: np.ndarray
+    floors: np.ndarray
+    reach: float
 
-    def of(self, ids: torch.Tensor | None) -> Request:
-        """The same of a drafter that knows only these tokens; None for all."""
-        if ids is None:
-            return self
-        noise = None if self.scores.noise is None else self.scores.noise[:, ids].contiguous()
-        return replace(self, known=len(ids), scores=replace(self.scores, noise=noise), ids=ids)
-
-    def numbers(self) -> tuple:
-        """As compiled chains take them."""
-        noise, end = self.scores.noise, self.ending
-        return (
-            self.most, self.known, np.float32(self.scores.scale), NO_NOISE if noise is None else noise.numpy(),
-            ALL if self.ids is None else self.ids.numpy(), np.array(end.edges), np.array(end.bases), np.array(end.slopes),
-            end.correction, end.ceiling, np.array(end.floors), end.reach,
+    @classmethod
+    def of(cls, request: DraftRequest) -> Request:
+        """The same with arrays."""
+        noise, ids = request.scores.noise, request.ids
+        return cls(
+            request.most, request.known, np.float32(request.scores.scale), NO_NOISE if noise is None else noise.numpy(),
+            ALL if ids is None else ids.numpy(), np.array(request.stop.floors, np.float64), float(request.reach),
         )  # fmt: skip
 
 
-class Grown(NamedTuple):
-    """A tree from one compiled call: tokens, parents (-1: the text's end), and how sure the drafter is of each. The keys of the
-    first `read` of them are in the drafter's cache, behind its text."""
-
-    tokens: list[int]
-    parents: list[int]
-    chances: list[float]
-    read: int = 0
-
-
-def picks_behind(
-    lm: Any, rule: Rule, unread: Sequence[int], text: Sequence[int], most: int, ending: Ending
-) -> list[Pick]:
-    """At least one and at most `most` drafted tokens behind `text`, whose last tokens `unread` a drafter (`lm.CachedLM`, or a
-    head) has yet to read: up to the ending in one compiled call, or else one by itself."""
-    most = min(most, TOGETHER)
-    if (scores := rule.scores(len(text), most, lm.vocab)) and (
-        drafted := lm.chain(unread, Request(most, lm.vocab, scores, ending))
-    ):
-        return [Pick(token, chance) for token, chance in zip(*drafted, strict=True)]
-    return [rule.choose(lm.extend(unread)[0], text, lm.confidence)]
+@njit(error_model="numpy")
+def stops(request, reach, drafted):
+    """`StopRule.stops`."""
+    return not reach > request.floors[min(drafted, len(request.floors)) - 1]
 
 
 @njit(fastmath=FREE, error_model="numpy")
@@ -148,33 +95,23 @@ def favourites(logits, scale, noise, row, most):
 
 
 @njit(error_model="numpy")
-def calibrated(confidence, edges, bases, slopes, correction, ceiling):
-    """A token's chance, as `Ending` has it."""
-    i = 0
-    while i < len(edges) and edges[i] <= confidence:
-        i += 1
-    return bases[i] + slopes[i] * min(ceiling, correction * confidence)
-
-
-@njit(error_model="numpy")
 def level(logits, depth, above, first, count, tokens, parents, chances, reach, request):
     """Grow a tree by a level: of the favourites behind the `above` rows from `first` on, at depth 0 behind the text's end, the
     likeliest become rows from `count` on, `branches` of them if there is room. Returns how many rows there are now,
     and the sum of the chances of reaching the new ones.
 
     Arrays: logits [branches, whole blocks of the known tokens], of which nothing is left; [rows] each: ids, parents (-1: the
-    text's end), shares of the softmax, chances of being reached. `request`: see `Request.numbers`.
+    text's end), shares of the softmax, chances of being reached.
     """
-    _, known, scale, noise, ids, edges, bases, slopes, correction, ceiling, _, _ = request
-    branches = len(logits)
+    branches, ids = len(logits), request.ids
     offered, offers = np.empty((above * branches, 2), np.int64), np.empty((above * branches, 2))
     for i in range(above):
-        places, shares = favourites(logits[i, :known], scale, noise, depth, branches)
+        places, shares = favourites(logits[i, : request.known], request.scale, request.noise, depth, branches)
         row, so_far = (first + i, reach[first + i]) if depth else (-1, 1.0)
         for j in range(branches):
-            at, chance = i * branches + j, calibrated(shares[j], edges, bases, slopes, correction, ceiling)
+            at = i * branches + j
             offered[at, 0], offered[at, 1] = ids[places[j]] if len(ids) else places[j], row
-            offers[at, 0], offers[at, 1] = shares[j], chance * so_far
+            offers[at, 0], offers[at, 1] = shares[j], shares[j] * so_far
     reached = 0.0
     for _ in range(min(branches, len(tokens) - count)):
         best = 0
@@ -221,10 +158,10 @@ def chain(
     """Read `ids` [n] behind `start` tokens of the cache, then draft: tokens and confidences, [drafted] each.
 
     The cache must have room for `n + most` columns, `cos` and `sin` [positions, dim] rows for as many; all tokens but the last
-    drafted are in it afterwards. The other arguments are those of `whole_pass.forward`, and `Request.numbers`.
+    drafted are in it afterwards. The other arguments are those of `whole_pass.forward`, and a `Request`.
     """
     _, _, _, _, _, read, _, _ = steps
-    most, known, scale, noise, _, edges, bases, slopes, correction, ceiling, floors, reach = request
+    most, known, reach = request.most, request.known, request.reach
     tokens, confidences, count = np.empty(most, np.int64), np.empty(most), np.int64(0)
     stored, scores = np.empty(vocab, np.float32), np.empty(vocab, np.float32)
     while True:
@@ -237,11 +174,11 @@ def chain(
             np.int64(0), np.int64(0),
         )  # fmt: skip
         call(read, (stored.ctypes.data, scores.ctypes.data, known, rounded))
-        token, confidence = picked(scores[:known], scale, noise, count)
+        token, confidence = picked(scores[:known], request.scale, request.noise, count)
         tokens[count], confidences[count] = token, confidence
         count += 1
-        reach *= calibrated(confidence, edges, bases, slopes, correction, ceiling)
-        if count == most or not reach > floors[min(count, len(floors)) - 1]:
+        reach *= confidence
+        if count == most or stops(request, reach, count):
             return tokens[:count], confidences[:count], scratch[:1], stored[:1]
         start += n
         ids = tokens[count - 1 : count]
@@ -260,7 +197,7 @@ def tree(
     The cache must have room for `n + rows` columns. Otherwise as `chain` takes them.
     """
     _, _, _, _, _, read, _, _ = steps
-    most, _, _, _, _, _, _, _, _, _, floors, _ = request
+    most = request.most
     tokens, parents, chances, reach = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows), np.empty(rows)
     straight, branch, counts = np.empty(rows, np.int64), np.zeros((rows, most), np.int64), np.zeros(rows, np.int64)
     out, turns = np.empty((branches, vocab), np.float32), np.empty((2, branches, cos.shape[1]), np.float32)
@@ -277,7 +214,7 @@ def tree(
         newest = count
         count, reached = level(out, depth, above, first, count, tokens, parents, chances, reach, request)
         first, above = newest, count - newest
-        if count == rows or depth + 1 == most or not reached > floors[min(depth, len(floors) - 1)]:
+        if count == rows or depth + 1 == most or stops(request, reached, depth + 1):
             break
         lay_out(first, count, depth, parents, end, straight, branch, counts, cos, sin, turns)
         scratch = forward(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch.nn.functional import linear
 
+from ..core.lm import DraftRequest, DraftTree
 from ..core.tree import ancestor_mask, is_chain
 from . import attention
 from .cache import KeyValueCache
@@ -22,7 +23,6 @@ from .shape import Shape
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from .chain import Grown, Request
 
 EVERY = slice(None)
 Product = Callable[[torch.Tensor], torch.Tensor]  # x [rows, in] times a weight: [rows, out]
@@ -137,15 +137,15 @@ class Forward(ABC):
         return [self(torch.tensor(part.tokens, device=self.device), *part[1:]) for part in parts]
 
     def chain(
-        self, ids: Sequence[int], base: int, cache: KeyValueCache, request: Request
+        self, ids: Sequence[int], base: int, cache: KeyValueCache, request: DraftRequest
     ) -> tuple[list[int], list[float]] | None:
         """Read ids behind `base` cached tokens and draft behind them in one compiled call: tokens, and how sure of each. None
         where passes are not compiled."""
         return None
 
     def tree(
-        self, ids: Sequence[int], base: int, cache: KeyValueCache, request: Request, branches: int, rows: int
-    ) -> Grown | None:
+        self, ids: Sequence[int], base: int, cache: KeyValueCache, request: DraftRequest, branches: int, rows: int
+    ) -> DraftTree | None:
         """The same of a tree of at most so many `rows`, `branches` of them a level."""
         return None
 

@@ -20,8 +20,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 
+from ..core import parallel
+from ..core.lm import DraftTree
 from ..core.tree import ancestors, is_chain
-from . import attend, beside, chain, kernels, vectors, whole_pass
+from . import attend, chain, kernels, vectors, whole_pass
 from .cache import NOTHING, KeyValueCache
 from .forward import EVERY, Forward, Part, Parts
 from .llama_weights import Weights
@@ -224,7 +226,7 @@ class Llama(Forward):
         if isinstance(positions, slice) and positions.start + len(ids) > self._rotary.most:
             # A slice is cut short where an index would be refused.
             raise IndexError("a row lies behind the model's last position")
-        if isinstance(positions, slice) and only != EVERY and (parts := beside.workers(len(ids) // LONG)) > 1:
+        if isinstance(positions, slice) and only != EVERY and (parts := parallel.workers(len(ids) // LONG)) > 1:
             return self._in_parts(ids.numpy(), positions.start, cache, rows, only, parts)
         places = positions if isinstance(positions, slice) else rows.positions
         return self._prepared(ids.numpy(), places, [(cache, len(ids))], rows, only)()
@@ -253,14 +255,14 @@ class Llama(Forward):
             finally:
                 counters[part] = layers  # whatever happened, nobody waits for it any more
 
-        return torch.cat(beside.each(run, range(parts)))
+        return torch.cat(parallel.each(run, range(parts)))
 
     def together(self, parts: Sequence[Part]) -> list[torch.Tensor]:
         rows = [len(part.tokens) for part in parts]
-        groups = beside.balanced(rows)
+        groups = parallel.balanced(rows)
         # Everything is prepared before the first core begins: then they have Python to themselves no more.
         passes = [self._beside([parts[text] for text in group]) for group in groups]
-        answers = beside.each(lambda run: run().float(), passes)
+        answers = parallel.each(lambda run: run().float(), passes)
         by_text = {}
         for group, answer in zip(groups, answers, strict=True):
             by_text.update(zip(group, answer.split([rows[text] for text in group]), strict=True))
@@ -307,13 +309,13 @@ class Llama(Forward):
 
     def chain(self, ids, base, cache, request):
         given = self._behind(ids, base, cache, request.most, 1)
-        tokens, confidences, *_ = chain.chain(*given, request.numbers())
+        tokens, confidences, *_ = chain.chain(*given, chain.Request.of(request))
         return tokens.tolist(), confidences.tolist()
 
     def tree(self, ids, base, cache, request, branches, rows):
         given = self._behind(ids, base, cache, rows, branches)
-        *grown, read, _, _ = chain.tree(*given, branches, rows, request.numbers())
-        return chain.Grown(*(part.tolist() for part in grown), read)
+        *grown, read, _, _ = chain.tree(*given, branches, rows, chain.Request.of(request))
+        return DraftTree(*(part.tolist() for part in grown), read)
 
     def _behind(self, ids: Sequence[int], base: int, cache: KeyValueCache, drafted: int, rows: int) -> tuple:
         """What `chain`'s calls take to read ids behind `base` cached tokens and draft so many, at most so many `rows` at once."""

@@ -10,24 +10,21 @@ Knows token ids. It does not know which strategy is running, nor what a good dra
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..core.lm import PREFILL_ROWS, DraftRequest, DraftTree
 from ..core.tree import Limits, depths, is_chain
-from . import attention
+from . import attention, generate
 from .cache import room_for
 from .forward import EVERY, Forward, Part
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
-
-    from .chain import Grown, Request
-
-PREFILL_ROWS = 256  # of a pass that reads a text: half a second of SmolLM2, behind which whoever waits may go
 
 
 class CachedLM:
@@ -39,6 +36,7 @@ class CachedLM:
     """
 
     longest = 1 << 20  # tokens that it can draft in a row
+    kind: str | None = None  # of trained head
     confidence: float | None = None  # how likely its last token is accepted, where that is not its probability
 
     def __init__(
@@ -189,7 +187,7 @@ class CachedLM:
             self.cache.take(other.cache)
         self.tokens = list(other.tokens)
 
-    def chain(self, tokens: Sequence[int], request: Request) -> tuple[list[int], list[float]] | None:
+    def draft_chain(self, tokens: Sequence[int], request: DraftRequest) -> tuple[list[int], list[float]] | None:
         """Append a chain and draft behind it in one compiled call: drafted tokens, of which all but the last are appended too,
         and how sure the model is of each. None where its passes are not compiled."""
         start = perf_counter()
@@ -200,7 +198,7 @@ class CachedLM:
             self.seconds += perf_counter() - start
         return chain
 
-    def tree(self, tokens: Sequence[int], request: Request, branches: int, rows: int) -> Grown | None:
+    def draft_tree(self, tokens: Sequence[int], request: DraftRequest, branches: int, rows: int) -> DraftTree | None:
         """Append a chain and grow a tree of at most so many `rows` behind it, `branches` of them a level, in one compiled call.
         Those that the model has read stay pending, as after `forward`. None where its passes are not compiled."""
         start = perf_counter()
@@ -246,10 +244,33 @@ class CachedLM:
         """How many tokens the cache itself says it holds."""
         return self.cache.length()
 
+    @property
+    def batches(self) -> bool:
+        """Whether one pass takes rows of several texts."""
+        return self.passes.batches
 
-def together(lms: Sequence[CachedLM], rows: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[torch.Tensor]:
-    """`forward` of several texts that share a model, of (tokens, parents) for each, in one pass where the model batches:
-    logits [rows, vocab] of each. Its seconds are shared out by rows."""
+    def configured(self, draft: CachedLM | None, drafting: Mapping[str, Any], attention: str | None) -> Any:
+        """See `generate.configured`, of this model and of a draft model."""
+        return generate.configured([lm for lm in (self, draft) if lm], drafting, attention)
+
+    def read_plainly(self, tokens: Sequence[int]) -> None:
+        """See `generate.read`."""
+        generate.read(self, tokens)
+
+    def generate(self, *given: Any, **options: Any) -> None:
+        """See `generate.generate`."""
+        generate.generate(self, *given, **options)
+
+    @staticmethod
+    def together(lms: Sequence[CachedLM], rows: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[torch.Tensor]:
+        """`forward` of several texts that share this model, of (tokens, parents) each: logits [rows, vocab] of each.
+
+        It is one pass if the model batches. Its seconds are shared out by rows.
+        """
+        return _together(lms, rows)
+
+
+def _together(lms: Sequence[CachedLM], rows: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[torch.Tensor]:
     one = lms[0]
     narrow = any(
         not lm.limits.least <= len(tokens) <= lm.limits.rows(parents)

@@ -18,9 +18,9 @@ import torch
 from accelerate import init_empty_weights
 from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig, PreTrainedConfig, PreTrainedModel
 
+from ..core import memory
 from ..core.events import ModelError
 from ..core.wording import remark
-from ..hardware import memory
 from . import small_files
 from .forward import Forward
 from .lm import CachedLM

@@ -14,9 +14,9 @@ from __future__ import annotations
 import numpy as np
 from numba import carray, njit
 
-from ..hardware.large_pages import in_large_pages
 from . import tiles
 from .compiling import kernel
+from .large_pages import in_large_pages
 from .vectors import (
     BLOCK,
     EARLY,

@@ -21,8 +21,8 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from ..hardware.large_pages import in_large_pages
 from .compiling import INTEGER
+from .large_pages import in_large_pages
 from .vectors import BLOCK, FEATURES, whole
 
 ROWS, INPUTS, OUTPUTS = 16, 32, 16  # of a step

@@ -24,8 +24,8 @@ from numba import carray, config, njit, types
 from numba.core.codegen import get_host_cpu_features  # empty where LLVM cannot tell
 from numba.extending import intrinsic, register_jitable
 
-from ..hardware.large_pages import LINE
 from .compiling import INTEGER
+from .large_pages import LINE
 
 FEATURES = config.CPU_FEATURES or get_host_cpu_features()  # NUMBA_CPU_FEATURES and _NAME play another processor
 NAME = config.CPU_NAME or get_host_cpu_name()

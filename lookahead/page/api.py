@@ -18,8 +18,7 @@ from urllib.parse import parse_qsl
 import gradio as gr
 
 from ..core.events import SettingsError
-from ..measure import advice
-from ..measure.whatif import Recording
+from ..measure import decision
 from ..race.methods import METHODS, method_class
 from ..server import form, loading_job, race_job
 from ..server.families import described
@@ -73,9 +72,10 @@ def add(server: ServerState, page: gr.Blocks) -> None:
         with _forgotten(page):
             *_, trace = _race(server, prompt, ADVISED, given)
             record = Trace.model_validate(trace)
-            answer = advice.advise(advice.evidence(record), family.costs, Recording.of(record, family.costs))
-        options = [{"method": one.method, "k": one.k, "speedup": one.speedup} for one in answer.options]
-        return {"sentence": answer.sentence, "method": answer.method, "k": answer.k, "options": options}
+            report = decision.advise(record, family.costs)
+        options = [{"method": one.method, "k": one.k, "speedup": one.speedup} for one in report.options]
+        method, k = (report.best.method, report.k) if report.on else (None, 0)
+        return {"sentence": report.sentence, "method": method, "k": k, "options": options}
 
     def link(prompt: str, method: str = form.DEFAULT_METHOD, k: str = "auto", temperature: float = 0.0) -> str:
         """The address of a page with this race filled in. Nothing runs here; the person who opens it starts the race.

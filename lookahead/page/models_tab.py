@@ -17,7 +17,7 @@ from typing import Any
 import gradio as gr
 import torch
 
-from ..calibration.exactness import BIT_EXACT
+from ..core.events import BIT_EXACT
 from ..core.numbers import count, millions, seconds, size
 from ..family import elsewhere, hub, models
 from ..family.suggested import SUGGESTED, Pair

@@ -15,12 +15,11 @@ from typing import Any
 import gradio as gr
 from starlette.middleware import Middleware
 
-from ..calibration.exactness import BIT_EXACT
-from ..core.events import LookaheadError
+from ..core import processor
+from ..core.events import BIT_EXACT, LookaheadError
 from ..core.numbers import count, decimal, seconds, significant
 from ..core.version import VERSION
 from ..family.models import Models
-from ..hardware import processor
 from ..model.attention import WIDEST
 from ..server import measuring_job
 from ..server.attached import PREFIX, is_servers

@@ -1,7 +1,4 @@
-"""What tabs are made of: a line of words with a bar, tables, paragraphs, places for figures.
-
-Knows Gradio and HTML. It does not know what is shown.
-"""
+"""The parts of tabs: a status line with a bar, answers, tables, paragraphs, places for figures."""
 
 from __future__ import annotations
 
@@ -31,6 +28,12 @@ def says(text: str, share: float | None = None) -> str:
 def refused(error: LookaheadError | str) -> str:
     """Words for what was not run."""
     return f'<p class="la-refused" role="alert">{html.escape(str(error))}</p>'
+
+
+def answered(sentence: str, reasons: str = "") -> str:
+    """An answer in large type, and its reasons; either may be empty."""
+    parts = (("la-answer", sentence), ("la-prose", reasons))
+    return "".join(f'<p class="{kind}">{html.escape(text)}</p>' for kind, text in parts if text)
 
 
 def pressed(event: gr.EventData) -> str:

@@ -28,7 +28,7 @@ from ..server.loading_job import offered
 from ..server.queue import words_of
 from ..server.race_job import race_form
 from ..server.recording import passed, recording
-from ..server.runs import refusal, whole
+from ..server.runs import on_arrival, refusal, whole
 from ..server.state import ServerState
 from ..trace import wire
 from ..trace.export import replay_html, to_csv
@@ -273,7 +273,12 @@ def arrive(server: ServerState, query: dict[str, str]) -> list[Any]:
     def recorded(scenario: Scenario, family: str) -> list[Any]:
         values = form.first_values(limits, **scenario.options, chat=scenario.chat, family=family)
         batch = recording(scenario.id, passed(query.get("pass", "")))
-        shown = [batch or refusal(UNRECORDED), scenario.prompt, scenario.method, _further(scenario, limits)]
+        shown = [
+            on_arrival(batch) if batch else refusal(UNRECORDED),
+            scenario.prompt,
+            scenario.method,
+            _further(scenario, limits),
+        ]
         return [*shown, *(values[name] for name in form.FIELDS)]
 
     if scenario:
@@ -304,7 +309,8 @@ def arrive(server: ServerState, query: dict[str, str]) -> list[Any]:
 def _requested(methods: Sequence[str], fields: Mapping[str, Any]) -> str:
     """A link's race that has not been run: what it would run, as chips, and a button."""
     race = "the servers" if is_servers(fields["family"]) else ", ".join(methods) + " beside naive"
-    return whole(f"asked-{secrets.token_urlsafe(6)}", [wire.requested(REQUESTED, [race, *form.changed(fields)])])
+    requested = wire.requested(REQUESTED, [race, *form.changed(fields)])
+    return on_arrival(whole(f"asked-{secrets.token_urlsafe(6)}", [requested]))
 
 
 def make(request: list) -> dict[str, str]:

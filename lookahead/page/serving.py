@@ -17,9 +17,8 @@ from typing import Any
 
 import gradio as gr
 
+from ..core import memory, processor
 from ..core.version import VERSION
-from ..drafting import automaton
-from ..hardware import memory, processor
 from ..server import health, logging
 from ..server.limits import Telling
 from ..server.measuring_job import WhenQuiet
@@ -50,8 +49,6 @@ def serve(server: ServerState, telling: Telling, waiting: Waiting, **launch: Any
             "started", version=VERSION, revision=telling.revision, models=",".join(family.models.spec for family in server.families),
             exactness=server.models.exactness, cores=processor.cores(), port=page.server_port, **server.limits.model_dump(),
         )  # fmt: skip
-        # Or the first race would wait for it; where nothing of it is kept, for seconds.
-        threading.Thread(target=queue.call, args=(automaton.prepare,), daemon=True).start()
         quiet = WhenQuiet(server)
         while not stop.wait(LOOK_S):
             quiet.tick(LOOK_S)

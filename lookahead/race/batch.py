@@ -17,12 +17,11 @@ from math import ceil
 from time import perf_counter
 
 from ..core.events import Draft, SettingsError, Step, whole_number
+from ..core.parallel import balanced, each, workers
+from ..core.policy import EXPECTED_TOKENS
 from ..core.tree import branch_count, depths
-from ..drafting.draft_length import AdaptiveLength, reaches
-from ..drafting.history import PRIOR_LENGTH, PRIOR_TOKENS, UNSTATED
-from ..model.beside import balanced, each, workers
-from ..model.lm import together
 from .decode import Text
+from .draft_length import PRIOR_LENGTH, UNSTATED, AdaptiveLength
 from .lane import Lane
 
 MOST_TEXTS = 256
@@ -88,7 +87,7 @@ class Asking:
 
     def due(self, texts: int) -> bool:
         """Whether to ask so many texts now. One by itself knows better when to rest."""
-        expected = self._pass_s(texts * (1 + PRIOR_LENGTH), 1, 1) / self._pass_s(texts, 1, 1) - PRIOR_TOKENS
+        expected = self._pass_s(texts * (1 + PRIOR_LENGTH), 1, 1) / self._pass_s(texts, 1, 1) - EXPECTED_TOKENS
         lost = (self._lost + self._prior * expected) / (self._weight + self._prior)
         self._rested += 1
         if texts > 1 and self._rested <= min(lost / TRYING, LONGEST_REST):
@@ -118,7 +117,7 @@ class Batch:
                 raise SettingsError(
                     "method", lane.method, "it runs a loop of its own, which writes one text at a time."
                 )
-        self._lanes, self._batches = lanes, lanes[0].models.target.passes.batches
+        self._lanes, self._batches = lanes, lanes[0].models.target.batches
         self._drafting = workers(self._at_once) if self._batches and any(lane.draft for lane in lanes) else 1
         self._cost = SharedCost(self.pass_s)
         self._asking = Asking(self.pass_s)
@@ -175,7 +174,9 @@ class Batch:
             for text in texts.values():
                 text.rest()
         proposed = perf_counter()
-        logits = together([text.target for text in texts.values()], [text.rows for text in texts.values()])
+        logits = self._lanes[0].models.target.together(
+            [text.target for text in texts.values()], [text.rows for text in texts.values()]
+        )
         verified = perf_counter()
         costs = [self._cost(1 + len(text.draft), branch_count(text.draft.parents)) for text in texts.values()]
         second = (verified - proposed) / sum(costs)
@@ -192,7 +193,7 @@ def compete(texts: Sequence[Text], roots: int, pass_s: PassSeconds) -> None:
     offers = [
         (-chance, number, row)
         for number, text in enumerate(texts)
-        for row, chance in enumerate(_chances(text.draft, text.policy.chance))
+        for row, chance in enumerate(_chances(text.draft, text.policy))
     ]
     offers.sort()
     branches = max((branch_count(text.draft.parents) for text in texts), default=1)
@@ -213,9 +214,9 @@ def compete(texts: Sequence[Text], roots: int, pass_s: PassSeconds) -> None:
             text.draft = text.draft.pruned(sorted(kept))
 
 
-def _chances(draft: Draft, chance: Callable[[str, float], float]) -> list[float]:
+def _chances(draft: Draft, policy: AdaptiveLength) -> list[float]:
     """The chance that each row is accepted. Sampled rows are judged by their depth alone: were one dropped for what was drawn,
     the text's distribution would change."""
     if draft.q is None:
-        return reaches(draft, chance)
+        return policy.reaches(draft)
     return [UNSTATED**depth for depth in depths(draft.parents[: draft.tested])]

@@ -15,15 +15,18 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 import torch
 
 from ..core.accept import Rule, not_finite
 from ..core.events import ACCEPTED, EMPTY, REJECTED, UNVISITED, WINDOW, Draft, Step, Test
+from ..core.lm import PREFILL_ROWS, Target
 from ..core.tree import Limits
-from ..drafting import Drafter
-from ..drafting.draft_length import DraftLength
-from ..model.lm import PREFILL_ROWS, CachedLM
+from .draft_length import DraftLength
+
+if TYPE_CHECKING:
+    from ..drafting import Drafter
 
 Reading = Callable[[float], None]  # gets the share of a long prompt that is read, before each of its parts
 
@@ -37,13 +40,13 @@ class Ends:
     context_length: int
     stopped: Callable[[Sequence[int]], bool] | None = None
 
-    def room(self, prompt: int, context: int) -> int:
+    def remaining(self, prompt: int, context: int) -> int:
         """How many more tokens a text of `context` tokens, `prompt` of them given, may take."""
         return min(self.most_new - (context - prompt), self.context_length - context)
 
     def cut(self, prompt: int, context: list[int], emitted: Sequence[int]) -> tuple[int, str | None]:
         """How many of the emitted tokens are kept, and why the text ends there (None: it goes on)."""
-        room = self.room(prompt, len(context))
+        room = self.remaining(prompt, len(context))
         for i, token in enumerate(emitted, start=1):
             if token in self.eos:
                 return i, "eos"
@@ -61,12 +64,13 @@ class Text:
     """
 
     def __init__(
-        self, target: CachedLM, drafter: Drafter, policy: DraftLength, rule: Rule, prompt: Sequence[int], ends: Ends,
+        self, target: Target, drafter: Drafter, policy: DraftLength, rule: Rule, prompt: Sequence[int], ends: Ends,
         *, details: bool = True,
     ):  # fmt: skip
         self.target, self.policy, self.context = target, policy, list(prompt)
         self.draft, self.finish = EMPTY, None
         self._drafter, self._rule, self._ends, self._prompt, self._details = drafter, rule, ends, len(prompt), details
+        drafter.policy = policy
         self._step: Step | None = None
         self.propose_s = self.read_s = 0.0
 
@@ -89,20 +93,22 @@ class Text:
         self._drafter.start(self.context)
         return Step("prefill", 0, propose_s=perf_counter() - begin, verify_s=self.read_s)
 
-    def has_read(self, prompt: Sequence[int], target: CachedLM) -> bool:
+    def has_read(self, prompt: Sequence[int], target: Target) -> bool:
         """Whether it holds just that, as the target would."""
         return self.target.tokens == prompt and target.can_take(self.target)
 
     def propose(self) -> Draft:
         """Draft what is to be verified next."""
-        begin = perf_counter()
+        begin, drafter, policy = perf_counter(), self._drafter, self.policy
         if self._step:
-            self.policy.observe(self._step)
-        room = self._ends.room(self._prompt, len(self.context))
-        proposed = self._drafter.propose(self.context, room - 1, self.policy)
+            policy.observe(self._step)
+        limit = self._ends.remaining(self._prompt, len(self.context)) - 1
+        if limit > 0 and not drafter.composite:
+            limit = min(limit, policy.limit(drafter.name))
+        proposed = drafter.propose(self.context, limit) if limit > 0 else EMPTY
         if not isfinite(sum(proposed.chances)):
             raise not_finite("draft model")
-        self.draft = _limited(_up_to_end(proposed, self._ends.eos), self.target.limits)
+        self.draft = _limited(policy.trim(_up_to_end(proposed, self._ends.eos)), self.target.limits)
         self.propose_s = perf_counter() - begin
         return self.draft
 

@@ -8,25 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..calibration import threads
 from ..core.accept import rule_for
-from ..core.costs import MODEL_DRAFTERS, TREE_BRANCHES
 from ..core.events import MethodError, Settings, SettingsError, Step
+from ..core.lm import Target
 from ..core.numbers import count
 from ..core.tree import Limits
 from ..drafting import Resources
-from ..drafting.draft_length import AdaptiveLength, FixedLength
-from ..drafting.history import HEADS_TOKENS, PRIOR_TOKENS, TREE_TOKENS
-from ..family.models import Models
-from ..model.heads.head import CachedHead
-from ..model.lm import CachedLM
 from .decode import Ends, Reading, Text
 from .decode import decode as loop
+from .draft_length import AdaptiveLength, FixedLength
+from .external import ExternalGenerator
 from .methods import DRAFT, drafter_for, method_class, options_of
-from .peers import Peer
 from .text import StopStrings, check_ids, encode_prompt
+
+if TYPE_CHECKING:
+    from ..family.models import Models
 
 MOST_AUTO = 63  # tokens of a chain, with the root 64 rows: what passes cost is measured up to there
 
@@ -48,7 +46,7 @@ class Lane:
         cls = method_class(method)
         draft = drafter_for(method, given.pop("draft", DRAFT), {*models.drafts, *models.heads})
         self.models, self.method, self.settings = models, method, settings
-        self.opaque = issubclass(cls, Peer)
+        self.opaque = issubclass(cls, ExternalGenerator)
         self.options = {"draft": draft, **given} if cls.needs_draft else given
         self.draft = models.draft(draft) if cls.needs_draft else None
         self.costs = models.deciding_costs(settings.costs)
@@ -80,7 +78,7 @@ class Lane:
     @property
     def keeps_states(self) -> bool:
         """Whether the target's hidden states are kept for its drafter."""
-        return isinstance(self.draft, CachedHead)
+        return self.draft is not None and self.draft.kind is not None
 
     def steps(self, others: list[Text] | None = None, reading: Reading | None = None) -> Iterator[Step]:
         """Run it. The generator may be closed at any step. `others` are the texts of a race, which share what is read of the
@@ -89,7 +87,7 @@ class Lane:
             text, others = self.text(cache(self.costs.pass_s)), [] if others is None else others
             others.append(text)
             return loop(text, others, reading)
-        threads.use(self.models.measured.threads)
+        self.models.use_threads()
         self._target = self._fresh_target()
         peer = self._cls(self._target, self.draft, self._rule, self.settings.k, self._method_options)
         return peer.steps(self.prompt, self._ends)
@@ -97,34 +95,22 @@ class Lane:
     def text(self, pass_s: Callable[[int, int], float], drafting: int = 1) -> Text:
         """The text, to be written by whoever runs its passes, where a pass takes `pass_s(rows, branches)` seconds and so many
         texts are `drafting` at the same time."""
-        threads.use(self.models.measured.threads)
+        self.models.use_threads()
         self._target = self._fresh_target()
-        k = self.settings.k
+        if self.keeps_states:
+            self.draft.follow(self._target)
+        costs = self.costs.drafters.get(self.options.get("draft", ""))
+        resources = Resources(self._rule, self.draft, self.costs.pass_s, costs and costs.scaled(1 / drafting))
+        drafter, k = self._cls(resources, self._method_options), self.settings.k
         longest = self._target.limits.chain_rows - 1  # what follows the root in one pass
-        branching = hasattr(self._method_options, "branches")
-        prior_tokens = HEADS_TOKENS if self.keeps_states else TREE_TOKENS if branching else PRIOR_TOKENS
         policy = (
-            AdaptiveLength(pass_s, min(MOST_AUTO, longest), *self._draft_seconds(drafting), prior_tokens)
+            AdaptiveLength(pass_s, min(MOST_AUTO, longest), drafter.sources())
             if k == "auto"
             else FixedLength(min(k, longest))
         )
-        if self.keeps_states:
-            self.draft.follow(self._target)
-        drafter = self._cls(Resources(self._rule, self.draft, self.costs.pass_s), self._method_options)
         return Text(self._target, drafter, policy, self._rule, self.prompt, self._ends, details=self.settings.details)
 
-    def _draft_seconds(self, drafting: int) -> tuple[dict[str, float], dict[str, float]]:
-        """By drafter, the seconds of each drafted token or level, and those of a draft of any length. So many texts draft at
-        the same time."""
-        costs = self.costs.drafters.get(self.options.get("draft", ""))
-        if costs is None:
-            return {}, {}
-        branches = getattr(self._method_options, "branches", TREE_BRANCHES)
-        rows = {name: branches if name.endswith("tree") else 1 for name in MODEL_DRAFTERS}
-        token_s = {name: costs.level_s(rows[name]) / drafting for name in MODEL_DRAFTERS}
-        return token_s, dict.fromkeys(MODEL_DRAFTERS, costs.switch_s(1) / drafting)
-
-    def _fresh_target(self) -> CachedLM:
+    def _fresh_target(self) -> Target:
         """The target with a cache of its own."""
         target = self.models.target.fresh()
         if self.settings.wide:

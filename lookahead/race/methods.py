@@ -12,21 +12,22 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.events import MethodError
 from ..drafting import DRAFTERS, Drafter
-from ..model.heads.shape import KINDS
-from .peers import PEERS, Peer
+from .external import EXTERNAL, ExternalGenerator
 
 if TYPE_CHECKING:
     from ..family.models import Models
 
-METHODS: tuple[str, ...] = (*DRAFTERS, *PEERS)
+METHODS: tuple[str, ...] = (*DRAFTERS, *EXTERNAL)
+# The trained heads that strategies draft with, those that later strategies name first.
+HEADS = [*dict.fromkeys(d.draft_model for d in reversed(DRAFTERS.values()) if d.in_hybrid and d.draft_model)]
 DRAFT = "draft"  # the draft model of a method that leaves the choice to the caller
 
 
-def method_class(method: str) -> type[Drafter] | type[Peer]:
+def method_class(method: str) -> type[Drafter] | type[ExternalGenerator]:
     """The method of that name, or a `MethodError` that lists them all."""
     if not isinstance(method, str) or method not in METHODS:
         raise MethodError("method", method, f"choose one of {', '.join(METHODS)}.")
-    return DRAFTERS.get(method) or PEERS[method]
+    return DRAFTERS.get(method) or EXTERNAL[method]
 
 
 def needed_by(method: str) -> str | None:
@@ -41,8 +42,8 @@ def drafter_for(method: str, name: str, drafters: Collection[str]) -> str:
     cls = method_class(method)
     if not isinstance(name, str):
         raise MethodError("draft", name, f"give the name of a draft model: {', '.join(sorted(drafters))}.")
-    heads = [kind for kind in reversed(KINDS) if kind in drafters]
-    if name == DRAFT and DRAFT not in drafters and heads and getattr(cls, "heads_too", False):
+    heads = [head for head in HEADS if head in drafters]
+    if name == DRAFT and DRAFT not in drafters and heads and getattr(cls, "accepts_head", False):
         return heads[0]
     return cls.draft_model or name
 

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
-from typing import Any
-
-from transformers.tokenization_utils_base import PreTrainedTokenizerBase
+from typing import TYPE_CHECKING, Any
 
 from ..core.events import PromptError, SettingsError
 from ..core.numbers import count
 from ..core.wording import remark
+
+if TYPE_CHECKING:
+    from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 MOST_CHARACTERS = 1_000_000
 BROKEN = "\ufffd"

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 
+from ..core import memory
 from ..core.events import ModelError
 from ..family.models import BUNDLED, Models, places
-from ..hardware import memory
 from ..measure.scenarios import USUAL
 from ..model import layer_skip
 from ..model.heads.shape import KINDS

@@ -17,7 +17,7 @@ from ..core.text_files import lines
 from ..core.wording import in_words
 from ..measure.scenarios import USUAL
 from ..race.methods import method_class, read_options
-from ..race.race import MOST_LANES
+from ..trace.race import MOST_LANES
 from .limits import Limits
 
 WHOLE = ("max_new_tokens", "top_k", "seed")

@@ -25,8 +25,8 @@ from ..measure.scenarios import FROG
 from ..model.heads import files
 from ..model.heads.head import Head
 from ..model.heads.shape import BLOCK
-from ..race.race import race
 from ..trace import wire
+from ..trace.race import race
 from . import zero
 from .queue import Refused, Slices, queue
 from .runs import Run

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ..core import memory
 from ..family import hub, models
-from ..hardware import memory
 from . import attached
 from .download_job import DownloadJob
 from .families import bundled, described

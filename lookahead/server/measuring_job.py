@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 
 from ..core.events import LookaheadError
+from ..core.processor import cores
 from ..family.models import Models, measured_again
-from ..hardware.processor import cores
 from .queue import Job, queue
 from .state import ServerState
 

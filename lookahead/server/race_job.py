@@ -16,8 +16,8 @@ from typing import Any
 from ..core.events import LookaheadError, SettingsError, Stopped
 from ..core.numbers import count
 from ..measure.attach.race import ServerRace
-from ..race.race import Race, race
 from ..trace import wire
+from ..trace.race import Race, race
 from ..trace.trace import Trace
 from . import attached, form, loading_job, zero
 from .queue import FAULT, LEFT, Job, queue, words_of

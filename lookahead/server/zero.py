@@ -25,7 +25,7 @@ import gradio as gr
 import torch
 
 from ..family.models import load
-from ..race.race import Lap, Race
+from ..trace.race import Lap, Race
 from ..trace.trace import Trace
 from .limits import Limits
 from .queue import Ended

@@ -21,6 +21,7 @@ from ..core.costs import PricedRun
 from ..core.events import ACCEPTED, REJECTED, WINDOW, TraceError
 from ..core.numbers import count, significant
 from ..core.tree import depths
+from ..drafting import level_rows
 from . import verdict
 from .parsing import at_most, fault, parsed, text_of, uncollected
 from .records import (
@@ -296,7 +297,9 @@ class RaceRecord(Record):
     def predicted(self, lane: int) -> PricedRun | None:
         """What a lane's passes should have taken; None for a lane that is opaque or has not run."""
         record = self.lanes[lane]
-        priced = self.costs.pass_costs().of_passes(record.verified, record.options)
+        priced = self.costs.pass_costs().of_passes(
+            record.verified, record.options.get("draft"), level_rows(record.options)
+        )
         return None if record.opaque or not record.verified or min(priced.plain_s, priced.seconds) <= 0 else priced
 
     def verdict(self, lane: int = -1) -> dict[str, Any] | None:

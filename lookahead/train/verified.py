@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from ..core.accept import rule_for
 from ..core.events import Settings
 from ..drafting import DRAFTERS, Resources
-from ..drafting.draft_length import FixedLength
 from ..model.heads.head import Head
 from ..model.lm import CachedLM
 from ..race.decode import Ends, Text, decode
+from ..race.draft_length import FixedLength
 
 LONGEST = 8  # tokens of a draft
 

@@ -38,16 +38,19 @@ def test_a_second_start_has_drafted_before_a_race(tmp_path, monkeypatch):
         function = getattr(cls, name)
         monkeypatch.setattr(cls, name, lambda self, *given: ran.append((cls.__name__, name)) or function(self, *given))
 
-    spied(CachedLM, "chain")
+    spied(CachedLM, "draft_chain")
     for cls in (CachedBlock, CachedEagle):
-        spied(cls, "chain")
-    spied(CachedBlock, "tree")
+        spied(cls, "draft_chain")
+    spied(CachedBlock, "draft_tree")
     monkeypatch.setattr(cost, "drift", lambda *_: 1.0)
     monkeypatch.setattr(cost, "measure_head", None)  # nothing is to call it
     lookahead.load("pocket")
-    assert {("CachedLM", "chain"), ("CachedBlock", "chain"), ("CachedBlock", "tree"), ("CachedEagle", "chain")} <= set(
-        ran
-    )
+    assert {
+        ("CachedLM", "draft_chain"),
+        ("CachedBlock", "draft_chain"),
+        ("CachedBlock", "draft_tree"),
+        ("CachedEagle", "draft_chain"),
+    } <= set(ran)
 
 
 def test_a_pass_that_was_disturbed_takes_no_longer_than_one_of_more_rows():

@@ -19,10 +19,10 @@ from transformers import AutoModelForCausalLM
 
 import lookahead
 from lookahead.calibration import cost, exactness, number_format, operators, remembered
-from lookahead.calibration.exactness import BIT_EXACT, TIE_AWARE, Exactness
+from lookahead.calibration.exactness import Exactness
 from lookahead.calibration.operators import Kernels, Operator
 from lookahead.core.costs import CostCurve
-from lookahead.core.events import SettingsError
+from lookahead.core.events import BIT_EXACT, TIE_AWARE, SettingsError
 from lookahead.core.tree import MANY, Limits
 from lookahead.model import modules
 from lookahead.model.lm import CachedLM

@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import lookahead
-from lookahead.calibration.exactness import BIT_EXACT
 from lookahead.core import tree
+from lookahead.core.events import BIT_EXACT
 from lookahead.model.layer_skip import shallow
 from lookahead.race.methods import METHODS
 

@@ -20,13 +20,13 @@ from lookahead.core import accept
 from lookahead.core.events import EMPTY, Draft, Settings
 from lookahead.core.table import TableLM
 from lookahead.drafting import DRAFTERS, Drafter, Resources
-from lookahead.drafting.draft_length import FixedLength
 from lookahead.measure import bugs
 from lookahead.model import llama_files
 from lookahead.model.heads.head import NETWORKS, Head
 from lookahead.model.heads.shape import HeadShape
 from lookahead.model.lm import CachedLM
 from lookahead.race.decode import Ends, Text, decode
+from lookahead.race.draft_length import FixedLength
 
 VOCAB, LENGTH, RUNS, ODDS = 4, 3, 3000, 1e-4
 TARGET, DRAFTER = TableLM(VOCAB, seed=3, spread=1.2), TableLM(VOCAB, seed=8, spread=1.2)
@@ -89,8 +89,8 @@ class Branching(Drafter):
     shape = (-1, -1, 0, 0, 1)
     sampled = True
 
-    def propose(self, context, room, policy):
-        if room < 2:
+    def propose(self, context, limit):
+        if limit < 2:
             return EMPTY
         tokens, qs, paths = [], [], []
         for row, parent in enumerate(self.shape):

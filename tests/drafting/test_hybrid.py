@@ -1,11 +1,15 @@
-"""hybrid: two drafts as one tree, and when a head is asked beside earlier text."""
+"""hybrid: two drafts as one tree, and which of the two sources proposes."""
 
 import pytest
 
-from lookahead.core.events import Draft, Step
+from lookahead.core.accept import rule_for
+from lookahead.core.events import Draft, Settings, Step
+from lookahead.core.policy import DraftCost
+from lookahead.core.table import TableLM
 from lookahead.core.tree import depths
-from lookahead.drafting.draft_length import AdaptiveLength, FixedLength
-from lookahead.drafting.hybrid import joined
+from lookahead.drafting.base import Drafter, Resources
+from lookahead.drafting.hybrid import Hybrid, joined
+from lookahead.race.draft_length import AdaptiveLength
 from lookahead.race.lane import decode
 
 STORY = "Once upon a time there was a small frog who"
@@ -54,28 +58,57 @@ def test_two_that_are_certain_of_different_tokens_are_worth_as_much():
     assert 0 < both.chances[0] == both.chances[1] < 0.5
 
 
-@pytest.mark.parametrize(("sure", "asked"), [(0.99, False), (0.3, True)])
-def test_a_head_is_asked_beside_earlier_text_only_where_that_may_fail(sure, asked):
-    policy = AdaptiveLength(lambda rows, branches: 1.0 + 0.01 * rows, 8, {"head": 0.01}, once_s={"head": 0.1})
-    looked_up = Draft.chain((1, 2, 3), "suffix", None, (sure,) * 3)
-    assert policy.adds(looked_up, "head") is asked
-    assert not FixedLength(4).adds(looked_up, "head"), "a fixed length has no prices to weigh"
+class Part(Drafter):
+    """A part of a hybrid that proposes a given draft, and counts how often it is asked."""
+
+    def __init__(self, name, draft):
+        self.name, self.draft, self.asked = name, draft, 0
+
+    def propose(self, context, limit):
+        self.asked += 1
+        return self.draft
 
 
-def test_a_head_that_takes_as_long_as_a_pass_is_not_asked_beside_earlier_text():
-    policy = AdaptiveLength(lambda rows, branches: 1.0, 8, {"head": 0.1}, once_s={"head": 1.0})
-    assert not policy.adds(Draft.chain((1,), "suffix", None, (0.3,)), "head")
+def hybrid_of(suffix, policy):
+    """A hybrid whose suffix matches and model propose these drafts."""
+    hybrid = Hybrid(Resources(rule_for(Settings()), TableLM()), Hybrid.Options())
+    hybrid._suffix, hybrid._model = (
+        Part("suffix", suffix),
+        Part("draft", Draft.chain((7, 8), "draft", None, (0.9, 0.9))),
+    )
+    hybrid.policy = policy
+    return hybrid
+
+
+@pytest.mark.parametrize(("confidence", "source"), [(0.95, "suffix"), (0.1, "draft")])
+def test_the_source_that_is_expected_to_emit_more_proposes(confidence, source):
+    policy = AdaptiveLength(lambda rows, branches: 1.0 + 0.01 * rows, 8, {"draft": DraftCost(0.01, 0.1)})
+    hybrid = hybrid_of(Draft.chain((1, 2, 3), "suffix", None, (confidence,) * 3), policy)
+    assert hybrid.propose([1, 2], 8).sources[0] == source
+    assert hybrid._model.asked == (source == "draft"), "a model that is not needed costs no time"
+
+
+def test_a_model_that_loses_time_is_paused_and_suffix_matches_go_on():
+    policy = AdaptiveLength(lambda rows, branches: 1.0, 8, {"draft": DraftCost(1.0, 1.0)})
+    hybrid = hybrid_of(Draft.chain((1,), "suffix", None, (0.1,)), policy)
+    assert [hybrid.propose([1, 2], 8).sources[0] for _ in range(6)] == ["suffix"] * 6
+    assert not hybrid._model.asked
+
+
+def chance(policy, source):
+    """The chance of a token of this source with the confidence 0.5."""
+    return policy.reaches(Draft.chain((1,), source, None, (0.5,)))[0]
 
 
 def test_what_each_of_two_drafters_is_worth_is_learned_of_its_own_rows():
-    policy = AdaptiveLength(lambda rows, branches: 1.0, 8, {"head": 0.1}, once_s={"head": 0.1})
-    before = policy.chance("head", 0.5), policy.chance("suffix", 0.5)
+    policy = AdaptiveLength(lambda rows, branches: 1.0, 8, {"head": DraftCost(0.1, 0.1)})
+    before = chance(policy, "head"), chance(policy, "suffix")
     draft = Draft((1, 2), (-1, -1), None, ("suffix", "head"), (0.5, 0.5))
     for index in range(20):
         policy.observe(
             Step("verify", index, draft, ("rejected", "accepted"), (1,), (2, 3), ("accepted", "bonus"), propose_s=0.2, verify_s=1.0)
         )  # fmt: skip
-    assert policy.chance("head", 0.5) > before[0] and policy.chance("suffix", 0.5) < before[1]
+    assert chance(policy, "head") > before[0] and chance(policy, "suffix") < before[1]
     assert policy.recent_speedup("head") > 1.3 and policy.recent_speedup("suffix") < 1.9, "its time is the head's"
 
 

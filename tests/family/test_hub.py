@@ -21,11 +21,11 @@ from transformers import AutoModelForCausalLM
 import lookahead
 from lookahead import ModelError
 from lookahead.__main__ import main
+from lookahead.core import memory
 from lookahead.family import fetch, hub
 from lookahead.family.known import Known
 from lookahead.family.models import load as load_measured
 from lookahead.family.suggested import SUGGESTED, billions, drafts, family
-from lookahead.hardware import memory
 from lookahead.server.limits import Limits
 
 VISITOR = Limits()

@@ -17,8 +17,8 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 import lookahead
 from lookahead import ModelError
+from lookahead.core import memory
 from lookahead.family.models import load as load_measured
-from lookahead.hardware import memory
 from lookahead.race.methods import methods_for
 
 

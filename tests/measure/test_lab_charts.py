@@ -5,8 +5,8 @@ from test_lab_experiments import COSTS, CURVE, row
 
 from lookahead.measure import charts, dice, drafter_charts, sweeps
 from lookahead.measure.command import MARKS, listing, markdown
+from lookahead.measure.decision import Level
 from lookahead.measure.experiments import EXPERIMENTS, Result
-from lookahead.measure.paying import Level
 from lookahead.measure.progress import Arm
 from lookahead.measure.published import batches, published
 from lookahead.measure.sweeps import Point, Sweep

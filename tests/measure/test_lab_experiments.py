@@ -1,4 +1,4 @@
-"""Experiments, sweeps and advice: the bookkeeping is exact, the words follow from the numbers, and all can be stopped."""
+"""Experiments and sweeps: the bookkeeping is exact, the words follow from the numbers, and all can be stopped."""
 
 import dataclasses
 import json
@@ -6,19 +6,16 @@ import re
 
 import pytest
 from conftest import emitted
-from synthetic import lane, trace
 
 import lookahead
 from lookahead import LookaheadError
 from lookahead.core import theory
 from lookahead.core.costs import CostCurve, DrafterCosts, PassCosts, PricedRun
-from lookahead.measure import advice, command, sweeps
-from lookahead.measure.advice import Evidence, advise
+from lookahead.measure import command, sweeps
+from lookahead.measure.decision import Level
 from lookahead.measure.experiments import CLAIMED, EXPERIMENTS, HELPS, HURTS, NEWER, NOT, TABLE, UNSURE, Result
-from lookahead.measure.paying import Level
 from lookahead.measure.progress import Arm, Row, because, difference, questions, row_of
 from lookahead.measure.timing import Question, Timing
-from lookahead.measure.whatif import Recording
 
 TINY = {"repeats": 1, "prompts": 1, "tokens": 6}
 CURVE = CostCurve((1, 2, 3, 5, 9, 17, 33), (0.005, 0.0052, 0.0054, 0.0058, 0.0066, 0.0078, 0.01))
@@ -227,79 +224,6 @@ def test_prompts_by_category_and_id():
     assert [q.id for q in questions("code-2", "story", most=1)] == ["story"]
     hot = questions("hot", max_new_tokens=9)[0]
     assert hot.settings == {"temperature": 1.0, "max_new_tokens": 9}
-
-
-# ------------------------------------------------------------------ advice
-
-
-def test_advice_takes_the_best_length_and_shows_its_sums():
-    good, poor = Evidence("draft", 0.85, 200, 1.0, 0.0006), Evidence("suffix", 0.6, 50, 0.2, 0.00002)
-    told = advise([poor, good], COSTS)
-    assert told.method == "draft" and told.k == told.options[0].k and "Yes" in told.sentence
-    option = told.options[0]
-    assert option.speedup == max(option.speedups)
-    terms = {term.name: term.value for term in option.terms}
-    assert terms["speedup"] == pytest.approx(terms["tokens a pass"] / terms["cost of a pass"])
-    by_hand = theory.speedup(theory.expected_tokens(0.85, told.k), told.k, 0.12, CURVE.ratio(1 + told.k))
-    assert option.speedup == pytest.approx(by_hand)
-    assert all(best >= other.speedup for best, other in zip([option.speedup] * 2, told.options, strict=True))
-
-
-def test_advice_may_be_no():
-    for found, costs in (
-        (Evidence("draft", 0.05, 100, 1.0, 0.001), COSTS),
-        (Evidence("ngram", 0.6, 90, 1.0, 0.0), DEAR),
-    ):
-        told = advise([found], costs)
-        assert told.method is None and told.k == 0 and told.sentence.startswith("Don't")
-        assert told.options[0].terms
-    with pytest.raises(LookaheadError, match="race"):
-        advise([], COSTS)
-
-
-def test_advice_never_takes_another_machines_seconds_for_this_ones():
-    here = PassCosts(CURVE, {"draft": DrafterCosts(CostCurve((1,), (0.0005,)))})
-    found = [
-        Evidence("draft", 0.85, 200, 1.0, 0.5, drafter="draft"),
-        Evidence("medusa", 0.9, 200, 1.0, 1e-9, drafter="medusa"),
-    ]
-    race = trace(lane("naive"), lane("draft"))
-    recording = Recording.of(race, here)
-    local, elsewhere = advise(found, here, recording), advise(found, here, recording, elsewhere="a slow machine")
-    seconds = {option.method: {term.name: term.value for term in option.terms} for option in elsewhere.options}
-    assert seconds["draft"]["drafting"] == pytest.approx(elsewhere.options[0].k * 0.0005 / CURVE.pass_s(1)), (
-        "this machine's"
-    )
-    assert "medusa" in {option.method for option in local.options} and "medusa" not in seconds, (
-        "what it takes here is not known"
-    )
-    assert elsewhere.sentence.endswith(
-        "Accepted as in the recording from a slow machine; all times are this machine's."
-    )
-    assert "recording from" not in local.sentence
-    timed = recording.timed_by(here)
-    assert timed.naive_s == pytest.approx(len(recording.tokens) * here.pass_s(1)) and timed.scale == pytest.approx(1)
-
-
-def test_advice_from_a_race():
-    race = trace(lane("naive"), lane("draft"), lane("ngram", shortest=1), lane("draft", opaque=True))
-    found = advice.evidence(race)
-    assert [one.method for one in found] == ["draft", "ngram"]
-    draft = found[0]
-    statuses = [status for step in race.lanes[1].verified for status in step.statuses]
-    assert draft.acceptance == statuses.count("accepted") / draft.tested
-    assert draft.tested == statuses.count("accepted") + statuses.count("rejected")
-    assert draft.rows == 1.0 and found[1].rows >= 1.0
-    assert advice.evidence(trace(lane("lookahead"))) == []
-    (tree,) = advice.evidence(trace(lane("tree")))
-    assert tree.rows > 1 and tree.branching == 1.0
-    costs = PassCosts(dataclasses.replace(CURVE, branching_s=0.001))
-    verifying = {term.name: term.value for term in advise([tree], costs, ks=(2,)).options[0].terms}["verifying"]
-    assert verifying == pytest.approx(costs.pass_s(1 + round(2 * tree.rows), 2) / costs.pass_s(1))
-    told = advise(found, COSTS, Recording.of(race))
-    assert sorted(option.method for option in told.options) == ["draft", "ngram", "suffix"]
-    replayed = next(option for option in told.options if option.method == "ngram")
-    assert replayed.terms[-1].value == replayed.speedup == max(replayed.speedups)
 
 
 # ------------------------------------------------------------------ the command

@@ -28,7 +28,7 @@ def raced(monkeypatch):
         asked.append((models, prompt, methods, options))
         return Fake([1, 2])
 
-    monkeypatch.setattr(import_module("lookahead.race.race"), "race", race)
+    monkeypatch.setattr(import_module("lookahead.trace.race"), "race", race)
     return asked
 
 

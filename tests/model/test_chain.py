@@ -7,15 +7,15 @@ from conftest import tiny
 import lookahead
 from lookahead.core.accept import rule_for
 from lookahead.core.events import LEAST_DIVISOR, Settings
+from lookahead.core.lm import DRAFTED_AT_ONCE, draft_tokens
+from lookahead.core.policy import StopRule
 from lookahead.core.tree import ancestors, depths
 from lookahead.drafting.base import Resources
 from lookahead.drafting.block_tree import BlockTree
-from lookahead.drafting.draft_length import FixedLength
-from lookahead.drafting.history import Confidence
 from lookahead.drafting.tree import Tree
-from lookahead.model import chain, llama_files
-from lookahead.model.chain import Ending, picks_behind
+from lookahead.model import llama_files
 from lookahead.model.lm import CachedLM
+from lookahead.race.draft_length import FixedLength
 
 NEAR = 0.02  # confidences: bfloat16 logits are added up by other code
 PROMPT = "Once upon a time there was a small frog who lived in a green pond. One day"
@@ -34,17 +34,16 @@ def drafter(models, name, read):
     return lm
 
 
-def one_by_one(lm, rule, text, most, ending):
+def one_by_one(lm, rule, text, most, stop):
     """Tokens and confidences of a chain whose every token is picked outside."""
-    text, unread, picks, reach, edges = list(text), lm.sync(text), [], ending.reach, [*ending.edges, 2.0]
+    text, unread, picks, reach = list(text), lm.sync(text), [], 1.0
     while True:
         pick = rule.choose(lm.extend(unread)[0], text, lm.confidence)
         picks.append(pick)
         text.append(pick.token)
         unread = text[-1:]
-        i = next(i for i, edge in enumerate(edges) if pick.chance < edge)
-        reach *= ending.bases[i] + ending.slopes[i] * min(ending.ceiling, ending.correction * pick.chance)
-        if len(picks) == most or reach <= ending.floors[min(len(picks), len(ending.floors)) - 1]:
+        reach *= pick.chance
+        if len(picks) == most or stop.stops(reach, len(picks)):
             return picks
 
 
@@ -55,8 +54,8 @@ def test_a_chain_is_what_one_token_after_the_other_gives(models, name, settings)
     for read in (len(text), len(text) - 3, 4):
         context = text[:read]
         lm, other = (drafter(models, name, context) for _ in range(2))
-        picks = picks_behind(lm, rule, lm.sync(context), context, 6, Ending())
-        singly = one_by_one(other, rule, context, 6, Ending())
+        picks = draft_tokens(lm, rule, lm.sync(context), context, 6, StopRule())
+        singly = one_by_one(other, rule, context, 6, StopRule())
         assert len(picks) == 6
         assert [pick.token for pick in picks] == [pick.token for pick in singly]
         assert [pick.chance for pick in picks] == pytest.approx([pick.chance for pick in singly], abs=NEAR)
@@ -64,11 +63,9 @@ def test_a_chain_is_what_one_token_after_the_other_gives(models, name, settings)
 
 @pytest.mark.parametrize("name", ["draft", "eagle", "block"])
 def test_it_ends_where_it_no_longer_pays(models, name):
-    """By a drafter's calibrated confidence, with what was drafted before in account."""
+    """By a drafter's confidence, with what was drafted before in account."""
     rule, context = rule_for(Settings()), models.tokenizer.encode(PROMPT)
-    confidence = Confidence([3.0] * 12, [i / 4 for i in range(12)])
-    whole = one_by_one(drafter(models, name, context), rule, context, 7, confidence.ending([-1.0]))
-    chances = [confidence.chance(pick.chance) for pick in whole]
+    chances = [pick.chance for pick in one_by_one(drafter(models, name, context), rule, context, 7, StopRule())]
     lengths = set()
     for reach in (1.0, 0.5):
         for floors in ([0.01], [0.1], [0.3], [0.6], [0.99], [0.0, 0.0, 0.99], [0.9, 0.3, 0.01]):
@@ -78,8 +75,8 @@ def test_it_ends_where_it_no_longer_pays(models, name):
                 if left <= floors[min(expected, len(floors)) - 1]:
                     break
             before = [2.0, 2.0]  # what held of the tokens that were drafted before
-            lm, ending = drafter(models, name, context), confidence.ending(before + floors).behind(reach, len(before))
-            length = len(picks_behind(lm, rule, lm.sync(context), context, 7, ending))
+            lm, stop = drafter(models, name, context), StopRule(before + floors).after(len(before))
+            length = len(draft_tokens(lm, rule, lm.sync(context), context, 7, stop, reach))
             assert length == expected
             lengths.add(length)
     assert len(lengths) > 2, "the floors tell ends apart"
@@ -91,10 +88,10 @@ def test_a_long_chain_is_drafted_by_several_calls(models):
     for name in ("draft", "eagle"):
         lm, other = (drafter(models, name, context) for _ in range(2))
         unread, text = lm.sync(context), list(context)
-        while len(text) < len(context) + 2 * chain.TOGETHER + 3:
-            text += [pick.token for pick in picks_behind(lm, rule, unread, text, 3 * chain.TOGETHER, Ending())]
+        while len(text) < len(context) + 2 * DRAFTED_AT_ONCE + 3:
+            text += [pick.token for pick in draft_tokens(lm, rule, unread, text, 3 * DRAFTED_AT_ONCE, StopRule())]
             unread = text[-1:]
-        singly = one_by_one(other, rule, context, len(text) - len(context), Ending())
+        singly = one_by_one(other, rule, context, len(text) - len(context), StopRule())
         assert text[len(context) :] == [pick.token for pick in singly]
         assert other.sync([*context, 5]) == lm.sync([*context, 5]), "and a rejected chain leaves nothing"
 
@@ -106,7 +103,7 @@ def test_a_long_chain_is_drafted_by_several_calls(models):
 )
 def test_where_more_than_logits_decide_tokens_are_picked_singly(models, settings):
     lm, context = models.draft("draft"), models.tokenizer.encode(PROMPT)
-    picks = picks_behind(lm, rule_for(Settings(**settings)), lm.sync(context), context, 5, Ending())
+    picks = draft_tokens(lm, rule_for(Settings(**settings)), lm.sync(context), context, 5, StopRule())
     assert len(picks) == 1
 
 
@@ -128,8 +125,15 @@ def test_float32_drafts_chains_too(tmp_path):
     folder = tiny("llama", tmp_path / "m")
     rule, context = rule_for(Settings()), list(range(5, 25))
     lm, other = (CachedLM(llama_files.read(folder, torch.float32), exact=False) for _ in range(2))
-    picks = picks_behind(lm, rule, lm.sync(context), context, 6, Ending())
-    assert [pick.token for pick in picks] == [pick.token for pick in one_by_one(other, rule, context, 6, Ending())]
+    picks = draft_tokens(lm, rule, lm.sync(context), context, 6, StopRule())
+    assert [pick.token for pick in picks] == [pick.token for pick in one_by_one(other, rule, context, 6, StopRule())]
+
+
+def made(strategy, rule, lm, policy):
+    """A drafter of this strategy, ready to propose."""
+    drafter = strategy(Resources(rule, lm), strategy.Options())
+    drafter.policy = policy
+    return drafter
 
 
 def by_path(draft):
@@ -145,13 +149,10 @@ def by_path(draft):
 @pytest.mark.parametrize("name", ["draft", "self", "block"])
 def test_a_tree_is_what_one_level_after_the_other_gives(models, monkeypatch, name, settings, floor):
     class Policy(FixedLength):
-        """Levels up to where they no longer pay."""
+        """Levels up to the one after which another would not pay."""
 
-        def extends(self, drafter, reach, drafted):
-            return reach > floor
-
-        def ending(self, drafter):
-            return Ending(floors=(floor,))
+        def stop_rule(self, source):
+            return StopRule((floor,))
 
     rule, text = rule_for(Settings(**settings)), models.tokenizer.encode(PROMPT)
     for read in (len(text), len(text) - 3, 4):
@@ -159,8 +160,8 @@ def test_a_tree_is_what_one_level_after_the_other_gives(models, monkeypatch, nam
         for compiled in (True, False):
             lm = drafter(models, name, context)
             if not compiled:
-                monkeypatch.setattr(lm, "tree", lambda *_: None)
-            drafts.append(BlockTree(Resources(rule, lm), BlockTree.Options()).propose(context, 8, Policy(8)))
+                monkeypatch.setattr(lm, "draft_tree", lambda *_: None)
+            drafts.append(made(BlockTree, rule, lm, Policy(8)).propose(context, 8))
         grown, by_level = map(by_path, drafts)
         both = grown.keys() & by_level.keys()
         assert [grown[path] for path in both] == pytest.approx([by_level[path] for path in both], abs=NEAR)
@@ -175,10 +176,10 @@ def test_of_a_tree_what_became_text_is_not_read_again(models):
     """A tree behind it is what a model that has read nothing grows there, and only what it had not read is read."""
     rule, context, branch = rule_for(Settings()), models.tokenizer.encode(PROMPT), 0
     lm, policy = models.draft("draft"), FixedLength(6)
-    tree = Tree(Resources(rule, lm), Tree.Options())
+    tree = made(Tree, rule, lm, policy)
     for turn in range(4):
-        draft = tree.propose(context, 6, policy)
-        fresh = Tree(Resources(rule, models.draft("draft")), Tree.Options()).propose(context, 6, policy)
+        draft = tree.propose(context, 6)
+        fresh = made(Tree, rule, models.draft("draft"), policy).propose(context, 6)
         assert by_path(draft) == pytest.approx(by_path(fresh), abs=NEAR)
         tips = [row for row in range(len(draft)) if row not in draft.parents]
         path = ancestors(draft.parents, tips[turn % len(tips)])

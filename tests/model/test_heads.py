@@ -11,16 +11,17 @@ from safetensors.torch import load_file, save_file
 import lookahead
 from lookahead.core.accept import rule_for
 from lookahead.core.events import ModelError, Settings
+from lookahead.core.lm import draft_tokens
+from lookahead.core.policy import StopRule
 from lookahead.drafting.base import Resources
 from lookahead.drafting.block_tree import BlockTree
-from lookahead.drafting.draft_length import FixedLength
 from lookahead.drafting.eagle_tree import EagleTree
 from lookahead.model import llama_files, loading, modules
-from lookahead.model.chain import Ending, picks_behind
 from lookahead.model.heads import files
 from lookahead.model.heads.head import NETWORKS, PLAIN, Head
 from lookahead.model.heads.shape import BLOCK, EACH, EAGLE, KINDS, MEDUSA, WHOLE, HeadShape, usual_taps
 from lookahead.model.lm import CachedLM
+from lookahead.race.draft_length import FixedLength
 
 LAYERS, HIDDEN, VOCAB = 6, 64, 4096
 SIZES = {"heads": 4, "kv_heads": 2, "head_dim": 16, "inner": 96}
@@ -351,7 +352,7 @@ def test_a_reduced_vocabulary_is_drafted_from_in_compiled_calls(target, kind, se
     head, context = Head.of(network.to(target.dtype).eval().requires_grad_(False), target, ids), text(30)
     assert head.passes.drafts_chains
     rule, (_, a), (_, b) = rule_for(Settings(**settings)), *(cached(head, target, context) for _ in range(2))
-    picks = picks_behind(a, rule, a.sync(context), context, 4, Ending())
+    picks = draft_tokens(a, rule, a.sync(context), context, 4, StopRule())
     singly, unread, behind = [], b.sync(context), list(context)
     for _ in picks:
         singly.append(rule.choose(b.extend(unread)[0], behind, b.confidence))
@@ -377,9 +378,11 @@ def test_a_tree_grown_in_one_compiled_call_is_what_level_after_level_gives(
     for compiled in (True, False):
         _, drafter = cached(Head.of(network_of(kind, target, **changes), target), target, context)
         if not compiled:
-            monkeypatch.setattr(drafter, "tree", lambda *request: None)
+            monkeypatch.setattr(drafter, "draft_tree", lambda *request: None)
         options = tree.Options(branches=branches, rows=4 * branches - 1)
-        grown.append(tree(Resources(rule, drafter), options).propose(context, 10, FixedLength(5)))
+        made = tree(Resources(rule, drafter), options)
+        made.policy = FixedLength(5)
+        grown.append(made.propose(context, 5))
     one, other = grown
     assert len(one) == len(other) == 4 * branches - 1
     # Logits are rounded: of tokens with the same chance either may come first, and then others below it.
@@ -393,7 +396,7 @@ def test_a_tree_grown_in_one_compiled_call_is_what_level_after_level_gives(
 def test_medusas_tokens_in_one_compiled_call_are_those_that_one_after_the_other_gives(target):
     (_, a), (_, b) = (cached(Head.of(network_of(MEDUSA, target), target), target, text(30)) for _ in range(2))
     rule, context = rule_for(Settings()), text(30)
-    picks = picks_behind(a, rule, a.sync(context), context, 3, Ending())
+    picks = draft_tokens(a, rule, a.sync(context), context, 3, StopRule())
     unread, singly = b.sync(context), []
     for _ in picks:
         singly.append(rule.choose(b.extend(unread)[0], context).token)

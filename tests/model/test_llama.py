@@ -12,9 +12,9 @@ from numba.core import caching
 from transformers import AutoModelForCausalLM
 
 from lookahead.calibration import operators
-from lookahead.core import tree
+from lookahead.core import parallel, tree
 from lookahead.core.events import Settings
-from lookahead.model import beside, compiling, llama, llama_files, modules, product, tiles
+from lookahead.model import compiling, llama, llama_files, modules, product, tiles
 from lookahead.model.llama import Llama
 from lookahead.model.lm import CachedLM
 from lookahead.model.product import Product
@@ -124,8 +124,8 @@ def test_a_prompt_is_read_with_the_bits_of_single_steps(tmp_path, unit, dtype):
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_a_prompt_is_read_on_all_cores_with_the_same_bits(tmp_path, monkeypatch, dtype, cores):
     """Keys, values, hidden states and logits; behind a text too, and as long as a part of it has more than a few tokens."""
-    monkeypatch.setattr(beside, "cores", lambda: cores)
-    beside._pool.cache_clear()
+    monkeypatch.setattr(parallel, "cores", lambda: cores)
+    parallel._pool.cache_clear()
     lm, draws = CachedLM(load(tiny("llama", tmp_path / "m"), dtype)), random.Random(7)
     lm.taps = (1, 2)
     text = [draws.randrange(4096) for _ in range(150)]
@@ -139,13 +139,13 @@ def test_a_prompt_is_read_on_all_cores_with_the_same_bits(tmp_path, monkeypatch,
         assert torch.equal(lm.extend(text[first:]), alone[-1])
         assert all(map(torch.equal, lm.cache.columns(0, len(text)), stored))
         assert torch.equal(lm.states(0), states)
-    beside._pool.cache_clear()
+    parallel._pool.cache_clear()
 
 
 def test_a_part_of_a_prompt_that_fails_leaves_nobody_waiting(tmp_path, monkeypatch):
     """Whichever it is: the others end, the error is told, and the next text is read as ever."""
-    monkeypatch.setattr(beside, "cores", lambda: 3)
-    beside._pool.cache_clear()
+    monkeypatch.setattr(parallel, "cores", lambda: 3)
+    parallel._pool.cache_clear()
     lm, whole_pass, ended = CachedLM(load(tiny("llama", tmp_path / "m"))), llama.whole_pass.forward, []
     want = lm.extend([5] * 90).clone()
 
@@ -170,7 +170,7 @@ def test_a_part_of_a_prompt_that_fails_leaves_nobody_waiting(tmp_path, monkeypat
     assert ended == [30, 30, 30], "nobody computes any more"
     lm.reset()
     assert torch.equal(lm.extend([5] * 90), want)
-    beside._pool.cache_clear()
+    parallel._pool.cache_clear()
 
 
 @pytest.mark.parametrize("token", [-1, 4096, 1 << 40])

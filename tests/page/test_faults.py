@@ -18,7 +18,6 @@ from lookahead.page import gradio_internals, race_tab
 from lookahead.page.page import build, launch_options
 from lookahead.page.running import reporting
 from lookahead.race import decode, text
-from lookahead.race import race as racing
 from lookahead.server import form, loading_job, race_job
 from lookahead.server import logging as server_logging
 from lookahead.server.download_job import DownloadJob
@@ -26,6 +25,7 @@ from lookahead.server.growing_job import Drafters
 from lookahead.server.limits import Limits, Telling
 from lookahead.server.queue import FAULT, Queue, queue
 from lookahead.server.state import ServerState
+from lookahead.trace import race as racing
 from lookahead.trace import wire
 
 SECRET = "Zanzibar"
@@ -182,10 +182,10 @@ FIGURES = {
     "draw_7": ("lookahead.measure.charts.dice", {"checkbox": True}),
     "partial": ("lookahead.page.lab.whatif.what_if", {}),
     "draw_4": ("lookahead.measure.charts.cost_curve", {"checkbox": True}),
-    "advice": ("lookahead.page.lab.machine._advice", {}),
+    "advice": ("lookahead.page.lab.decision._advice", {}),
     "follow": ("lookahead.page.race_tab.arrive", {}),
     "race": ("lookahead.server.race_job.form_race", {}),
-    "advise": ("lookahead.page.api.advice.advise", {"max_new_tokens": 4}),
+    "advise": ("lookahead.page.api.decision.advise", {"max_new_tokens": 4}),
     "link": ("lookahead.page.api.form.link", {}),
     "families": ("lookahead.server.loading_job.offered", {}),
 }  # fmt: skip

@@ -24,12 +24,12 @@ from lookahead.core.events import Draft
 from lookahead.core.tree import ancestor_mask
 from lookahead.drafting import Resources
 from lookahead.drafting.automaton import SuffixAutomaton
-from lookahead.drafting.draft_length import FixedLength
 from lookahead.measure import bugs, dice
 from lookahead.measure.scenarios import SCENARIOS
 from lookahead.page.learn import lessons
 from lookahead.page.learn import widgets as kinds
 from lookahead.page.learn.lessons import FOLDER, TEACHER, LessonError, read
+from lookahead.race.draft_length import FixedLength
 from lookahead.race.lane import loop
 from lookahead.race.methods import options_of
 
@@ -366,7 +366,8 @@ def ngram(words, k, **options):
     context = [ids.index(word) for word in words]
     made = drafting.DRAFTERS["ngram"](Resources(rule=None), options_of("ngram", options))
     made.start(context)
-    draft = made.propose(context, 100, FixedLength(k))
+    made.policy = FixedLength(k)
+    draft = made.propose(context, k)
     leaves = [row for row in range(len(draft)) if row not in draft.parents]
     paths = [[i for i in range(len(draft)) if ancestor_mask(draft.parents)[leaf][i]] for leaf in leaves]
     return [" ".join(ids[draft.tokens[row]] for row in path) for path in paths]

@@ -1,9 +1,11 @@
 """What the page says of methods whose draft model or trained head is not loaded, and of chips with several lanes."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import pytest
 from conftest import stand_in
+from synthetic import lane, trace
 
 from lookahead.measure.experiments import EXPERIMENTS
 from lookahead.measure.scenarios import SCENARIOS
@@ -95,3 +97,13 @@ def test_a_page_that_has_loaded_takes_nothing_back_that_was_chosen():
     """A chip may be pressed before the server has told the page what there is to choose from."""
     assert "value" not in race_tab._choices(["draft"], race_tab.gr.skip())
     assert race_tab._choices(["draft"], "draft")["value"] == "draft"
+
+
+def test_a_prediction_shows_a_recordings_words_as_text(models):
+    """The processor's name is whatever a file says that somebody opened."""
+    from lookahead.page.lab.decision import _advice
+
+    race = trace(lane("naive"), lane("draft", draft="draft"))
+    race = race.model_copy(update={"machine": race.machine.model_copy(update={"cpu": "<img src=x>"})})
+    shown = _advice(SimpleNamespace(limits=SimpleNamespace(check=lambda *_: None)), models, race.to_json())
+    assert "&lt;img src=x&gt;; all times are this machine" in shown and "<img" not in shown

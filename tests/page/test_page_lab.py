@@ -186,13 +186,17 @@ def test_dice_settle_and_with_a_bug_do_not(visit):
     page.get_by_text("It does not settle on p.").wait_for()
 
 
-def test_this_machine_says_what_a_pass_costs_and_whether_to_draft(visit):
+def test_this_machine_says_what_a_pass_costs(visit):
     page = lab(visit, "This machine")
     facts = page.locator(".la-table").locator("visible=true").inner_text()
     assert "GB/s" in facts and re.search(r"W = \d+, N = \d, G = \d+: \d+ rows, \d\.\d\d one-row", facts)
     page.locator(".js-plotly-plot").locator("visible=true").first.wait_for()
+
+
+def test_the_race_on_show_predicts_whether_to_draft(visit):
+    page = lab(visit, "Should I turn it on?")
     page.get_by_role("button", name="Ask").click()
-    answer = page.locator(".la-answer")
+    answer = page.locator(".la-answer").locator("visible=true")
     answer.wait_for()
     assert answer.inner_text().startswith(("Yes: ", "Don't"))
 
@@ -200,7 +204,7 @@ def test_this_machine_says_what_a_pass_costs_and_whether_to_draft(visit):
 def test_formats_and_threads_are_compared_and_what_was_found_stays_when_stopped(visit):
     page = lab(visit, "This machine")
     compare = page.get_by_role("button", name="Compare formats and threads")
-    table = page.locator(".la-table").filter(has_text="of what memory gives".replace(" ", "\u00a0"))
+    table = page.locator(".la-table").filter(has_text="weights\u00a0read")
     compare.click()
     table.locator("td", has_text="ms").first.wait_for()
     page.get_by_role("button", name="Stop", disabled=False).locator("visible=true").click()

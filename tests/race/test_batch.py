@@ -11,13 +11,13 @@ import pytest
 import torch
 
 import lookahead
+from lookahead.core import parallel
 from lookahead.core.events import Draft, Settings, SettingsError, Step
-from lookahead.drafting.draft_length import AdaptiveLength
 from lookahead.measure.scenarios import BENCH
-from lookahead.model import beside
-from lookahead.model.lm import together
+from lookahead.model.lm import CachedLM
 from lookahead.race.batch import TRYING, Asking, Batch, Pass, SharedCost, _chances, compete
 from lookahead.race.decode import Text
+from lookahead.race.draft_length import AdaptiveLength
 from lookahead.race.lane import Lane, decode
 
 PROMPTS = [scenario.prompt for scenario in BENCH if not scenario.chat][:16]
@@ -110,7 +110,7 @@ def test_models_that_do_not_batch_write_one_after_the_other(models):
     for lm, prompt in zip(fresh, prompts, strict=True):
         lm.extend(prompt[:-1])
     rows = [([prompt[-1], 3], [-1, 0]) for prompt in prompts]
-    at_once = together(fresh, rows)
+    at_once = CachedLM.together(fresh, rows)
     single = models.target.fresh()
     for lm, prompt, of, logits in zip(fresh, prompts, rows, at_once, strict=True):
         single.reset()
@@ -183,7 +183,7 @@ def test_texts_that_are_not_asked_are_written_all_the_same(models, alone, monkey
 @pytest.mark.parametrize(("method", "at_once"), [("draft", 2), ("ngram", 1)])
 def test_models_draft_for_several_texts_at_the_same_time(models, alone, monkeypatch, method, at_once):
     threads = set()
-    monkeypatch.setattr(beside, "cores", lambda: 2)
+    monkeypatch.setattr(parallel, "cores", lambda: 2)
     monkeypatch.setattr(Text, "propose", lambda self, propose=Text.propose: threads.add(get_ident()) or propose(self))
     texts, passes = written(models, PROMPTS[:3], method, max_new_tokens=20, k=3)
     assert texts == [alone(prompt, max_new_tokens=20) for prompt in PROMPTS[:3]]
@@ -215,7 +215,7 @@ def test_a_row_costs_one_of_many_what_it_adds():
 
 
 def test_a_long_draft_costs_what_its_core_takes(models, monkeypatch):
-    monkeypatch.setattr(beside, "cores", lambda: 2)
+    monkeypatch.setattr(parallel, "cores", lambda: 2)
     batch = Batch([Lane(models, prompt, "suffix", Settings()) for prompt in PROMPTS[:8]])
     batch._cost.share(8, rows=8)
     costs = batch._lanes[0].costs
@@ -226,8 +226,8 @@ def test_a_long_draft_costs_what_its_core_takes(models, monkeypatch):
 @pytest.mark.parametrize("rows", [[1], [1, 1], [5, 1, 1, 1], [1] * 7, [1, 30, 1], [2, 2, 9], [1, 1, 1, 1, 27, 1]])
 def test_every_core_gets_some_texts(rows, monkeypatch):
     for cores in (1, 2, 3, 8):
-        monkeypatch.setattr(beside, "cores", lambda cores=cores: cores)
-        groups = beside.balanced(rows)
+        monkeypatch.setattr(parallel, "cores", lambda cores=cores: cores)
+        groups = parallel.balanced(rows)
         assert sorted(text for group in groups for text in group) == [*range(len(rows))]
         assert len(groups) == min(cores, len(rows)) and all(groups)
         fullest = max(sum(rows[text] for text in group) for group in groups)

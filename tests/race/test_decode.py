@@ -9,12 +9,13 @@ from conftest import emitted, sampling, table_steps
 from lookahead import Settings
 from lookahead.core.accept import rule_for
 from lookahead.core.events import Draft, Step
+from lookahead.core.policy import EXPECTED_TOKENS, LOOKUP_S, DraftCost
 from lookahead.core.table import TableLM
 from lookahead.drafting import DRAFTERS, Resources
+from lookahead.drafting.base import HEAD_TOKENS
 from lookahead.drafting.draft import DraftModel
-from lookahead.drafting.draft_length import AdaptiveLength, FixedLength
-from lookahead.drafting.history import HEADS_TOKENS, PRIOR_TOKENS, Lookups
 from lookahead.race.decode import Ends, Text, _up_to_end, decode
+from lookahead.race.draft_length import AdaptiveLength, FixedLength
 from lookahead.race.lane import Lane
 
 METHODS = tuple(DRAFTERS)
@@ -144,12 +145,10 @@ def rounds(policy, count, confidence, stands):
     lengths = []
     for index in range(count):
         length, reach = 0, 1.0
-        most = policy.limit("x")
-        while length < most:
+        most, stop = policy.limit("x"), policy.stop_rule("x")
+        while length < most and not (length and stop.stops(reach, length)):
             length += 1
-            reach *= policy.chance("x", confidence)
-            if not policy.extends("x", reach, length):
-                break
+            reach *= confidence
         accepted = min(stands, length)
         statuses = ("accepted",) * accepted + ("rejected",) * (accepted < length)
         statuses += ("unvisited",) * (length - len(statuses))
@@ -166,18 +165,20 @@ def test_auto_drafts_as_far_as_it_pays():
     def pass_s(rows, branches):
         return 0.98 + 0.02 * rows
 
-    assert rounds(AdaptiveLength(pass_s, 12, {"x": 0.05}), 60, confidence=0.9, stands=12)[-5:] == [12] * 5, (
-        "all stand: as long as may be"
-    )
-    assert set(rounds(AdaptiveLength(pass_s, 12, {"x": 0.05}), 60, confidence=0.9, stands=2)[-20:]) <= {2, 3, 4}, (
-        "two stand: little more than two"
-    )
-    hopeless = rounds(AdaptiveLength(pass_s, 12, {"x": 0.05}), 200, confidence=0.9, stands=0)
+    assert (
+        rounds(AdaptiveLength(pass_s, 12, {"x": DraftCost(0.05, 0.0)}), 60, confidence=0.9, stands=12)[-5:] == [12] * 5
+    ), "all stand: as long as may be"
+    assert set(rounds(AdaptiveLength(pass_s, 12, {"x": DraftCost(0.05, 0.0)}), 60, confidence=0.9, stands=2)[-20:]) <= {
+        2,
+        3,
+        4,
+    }, "two stand: little more than two"
+    hopeless = rounds(AdaptiveLength(pass_s, 12, {"x": DraftCost(0.05, 0.0)}), 200, confidence=0.9, stands=0)
     assert sum(hopeless[:10]) > 0
     assert sum(1 for n in hopeless[20:] if n) <= 6, "none stand: rare tries"
-    assert sum(rounds(AdaptiveLength(pass_s, 12, {"x": 1.2}), 200, confidence=0.9, stands=1)[60:]) <= 12, (
-        "too dear a drafter"
-    )
+    assert (
+        sum(rounds(AdaptiveLength(pass_s, 12, {"x": DraftCost(1.2, 0.0)}), 200, confidence=0.9, stands=1)[60:]) <= 12
+    ), "too dear a drafter"
 
 
 def test_auto_ends_where_the_next_row_is_dear():
@@ -186,11 +187,13 @@ def test_auto_ends_where_the_next_row_is_dear():
     def pass_s(rows, branches):
         return 0.98 + 0.02 * min(rows, 5) + 0.4 * max(0, rows - 5)
 
-    assert rounds(AdaptiveLength(pass_s, 8, {"x": 0.05}), 40, confidence=0.8, stands=4)[-10:] == [4] * 10
+    assert (
+        rounds(AdaptiveLength(pass_s, 8, {"x": DraftCost(0.05, 0.0)}), 40, confidence=0.8, stands=4)[-10:] == [4] * 10
+    )
 
 
 def test_a_bad_first_draft_does_not_put_a_good_drafter_to_rest():
-    policy = AdaptiveLength(lambda rows, branches: 0.94 + 0.06 * rows, 8, {"x": 0.12})
+    policy = AdaptiveLength(lambda rows, branches: 0.94 + 0.06 * rows, 8, {"x": DraftCost(0.12, 0.0)})
     rounds(policy, 1, confidence=0.9, stands=0)
     assert all(rounds(policy, 20, confidence=0.9, stands=4))
 
@@ -201,21 +204,21 @@ def test_what_is_expected_to_bring_more_may_begin_worse():
     def pass_s(rows, branches):
         return 0.88 + 0.12 * rows
 
-    def may_draft(prior_tokens):
-        policy = AdaptiveLength(pass_s, 8, {"x": 0.02}, once_s={"x": 0.3}, prior_tokens=prior_tokens)
+    def may_draft(tokens):
+        policy = AdaptiveLength(pass_s, 8, {"x": DraftCost(0.02, 0.3, tokens)})
         draft, statuses = Draft.chain([1] * 8, "x", chances=[0.9] * 8), ("rejected",) + ("unvisited",) * 7
         seconds = {"propose_s": 0.46, "verify_s": pass_s(9, 1)}
         assert policy.limit("x") == 8
         policy.observe(Step("verify", 0, draft, statuses, emitted=(1,), origins=("correction",), **seconds))
         return policy.limit("x")
 
-    assert may_draft(HEADS_TOKENS) == 8 and may_draft(PRIOR_TOKENS) == 0
+    assert may_draft(HEAD_TOKENS) == 8 and may_draft(EXPECTED_TOKENS) == 0
 
 
 def test_auto_may_choose_nothing_where_rows_are_dear():
     policy = AdaptiveLength(lambda rows, branches: float(rows), 8)
     assert policy.trim(Draft.chain([1, 2, 3], "x", chances=[0.9, 0.9, 0.9])) == Draft()
-    assert not policy.extends("x", 0.9, 1)
+    assert policy.stop_rule("x").stops(0.9, 1)
 
 
 def test_auto_drafts_a_long_match_in_parts():
@@ -239,14 +242,14 @@ def test_auto_keeps_the_rows_that_pay():
 
 def test_auto_learns_what_a_claim_is_worth():
     """A drafter that claims 0.9 and is always wrong is soon not believed."""
-    policy = AdaptiveLength(lambda rows, branches: 1 + 0.02 * rows, 8)
-    before = policy.chance("x", 0.9)
+    policy = AdaptiveLength(lambda rows, branches: 1 + 0.02 * rows, 8, {"x": DraftCost()})
+    claim = Draft.chain([1], "x", chances=[0.9])
+    before = policy.reaches(claim)[0]
     for index in range(60):
-        draft = Draft.chain([1], "x", chances=[0.9])
         policy.observe(
-            Step("verify", index, draft, ("rejected",), emitted=(2,), origins=("correction",), verify_s=1.02)
+            Step("verify", index, claim, ("rejected",), emitted=(2,), origins=("correction",), verify_s=1.02)
         )
-    assert policy.chance("x", 0.9) < 0.25 < 0.85 < before
+    assert policy.reaches(claim)[0] < 0.35 < 0.85 < before
     assert policy.limit("x") == 0
 
 
@@ -259,20 +262,26 @@ def test_a_wrong_parent_changes_the_answer():
     assert not torch.equal(straight[1], tree[1])
 
 
-def test_lookups_rest_where_they_take_more_than_they_bring():
-    cheap, dear, good = Lookups(), Lookups(), Lookups()
-    asked = dict.fromkeys((cheap, dear, good), 0)
-    for _ in range(400):
-        for lookups, gain, cost in ((cheap, 0.0, 0.01), (dear, 0.0, 0.2), (good, 0.5, 0.2)):
-            if lookups.due():
-                asked[lookups] += 1
-                lookups.count(gain, cost)
-    assert asked[cheap] == asked[good] == 400 and 5 < asked[dear] < 30
+def test_lookups_pause_if_they_take_more_than_they_bring():
+    """As in a batch, where a text's share of a pass may be as short as a lookup."""
+
+    def asked(plain_s, accepted):
+        policy, asked = AdaptiveLength(lambda rows, branches: plain_s, 8), 0
+        for index in range(400):
+            if policy.limit("ngram"):
+                asked += 1
+                draft = Draft.chain([1] * accepted, "ngram")
+                statuses, origins = ("accepted",) * accepted, ("accepted",) * accepted + ("bonus",)
+                policy.observe(Step("verify", index, draft, statuses, emitted=(1,) * (1 + accepted), origins=origins))
+        return asked
+
+    assert asked(plain_s=100 * LOOKUP_S, accepted=0) == asked(plain_s=5 * LOOKUP_S, accepted=1) == 400
+    assert 3 < asked(plain_s=5 * LOOKUP_S, accepted=0) < 40
 
 
 def test_a_drafter_that_is_too_dear_for_a_shared_pass_rests_from_the_start():
     def first_draft(plain_s):
-        policy = AdaptiveLength(lambda rows, branches: plain_s + 0.01 * rows, 8, {"head": 0.2}, once_s={"head": 0.1})
+        policy = AdaptiveLength(lambda rows, branches: plain_s + 0.01 * rows, 8, {"head": DraftCost(0.2, 0.1)})
         return next(n for n in range(500) if policy.limit("head"))
 
     assert first_draft(plain_s=2.0) == 0 and first_draft(plain_s=0.1) > 20

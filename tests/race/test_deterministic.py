@@ -12,12 +12,12 @@ from lookahead.measure.scenarios import SCENARIOS, TAUGHT
 from lookahead.measure.timing import Question, lane_of, read_entry
 from lookahead.race import batch, decode
 from lookahead.race.batch import Batch
+from lookahead.race.external import ExternalGenerator
 from lookahead.race.lane import Lane
 from lookahead.race.methods import METHODS, method_class
-from lookahead.race.peers import Peer
 
 PROMPT = "Name: Anna, Pet: cat, Color: red\nName: Ben, Pet: dog, Color: blue\nName:"
-OURS = [name for name in METHODS if not issubclass(method_class(name), Peer)]
+OURS = [name for name in METHODS if not issubclass(method_class(name), ExternalGenerator)]
 
 
 def passes(models, prompt, method, **options):

@@ -15,7 +15,7 @@ from prompts import HUNDRED
 
 import lookahead
 from lookahead import METHODS
-from lookahead.race import peers
+from lookahead.race import external
 from lookahead.trace.schema import TIE, TIES
 
 PROMPTS = (
@@ -32,7 +32,7 @@ CHANGES = (
 )  # fmt: skip
 LENGTHS = (1, 4, 8)
 DRAFTING = [m for m in METHODS if m != "naive"]
-OURS = [m for m in DRAFTING if m not in peers.PEERS]
+OURS = [m for m in DRAFTING if m not in external.EXTERNAL]
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.9], ids=["greedy", "coupled"])

@@ -9,11 +9,11 @@ from transformers import GenerationConfig
 
 import lookahead
 from lookahead.measure.timing import time_lane
-from lookahead.race import peers
+from lookahead.race import external as peers
 from lookahead.race.lane import Lane
 
 PROMPT = "Once upon a time there was a small frog who"
-PEERS = tuple(peers.PEERS)
+PEERS = tuple(peers.EXTERNAL)
 DRAFTING = ("hf-assisted", "hf-lookup")
 
 

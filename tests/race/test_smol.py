@@ -13,13 +13,12 @@ from conftest import emitted, finished
 from scipy.stats import chisquare
 
 import lookahead
-from lookahead.calibration.exactness import BIT_EXACT
-from lookahead.core.events import SettingsError
+from lookahead.core.events import BIT_EXACT, SettingsError
 from lookahead.family import elsewhere, models
 from lookahead.measure.scenarios import ANSWERS
 from lookahead.race.lane import decode
 from lookahead.race.methods import methods_for
-from lookahead.race.race import race
+from lookahead.trace.race import race
 from lookahead.trace.trace import Trace
 
 SOURCE = elsewhere.of(models.BUNDLED / "smol")

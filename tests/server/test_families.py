@@ -67,7 +67,7 @@ def test_the_least_used_goes_first_and_no_more_than_must(monkeypatch):
     for spec in ("a", "b", "c"):
         families.add(SimpleNamespace(spec=spec, nbytes=10), {})
     families.named("a")
-    monkeypatch.setattr("lookahead.hardware.memory.free", lambda: 100 - sum(one.models.nbytes for one in families))
+    monkeypatch.setattr("lookahead.core.memory.free", lambda: 100 - sum(one.models.nbytes for one in families))
     assert families.spare_bytes == 30
     assert [gone.spec for gone in families.make_room(85)] == ["b", "c"]
     assert [gone.spec for gone in families.make_room(1000)] == ["a"] and "first" in families

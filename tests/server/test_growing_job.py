@@ -14,13 +14,13 @@ from conftest import finished, tiny
 import lookahead
 from lookahead.core.events import ModelError
 from lookahead.model.heads import files
-from lookahead.race.race import race
 from lookahead.server import growing_job, race_job
 from lookahead.server.growing_job import Drafters
 from lookahead.server.limits import Limits
 from lookahead.server.queue import Job, Refused, queue
 from lookahead.server.runs import Run
 from lookahead.server.state import ServerState
+from lookahead.trace.race import race
 from lookahead.train import growing
 
 PROMPT = "Once upon a time there was"

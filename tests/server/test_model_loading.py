@@ -12,9 +12,9 @@ import pytest
 from conftest import tiny
 
 import lookahead
+from lookahead.core import memory
 from lookahead.core.events import ModelError, Stopped
 from lookahead.family import hub, models
-from lookahead.hardware import memory
 from lookahead.page import models_tab
 from lookahead.page.running import reporting
 from lookahead.server.download_job import DownloadJob

@@ -52,11 +52,11 @@ def test_it_needs_neither_torch_nor_gradio():
 
 def test_a_function_named_like_a_room_stays_a_function():
     look = (
-        "import lookahead.race.decode; from lookahead.race.race import Race; import lookahead;"
+        "import lookahead.race.decode; from lookahead.trace.race import Race; import lookahead;"
         "print(lookahead.decode.__module__, lookahead.race.__module__, lookahead.Race is Race)"
     )
     done = subprocess.run([sys.executable, "-c", look], cwd=ROOT, check=True, capture_output=True, text=True)
-    assert done.stdout.split() == ["lookahead.race.lane", "lookahead.race.race", "True"]
+    assert done.stdout.split() == ["lookahead.race.lane", "lookahead.trace.race", "True"]
 
 
 def test_every_path_has_an_answer(waiting):

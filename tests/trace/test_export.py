@@ -15,6 +15,7 @@ from synthetic import lane, trace
 from lookahead import Trace
 from lookahead.core.text_files import FORMULA
 from lookahead.core.version import VERSION
+from lookahead.measure.decision import Report
 from lookahead.page.lab import decision as lab_decision
 from lookahead.page.race_tab import make
 from lookahead.trace import assets, export, wire
@@ -93,7 +94,7 @@ def test_a_negative_time_stays_a_number():
 def test_the_page_hands_out_tables_for_spreadsheets(race):
     assert make(["csv", race.to_json(), ""]) == {"text": "\ufeff" + race.to_csv()}
     write = next(write for name, _, write in lab_decision.FILES if name == "decision.csv")
-    assert write({"rows": [{"question": "=ä"}]}).startswith("\ufeffmethod,question,")
+    assert write(Report((), rows=({"question": "=ä"},))).startswith("\ufeffmethod,question,")
 
 
 def test_quotes_and_line_ends_survive():

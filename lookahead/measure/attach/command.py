@@ -13,7 +13,7 @@ from typing import Any
 
 from ...core.events import whole_number
 from ...core.text_files import csv_file, csv_text
-from ..paying import read_levels
+from ..batch_command import read_levels
 
 USUAL_LEVELS, USUAL_ROUNDS = "1,2,4,8,16", 2
 MOST_AT_ONCE = 512
@@ -58,12 +58,7 @@ def run(arguments: argparse.Namespace) -> None:
     prompts = prompt_files.read(arguments.prompts) if arguments.prompts else questions()
     for path in filter(None, (arguments.csv, arguments.trace)):
         writable(path)  # before the first second is spent
-    measured = None
-    with terminal.progress() as progress:
-        for now in measure(sides, prompts, levels, arguments.max_new_tokens, arguments.repeat):
-            if now:
-                progress(now.done, now.total, now.text)
-                measured = now.result
+    measured = terminal.measured(measure(sides, prompts, levels, arguments.max_new_tokens, arguments.repeat))
     if arguments.csv:
         arguments.csv.write_text(csv_file(to_csv(measured)), encoding="utf-8", newline="")
     if arguments.json:

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from ...core.events import ACCEPTED, BONUS, CORRECTION, PromptError, Settings, SettingsError
 from ...core.version import VERSION
-from ...race.race import Lap
+from ...trace.race import Lap
 from ...trace.records import Costs, Machine, ModelNames, PromptRecord, SettingsRecord
 from ...trace.schema import LaneRecord, StepRecord
 from ...trace.trace import Trace

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from ...core.acceptance import Acceptance
+from ..decision import levels_of, texts_at_once
 from ..intervals import interval
-from ..paying import Level, advice
 from ..progress import Progress
 from .asking import Known
 from .bridge import arriving
@@ -36,7 +36,7 @@ def of(known: Mapping[str, Known], prompts: Sequence[Prompt], blocks: Sequence[B
         },
         "rows": [row for level in levels for row in level.pop("rows")],
         "levels": levels,
-        "advice": advice([Level(one["concurrency"], one["speedup"], one["interval"]) for one in levels]),
+        "advice": texts_at_once(levels_of(levels, "concurrency")),
         "note": "seconds are the client's, the network included. Speedups are of whole texts, from asking to the last token; "
         "after_first_token is the same behind the first, which a server that sends late and in bundles distorts. Tokens a second "
         "are of all readers while all were busy. Intervals are 90%, by resampling prompts",

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from ..chain import calibrated, level, picked
+from ..chain import level, picked, stops
 from ..compiling import kept
 from ..layer_pass import layer, scratch_floats
 from ..vectors import BLOCK, call, copy, whole
@@ -110,7 +110,7 @@ def chain(
     table [vocab, rank], what the Markov head has of every token. Without a confidence head a token's confidence is its share
     of the softmax. `request`: see `chain.Request`.
     """
-    most, known, scale, noise, ids, edges, bases, slopes, correction, ceiling, floors, reach = request
+    most, known, ids, reach = request.most, request.known, request.ids, request.reach
     tokens, confidences, count = np.empty(most, np.int64), np.empty(most), np.int64(0)
     out = np.empty(logits.shape[1], np.float32)
     while True:
@@ -118,12 +118,12 @@ def chain(
         sure, _ = slot(
             multiplied, hidden[at], logits[at], table[before], weights, scales, proj, proj_bias, rounded, spare, out
         )
-        place, share = picked(out[:known], scale, noise, count)
+        place, share = picked(out[:known], request.scale, request.noise, count)
         token = ids[place] if len(ids) else place
         tokens[count], confidences[count] = token, sure if confident else share
-        reach *= calibrated(confidences[count], edges, bases, slopes, correction, ceiling)
+        reach *= confidences[count]
         count += 1
-        if count == most or not reach > floors[min(count, len(floors)) - 1]:
+        if count == most or stops(request, reach, count):
             return tokens[:count], confidences[:count]
         before = token
 
@@ -136,7 +136,7 @@ def tree(multiplied, logits, anchor, table, weights, scales, rounded, spare, bra
 
     Otherwise as `chain` takes them.
     """
-    most, _, _, _, _, _, _, _, _, _, floors, _ = request
+    most = request.most
     tokens, parents, chances, reach = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows), np.empty(rows)
     width, rank = logits.shape[1], table.shape[1]
     before, out = np.empty((branches, rank), np.float32), np.empty((branches, width), np.float32)
@@ -156,6 +156,6 @@ def tree(multiplied, logits, anchor, table, weights, scales, rounded, spare, bra
         newest = count
         count, reached = level(out, depth, above, first, count, tokens, parents, chances, reach, request)
         first, above = newest, count - newest
-        if count == rows or not reached > floors[min(depth, len(floors) - 1)]:
+        if count == rows or stops(request, reached, depth + 1):
             break
     return tokens[:count], parents[:count], chances[:count], scratch[:1]

@@ -15,9 +15,10 @@ import numpy as np
 import torch
 from torch import nn
 
+from ...core.lm import DraftRequest, DraftTree
 from .. import whole_pass
 from ..cache import KeyValueCache
-from ..chain import Grown, Request
+from ..chain import Request
 from ..llama import SPARE_POSITIONS, Columns, Llama, fits
 from ..multiply import spare_floats
 from ..product import Product
@@ -148,25 +149,25 @@ class CompiledBlock(_Tables):
         return out, chance if self.shape.confident else None
 
     def chain(
-        self, hidden: torch.Tensor, logits: torch.Tensor, first: int, before: int, request: Request
+        self, hidden: torch.Tensor, logits: torch.Tensor, first: int, before: int, request: DraftRequest
     ) -> tuple[list[int], list[float]]:
         """Tokens of the slots from `first` on, and how likely each is accepted."""
         bias, scales, proj, proj_bias, rounded, spare = self._slot_tables
         tokens, confidences = block_pass.chain(
             self.kernels[0], hidden.numpy(), logits.numpy(), first, before, self._before, bias, scales, proj, proj_bias,
-            self.shape.confident, rounded, spare, request.numbers(),
+            self.shape.confident, rounded, spare, Request.of(request),
         )  # fmt: skip
         return tokens.tolist(), confidences.tolist()
 
-    def tree(self, logits: torch.Tensor, before: int, request: Request, branches: int, rows: int) -> Grown:
+    def tree(self, logits: torch.Tensor, before: int, request: DraftRequest, branches: int, rows: int) -> DraftTree:
         """A tree of the slots' favourites behind a token: tokens, parents, and the share of each of its softmax."""
         bias, scales, _, _, rounded, _ = self._slot_tables
         spare = spare_floats(branches, self.shape.rank)
         *grown, _ = block_pass.tree(
             self.kernels[0], logits.numpy(), before, self._before, bias, scales, rounded, spare, branches, rows,
-            request.numbers(),
+            Request.of(request),
         )  # fmt: skip
-        return Grown(*(part.tolist() for part in grown))
+        return DraftTree(*(part.tolist() for part in grown))
 
     def bias(self, tokens: Sequence[int]) -> torch.Tensor | float:
         return self._bias(torch.from_numpy(self._before[list(tokens)])) if self.shape.rank else 0.0
@@ -209,7 +210,7 @@ class CompiledEagle(_Tables):
         return self._pass(features.contiguous(), 0, ids[first:], columns, places, 0, cache)
 
     def chain(
-        self, feature: torch.Tensor, logits: torch.Tensor, start: int, cache: KeyValueCache, request: Request
+        self, feature: torch.Tensor, logits: torch.Tensor, start: int, cache: KeyValueCache, request: DraftRequest
     ) -> tuple[list[int], list[float], torch.Tensor]:
         """Draft behind a text of `start` tokens whose last has this feature [1, hidden] and these logits [known]: tokens, how
         sure of each, and features [rows, hidden] of all but the last."""
@@ -221,14 +222,14 @@ class CompiledEagle(_Tables):
             self.kernels, feature.numpy(), logits.numpy(), self.embed.data_ptr(), *self.rotary.up_to(start + request.most), self.norms, self.head_norms[0],
             self.weights, self.scales, caches, start, cache.room, shape.heads, shape.kv_heads, shape.inner,
             shape.vocab, shape.known, self.rounded, int(shape.residual_normed), spare_floats(1, self.widest), self.eps,
-            self.scaling, request.numbers(),
+            self.scaling, Request.of(request),
         )  # fmt: skip
         return tokens.tolist(), confidences.tolist(), torch.from_numpy(features)
 
     def tree(
-        self, feature: torch.Tensor, logits: torch.Tensor, start: int, cache: KeyValueCache, request: Request, branches: int,
+        self, feature: torch.Tensor, logits: torch.Tensor, start: int, cache: KeyValueCache, request: DraftRequest, branches: int,
         rows: int,
-    ) -> Grown:  # fmt: skip
+    ) -> DraftTree:  # fmt: skip
         """A tree behind the same text: tokens, parents, and the share of each of its softmax."""
         shape = self.shape
         cache.rewind(start)
@@ -238,9 +239,9 @@ class CompiledEagle(_Tables):
             self.kernels, feature.numpy(), logits.numpy(), self.embed.data_ptr(), *self.rotary.up_to(start + rows), self.norms, self.head_norms[0],
             self.weights, self.scales, caches, start, cache.room, shape.heads, shape.kv_heads, shape.inner,
             shape.vocab, shape.known, self.rounded, int(shape.residual_normed), spare_floats(branches, self.widest), self.eps,
-            self.scaling, branches, rows, request.numbers(),
+            self.scaling, branches, rows, Request.of(request),
         )  # fmt: skip
-        return Grown(*(part.tolist() for part in grown))
+        return DraftTree(*(part.tolist() for part in grown))
 
     def _pass(self, given, fed, ids, columns, places, first, cache):
         shape, n = self.shape, len(ids)
@@ -291,11 +292,11 @@ class CompiledMedusa:
         )  # fmt: skip
         return logits
 
-    def chain(self, logits: torch.Tensor, first: int, request: Request) -> tuple[list[int], list[float]]:
+    def chain(self, logits: torch.Tensor, first: int, request: DraftRequest) -> tuple[list[int], list[float]]:
         """Tokens of the slots from `first` on, and the share of each of its softmax."""
         hidden, table, proj = self._slot_tables
         tokens, confidences = block_pass.chain(
             self._kernels[0], hidden, logits.numpy(), first, 0, table, 0, 0, proj, np.float32(0), False, self.rounded, 0,
-            request.numbers(),
+            Request.of(request),
         )  # fmt: skip
         return tokens.tolist(), confidences.tolist()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from ..chain import calibrated, lay_out, level, picked
+from ..chain import lay_out, level, picked, stops
 from ..compiling import kept
 from ..layer_pass import layer, scratch_floats
 from ..vectors import BLOCK, call, copy, whole
@@ -79,19 +79,19 @@ def chain(
     confidences, [drafted] each, and features [drafted, hidden] of all but the last.
 
     The cache must have room for as many columns as tokens are asked for, `cos` and `sin` [positions, dim] rows. The other
-    arguments are those of `forward`, and `chain.Request.numbers`.
+    arguments are those of `forward`, and `chain.Request`.
     """
-    most, known, scale, noise, ids, edges, bases, slopes, correction, ceiling, floors, reach = request
+    most, known, ids, reach = request.most, request.known, request.ids, request.reach
     tokens, confidences, count = np.empty(most, np.int64), np.empty(most), np.int64(0)
     features, out = np.empty((most, feature.shape[1]), np.float32), np.empty(whole(draft_vocab, BLOCK), np.float32)
     copy(logits[:known], out)
     no_branch, none = np.zeros((1, 1), np.int64), np.zeros(1, np.int64)
     while True:
-        place, confidence = picked(out[:known], scale, noise, count)
+        place, confidence = picked(out[:known], request.scale, request.noise, count)
         tokens[count], confidences[count] = ids[place] if len(ids) else place, confidence
-        reach *= calibrated(confidence, edges, bases, slopes, correction, ceiling)
+        reach *= confidence
         count += 1
-        if count == most or not reach > floors[min(count, len(floors)) - 1]:
+        if count == most or stops(request, reach, count):
             return tokens[:count], confidences[:count], features[: count - 1], out[:1]
         row, at = count - 1, start + count - 1
         above = features[row - 1] if row else feature[0]
@@ -114,7 +114,7 @@ def tree(
 
     The cache must have room for `rows` columns. Otherwise as `chain` takes them.
     """
-    most, known, _, _, _, _, _, _, _, _, floors, _ = request
+    most, known = request.most, request.known
     tokens, parents, chances, reach = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows), np.empty(rows)
     width, dim = feature.shape[1], cos.shape[1]
     features, behind = np.empty((rows, width), np.float32), np.empty((branches, width), np.float32)
@@ -128,7 +128,7 @@ def tree(
         newest = count
         count, reached = level(out, depth, above, first, count, tokens, parents, chances, reach, request)
         first, above = newest, count - newest
-        if count == rows or depth + 1 == most or not reached > floors[min(depth, len(floors) - 1)]:
+        if count == rows or depth + 1 == most or stops(request, reached, depth + 1):
             break
         lay_out(first, count, depth, parents, start, straight, branch, counts, cos, sin, turns)
         for row in range(first, count):

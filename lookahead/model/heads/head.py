@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 
+from ...core.lm import DraftRequest, DraftTree
 from ...core.tree import depths
-from ..chain import Grown, Request
 from ..forward import Forward
 from ..lm import CachedLM
 from . import compiled, plain
@@ -66,7 +66,7 @@ class CachedHead(ABC):
     longest = ENDLESS
 
     def __init__(self, head: Head, vocab: int):
-        self.head, self.shape, self.vocab = head, head.shape, vocab
+        self.head, self.shape, self.vocab, self.kind = head, head.shape, vocab, head.shape.kind
         self.context_length = ENDLESS  # the target's counts
         self.seconds = 0.0
         self.confidence: float | None = None
@@ -90,12 +90,12 @@ class CachedHead(ABC):
     def extend(self, tokens: Sequence[int]) -> torch.Tensor:
         """The logits [1, vocab] behind the tokens that `sync` gave, then behind one drafted token after the other."""
 
-    def chain(self, tokens: Sequence[int], request: Request) -> tuple[list[int], list[float]] | None:
+    def draft_chain(self, tokens: Sequence[int], request: DraftRequest) -> tuple[list[int], list[float]] | None:
         """What `extend` gives the logits of, drafted in one compiled call: tokens, and how sure of each. None where passes
         are not compiled."""
         return None
 
-    def tree(self, tokens: Sequence[int], request: Request, branches: int, rows: int) -> Grown | None:
+    def draft_tree(self, tokens: Sequence[int], request: DraftRequest, branches: int, rows: int) -> DraftTree | None:
         """A tree behind the tokens that `sync` gave, of at most so many `rows`, `branches` of them a level, grown in one
         compiled call. None where there is no such call."""
         return None
@@ -148,24 +148,24 @@ class CachedEagle(CachedHead):
         self.seconds += perf_counter() - start
         return logits
 
-    def chain(self, tokens, request):
+    def draft_chain(self, tokens, request):
         if not self.head.passes.drafts_chains:
             return None
         logits, start = self._read(tokens)[0], perf_counter()
         feature, behind = torch.cat([self._root, self._features])[-1:], len(self.tokens) + len(self._rows)
         drafted, confidences, features = self.head.passes.chain(
-            feature, logits, behind, self._cache, request.of(self.head.ids)
+            feature, logits, behind, self._cache, request.limited_to(self.head.ids)
         )
         self._rows, self._features = [*self._rows, *drafted[:-1]], torch.cat([self._features, features])
         self.seconds += perf_counter() - start
         return drafted, confidences
 
-    def tree(self, tokens, request, branches, rows):
+    def draft_tree(self, tokens, request, branches, rows):
         if not self.head.passes.drafts_chains:
             return None
         logits, start = self._read(tokens)[0], perf_counter()
         grown = self.head.passes.tree(
-            self._root, logits, len(self.tokens), self._cache, request.of(self.head.ids), branches, rows
+            self._root, logits, len(self.tokens), self._cache, request.limited_to(self.head.ids), branches, rows
         )
         self.seconds += perf_counter() - start
         return grown
@@ -205,14 +205,14 @@ class _CachedSlots(CachedHead):
         self.seconds += perf_counter() - start
         return self._wide(logits)
 
-    def chain(self, tokens, request):
+    def draft_chain(self, tokens, request):
         if not self.head.passes.drafts_chains:
             return None
         start = perf_counter()
         if self._slot is None:
             self._draft(tokens)
             self._slot = -1
-        drafted, confidences = self._picked(self._slot + 1, tokens[-1], request.of(self.head.ids))
+        drafted, confidences = self._picked(self._slot + 1, tokens[-1], request.limited_to(self.head.ids))
         self._slot += len(drafted)
         self.seconds += perf_counter() - start
         return drafted, confidences
@@ -232,7 +232,7 @@ class _CachedSlots(CachedHead):
         """The logits [rows, known] of slots, where these tokens stand before them."""
 
     @abstractmethod
-    def _picked(self, first: int, before: int, request: Request) -> tuple[list[int], list[float]]:
+    def _picked(self, first: int, before: int, request: DraftRequest) -> tuple[list[int], list[float]]:
         """Tokens of the slots from `first` on behind the token `before`, and how sure of each: `chain`'s compiled call."""
 
     def _next(self, slot: int, before: int) -> tuple[torch.Tensor, float | None]:
@@ -252,12 +252,12 @@ class CachedBlock(_CachedSlots):
         self._slot = None
         return list(context[len(self.tokens) :])
 
-    def tree(self, tokens, request, branches, rows):
+    def draft_tree(self, tokens, request, branches, rows):
         if not self.head.passes.drafts_chains:
             return None
         start = perf_counter()
         self._draft(tokens)
-        grown = self.head.passes.tree(self._logits, tokens[-1], request.of(self.head.ids), branches, rows)
+        grown = self.head.passes.tree(self._logits, tokens[-1], request.limited_to(self.head.ids), branches, rows)
         self.seconds += perf_counter() - start
         return grown
 

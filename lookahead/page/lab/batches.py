@@ -10,11 +10,8 @@ import gradio as gr
 from ...core.numbers import counted, decimal, ranged, ratio
 from ...family.models import Models
 from ...measure import batches, charts, published
-from ...measure.paying import Level
-from ...measure.paying import advice as sentence
+from ...measure.decision import levels_of, texts_at_once
 from ...measure.progress import questions
-from ...race.methods import method_class, methods_for
-from ...race.peers import Peer
 from ...server.state import ServerState
 from ..parts import DARK, QUIET, Follow, Opening, drawn, markup, plot, prose, says, table
 from ..running import buttons, measured, measuring, run_and_stop
@@ -33,7 +30,7 @@ def add(server: ServerState, follow: Follow) -> Opening:
     """The section."""
     prose(INTRO)
     with gr.Row(elem_classes="la-do"):
-        method = gr.Dropdown(methods_that_share(server.models), value="draft", label="method", filterable=False)
+        method = gr.Dropdown(batches.shared_methods(server.models), value="draft", label="method", filterable=False)
         sizes = gr.Dropdown(list(SIZES), value="1 to 8", label="texts at once", filterable=False)
         start, stop = buttons("Write them")
     status, advice, figure, rows = markup(), markup(), plot(), markup()
@@ -60,20 +57,15 @@ def _measured_elsewhere(dark: bool) -> list[Any]:
     """What the README's table says, until something has been measured here."""
     by_method, machine = published.batches()
     levels = by_method.get(ELSEWHERE, ())
-    words = f"Measured on another machine ({machine}), with {ELSEWHERE}: {sentence(levels)} Yours comes in its place."
+    words = (
+        f"Measured on another machine ({machine}), with {ELSEWHERE}: {texts_at_once(levels)} Yours comes in its place."
+    )
     return [says(words), drawn(charts.load(levels, dark))] if levels else [gr.skip()] * 2
-
-
-def methods_that_share(models: Models) -> list[str]:
-    """What can share a pass."""
-    return [
-        method for method in methods_for(models) if method != "naive" and not issubclass(method_class(method), Peer)
-    ]
 
 
 def offered(models: Models) -> gr.Dropdown:
     """Return the choice of methods whose texts can share passes."""
-    methods = methods_that_share(models)
+    methods = batches.shared_methods(models)
     return gr.Dropdown(methods, value="draft" if "draft" in methods else methods[0])
 
 
@@ -83,7 +75,7 @@ def _write(models: Models, dark: bool, method: str, sizes: str) -> Iterator[Any]
         if not newest or not newest["rows"]:
             yield [line, *[same] * 6]
         else:
-            levels = [Level(row["texts"], row["speedup"], row["interval"]) for row in newest["rows"]]
+            levels = levels_of(newest["rows"])
             figure = drawn(charts.load(levels, dark, [row["theory"] for row in newest["rows"]]))
             kept = {counted(row["texts"], "text"): row["passes"] for row in newest["rows"]}
             drafting = [name for name, passes in kept.items() if passes and any(map(any, passes[0]))]
@@ -91,7 +83,7 @@ def _write(models: Models, dark: bool, method: str, sizes: str) -> Iterator[Any]
                 gr.Dropdown([*kept], value=(drafting or [*kept])[-1], visible=True) if len(kept) != sizes_kept else same
             )
             sizes_kept = len(kept)
-            yield [line, says(newest["advice"][method]), figure, _rows(newest), kept, newer, gr.Slider(visible=True)]
+            yield [line, says(texts_at_once(levels)), figure, _rows(newest), kept, newer, gr.Slider(visible=True)]
 
 
 def _picture(dark: bool, passes: Mapping[str, Any], which: str, number: float) -> gr.Plot:

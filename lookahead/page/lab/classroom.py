@@ -10,11 +10,12 @@ import gradio as gr
 
 from ...family.models import Models
 from ...measure import classroom
+from ...measure.batches import shared_methods
 from ...measure.progress import questions
 from ...server.state import ServerState
 from ..parts import Follow, markup, prose
 from ..running import buttons, measured, measuring, run_and_stop
-from .batches import methods_that_share, offered
+from .batches import offered
 
 INTRO = (
     "Eight readers ask at the same time, and one pass writes for all of them: a token each above, drafts and checks below. "
@@ -40,7 +41,7 @@ def add(server: ServerState, follow: Follow) -> None:
     """The section."""
     prose(INTRO)
     with gr.Row(elem_classes="la-do"):
-        method = gr.Dropdown(methods_that_share(server.models), value="draft", label="method", filterable=False)
+        method = gr.Dropdown(shared_methods(server.models), value="draft", label="method", filterable=False)
         length = gr.Dropdown(list(LENGTHS), value="two tokens each", label="drafts", filterable=False)
         start, stop = buttons("Let them write", 170, elem_id=START)
     status = markup()

@@ -1,42 +1,47 @@
-"""Should I turn it on? One's own prompts, some seconds, and an answer with its reasons, to take away."""
+"""Should I turn it on? An answer with its reasons, from the visitor's own prompts or from the race on show."""
 
 from __future__ import annotations
 
 import base64
 import html
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import gradio as gr
 
+from ...core.events import LookaheadError, TraceError
+from ...core.numbers import decimal, ratio
 from ...core.text_files import csv_file
 from ...family.models import Models
 from ...measure import charts, prompt_files
 from ...measure.attach.decision import decide as decide_servers
 from ...measure.attach.report import SIDES
-from ...measure.decision import decide
-from ...measure.decision_report import method_rows, reasons, to_csv, to_markdown
-from ...measure.paying import Level
+from ...measure.decision import Report, advise, decide
 from ...measure.progress import questions
 from ...measure.timing import Question
 from ...server import attached, form
 from ...server.state import ServerState
-from ..parts import Follow, drawn, markup, plot, prose, table
+from ...trace.trace import Trace
+from ..parts import QUIET, TRACE, Follow, answered, drawn, markup, plot, prose, refused, table
 from ..running import buttons, measured, measuring, run_and_stop
 
 INTRO = (
-    "Give the prompts that you really have. Every method writes them beside naive decoding, those that are surely worse are let go, "
-    "and what is left of the time goes to several texts at once."
+    "Give the prompts that you really have. Every method writes them beside naive decoding, those that are surely worse are let go "
+    "(if there is little time, the slower half), and what is left of the time goes to several texts at once."
+)
+ASK = (
+    "<b>Without measuring?</b> From the race on show in the Race tab: how often drafted tokens were accepted, what drafting took, and "
+    "what passes cost on this machine."
 )
 HERE = "this machine"
 BUDGETS = {"15 seconds": 15, "30 seconds": 30, "a minute": 60, "two minutes": 120}
 MOST, MOST_CHARACTERS = 64, 200_000
 HINT = 'One prompt on a line, or JSON lines: {"prompt": "...", "chat": true}, Spec-Bench\'s too. Empty: the bundled prompts.'
 FILES = (
-    ("decision.json", "application/json", lambda answer: json.dumps(answer, indent=1)),
-    ("decision.csv", "text/csv", lambda answer: csv_file(to_csv(answer))),
-    ("decision.md", "text/markdown", to_markdown),
+    ("decision.json", "application/json", lambda report: json.dumps(report.document(), indent=1)),
+    ("decision.csv", "text/csv", lambda report: csv_file(report.csv())),
+    ("decision.md", "text/markdown", Report.markdown),
 )
 
 
@@ -53,6 +58,13 @@ def add(server: ServerState, follow: Follow) -> None:
     status, answer, figure, rows = markup(), markup(), plot(), markup()
     work = measuring(server, _decide, server)
     run_and_stop(start, stop, work, [prompts, where, budget, chat], [answer, figure, rows], status=status, draws=True)
+    prose(ASK)
+    ask, shown, predicted = gr.Button("Ask", variant="primary", scale=0), gr.Textbox("", visible=False), markup()
+
+    def advice(text: str, request: gr.Request) -> str:
+        return _advice(server, server.models_for(request.session_hash), text)
+
+    ask.click(advice, shown, predicted, js=f"() => {TRACE}", queue=False, **QUIET)
 
 
 def _decide(
@@ -71,25 +83,41 @@ def _decide(
         sides = dict(zip(SIDES, attached.servers_of(where), strict=True))
         return decide_servers(sides, chosen, BUDGETS[budget], tokens)
 
-    for line, newest in measured(deciding):
-        if newest is None:
+    for line, report in measured(deciding):
+        if report is None:
             yield [line, same, same, same]
             continue
-        levels = [Level(**one) for one in newest["levels"]]
-        chart = drawn(charts.load(levels, dark)) if levels else same
+        chart = drawn(charts.load(report.levels, dark)) if report.levels else same
         family = models.spec if here else where
-        yield [line, _answer(newest, chosen[0], family, tokens), chart, table(*method_rows(newest))]
+        yield [line, _answer(report, chosen[0], family, tokens), chart, table(*report.table())]
 
 
-def _answer(answer: Mapping[str, Any], first: Question, family: str, tokens: int) -> str:
-    """The sentence, what limits, and what can be taken away."""
+def _answer(report: Report, first: Question, family: str, tokens: int) -> str:
+    """The sentence, its reasons, the files to download and a link to a race."""
     fields = {**form.DEFAULTS, "family": family, "chat": first.chat, "max_new_tokens": tokens}
-    race = form.link(first.prompt, [] if attached.is_servers(family) else [answer["method"]], fields)
+    race = form.link(first.prompt, [] if attached.is_servers(family) else [report.best.method], fields)
     saves = "".join(
-        f'<a download="{name}" href="data:{kind};base64,{base64.b64encode(make(answer).encode()).decode()}">{name}</a> '
+        f'<a download="{name}" href="data:{kind};base64,{base64.b64encode(make(report).encode()).decode()}">{name}</a> '
         for name, kind, make in FILES
     )
     return (
-        f'<p class="la-answer">{html.escape(answer["sentence"])}</p><p class="la-prose">{html.escape(reasons(answer))}</p>'
+        f"{answered(report.sentence, report.reasons())}"
         f'<p class="la-prose">Take it away: {saves}<a href="{html.escape(race)}" target="_blank" rel="noopener">race it on the first prompt</a></p>'
     )
+
+
+def _advice(server: ServerState, models: Models, text: str) -> str:
+    """The prediction from a race, with the arithmetic of every drafter."""
+    try:
+        if not text:
+            raise TraceError("race", "nothing on show", "run one in the Race tab.")
+        trace = Trace.from_json(text)
+        server.limits.check(trace.prompt.tokens, max(len(lane.tokens) for lane in trace.lanes))
+        report = advise(trace, models.costs)
+    except LookaheadError as error:
+        return refused(error)
+    rows = []
+    for option in report.options:
+        rows += [[f"{option.method}, k = {option.k}", "", "", ratio(option.speedup)]]
+        rows += [["", term.name, term.formula, decimal(term.value)] for term in option.terms]
+    return answered(report.sentence) + table([""] * 4, rows, "the arithmetic of every drafter at its best length")

@@ -12,10 +12,10 @@ from ...core.events import MethodError, SettingsError
 from ...family.models import Models
 from ...measure.scenarios import SCENARIOS
 from ...model import layer_skip
-from ...race.race import race
 from ...server.form import first_values
 from ...server.race_job import race_batches
 from ...server.state import ServerState
+from ...trace.race import race
 from ..parts import Follow, prose
 from ..running import STOP_LANES, buttons, run_and_stop
 from ..timeline import timeline

@@ -1,4 +1,4 @@
-"""This machine: what a pass costs, in which format and with how many threads, and whether drafting pays here."""
+"""This machine: what a pass costs, in which format and with how many threads, and where its time goes."""
 
 from __future__ import annotations
 
@@ -8,21 +8,15 @@ from typing import Any
 import gradio as gr
 
 from ...calibration import threads
+from ...core import processor
 from ...core.costs import DrafterCosts
-from ...core.events import LookaheadError, TraceError
-from ...core.numbers import count, decimal, percent, ratio, seconds, size, speed
+from ...core.numbers import count, decimal, ratio, seconds, size, speed
 from ...drafting.lookahead import SHAPES, choose
 from ...family.models import Models
-from ...hardware import processor
 from ...measure import bits, charts
-from ...measure.advice import advise, evidence
-from ...measure.formats import LEAST, Compared, Passes, reading, verdict
-from ...measure.machine import compare
-from ...measure.pass_parts import PassParts, take_apart
-from ...measure.whatif import Recording
+from ...measure.machine import LEAST, Compared, Passes, PassParts, compare, take_apart
 from ...server.state import ServerState
-from ...trace.trace import Trace
-from ..parts import DARK, QUIET, TRACE, Follow, Opening, drawn, markup, plot, prose, refused, table
+from ..parts import DARK, Follow, Opening, answered, drawn, markup, plot, prose, table
 from ..running import buttons, measured, measuring, run_and_stop
 
 INTRO = (
@@ -30,8 +24,8 @@ INTRO = (
     "nearly for nothing, and that is what drafts are verified in. Measured when the app started:"
 )
 COMPARE = (
-    "<b>Another format, other threads?</b> The target's pass in float32 and bfloat16 with several thread counts, in turns, "
-    "and how fast memory can be read. The weights are copied for it; what races run with stays as it is."
+    "<b>Another format, other threads?</b> The target's pass in float32 and bfloat16 with several thread counts, in turns. "
+    "The weights are copied for it; what races run with stays as it is."
 )
 BITS = (
     "<b>Why do bits differ?</b> A drafted token is checked in company: its row is computed beside others. A library may add "
@@ -42,16 +36,12 @@ PARTS = (
     "<b>How near is a pass to memory's speed?</b> No pass can be quicker than memory delivers its weights. Here a buffer as large "
     "as each model is read, and the parts of its pass are timed alone; norms and the starting of kernels are the rest."
 )
-ASK = (
-    "<b>Should I turn it on?</b> From the race on show in the Race tab: how often drafted tokens were accepted, what drafting took, and "
-    "these costs."
-)
 
 
 def add(server: ServerState, follow: Follow) -> Opening:
     """The section."""
     prose(INTRO)
-    dark, shown = gr.Checkbox(False, visible=False), gr.Textbox("", visible=False)
+    dark = gr.Checkbox(False, visible=False)
     follow(_facts, markup())
     figure = plot()
 
@@ -61,14 +51,6 @@ def add(server: ServerState, follow: Follow) -> Opening:
     _trial(COMPARE, "Compare formats and threads", measuring(server, _compare), charted=True)
     _trial(PARTS, "Take a pass apart", measuring(server, _take_apart), charted=True)
     _trial(BITS, "Why do bits differ?", measuring(server, _examine), charted=False)
-    prose(ASK)
-    ask = gr.Button("Ask", variant="primary", scale=0)
-    answer = markup()
-
-    def advice(text: str, request: gr.Request) -> str:
-        return _advice(server, server.models_for(request.session_hash), text)
-
-    ask.click(advice, shown, answer, js=f"() => {TRACE}", queue=False, **QUIET)
     return curve, dark, figure, f"() => {DARK}"
 
 
@@ -150,31 +132,29 @@ def _operators(examined: bits.Examined) -> str:
         since = "" if one.rows is None else f"from {one.rows} rows, by {one.units or 'under 1'} ulp"
         rows.append([one.format, one.name, count(one.keys) if one.keys else "", exact, since])
     heads = ["format", "operator", "keys", "rows that keep a row's bits", "then it changes"]
-    answer = f'<p class="la-answer">{examined.sentence}</p>' if examined.operators else ""
-    return answer + table(heads, rows, "in the order of a pass; an ulp is one unit in the last place")
+    return answered(examined.sentence) + table(
+        heads, rows, "in the order of a pass; an ulp is one unit in the last place"
+    )
 
 
 def _take_apart(models: Models, dark: bool) -> Iterator[Any]:
     for line, parts in measured(lambda: take_apart(models)):
-        yield [line, _table(parts), drawn(charts.pass_parts(parts, dark))] if parts else [line, gr.skip(), gr.skip()]
+        yield [line, _parts(parts), drawn(charts.pass_parts(parts, dark))] if parts else [line, gr.skip(), gr.skip()]
 
 
-def _table(models: Sequence[PassParts]) -> str:
-    """Every model's pass beside its limit, and its parts."""
-    names = list(dict.fromkeys(name for one in models for name in one.segments))
+def _parts(models: Sequence[PassParts]) -> str:
+    """What limits the target's pass, and every model's pass with its limit and its parts."""
+    names = list(dict.fromkeys(name for one in models for name in one.segments))[1:]
     rows = [
         [
             one.role, size(one.weight_bytes), speed(one.bytes_per_s), seconds(one.limit_s), seconds(one.pass_s), ratio(one.ratio),
-            *(seconds(one.segments[name]) if name in one.segments else "" for name in names[1:]),
+            *(seconds(one.segments[name]) if name in one.segments else "" for name in names),
         ]
         for one in models
     ]  # fmt: skip
-    heads = ["model", "weights", "memory reads", "in", "the pass takes", "so many times that", *names[1:]]
-    return table(
-        heads,
-        rows,
-        "one row behind 64 tokens; the quickest of many, and products count with what they take beyond reading",
-    )
+    heads = ["model", "weights", "memory reads", "in", "the pass takes", "so many times that", *names]
+    caption = "one row behind 64 tokens; the quickest of many, and products count with what they take beyond reading"
+    return answered("", models[0].sentence) + table(heads, rows, caption)
 
 
 def _compare(models: Models, dark: bool) -> Iterator[Any]:
@@ -191,45 +171,20 @@ def _compare(models: Models, dark: bool) -> Iterator[Any]:
 
 
 def _comparison(compared: Compared) -> str:
-    """What is known so far, in two sentences and a table."""
-    answer, detail = verdict(compared), reading(compared)
-    words = f'<p class="la-answer">{answer}</p>' if answer else ""
-    words += f'<p class="la-prose">{detail}</p>' if detail else ""
+    """The result so far, in a sentence and a table."""
     caption = f"medians of {compared.visits}; 9 and 33 rows in one-row passes" if compared.visits else ""
-    heads = ["format", "threads", "1 row", "9 rows", "33 rows", "weights read, of what memory gives"]
+    heads = ["format", "threads", "1 row", "9 rows", "33 rows", "weights read"]
     rows = [
-        [one.dtype + (", in use" if one.in_use else ""), str(one.threads or "GPU"), *_cells(compared, one)]
+        [one.dtype + (", in use" if one.in_use else ""), str(one.threads or "GPU"), *_cells(one)]
         for one in compared.passes
     ]
     # Unbroken: on a phone a table is scrolled.
     whole = [[cell.replace(" ", "\u00a0") for cell in row] for row in (heads, *rows)]
-    return words + table(whole[0], whole[1:], caption)
+    return answered(compared.verdict()) + table(whole[0], whole[1:], caption)
 
 
-def _cells(compared: Compared, one: Passes) -> list[str]:
+def _cells(one: Passes) -> list[str]:
     if not one.pass_s:
         return ["", "", "", one.left_out]
     more = [decimal(one.seconds(n) / one.pass_s[0]) if n <= one.rows[-1] else "" for n in (9, 33)]
-    share, reached = compared.share(one), speed(one.bytes_per_s)
-    read = f"{reached}, from the cache" if share > 1 else f"{reached} of {speed(compared.given(one))}, {percent(share)}"
-    return [seconds(one.pass_s[0]), *more, read]
-
-
-def _advice(server: ServerState, models: Models, text: str) -> str:
-    costs = models.costs
-    try:
-        if not text:
-            raise TraceError("race", "nothing on show", "run one in the Race tab.")
-        trace = Trace.from_json(text)
-        server.limits.check(trace.prompt.tokens, max(len(lane.tokens) for lane in trace.lanes))
-        recording = Recording.of(trace, costs) if trace.settings.rule != "rejection" else None
-        cpu = trace.machine.cpu
-        advice = advise(evidence(trace), costs, recording, elsewhere="" if cpu == processor.name() else cpu)
-    except LookaheadError as error:
-        return refused(error)
-    rows: list[list[Any]] = []
-    for option in advice.options:
-        rows += [[f"{option.method}, k = {option.k}", "", "", ratio(option.speedup)]]
-        rows += [["", term.name, term.formula, decimal(term.value)] for term in option.terms]
-    words = f'<p class="la-answer">{advice.sentence}</p>'
-    return words + table(["", "", "", ""], rows, "the arithmetic of every drafter at its best length")
+    return [seconds(one.pass_s[0]), *more, speed(one.bytes_per_s)]

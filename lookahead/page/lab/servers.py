@@ -10,7 +10,7 @@ import gradio as gr
 from ...core.numbers import decimal, percent, ratio, seconds
 from ...measure import charts
 from ...measure.attach import report
-from ...measure.paying import Level
+from ...measure.decision import levels_of
 from ...measure.progress import questions
 from ...server import attached
 from ...server.state import ServerState
@@ -47,11 +47,12 @@ def _load(dark: bool, spec: str, load: str) -> Iterator[Any]:
         if newest is None:
             yield [line, same, same, same]
         else:
-            yield [line, says(newest["advice"]), drawn(charts.load(_levels(newest), dark)), _rows(newest)]
-
-
-def _levels(measured: Mapping[str, Any]) -> list[Level]:
-    return [Level(one["concurrency"], one["speedup"], one["interval"]) for one in measured["levels"]]
+            yield [
+                line,
+                says(newest["advice"]),
+                drawn(charts.load(levels_of(newest["levels"], "concurrency"), dark)),
+                _rows(newest),
+            ]
 
 
 def _rows(measured: Mapping[str, Any]) -> str:

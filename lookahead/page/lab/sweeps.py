@@ -10,7 +10,7 @@ import gradio as gr
 from ...core.numbers import decimal
 from ...family.models import Models
 from ...measure import charts
-from ...measure.forecast import Forecast
+from ...measure.decision import Forecast
 from ...measure.sweeps import SEEN, SWEEPS, surface, sweep
 from ...server.state import ServerState
 from ..parts import DARK, Follow, Opening, drawn, markup, plot, prose, says, table

@@ -14,12 +14,12 @@ import gradio as gr
 
 from ...measure import bugs, recordings
 from ...measure.checks import Finding
-from ...race.race import race as honest
 from ...server import form
 from ...server.race_job import race_batches, race_form
 from ...server.runs import whole
 from ...server.state import ServerState
 from ...trace import wire
+from ...trace.race import race as honest
 from ..parts import markup, says
 from ..running import STOP_LANES, buttons, followed, run_and_stop
 from ..timeline import timeline

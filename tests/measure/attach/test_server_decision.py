@@ -9,7 +9,6 @@ from lookahead.__main__ import main
 from lookahead.core.events import SettingsError
 from lookahead.measure.attach import decision
 from lookahead.measure.attach.servers import RemoteError, server_at
-from lookahead.measure.decision_report import method_rows, reasons, to_csv, to_markdown
 from lookahead.measure.timing import Question
 
 PROMPTS = [Question(str(i), "all", f"Prompt {i}", False) for i in range(4)]
@@ -28,6 +27,7 @@ def answer():
 
 
 def test_two_servers_are_judged_within_the_budget(answer):
+    answer = answer.document()
     assert answer["method"] == "fast" and {side: of["name"] for side, of in answer["servers"].items()} == {
         "baseline": "plain", "speculative": "fast",
     }  # fmt: skip
@@ -42,15 +42,15 @@ def test_two_servers_are_judged_within_the_budget(answer):
 
 
 def test_it_is_taken_away_like_any_answer(answer):
-    json.dumps(answer)
-    assert "baseline: plain" in to_markdown(answer) and reasons(answer)
-    assert to_csv(answer).count("\n") == 1 + len(PROMPTS)
-    assert method_rows(answer)[1][0][-2] == "\u2013", "a server does not tell what verifying took"
+    json.dumps(answer.document())
+    assert "baseline: plain" in answer.markdown() and answer.reasons()
+    assert answer.csv().count("\n") == 1 + len(PROMPTS)
+    assert answer.table()[1][0][-2] == "\u2013", "a server does not tell what verifying took"
 
 
 def test_what_a_server_does_not_tell_is_left_open():
     got = decided(Fake("openai", speed=PASS_S), Fake("openai", runs=RUNS, speed=PASS_S))[-1].result
-    assert got["limit"] is None and reasons(got) is not None and to_markdown(got)
+    assert got.limit is None and got.change == "" and got.markdown()
 
 
 def test_bad_requests_are_refused_before_a_second_is_spent():

@@ -16,8 +16,8 @@ from lookahead.measure.attach.command import to_csv
 from lookahead.measure.attach.load import Block, blocks
 from lookahead.measure.attach.reply import Answer, Pass
 from lookahead.measure.attach.servers import server_at
+from lookahead.measure.batch_command import read_levels
 from lookahead.measure.intervals import interval
-from lookahead.measure.paying import Level, advice, read_levels
 from lookahead.measure.timing import Question
 from lookahead.trace.trace import Trace
 
@@ -90,30 +90,6 @@ def test_a_server_that_fails_under_load_leaves_a_report():
     of = measured(Fake(), Failing(), [1])
     level = of["levels"][0]
     assert level["failed"] == 2 and "out of memory" in level["errors"][0] and len(of["rows"]) == 2
-
-
-def levels_of(*pairs):
-    return [Level(n, speedup, (speedup - 0.05, speedup + 0.05)) for n, speedup in pairs]
-
-
-@pytest.mark.parametrize(
-    ("pairs", "sentence"),
-    [
-        ([(1, 2.0), (4, 1.7), (8, 1.4)], "On for up to 8 at once: 1.40x [1.35, 1.45], 2.00x [1.95, 2.05] for one text at a time."),
-        (
-            [(1, 2.0), (8, 1.5), (32, 0.5)],
-            "On for up to 8 at once: 1.50x [1.45, 1.55], 2.00x [1.95, 2.05] for one text at a time; off from 16 on.",
-        ),
-        ([(1, 1.5), (4, 1.01)], "On for one text at a time: 1.50x [1.45, 1.55]; no sure difference with 4 (1.01x [0.96, 1.06])."),
-        ([(1, 0.8), (4, 0.7)], "Off: 0.80x [0.75, 0.85] for one text at a time."),
-    ],
-)  # fmt: skip
-def test_advice_is_one_sentence_with_its_interval(pairs, sentence):
-    assert advice(levels_of(*pairs)) == sentence
-
-
-def test_nothing_measured_is_said():
-    assert "Nothing was measured" in advice([Level(1, None)])
 
 
 def test_intervals_cover_a_median_as_often_as_they_say():

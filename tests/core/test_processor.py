@@ -4,7 +4,7 @@ from math import inf
 
 import pytest
 
-from lookahead.hardware import processor
+from lookahead.core import processor
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from functools import lru_cache
 from heapq import heappop, heappush
 from typing import TypeVar
 
-from ..hardware.processor import cores
+from .processor import cores
 
 Given, Answer = TypeVar("Given"), TypeVar("Answer")
 

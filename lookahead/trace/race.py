@@ -1,12 +1,6 @@
-"""The fair race: several lanes continue one prompt, never two at the same time.
+"""A race with its recording: laps of the scheduled lanes as they come, and the trace of what has run.
 
-Two lanes computing at once would share the cores and both numbers would be wrong. So lanes take
-turns: the next pass goes to the lane whose own clock is furthest behind. A clock adds only its
-lane's measured work (drafting, the target's pass, the loop), with the prompt's reading excluded
-and identical on every lane, for which it is done once where they can share it; text, JSON and
-page time count for nobody. Shown in that order, the laps make a race that is live and fair at once.
-
-Knows lanes and records. It does not know who is watching.
+`race` is the entry point of the library, of the page and of the command line.
 """
 
 from __future__ import annotations
@@ -15,24 +9,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..calibration.exactness import TIE_AWARE
-from ..core.events import MethodError, Settings, Step
+from ..core import processor
+from ..core.events import TIE_AWARE, MethodError, Settings, Step
 from ..core.tree import is_chain
 from ..core.version import VERSION
-from ..family.models import Models
-from ..hardware import processor
-from ..trace.recorder import Recorder
-from ..trace.records import Costs, HeadRecord, Machine, ModelNames, PromptRecord, SettingsRecord
-from ..trace.schema import LaneRecord, StepRecord
-from ..trace.trace import Trace
-from .decode import Reading, Text
-from .lane import Lane, split_options
-from .methods import option_names
-from .text import Pieces
+from ..race.decode import Reading
+from ..race.lane import Lane, split_options
+from ..race.methods import option_names
+from ..race.scheduler import schedule
+from ..race.text import Pieces
+from .recorder import Recorder
+from .records import Costs, HeadRecord, Machine, ModelNames, PromptRecord, SettingsRecord
+from .schema import LaneRecord, StepRecord
+from .trace import Trace
+
+if TYPE_CHECKING:
+    from ..family.models import Models
 
 MOST_LANES = 4
 
@@ -50,7 +46,8 @@ class Lap:
 class Race:
     """Iterate for laps; `result()` is the trace of what has run so far. May be closed at any lap.
 
-    `reading`, if set, gets the share of a long prompt that is read, before each of its parts; what it raises ends the race."""
+    `reading` may be set before the first lap; see `schedule`.
+    """
 
     reading: Reading | None = None
 
@@ -74,7 +71,6 @@ class Race:
         self._word = _words(models)
         self._recorders = [Recorder(Pieces(models.tokenizer, ids), self._word) for _ in self._lanes]
         self._steps: list[list[StepRecord]] = [[] for _ in self._lanes]
-        self._clocks = [0.0] * len(self._lanes)
         self._created = datetime.now(UTC).isoformat(timespec="seconds")
         typed = prompt if isinstance(prompt, str) and settings.chat else None
         self._prompt = _prompt_record(models, ids, typed)
@@ -104,28 +100,10 @@ class Race:
         return self._prompt.shown
 
     def _run(self) -> Iterator[Lap]:
-        texts: list[Text] = []
-        running = {i: lane.steps(texts, self.reading) for i, lane in enumerate(self._lanes)}
-        try:
-            # What is read with hidden states serves a lane without them too, not the other way round.
-            for i in sorted(running, key=lambda lane: not self._lanes[lane].keeps_states):
-                yield self._lap(i, next(running[i]))
-            while running:
-                i = min(running, key=lambda lane: (self._clocks[lane], lane))
-                lap = self._lap(i, next(running[i]))
-                if lap.step.finish:
-                    del running[i]
-                yield lap
-        finally:
-            for steps in running.values():
-                steps.close()
-
-    def _lap(self, lane: int, step: Step) -> Lap:
-        if step.kind != "prefill":
-            self._clocks[lane] += step.seconds
-        record = self._recorders[lane].record(step)
-        self._steps[lane].append(record)
-        return Lap(lane, step, record, self._clocks[lane])
+        for number, step, clock_s in schedule(self._lanes, lambda share: self.reading(share) if self.reading else None):
+            record = self._recorders[number].record(step)
+            self._steps[number].append(record)
+            yield Lap(number, step, record, clock_s)
 
     def close(self) -> None:
         """Stop early; what has run stays in `result()`."""

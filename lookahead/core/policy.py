@@ -1,0 +1,65 @@
+"""What a drafter may ask of the loop's draft length policy, and what the policy must know about a drafter.
+
+`race/draft_length.py` has the two policies. A drafter that only looks up tokens needs neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from .events import Draft
+
+LOOKUP_S = 30e-6  # seconds of a lookup: about the same at token 100 and at token 10,000, on every processor
+EXPECTED_TOKENS = 1.8  # tokens that a pass is expected to emit before its drafter has been seen
+
+
+@dataclass(frozen=True, slots=True)
+class DraftCost:
+    """What the drafts of one source cost: `once_s` seconds per draft, and `token_s` per token or level of a tree.
+
+    A pass with a draft of this source is expected to emit `tokens` until passes have been observed.
+    """
+
+    token_s: float = 0.0
+    once_s: float = LOOKUP_S
+    tokens: float = EXPECTED_TOKENS
+
+    def draft_s(self, depth: int) -> float:
+        """Seconds of a draft of `depth` tokens, or levels of a tree."""
+        return self.once_s + depth * self.token_s
+
+
+@dataclass(frozen=True, slots=True)
+class StopRule:
+    """When a draft model stops: after n tokens if `reach`, the product of their confidences, is not above `floors[n - 1]`.
+
+    The last floor holds for all longer drafts. The default never stops.
+    """
+
+    floors: Sequence[float] = (-1.0,)
+
+    def stops(self, reach: float, drafted: int) -> bool:
+        """Whether a draft of `drafted` tokens is long enough."""
+        return reach <= self.floors[min(drafted, len(self.floors)) - 1]
+
+    def after(self, drafted: int) -> StopRule:
+        """The rule for the tokens that follow the first `drafted` ones; `reach` still counts from the first."""
+        return StopRule(self.floors[drafted:] or self.floors[-1:])
+
+
+class DraftPolicy(Protocol):
+    """How much to draft. A source is a drafter's name in `Draft.sources`."""
+
+    def limit(self, source: str) -> int:
+        """The longest draft worth proposing in this pass, in tokens; 0 pauses the source."""
+
+    def stop_rule(self, source: str) -> StopRule:
+        """When a draft model with confidences stops before the limit."""
+
+    def expected_speedup(self, draft: Draft) -> float:
+        """Speedup over naive decoding that a pass with this draft is expected to bring, drafting excluded."""
+
+    def recent_speedup(self, source: str) -> float:
+        """Speedup over naive decoding that recent drafts of this source brought, drafting included; at least 1."""

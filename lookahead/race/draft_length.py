@@ -1,0 +1,275 @@
+"""How many tokens to draft in each pass: a fixed number, or as many as maximize expected tokens per second (`auto`).
+
+`AdaptiveLength` compares the chance that a drafted token is accepted with the cost of its row and of drafting it. The chance
+is the drafter's confidence, corrected by the tokens accepted so far at the same position of a draft. Costs are seconds
+measured before the run. The run's own clock is never read, so the same run always drafts the same tokens. A source whose
+drafts lose time is paused, and probed less and less often.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import accumulate
+from operator import truediv
+
+from ..core.events import ACCEPTED, REJECTED, Draft, Step
+from ..core.policy import DraftCost, StopRule
+from ..core.tree import branch_count, depths
+
+UNSTATED = 0.7  # confidence of a drafter that states none, and the acceptance expected before the first test
+CEILING = 0.99  # of a corrected confidence
+POSITIONS = 8  # of a draft; the last one stands for all deeper tokens
+PRIOR_TESTS, PRIOR_AT_POSITION = 16.0, 4.0  # tests that a drafter's own confidence weighs, and those of all positions
+TEST_DECAY, PASS_DECAY = 0.97, 0.95  # weight of earlier passes against the newest
+PRIOR_PASSES, PRIOR_LENGTH = 4.0, 2  # passes that `DraftCost.tokens` weighs, and tokens of their drafts
+LEAST_SPEEDUP = 1.03  # that recent drafts must have brought, or the source is paused
+CHEAP = 0.03  # passes that drafting may cost without a pause: trimming is enough
+FIRST_PAUSE, LONGEST_PAUSE = 8, 128  # passes until the next probe
+PROBE_TOKENS = 2
+LOSS_SHARE, MOST_GAINED = 0.02, 3.0  # time that probes may lose, and passes gained that offset losses
+SLOPE_ROWS = 4  # a row costs the least mean over so many: some processors compute rows in groups
+
+
+class FixedLength:
+    """Always `longest` tokens per draft, from the root to the deepest row. Rows are assumed to cost nothing."""
+
+    def __init__(self, longest: int):
+        self.longest = longest
+
+    def limit(self, source: str) -> int:
+        """See `DraftPolicy`."""
+        return self.longest
+
+    def stop_rule(self, source: str) -> StopRule:
+        """See `DraftPolicy`."""
+        return StopRule()
+
+    def expected_speedup(self, draft: Draft) -> float:
+        """See `DraftPolicy`."""
+        return 1 + sum(reaches(draft, lambda source, confidence, depth: confidence))
+
+    def recent_speedup(self, source: str) -> float:
+        """See `DraftPolicy`: as if half of every draft were accepted."""
+        return 1 + self.longest / 2
+
+    def trim(self, draft: Draft) -> Draft:
+        """The rows that are not too deep. A window has a shape of its own."""
+        if draft.window:
+            return draft
+        return draft.pruned([row for row, depth in enumerate(depths(draft.parents)) if depth <= self.longest])
+
+    def draft_s(self, draft: Draft) -> float:
+        """Expected seconds of drafting: not counted."""
+        return 0.0
+
+    def observe(self, step: Step) -> None:
+        """Learn from a pass: nothing."""
+
+
+class SourceHistory:
+    """What a run has seen of one source: how far its confidence can be trusted, and what its drafts gain.
+
+    `prior_s` are the seconds of a pass with a draft of `PRIOR_LENGTH` tokens, drafting included; `plain_s` those of a pass
+    without a draft. A source without a cost looks its tokens up.
+    """
+
+    def __init__(self, cost: DraftCost | None, prior_s: float, plain_s: float):
+        self.looked_up, self.cost = cost is None, cost or DraftCost()
+        self._accepted, self._expected, self._tested = [0.0] * POSITIONS, [0.0] * POSITIONS, 0.0
+        self._tokens, self._seconds = PRIOR_PASSES * self.cost.tokens, PRIOR_PASSES * prior_s
+        self._skipped, self._pause = 0, FIRST_PAUSE
+        self._lost = max(0.0, prior_s / plain_s - self.cost.tokens)  # passes that drafts took more than they gained
+        self._correct()
+
+    @property
+    def rate(self) -> float:
+        """Tokens per second of passes with its drafts."""
+        return self._tokens / self._seconds
+
+    def _correct(self) -> None:
+        """Compare accepted tokens with the sum of their confidences: overall, and at each position of a draft."""
+        accepted, expected = sum(self._accepted), sum(self._expected)
+        overall = (accepted + PRIOR_TESTS) / (expected + PRIOR_TESTS)
+        by_position = zip(self._accepted, self._expected, strict=True)
+        self.corrections = [(ok + PRIOR_AT_POSITION * overall) / (all_ + PRIOR_AT_POSITION) for ok, all_ in by_position]
+        self.acceptance = (accepted + UNSTATED * PRIOR_AT_POSITION) / (self._tested + PRIOR_AT_POSITION)
+
+    def chance(self, confidence: float, depth: int) -> float:
+        """The chance that a token at this depth is accepted if its parent is."""
+        return min(CEILING, self.corrections[min(depth, POSITIONS) - 1] * confidence)
+
+    def costs_time(self, plain_s: float) -> bool:
+        """Whether its drafts take time that a pause saves; that of a lookup is negligible unless many texts share a pass."""
+        return not self.looked_up or self.cost.draft_s(1) > CHEAP * plain_s
+
+    def loses(self, plain_s: float) -> bool:
+        """Whether passes with its drafts are no faster than passes without."""
+        return self.costs_time(plain_s) and self.rate * plain_s <= LEAST_SPEEDUP
+
+    def pauses(self, plain_s: float) -> bool:
+        """Whether to draft nothing in this pass, because drafts lose time. Mostly true then; rarely false, for a probe."""
+        if not self.loses(plain_s):
+            return False
+        self._skipped += 1
+        if self._skipped <= max(self._pause, self._lost / LOSS_SHARE):
+            return True
+        self._skipped, self._pause = 0, min(2 * self._pause, LONGEST_PAUSE)
+        return False
+
+    def count_tests(self, step: Step, source: str) -> None:
+        """Count the tested tokens of this source in a pass."""
+        for counts in (self._accepted, self._expected):
+            counts[:] = [TEST_DECAY * count for count in counts]
+        self._tested *= TEST_DECAY
+        draft = step.draft
+        for row, depth in enumerate(depths(draft.parents[: draft.tested])):
+            if draft.sources[row] == source and step.statuses[row] in (ACCEPTED, REJECTED):
+                at = min(depth, POSITIONS) - 1
+                self._accepted[at] += step.statuses[row] == ACCEPTED
+                self._expected[at] += draft.chances[row] if draft.chances else UNSTATED
+                self._tested += 1
+        self._correct()
+
+    def count_pass(self, tokens: int, seconds: float, plain_s: float) -> None:
+        """Count a pass with its draft, where a pass without one takes `plain_s`."""
+        self._tokens = PASS_DECAY * self._tokens + tokens
+        self._seconds = PASS_DECAY * self._seconds + seconds
+        lost = seconds / plain_s - tokens
+        self._lost = max(-MOST_GAINED, self._lost + lost)
+        if lost < 0:
+            self._pause = FIRST_PAUSE
+
+
+class AdaptiveLength:
+    """The draft length that maximizes expected tokens per second; at most `longest` tokens deep.
+
+    `pass_s(rows, branches)` returns the seconds of a target pass. `costs` are those of the sources; a source that has none
+    looks its tokens up.
+    """
+
+    def __init__(self, pass_s: Callable[[int, int], float], longest: int, costs: Mapping[str, DraftCost] | None = None):
+        self._pass_s, self.longest, self._costs = pass_s, longest, costs or {}
+        self._histories: dict[str, SourceHistory] = {}
+        self._asked: set[str] = set()  # the sources that may draft in this pass
+
+    def limit(self, source: str) -> int:
+        """See `DraftPolicy`."""
+        history, plain_s = self._history(source), self._pass_s(1, 1)
+        if history.pauses(plain_s):
+            return 0
+        self._asked.add(source)
+        return PROBE_TOKENS if history.loses(plain_s) else self.longest
+
+    def stop_rule(self, source: str) -> StopRule:
+        """See `DraftPolicy`. One more token must bring more than its row and its drafting cost."""
+        history = self._history(source)
+        least = self._rate(source) / history.acceptance
+        floors, correction = [], 1.0
+        for drafted, by in enumerate(history.corrections, start=1):
+            correction *= by
+            floors.append(least * (history.cost.token_s + self._row_s(drafted)) / correction)
+        return StopRule(floors)
+
+    def expected_speedup(self, draft: Draft) -> float:
+        """See `DraftPolicy`."""
+        return self._speedup(self.trim(draft))
+
+    def recent_speedup(self, source: str) -> float:
+        """See `DraftPolicy`."""
+        return self._rate(source) * self._pass_s(1, 1)
+
+    def trim(self, draft: Draft) -> Draft:
+        """The rows that are worth verifying: the likeliest, for as long as they bring more than they cost.
+
+        Sampled tokens all stay: a row dropped because of what was drawn would change the distribution of the text.
+        """
+        if not draft.tested or draft.window or draft.q is not None:
+            return draft
+        chances = self.reaches(draft)
+        likeliest = sorted(range(len(draft)), key=lambda row: (-chances[row], row))
+        tokens = [*accumulate((chances[row] for row in likeliest), initial=1.0)]  # of a pass, by its drafted rows
+        seconds = [self._pass_s(1 + count, 1) for count in range(len(tokens))]
+        # A second is worth what recent drafts brought or, if this draft promises more, what it brings: the next will be
+        # like it. In text that repeats itself a long draft brings no more than two short ones, and risks more.
+        rate = self._rate(draft.sources[0])
+        if draft.sources[0] not in self._costs:
+            rate = max(rate, *map(truediv, tokens, seconds))
+        gains = [brought - rate * taken for brought, taken in zip(tokens, seconds, strict=True)]
+        rows = sorted(likeliest[: gains.index(max(gains))])
+        trimmed = draft.pruned(rows)
+        if branch_count(trimmed.parents) == 1:
+            return trimmed
+        # Branches cost more than rows: they stay if they are worth more than the best chain alone.
+        return max(trimmed, draft.pruned(_best_chain(draft, chances, rows)), key=self._speedup)
+
+    def reaches(self, draft: Draft) -> list[float]:
+        """The chance that each row is reached and accepted."""
+        return reaches(draft, lambda source, confidence, depth: self._history(source).chance(confidence, depth))
+
+    def draft_s(self, draft: Draft) -> float:
+        """Expected seconds of drafting it."""
+        depth = max(depths(draft.parents), default=0)
+        return max(
+            (self._history(source).cost.draft_s(depth) for source in {*draft.sources}), default=DraftCost().once_s
+        )
+
+    def observe(self, step: Step) -> None:
+        """Learn from a pass: which tokens were accepted, and what its draft gained for its expected time."""
+        draft, plain_s = step.draft, self._pass_s(1, 1)
+        for source in {*draft.sources}:
+            self._history(source).count_tests(step, source)
+        # The pass counts for the source whose drafts take the most time, also if it had nothing to propose.
+        costly = {source for source in self._asked if self._history(source).costs_time(plain_s)}
+        source = max(
+            {*draft.sources} or costly, key=lambda name: (self._history(name).cost.draft_s(1), name), default=None
+        )
+        if source:
+            depth = max(depths(draft.parents), default=0)
+            seconds = self._pass_s(1 + len(draft), branch_count(draft.parents)) + self._history(source).cost.draft_s(
+                depth
+            )
+            self._history(source).count_pass(1 + step.accepted, seconds, plain_s)
+        self._asked.clear()
+
+    def _history(self, source: str) -> SourceHistory:
+        if source not in self._histories:
+            cost = self._costs.get(source)
+            draft_s = (cost or DraftCost()).draft_s(PRIOR_LENGTH)
+            prior_s = self._pass_s(1 + PRIOR_LENGTH, 1) + draft_s
+            self._histories[source] = SourceHistory(cost, prior_s, self._pass_s(1, 1))
+        return self._histories[source]
+
+    def _rate(self, source: str) -> float:
+        """Tokens per second of recent drafts; never less than naive decoding."""
+        return max(self._history(source).rate, 1 / self._pass_s(1, 1))
+
+    def _speedup(self, draft: Draft) -> float:
+        """Expected speedup of a pass with all rows of this draft."""
+        seconds = self._pass_s(1 + len(draft), branch_count(draft.parents))
+        return (1 + sum(self.reaches(draft))) / seconds * self._pass_s(1, 1)
+
+    def _row_s(self, drafted: int) -> float:
+        """Seconds that one more row adds to a pass with so many drafted."""
+        further = range(1, SLOPE_ROWS + 1)
+        return min((self._pass_s(1 + drafted + more, 1) - self._pass_s(1 + drafted, 1)) / more for more in further)
+
+
+DraftLength = FixedLength | AdaptiveLength
+
+
+def reaches(draft: Draft, chance: Callable[[str, float, int], float]) -> list[float]:
+    """The chance that each tested row is reached and accepted: the product of `chance(source, confidence, depth)` down to it."""
+    reach: list[float] = []
+    for row, depth in enumerate(depths(draft.parents[: draft.tested])):
+        accepted = chance(draft.sources[row], draft.chances[row] if draft.chances else UNSTATED, depth)
+        reach.append(accepted * (reach[draft.parents[row]] if draft.parents[row] >= 0 else 1.0))
+    return reach
+
+
+def _best_chain(draft: Draft, chances: list[float], rows: list[int]) -> list[int]:
+    """Of these rows, the path from the root that follows the likeliest child."""
+    path, node = [], -1
+    while below := [row for row in rows if draft.parents[row] == node]:
+        node = max(below, key=lambda row: chances[row])
+        path.append(node)
+    return path

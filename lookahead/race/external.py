@@ -1,0 +1,173 @@
+"""transformers' own speculation as lanes: plain generation, assisted generation and prompt lookup.
+
+`generate` reports accepted tokens only, once per pass, which is timed there. So these lanes do not report drafts: their steps
+have tokens and seconds. The acceptance rule holds here too: at temperature 0 and with shared noise it is passed as a logits
+processor, so the text must be naive's. Under the rejection rule `generate` samples in its own way.
+
+The call runs in a greenlet of the same thread. It stops after every pass until its lane is advanced, and can be dropped there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, ClassVar
+
+import torch
+from greenlet import getcurrent, greenlet
+
+from ..core.accept import Rule, require_finite
+from ..core.events import ACCEPTED, BONUS, SettingsError, Step
+from ..core.lm import Target
+from .decode import Ends
+
+ATTENTIONS = ("exact", "sdpa")
+
+
+class ExternalGenerator:
+    """One way of calling `generate`. The class attributes are those of a `Drafter`."""
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    needs_draft: ClassVar[bool] = False
+    draft_model: ClassVar[str | None] = None
+
+    @dataclass(frozen=True, slots=True)
+    class Options:
+        """`attention` "exact" computes as our lanes do; "sdpa" is transformers' default, whose rows depend on each other."""
+
+        attention: str = "exact"
+
+        def __post_init__(self) -> None:
+            if self.attention not in ATTENTIONS:
+                raise SettingsError("attention", self.attention, f"choose one of {', '.join(ATTENTIONS)}.")
+
+    def __init__(self, target: Target, draft: Target | None, rule: Rule, k: int | str, options: Any):
+        self.target, self.draft, self.rule, self.k, self.options = target, draft, rule, k, options
+
+    def drafting(self) -> Mapping[str, Any]:
+        """The generation configuration of the draft model while this lane computes."""
+        return {}
+
+    def configuration(self) -> Mapping[str, Any]:
+        """Further fields of the call's generation configuration."""
+        return {}
+
+    def steps(self, prompt: Sequence[int], ends: Ends) -> Iterator[Step]:
+        """Continue `prompt`; the same `Step`s as the loop's, without drafts."""
+        with self._configured():
+            reading = self._reading_seconds(prompt)
+        yield Step("prefill", 0, verify_s=reading)
+        context = list(prompt)
+        passes = _in_greenlet(lambda emit: self._generate(prompt, ends, emit))
+        try:
+            for index, (tokens, seconds) in enumerate(self._timed(passes), start=1):
+                if index == 1:  # `generate` reads the prompt in its first pass; no lane's clock counts that
+                    seconds = max(0.0, seconds - reading)
+                kept, finish = ends.cut(len(prompt), context, tokens)
+                context += tokens[:kept]
+                origins = (ACCEPTED,) * (len(tokens) - 1) + (BONUS,)
+                emitted = tuple(tokens[:kept])
+                yield Step("verify", index, emitted=emitted, origins=origins[:kept], verify_s=seconds, finish=finish)
+                if finish:
+                    return
+        finally:
+            passes.close()
+
+    def _timed(self, passes: Iterator[list[int]]) -> Iterator[tuple[list[int], float]]:
+        """Every pass with the seconds it took, without the time of other lanes and of the consumer."""
+        while True:
+            with self._configured():
+                start = perf_counter()
+                tokens = next(passes, None)
+                seconds = perf_counter() - start
+            if tokens is None:
+                return
+            yield tokens, seconds
+
+    def _configured(self) -> Any:
+        """This lane's configuration while it computes, the models' own afterwards: other lanes share the models."""
+        attention = "sdpa" if self.options.attention == "sdpa" else None
+        return self.target.configured(self.draft, self.drafting(), attention)
+
+    def _reading_seconds(self, prompt: Sequence[int]) -> float:
+        """Seconds of reading the prompt without its last token, with every model that will."""
+        start = perf_counter()
+        for lm in (self.target, self.draft):
+            if lm and len(prompt) > 1:
+                lm.read_plainly(prompt[:-1])
+        return perf_counter() - start
+
+    def _generate(self, prompt: Sequence[int], ends: Ends, emit: Callable[[list[int]], None]) -> None:
+        self.target.generate(
+            prompt, emit, self._scores, assistant=self.draft, eos=ends.eos,
+            seed=self.rule.settings.seed if self.rule.name == "rejection" else None,
+            max_new_tokens=ends.remaining(len(prompt), len(prompt)), options=self.configuration(),
+        )  # fmt: skip
+
+    def _scores(self, logits: torch.Tensor, context: torch.Tensor) -> torch.Tensor:
+        """The rule's scores, as our loop computes them, with the shared noise if it decides."""
+        require_finite(logits, "target")
+        processed = self.rule.process(logits, context.tolist() if self.rule.settings.repetition_penalty != 1.0 else ())
+        decided = self.rule.decisive(processed, [len(context)])
+        return processed if decided is None else decided
+
+
+class Plain(ExternalGenerator):
+    """`generate` without any drafting: what our naive lane is measured against."""
+
+    name = "hf-generate"
+    summary = "transformers' own generate, no drafting"
+
+
+class Assisted(ExternalGenerator):
+    """`generate(assistant_model=...)`; k is its `num_assistant_tokens`, "auto" its own dynamic default."""
+
+    name = "hf-assisted"
+    summary = "transformers' own assisted generation, opaque"
+    needs_draft = True
+
+    def drafting(self):
+        if self.k == "auto":
+            return {}
+        return {
+            "num_assistant_tokens": max(1, self.k),
+            "num_assistant_tokens_schedule": "constant",
+            "assistant_confidence_threshold": 0.0,
+        }
+
+
+class Lookup(ExternalGenerator):
+    """`generate(prompt_lookup_num_tokens=...)`; k is that number, "auto" its usual 10."""
+
+    name = "hf-lookup"
+    summary = "transformers' own prompt lookup, opaque"
+
+    def configuration(self):
+        return {"prompt_lookup_num_tokens": 10 if self.k == "auto" else max(1, self.k)}
+
+
+EXTERNAL: dict[str, type[ExternalGenerator]] = {cls.name: cls for cls in (Plain, Assisted, Lookup)}
+
+
+def _in_greenlet(work: Callable[[Callable[[Any], None]], None]) -> Iterator[Any]:
+    """Run `work(emit)` as a generator of what it emits, with its grad mode; closing the generator ends the work."""
+    inner = greenlet(lambda: work(lambda value: inner.parent.switch(value)))
+    inner_grad = torch.is_grad_enabled()
+    try:
+        while True:
+            outer_grad, inner.parent = torch.is_grad_enabled(), getcurrent()
+            torch.set_grad_enabled(inner_grad)
+            try:
+                value = inner.switch()
+            finally:
+                inner_grad = torch.is_grad_enabled()
+                torch.set_grad_enabled(outer_grad)
+            if inner.dead:
+                return
+            yield value
+    finally:
+        if not inner.dead:
+            inner.parent = getcurrent()
+            inner.throw()

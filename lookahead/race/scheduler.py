@@ -1,0 +1,47 @@
+"""The fair schedule of a race: several lanes continue one prompt, never two at the same time.
+
+Two lanes that compute at once share the cores, and both numbers are wrong. So lanes take turns: the next pass goes to the
+lane whose own clock is furthest behind. A clock adds only its lane's measured work: drafting, the target's pass, the loop.
+Reading the prompt is excluded; lanes that can share it read it once. Work between passes counts for no lane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from ..core.events import Step
+from .decode import Reading, Text
+from .lane import Lane
+
+
+class LaneStep(NamedTuple):
+    """One step of one lane, with that lane's clock at its end, in seconds without prefill."""
+
+    lane: int
+    step: Step
+    clock_s: float
+
+
+def schedule(lanes: Sequence[Lane], reading: Reading | None = None) -> Iterator[LaneStep]:
+    """Run all lanes to their end, one step at a time. The generator may be closed at any step.
+
+    `reading` is called with the share of a long prompt that is read, before each of its parts. What it raises ends the race.
+    """
+    texts: list[Text] = []
+    clocks = [0.0] * len(lanes)
+    running = {number: lane.steps(texts, reading) for number, lane in enumerate(lanes)}
+    try:
+        # A prompt read with hidden states serves a lane without them too, but not the other way round.
+        for number in sorted(running, key=lambda lane: not lanes[lane].keeps_states):
+            yield LaneStep(number, next(running[number]), 0.0)
+        while running:
+            number = min(running, key=lambda lane: (clocks[lane], lane))
+            step = next(running[number])
+            clocks[number] += step.seconds
+            if step.finish:
+                del running[number]
+            yield LaneStep(number, step, clocks[number])
+    finally:
+        for steps in running.values():
+            steps.close()

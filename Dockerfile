@@ -1,4 +1,5 @@
 # Lookahead with its bundled models: docker build -t lookahead . && docker run -p 7860:7860 lookahead
+# To show a revision on the page: docker build --build-arg REVISION=$(git rev-parse HEAD) -t lookahead .
 # With SmolLM2 beside them, a model that answers: docker build --build-arg SMOL=1 -t lookahead .
 FROM python:3.12-slim
 
@@ -24,12 +25,14 @@ RUN find . -not -perm -444 -exec chmod a+rX {} + \
 USER app
 
 # Nothing is written below /app: it may be mounted read-only.
+ARG REVISION=
 ENV GRADIO_SERVER_NAME=0.0.0.0 \
     GRADIO_SERVER_PORT=7860 \
     GRADIO_ANALYTICS_ENABLED=False \
     GRADIO_TEMP_DIR=/tmp/gradio \
     HF_HUB_DISABLE_TELEMETRY=1 \
     LOOKAHEAD_MODELS=${SMOL:+pocket,smol} \
+    LOOKAHEAD_REVISION=${REVISION} \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1
 EXPOSE 7860

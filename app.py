@@ -47,11 +47,11 @@ def main(argv: list[str] | None = None) -> int:
     from lookahead.core.numbers import percent
     from lookahead.core.streams import tolerate_any_text
     from lookahead.core.version import revision
-    from lookahead.measure.attach.servers import named
     from lookahead.server import logging
     from lookahead.server.limits import Limits, Telling
     from lookahead.server.queue import queue
     from lookahead.server.waiting import Waiting, end_at_signals
+    from lookahead.servers.addresses import named
 
     tolerate_any_text()
     try:

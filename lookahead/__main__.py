@@ -21,9 +21,9 @@ from .core.events import LookaheadError, Settings, SettingsError
 from .core.numbers import size
 from .core.streams import tolerate_any_text
 from .family.spec import families
-from .measure import acceptance_command, batch_command, command, decide_command
-from .measure.attach import command as attaching
+from .measure import batch_command, command, decide_command
 from .measure.scenarios import USUAL
+from .servers import command as servers_command
 
 CHECKOUT = Path(__file__).parent.parent
 
@@ -112,12 +112,11 @@ def _parser() -> argparse.ArgumentParser:
     batch_command.add(commands, [shared, decoding]).set_defaults(
         call=lambda arguments: batch_command.run(arguments, _load, _settings(arguments))
     )
-    acceptance_command.add(commands).set_defaults(call=acceptance_command.run)
     decide_command.add(commands, [shared, decoding]).set_defaults(
         call=lambda arguments: decide_command.run(arguments, _load, _settings(arguments))
     )
     command.add(commands, shared).set_defaults(call=partial(command.run, load=_load))
-    attaching.add(commands).set_defaults(call=attaching.run)
+    servers_command.add(commands)
     calibrate = commands.add_parser("calibrate", parents=[shared], help="pass costs of this machine, and exactness")
     calibrate.set_defaults(call=_calibrate)
     calibrate.add_argument("--ship", metavar="FAMILY", help="write the costs into a family's folder, for costs=typical")
@@ -144,7 +143,7 @@ def _parser() -> argparse.ArgumentParser:
     record.add_argument("--models", default=USUAL, metavar="FAMILY", help='those of "pocket", or of "smol"')
     record.add_argument("--out", type=Path, metavar="DIR", help="where to keep them (assets/traces)")
     record.add_argument("--only", metavar="ID,ID", help="these scenarios; all by default")
-    fetch = commands.add_parser("fetch", help="get a family ready whose target lies elsewhere: smol")
+    fetch = commands.add_parser("fetch", help="get a family ready whose target is not bundled: smol")
     fetch.set_defaults(call=_fetch)
     fetch.add_argument("family")
     fetch.add_argument("--json", action="store_true", help="one JSON document on stdout")
@@ -190,7 +189,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
 
 def _bench(arguments: argparse.Namespace) -> None:
-    from .measure import bench, engines, prompt_files, terminal
+    from .measure import bench, prompt_files, terminal
     from .measure.progress import questions
     from .measure.tables import replace_between
     from .race.methods import methods_for
@@ -209,9 +208,11 @@ def _bench(arguments: argparse.Namespace) -> None:
     models = _load(arguments)
     methods = [*(given or methods_for(models)), *further]
     with terminal.progress() as progress, TemporaryDirectory() as folder:
-        others = engines.vllm(arguments.vllm, models) if arguments.vllm else []
-        if arguments.llama_server:
-            others += engines.llama_cpp(arguments.llama_server, models, Path(folder))
+        others = []
+        if arguments.vllm or arguments.llama_server:
+            from .servers.engines import rivals
+
+            others = rivals(models, arguments.vllm, arguments.llama_server, Path(folder))
         report = bench.run(
             models, methods, prompts, repeat=arguments.repeat, progress=progress, others=others, **options
         )
@@ -268,7 +269,7 @@ def _record(arguments: argparse.Namespace) -> None:
 
 
 def _fetch(arguments: argparse.Namespace) -> None:
-    from .family.hub import bring, load
+    from .family.hub import fetch, load
     from .measure import terminal
 
     with terminal.progress() as progress:
@@ -276,7 +277,7 @@ def _fetch(arguments: argparse.Namespace) -> None:
         def show(text: str, share: float) -> None:
             progress(round(100 * share), 100, text)
 
-        source, folder = bring(arguments.family, show)
+        source, folder = fetch(arguments.family, show)
         load(arguments.family, show)  # what is compiled and measured once is so before anybody waits for it
     bytes_ = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
     if arguments.json:
@@ -286,7 +287,7 @@ def _fetch(arguments: argparse.Namespace) -> None:
 
 
 def _schema(arguments: argparse.Namespace) -> None:
-    from .trace.acceptance_record import AcceptanceRecord
+    from .servers.records import AcceptanceRecord
     from .trace.trace import Trace
 
     print(json.dumps((AcceptanceRecord.model_json_schema if arguments.acceptance else Trace.schema_json)(), indent=1))

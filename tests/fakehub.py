@@ -38,13 +38,18 @@ class Repo:
 
 
 class FakeHub:
-    """`repos` by name; `delay_s` a chunk, `breaks` connections to be cut after a chunk, `log` of what was asked for."""
+    """`repos` by name; `delay_s` a chunk, `breaks` connections to be cut after some chunks, `log` of what was asked for.
+
+    `down` is the status of every answer, `faults` are statuses by file name, and after a chunk of a file in `stalls`
+    nothing more is sent."""
 
     def __init__(self) -> None:
         self.repos: dict[str, Repo] = {}
         self.delay_s = 0.0
         self.breaks = 0
-        self.down = False
+        self.down = 0
+        self.faults: dict[str, int] = {}
+        self.stalls: set[str] = set()
         self.log: list[tuple[str, str, str | None]] = []
         hub = self
 
@@ -79,7 +84,7 @@ class FakeHub:
         self.log.append((to.command, path, to.headers.get("Range")))
         parts = path.strip("/").split("/")
         if self.down:
-            return self._say(to, 503, {})
+            return self._say(to, self.down, {})
         name = "/".join(parts[2:4] if parts[0] == "api" else parts[:2])
         repo = self.repos.get(name)
         if repo is None or (repo.private and not to.headers.get("Authorization")):
@@ -100,6 +105,8 @@ class FakeHub:
         }).encode())  # fmt: skip
 
     def _file(self, to, repo: Repo, file: str) -> None:
+        if file in self.faults:
+            return self._say(to, self.faults[file], {})
         if repo.gated:
             return self._say(to, 403, {"X-Error-Code": "GatedRepo"})
         path = repo.folder / file
@@ -111,9 +118,9 @@ class FakeHub:
         if span := to.headers.get("Range"):
             first = int(span.removeprefix("bytes=").partition("-")[0])
             headers["Content-Range"] = f"bytes {first}-{len(data) - 1}/{len(data)}"
-        return self._say(to, 206 if span else 200, headers, data[first:])
+        return self._say(to, 206 if span else 200, headers, data[first:], file in self.stalls)
 
-    def _say(self, to, status: int, headers: dict[str, str], body: bytes = b"") -> None:
+    def _say(self, to, status: int, headers: dict[str, str], body: bytes = b"", stalls: bool = False) -> None:
         to.send_response(status)
         for key, value in {**headers, "Content-Length": str(len(body))}.items():
             to.send_header(key, value)
@@ -124,7 +131,9 @@ class FakeHub:
         try:
             for start in range(0, len(body), CHUNK):
                 to.wfile.write(body[start : start + CHUNK])
-                if large and self.breaks and start:
+                while stalls and self.stalls:
+                    time.sleep(0.05)
+                if large and self.breaks and start >= 8 * CHUNK:
                     self.breaks -= 1
                     to.close_connection = True
                     to.connection.close()

@@ -29,9 +29,8 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from lookahead.core.events import SettingsError
 from lookahead.core.numbers import decimal
-from lookahead.family import elsewhere
-from lookahead.family.hub import bring
-from lookahead.family.models import load_tokenizer, shown
+from lookahead.family import hub, sources
+from lookahead.family.models import load_tokenizer
 from lookahead.measure.scenarios import BENCH
 from lookahead.model import llama_files
 from lookahead.model.heads import files
@@ -253,8 +252,8 @@ class _Stages:
     def _verifier(self) -> str:
         """Return the target's name in the file of a head: its repository or folder name, not its path."""
         start = self.job.start_from
-        source = elsewhere.of(start) if start else None
-        return source.repo if source else shown(str(_place(start or self.job.out, "target")))
+        source = sources.of(start) if start else None
+        return source.repo if source else sources.shown(str(_place(start or self.job.out, "target")))
 
     def _written(self, target: LlamaForCausalLM) -> np.ndarray:
         """Return the rows that the target wrote, once for all drafters."""
@@ -361,8 +360,8 @@ def _noted(job: Job) -> dict[str, Any]:
 
 def _place(family: Path, role: str) -> Path:
     """Return the folder of a role. The family may be a single model, and its target may be elsewhere."""
-    if role == "target" and elsewhere.of(family):
-        return bring(family.name)[1]
+    if role == "target" and sources.of(family):
+        return hub.fetch(family.name)[1]
     return family if role == "target" and (family / "config.json").is_file() else family / role
 
 

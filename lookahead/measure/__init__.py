@@ -2,14 +2,12 @@
 
     timing       one method after another on one clock; naive beside it
     bench        every method over a file of prompts
-    engines      vLLM and llama.cpp beside it, started here (gguf: our models for the latter)
     whatif       every n-gram and suffix setting's passes from one naive recording, without the model
     bugs         the classic mistakes as switches, and the test that catches each
     dice         the rejection rule thrown thousands of times on a small vocabulary
     experiments  the claims everybody quotes, run here
     sweeps       one setting turned through its range, beside what the formulas expect
     machine      the target's pass by number format and threads, and where its time goes
-    attach/      servers that others run: what they stream and count, how they bear load
     intervals    how sure a figure is, by resampling prompts
     decision     whether to turn speculation on: one report, measured here or on servers, or predicted from a race
 

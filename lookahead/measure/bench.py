@@ -8,15 +8,13 @@ Knows timings and tables. It does not know the page.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, Protocol
 
 from ..core.numbers import counted, decimal, percent, ranged, ratio
 from ..family.models import Models
 from ..trace.race import measured_on
-from . import engines
-from .engines import Engine
 from .intervals import interval
 from .scenarios import USUAL
 from .tables import markdown_table, measured_where
@@ -33,7 +31,19 @@ RIVALS = (
     ("naive", "vllm"), ("draft", "vllm-draft"), ("eagle", "vllm-eagle"), ("ngram", "vllm-ngram"), ("suffix", "vllm-ngram"),
     ("naive", "llama.cpp"), ("draft", "llama.cpp-draft"), ("ngram", "llama.cpp-ngram"), ("suffix", "llama.cpp-ngram"),
 )  # fmt: skip
+ENGINES = ("vllm", "llama.cpp")  # without speculation
 Progress = Callable[[int, int, str], None]
+
+
+class Rival(Protocol):
+    """Another engine, which writes texts of its own. `servers.engines.Engine` is one."""
+
+    label: str
+
+    def samples(
+        self, models: Models, questions: Sequence[tuple[int, Question]], repeat: int, options: Mapping[str, Any], block: int
+    ) -> Iterator[Sample]:  # fmt: skip
+        """Time every question, given with its number, `repeat` times, each time with a naive lane of ours in the same block."""
 
 
 def marks(spec: str) -> tuple[str, str]:
@@ -49,7 +59,7 @@ def run(
     *,
     repeat: int = 3,
     progress: Progress | None = None,
-    others: Sequence[Engine] = (),
+    others: Sequence[Rival] = (),
     **options: Any,
 ) -> dict[str, Any]:
     """Every method on every question, and other engines beside naive: the document that `bench --json` prints."""
@@ -57,16 +67,17 @@ def run(
     entries = [read_entry("naive"), *(read_entry(m) for m in dict.fromkeys(methods) if m != "naive")]
     taken: list[list[Sample]] = [[] for _ in questions]
     lanes = len(questions) * sum(map(len, blocks(entries)))
-    total = repeat * (lanes + 2 * len(engines.greedy(questions, options)) * len(others))
+    greedy = [(n, q) for n, q in enumerate(questions) if not {**options, **q.settings}.get("temperature")]
+    total = repeat * (lanes + 2 * len(greedy) * len(others))
     work = chain(
         samples(models, entries, questions, repeat, options),
-        engines.samples(models, others, questions, repeat, options),
+        *(other.samples(models, greedy, repeat, options, -number) for number, other in enumerate(others, start=1)),
     )
     for done, sample in enumerate(work, start=1):
         taken[sample.number].append(sample)
         if progress:
             progress(done, total, f"{sample.question.id}: {sample.entry.label}")
-    ordered = [*(entry.label for entry in entries), *(engine.label for engine in others)]
+    ordered = [*(entry.label for entry in entries), *(other.label for other in others)]
     pairs = [(q, m, paired(runs, m)) for q, runs in zip(questions, taken, strict=True) for m in ordered]
     rows = [_row(q, label, timings) for q, label, timings in pairs if timings]
     return {
@@ -93,7 +104,7 @@ def markdown(report: dict[str, Any]) -> str:
 
 def _aside(method: str) -> bool:
     """Whether it stands in a table of its own: other engines, settings of transformers', fixed draft lengths."""
-    return method in PEERS or ":k=" in method or method in engines.ALONE
+    return method in PEERS or ":k=" in method or method in ENGINES
 
 
 def _speedups(summary: Sequence[dict[str, Any]]) -> str:

@@ -69,9 +69,9 @@ def _deciding(
         from .decision import decide
 
         return decide(load(arguments), prompts, arguments.seconds, methods=methods, **options)
-    from .attach.decision import MOST
-    from .attach.decision import decide as decide_servers
-    from .attach.servers import both
+    from ..servers.addresses import both
+    from ..servers.decision import MOST
+    from ..servers.decision import decide as decide_servers
 
     if others := [*methods, *(options.keys() - {"max_new_tokens"})]:
         raise SettingsError("servers", others[0], "servers draft as they were started; leave it out.")

@@ -10,7 +10,6 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -19,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..core.events import ACCEPTED, REJECTED
-from ..core.numbers import count, counted, decimal, percent, ranged, ratio, seconds
+from ..core.numbers import decimal, percent, ranged, ratio, seconds
 from ..trace.race import Race
 from ..trace.schema import StepRecord
 from ..trace.verdict import ending
@@ -49,6 +48,21 @@ def _table(*headings: str) -> Table:
     for heading in headings:
         table.add_column(heading.removesuffix("<"), justify="left" if heading.endswith("<") else "right")
     return table
+
+
+def show_table(
+    heads: Iterable[str], rows: Iterable[Iterable[str]], before: Iterable[str] = (), after: Iterable[str] = ()
+) -> None:
+    """Print a table of figures with the lines of text before and after it."""
+    console = Console(highlight=False)
+    for line in before:
+        console.print(Text(clean(line)))
+    table = _table(*heads)
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
+    for line in after:
+        console.print(Text(clean(line)))
 
 
 def show_race(race: Race) -> None:
@@ -132,32 +146,6 @@ def show_bench(report: dict[str, Any]) -> None:
     console.print(report["note"])
 
 
-def show_attach(report: dict[str, Any]) -> None:
-    """What two servers did under load, and advice."""
-    console = Console(highlight=False)
-    for side, server in report["servers"].items():
-        console.print(Text(clean(f"{side}: {server['model']}, {server['kind']}")))
-    table = _table(
-        "at once", "tokens/s", "without", "speedup", "90% interval", "tokens a pass", "accepted", "first token",
-        "longest gaps (p99)", "identical", "failed",
-    )  # fmt: skip
-    for level in report["levels"]:
-        latency, known = level["latency"]["speculative"], level["speedup"] is not None
-        table.add_row(
-            str(level["concurrency"]), decimal(level["tokens_per_second"]), decimal(level["baseline_tokens_per_second"]),
-            ratio(level["speedup"]) if known else "\u2013", ranged(level["interval"]),
-            decimal(level["mean_acceptance_length"]) if level["mean_acceptance_length"] else "\u2013",
-            percent(level["draft_acceptance_rate"]), *(
-                seconds(latency[name]) if latency[name] is not None else "\u2013" for name in ("first_token_s", "gap_p99_s")
-            ), str(level["identical"]), str(level["failed"]),
-        )  # fmt: skip
-    console.print(table)
-    for line in dict.fromkeys(line for level in report["levels"] for line in level["remarks"]):
-        console.print(Text(clean(line)))
-    console.print(Text(report["advice"]))
-    console.print(report["note"])
-
-
 def show_batches(report: dict[str, Any]) -> None:
     """Batches of several sizes, and advice."""
     console = Console(highlight=False)
@@ -200,31 +188,6 @@ def show_lab(report: dict[str, Any]) -> None:
     for one in report["experiments"]:
         console.print(f"\n{one['title']}: {one['why']}", markup=False)
     console.print(f"\n{report['note']}")
-
-
-def show_acceptance(report: dict[str, Any]) -> None:
-    """How far drafts got, by position."""
-    console, between = Console(highlight=False), report["interval"]
-    sure = f" [{decimal(between[0])}, {decimal(between[1])}]" if between else ""
-    console.print(
-        Text(
-            clean(
-                f"{counted(report['texts'], 'text')} by {', '.join(report['engines'])}: {decimal(report['mean_acceptance_length'])}{sure} tokens a "
-                f"pass, over {count(report['num_spec_steps'])} passes with a draft; {percent(report['draft_acceptance_rate'])} of the drafted tokens accepted."
-            )
-        )
-    )
-    forecast = ("drafting as many", "tokens per pass") if report["tokens_a_pass"] else ()
-    table = _table("position", "accepted", "tested", "rate", *forecast)
-    for place, expected in zip_longest(report["by_position"], report["tokens_a_pass"]):
-        cells = (
-            [str(place["position"]), str(place["accepted"]), str(place["tested"]), percent(place["rate"])]
-            if place
-            else [""] * 4
-        )
-        table.add_row(*cells, *([f"k = {expected['k']}", decimal(expected["tokens"])] if expected else []))
-    console.print(table)
-    console.print(report["note"])
 
 
 def show_decision(report: Report) -> None:

@@ -19,13 +19,13 @@ import torch
 
 from ..core.events import BIT_EXACT
 from ..core.numbers import count, millions, seconds, size
-from ..family import elsewhere, hub, models
+from ..family import hub, models, sources
 from ..family.suggested import SUGGESTED, Pair
 from ..measure.scenarios import USUAL
 from ..model import layer_skip
 from ..server import loading_job
 from ..server.download_job import DownloadJob
-from ..server.families import Family, bundled, described
+from ..server.families import Family, described
 from ..server.state import ServerState
 from .parts import QUIET, fresh, markup, prose, says, table
 from .running import run_and_stop
@@ -186,7 +186,7 @@ def _licence(family: Family, role: str) -> str:
     spec, name = family.models.spec, family.models.names[role]
     if spec == USUAL:
         return "Built with Llama"
-    source = elsewhere.of(models.BUNDLED / spec) if spec in bundled() else None
+    source = sources.named(spec)
     return family.licences.get(name, "") or (source.licence if source else "") or "see its page"
 
 

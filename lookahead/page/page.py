@@ -22,10 +22,10 @@ from ..core.version import VERSION
 from ..family.models import Models
 from ..model.attention import WIDEST
 from ..server import measuring_job
-from ..server.attached import PREFIX, is_servers
 from ..server.limits import Telling
 from ..server.queue import queue
 from ..server.state import ServerState
+from ..servers.addresses import PREFIX, is_servers
 from ..trace import assets
 from . import api, gradio_internals, models_tab, race_tab
 from .guard import Guard

@@ -21,7 +21,6 @@ from ..measure.scenarios import ANSWERS, CHIPS, EVERY, SCENARIOS, Scenario
 from ..model.heads.shape import KINDS
 from ..race.methods import METHODS, method_class, methods_with, needed_by
 from ..server import form
-from ..server.attached import is_servers
 from ..server.families import described
 from ..server.limits import Limits
 from ..server.loading_job import offered
@@ -30,10 +29,10 @@ from ..server.race_job import race_form
 from ..server.recording import passed, recording
 from ..server.runs import on_arrival, refusal, whole
 from ..server.state import ServerState
+from ..servers.addresses import is_servers
 from ..trace import wire
 from ..trace.export import replay_html, to_csv
 from ..trace.parsing import uncollected
-from ..trace.played_records import opened
 from ..trace.trace import Trace
 from . import figures, gradio_internals
 from .parts import QUIET, markup, pressed
@@ -333,7 +332,9 @@ def recorded(scenario: str) -> str:
 
 
 def open_(text: str) -> str:
-    """A file that somebody opened: its log as one batch, or a refusal that says what is wrong with it."""
+    """Return the log of a file that a visitor opened as one batch, or a refusal with the reason."""
+    from ..servers.replay import opened  # rare, and its records take time to import
+
     try:
         with uncollected():
             trace, caption = opened(text if isinstance(text, str) else "")

@@ -14,11 +14,12 @@ from itertools import count
 
 from ..core import memory
 from ..core.events import ModelError
-from ..family.models import BUNDLED, Models, places
+from ..family import sources
+from ..family.models import Models
 from ..measure.scenarios import USUAL
 from ..model import layer_skip
 from ..model.heads.shape import KINDS
-from . import attached
+from ..servers.addresses import is_servers, offered
 
 MOST_CHOICES = 10_000  # that are remembered: who calls the API does not say when they have gone
 WORDS = {USUAL: "pocket: instant", "smol": "SmolLM2: real answers"}
@@ -26,13 +27,12 @@ WORDS = {USUAL: "pocket: instant", "smol": "SmolLM2: real answers"}
 
 def bundled() -> list[str]:
     """The families that come with the app, the usual one first."""
-    names = sorted(folder.name for folder in BUNDLED.iterdir() if folder.is_dir())
-    return sorted(names, key=lambda name: name != USUAL)
+    return sorted(sources.bundled(), key=lambda name: name != USUAL)
 
 
 def described(spec: str) -> str:
     """What a family is called where one is chosen."""
-    return WORDS.get(spec) or attached.offered().get(spec) or spec
+    return WORDS.get(spec) or offered().get(spec) or spec
 
 
 @dataclass(slots=True, eq=False)
@@ -84,9 +84,9 @@ class Families:
         if spec in self:
             models = self._loaded[spec].models
             return {*models.drafts, *models.heads}
-        if attached.is_servers(spec):  # theirs is their owner's choice
+        if is_servers(spec):  # theirs is their owner's choice
             return {"draft", *KINDS}
-        return {layer_skip.ROLE, *places(spec)} - {"target"}
+        return {layer_skip.ROLE, *sources.places(spec)} - {"target"}
 
     def chats(self, spec: str) -> bool:
         """Whether its models answer a chat message rather than go on with a text."""

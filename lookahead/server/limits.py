@@ -97,7 +97,7 @@ class Telling(Variables):
     )
     metrics: Switch = Field(False, description="1: /metrics for Prometheus, where `prometheus_client` is installed")
     revision: str = Field(
-        "", description="the git revision that the page names, where there is no git folder to read it from"
+        "", description="the git revision that the page and `/healthz` show; the Docker build sets it"
     )
 
 

@@ -1,7 +1,4 @@
-"""A family that a visitor asks for, as a job: looked at, brought outside the queue, measured in it, put beside the others.
-
-Knows plans, limits and the families in use. It does not know pages.
-"""
+"""A family that a visitor asks for, as a job: checked and downloaded outside the queue, measured in it, added to the others."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from typing import Any
 
 from ..core import memory
 from ..family import hub, models
-from . import attached
+from ..servers import addresses
 from .download_job import DownloadJob
 from .families import bundled, described
 from .queue import EVERY_S, Refused
@@ -36,7 +33,7 @@ def load(server: ServerState, spec: str, waits: bool = False) -> DownloadJob:
 def offered(server: ServerState) -> list[str]:
     """What a visitor may choose from: the families in use, those that come with the app and may be loaded, and servers."""
     in_use = [family.models.spec for family in server.families]
-    return in_use + [spec for spec in bundled() if missing(server, spec)] + [*attached.offered()]
+    return in_use + [spec for spec in bundled() if missing(server, spec)] + [*addresses.offered()]
 
 
 def missing(server: ServerState, spec: str) -> bool:
@@ -61,7 +58,7 @@ def loaded(server: ServerState, spec: str) -> Iterator[tuple[str, float]]:
 
 def _look(server: ServerState, spec: str, job: DownloadJob) -> hub.Plan:
     dtype = server.models.target.passes.dtype  # most likely: it is measured once the weights are there
-    plan = hub.look(
+    plan = hub.check(
         spec, limits=server.limits, dtype=dtype, progress=job.progress, compute=job.compute,
         spare_bytes=server.families.spare_bytes,
     )  # fmt: skip

@@ -15,11 +15,12 @@ from typing import Any
 
 from ..core.events import LookaheadError, SettingsError, Stopped
 from ..core.numbers import count
-from ..measure.attach.race import ServerRace
+from ..servers.addresses import is_servers
+from ..servers.race import ServerRace, race_of
 from ..trace import wire
 from ..trace.race import Race, race
 from ..trace.trace import Trace
-from . import attached, form, loading_job, zero
+from . import form, loading_job, zero
 from .queue import FAULT, LEFT, Job, queue, words_of
 from .runs import Run, refusal
 from .state import ServerState
@@ -37,8 +38,8 @@ def form_race(
     options = form.options(fields)
     server.limits.check(prompt, options.get("max_new_tokens"), len(methods))
     family = str(fields.get("family") or "")
-    if attached.is_servers(family):
-        return attached.race(family, prompt, fields)
+    if is_servers(family):
+        return race_of(family, prompt, options)
     return race(server.models_for(visitor, family), prompt, methods, **options)
 
 

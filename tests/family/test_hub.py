@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
 import subprocess
 import sys
+import time
 import weakref
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 from conftest import POCKET, ROOT, emitted, tiny
 from fakehub import serving
-from huggingface_hub import constants
+from huggingface_hub import constants, get_session, hf_hub_url, hf_raise_for_status
+from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
@@ -22,13 +26,15 @@ import lookahead
 from lookahead import ModelError
 from lookahead.__main__ import main
 from lookahead.core import memory
-from lookahead.family import fetch, hub
-from lookahead.family.known import Known
+from lookahead.core.events import Stopped
+from lookahead.family import download, hub
+from lookahead.family.hub import Known
 from lookahead.family.models import load as load_measured
 from lookahead.family.suggested import SUGGESTED, billions, drafts, family
 from lookahead.server.limits import Limits
 
 VISITOR = Limits()
+IN_A_CHILD = download.download
 BF16 = torch.bfloat16
 
 
@@ -43,9 +49,15 @@ def folders(tmp_path_factory):
     return made
 
 
+def in_this_process(files, progress, main=False):
+    """A download without the second that a process takes to begin."""
+    download.receive(files, main)
+    progress(sum(file.size for file in files))
+
+
 @pytest.fixture
 def shelf(folders, tmp_path, monkeypatch):
-    """A hub with a good pair, and a cache of its own."""
+    """A hub with a good pair, and a cache of its own. Files come in this process, but for the tests that use `child`."""
     with serving() as served:
         served.add("org/target", folders["llama"][0])
         served.add("org/draft", folders["llama"][1], licence="mit")
@@ -56,11 +68,21 @@ def shelf(folders, tmp_path, monkeypatch):
         monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
         monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
         monkeypatch.setattr(constants, "HF_HUB_ETAG_TIMEOUT", 5)
+        monkeypatch.setenv("HF_ENDPOINT", served.url)
+        monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+        monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
+        monkeypatch.setattr(download, "download", in_this_process)
         yield served
 
 
+@pytest.fixture
+def child(monkeypatch):
+    """Downloads as they are: in a process of their own."""
+    monkeypatch.setattr(download, "download", IN_A_CHILD)
+
+
 def look(spec, **more):
-    return hub.look(spec, **{"limits": VISITOR, "dtype": BF16, **more})
+    return hub.check(spec, **{"limits": VISITOR, "dtype": BF16, **more})
 
 
 def words(plan):
@@ -248,27 +270,27 @@ def test_a_head_is_compared_with_a_target_of_any_architecture(tmp_path, shelf):
     shelf.add("org/gpt2", tiny("gpt2", tmp_path / "gpt2"))
     shelf.add("org/head", POCKET / "block")
     assert "hidden states" in str(look("org/gpt2+org/head").refused)
+    assert "give the target's name first" in str(look("org/head").refused)
 
 
-def test_what_a_repository_claims_is_not_believed(shelf, folders, tmp_path, monkeypatch):
+def test_what_a_repository_claims_is_not_believed(shelf, folders, tmp_path):
     shelf.add("org/tall", changed(folders["llama"][0], tmp_path / "tall", num_hidden_layers=10**8))
     assert "claims 100,000,000 layers" in str(look("org/tall").refused)
     shelf.add("org/fat", folders["llama"][0], sizes={"merges.txt": 1 << 40})
     assert "merges.txt is implausibly large" in str(look("org/fat").refused)
-    shelf.add("org/whole", folders["llama"][0], sizes={"model.safetensors": 60 * 10**9})
-    monkeypatch.setattr(memory, "disk_free", lambda folder: 10**12)
-    with pytest.raises(ModelError, match="too large for one download; run `hf download org/whole`"):
-        hub.download(look("org/whole"))
+    too_large = download.explained("org/whole", ValueError("The file is too large to be downloaded"))
+    assert "it cannot be downloaded (ValueError: The file is too large" in str(too_large)
     for name, index in (
         ("odd", "[]"),
         ("script", '{"weight_map": {"a": "run.py"}}'),
         ("gone", '{"weight_map": {"a": "b.safetensors"}}'),
+        ("outside", '{"weight_map": {"a": "../outside.safetensors"}}'),
     ):
         folder = changed(folders["llama"][0], tmp_path / name)
         (folder / "model.safetensors").unlink()
         (folder / "run.py").write_text("raise SystemExit")
         (folder / "model.safetensors.index.json").write_text(index)
-        shelf.add(f"org/{name}", folder)
+        shelf.add(f"org/{name}", folder, sizes={"../outside.safetensors": 10})
         assert "choose another copy of this model" in str(look(f"org/{name}").refused)
 
 
@@ -347,9 +369,34 @@ def test_what_was_only_looked_at_is_not_a_copy(shelf, monkeypatch):
     assert "has no copy" in str(look("org/target").refused)
 
 
-def test_a_hub_with_troubles_of_its_own(shelf):
-    shelf.down = True
-    assert "cannot be reached (HfHubHTTPError 503)" in str(look("org/target").refused)
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_a_hub_with_troubles_of_its_own(shelf, status):
+    shelf.down = status
+    assert f"cannot be reached (HfHubHTTPError {status})" in str(look("org/target").refused)
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [(401, "does not accept this server's HF_TOKEN"), (403, "agree to its terms on"), (404, "the hub shows no such model"),
+     (429, "cannot be reached (HfHubHTTPError 429)"), (500, "cannot be reached (HfHubHTTPError 500)")],
+)  # fmt: skip
+def test_a_file_that_is_refused_says_why(shelf, status, words, monkeypatch):
+    """The client asks again for half a minute after some of these: not here."""
+    plan, raised = look("org/target"), []
+
+    def once(repo, name, **_):
+        shelf.faults = {name: status}
+        try:
+            response = get_session().get(hf_hub_url(repo, name), timeout=5)
+            hf_raise_for_status(response)
+        except HfHubHTTPError as error:
+            raised.append(error)
+            raise LocalEntryNotFoundError("not here either") from error
+
+    monkeypatch.setattr(download, "hf_hub_download", once)
+    with pytest.raises(ModelError) as caught:
+        hub.download(plan)
+    assert words in str(caught.value) and raised
 
 
 # ---------------------------------------------------------------- the download
@@ -374,7 +421,7 @@ def large(shelf, folders, tmp_path):
     return "org/large+org/draft"
 
 
-def test_only_what_is_needed_is_brought_and_then_it_races(shelf, large):
+def test_only_what_is_needed_is_brought_and_then_it_races(shelf, child, large):
     plan, seen = look(large), []
     found = hub.download(plan, lambda text, share: seen.append((text, share)))
     assert found.keys() == {"org/large", "org/draft"}
@@ -402,56 +449,119 @@ def test_load_does_it_all(shelf):
         lookahead.load("org/target+org/missing")
 
 
-def test_a_download_is_stopped_between_two_pieces_and_goes_on_from_there(shelf, tmp_path):
-    shelf.delay_s = 0.02
+def unfinished(folder):
+    return [path for path in folder.rglob("*") if path.suffix == ".incomplete"]
+
+
+def workers(process):
+    return [child for child in psutil.Process(process).children() if download.__name__ in child.cmdline()]
+
+
+def test_a_download_is_stopped_within_a_second_and_goes_on_with_the_files_that_are_missing(
+    shelf, child, tmp_path, large
+):
+    plan, stopping = look(large), []
+    missing = plan.missing
+    shelf.stalls = {"model-00002-of-00002.safetensors"}
 
     def stop(text, share):
-        if share > 0.2:
-            raise hub.Stopped
+        if unfinished(tmp_path) and plan.models[0].files[-2].here:
+            stopping.append(time.monotonic())
+            raise Stopped
 
-    plan = look("org/target+org/draft")
-    with pytest.raises(hub.Stopped):
+    with pytest.raises(Stopped):
         hub.download(plan, stop)
-    parts = list((tmp_path / "cache").rglob("*.lookahead.incomplete"))
-    assert len(parts) == 1
-    held = parts[0].stat().st_size
-    assert 0 < held < plan.models[0].bytes
-    assert hub.look(plan.spec, dtype=BF16).refused is None
-    shelf.delay_s = 0.0
+    assert time.monotonic() - stopping[0] < 1
+    assert not unfinished(tmp_path) and not workers(os.getpid())
+    assert look(large).missing == missing - plan.models[0].files[-2].size
+    with pytest.MonkeyPatch.context() as without:
+        without.setattr(constants, "HF_HUB_OFFLINE", True)
+        assert "has no copy" in str(look("org/large").refused), "what is half there is no copy"
+    shelf.stalls = set()
     shelf.log.clear()
-    hub.download(look("org/target+org/draft"))
-    spans = shelf.asked("org/target/resolve/" + shelf.repos["org/target"].commit + "/model.safetensors")
-    assert spans == [f"bytes={held}-"]
-    assert not list((tmp_path / "cache").rglob("*.lookahead.incomplete"))
-    ours = fetch.cached("org/target") / "model.safetensors"
-    assert ours.read_bytes() == (shelf.repos["org/target"].folder / "model.safetensors").read_bytes()
+    hub.download(look(large))
+    assert shelf.asked("model-00002-of-00002.safetensors") and not shelf.asked("model-00001-of-00002.safetensors")
+    for name in ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"):
+        assert (download.cached("org/large") / name).read_bytes() == (
+            shelf.repos["org/large"].folder / name
+        ).read_bytes()
 
 
-def test_a_connection_that_breaks_is_taken_up_again(shelf):
+def test_a_connection_that_breaks_is_taken_up_again(shelf, child):
     plan = look("org/target")
-    shelf.breaks = 2
+    shelf.breaks = 1
     found = hub.download(plan)
     ours = found["org/target"] / "model.safetensors"
     assert ours.read_bytes() == (shelf.repos["org/target"].folder / "model.safetensors").read_bytes()
-    assert len(shelf.asked("model.safetensors")) == 3
+    spans = shelf.asked("model.safetensors")
+    assert len(spans) == 2 and int(spans[1].strip("bytes=-")) > 0
 
 
-def test_a_file_that_somebody_else_is_bringing_is_left_to_them(shelf):
+def test_a_hub_that_sends_nothing_is_not_waited_for(shelf, child, tmp_path, monkeypatch):
     plan = look("org/target")
-    held = next(file for file in plan.models[0].files if file.name == "model.safetensors")
-    etag = fetch.get_hf_file_metadata(fetch.hf_hub_url(held.repo, held.name, revision=held.commit)).etag
-    lock = fetch.cache() / ".locks" / "models--org--target" / f"{etag}.lookahead.lock"
-    with fetch.WeakFileLock(lock), pytest.raises(ModelError, match="another program is bringing model"):
+    shelf.stalls = {"model.safetensors"}
+    monkeypatch.setattr(download, "STALLED_S", 1)
+    with pytest.raises(ModelError, match="the hub has stopped sending; try again later"):
         hub.download(plan)
-    hub.download(plan)
+    assert not unfinished(tmp_path) and look("org/target").missing
+    shelf.stalls = set()
 
 
-def test_a_hub_that_sends_nothing_is_not_waited_for(shelf, monkeypatch):
+def test_a_file_of_another_size_than_announced_is_never_taken_for_the_model(shelf, folders, tmp_path, monkeypatch):
+    whole = Path(folders["llama"][0], "model.safetensors").stat().st_size
+    repo = shelf.add("org/short", folders["llama"][0], sizes={"model.safetensors": whole + 1})
+    plan = look("org/short")
+    for _ in range(2):
+        with pytest.raises(ModelError, match=r"model\.safetensors has another size than the hub announced"):
+            hub.download(plan)
+        assert plan.models[0].missing and download.cached("org/short") is None
+    repo.sizes.clear()
+    assert not look("org/short").missing
+
+
+def test_a_download_that_is_killed_says_so_and_leaves_nothing_that_counts(shelf, child, tmp_path):
     plan = look("org/target")
-    monkeypatch.setattr(fetch, "_rest", lambda *_: None)  # nothing comes
-    with pytest.raises(ModelError, match="cannot be reached"):
-        hub.download(plan)
-    monkeypatch.undo()
+    shelf.stalls = {"model.safetensors"}
+
+    def kill(text, share):
+        if unfinished(tmp_path):
+            for worker in workers(os.getpid()):
+                worker.kill()
+
+    with pytest.raises(ModelError, match=r"its download broke off \(-9\); load again"):
+        hub.download(plan, kill)
+    shelf.stalls = set()
+    assert plan.missing and download.cached("org/target") is None
+
+
+def test_a_folder_that_cannot_be_written_is_told(shelf):
+    for number, words in (
+        (errno.ENOSPC, "the disk is full"),
+        (errno.EROFS, "cannot be written (Read-only file system)"),
+    ):
+        assert words in str(download.explained("org/target", OSError(number, os.strerror(number), "/a/secret/place")))
+    assert "secret" not in str(download.explained("org/target", OSError(errno.EROFS, "Read-only", "/a/secret/place")))
+
+
+def test_a_download_ends_with_the_program_that_began_it_and_leftovers_are_removed(shelf, tmp_path):
+    plan = look("org/target")
+    shelf.stalls = {"model.safetensors"}
+    files = [(f.repo, f.commit, f.name, f.size) for f in plan.models[0].files]
+    code = f"from lookahead.family import download as d; d.download([d.File(*f) for f in {files}], lambda _: None)"
+    begun = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
+    while not unfinished(tmp_path):
+        time.sleep(0.05)
+    (worker,) = workers(begun.pid)
+    begun.kill()
+    begun.wait()
+    worker.wait(10)
+    shelf.stalls = set()
+    assert not unfinished(tmp_path)
+    old = download.cache() / "models--org--target" / "blobs" / "abc.123.incomplete"
+    old.write_text("left by a power cut")
+    os.utime(old, (1, 1))
+    assert IN_A_CHILD(plan.files, lambda _: None) is None
+    assert not unfinished(tmp_path) and not look("org/target").missing
 
 
 def test_files_go_where_other_programs_find_them(shelf):
@@ -459,7 +569,11 @@ def test_files_go_where_other_programs_find_them(shelf):
     from huggingface_hub import hf_hub_download
 
     assert Path(hf_hub_download("org/target", "model.safetensors", local_files_only=True)).is_file()
-    folder = fetch.cached("org/target")
+    folder = download.cached("org/target")
+    os.truncate(folder / "model.safetensors", 1000)
+    plan = look("org/target")
+    assert plan.missing == plan.models[0].bytes, "a damaged file comes again"
+    assert hub.download(plan) and look("org/target").missing == 0
     assert {path.name for path in (folder.parents[1] / "blobs").iterdir()} == {
         path.resolve().name for path in folder.iterdir()
     }

@@ -5,7 +5,7 @@ from conftest import finished, tiny
 
 import lookahead
 from lookahead import ModelError
-from lookahead.family.models import places
+from lookahead.family.sources import places
 from lookahead.family.spec import families, members
 
 

@@ -10,10 +10,10 @@ import pytest
 from gradio_client import Client
 from test_page import STATE, press_race, race, wait_done
 
-from lookahead.family import elsewhere, models
+from lookahead.family import sources
 from lookahead.measure.scenarios import ANSWERS
 
-SOURCE = elsewhere.of(models.BUNDLED / "smol")
+SOURCE = sources.named("smol")
 there = SOURCE.gguf or SOURCE.here()
 pytestmark = [
     pytest.mark.browser,

@@ -14,14 +14,14 @@ from scipy.stats import chisquare
 
 import lookahead
 from lookahead.core.events import BIT_EXACT, SettingsError
-from lookahead.family import elsewhere, models
+from lookahead.family import sources
 from lookahead.measure.scenarios import ANSWERS
 from lookahead.race.lane import decode
 from lookahead.race.methods import methods_for
 from lookahead.trace.race import race
 from lookahead.trace.trace import Trace
 
-SOURCE = elsewhere.of(models.BUNDLED / "smol")
+SOURCE = sources.named("smol")
 there = SOURCE.gguf or SOURCE.here()
 pytestmark = pytest.mark.skipif(not there and not os.environ.get("CI"), reason="requirements-smol.txt is not installed")
 TOKENS = 20
@@ -53,7 +53,7 @@ def test_it_is_what_it_says(smol):
     assert smol.exactness == BIT_EXACT, smol.probe.sentence
     head = smol.heads["block"]
     assert head.shape.draft_vocab == 8192
-    files = [path for path in (models.BUNDLED / "smol").rglob("*") if path.is_file()]
+    files = [path for path in (sources.BUNDLED / "smol").rglob("*") if path.is_file()]
     assert sum(path.stat().st_size for path in files) < 18e6 and max(path.stat().st_size for path in files) < 9.5e6
 
 

@@ -138,7 +138,7 @@ def test_a_family_that_cannot_be_brought_says_so_and_the_page_stops_waiting(othe
         progress("Asking about it", 0.1)
         raise ModelError("family", spec, "it can be had from nowhere.")
 
-    monkeypatch.setattr(hub, "look", lambda spec, progress, **more: refuse(spec, progress))
+    monkeypatch.setattr(hub, "check", lambda spec, progress, **more: refuse(spec, progress))
     told = events(race_form(ServerState(other, Limits()), "Once upon", ["naive"], dict(form.DEFAULTS), "a"))
     assert told[-1]["kind"] == "end" and "had from nowhere" in told[-1]["message"]
     fixed = ServerState(other, Limits(loading="none"))

@@ -35,10 +35,11 @@ def said(word):
     return [rest for name, rest in STEPS if name == word]
 
 
-def environment(smol=""):
-    """The container's variables, as it is built with that argument."""
+def environment(smol="", revision=""):
+    """The container's variables, as it is built with these arguments."""
     pairs = dict(pair.split("=", 1) for rest in said("ENV") for pair in shlex.split(rest))
-    return {name: re.sub(r"\$\{SMOL:\+(.*?)\}", r"\1" if smol else "", value) for name, value in pairs.items()}
+    chosen = {name: re.sub(r"\$\{SMOL:\+(.*?)\}", r"\1" if smol else "", value) for name, value in pairs.items()}
+    return {name: value.replace("${REVISION}", revision) for name, value in chosen.items()}
 
 
 def health():
@@ -81,7 +82,8 @@ def test_the_container_is_what_a_host_expects():
     assert (variables["GRADIO_SERVER_NAME"], variables["GRADIO_SERVER_PORT"]) == ("0.0.0.0", "7860")
     assert variables["GRADIO_TEMP_DIR"].startswith("/tmp/")
     assert variables["GRADIO_ANALYTICS_ENABLED"] == "False"
-    assert said("ARG") == ["TORCH_BACKEND=cpu", "SMOL="]
+    assert said("ARG") == ["TORCH_BACKEND=cpu", "SMOL=", "REVISION="]
+    assert environment(revision="abc")["LOOKAHEAD_REVISION"] == "abc"
     assert (environment()["LOOKAHEAD_MODELS"], environment("1")["LOOKAHEAD_MODELS"]) == ("", "pocket,smol")
     assert any("fetch smol" in rest for rest in said("RUN"))
     assert "7860/healthz" in command[-1] and int(options["start-period"]) >= 30

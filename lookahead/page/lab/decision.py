@@ -15,13 +15,14 @@ from ...core.numbers import decimal, ratio
 from ...core.text_files import csv_file
 from ...family.models import Models
 from ...measure import charts, prompt_files
-from ...measure.attach.decision import decide as decide_servers
-from ...measure.attach.report import SIDES
 from ...measure.decision import Report, advise, decide
 from ...measure.progress import questions
 from ...measure.timing import Question
-from ...server import attached, form
+from ...server import form
 from ...server.state import ServerState
+from ...servers.addresses import is_servers, offered, servers_of
+from ...servers.decision import decide as decide_servers
+from ...servers.report import SIDES
 from ...trace.trace import Trace
 from ..parts import QUIET, TRACE, Follow, answered, drawn, markup, plot, prose, refused, table
 from ..running import buttons, measured, measuring, run_and_stop
@@ -50,7 +51,7 @@ def add(server: ServerState, follow: Follow) -> None:
     prose(INTRO)
     prompts = gr.Textbox(label="your prompts", placeholder=HINT, lines=3, max_lines=10, max_length=MOST_CHARACTERS)
     with gr.Row(elem_classes="la-do"):
-        pairs = [(name, spec) for spec, name in attached.offered().items()]
+        pairs = [(name, spec) for spec, name in offered().items()]
         where = gr.Dropdown([HERE, *pairs], value=HERE, label="on", filterable=False, visible=bool(pairs))
         budget = gr.Dropdown(list(BUDGETS), value="30 seconds", label="measure for", filterable=False)
         chat = gr.Checkbox(False, label="as chat", min_width=120, scale=0)
@@ -80,7 +81,7 @@ def _decide(
     def deciding() -> Iterator[Any]:
         if here:
             return decide(models, chosen, BUDGETS[budget], max_new_tokens=tokens)
-        sides = dict(zip(SIDES, attached.servers_of(where), strict=True))
+        sides = dict(zip(SIDES, servers_of(where), strict=True))
         return decide_servers(sides, chosen, BUDGETS[budget], tokens)
 
     for line, report in measured(deciding):
@@ -95,7 +96,7 @@ def _decide(
 def _answer(report: Report, first: Question, family: str, tokens: int) -> str:
     """The sentence, its reasons, the files to download and a link to a race."""
     fields = {**form.DEFAULTS, "family": family, "chat": first.chat, "max_new_tokens": tokens}
-    race = form.link(first.prompt, [] if attached.is_servers(family) else [report.best.method], fields)
+    race = form.link(first.prompt, [] if is_servers(family) else [report.best.method], fields)
     saves = "".join(
         f'<a download="{name}" href="data:{kind};base64,{base64.b64encode(make(report).encode()).decode()}">{name}</a> '
         for name, kind, make in FILES

@@ -7,13 +7,13 @@ from typing import Any
 
 import gradio as gr
 
-from ...core.numbers import decimal, percent, ratio, seconds
+from ...core.numbers import decimal
 from ...measure import charts
-from ...measure.attach import report
 from ...measure.decision import levels_of
 from ...measure.progress import questions
-from ...server import attached
 from ...server.state import ServerState
+from ...servers import report
+from ...servers.addresses import offered, servers_of
 from ..parts import Follow, drawn, markup, plot, prose, says, table
 from ..running import buttons, measured, run_and_stop
 
@@ -24,14 +24,13 @@ INTRO = (
 )
 LOADS = {"1 to 4": (1, 2, 4), "1 to 16": (1, 2, 4, 8, 16), "1 to 64": (1, 4, 16, 64)}
 MOST, ROUNDS, PROMPTS = 64, 1, 8
-UNKNOWN = "\u2013"
 
 
 def add(server: ServerState, follow: Follow) -> None:
-    """The section."""
+    """Add the section."""
     prose(INTRO)
     with gr.Row(elem_classes="la-do"):
-        pairs = [(name, spec) for spec, name in attached.offered().items()]
+        pairs = [(name, spec) for spec, name in offered().items()]
         pair = gr.Dropdown(pairs, value=pairs[0][1], label="servers", filterable=False)
         load = gr.Dropdown(list(LOADS), value="1 to 16", label="readers at once", filterable=False)
         start, stop = buttons("Load them")
@@ -40,8 +39,7 @@ def add(server: ServerState, follow: Follow) -> None:
 
 
 def _load(dark: bool, spec: str, load: str) -> Iterator[Any]:
-    baseline, speculative = attached.servers_of(spec)
-    sides, same = dict(zip(report.SIDES, (baseline, speculative), strict=True)), gr.skip()
+    sides, same = dict(zip(report.SIDES, servers_of(spec), strict=True)), gr.skip()
     prompts = questions(most=PROMPTS)
     for line, newest in measured(lambda: report.measure(sides, prompts, LOADS[load], MOST, ROUNDS)):
         if newest is None:
@@ -56,15 +54,12 @@ def _load(dark: bool, spec: str, load: str) -> Iterator[Any]:
 
 
 def _rows(measured: Mapping[str, Any]) -> str:
-    """A line for every load."""
+    """Return a table with a row for every load."""
+    prompts = len({row["id"] for row in measured["rows"]})
     rows = [
         [
             str(level["concurrency"]), decimal(level["baseline_tokens_per_second"]), decimal(level["tokens_per_second"]),
-            ratio(level["speedup"]) if level["speedup"] else UNKNOWN,
-            f"{ratio(level['interval'][0])} to {ratio(level['interval'][1])}" if level["interval"] else UNKNOWN,
-            decimal(level["mean_acceptance_length"]) if level["mean_acceptance_length"] else UNKNOWN,
-            percent(level["draft_acceptance_rate"]), _time(level, "first_token_s"), _time(level, "gap_p99_s"),
-            f"{level['identical']} of {len({row['id'] for row in measured['rows']})}", str(level["failed"]),
+            *report.figures(level), f"{level['identical']} of {prompts}", str(level["failed"]),
         ]
         for level in measured["levels"]
     ]  # fmt: skip
@@ -74,8 +69,3 @@ def _rows(measured: Mapping[str, Any]) -> str:
         "longest gaps (p99)", "same text", "failed",
     ]  # fmt: skip
     return table(titles, rows) + "".join(says(remark) for remark in sorted(remarks))
-
-
-def _time(level: Mapping[str, Any], name: str) -> str:
-    value = level["latency"]["speculative"][name]
-    return UNKNOWN if value is None else seconds(value)

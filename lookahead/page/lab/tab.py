@@ -18,9 +18,9 @@ import gradio as gr
 
 from ...family.models import Models
 from ...measure.scenarios import USUAL
-from ...server import attached
 from ...server.families import described
 from ...server.state import ServerState
+from ...servers.addresses import offered
 from ..parts import QUIET, markup, says
 from . import batches, claims, classroom, decision, dice, drafters, grow, machine, servers, sweeps, whatif
 
@@ -56,7 +56,7 @@ def tab(server: ServerState, lab: gr.Tab) -> gr.Tabs:
         opened(chosen, None, family, queue=False, **QUIET)
     follow(_words, markup())
     with gr.Tabs(elem_id="la-lab") as sections:
-        for name, section in (*SECTIONS, *((("Servers", servers),) if attached.offered() else ())):
+        for name, section in (*SECTIONS, *((("Servers", servers),) if offered() else ())):
             with gr.Tab(name, id=name, elem_classes="la-section") as opened:
                 if opening := section.add(server, follow):
                     # The first section is not turned to: it is there when the Lab is.

@@ -1,0 +1,133 @@
+"""Addresses of servers, their keys, and the names by which visitors choose them.
+
+The operator sets `LOOKAHEAD_SERVERS="fast=https://..., plain=https://..."`, and a key for each in
+`LOOKAHEAD_SERVER_KEY_<NAME>`. `LOOKAHEAD_SERVER_REQUEST_<NAME>` is a JSON object whose fields are added to every request. With
+it one server can have two names, one of which switches speculation off. No message and no `repr` contains a key or an address.
+
+A visitor's choice is written like a family, `servers:plain,fast`, in forms, links and traces. It has names only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from ..core.events import LookaheadError, SettingsError
+
+SERVERS, KEY, REQUEST = "LOOKAHEAD_SERVERS", "LOOKAHEAD_SERVER_KEY_", "LOOKAHEAD_SERVER_REQUEST_"
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
+MOST_SERVERS = 32
+PREFIX = "servers:"
+
+
+class RemoteError(LookaheadError):
+    """A server cannot be reached, refuses, or sends an answer that cannot be read. The message has its name, not its address."""
+
+    def __init__(self, name: str, sentence: str, status: int | None = None):
+        super().__init__("server", name, sentence)
+        self.status = status  # of a refusal
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server's address. The fields of `request` are added to every request."""
+
+    name: str
+    url: str = field(repr=False)
+    key: str | None = field(default=None, repr=False)
+    request: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The HTTP headers that carry the key."""
+        return {"Authorization": f"Bearer {self.key}"} if self.key else {}
+
+    def hidden(self, text: str) -> str:
+        """Return a text of the server without its address and key."""
+        for secret in filter(None, (self.key, self.url)):
+            text = text.replace(secret, "...")
+        return text
+
+
+def server_at(url: str, name: str, environ: Mapping[str, str] = os.environ, variable: str = "url") -> Server:
+    """Return the server at an address. Raises `SettingsError` if the address is malformed."""
+    try:
+        parts = urlsplit(url.strip())
+        is_address = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # a port above 65535, a bracket that is not closed
+        is_address = False
+    if not is_address or parts.query or parts.fragment:
+        raise SettingsError(variable, name, "give an address such as http://localhost:8000.")
+    suffix = name.upper().replace("-", "_")
+    if parts.username or parts.password:
+        raise SettingsError(variable, name, f"put its key into {KEY}{suffix}, not into the address.")
+    base = url.strip().rstrip("/").removesuffix("/v1")
+    return Server(name, base, _key(KEY + suffix, environ), request=_request(REQUEST + suffix, environ))
+
+
+def _key(variable: str, environ: Mapping[str, str]) -> str | None:
+    """Return a server's key, if any. Raises `SettingsError` if no HTTP header can hold it."""
+    key = environ.get(variable, "").strip()
+    if not key.isascii() or not key.isprintable():
+        raise SettingsError(variable, "...", "a key has printable ASCII characters only.")
+    return key or None
+
+
+def _request(variable: str, environ: Mapping[str, str]) -> dict[str, Any]:
+    """Return the fields that are added to every request. Raises `SettingsError` if they are no JSON object."""
+    try:
+        request = json.loads(environ.get(variable) or "{}")
+        json.dumps(request, ensure_ascii=False, allow_nan=False).encode()  # as it is sent
+    except (ValueError, RecursionError):
+        request = None
+    if not isinstance(request, dict):
+        raise SettingsError(variable, "...", 'give a JSON object: {"speculative.n_max": 0}')
+    return request
+
+
+def named(environ: Mapping[str, str] = os.environ) -> dict[str, Server]:
+    """Return the servers that the operator has named, in order. Raises `SettingsError` if the variable is malformed."""
+    servers: dict[str, Server] = {}
+    for entry in filter(None, map(str.strip, environ.get(SERVERS, "").split(","))):
+        name, equals, url = (part.strip() for part in entry.partition("="))
+        if not equals or not NAME.fullmatch(name) or name in servers:
+            raise SettingsError(SERVERS, name, 'give names and addresses: "fast=https://..., plain=https://..."')
+        servers[name] = server_at(url, name, environ, SERVERS)
+    if len(servers) > MOST_SERVERS:
+        raise SettingsError(SERVERS, len(servers), f"give at most {MOST_SERVERS}.")
+    return servers
+
+
+def both(baseline: str | None, speculative: str | None) -> dict[str, Server]:
+    """Return the two servers of a comparison, each given by address or name. Raises `SettingsError` if one is missing."""
+    names, given = named(), {"baseline": baseline, "speculative": speculative}
+    for side, text in given.items():
+        if not text:
+            raise SettingsError(side, text, "give the addresses of both servers: --baseline URL --speculative URL.")
+    return {side: names.get(text) or server_at(text, side, variable=side) for side, text in given.items()}
+
+
+def offered() -> dict[str, str]:
+    """Return the choices that visitors have, with their labels: each server with the first that is named."""
+    first, *others = named() or [""]
+    return {f"{PREFIX}{first},{other}": f"{other} beside {first}" for other in others}
+
+
+def is_servers(spec: str) -> bool:
+    """Whether a family's name is a choice of servers."""
+    return spec.startswith(PREFIX)
+
+
+def servers_of(spec: str) -> list[Server]:
+    """Return the servers of a choice. Raises `RemoteError` for a name that the operator has not given."""
+    known = named()
+    names = spec.removeprefix(PREFIX).split(",")
+    for name in names:
+        if name not in known:
+            raise RemoteError(name[:80], f"it is not one of this app's: {', '.join(known) or 'it has none'}.")
+    return [known[name] for name in names]

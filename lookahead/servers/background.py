@@ -1,0 +1,38 @@
+"""Run asynchronous work in a thread, for callers without an event loop and for those that already run one (notebooks)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar
+
+from anyio.from_thread import start_blocking_portal
+
+T = TypeVar("T")
+WAIT_S = 0.2  # without anything new, `arriving` yields None after this time
+END = object()
+
+
+def complete(work: Callable[[], Awaitable[T]]) -> T:
+    """Return the result of `work()`. Raises what it raises."""
+    with start_blocking_portal() as portal:
+        return portal.call(work)
+
+
+def arriving(work: Callable[[Callable[[Any], None]], Awaitable[None]]) -> Iterator[Any | None]:
+    """Yield what `work(put)` puts, as it does, and None while nothing is new.
+
+    Raises at the end what the work raises. Closing the iterator cancels the work.
+    """
+    items: SimpleQueue[Any] = SimpleQueue()
+    with start_blocking_portal() as portal:  # cancels what runs in it if an exception leaves it
+        done = portal.start_task_soon(work, items.put)
+        done.add_done_callback(lambda _: items.put(END))
+        while True:
+            try:
+                item = items.get(timeout=WAIT_S)
+            except Empty:
+                item = None
+            if item is END:
+                return done.result()
+            yield item

@@ -1,0 +1,228 @@
+"""Rivals for the bench: vLLM and llama.cpp's server, started here one after the other, writing the same texts as our lanes.
+
+Each gets the family's own models, token ids for a prompt, and no sampling. Its seconds are those of a whole text minus those of
+a text of one token, so that neither the prompt nor the network counts. Its process is paused (SIGSTOP) while our lane computes,
+and a naive lane of ours runs with every text.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic, perf_counter, sleep
+from typing import Any
+
+import httpx2
+
+from ..core.events import Settings, SettingsError
+from ..family.models import Models
+from ..family.sources import places
+from ..measure.timing import Entry, Question, Sample, Timing, read_entry, time_lane
+from ..race.lane import Lane
+from .gguf import write
+
+START_S, TEXT_S, END_S = 600, 300, 10  # for a server to be ready, a text to be written, a server to end
+VLLM_DRAFTS, VLLM_HEADS, VLLM_NGRAMS = (2, 4, 6), (2, 4), (4, 10)  # draft lengths
+LLAMA_DRAFTS, LLAMA_NGRAMS = (4, 8), (8, 32)
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """How to start an engine, to whose `command` host and port are added, and how to request the ids that follow ids."""
+
+    label: str
+    command: list[str]
+    ask: Callable[[httpx2.Client, Sequence[int], int], list[int]]
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+    def samples(
+        self, models: Models, questions: Sequence[tuple[int, Question]], repeat: int, options: Mapping[str, Any], block: int
+    ) -> Iterator[Sample]:  # fmt: skip
+        """Time every greedy question, given with its number, `repeat` times, each time with a naive lane of ours."""
+        with EngineProcess(self) as process:
+            for number, q in questions:
+                lane = _naive(models, q, options)
+                for turn in range(-1, repeat):  # the first is for warming up
+                    process.pause()
+                    naive = time_lane(lane)
+                    process.resume()
+                    timing = _timed(process, lane, naive)
+                    if turn >= 0:
+                        yield Sample(number, q, read_entry("naive"), turn, block, naive)
+                        yield Sample(number, q, Entry(self.label, self.label, {}, {}), turn, block, timing)
+
+
+def rivals(models: Models, vllm_python: str | None, llama_server: str | None, folder: Path) -> list[Engine]:
+    """Return the engines of an interpreter that has vLLM and of a llama-server program. The latter's models go to a folder."""
+    return [
+        *(vllm(vllm_python, models) if vllm_python else []),
+        *(llama_cpp(llama_server, models, folder) if llama_server else []),
+    ]
+
+
+def vllm(python: str, models: Models) -> list[Engine]:
+    """Return vLLM without speculation, with our draft model, with our EAGLE head and with its n-grams."""
+    members = places(models.spec)
+    command = [
+        python, "-m", "vllm.entrypoints.openai.api_server", "--model", members["target"], "--served-model-name", "target",
+        "--dtype", models.dtype, "--max-model-len", str(models.target.context_length), "--max-num-seqs", "1",
+        "--no-enable-prefix-caching",
+    ]  # fmt: skip
+    plans: list[tuple[str, dict[str, Any]]] = []
+    if "draft" in members:
+        plans += [
+            ("draft", {"method": "draft_model", "model": members["draft"], "num_speculative_tokens": k})
+            for k in VLLM_DRAFTS
+        ]
+    if "eagle" in members:  # the only kind of our heads that runs in vLLM on a processor
+        plans += [
+            ("eagle", {"method": "eagle3", "model": members["eagle"], "num_speculative_tokens": k}) for k in VLLM_HEADS
+        ]
+    lookup = {"method": "ngram", "prompt_lookup_min": 2, "prompt_lookup_max": 5}
+    plans += [("ngram", lookup | {"num_speculative_tokens": k}) for k in VLLM_NGRAMS]
+
+    def engine(label: str, *more: str) -> Engine:
+        return Engine(label, [*command, *more], ask_vllm, {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1"})
+
+    labelled = [(f"vllm-{name}:k={plan['num_speculative_tokens']}", json.dumps(plan)) for name, plan in plans]
+    return [engine("vllm"), *(engine(label, "--speculative-config", plan) for label, plan in labelled)]
+
+
+def ask_vllm(client: httpx2.Client, ids: Sequence[int], most: int) -> list[int]:
+    """Return the ids that vLLM writes after `ids`."""
+    request = {"model": "target", "prompt": list(ids), "max_tokens": most, "temperature": 0, "return_token_ids": True}
+    return _answer(client, "/v1/completions", request)["choices"][0]["token_ids"]
+
+
+def llama_cpp(program: str, models: Models, folder: Path) -> list[Engine]:
+    """Return llama.cpp's server without speculation, with our draft model and with its n-grams.
+
+    The family's models are written to the folder as GGUF files in float16. The options are those of build 11434; older builds
+    had other names.
+    """
+    members = places(models.spec)
+    files = {role: write(members[role], folder / f"{role}.gguf") for role in ("target", "draft") if role in members}
+    command = [
+        program, "--model", str(files["target"]), "--ctx-size", str(models.target.context_length), "--parallel", "1", "--no-webui",
+        "--threads", str(os.cpu_count()),
+    ]  # fmt: skip
+    engines = [Engine("llama.cpp", command, ask_llama_cpp)]
+    if "draft" in files:
+        draft = ["--spec-type", "draft-simple", "--spec-draft-model", str(files["draft"]), "--spec-draft-n-max"]
+        engines += [Engine(f"llama.cpp-draft:k={k}", [*command, *draft, str(k)], ask_llama_cpp) for k in LLAMA_DRAFTS]
+    lookup = ["--spec-type", "ngram-simple", "--spec-ngram-simple-size-n", "3", "--spec-ngram-simple-size-m"]
+    engines += [Engine(f"llama.cpp-ngram:k={k}", [*command, *lookup, str(k)], ask_llama_cpp) for k in LLAMA_NGRAMS]
+    return engines
+
+
+def ask_llama_cpp(client: httpx2.Client, ids: Sequence[int], most: int) -> list[int]:
+    """Return the ids that llama.cpp's server writes after `ids`."""
+    request = {"prompt": list(ids), "n_predict": most, "temperature": 0, "cache_prompt": False, "return_tokens": True}
+    return _answer(client, "/completion", request)["tokens"]
+
+
+def _answer(client: httpx2.Client, path: str, request: Mapping[str, Any]) -> dict[str, Any]:
+    answer = client.post(path, json=request)
+    answer.raise_for_status()
+    return answer.json()
+
+
+class EngineProcess:
+    """An engine's process. As a context manager it waits until the engine is ready, and ends it.
+
+    Raises `SettingsError` if it does not start, with the last line it wrote.
+    """
+
+    def __init__(self, engine: Engine):
+        self._engine, self._log = engine, tempfile.TemporaryFile("w+")  # noqa: SIM115 as long as the process
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        try:
+            self._process = subprocess.Popen(
+                [*engine.command, "--host", "127.0.0.1", "--port", str(port)], stdout=self._log, stderr=subprocess.STDOUT,
+                env={**os.environ, "HF_HUB_OFFLINE": "1", **engine.variables}, start_new_session=True,
+            )  # fmt: skip
+        except OSError as error:
+            raise self._wrong(f"it cannot be run ({error}).") from None
+        self.url, self.process_group = f"http://127.0.0.1:{port}", self._process.pid
+        self._client = httpx2.Client(base_url=self.url, timeout=TEXT_S)
+
+    def __enter__(self) -> EngineProcess:
+        try:
+            self._wait()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
+        self._send(signal.SIGCONT)
+        self._send(signal.SIGTERM)
+        try:
+            self._process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            self._send(signal.SIGKILL)
+            self._process.wait()
+        self._send(signal.SIGKILL)  # what it has started itself
+        self._log.close()
+
+    def _wait(self) -> None:
+        start = monotonic()
+        while True:
+            with suppress(httpx2.HTTPError):
+                if self._client.get("/health", timeout=5).status_code == 200:
+                    return
+            if self._process.poll() is not None or monotonic() - start > START_S:
+                self._log.seek(0)
+                lines = self._log.read().strip().splitlines() or ["it wrote nothing"]
+                raise self._wrong(f"it did not start: {lines[-1]}")
+            sleep(0.2)
+
+    def _wrong(self, mend: str) -> SettingsError:
+        return SettingsError(self._engine.label, self._engine.command[0], mend)
+
+    def _send(self, what: signal.Signals) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, what)
+
+    def pause(self) -> None:
+        """Take no processor time until `resume`."""
+        self._send(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Answer requests again."""
+        self._send(signal.SIGCONT)
+
+    def write(self, ids: Sequence[int], most: int) -> tuple[list[int], float]:
+        """Return the ids that follow, and the seconds that they took."""
+        start = perf_counter()
+        try:
+            following = self._engine.ask(self._client, ids, most)
+        except (httpx2.HTTPError, ValueError, LookupError) as error:
+            raise self._wrong(f"it did not answer as expected ({error.__class__.__name__}: {error}).") from None
+        return following, perf_counter() - start
+
+
+def _naive(models: Models, q: Question, options: Mapping[str, Any]) -> Lane:
+    return Lane(models, q.prompt, "naive", Settings(**{**options, **q.settings, "chat": q.chat, "details": False}))
+
+
+def _timed(process: EngineProcess, lane: Lane, naive: Timing) -> Timing:
+    """Time a text as long as ours. Its seconds are without the first token's, scaled to all tokens."""
+    _, first_s = process.write(lane.prompt, 1)
+    ids, whole_s = process.write(lane.prompt, len(naive.tokens))
+    end = naive.tokens[-1]
+    if end in lane.models.eos and len(ids) == len(naive.tokens) - 1:
+        ids = [*ids, end]  # some engines leave out the token that ended the text
+    seconds = max(0.0, whole_s - first_s) * len(ids) / max(1, len(ids) - 1)
+    return Timing(tuple(ids), seconds, len(ids), 0, 0, 0, 0.0, 0.0, None, None)

@@ -1,0 +1,195 @@
+"""A race between servers: one prompt, a lane for each server, recorded like any race.
+
+A lane's seconds are the client's, with the network, from its first token on. The time before that is the lane's prefill.
+Servers on one machine take turns, a whole text each, because together they would share its cores. Others write at the same
+time. No server reports which tokens were rejected, so a pass has counts and no draft.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from statistics import median
+from typing import Any
+from urllib.parse import urlsplit
+
+from ..core.events import PromptError, Settings, SettingsError
+from ..trace.race import Lap
+from ..trace.records import ModelNames, PromptRecord
+from ..trace.schema import LaneRecord, StepRecord
+from ..trace.trace import Trace
+from .addresses import RemoteError, Server, servers_of
+from .background import arriving, complete
+from .completion import Completion, Known, identify
+from .replay import now, origins, trace_of
+from .reply import Answer, Pass, text_in
+from .stream import Timeouts, connect
+
+TIMEOUTS = Timeouts(first_s=60, between_s=30, whole_s=300)
+ENDS = {"length": "length", "stop": "eos"}
+UNCHANGED = {"top_k": 0, "top_p": 1, "repetition_penalty": 1, "stop": ()}
+
+
+def race_of(spec: str, prompt: Any, options: Mapping[str, Any]) -> ServerRace:
+    """Return the race of a visitor's choice of servers.
+
+    Raises a `LookaheadError` for options that servers do not get here, and if a server cannot be reached.
+    """
+    if options.get("temperature"):
+        raise SettingsError("temperature", options["temperature"], "servers are raced at temperature 0.")
+    for name, usual in UNCHANGED.items():
+        if options.get(name, usual) != usual:
+            raise SettingsError(name, options[name], "servers are raced without; leave it as it was.")
+    return ServerRace(servers_of(spec), prompt, options.get("max_new_tokens", 128), bool(options.get("chat")))
+
+
+class ServerRace:
+    """Iterate for laps, as of `race.Race`, and None while nothing is new. `result()` is the trace so far.
+
+    The first server is the one without speculation. Raises `LookaheadError` for bad input, and if a server cannot be reached.
+    If a server fails later, its lane keeps what arrived, and a `RemoteError` follows the last lap.
+    """
+
+    def __init__(
+        self, servers: Sequence[Server], prompt: str, most: int = 128, chat: bool = False, timeouts: Timeouts = TIMEOUTS
+    ):
+        if len(servers) < 2 or len({server.name for server in servers}) < len(servers):
+            raise SettingsError("servers", [server.name for server in servers], "name two or more, each once.")
+        if not isinstance(prompt, str) or not prompt.strip():
+            raise PromptError("prompt", prompt, "write something for the servers to continue.")
+        self.settings = Settings(max_new_tokens=most, chat=chat)
+        self._servers, self.prompt_text, self._timeouts = servers, text_in(prompt), timeouts
+        self._failed: list[RemoteError] = []
+        self._lanes = [_Lane() for _ in servers]
+        self._created = now()
+        self._prompt_ids: tuple[int, ...] = ()
+        self._known = complete(self._identify)
+        self._laps = self._run()
+
+    async def _identify(self) -> list[Known]:
+        """Return what runs at every server. Connections are closed, because the race may never begin."""
+        known = []
+        for server in self._servers:
+            async with connect(server, self._timeouts) as opened:
+                known.append(await identify(opened, server, self._timeouts))
+        return known
+
+    @property
+    def methods(self) -> list[str]:
+        """The names of the lanes."""
+        return ["naive", *(server.name for server in self._servers[1:])]
+
+    @property
+    def together(self) -> bool:
+        """Whether the servers write at the same time, because each is on a machine of its own."""
+        hosts = [urlsplit(server.url).hostname for server in self._servers]
+        return len(set(hosts)) == len(hosts)
+
+    def __iter__(self) -> Iterator[Lap | None]:
+        return self._laps
+
+    def _run(self) -> Iterator[Lap | None]:
+        yield from arriving(self._write_all)
+        if self._failed:
+            raise RemoteError(self._failed[0].value, " ".join([self._failed[0].mend, *map(str, self._failed[1:])]))
+
+    async def _write_all(self, put: Callable[[Lap], None]) -> None:
+        """Write all lanes; `put` gets their laps as they arrive."""
+        numbers = range(len(self._servers))
+        for at_once in [[*numbers]] if self.together else [[number] for number in numbers]:
+            await asyncio.gather(*(self._write(number, put) for number in at_once))
+
+    async def _write(self, number: int, put: Callable[[Lap], None]) -> None:
+        """Write one lane. Its last pass waits for the next one, because it may still grow or be the end of the text."""
+        lane, server, s = self._lanes[number], self._servers[number], self.settings
+
+        def record(passes: Sequence[Pass], answer: Answer | None = None) -> None:
+            for step in lane.add(passes, answer):
+                put(Lap(number, None, step, lane.clock_s))
+
+        try:
+            async with connect(server, self._timeouts) as opened:
+                request = self._known[number], self.prompt_text, s.max_new_tokens, s.chat, self._timeouts
+                completion = Completion(opened, *request)
+                async for _ in completion.passes():
+                    record(completion.reply.passes[:-1])
+                answer = completion.answer()
+                self._prompt_ids = self._prompt_ids or completion.reply.prompt_ids
+                record(answer.passes, answer)
+        except RemoteError as error:
+            self._failed.append(error)
+        except ValueError:  # pydantic's: ids below 0, a piece of text without an end
+            self._failed.append(RemoteError(server.name, "what it sends is more than a recording can hold."))
+
+    def close(self) -> None:
+        """Stop early. `result()` keeps what has arrived."""
+        self._laps.close()
+
+    def result(self) -> Trace:
+        """Return the trace so far."""
+        names = ", ".join(server.name for server in self._servers)
+        gaps = [b.seconds for lane in self._lanes[:1] for _, b in pairwise(lane.steps) if b.emitted]
+        ids = self._prompt_ids
+        return trace_of(
+            f"servers: {names}",
+            ModelNames(spec=f"servers:{names}"[:200], target=self._known[0].model[:200]),
+            PromptRecord(text=self.prompt_text, tokens=list(ids), pieces=[""] * len(ids)),
+            [
+                LaneRecord(
+                    method=method, opaque=True, options={"server": known.server.name, "kind": known.reply.name}, steps=lane.steps,
+                    streamed=lane.streamed, differs=lane.differs[:200],
+                )
+                for method, known, lane in zip(self.methods, self._known, self._lanes, strict=True)
+            ],
+            median(gaps) if gaps else 0.0, self.settings.max_new_tokens, chat=self.settings.chat, created=self._created,
+        )  # fmt: skip
+
+
+class _Lane:
+    """The records of one lane. The first arrival stands for the prefill, and the clock begins after it."""
+
+    def __init__(self) -> None:
+        self.steps: list[StepRecord] = []
+        self.clock_s = 0.0
+        self.streamed = False  # no ids: what arrives together counts as one token
+        self.differs = ""  # how the server's counts differ from what arrived
+        self._at_s = 0.0
+
+    def add(self, passes: Sequence[Pass], answer: Answer | None = None) -> list[StepRecord]:
+        """Return records of the new passes. `passes` are all so far.
+
+        With the whole `answer`, the last record ends the text, and earlier ones get the counts that the server sent since.
+        """
+        records, recorded = [], max(0, len(self.steps) - 1)
+        for part in passes[recorded:]:
+            if not self.steps:
+                records.append(StepRecord(kind="prefill", index=0, verify_s=part.at_s))
+                self._at_s = part.at_s
+                self.steps.append(records[0])
+            seconds = max(0.0, part.at_s - self._at_s)
+            self._at_s, self.clock_s = part.at_s, self.clock_s + seconds
+            self.streamed = self.streamed or not part.ids
+            finish = ENDS.get(answer.finish or "", "stop") if answer and part is passes[-1] else None
+            records.append(_record(part, len(self.steps), seconds, finish))
+            self.steps.append(records[-1])
+        if answer:
+            self.differs = answer.differs or ""
+            counted = zip(self.steps[1:], answer.passes, strict=True)
+            self.steps[1:] = [step.model_copy(update=_counts(part)) for step, part in counted]
+        return records
+
+
+def _record(part: Pass, index: int, seconds: float, finish: str | None) -> StepRecord:
+    """Return an arrival as a pass. If the texts of its tokens are not known, the first token gets all of it."""
+    ids = part.ids or (0,)
+    pieces = list(part.pieces) or [part.text, *[""] * (len(ids) - 1)]
+    return StepRecord(
+        kind="verify", index=index, emitted=list(ids), pieces=pieces, verify_s=seconds, finish=finish, **_counts(part)
+    )
+
+
+def _counts(part: Pass) -> dict[str, Any]:
+    """Return a pass's counts as a record has them. Without counts, all tokens but the last are taken as accepted."""
+    accepted = min(part.tokens, part.accepted) if part.accepted is not None else part.tokens - 1
+    return {"drafted": part.drafted, "origins": origins(part.tokens, accepted, part.drafted)}

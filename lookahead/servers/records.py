@@ -1,0 +1,204 @@
+"""Acceptance records, one per text, in the format that AIPerf and vLLM share: read, judged and written.
+
+`AcceptanceRecord` has the fields of AIPerf's `SpecDecodeAcceptanceRecord` (0.13): those of vLLM's
+`metrics.speculative_decoding`, and the engine's name. `read` takes JSON or JSON lines of such records, of AIPerf's records
+(`spec_decode_acceptance`), of vLLM's answers, and of our own traces, whose lanes become records.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from ..core.acceptance import Acceptance
+from ..core.events import TraceError
+from ..core.numbers import count, counted
+from ..core.text_files import lines
+from ..measure.intervals import interval
+from ..trace.parsing import at_most, fault, parsed, text_of, uncollected
+from ..trace.records import Name
+from ..trace.schema import SCHEMA, LaneRecord, RaceRecord
+
+MOST_RECORDS, MOST_LINES = 20_000, 100_000
+Number = Annotated[int, Field(ge=0, lt=1 << 40)]
+MOST_LENGTH = 4096
+Length = Annotated[int, Field(ge=0, le=MOST_LENGTH)]  # of a draft, or of its accepted beginning
+Steps = Annotated[list[Length], Field(max_length=200_000, fail_fast=True)]
+KS = tuple(range(1, 17))
+FIXED = "tokens after a rejection were not tested; positions that no draft reached count as the average of all others"
+VARYING = "there is no forecast of tokens per pass, because draft lengths vary or are unknown; forecasts need one fixed length"
+
+
+class AcceptanceRecord(BaseModel):
+    """The acceptance of one text's drafts.
+
+    `acceptance_histogram` maps a number of accepted tokens to the number of passes that accepted so many. `per_step_*` list the
+    passes in order, if the engine reports them. `num_spec_tokens` is the most tokens that a pass drafts, if there is a bound.
+    """
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    engine: Name
+    mean_acceptance_length: Annotated[float, Field(allow_inf_nan=False, ge=0, le=1e6)]
+    draft_acceptance_rate: Annotated[float, Field(allow_inf_nan=False, ge=0, le=1)]
+    acceptance_histogram: Annotated[dict[Length, Number], at_most(MOST_LENGTH + 1)]
+    num_accepted_draft_tokens: Number
+    num_draft_tokens: Number
+    num_spec_steps: Number
+    num_spec_tokens: Number | None = None
+    completion_tokens: Number | None = None
+    per_step_accepted: Steps | None = None
+    per_step_drafted: Steps | None = None
+
+    @field_validator("acceptance_histogram", mode="before")
+    @classmethod
+    def _sparse(cls, value: Any) -> Any:
+        """Accept a list too, which some engines send: the number of passes that accepted none, one, two, ..."""
+        return {n: count for n, count in enumerate(value) if count} if isinstance(value, list) else value
+
+    @model_validator(mode="after")
+    def _agrees(self) -> AcceptanceRecord:
+        counts = self.acceptance_histogram
+        if sum(counts.values()) != self.num_spec_steps:
+            raise ValueError("the histogram's counts are not num_spec_steps")
+        if sum(n * count for n, count in counts.items()) != self.num_accepted_draft_tokens:
+            raise ValueError("the histogram's tokens are not num_accepted_draft_tokens")
+        if self.num_accepted_draft_tokens > self.num_draft_tokens:
+            raise ValueError("more tokens were accepted than drafted")
+        if self.per_step_accepted is not None and Counter(self.per_step_accepted) != Counter(counts):
+            raise ValueError("per_step_accepted is not what the histogram counts")
+        if self.per_step_drafted is not None and len(self.per_step_drafted) != len(self.per_step_accepted or ()):
+            raise ValueError("per_step_drafted and per_step_accepted must be of the same passes")
+        return self
+
+    @classmethod
+    def of_lane(cls, lane: LaneRecord, engine: str = "lookahead") -> AcceptanceRecord | None:
+        """Return the record of a lane, None if it drafted nothing. A tree counts by its levels."""
+        drafted = [step for step in lane.verified if step.depth]
+        if not drafted:
+            return None
+        accepted, depths = [step.accepted for step in drafted], [step.depth for step in drafted]
+        return cls(
+            engine=engine, mean_acceptance_length=1 + sum(accepted) / len(drafted),
+            draft_acceptance_rate=sum(accepted) / sum(depths), acceptance_histogram=dict(sorted(Counter(accepted).items())),
+            num_accepted_draft_tokens=sum(accepted), num_draft_tokens=sum(depths), num_spec_steps=len(drafted),
+            completion_tokens=len(lane.tokens), per_step_accepted=accepted, per_step_drafted=depths,
+        )  # fmt: skip
+
+    @property
+    def drafts(self) -> Counter[tuple[int, bool]]:
+        """Count drafts by (accepted tokens, whether the next token was rejected).
+
+        The counts come from the passes if the record has them, else from the histogram. There, a pass that accepted the most
+        tokens a pass can draft had no rejected token.
+        """
+        if self.per_step_accepted is not None and self.per_step_drafted is not None:
+            pairs = zip(self.per_step_accepted, self.per_step_drafted, strict=True)
+            return Counter((accepted, accepted < drafted) for accepted, drafted in pairs)
+        most = self.num_spec_tokens or max(self.acceptance_histogram, default=0)
+        return Counter({(n, n < most): count for n, count in self.acceptance_histogram.items() if count})
+
+    @property
+    def has_fixed_length(self) -> bool:
+        """Whether every pass drafted equally many tokens. The last pass may have drafted fewer, because the text ended."""
+        if self.per_step_drafted:
+            return len({*self.per_step_drafted[:-1]}) <= 1 and self.per_step_drafted[-1] <= max(
+                self.per_step_drafted[:-1], default=MOST_LENGTH
+            )
+        return self.num_spec_tokens is not None and self.num_draft_tokens == self.num_spec_tokens * self.num_spec_steps
+
+
+def read(data: str | bytes) -> list[AcceptanceRecord]:
+    """Return the records in a file. Lines without drafts are skipped. Raises `TraceError` with the line that is wrong."""
+    text = text_of(data, "records")
+    records: list[AcceptanceRecord] = []
+    with uncollected():
+        for where, document in _documents(text):
+            try:
+                records += _records(document)
+            except ValidationError as error:
+                field, words = fault(error)
+                raise TraceError("records", where, f"{field or 'record'}: {words}.") from None
+            if len(records) > MOST_RECORDS:
+                raise TraceError("records", where, f"a file has at most {counted(MOST_RECORDS, 'record')}.")
+    if not records:
+        raise TraceError("records", "none", "give AIPerf's records, vLLM's answers, or a trace of ours.")
+    return records
+
+
+def _documents(text: str) -> Iterator[tuple[str, Any]]:
+    """Yield one JSON document, or one for every line, each with its place for error messages."""
+    too_large = None
+    try:
+        yield "file", parsed(text, "records")
+        return
+    except TraceError as error:
+        too_large = error  # unless it is JSON lines
+    except ValueError:
+        pass
+    if (ends := text.count("\n") + text.count("\r")) > MOST_LINES:
+        raise too_large or TraceError("records", counted(ends, "line"), f"a file has at most {count(MOST_LINES)}.")
+    for number, line in enumerate(lines(text), start=1):
+        if line.strip():
+            try:
+                document = parsed(line, "records")
+            except TraceError:
+                raise
+            except ValueError:
+                raise too_large or TraceError("records", f"line {number}", "it is not JSON.") from None
+            yield f"line {number}", document
+
+
+def _records(data: Any) -> Sequence[AcceptanceRecord]:
+    if isinstance(data, list):
+        return [record for one in data for record in _records(one)]
+    if not isinstance(data, dict):
+        return []
+    if data.get("schema") == SCHEMA:
+        return [one for lane in RaceRecord.model_validate(data).lanes if (one := AcceptanceRecord.of_lane(lane))]
+    if isinstance(nested := data.get("spec_decode_acceptance"), dict):
+        return [AcceptanceRecord.model_validate(nested)]
+    metrics = data.get("metrics")
+    if isinstance(metrics, dict) and isinstance(counts := metrics.get("speculative_decoding"), dict):
+        usage = data.get("usage")
+        tokens = usage.get("completion_tokens") if isinstance(usage, dict) else None
+        return [AcceptanceRecord.model_validate({"engine": "vllm", "completion_tokens": tokens} | counts)]
+    return [AcceptanceRecord.model_validate(data)] if "acceptance_histogram" in data else []
+
+
+def judged(records: Sequence[AcceptanceRecord]) -> dict[str, Any]:
+    """Return the acceptance of all texts together, by position, with 90% intervals over texts, and forecasts of tokens per pass.
+
+    Tokens per pass are forecast only if all drafts had a fixed length. A draft that ends because confidence is low hides tokens
+    that were less likely to be accepted, so a forecast from it would be too high.
+    """
+    drafts: Counter[tuple[int, bool]] = Counter()
+    for record in records:
+        drafts.update(record.drafts)
+    of = Acceptance.of_counts(drafts)
+    fixed = all(record.has_fixed_length for record in records)
+    return {
+        "texts": len(records), "engines": sorted({record.engine for record in records}),
+        "num_spec_steps": sum(record.num_spec_steps for record in records),
+        "mean_acceptance_length": _length(records), "interval": interval(records, _length),
+        "draft_acceptance_rate": sum(r.num_accepted_draft_tokens for r in records) / max(1, sum(r.num_draft_tokens for r in records)),
+        "by_position": [
+            {"position": place, "accepted": accepted, "tested": tested, "rate": accepted / tested}
+            for place, (accepted, tested) in enumerate(zip(of.accepted, of.tested, strict=True), start=1)
+        ],
+        "tokens_a_pass": [{"k": k, "tokens": _tokens(of, k)} for k in KS] if fixed else [],
+        "note": FIXED if fixed else VARYING,
+    }  # fmt: skip
+
+
+def _length(records: Sequence[AcceptanceRecord]) -> float:
+    """Return tokens per pass, with the target's own."""
+    steps = sum(record.num_spec_steps for record in records)
+    return 1 + sum(record.num_accepted_draft_tokens for record in records) / max(1, steps)
+
+
+def _tokens(of: Acceptance, k: int) -> float:
+    return sum(chance * (1 + n) for n, chance in enumerate(of.chances(k)))

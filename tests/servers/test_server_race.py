@@ -1,0 +1,206 @@
+"""A race between servers: its laps and record, servers that fail on the way, and what a visitor may ask for."""
+
+import json
+from time import perf_counter
+
+import pytest
+from fakeserver import WORDS, Fake, serving
+
+from lookahead.core.events import LookaheadError, PromptError, SettingsError
+from lookahead.server import form, race_job
+from lookahead.server.state import ServerState
+from lookahead.servers import addresses
+from lookahead.servers.addresses import RemoteError, server_at
+from lookahead.servers.race import ServerRace
+from lookahead.servers.stream import Timeouts
+from lookahead.trace import wire
+from lookahead.trace.trace import Trace
+
+RUNS = (2, 0, 4, 1)
+QUICK = Timeouts(connect_s=2, first_s=1, between_s=0.5, whole_s=3)
+MOST = 24
+
+
+def laps_of(plain, fast, timeouts=QUICK, together=False):
+    """The race of two fake servers: it, its laps, and the error at its end."""
+    with serving(plain) as one, serving(fast) as other:
+        other = other.replace("127.0.0.1", "localhost") if together else other
+        race = ServerRace(
+            [server_at(one, "plain", {}), server_at(other, "fast", {})], "A prompt", MOST, timeouts=timeouts
+        )
+        laps = []
+        try:
+            for lap in race:
+                laps.append(lap)
+        except RemoteError as error:
+            return race, [lap for lap in laps if lap], error
+    return race, [lap for lap in laps if lap], None
+
+
+@pytest.mark.parametrize("kind", ["vllm", "sglang", "llama-server", "openai"])
+def test_a_race_between_servers_is_recorded_like_any_other(kind):
+    race, laps, error = laps_of(Fake(kind, speed=0.004), Fake(kind, RUNS, speed=0.004))
+    assert error is None and race.methods == ["naive", "fast"]
+    trace = Trace.from_json(race.result().to_json())
+    plain, fast = trace.lanes
+    assert [lane.text for lane in trace.lanes] == ["".join(WORDS[:MOST])] * 2
+    assert [lane.options for lane in trace.lanes] == [{"server": name, "kind": kind} for name in ("plain", "fast")]
+    assert plain.steps[0].kind == fast.steps[0].kind == "prefill" and plain.steps[0].seconds >= 0.003
+    assert plain.steps[-1].finish == fast.steps[-1].finish == "length"
+    assert trace.agreement(1) == {"identical": True, "badge": "identical", "detail": None}
+    assert fast.clock_s > 0 and plain.clock_s > 0 and trace.verdict()["sentence"]
+    assert len(fast.steps) < len(plain.steps)
+    assert [lap.record.emitted for lap in laps if lap.lane == 1] == [step.emitted for step in fast.steps]
+    stats = trace.stats(1)
+    if kind == "openai":
+        assert fast.streamed and stats["num_draft_tokens"] == 0, "nothing is invented"
+        assert "as streamed" in trace.verdict()["sentence"]
+        return
+    steps = len(Fake(kind, RUNS).passes(MOST)) - 1
+    assert stats["num_draft_tokens"] == 4 * steps and "no server tells" in trace.verdict()["sentence"]
+    assert [step.drafted for step in fast.verified] == [None, *[4] * steps]
+    assert [step.accepted for step in fast.verified][1:steps] == [RUNS[i % 4] for i in range(steps - 1)]
+    assert trace.stats(0)["num_draft_tokens"] == 0 and fast.tokens == [*range(MOST)]
+
+
+def test_one_server_races_itself_where_a_request_switches_speculation_off():
+    environ = {"LOOKAHEAD_SERVER_REQUEST_PLAIN": '{"speculative.n_max": 0}'}
+    fake = Fake("llama-server", RUNS)
+    with serving(fake) as url:
+        race = ServerRace(
+            [server_at(url, name, environ) for name in ("plain", "fast")], "A prompt", MOST, timeouts=QUICK
+        )
+        assert not race.together and [lap for lap in race if lap]
+    plain, fast = race.result().lanes
+    assert [body.get("speculative.n_max") for _, body in fake.asked] == [0, None]
+    assert plain.tokens == fast.tokens and not any(step.drafted for step in plain.verified)
+    assert all(step.drafted for step in fast.verified[1:])
+
+
+def test_servers_on_one_machine_take_turns_and_others_write_at_once():
+    _, laps, _ = laps_of(Fake(speed=0.01), Fake(speed=0.01))
+    lanes = [lap.lane for lap in laps]
+    assert lanes == sorted(lanes)
+    race, laps, _ = laps_of(Fake(speed=0.01), Fake(speed=0.01), together=True)
+    lanes = [lap.lane for lap in laps]
+    assert race.together and lanes != sorted(lanes)
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"), [("kill", "broke off"), ("stall", "silent"), ("garbage", "not JSON"), ("error event", "memory")]
+)
+def test_a_server_that_fails_keeps_what_arrived_and_the_other_lane(fault, words):
+    start = perf_counter()
+    race, _, error = laps_of(Fake(), Fake("vllm", RUNS, fault=fault))
+    assert perf_counter() - start < 6
+    assert "'fast'" in str(error) and words in str(error)
+    plain, fast = race.result().lanes
+    assert plain.steps[-1].finish == "length" and len(plain.tokens) == MOST
+    assert fast.text.startswith(" w0") and not any(step.finish for step in fast.steps)
+
+
+def test_what_no_recording_can_hold_is_said():
+    race, _, error = laps_of(Fake(), Fake("vllm", RUNS, fault="odd ids"))
+    assert "'fast'" in str(error) and "more than a recording can hold" in str(error)
+    assert len(race.result().lanes[0].tokens) == MOST
+
+
+def test_a_race_that_is_given_up_before_it_begins_leaves_nothing_open():
+    with serving(Fake()) as one, serving(Fake()) as other:
+        race = ServerRace([server_at(one, "plain", {}), server_at(other, "fast", {})], "A prompt")
+        race.close()
+        assert [*race] == [] and not race.result().lanes[0].steps
+
+
+def test_both_may_fail():
+    _, _, error = laps_of(Fake(fault="kill"), Fake(fault="garbage"))
+    assert "'plain'" in str(error) and "fast" in str(error) and "not JSON" in str(error)
+
+
+def test_counts_that_do_not_agree_are_said():
+    race, _, error = laps_of(Fake(), Fake(runs=RUNS, fault="counts"))
+    trace = Trace.from_json(race.result().to_json())
+    assert error is None and "drafts" in trace.lanes[1].differs and trace.lanes[0].differs == ""
+    assert "do not agree with what arrived" in trace.verdict()["sentence"] and trace.stats(1)["num_draft_tokens"] == 0
+
+
+def test_texts_that_part_are_placed():
+    text = [*WORDS[:5], *(f" x{i}" for i in range(400))]
+    race, _, _ = laps_of(Fake("openai"), Fake("openai", text=text))
+    agreement = race.result().agreement(1)
+    assert agreement["identical"] is False and agreement["badge"] == f"parts at character {len(''.join(WORDS[:5])) + 2}"
+
+
+def test_closing_a_race_ends_its_requests():
+    with serving(Fake(speed=0.05)) as one, serving(Fake(speed=0.05)) as other:
+        race = ServerRace([server_at(one, "plain", {}), server_at(other, "fast", {})], "A prompt", 200)
+        laps = iter(race)
+        while next(laps) is None:
+            pass
+        start = perf_counter()
+        laps.close()
+        assert perf_counter() - start < 1
+        assert race.result().lanes[0].steps
+
+
+def test_bad_input_is_refused_before_anything_is_asked():
+    with serving(Fake()) as one:
+        servers = [server_at(one, "plain", {}), server_at(one, "fast", {})]
+        for prompt in ("", "  ", None):
+            with pytest.raises(PromptError):
+                ServerRace(servers, prompt)
+        with pytest.raises(SettingsError):
+            ServerRace(servers, "A", 0)
+        with pytest.raises(SettingsError):
+            ServerRace(servers[:1], "A")
+    with pytest.raises(RemoteError, match="is it running"):
+        ServerRace(servers, "A")
+
+
+@pytest.fixture
+def two(monkeypatch):
+    """A pair of servers that the operator has named."""
+    with serving(Fake()) as plain, serving(Fake(runs=RUNS)) as fast:
+        monkeypatch.setenv("LOOKAHEAD_SERVERS", f"plain={plain},fast={fast}")
+        yield plain, fast
+
+
+def events(batches):
+    return [event for batch in batches for event in json.loads(batch)["ev"]]
+
+
+def test_a_form_races_servers_by_their_names(models, two):
+    assert addresses.offered() == {"servers:plain,fast": "fast beside plain"}
+    server, fields = ServerState(models), form.first_values(ServerState(models).limits, family="servers:plain,fast")
+    fields["max_new_tokens"] = MOST
+    sent = events(race_job.race_form(server, "A prompt", ["naive", "hybrid"], fields))
+    begin, end = sent[0], sent[-1]
+    assert begin["kind"] == "begin" and end["kind"] == "end" and end["reason"] == "finished"
+    assert [lane["options"]["server"] for lane in begin["trace"]["lanes"]] == ["plain", "fast"]
+    assert end["drafted"][1][1:] == [None, *[4] * (len(Fake(runs=RUNS).passes(MOST)) - 1)]
+    assert "family=servers%3Aplain%2Cfast" in begin["link"]
+    assert not any(url in json.dumps(sent) for url in two), "addresses stay in the environment"
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"family": "servers:plain,other"}, "not one of this app's"),
+        ({"family": "servers:http://evil,plain"}, "not one of this app's"),
+        ({"temperature": 1.0}, "temperature 0"),
+        ({"top_k": 5}, "without"),
+        ({"max_new_tokens": 10**9}, "limit is 2,000"),
+    ],
+)
+def test_what_servers_are_not_asked_is_said(models, two, changes, words):
+    server = ServerState(models)
+    fields = form.first_values(server.limits, family="servers:plain,fast") | changes
+    with pytest.raises(LookaheadError, match=words):
+        race_job.form_race(server, "A prompt", ["naive"], fields)
+
+
+def test_a_kept_race_has_the_same_counts(two):
+    race, _, _ = laps_of(Fake(), Fake(runs=RUNS))
+    log = wire.events(race.result())
+    told = [event["step"]["drafted"] for event in log if event["kind"] == "step" and event["lane"] == 1]
+    assert log[-1]["drafted"][1] == told

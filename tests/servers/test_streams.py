@@ -1,0 +1,483 @@
+"""What third-party servers stream: reasoning, odd chunks, odd lines, wrong types. Byte for byte over a socket."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from lookahead.__main__ import main
+from lookahead.core.events import SettingsError
+from lookahead.measure.timing import Question
+from lookahead.servers import report
+from lookahead.servers.addresses import RemoteError, server_at
+from lookahead.servers.background import complete
+from lookahead.servers.completion import Completion, identify
+from lookahead.servers.load import blocks
+from lookahead.servers.race import ServerRace
+from lookahead.servers.stream import Timeouts, connect
+from lookahead.trace.trace import Trace
+
+QUICK = Timeouts(connect_s=5, first_s=5, between_s=5, whole_s=10)
+DONE = "data: [DONE]\n\n"
+BROKEN = "broke off"
+
+
+def lines(*events, end=DONE):
+    """A stream's text: events as JSON, strings as they are."""
+    return "".join(e if isinstance(e, str) else f"data: {json.dumps(e)}\n\n" for e in events) + end
+
+
+def chunk(finish=None, **delta):
+    """A chunk of a chat."""
+    return {"choices": [{"index": 0, "delta": delta, "finish_reason": finish}], "usage": None}
+
+
+def usage(tokens, **more):
+    return {"choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": tokens, **more}}
+
+
+class Scripted:
+    """Answers every text with `parts`, `gap_s` apart. `refuses` gives a status to a path and a body, or None."""
+
+    def __init__(self, parts, owner="unknown", refuses=lambda path, body: None, gap_s=0.0, models=None):
+        self.parts = [
+            part.encode() if isinstance(part, str) else part for part in ([parts] if isinstance(parts, str) else parts)
+        ]
+        self.refuses, self.gap_s, self.asked = refuses, gap_s, []
+        self.models = {"data": [{"id": "target", "owned_by": owner}]} if models is None else models
+
+    def handler(self):
+        scripted = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self):
+                self.answer(200 if self.path == "/v1/models" else 404, [json.dumps(scripted.models).encode()])
+
+            def do_POST(self):
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                scripted.asked.append((self.path, body))
+                status = scripted.refuses(self.path, body) or 200
+                self.answer(status, scripted.parts if status == 200 else [b'{"error": {"message": "unknown field"}}'])
+
+            def answer(self, status, parts):
+                self.send_response(status)
+                self.end_headers()  # as of HTTP/1.0: the connection's end is the answer's
+                for part in parts:
+                    self.wfile.write(part)
+                    time.sleep(scripted.gap_s)
+
+            def log_message(self, *_):
+                pass
+
+        return Handler
+
+
+@contextmanager
+def serving(*scripted):
+    """Their addresses."""
+    servers = [ThreadingHTTPServer(("127.0.0.1", 0), one.handler()) for one in scripted]
+    for server in servers:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    try:
+        yield [f"http://127.0.0.1:{server.server_port}" for server in servers]
+    finally:
+        for server in servers:
+            server.shutdown()
+            server.server_close()
+
+
+def asked(scripted, chat=True, most=8):
+    """The answer of a server, or its error."""
+    with serving(scripted) as (url,):
+        server = server_at(url, "fast", {})
+
+        async def work():
+            async with connect(server, QUICK) as opened:
+                known = await identify(opened, server, QUICK)
+                return await Completion(opened, known, "A prompt", most, chat, QUICK).whole()
+
+        return complete(work)
+
+
+def raced(plain, fast, chat=True):
+    """The trace of a race, and the error at its end."""
+    with serving(plain, fast) as urls:
+        servers = [server_at(url, name, {}) for url, name in zip(urls, ("plain", "fast"), strict=True)]
+        race, error = ServerRace(servers, "A prompt", 8, chat, QUICK), None
+        try:
+            for _ in race:
+                pass
+        except RemoteError as failed:
+            error = failed
+        return Trace.from_json(race.result().to_json()), error
+
+
+def loaded(plain, fast):
+    """The report on two servers."""
+    prompts = [Question("a", "all", "A prompt", True)]
+
+    async def work(urls):
+        servers = [server_at(url, name, {}) for url, name in zip(urls, ("plain", "fast"), strict=True)]
+        known, *done = [what async for what in blocks(*servers, prompts, [1], 8, rounds=1, timeouts=QUICK)]
+        return report.of(known, prompts, done, 8)
+
+    with serving(plain, fast) as urls:
+        return complete(lambda: work(urls))
+
+
+ANSWERS = {
+    "vLLM: reasoning": (lines(chunk(role="assistant", content=""), chunk(reasoning="Let"), chunk(reasoning=" me"), chunk(content="So"), chunk("stop"), usage(3)), "Let meSo", 3),
+    "DeepSeek, SGLang, llama.cpp: reasoning_content": (lines(chunk(reasoning_content="Hm", content=None), chunk(content="So", reasoning_content=None), chunk("stop")), "HmSo", 2),
+    "reasoning alone": (lines(chunk(reasoning_content="Hm"), chunk(reasoning_content=" hm"), chunk("length"), usage(2)), "Hm hm", 2),
+    "both names of one text": (lines(chunk(reasoning="Hm", reasoning_content="Hm", content=""), chunk("stop", content="So")), "HmSo", 2),
+    "OpenRouter: comments, reasoning with empty content": (lines(": OPENROUTER PROCESSING\n\n", chunk(reasoning="Hm", content="", reasoning_details=[{"type": "reasoning.text", "text": "Hm"}]), ": OPENROUTER PROCESSING\n\n", chunk("stop", content="So"), usage(7)), "HmSo", 7),
+    "OpenRouter: a plain prompt": (lines({"choices": [{"text": "", "reasoning": "Hm"}]}, {"choices": [{"text": "So", "finish_reason": "stop"}]}), "HmSo", 2),
+    "Mistral: parts": (lines(chunk(content=[{"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}]}]), chunk("stop", content=[{"type": "text", "text": "S"}, "o"])), "HmSo", 2),
+    "a refusal": (lines(chunk(refusal="No"), chunk("stop", refusal=".")), "No.", 2),
+    "no choices": (lines({"object": "ping"}, chunk(content="So"), {"id": "x", "usage": None}, chunk("stop")), "So", 1),
+    "choices null": (lines({"choices": None}, chunk(content="So"), chunk("stop"), {"choices": None, "usage": {"completion_tokens": 4}}), "So", 4),
+    "choices empty at first": (lines({"choices": [], "prompt_filter_results": []}, chunk("stop", content="So")), "So", 1),
+    "delta null or absent": (lines({"choices": [{"delta": None}]}, chunk(content="So"), {"choices": [{"finish_reason": "stop"}]}), "So", 1),
+    "usage null, then zero": (lines(chunk("stop", content="So"), {"choices": [], "usage": {"completion_tokens": None}}, {"choices": [], "usage": {"completion_tokens": 0}}), "So", 1),
+    "usage with every chunk": (lines(*({**chunk(content=str(i)), "usage": {"completion_tokens": i + 1}} for i in range(3)), {**chunk("stop"), "usage": {"completion_tokens": 5}}), "012", 5),
+    "reasoning counted apart": (lines(chunk(reasoning_content="Hm"), chunk("stop", content="So"), usage(2, total_tokens=17, completion_tokens_details={"reasoning_tokens": 10})), "HmSo", 12),
+    "reasoning counted with the rest": (lines(chunk(reasoning_content="Hm"), chunk("stop", content="So"), usage(12, total_tokens=17, completion_tokens_details={"reasoning_tokens": 10})), "HmSo", 12),
+    "unknown fields": (lines("event: chunk\nid: 7\nretry: 100\nflavour: sour\nbare\n", chunk(content="So"), ":\n:comment\n", chunk("stop")), "So", 1),
+    "data without a space": (lines(chunk(content="So"), chunk("stop")).replace("data: ", "data:"), "So", 1),
+    "data over two lines": (lines('data: {"choices": [{"delta":\ndata: {"content": "So"}}]}\n\n', chunk("stop")), "So", 1),
+    "data over many lines": (lines("".join(f"data: {line}\n" for line in json.dumps(chunk("stop", content="So"), indent=1).splitlines()) + "\n"), "So", 1),
+    "CRLF": (lines(chunk(content="So"), 'data: {"choices": [{"delta":\ndata: {"content": "!"}}]}\n\n', chunk("stop")).replace("\n", "\r\n"), "So!", 2),
+    "CR": (lines(chunk(content="So"), chunk("stop")).replace("\n", "\r"), "So", 1),
+    "no empty lines": (lines(chunk(content="So"), chunk("stop")).replace("\n\n", "\n"), "So", 1),
+    "a byte-order mark": ("\ufeff" + lines(chunk(content="So"), chunk("stop")), "So", 1),
+    "line separators inside": (lines('data: {"choices": [{"delta": {"content": "a\u2028b\u2029c\x85d"}}]}\n\n', chunk("stop")), "a\u2028b\u2029c\x85d", 1),
+    "half a surrogate pair": (lines(chunk(content="\ud83d"), chunk("stop", content="\ude00")), "\ufffd\ufffd", 2),
+    "no [DONE]": (lines(chunk(content="So"), chunk("stop"), end=""), "So", 1),
+    "no [DONE], no last line end": (lines(chunk(content="So"), chunk("stop"), end="").rstrip(), "So", 1),
+    "no reason, but [DONE]": (lines(chunk(content="So")), "So", 1),
+    "no text at all": (lines(chunk(role="assistant"), chunk("stop"), usage(0)), "", 0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_what_servers_stream_is_read(name):
+    stream, text, tokens = ANSWERS[name]
+    answer = asked(Scripted(stream))
+    assert (answer.text, answer.tokens) == (text, tokens)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_parts_of_a_network_may_cut_anything(end):
+    text = "Gr\u00fc\u00dfe \U0001f600 \u4f60\u597d"
+    stream = lines(
+        *(json.dumps(chunk(content=c), ensure_ascii=False).join(["data: ", "\n\n"]) for c in text), chunk("stop")
+    )
+    whole = stream.replace("\n", end).encode()
+    assert asked(Scripted([whole[i : i + 1] for i in range(len(whole))])).text == text
+
+
+@pytest.mark.timed
+def test_reasoning_is_timed_and_counted():
+    stream = [lines(chunk(role="assistant", content=""), chunk(reasoning="Hm"), end="")]
+    stream += [lines(chunk(reasoning=" hm"), end=""), lines(chunk("stop", content="So"), usage(3))]
+    level = loaded(Scripted(stream, gap_s=0.15), Scripted(stream, gap_s=0.15))["levels"][0]
+    assert level["identical"] == 1
+    assert level["latency"]["speculative"]["first_token_s"] < 0.15, "the first token is one of reasoning"
+    assert 0.1 < level["latency"]["speculative"]["gap_p50_s"] < 0.25
+    assert 4 < level["tokens_per_second"] < 10, "three tokens in two gaps"
+
+
+def test_reasoning_is_compared():
+    one, other = (Scripted(lines(chunk(reasoning=said), chunk("stop", content="So"))) for said in ("Hm", "Ha"))
+    measured = loaded(one, other)
+    assert measured["levels"][0]["identical"] == 0 and measured["rows"][0]["parts_at"] == 1
+    trace, error = raced(one, other)
+    assert error is None and trace.agreement(1)["badge"] == "parts at character 2"
+
+
+EMPTY = lines(chunk(role="assistant", content=""), chunk("stop"), usage(0))
+
+
+def test_two_empty_texts_are_not_identical(capsys, tmp_path):
+    one, other = Scripted(EMPTY), Scripted(EMPTY)
+    measured = loaded(one, other)
+    assert measured["rows"][0]["identical"] is None and measured["levels"][0]["identical"] == 0
+    assert "nothing to compare" in " ".join(measured["levels"][0]["remarks"])
+    trace, error = raced(one, other)
+    assert error is None and trace.agreement(1)["identical"] is None
+    assert trace.agreement(1)["badge"] == "no text to compare"
+    prompts = tmp_path / "prompts.jsonl"
+    prompts.write_text('{"id": "a", "prompt": "One", "chat": true}\n')
+    with serving(one, other) as (plain, fast):
+        given = ["--baseline", plain, "--speculative", fast, "--prompts", str(prompts)]
+        assert main(["attach", *given, "--concurrency", "1", "--repeat", "1"]) == 0
+        assert "nothing to compare" in " ".join(capsys.readouterr().out.split())
+        assert main(["decide", *given, "--seconds", "5"]) == 2
+        assert "no text was written" in capsys.readouterr().err
+
+
+def test_half_a_character_in_a_prompt_is_sent_as_a_replacement():
+    scripted = Scripted(lines(chunk("stop", content="So")))
+    with serving(scripted) as (url,):
+        servers = [server_at(url, name, {}) for name in ("plain", "fast")]
+        race = ServerRace(servers, "half \ud800", 8, True, QUICK)
+        assert [lap for lap in race if lap] and race.result().prompt.text == "half \ufffd"
+    assert scripted.asked[0][1]["messages"][0]["content"] == "half \ufffd"
+
+
+def test_one_empty_text_is_a_difference():
+    full = lines(chunk(content="So"), chunk("stop"))
+    measured = loaded(Scripted(full), Scripted(EMPTY))
+    assert measured["rows"][0]["identical"] is False and measured["rows"][0]["parts_at"] == 0
+    trace, _ = raced(Scripted(full), Scripted(EMPTY))
+    assert trace.agreement(1)["badge"] == "no text to compare" and "One of" in trace.agreement(1)["detail"]
+
+
+def test_ids_at_one_server_are_not_compared_with_text_at_the_other():
+    plain = lines({"choices": [{"text": "So", "token_ids": [7], "finish_reason": "stop"}]})
+    text = lines({"choices": [{"text": "So", "finish_reason": "stop"}]})
+    assert loaded(Scripted(plain, "vllm"), Scripted(text))["rows"][0]["identical"] is True
+
+
+def deep(depth):
+    return f"data: {'[' * depth}{']' * depth}\n\n"
+
+
+WRONG = {
+    **{f"choices {value!r}": (lines({"choices": value}), "not those of") for value in (3, "text", {"a": 1}, [None], [[]], [3], True)},
+    **{f"delta {value!r}": (lines({"choices": [{"delta": value}]}), "not those of") for value in (3, "text", [1])},
+    **{f"content {value!r}": (lines(chunk(content=value)), "not those of") for value in (3, {"text": "a"}, [3], [[3]], True)},
+    **{f"reasoning {value!r}": (lines(chunk(reasoning=value)), "not those of") for value in (3, {"a": "b"})},
+    **{f"reason {value!r}": (lines(chunk(value)), "not those of") for value in (3, {"type": "stop"})},
+    **{f"ids {value!r}": (lines({"choices": [{"text": "a", "token_ids": value}]}), "not those of") for value in (3, "12", ["x"], [None], {"a": 1})},
+    **{f"prompt ids {value!r}": (lines({"choices": [{"text": "a", "prompt_token_ids": value}]}), "not those of") for value in (3, "12")},
+    **{f"usage {value!r}": (lines(chunk("stop", content="a"), {"choices": [], "usage": value}), "counts cannot be read") for value in (3, "text", [1], {"completion_tokens": [1]}, {"completion_tokens": "many"}, {"completion_tokens": -4}, {"completion_tokens": 1e400}, {"completion_tokens": 10**400}, {"completion_tokens": 3, "completion_tokens_details": [1]})},
+    "an endless count": ('data: {"choices": [], "usage": {"completion_tokens": Infinity}}\n\n' + lines(chunk("stop", content="a")), "counts cannot be read"),
+    "an id without an end": ('data: {"choices": [{"text": "a", "token_ids": [Infinity]}]}\n\n', "not those of"),
+    "a list": (lines("data: [1]\n\n"), "not JSON"),
+    "a number": (lines("data: 7\n\n"), "not JSON"),
+    "null": (lines("data: null\n\n"), "not JSON"),
+    "half a document": (lines('data: {"choices": [\n\n'), "not JSON"),
+    "depth": (deep(400_000), "not JSON"),
+    "an error": (lines(chunk(content="a"), {"error": {"message": "out of memory", "code": 500}}), "out of memory"),
+    "an error in words": (lines({"error": "out of memory"}), "out of memory"),
+    "an error with choices": (lines({"choices": [{"delta": {"content": ""}, "finish_reason": "error"}], "error": {"code": 502, "message": "out of memory"}}), "out of memory"),
+    "an error object": (lines({"object": "error", "message": "out of memory", "code": 400}), "out of memory"),
+    "an error field": ('error: {"message": "out of memory"}\n\n', "out of memory"),
+    "an error of any type": (lines({"error": [1, 2]}), "[1, 2]"),
+    "an error in halves": (lines({"error": "out of \ud83d memory"}), "out of \ufffd memory"),
+    "a page": ("<html>\n<p>hello: world</p>\n</html>\n", "something else"),
+    "a document of JSON": (json.dumps({"choices": [{"message": {"content": "So"}}]}), "something else"),
+    "Ollama's own lines": ('{"response": "So", "done": false}\n{"response": "", "done": true}\n', "something else"),
+    "nothing": ("", "something else"),
+    "a cut stream": (lines(chunk(content="So"), end=""), BROKEN),
+    "one endless line": ("data: " + "x" * (2 << 20), "more than an answer has"),
+    "an endless event": ("data: x\n" * 200_000, "more than an answer has"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_cannot_be_read_ends_in_one_sentence(name):
+    stream, words = WRONG[name]
+    with pytest.raises(RemoteError) as error:
+        asked(Scripted(stream))
+    assert words in str(error.value) and str(error.value).startswith("server is 'fast': ")
+    str(error.value).encode()  # a terminal and a page can show it
+
+
+@pytest.mark.parametrize("name", ["choices 3", "usage [1]", "an endless count", "an id without an end"])
+def test_a_lane_of_what_cannot_be_read_ends_in_one_sentence(name):
+    trace, error = raced(Scripted(lines(chunk(content="So"), chunk("stop"))), Scripted(WRONG[name][0]))
+    assert WRONG[name][1] in str(error) and trace.lanes[0].text == "So"
+
+
+@pytest.mark.parametrize(
+    ("event", "words"),
+    [
+        ({"content": None}, "not those of"), ({"content": 3}, "not those of"), ({}, "not those of"),
+        ({"content": "a", "tokens": "12"}, "not those of"), ({"content": "a", "timings": [1]}, "not those of"),
+        ({"content": "a", "timings": {"draft_n": -1}}, "not those of"), ({"content": "a", "stop": True, "stop_type": [1]}, "not those of"),
+    ],
+)  # fmt: skip
+def test_so_does_a_llama_server(event, words):
+    with pytest.raises(RemoteError, match=words):
+        asked(Scripted(lines(event), "llamacpp"))
+
+
+@pytest.mark.parametrize(
+    "metrics",
+    [3, [1], {"speculative_decoding": 3}, {"speculative_decoding": {}}, {"speculative_decoding": {"num_draft_tokens": None}},
+     {"speculative_decoding": {"num_draft_tokens": 4, "num_accepted_draft_tokens": -1, "num_spec_steps": 1}},
+     {"speculative_decoding": {"num_draft_tokens": 4, "num_accepted_draft_tokens": 1, "num_spec_steps": 1, "per_step_accepted": 3}}],
+)  # fmt: skip
+def test_so_does_a_vllm(metrics):
+    stream = lines({"choices": [{"text": "a", "token_ids": [1], "finish_reason": "stop"}], "metrics": metrics})
+    if metrics == {"speculative_decoding": {}}:
+        assert asked(Scripted(stream, "vllm")).counts is None
+        return
+    with pytest.raises(RemoteError, match=r"not those of|cannot be read"):
+        asked(Scripted(stream, "vllm"))
+
+
+@pytest.mark.parametrize(
+    ("models", "words"),
+    [
+        ({"data": []}, "has no model"), ({"data": None}, "has no model"), ({}, "cannot be read"), ([], "cannot be read"),
+        ({"data": [{}]}, "cannot be read"), ({"data": [{"id": 3}]}, "cannot be read"), ({"data": [None]}, "cannot be read"),
+        ({"data": [{"id": "a", "owned_by": 3}]}, "cannot be read"), ({"data": 3}, "cannot be read"), (3, "cannot be read"),
+    ],
+)  # fmt: skip
+def test_a_list_of_models_that_cannot_be_read_is_said(models, words):
+    with pytest.raises(RemoteError, match=words):
+        asked(Scripted(lines(chunk("stop")), models=models))
+
+
+@pytest.mark.parametrize(
+    "url", ["http://host:99999", "http://[::1", "http://host:0", "http://:8000", "http://host:abc"]
+)
+def test_an_address_that_is_none_is_refused(url):
+    with pytest.raises(SettingsError, match="localhost:8000"):
+        server_at(url, "fast", {})
+
+
+# ------------------------------------------------------------------ fields that a server may not know
+
+
+@pytest.mark.parametrize("status", [400, 422])
+@pytest.mark.parametrize(
+    ("owner", "fields"),
+    [
+        ("unknown", ("stream_options",)), ("vllm", ("return_token_ids", "stream_options")),
+        ("sglang", ("return_spec_tokens_details", "return_token_ids")),
+    ],
+)  # fmt: skip
+def test_a_server_that_refuses_a_field_is_asked_without_it(owner, fields, status):
+    scripted = Scripted(
+        lines(chunk(content="So"), chunk("stop")),
+        owner,
+        refuses=lambda path, body: status if any(name in body for name in fields) else None,
+    )
+    assert asked(scripted).text == "So"
+    assert fields[0] in scripted.asked[0][1] and not set(fields) & set(scripted.asked[-1][1])
+    scripted.asked.clear()
+    level = loaded(scripted, scripted)["levels"][0]
+    refused = [body for _, body in scripted.asked if set(fields) & set(body)]
+    assert level["failed"] == 0 and level["identical"] == 1
+    assert len(refused) <= 2 * 2, "each server refuses before the first text, and is not asked so again"
+
+
+def test_a_prompt_that_is_refused_changes_nothing_for_the_next():
+    refusing = [True]
+    scripted = Scripted(lines(chunk("stop", content="So")), "vllm", refuses=lambda *_: 400 if refusing[0] else None)
+    with serving(scripted) as (url,):
+        server = server_at(url, "fast", {})
+
+        async def work():
+            async with connect(server, QUICK) as opened:
+                known = await identify(opened, server, QUICK)
+                with pytest.raises(RemoteError, match="unknown field"):
+                    await Completion(opened, known, "Long", 8, True, QUICK).whole()
+                refusing[0] = False
+                return await Completion(opened, known, "Short", 8, True, QUICK).whole()
+
+        assert complete(work).text == "So"
+    assert "return_token_ids" in scripted.asked[-1][1]
+
+
+@pytest.mark.parametrize("status", [401, 403, 429, 500, 503])
+def test_other_refusals_are_not_asked_again(status):
+    scripted = Scripted("", "vllm", refuses=lambda *_: status)
+    with pytest.raises(RemoteError):
+        asked(scripted)
+    assert len(scripted.asked) == 1
+
+
+# ------------------------------------------------------------------ SGLang
+
+DETAILS = {
+    "spec_accept_rate": 0.5, "spec_accept_length": 3.0, "spec_num_correct_drafts": 8, "spec_num_proposed_drafts": 16,
+    "spec_verify_ct": 4, "spec_correct_drafts_histogram": [1, 0, 2, 0, 1],
+}  # fmt: skip
+
+
+def sglang_chat(details):
+    """Its chat: a first chunk with the role, reasoning, text, the reason, `sglext` alone, usage alone."""
+    extension = {"choices": [], "sglext": {"spec_tokens_details": details}, "usage": None}
+    return lines(
+        chunk(role="assistant", content=""), chunk(reasoning_content="Hm", content=None), chunk(content="So"), chunk("stop"),
+        extension, usage(12),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("details", [DETAILS, [DETAILS]])
+def test_sglang_is_asked_for_its_drafts(details):
+    scripted = Scripted(sglang_chat(details), "sglang")
+    answer = asked(scripted)
+    ((path, body),) = scripted.asked
+    assert path == "/v1/chat/completions" and body["return_spec_tokens_details"] is True
+    assert answer.counts == (16, 8, 4) and answer.tokens == 12 and answer.text == "HmSo"
+    level = loaded(Scripted(EMPTY), scripted)["levels"][0]
+    assert level["mean_acceptance_length"] == 3.0 and level["draft_acceptance_rate"] == 0.5
+
+
+@pytest.mark.parametrize("details", [None, {}, {"spec_verify_ct": 4}])
+def test_an_sglang_that_tells_no_drafts_has_no_counts(details):
+    assert asked(Scripted(sglang_chat(details), "sglang")).counts is None
+
+
+@pytest.mark.parametrize(
+    "details",
+    [3, "text", [DETAILS, DETAILS], {**DETAILS, "spec_verify_ct": "x"}, {**DETAILS, "spec_num_correct_drafts": -1}],
+)
+def test_details_that_cannot_be_read_are_said(details):
+    with pytest.raises(RemoteError, match=r"not those of|cannot be read"):
+        asked(Scripted(sglang_chat(details), "sglang"))
+
+
+def generated(final, incremental=False):
+    """Its `/generate`: three passes of 1, 3 and 2 tokens; `final` are the counts of the last event."""
+    texts, sizes, events, sent = [" a", " a a a", " b c"], [1, 3, 2], [], 0
+    for i, (text, size) in enumerate(zip(texts, sizes, strict=True)):
+        sent, last = sent + size, i == 2
+        meta = {
+            "completion_tokens": sent,
+            "finish_reason": {"type": "length"} if last else None,
+            **(final if last else {}),
+        }
+        events.append({
+            "text": text if incremental else "".join(texts[: i + 1]), "meta_info": meta,
+            "output_ids": list(range(sent - size if incremental else 0, sent)),
+        })  # fmt: skip
+    return lines(*events)
+
+
+NAMES = [
+    ("spec_num_proposed_drafts", "spec_num_correct_drafts"), ("spec_proposed_drafts", "spec_accepted_drafts"),
+    ("spec_draft_token_num", "spec_accept_token_num"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("incremental", [False, True])
+@pytest.mark.parametrize(("drafted", "accepted"), NAMES)
+def test_counts_of_a_whole_text_are_not_those_of_its_last_pass(drafted, accepted, incremental):
+    scripted = Scripted(generated({drafted: 8, accepted: 3, "spec_verify_ct": 2}, incremental), "sglang")
+    answer = asked(scripted, chat=False)
+    assert scripted.asked[0][0] == "/generate" and scripted.asked[0][1]["return_spec_tokens_details"] is True
+    assert answer.text == " a a a a b c" and answer.ids == tuple(range(6)) and answer.finish == "length"
+    assert answer.counts == (8, 3, 2) and answer.differs is None
+    assert [(part.drafted, part.accepted) for part in answer.passes] == [(None, None)] * 3
+
+
+def test_an_sglang_without_its_own_endpoint_is_asked_as_others_are():
+    scripted = Scripted(
+        lines({"choices": [{"text": "So", "token_ids": [5], "finish_reason": "stop"}]}, {"choices": [], "sglext": {"spec_tokens_details": DETAILS}}),
+        "sglang", refuses=lambda path, body: 404 if path == "/generate" else None,
+    )  # fmt: skip
+    answer = asked(scripted, chat=False)
+    assert scripted.asked[-1][0] == "/v1/completions" and scripted.asked[-1][1]["return_spec_tokens_details"] is True
+    assert answer.ids == (5,) and answer.counts == (16, 8, 4)

@@ -3,7 +3,7 @@
    What it is.  `view(drafting)` makes the part of the inspector that a pass with such a draft has. The tokens stand in
    a list from left to right, on a phone from above to below; an arrow is what one of them hands to the next.
 
-   Why it is so.  The three shapes of drafts differ in what a token knows of the one before it. So they share one drawing,
+   Why it is so.  The three shapes of drafts differ in what a token knows of the one before it. They share a drawing,
    in which little but the arrows differs.
 
    What it does not know.  How slots and levels follow from a draft: that is heads.js's business. */

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..core.accept import Rule
@@ -69,7 +69,7 @@ class Drafter(ABC):
     @classmethod
     def level_rows(cls, options: Mapping[str, Any]) -> int:
         """Rows of the draft model's pass for one more level of a draft, with these options; 0 without a draft model."""
-        return 0
+        return 1 if cls.needs_draft and not cls.composite else 0
 
     @classmethod
     def text_only(cls) -> bool:
@@ -86,7 +86,10 @@ class Drafter(ABC):
 
     def sources(self) -> Mapping[str, DraftCost]:
         """What drafts cost, by their name in `Draft.sources`; a source that is not named looks its tokens up."""
-        return {}
+        rows = self.level_rows(asdict(self.options)) if self._costs else 0
+        if not rows:
+            return {}
+        return {self.name: DraftCost(self._costs.level_s(rows), self._costs.switch_s(1), self.expected_tokens)}
 
     def start(self, context: Sequence[int]) -> None:  # noqa: B027 (optional)
         """Read the prompt. This counts as prefill, not as drafting."""

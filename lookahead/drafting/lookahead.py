@@ -4,8 +4,6 @@ Every pass computes the next token of each trajectory in the window; trajectory 
 n-gram, which goes into a pool. Beside the window, in the same pass, the pool's n-grams that begin
 with the text's last token are verified. No draft model, no earlier text needed: the model drafts
 for itself, and pays for it in rows.
-
-Knows the target only by its logits at the window's rows.
 """
 
 from __future__ import annotations

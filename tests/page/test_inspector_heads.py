@@ -175,6 +175,30 @@ def test_a_tree_stands_by_depth_each_token_with_the_one_above(page):
     assert page.locator(".la-h-empty").count() == 6
 
 
+# ------------------------------------------------------------------ names that the page has never heard of
+
+
+@pytest.mark.parametrize(
+    ("record", "shape", "first"),
+    [
+        ("{taps: [3], layers: 12, slots: 8}", "slots", "slot 1"),
+        ("{taps: [12], layers: 12, slots: 4}", "heads", "head 1"),
+        ("{taps: [12], layers: 12, slots: 1}", "passes", "pass 1from the target’s states"),
+    ],
+)
+def test_a_head_is_drawn_by_its_record_whatever_it_is_called(page, record, shape, first):
+    log = f"drafted('echo', 'novel', {{changed: {{name: 'a head', markov: false, confident: false, ...{record}}}}})"
+    assert page.evaluate(f"H.draftingOf({log}, 1, 1).shape") == shape
+    page.evaluate(f"seen({log})")
+    assert [place[0] for place in places(page)][1] == first
+
+
+def test_a_tree_of_an_unknown_method_is_drawn_with_its_tests(page):
+    page.evaluate("open(logOf('greedy', [base, ['echo', [prefill, of('echo', tree)]]]), 1, 1)")
+    assert page.inner_text(".la-i-title").startswith("echo: ")
+    assert page.locator("th.la-i-drafted").count() > 5 and page.locator(".la-drafting, .la-microscope").count() == 0
+
+
 # ------------------------------------------------------------------ when there is nothing to draw
 
 

@@ -61,10 +61,10 @@ def _drafters(models: Models) -> dict[str, tuple[str, dict[str, Any]]]:
     """Who may draft, in words: a method and its options. Of the strategies that share a model, the first in the registry."""
     chain = next(name for name, drafter in DRAFTERS.items() if drafter.technique == DRAFT_MODEL)
     lent = {f"draft model: {role}": (chain, {"draft": role}) for role in models.draft_models}
-    own = [drafter_with(role).name for role in models.drafts if role not in models.draft_models]
+    bound = [drafter_with(role).name for role in models.drafts if role not in models.draft_models]
     alone = [name for name, drafter in DRAFTERS.items() if not drafter.needs_draft and name != Naive.name]
     heads = {f"trained head: {kind}": (drafter_with(kind).name, {}) for kind in models.heads}
-    return lent | {method_label(name): (name, {}) for name in (*own, *alone)} | heads
+    return lent | {method_label(name): (name, {}) for name in (*bound, *alone)} | heads
 
 
 def _race(server: ServerState, family: str, prompt: str, temperature: float, seed: float, chosen: list[str]) -> Any:

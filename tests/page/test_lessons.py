@@ -188,7 +188,6 @@ WRONG = {
     "```widget cost\nrows: [0, 2]\n```": "rows.0 is 0: Input should be greater than or equal to 1",
     "```widget cost\nrows: [1, 2]\npredict: 3\n```": "one of the rows",
     "```widget cost\nrows: [1, 2]\nk: 3\n```": "together with k",
-    "```widget whatif\nrecording: story\nmethod: draft\n```": "method is 'draft': Input should be 'ngram' or 'suffix'",
     "```widget code\n```": "a text or a source",
     "```widget code\nsource: lookahead/nope.py#f\n```": "no such file",
     "```widget code\nsource: ../lookahead/x.py#f\n```": "no such file",

@@ -250,7 +250,7 @@ def _calibrate(arguments: argparse.Namespace) -> None:
         ],
     }
     if arguments.ship:
-        typical.write(Path(arguments.ship), Typical(processor.name(), models.costs, models.measured.layers))
+        typical.write(Path(arguments.ship), Typical(processor.name(), models.costs))
     if arguments.json:
         print(json.dumps(report))
     else:

@@ -32,9 +32,10 @@ from lookahead.core.costs import CostCurve, DrafterCosts
 from lookahead.core.events import Settings
 from lookahead.core.table import TableLM
 from lookahead.drafting import Resources
-from lookahead.race.decode import Ends, Text
+from lookahead.race.decode import Text
 from lookahead.race.decode import decode as loop
 from lookahead.race.draft_length import AdaptiveLength, FixedLength
+from lookahead.race.ends import Ends
 from lookahead.race.methods import method_class, options_of
 
 ROOT = Path(__file__).parent.parent

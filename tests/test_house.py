@@ -2,7 +2,9 @@
 
 import ast
 import re
+import subprocess
 import symtable
+import sys
 
 import pytest
 from conftest import ROOT
@@ -74,6 +76,23 @@ def test_the_loop_fits_one_screen_and_a_drafter_a_short_file():
     for name in DRAFTERS:
         path = PACKAGE / "drafting" / f"{name.replace('-', '_')}.py"
         assert path.read_text(encoding="utf-8").count("\n") <= 120
+
+
+def test_four_files_explain_speculative_decoding():
+    names = ("race/decode.py", "model/reference.py", "drafting/draft.py", "core/accept.py")
+    assert sum(len((PACKAGE / name).read_text(encoding="utf-8").splitlines()) for name in names) <= 600
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    assert all(f"](lookahead/{name})" in text for name in names)
+
+
+@pytest.mark.parametrize("module", ["race.decode", "drafting.ngram"])
+def test_the_engine_is_light_to_import(module):
+    code = f"import sys, lookahead.{module}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    loaded = done.stdout.split()
+    assert not {"numba", "llvmlite", "transformers", "pydantic"} & {*loaded}
+    if module == "race.decode":
+        assert sum(name.partition(".")[0] == "lookahead" for name in loaded) <= 20
 
 
 def test_all_is_true():

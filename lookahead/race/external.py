@@ -17,11 +17,12 @@ from typing import Any, ClassVar
 import torch
 from greenlet import getcurrent, greenlet
 
-from ..core.accept import Rule, require_finite
+from ..core.accept import Rule
 from ..core.events import ACCEPTED, BONUS, SettingsError, Step
 from ..core.lm import Target
+from ..core.processing import require_finite
 from ..drafting.base import DRAFT_MODEL, LOOKUP, NO_DRAFT
-from .decode import Ends
+from .ends import Ends
 
 ATTENTIONS = ("exact", "sdpa")
 

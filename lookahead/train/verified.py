@@ -9,8 +9,9 @@ from ..core.events import Settings
 from ..drafting import Resources, drafter_with
 from ..model.heads.head import Head
 from ..model.lm import CachedLM
-from ..race.decode import Ends, Text, decode
+from ..race.decode import Text, decode
 from ..race.draft_length import FixedLength
+from ..race.ends import Ends
 
 LONGEST = 8  # tokens of a draft
 

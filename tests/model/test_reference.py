@@ -18,8 +18,9 @@ from lookahead.drafting.naive import Naive
 from lookahead.model import llama_files
 from lookahead.model.lm import CachedLM
 from lookahead.model.reference import Reference
-from lookahead.race.decode import Ends, Text, decode
+from lookahead.race.decode import Text, decode
 from lookahead.race.draft_length import FixedLength
+from lookahead.race.ends import Ends
 
 TREE = (-1, 0, 0, 1, 1, 2, 5)
 

@@ -51,9 +51,8 @@ class Drafter(ABC):
     draft_model: ClassVar[str | None] = None  # the only draft model it works with; None leaves the choice to the caller
     accepts_head: ClassVar[bool] = False  # whether a trained head may stand in for the draft model
     in_hybrid: ClassVar[bool] = False  # whether `hybrid` uses this strategy with its `draft_model`
-    composite: ClassVar[bool] = (
-        False  # whether it drafts from several sources, and asks the policy for the limit of each
-    )
+    composite: ClassVar[bool] = False  # whether it has several sources, and asks the policy for the limit of each
+    candidate: ClassVar[bool] = True  # whether `decide` measures it if no methods are named
     technique: ClassVar[str | None] = None  # what the bench compares it with in other engines; None: with nothing
     expected_tokens: ClassVar[float] = EXPECTED_TOKENS  # per pass, before the first one
     policy: DraftPolicy

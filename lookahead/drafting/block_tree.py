@@ -15,6 +15,7 @@ class BlockTree(Tree):
 
     name = "block-tree"
     summary = "drafts a tree of a block's favourites"
+    candidate = True
     draft_model = "block"
     in_hybrid = True
     expected_tokens = HEAD_TOKENS

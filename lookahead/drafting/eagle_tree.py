@@ -14,5 +14,6 @@ class EagleTree(Tree):
 
     name = "eagle-tree"
     summary = "drafts a tree of an EAGLE head's favourites"
+    candidate = False
     draft_model = "eagle"
     expected_tokens = HEAD_TOKENS

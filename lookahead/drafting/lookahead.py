@@ -28,6 +28,7 @@ class Lookahead(Drafter):
 
     name = "lookahead"
     summary = "drafts with a Jacobi window and a pool of n-grams"
+    candidate = False
     composite = True
 
     @dataclass(frozen=True, slots=True)

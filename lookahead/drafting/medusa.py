@@ -15,6 +15,7 @@ class Medusa(DraftModel):
 
     name = "medusa"
     summary = "drafts with one small head a token"
+    candidate = False
     draft_model = "medusa"
     in_hybrid = True
     technique = None

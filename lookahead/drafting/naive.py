@@ -13,6 +13,7 @@ class Naive(Drafter):
 
     name = "naive"
     summary = "no drafting: one token a pass"
+    candidate = False
     technique = NO_DRAFT
 
     def propose(self, context, limit):

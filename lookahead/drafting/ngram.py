@@ -35,6 +35,7 @@ class NGram(Drafter):
 
     name = "ngram"
     summary = "drafts from earlier text"
+    candidate = False
     technique = LOOKUP
 
     @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from ..core.events import ACCEPTED, SettingsError
 from ..core.numbers import count, decimal, percent, power, ranged, ratio, seconds
 from ..core.text_files import csv_text
 from ..core.tree import branch_count, depths
+from ..drafting import DRAFTERS
 from ..family.models import Models
 from ..race.methods import text_methods
 from ..trace.race import measured_on
@@ -322,6 +323,11 @@ def shown(of: Option | Level) -> str:
 # ------------------------------------------------------------------ measured on this machine
 
 
+def candidates(models: Models) -> list[str]:
+    """The methods that are measured if none are named: those of a family that usually pay off."""
+    return [method for method in batches.shared_methods(models) if DRAFTERS[method].candidate]
+
+
 def decide(
     models: Models, questions: Sequence[Question], budget_s: float, *, methods: Sequence[str] = (), **options: Any
 ) -> Iterator[Progress | None]:
@@ -334,7 +340,7 @@ def decide(
     """
     check_budget(questions, budget_s)
     naive, begun = read_entry("naive"), perf_counter()
-    entries = [read_entry(method) for method in dict.fromkeys(methods or batches.shared_methods(models))]
+    entries = [read_entry(method) for method in dict.fromkeys(methods or candidates(models))]
     check(models, questions, [naive, *entries], options, shared=True)
     taken: list[Sample] = []
     racing, lengths, levels = [entry.label for entry in entries], (), ()
@@ -347,11 +353,11 @@ def decide(
 
     def now(text: str) -> Progress:
         measured = {entry.label: rows for entry in entries if (rows := rows_of(taken, entry.label))}
-        candidates = [_measured(label, rows, label not in racing) for label, rows in measured.items()]
-        candidates.sort(key=lambda one: (one.let_go, -one.speedup))
-        named = next("k" in entry.settings for entry in entries if entry.label == candidates[0].method)
+        measured_options = [_measured(label, rows, label not in racing) for label, rows in measured.items()]
+        measured_options.sort(key=lambda one: (one.let_go, -one.speedup))
+        named = next("k" in entry.settings for entry in entries if entry.label == measured_options[0].method)
         report = Report(
-            tuple(candidates), tuple(levels), tuple(lengths),
+            tuple(measured_options), tuple(levels), tuple(lengths),
             tuple({"method": label, **asdict(row)} for label, rows in measured.items() for row in rows),
             measured_on(models), {"seconds": budget_s, **options}, "" if named else f", k = {options.get('k', 'auto')}",
             "every run beside a naive one of the same prompt, reading prompts left out; medians over prompts with 90% intervals over them",

@@ -18,7 +18,7 @@ import gradio as gr
 
 from ..core import memory, processor
 from ..core.version import VERSION
-from ..server import health, logging
+from ..server import health, logging, zero
 from ..server.limits import Telling
 from ..server.measuring_job import WhenQuiet
 from ..server.queue import queue
@@ -40,6 +40,7 @@ def serve(server: ServerState, telling: Telling, web: WebServer, *, share: bool 
         page = build(server, telling)
         queue.open(server.limits)
         gradio_internals.mount(page, web.app, personal=api.PERSONAL, **mount_options(server.limits.max_waiting))
+        zero.report()
         web.show(health.routes(server, telling))
         _announce(page, web, share)
         memory.release()

@@ -26,12 +26,12 @@ from gradio.tunneling import CURRENT_TUNNELS
 from gradio.utils import get_upload_folder
 from gradio_client.utils import is_file_obj_with_meta, traverse
 from jinja2 import BaseLoader, Environment
-from starlette.applications import Starlette
 
 from ..core.events import LookaheadError, SettingsError
 from ..core.numbers import counted
 from ..server import logging
 from ..server.queue import words_of
+from ..server.web import WebServer
 
 READ_IN = "6.31.0"
 SESSIONS, GONE_SESSIONS = 200, 30  # kept of all visitors, and of those who have gone
@@ -44,13 +44,13 @@ LOOK_S, LOOK_FOR_PROGRESS_S = 0.02, 0.1  # how often the queue looks for work
 
 def mount(
     page: gr.Blocks,
-    app: Starlette,
+    web: WebServer,
     max_threads: int,
     state_session_capacity: int,
     personal: Iterable[str] = (),
     **options: Any,
 ) -> None:
-    """`gr.mount_gradio_app` at the root of `app`, with what only `Blocks.launch` sets.
+    """`gr.mount_gradio_app` at the root of `web.app`, with what only `Blocks.launch` sets.
 
     `personal` are endpoints that change something for their caller. They are removed from an assistant's tools: mcp.py
     asks for all assistants as one visitor, so the choice of one would be the choice of all.
@@ -62,6 +62,8 @@ def mount(
     - routes.py keeps runs under way in `App.iterators`: see `_Iterators`.
     - queueing.py looks for work a thousand times a second and for progress a hundred times: a tenth of a core, with which
       timed races would compete.
+    - mcp.py answers an assistant through a client of this server. Without `_local_url`, the first request's Host header
+      decides where that client connects.
     - mcp's server.py logs what its transport has logged before.
     """
     getLogger("mcp.server.lowlevel.server").addFilter(lambda entry: "exception from stream" not in entry.getMessage())
@@ -71,26 +73,28 @@ def mount(
     paths = {
         f"{kind}_paths": _paths(os.environ.get(f"GRADIO_{kind.upper()}_PATHS", "")) for kind in ("allowed", "blocked")
     }
-    gr.mount_gradio_app(app, page, "", pwa=page.space_id is not None, **paths, **options)
-    page.app = app.routes[-1].app
+    gr.mount_gradio_app(web.app, page, "", pwa=page.space_id is not None, **paths, **options)
+    page.app = web.app.routes[-1].app
     page.app.iterators = _Iterators()
     page.has_launched = page.app.startup_events_triggered = True
-    for name in personal if page.mcp_server_obj else ():  # without the package the page is there, tools are not
-        page.mcp_server_obj.tool_to_endpoint.pop(name)
+    if page.mcp_server_obj:  # without the package the page is there, tools are not
+        page.mcp_server_obj._local_url = web.url
+        for name in personal:
+            page.mcp_server_obj.tool_to_endpoint.pop(name)
 
 
 def _paths(variable: str) -> list[str]:
     return [path.strip() for path in variable.split(",") if path.strip()]
 
 
-def share(page: gr.Blocks, host: str, port: int) -> str:
-    """Open Gradio's tunnel to this port; return the public address. Raises whatever the tunnel raises.
+def share(page: gr.Blocks, web: WebServer) -> str:
+    """Open Gradio's tunnel to this server; return the public address. Raises whatever the tunnel raises.
 
     - networking.py writes the tunnel's certificate to `CERTIFICATE_PATH`, which is in the working directory.
     - routes.py answers with a page that robots shall not index if `share` is set.
     """
     networking.CERTIFICATE_PATH = os.path.join(get_upload_folder(), "certificate.pem")
-    address = networking.setup_tunnel(host, port, page.share_token, None, None)
+    address = networking.setup_tunnel(web.host, web.port, page.share_token, None, None)
     page.share, page.share_url = True, urlsplit(address)._replace(scheme="https").geturl()
     return page.share_url
 

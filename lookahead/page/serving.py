@@ -39,7 +39,7 @@ def serve(server: ServerState, telling: Telling, web: WebServer, *, share: bool 
     try:
         page = build(server, telling)
         queue.open(server.limits)
-        gradio_internals.mount(page, web.app, personal=api.PERSONAL, **mount_options(server.limits.max_waiting))
+        gradio_internals.mount(page, web, personal=api.PERSONAL, **mount_options(server.limits.max_waiting))
         zero.report()
         web.show(health.routes(server, telling))
         _announce(page, web, share)
@@ -63,11 +63,11 @@ def _announce(page: gr.Blocks, web: WebServer, share: bool) -> None:
     print(f"* Running on local URL:  http://{web.host}:{web.port}")
     if share and not page.space_id:
         try:
-            print(f"* Running on public URL: {gradio_internals.share(page, web.host, web.port)}")
+            print(f"* Running on public URL: {gradio_internals.share(page, web)}")
         except Exception as error:  # the network, Gradio's servers, or the downloaded program of the tunnel
-            print(f"* No public URL: {error or type(error).__name__} The page is served at the local one.")
+            print(f"* No public URL ({error or type(error).__name__}); the page is served at the local one.")
     if page.mcp_server:
-        print(f"* MCP server: {page.share_url or f'http://{web.host}:{web.port}'}/gradio_api/mcp/")
+        print(f"* MCP server: {page.share_url or web.url}/gradio_api/mcp/")
     sys.stdout.flush()
 
 

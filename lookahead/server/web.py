@@ -56,6 +56,7 @@ class WebServer:
         ports = [port] if port is not None else range(FIRST_PORT, FIRST_PORT + PORTS)
         sockets = _listening(host, ports)
         self.host, self.port = host, sockets[0].getsockname()[1]
+        self.url = f"http://{'localhost' if host == '0.0.0.0' else host}:{self.port}"  # from this machine
         self.text, self.share = "starting", 0.0
         self._pages: dict[tuple[str, int | None], str] = {}
         self._while_loading: list[BaseRoute] = [

@@ -225,7 +225,7 @@ def test_errors_of_ours_are_answered_in_their_own_words_and_are_no_fault(page, m
 def served(page):
     """The page on a port of its own, in this process."""
     web = WebServer("127.0.0.1", 0)
-    gradio_internals.mount(page, web.app, **mount_options())
+    gradio_internals.mount(page, web, **mount_options())
     web.show([])
     yield f"http://127.0.0.1:{web.port}"
     gradio_internals.close(page)

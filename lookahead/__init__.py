@@ -95,7 +95,9 @@ _HOME = {name: home for home, names in _HOMES.items() for name in names}
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f".{_HOME[name]}", __name__), name)
+    value = getattr(import_module(f".{_HOME[name]}", __name__), name)
+    if name != "METHODS":  # follows the registry of strategies
+        globals()[name] = value
     return value
 
 

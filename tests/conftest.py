@@ -113,18 +113,18 @@ class App:
     """The app, started as a user would, writing into `folder`; `environment` are variables on top of the usual ones.
 
     It is waited for until it can race, unless `ready` is False: then until its port answers. `place` is where the app lies,
-    and `in_child` runs in its process before it begins.
+    `program` what is started there, and `in_child` runs in its process before it begins.
     """
 
     def __init__(
         self, folder: Path, port: int | None = None, *, ready: bool = True, place: Path = ROOT,
-        in_child: Callable[[], None] | None = None, **environment: str,
+        program: str = "app.py", in_child: Callable[[], None] | None = None, **environment: str,
     ):  # fmt: skip
         self.port, self._out, self._errors = port or free_port(), folder / "out.txt", folder / "errors.txt"
         self.url = f"http://127.0.0.1:{self.port}"
         env = {**os.environ, "HF_HUB_OFFLINE": "1", "PYTHONUNBUFFERED": "1", **environment}
         with self._out.open("a") as out, self._errors.open("a") as errors:
-            command = [sys.executable, "app.py", "--port", str(self.port)]
+            command = [sys.executable, program, "--port", str(self.port)]
             self.process = subprocess.Popen(command, cwd=place, env=env, stdout=out, stderr=errors, preexec_fn=in_child)
         try:
             self.wait(ready)

@@ -3,7 +3,7 @@
    What it is.  `view(drafting)` makes the part of the inspector that a pass with such a draft has. The tokens stand in
    a list from left to right, on a phone from above to below; an arrow is what one of them hands to the next.
 
-   Why it is so.  The three kinds of heads differ in what a token knows of the one before it. So they share one drawing,
+   Why it is so.  The three shapes of drafts differ in what a token knows of the one before it. They share a drawing,
    in which little but the arrows differs.
 
    What it does not know.  How slots and levels follow from a draft: that is heads.js's business. */
@@ -37,9 +37,9 @@ globalThis.lookaheadDrafting = (() => {
   }
 
   const WHOSE = {
-    medusa: "of one token: the last that the target has read. The text’s last token it reads with the draft.",
-    eagle: "of every token, each beside the embedding of the token that follows it.",
-    block: "of all the text before the anchor, which is the text’s last token.",
+    heads: "of one token: the last that the target has read. The text’s last token it reads with the draft.",
+    passes: "of every token, each beside the embedding of the token that follows it.",
+    slots: "of all the text before the anchor, which is the text’s last token.",
   };
 
   /** The text's last tokens, and what the head read of each. */
@@ -59,7 +59,7 @@ globalThis.lookaheadDrafting = (() => {
     return make(
       "div.la-h-part",
       heading("What the head read"),
-      make("p.la-h-words", `In the target: ${drafting.words}, ${WHOSE[drafting.kind]}`),
+      make("p.la-h-words", `In the target: ${drafting.words}, ${WHOSE[drafting.shape]}`),
       make("div.la-h-sources", layers, make("div.la-i-scroll", scroll, readTable(drafting))),
     );
   }
@@ -76,17 +76,17 @@ globalThis.lookaheadDrafting = (() => {
   }
 
   /** What a place is called, and what its token was drafted from. */
-  function placeWords({kind, tree}, i) {
-    if (kind === "medusa") return [`head ${i + 1}`, ""];
-    if (kind === "block") return [`slot ${i + 1}`, ""];
+  function placeWords({shape, tree}, i) {
+    if (shape === "heads") return [`head ${i + 1}`, ""];
+    if (shape === "slots") return [`slot ${i + 1}`, ""];
     const feature = tree ? "from features of its own" : "from its own feature";
     return [`pass ${i + 1}`, i ? feature : "from the target’s states"];
   }
 
   function placeItem(drafting, i, ...content) {
     const [name, from] = placeWords(drafting, i);
-    const {kind, markov} = drafting;
-    const isHanded = kind === "eagle" ? i > 0 : kind === "block" && markov;
+    const {shape, markov} = drafting;
+    const isHanded = shape === "passes" ? i > 0 : shape === "slots" && markov;
     const arrow = isHanded && content.length ? [drawn("la-h-arrow", {}, "→")] : [];
     const label = make("span.la-i-label", name, ...(from ? [make("span.la-h-from", from)] : []));
     const box = content.length ? content : [make("span.la-h-none", "empty")];
@@ -96,23 +96,23 @@ globalThis.lookaheadDrafting = (() => {
   function places(drafting) {
     const anchor = make(
       "li.la-h-place.la-h-anchor",
-      make("span.la-i-label", drafting.kind === "block" ? "anchor" : "last token"),
+      make("span.la-i-label", drafting.shape === "slots" ? "anchor" : "last token"),
       make("span.la-h-token", token(drafting.anchor, "root")),
     );
     const filled = drafting.levels.map((level, i) =>
       placeItem(drafting, i, ...level.map(one => drafted(one, drafting))),
     );
     const empty = Array.from({length: drafting.empty}, (_, i) => placeItem(drafting, drafting.levels.length + i));
-    return make(`ol.la-h-places.la-h-${drafting.kind}`, anchor, ...filled, ...empty);
+    return make(`ol.la-h-places.la-h-${drafting.shape}`, anchor, ...filled, ...empty);
   }
 
   const SURE = "The number is the head’s probability of the token.";
 
-  function howWords({kind, tree, markov, confident, slots}) {
-    if (kind === "medusa") {
+  function howWords({shape, tree, markov, confident, slots}) {
+    if (shape === "heads") {
       return [`${count(slots, "small head")} on that one state, all at once. None knows what another drafted.`, SURE];
     }
-    if (kind === "eagle") {
+    if (shape === "passes") {
       const first = tree
         ? "One pass of the head a level, so each depth of the tree"
         : "One pass of the head a token. It";
@@ -138,12 +138,12 @@ globalThis.lookaheadDrafting = (() => {
   };
 
   function howBox(drafting) {
-    const {end, k, kind, levels, empty} = drafting;
-    const noun = kind === "medusa" ? "head" : "slot";
+    const {end, k, shape, levels, empty} = drafting;
+    const noun = shape === "heads" ? "head" : "slot";
     const full = `All ${count(levels.length, noun)} were used.`;
     const last = end === "k" ? `No more was drafted: k is ${k}.` : end === "full" ? full : ENDS[end];
     const emptied = empty ? ` ${count(empty, noun)} left empty.` : "";
-    const passes = kind === "eagle" ? count(levels.length, "pass") : "1 pass";
+    const passes = shape === "passes" ? count(levels.length, "pass") : "1 pass";
     return make(
       "div.la-h-part",
       heading(`How it drafted: ${passes} of the head`),

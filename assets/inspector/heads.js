@@ -1,7 +1,9 @@
 /* heads.js: a draft of a trained head, as plain data to be shown: what the head read, and how it came to its tokens.
 
    What it is.  `draftingOf(log, lane, step)` gives the target's layers it read, the text's last tokens with what it
-   read of each, and the draft by levels: the slots of a block, the passes of an EAGLE head, or the heads of Medusa.
+   read of each, and the draft by levels. `shape` says what a level is: "passes", if a pass of the head drafts one
+   token (EAGLE); "heads", if all its tokens come from one state of the target's last layer (Medusa); else "slots" of a
+   block.
 
    Why it is so.  A trace has what was drafted and not what might have been: a slot without a token is empty here.
 
@@ -10,7 +12,6 @@
 globalThis.lookaheadHeads = (() => {
   const {quote, rootOf, shown} = lookaheadText;
   const {FATES, fateOf, tested} = lookaheadDraft;
-  const KINDS = ["medusa", "eagle", "block"];
   const TOKENS = 4; // of the text that are shown
   const SLOTS = 32; // slots that are shown
   const NAMED = 8; // layers that are named
@@ -36,17 +37,24 @@ globalThis.lookaheadHeads = (() => {
     return {texts: texts.slice(-most).map(text => shown(text)), cut: texts.length > most};
   }
 
+  /** What a level of the draft is, by the record of the head. */
+  function shapeOf({slots, taps, layers}) {
+    if (slots <= 1) return "passes";
+    return taps.length === 1 && taps[0] === layers ? "heads" : "slots";
+  }
+
   /** What was read of those tokens: {pairs: whether a token stands beside the states of the one before it, tokens:
       [{text, read, beside}]}. A token's `read` says whether its states were read. */
-  function readOf(kind, {texts, cut}) {
+  function readOf(shape, {texts, cut}) {
+    const pairs = shape === "passes";
     const last = texts.length - 1;
     const tokens = texts.map((text, i) => ({
       text,
-      read: kind === "medusa" ? i === last - 1 : i < last,
+      read: shape === "heads" ? i === last - 1 : i < last,
       beside: i ? texts[i - 1] : null,
     }));
     // The first of them has a token before it whose text is not shown.
-    return {pairs: kind === "eagle", tokens: kind === "eagle" ? tokens.slice(1) : tokens, cut: cut || kind === "eagle"};
+    return {pairs, tokens: pairs ? tokens.slice(1) : tokens, cut: cut || pairs};
   }
 
   /** The rows of a draft by depth: [[{text, fate, sign, chance, after}]]; `after` is the drafted token above. */
@@ -84,18 +92,23 @@ globalThis.lookaheadHeads = (() => {
     const lane = log.lanes[laneIndex];
     const step = lane?.steps[stepIndex];
     const kind = lane?.options.draft;
-    const head = KINDS.includes(kind) ? log.header.models?.heads?.[kind] : null;
-    // A hybrid's draft may be of earlier text alone.
-    const isDrafted = step && tested(step.draft) && step.draft.sources.some(source => source !== "suffix");
-    if (!head || !isDrafted) return null;
+    const heads = log.header.models?.heads || {};
+    // A lane with several sources may have looked all rows up.
+    const isDrafted =
+      step &&
+      tested(step.draft) &&
+      step.draft.sources.some(source => source === lane.method || log.modelled.includes(source));
+    const head = Object.hasOwn(heads, kind) ? heads[kind] : null;
+    if (!isDrafted || !head?.taps) return null;
+    const shape = shapeOf(head);
     const levels = levelsOf(step);
-    const slots = kind === "eagle" ? 0 : Math.max(head.slots, levels.length);
+    const slots = shape === "passes" ? 0 : Math.max(head.slots, levels.length);
     const isTree = new Set(step.draft.parents).size < step.draft.parents.length;
     return {
-      ...{kind, tree: isTree, name: shown(head.name)},
+      ...{shape, tree: isTree, name: shown(head.name)},
       ...{taps: head.taps, layers: head.layers, words: layerWords(head)},
-      ...{markov: head.markov, confident: head.confident && !isTree && kind === "block"},
-      read: readOf(kind, lastTokens(log, laneIndex, stepIndex, kind === "eagle" ? TOKENS + 1 : TOKENS)),
+      ...{markov: head.markov, confident: head.confident && !isTree},
+      read: readOf(shape, lastTokens(log, laneIndex, stepIndex, shape === "passes" ? TOKENS + 1 : TOKENS)),
       anchor: shown(rootOf(log, laneIndex, stepIndex)),
       levels,
       ...{slots, empty: Math.max(0, Math.min(slots, SLOTS) - levels.length)},

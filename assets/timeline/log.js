@@ -13,10 +13,11 @@ globalThis.lookaheadLog = (() => {
 
   const createLog = () => ({retired: [], ...emptyRun(null)});
 
-  /** `link` is the query that brings the race back, `pass` where a link wants the playhead. */
+  /** `link` is the query that brings the race back, `pass` where a link wants the playhead. `modelled` are the sources
+      of drafts that a draft model or a trained head computes. */
   const emptyRun = run => ({
     ...{run, received: 0, seen: 0, expected: null, events: [], header: null, caption: null, live: false},
-    ...{link: null, pass: null, status: null, lanes: [], end: null, stopped: false},
+    ...{link: null, pass: null, modelled: [], status: null, lanes: [], end: null, stopped: false},
   });
 
   /** Applies one parsed message to `log`, in place.
@@ -66,9 +67,9 @@ globalThis.lookaheadLog = (() => {
   }
 
   function begin(log, event) {
-    const {trace, caption = null, live = false, link = null, pass = null} = event;
+    const {trace, caption = null, live = false, link = null, pass = null, modelled = []} = event;
     const lanes = trace.lanes.map((lane, i, all) => createLane(lane, nameOf(lane, i, all)));
-    Object.assign(log, {header: trace, caption, live, link, pass, lanes});
+    Object.assign(log, {header: trace, caption, live, link, pass, modelled, lanes});
   }
 
   function end(log, event) {

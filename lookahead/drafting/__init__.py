@@ -37,4 +37,9 @@ def level_rows(options: Mapping[str, Any]) -> dict[str, int]:
     return {name: rows for name, rows in by_source.items() if rows}
 
 
-__all__ = ["DRAFTERS", "Drafter", "Resources", "level_rows"]
+def drafter_with(draft_model: str) -> type[Drafter]:
+    """The first strategy for a kind of trained head, or for another draft model that only its own strategies use."""
+    return next(drafter for drafter in DRAFTERS.values() if drafter.draft_model == draft_model)
+
+
+__all__ = ["DRAFTERS", "Drafter", "Resources", "drafter_with", "level_rows"]

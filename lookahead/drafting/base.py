@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ..core.costs import DrafterCosts
+from ..core.costs import DrafterCosts, PassCosts
 from ..core.events import Draft, whole_number
 from ..core.lm import LanguageModel
 from ..core.policy import EXPECTED_TOKENS, DraftCost, DraftPolicy
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from ..core.accept import Rule
 
 MOST_ROWS = 64
+# Techniques that other engines have too: what a method is compared with in the bench (`Drafter.technique`).
+NO_DRAFT, DRAFT_MODEL, EAGLE, LOOKUP = "no draft", "draft model", "EAGLE", "lookup"
 HEAD_TOKENS = 2.4  # `expected_tokens` of a trained head: it was trained on the hidden states of its target
 
 
@@ -53,6 +55,7 @@ class Drafter(ABC):
     composite: ClassVar[bool] = (
         False  # whether it drafts from several sources, and asks the policy for the limit of each
     )
+    technique: ClassVar[str | None] = None  # what the bench compares it with in other engines; None: with nothing
     expected_tokens: ClassVar[float] = EXPECTED_TOKENS  # per pass, before the first one
     policy: DraftPolicy
 
@@ -67,11 +70,27 @@ class Drafter(ABC):
     @classmethod
     def level_rows(cls, options: Mapping[str, Any]) -> int:
         """Rows of the draft model's pass for one more level of a draft, with these options; 0 without a draft model."""
-        return 0
+        return 1 if cls.needs_draft and not cls.composite else 0
+
+    @classmethod
+    def text_only(cls) -> bool:
+        """Whether it drafts from the text alone. Its passes can then be recomputed from a recording, without a rule."""
+        return not cls.needs_draft and cls.observe is Drafter.observe
+
+    @classmethod
+    def fitted(cls, deciding: PassCosts, measured: PassCosts) -> tuple[str, str] | None:
+        """What this strategy sets by the pass costs of a machine: its name and value in words; None if nothing.
+
+        It decides by the costs `deciding`, and states what passes cost by those `measured`.
+        """
+        return None
 
     def sources(self) -> Mapping[str, DraftCost]:
         """What drafts cost, by their name in `Draft.sources`; a source that is not named looks its tokens up."""
-        return {}
+        rows = self.level_rows(asdict(self.options)) if self._costs else 0
+        if not rows:
+            return {}
+        return {self.name: DraftCost(self._costs.level_s(rows), self._costs.switch_s(1), self.expected_tokens)}
 
     def start(self, context: Sequence[int]) -> None:  # noqa: B027 (optional)
         """Read the prompt. This counts as prefill, not as drafting."""

@@ -17,4 +17,5 @@ class Block(DraftModel):
     summary = "drafts a whole block in one pass"
     draft_model = "block"
     in_hybrid = False
+    technique = None
     expected_tokens = HEAD_TOKENS

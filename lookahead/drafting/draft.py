@@ -7,12 +7,9 @@ distribution q. The chain ends early if the model's confidence makes one more to
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 from ..core.events import EMPTY, Draft
 from ..core.lm import draft_tokens
-from ..core.policy import DraftCost
-from .base import Drafter
+from .base import DRAFT_MODEL, Drafter
 
 
 class DraftModel(Drafter):
@@ -21,16 +18,7 @@ class DraftModel(Drafter):
     name = "draft"
     summary = "drafts from a small model"
     needs_draft = in_hybrid = True
-
-    @classmethod
-    def level_rows(cls, options):
-        return 1
-
-    def sources(self):
-        if self._costs is None:
-            return {}
-        level_s = self._costs.level_s(self.level_rows(asdict(self.options)))
-        return {self.name: DraftCost(level_s, self._costs.switch_s(1), self.expected_tokens)}
+    technique = DRAFT_MODEL
 
     def start(self, context):
         if 1 < len(context) <= self.lm.context_length and (unread := self.lm.sync(context[:-1])):

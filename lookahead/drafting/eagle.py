@@ -6,7 +6,7 @@ own tokens it has no such states and goes on from its own features.
 
 from __future__ import annotations
 
-from .base import HEAD_TOKENS
+from .base import EAGLE, HEAD_TOKENS
 from .draft import DraftModel
 
 
@@ -17,4 +17,5 @@ class Eagle(DraftModel):
     summary = "drafts token by token from the model's inner states"
     draft_model = "eagle"
     in_hybrid = True
+    technique = EAGLE
     expected_tokens = HEAD_TOKENS

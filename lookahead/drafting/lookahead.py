@@ -4,8 +4,6 @@ Every pass computes the next token of each trajectory in the window; trajectory 
 n-gram, which goes into a pool. Beside the window, in the same pass, the pool's n-grams that begin
 with the text's last token are verified. No draft model, no earlier text needed: the model drafts
 for itself, and pays for it in rows.
-
-Knows the target only by its logits at the window's rows.
 """
 
 from __future__ import annotations
@@ -13,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..core.events import EMPTY, Draft
+from ..core.numbers import decimal
 from ..core.policy import DraftCost
 from ..core.tree import trie
 from .base import Drafter, check_range
@@ -53,6 +52,16 @@ class Lookahead(Drafter):
         self._pool = NGramPool(options.guesses or self._window.columns)
         self._pass = 0  # number of the pass, from 1
         self._passes_due = 0  # for which the window stays, whatever the policy says
+
+    @classmethod
+    def fitted(cls, deciding, measured):
+        columns, n = choose(deciding.pass_s)
+        window, (most, longest) = 1 + 2 * columns * (n - 1), SHAPES[-1]
+        cost = decimal(measured.pass_s(window, 1 + columns) / measured.pass_s(1))
+        return f"{cls.name}'s window", (
+            f"W = {columns}, N = {n}, G = {columns}: {window} rows, {cost} one-row passes; it must write more tokens a pass "
+            f"than that. Where rows are nearly free, as on a large GPU: W = {most}, N = {longest}, G = {most}"
+        )
 
     def sources(self):
         return {self.name: DraftCost(once_s=0.0)}

@@ -17,4 +17,5 @@ class Medusa(DraftModel):
     summary = "drafts with one small head a token"
     draft_model = "medusa"
     in_hybrid = True
+    technique = None
     expected_tokens = HEAD_TOKENS

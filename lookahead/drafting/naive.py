@@ -5,7 +5,7 @@ the same overhead and a speedup can come from nothing but drafting.
 from __future__ import annotations
 
 from ..core.events import EMPTY
-from .base import Drafter
+from .base import NO_DRAFT, Drafter
 
 
 class Naive(Drafter):
@@ -13,6 +13,7 @@ class Naive(Drafter):
 
     name = "naive"
     summary = "no drafting: one token a pass"
+    technique = NO_DRAFT
 
     def propose(self, context, limit):
         return EMPTY

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from ..core.events import EMPTY, Draft, SettingsError
 from ..core.tree import trie
 from .automaton import doubt
-from .base import Drafter, check_range, rows_looked_up
+from .base import LOOKUP, Drafter, check_range, rows_looked_up
 
 MOST_PLACES = 8  # where an n-gram ended: the most recent ones are looked at
 MOST_LENGTH = 64  # tokens of a match that are counted
@@ -35,6 +35,7 @@ class NGram(Drafter):
 
     name = "ngram"
     summary = "drafts from earlier text"
+    technique = LOOKUP
 
     @dataclass(frozen=True, slots=True)
     class Options:

@@ -17,3 +17,4 @@ class SelfDraft(DraftModel):
     summary = "drafts with the model's own first layers"
     draft_model = "self"
     in_hybrid = False
+    technique = None

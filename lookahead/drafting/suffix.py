@@ -15,7 +15,7 @@ from typing import Any
 from ..core.events import EMPTY, Draft, SettingsError
 from ..core.numbers import count
 from .automaton import SuffixAutomaton
-from .base import Drafter, check_range, rows_looked_up
+from .base import LOOKUP, Drafter, check_range, rows_looked_up
 
 
 class Suffix(Drafter):
@@ -23,6 +23,7 @@ class Suffix(Drafter):
 
     name = "suffix"
     summary = "drafts what followed the longest match, by frequency"
+    technique = LOOKUP
 
     @dataclass(frozen=True, slots=True)
     class Options:

@@ -23,6 +23,7 @@ class Tree(DraftModel):
     name = "tree"
     summary = "drafts a tree of a small model's favourites"
     in_hybrid = False
+    technique = None
     expected_tokens = 2.2  # more than a chain's: it also holds second choices
 
     @dataclass(frozen=True, slots=True)

@@ -13,7 +13,9 @@ from itertools import chain
 from typing import Any, Protocol
 
 from ..core.numbers import counted, decimal, percent, ranged, ratio
+from ..drafting import DRAFTERS
 from ..family.models import Models
+from ..race.external import EXTERNAL
 from ..trace.race import measured_on
 from .intervals import interval
 from .scenarios import USUAL
@@ -21,16 +23,8 @@ from .tables import markdown_table, measured_where
 from .timing import Question, Sample, Timing, blocks, middle, paired, predicted, read_entry, samples, token_s
 
 FIXED = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)  # draft lengths that `auto` is compared with
-PEERS = (
-    "hf-generate:attention=sdpa", "hf-assisted:attention=sdpa", *(f"hf-assisted:attention=sdpa,k={k}" for k in (3, 5, 8, 20)),
-    *(f"hf-lookup:attention=sdpa,k={k}" for k in (3, 5, 10)),
-)  # fmt: skip
+PEERS = tuple(f"{name}:{settings}" for name, peer in EXTERNAL.items() for settings in peer.bench_settings)
 LOST = ("lost_to_passes", "lost_to_drafting", "lost_to_engine")  # where a lane's time goes beyond what theory predicts
-RIVALS = (
-    ("naive", "hf-generate"), ("draft", "hf-assisted"), ("ngram", "hf-lookup"), ("suffix", "hf-lookup"),
-    ("naive", "vllm"), ("draft", "vllm-draft"), ("eagle", "vllm-eagle"), ("ngram", "vllm-ngram"), ("suffix", "vllm-ngram"),
-    ("naive", "llama.cpp"), ("draft", "llama.cpp-draft"), ("ngram", "llama.cpp-ngram"), ("suffix", "llama.cpp-ngram"),
-)  # fmt: skip
 ENGINES = ("vllm", "llama.cpp")  # without speculation
 Progress = Callable[[int, int, str], None]
 
@@ -39,6 +33,7 @@ class Rival(Protocol):
     """Another engine, which writes texts of its own. `servers.engines.Engine` is one."""
 
     label: str
+    technique: str  # of `drafting.base`
 
     def samples(
         self, models: Models, questions: Sequence[tuple[int, Question]], repeat: int, options: Mapping[str, Any], block: int
@@ -79,6 +74,7 @@ def run(
             progress(done, total, f"{sample.question.id}: {sample.entry.label}")
     ordered = [*(entry.label for entry in entries), *(other.label for other in others)]
     pairs = [(q, m, paired(runs, m)) for q, runs in zip(questions, taken, strict=True) for m in ordered]
+    of_others = {other.label.partition(":")[0]: other.technique for other in others}
     rows = [_row(q, label, timings) for q, label, timings in pairs if timings]
     return {
         **measured_on(models),
@@ -86,7 +82,7 @@ def run(
         "note": "seconds exclude reading the prompt, for every method alike; every run beside a naive one; medians over the repetitions; 90% intervals over prompts",
         "rows": rows,
         "summary": _summary(rows, ordered),
-        "against": _against(rows),
+        "against": _against(rows, {name: peer.technique for name, peer in EXTERNAL.items()} | of_others),
         "fixed": _fixed(rows),
     }
 
@@ -268,10 +264,19 @@ def _ratios(rows: Sequence[dict[str, Any]], best: dict[str, dict[str, Any]]) -> 
     return [row["speedup"] / best[row["id"]]["speedup"] for row in rows if row["id"] in best]
 
 
-def _against(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Our methods against others', each with its best settings for every single prompt."""
+def _against(rows: list[dict[str, Any]], techniques: Mapping[str, str | None]) -> list[dict[str, Any]]:
+    """Our methods against others' of the same technique, each with its best settings for every single prompt.
+
+    `techniques` has those of the others by name.
+    """
     out = []
-    for method, rival in RIVALS:
+    pairs = (
+        (method, rival)
+        for rival, technique in techniques.items()
+        for method, drafter in DRAFTERS.items()
+        if technique and drafter.technique == technique
+    )
+    for method, rival in pairs:
         rivals = [row for row in rows if row["method"].partition(":")[0] == rival]
         if ratios := _ratios([row for row in rows if row["method"] == method], _best(rivals)):
             out.append(

@@ -23,6 +23,7 @@ from ..core.numbers import count, decimal, percent, power, ranged, ratio, second
 from ..core.text_files import csv_text
 from ..core.tree import branch_count, depths
 from ..family.models import Models
+from ..race.methods import text_methods
 from ..trace.race import measured_on
 from ..trace.schema import LaneRecord
 from ..trace.trace import Trace
@@ -31,7 +32,7 @@ from .intervals import interval
 from .progress import Arm, Progress, Row, rows_of
 from .tables import markdown_table, measured_where
 from .timing import Entry, Question, Sample, Timing, check, lane_of, read_entry, time_lane
-from .whatif import METHODS, Recording, what_if
+from .whatif import Recording, what_if
 
 PAYS = 1.03  # a measured speedup that is worth having
 PREDICTED_PAYS = 1.05  # a predicted one: the formula leaves out the loop, and how much runs vary
@@ -463,7 +464,7 @@ def advise(trace: Trace, costs: PassCosts, ks: Sequence[int] = KS) -> Report:
     if trace.settings.rule != "rejection":
         recording = Recording.of(trace, costs)
         recording = recording if here else recording.timed_by(costs)
-        options = [_replayed(recording, method, ks) for method in METHODS]
+        options = [_replayed(recording, method, ks) for method in text_methods()]
     replayed = {option.method for option in options}
     predicted = (_predicted(lane, costs, ks, here) for lane in trace.lanes if lane.method not in replayed)
     options += [option for option in predicted if option]

@@ -30,10 +30,9 @@ from ..race.decode import Text
 from ..race.decode import decode as loop
 from ..race.draft_length import FixedLength
 from ..race.ends import Ends
-from ..race.methods import method_class, options_of
+from ..race.methods import method_class, options_of, text_methods
 from ..trace.trace import Trace
 
-METHODS = ("ngram", "suffix")  # the drafters that look at nothing but the text
 ORACLE = "oracle"
 BEYOND = -1  # the target's token behind the recording's end: none
 
@@ -135,12 +134,12 @@ class Outcome:
 
 
 def what_if(recording: Recording, method: str, k: int = 4, **options: Any) -> Outcome:
-    """The passes of `ngram` or `suffix` at draft length `k`, with the method's own options.
+    """The passes of a strategy that drafts from the text alone, at draft length `k` and with its own options.
 
     Raises `LookaheadError` for a method that needs more than a text, and for options out of range.
     """
-    if method not in METHODS:
-        raise MethodError("method", method, f"choose {' or '.join(METHODS)}: others need a model to draft.")
+    if method not in (known := text_methods()):
+        raise MethodError("method", method, f"choose {' or '.join(known)}: others need a model to draft.")
     resources = Resources(rule=None, pass_s=recording.costs.pass_s)
     return _outcome(recording, method_class(method)(resources, options_of(method, options)), k)
 

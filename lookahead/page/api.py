@@ -19,7 +19,7 @@ import gradio as gr
 
 from ..core.events import SettingsError
 from ..measure import decision
-from ..race.methods import METHODS, method_class
+from ..race.methods import all_methods, method_class
 from ..server import form, loading_job, race_job
 from ..server.families import described
 from ..server.state import ServerState
@@ -97,7 +97,7 @@ def add(server: ServerState, page: gr.Blocks) -> None:
 
     def methods() -> list:
         """The strategies: name, summary, and whether a draft model is needed."""
-        classes = {m: method_class(m) for m in METHODS}
+        classes = {m: method_class(m) for m in all_methods()}
         return [{"name": m, "summary": c.summary, "needs_draft": c.needs_draft} for m, c in classes.items()]
 
     def families() -> list:

@@ -19,7 +19,7 @@ from ..core.events import RULES, LookaheadError
 from ..core.text_files import csv_file
 from ..measure.scenarios import ANSWERS, CHIPS, EVERY, SCENARIOS, Scenario
 from ..model.heads.shape import KINDS
-from ..race.methods import METHODS, method_class, methods_with, needed_by
+from ..race.methods import all_methods, method_label, methods_with, needed_by
 from ..server import form
 from ..server.families import described
 from ..server.limits import Limits
@@ -171,7 +171,7 @@ def _fields(server: ServerState) -> tuple[dict[str, Any], gr.Dropdown]:
 
     with gr.Row():
         also = gr.Dropdown(
-            [m for m in METHODS if m != "naive"], value=[], multiselect=True, max_choices=max(1, further), min_width=240,
+            [m for m in all_methods() if m != "naive"], value=[], multiselect=True, max_choices=max(1, further), min_width=240,
             label=f"further lanes, up to {further}", elem_id="la-also", visible=further > 0,
         )  # fmt: skip
         field(gr.Number, "max_new_tokens", "new tokens, at most")
@@ -225,15 +225,14 @@ def _preset(scenario: Scenario, limits: Limits) -> list[Any]:
 def _methods(server: ServerState, spec: str) -> list[tuple[str, str]]:
     """All methods to choose from; one whose drafter is not loaded says so, and its race says what to do."""
     loaded = methods_with(server.families.drafters(spec))
-    return [(_described(method, method in loaded), method) for method in METHODS if method != "naive"]
+    return [(_described(method, method in loaded), method) for method in all_methods() if method != "naive"]
 
 
 def _described(method: str, loaded: bool) -> str:
     """A method's name and what it does."""
-    words = f"{method}: {method_class(method).summary.removeprefix('drafts ')}"
     if loaded:
-        return words
-    return f"{words} ({'no such trained head' if needed_by(method) in KINDS else 'no draft model'} is loaded)"
+        return method_label(method)
+    return f"{method_label(method)} ({'no such trained head' if needed_by(method) in KINDS else 'no draft model'} is loaded)"
 
 
 def _further(scenario: Scenario, limits: Limits) -> list[str]:

@@ -21,18 +21,21 @@ from ..core.accept import Rule
 from ..core.events import ACCEPTED, BONUS, SettingsError, Step
 from ..core.lm import Target
 from ..core.processing import require_finite
+from ..drafting.base import DRAFT_MODEL, LOOKUP, NO_DRAFT
 from .ends import Ends
 
 ATTENTIONS = ("exact", "sdpa")
 
 
 class ExternalGenerator:
-    """One way of calling `generate`. The class attributes are those of a `Drafter`."""
+    """One way of calling `generate`. The class attributes are those of a `Drafter`, and the bench's settings."""
 
     name: ClassVar[str]
     summary: ClassVar[str]
     needs_draft: ClassVar[bool] = False
     draft_model: ClassVar[str | None] = None
+    technique: ClassVar[str | None] = None
+    bench_settings: ClassVar[tuple[str, ...]] = ()  # that the bench tries, as `NAME=VALUE,...`
 
     @dataclass(frozen=True, slots=True)
     class Options:
@@ -120,6 +123,8 @@ class Plain(ExternalGenerator):
 
     name = "hf-generate"
     summary = "transformers' own generate, no drafting"
+    technique = NO_DRAFT
+    bench_settings = ("attention=sdpa",)
 
 
 class Assisted(ExternalGenerator):
@@ -128,6 +133,8 @@ class Assisted(ExternalGenerator):
     name = "hf-assisted"
     summary = "transformers' own assisted generation, opaque"
     needs_draft = True
+    technique = DRAFT_MODEL
+    bench_settings = ("attention=sdpa", *(f"attention=sdpa,k={k}" for k in (3, 5, 8, 20)))
 
     def drafting(self):
         if self.k == "auto":
@@ -144,6 +151,8 @@ class Lookup(ExternalGenerator):
 
     name = "hf-lookup"
     summary = "transformers' own prompt lookup, opaque"
+    technique = LOOKUP
+    bench_settings = tuple(f"attention=sdpa,k={k}" for k in (3, 5, 10))
 
     def configuration(self):
         return {"prompt_lookup_num_tokens": 10 if self.k == "auto" else max(1, self.k)}

@@ -12,21 +12,41 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.events import MethodError
 from ..drafting import DRAFTERS, Drafter
+from ..drafting.naive import Naive
 from .external import EXTERNAL, ExternalGenerator
 
 if TYPE_CHECKING:
     from ..family.models import Models
 
-METHODS: tuple[str, ...] = (*DRAFTERS, *EXTERNAL)
-# The trained heads that strategies draft with, those that later strategies name first.
-HEADS = [*dict.fromkeys(d.draft_model for d in reversed(DRAFTERS.values()) if d.in_hybrid and d.draft_model)]
+METHODS: tuple[str, ...]  # the names of all methods, as the registries have them when this is read
 DRAFT = "draft"  # the draft model of a method that leaves the choice to the caller
+
+
+def __getattr__(name: str) -> Any:
+    if name == "METHODS":
+        return all_methods()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def all_methods() -> tuple[str, ...]:
+    """The names of all methods."""
+    return (*DRAFTERS, *EXTERNAL)
+
+
+def text_methods() -> tuple[str, ...]:
+    """The strategies that draft from the text alone."""
+    return tuple(name for name, cls in DRAFTERS.items() if cls.text_only() and name != Naive.name)
+
+
+def method_label(method: str) -> str:
+    """A method's name and what it does, for a list to choose from."""
+    return f"{method}: {method_class(method).summary.removeprefix('drafts ')}"
 
 
 def method_class(method: str) -> type[Drafter] | type[ExternalGenerator]:
     """The method of that name, or a `MethodError` that lists them all."""
-    if not isinstance(method, str) or method not in METHODS:
-        raise MethodError("method", method, f"choose one of {', '.join(METHODS)}.")
+    if not isinstance(method, str) or method not in all_methods():
+        raise MethodError("method", method, f"choose one of {', '.join(all_methods())}.")
     return DRAFTERS.get(method) or EXTERNAL[method]
 
 
@@ -42,9 +62,9 @@ def drafter_for(method: str, name: str, drafters: Collection[str]) -> str:
     cls = method_class(method)
     if not isinstance(name, str):
         raise MethodError("draft", name, f"give the name of a draft model: {', '.join(sorted(drafters))}.")
-    heads = [head for head in HEADS if head in drafters]
-    if name == DRAFT and DRAFT not in drafters and heads and getattr(cls, "accepts_head", False):
-        return heads[0]
+    if name == DRAFT and DRAFT not in drafters and getattr(cls, "accepts_head", False):
+        heads = (d.draft_model for d in reversed(DRAFTERS.values()) if d.in_hybrid and d.draft_model in drafters)
+        return next(heads, name)
     return cls.draft_model or name
 
 
@@ -52,7 +72,7 @@ def methods_with(drafters: Collection[str]) -> tuple[str, ...]:
     """The methods that have what they draft with among these draft models and trained heads."""
     return tuple(
         method
-        for method in METHODS
+        for method in all_methods()
         if not method_class(method).needs_draft or drafter_for(method, DRAFT, drafters) in drafters
     )
 

@@ -20,6 +20,7 @@ from ..calibration import cost
 from ..core.costs import DrafterCosts
 from ..core.events import ModelError
 from ..core.numbers import millions, seconds
+from ..drafting import drafter_with
 from ..family.models import Models
 from ..measure.scenarios import FROG
 from ..model.heads import files
@@ -103,7 +104,7 @@ class Drafter:
     def _race(self, models: Models) -> Iterator[Run | None]:
         run, reason = Run(), "stopped"
         k = models.heads[BLOCK].shape.slots
-        racing = race(models, FROG, ["naive", BLOCK], max_new_tokens=TOKENS, k=k)
+        racing = race(models, FROG, ["naive", drafter_with(BLOCK).name], max_new_tokens=TOKENS, k=k)
         self._server.runs.remember(run)
         run.add(wire.begin(racing.result(), live=True))
         try:
@@ -139,7 +140,7 @@ class Drafters:
                 )
             before = drafters.get(visitor)
             drafter = Drafter(self._server, models, before.kept if before and before.models is models else None)
-            drafter.job = queue.submit(Slices("grow", drafter.slices, methods=[BLOCK]))
+            drafter.job = queue.submit(Slices("grow", drafter.slices, methods=[drafter_with(BLOCK).name]))
             drafters[visitor] = drafter
         return drafter.job
 

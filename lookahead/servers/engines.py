@@ -23,6 +23,7 @@ from typing import Any
 import httpx2
 
 from ..core.events import Settings, SettingsError
+from ..drafting.base import DRAFT_MODEL, EAGLE, LOOKUP, NO_DRAFT
 from ..family.models import Models
 from ..family.sources import places
 from ..measure.timing import Entry, Question, Sample, Timing, read_entry, time_lane
@@ -42,6 +43,7 @@ class Engine:
     command: list[str]
     ask: Callable[[httpx2.Client, Sequence[int], int], list[int]]
     variables: Mapping[str, str] = field(default_factory=dict)
+    technique: str = NO_DRAFT
 
     def samples(
         self, models: Models, questions: Sequence[tuple[int, Question]], repeat: int, options: Mapping[str, Any], block: int
@@ -76,24 +78,29 @@ def vllm(python: str, models: Models) -> list[Engine]:
         "--dtype", models.dtype, "--max-model-len", str(models.target.context_length), "--max-num-seqs", "1",
         "--no-enable-prefix-caching",
     ]  # fmt: skip
-    plans: list[tuple[str, dict[str, Any]]] = []
+    plans: list[tuple[str, str, dict[str, Any]]] = []
     if "draft" in members:
         plans += [
-            ("draft", {"method": "draft_model", "model": members["draft"], "num_speculative_tokens": k})
+            ("draft", DRAFT_MODEL, {"method": "draft_model", "model": members["draft"], "num_speculative_tokens": k})
             for k in VLLM_DRAFTS
         ]
     if "eagle" in members:  # the only kind of our heads that runs in vLLM on a processor
         plans += [
-            ("eagle", {"method": "eagle3", "model": members["eagle"], "num_speculative_tokens": k}) for k in VLLM_HEADS
+            ("eagle", EAGLE, {"method": "eagle3", "model": members["eagle"], "num_speculative_tokens": k})
+            for k in VLLM_HEADS
         ]
     lookup = {"method": "ngram", "prompt_lookup_min": 2, "prompt_lookup_max": 5}
-    plans += [("ngram", lookup | {"num_speculative_tokens": k}) for k in VLLM_NGRAMS]
+    plans += [("ngram", LOOKUP, lookup | {"num_speculative_tokens": k}) for k in VLLM_NGRAMS]
 
-    def engine(label: str, *more: str) -> Engine:
-        return Engine(label, [*command, *more], ask_vllm, {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1"})
+    def engine(label: str, technique: str, *more: str) -> Engine:
+        variables = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1"}
+        return Engine(label, [*command, *more], ask_vllm, variables, technique)
 
-    labelled = [(f"vllm-{name}:k={plan['num_speculative_tokens']}", json.dumps(plan)) for name, plan in plans]
-    return [engine("vllm"), *(engine(label, "--speculative-config", plan) for label, plan in labelled)]
+    speculating = (
+        engine(f"vllm-{name}:k={plan['num_speculative_tokens']}", technique, "--speculative-config", json.dumps(plan))
+        for name, technique, plan in plans
+    )
+    return [engine("vllm", NO_DRAFT), *speculating]
 
 
 def ask_vllm(client: httpx2.Client, ids: Sequence[int], most: int) -> list[int]:
@@ -114,13 +121,16 @@ def llama_cpp(program: str, models: Models, folder: Path) -> list[Engine]:
         program, "--model", str(files["target"]), "--ctx-size", str(models.target.context_length), "--parallel", "1", "--no-webui",
         "--threads", str(os.cpu_count()),
     ]  # fmt: skip
-    engines = [Engine("llama.cpp", command, ask_llama_cpp)]
+
+    def engine(label: str, technique: str, *more: str) -> Engine:
+        return Engine(label, [*command, *more], ask_llama_cpp, technique=technique)
+
+    engines = [engine("llama.cpp", NO_DRAFT)]
     if "draft" in files:
         draft = ["--spec-type", "draft-simple", "--spec-draft-model", str(files["draft"]), "--spec-draft-n-max"]
-        engines += [Engine(f"llama.cpp-draft:k={k}", [*command, *draft, str(k)], ask_llama_cpp) for k in LLAMA_DRAFTS]
+        engines += [engine(f"llama.cpp-draft:k={k}", DRAFT_MODEL, *draft, str(k)) for k in LLAMA_DRAFTS]
     lookup = ["--spec-type", "ngram-simple", "--spec-ngram-simple-size-n", "3", "--spec-ngram-simple-size-m"]
-    engines += [Engine(f"llama.cpp-ngram:k={k}", [*command, *lookup, str(k)], ask_llama_cpp) for k in LLAMA_NGRAMS]
-    return engines
+    return engines + [engine(f"llama.cpp-ngram:k={k}", LOOKUP, *lookup, str(k)) for k in LLAMA_NGRAMS]
 
 
 def ask_llama_cpp(client: httpx2.Client, ids: Sequence[int], most: int) -> list[int]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..drafting import level_rows
 from . import trust
 from .schema import RaceRecord, StepRecord
 
@@ -21,9 +22,11 @@ def begin(
 ) -> dict[str, Any]:
     """The first event: the trace without its steps.
 
-    `link` is the query that brings this race back; `at` the pass of the last lane where a link wants the playhead.
+    `link` is the query that brings this race back; `at` the pass of the last lane where a link wants the playhead. `modelled`
+    are the sources of drafts that a draft model or a trained head computes.
     """
-    return {"kind": "begin", "live": live, "caption": caption, "link": link, "pass": at, "trace": trace.header()}
+    place = {"live": live, "caption": caption, "link": link, "pass": at}
+    return {"kind": "begin", **place, "modelled": list(level_rows({})), "trace": trace.header()}
 
 
 def status(text: str, fraction: float | None = None) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..core.accept import rule_for
 from ..core.events import Settings
-from ..drafting import DRAFTERS, Resources
+from ..drafting import Resources, drafter_with
 from ..model.heads.head import Head
 from ..model.lm import CachedLM
 from ..race.decode import Text, decode
@@ -23,9 +23,9 @@ def verified_passes(
 
     Drafts are as long as the head allows, at most `LONGEST`.
     """
-    rule, lm, kind = rule_for(Settings()), head.fresh(target.vocab), head.shape.kind
+    rule, lm, strategy = rule_for(Settings()), head.fresh(target.vocab), drafter_with(head.shape.kind)
     lm.follow(target)
-    drafter = DRAFTERS[kind](Resources(rule, lm), DRAFTERS[kind].Options())
+    drafter = strategy(Resources(rule, lm), strategy.Options())
     ends = Ends(eos, most_new, target.context_length)
     steps = decode(Text(target, drafter, FixedLength(min(lm.longest, LONGEST)), rule, prompt, ends, details=False))
     lengths = [len(step.emitted) for step in steps if step.kind == "verify"]

@@ -44,7 +44,7 @@ def test_rivals_are_taken_at_their_best_for_every_prompt():
         row("hf-assisted:k=3", "a", 100, identical=False), row("hf-assisted:k=8", "a", 160),
         row("hf-assisted:k=3", "b", 150), row("hf-assisted:k=8", "b", 120),
     ]  # fmt: skip
-    (line,) = bench._against(rows)
+    (line,) = bench._against(rows, {"hf-assisted": "draft model"})
     assert line["ratio_min"] == pytest.approx(200 / 160)
     assert line["ratio_max"] == pytest.approx(300 / 150)
     assert line["settings"] == 2

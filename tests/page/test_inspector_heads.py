@@ -20,6 +20,7 @@ function drafted(method, kind, {step = greedy, source = method, settings = {}, c
   const models = {spec: "pocket", target: "t", drafts: {}, heads: {...heads, [kind]: {...heads[kind], ...changed}}};
   const log = logOf("greedy", [base, [method, [prefill, ...before, of(source, step)]]], {models, prompt: {text: "Once upon a time", tokens: [], pieces: ["Once", " upon", " a", " time"]}});
   log.lanes[1].options = {draft: kind};
+  log.modelled = [kind, `${kind}-tree`];
   Object.assign(log.header.settings, {k: "auto", max_new_tokens: 64}, settings);
   return log;
 }
@@ -172,6 +173,30 @@ def test_a_tree_stands_by_depth_each_token_with_the_one_above(page):
     text = page.inner_text(".la-drafting")
     assert "after a" in text and "after b" in text and "confidence" not in text, "a tree's numbers are probabilities"
     assert page.locator(".la-h-empty").count() == 6
+
+
+# ------------------------------------------------------------------ names that the page has never heard of
+
+
+@pytest.mark.parametrize(
+    ("record", "shape", "first"),
+    [
+        ("{taps: [3], layers: 12, slots: 8}", "slots", "slot 1"),
+        ("{taps: [12], layers: 12, slots: 4}", "heads", "head 1"),
+        ("{taps: [12], layers: 12, slots: 1}", "passes", "pass 1from the target’s states"),
+    ],
+)
+def test_a_head_is_drawn_by_its_record_whatever_it_is_called(page, record, shape, first):
+    log = f"drafted('echo', 'novel', {{changed: {{name: 'a head', markov: false, confident: false, ...{record}}}}})"
+    assert page.evaluate(f"H.draftingOf({log}, 1, 1).shape") == shape
+    page.evaluate(f"seen({log})")
+    assert [place[0] for place in places(page)][1] == first
+
+
+def test_a_tree_of_an_unknown_method_is_drawn_with_its_tests(page):
+    page.evaluate("open(logOf('greedy', [base, ['echo', [prefill, of('echo', tree)]]]), 1, 1)")
+    assert page.inner_text(".la-i-title").startswith("echo: ")
+    assert page.locator("th.la-i-drafted").count() > 5 and page.locator(".la-drafting, .la-microscope").count() == 0
 
 
 # ------------------------------------------------------------------ when there is nothing to draw

@@ -31,7 +31,7 @@ from lookahead.page.learn import widgets as kinds
 from lookahead.page.learn.lessons import FOLDER, TEACHER, LessonError, read
 from lookahead.race.draft_length import FixedLength
 from lookahead.race.lane import loop
-from lookahead.race.methods import options_of
+from lookahead.race.methods import options_of, text_methods
 
 LESSONS = lessons.lessons()
 ALL = (*LESSONS, read(TEACHER))
@@ -123,6 +123,7 @@ def test_every_name_exists():
         assert bool(bug.scenario) == (found.harm != bugs.DISTRIBUTION), "a race shows what an eye can see"
         assert Settings(**bug.settings).rule == "auto"
     for what_if in widgets(kinds.WhatIf):
+        assert what_if.method in text_methods()
         options_of(what_if.method, what_if.options)
     for die in widgets(kinds.Dice):
         assert not die.bug or bugs.find(die.bug).rule == "rejection"
@@ -187,7 +188,6 @@ WRONG = {
     "```widget cost\nrows: [0, 2]\n```": "rows.0 is 0: Input should be greater than or equal to 1",
     "```widget cost\nrows: [1, 2]\npredict: 3\n```": "one of the rows",
     "```widget cost\nrows: [1, 2]\nk: 3\n```": "together with k",
-    "```widget whatif\nrecording: story\nmethod: draft\n```": "method is 'draft': Input should be 'ngram' or 'suffix'",
     "```widget code\n```": "a text or a source",
     "```widget code\nsource: lookahead/nope.py#f\n```": "no such file",
     "```widget code\nsource: ../lookahead/x.py#f\n```": "no such file",

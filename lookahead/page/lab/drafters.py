@@ -9,9 +9,12 @@ from typing import Any
 import gradio as gr
 
 from ...core.events import MethodError, SettingsError
+from ...drafting import DRAFTERS, drafter_with
+from ...drafting.base import DRAFT_MODEL
+from ...drafting.naive import Naive
 from ...family.models import Models
 from ...measure.scenarios import SCENARIOS
-from ...model import layer_skip
+from ...race.methods import method_label
 from ...server.form import first_values
 from ...server.race_job import race_batches
 from ...server.state import ServerState
@@ -25,12 +28,6 @@ INTRO = (
     "target's: its draws come from noise that depends on the seed and the position alone, so a bad draft costs time and "
     "changes no word. Watch the texts, then the clocks."
 )
-WITHOUT = {
-    "its own first layers": ("self", {}),
-    "earlier text, n-grams": ("ngram", {}),
-    "earlier text, suffixes": ("suffix", {}),
-    "a window of its own guesses": ("lookahead", {}),
-}
 PROMPTS = {s.label: s for s in SCENARIOS if s.id in ("story", "tale", "records", "json", "code", "explain")}
 
 
@@ -61,11 +58,13 @@ def add(server: ServerState, follow: Follow) -> None:
 
 
 def _drafters(models: Models) -> dict[str, tuple[str, dict[str, Any]]]:
-    """Who may draft, in words: a method and its options."""
-    lent = {f"draft model: {role}": ("draft", {"draft": role}) for role in models.draft_models}
-    heads = {f"trained head: {kind}": (kind, {}) for kind in models.heads}
-    without = {words: how for words, how in WITHOUT.items() if how[0] != "self" or layer_skip.ROLE in models.drafts}
-    return lent | without | heads
+    """Who may draft, in words: a method and its options. Of the strategies that share a model, the first in the registry."""
+    chain = next(name for name, drafter in DRAFTERS.items() if drafter.technique == DRAFT_MODEL)
+    lent = {f"draft model: {role}": (chain, {"draft": role}) for role in models.draft_models}
+    bound = [drafter_with(role).name for role in models.drafts if role not in models.draft_models]
+    alone = [name for name, drafter in DRAFTERS.items() if not drafter.needs_draft and name != Naive.name]
+    heads = {f"trained head: {kind}": (drafter_with(kind).name, {}) for kind in models.heads}
+    return lent | {method_label(name): (name, {}) for name in (*bound, *alone)} | heads
 
 
 def _race(server: ServerState, family: str, prompt: str, temperature: float, seed: float, chosen: list[str]) -> Any:

@@ -11,7 +11,7 @@ from ...calibration import threads
 from ...core import processor
 from ...core.costs import DrafterCosts
 from ...core.numbers import count, decimal, ratio, seconds, size, speed
-from ...drafting.lookahead import SHAPES, choose
+from ...drafting import DRAFTERS
 from ...family.models import Models
 from ...measure import bits, charts
 from ...measure.machine import LEAST, Compared, Passes, PassParts, compare, take_apart
@@ -66,8 +66,7 @@ def _trial(words: str, label: str, work: Callable[..., Iterator[Any]], charted: 
 def _facts(models: Models) -> str:
     costs, probe = models.costs, models.probe
     passes = models.target.passes
-    columns, n = choose(models.deciding_costs().pass_s)
-    window, (most, longest) = 1 + 2 * columns * (n - 1), SHAPES[-1]
+    fitted = (drafter.fitted(models.deciding_costs(), costs) for drafter in DRAFTERS.values())
     rows = [
         ["processor", f"{processor.name()}, {processor.cores()} cores"],
         ["threads", _threads(models)],
@@ -76,11 +75,7 @@ def _facts(models: Models) -> str:
         ["target", f"{models.names['target']}, {size(passes.nbytes)} of weights, {seconds(costs.pass_s(1))} a pass"],
         ["memory read", f"{speed(passes.read_bytes / costs.pass_s(1))} in a one-row pass (weights only)"],
         ["8 rows", f"{decimal(costs.target.ratio(8))} one-row passes, {decimal(costs.target.ratio(8) / 8)} a row"],
-        [
-            "lookahead's window",
-            f"W = {columns}, N = {n}, G = {columns}: {window} rows, {decimal(costs.pass_s(window, 1 + columns) / costs.pass_s(1))} one-row "
-            f"passes; it must write more tokens a pass than that. Where rows are nearly free, as on a large GPU: W = {most}, N = {longest}, G = {most}",
-        ],
+        *map(list, filter(None, fitted)),
         *(_drafter_facts(models, role, drafter) for role, drafter in costs.drafters.items()),
     ]
     return table(["", ""], rows)

@@ -11,13 +11,14 @@ import gradio as gr
 from ...core.events import LookaheadError
 from ...core.numbers import decimal, percent, ratio, seconds
 from ...measure import charts, recordings
-from ...measure.whatif import METHODS, Outcome, Recording, ceiling, over_k, what_if
+from ...measure.whatif import Outcome, Recording, ceiling, over_k, what_if
+from ...race.methods import option_names, text_methods
 from ...server.state import ServerState
 from ...trace.trace import Trace
 from ..parts import DARK, QUIET, TRACE, Follow, Opening, drawn, markup, plot, prose, refused, table
 
 INTRO = (
-    "A drafter that looks at nothing but the text (<b>ngram</b>, <b>suffix</b>) can be recomputed from a recording, pass by "
+    "A drafter that looks at nothing but the text ({}) can be recomputed from a recording, pass by "
     "pass and without the model: the text would have been the same. These are the very passes of a real run; only their times "
     "are predicted. The <b>oracle</b> knows the next tokens: nobody drafts better chains. It works on the race on show in the Race tab, or where none is, on the recorded story."
 )
@@ -28,7 +29,7 @@ FIRST = {"shortest": 2, "candidates": 2}
 
 def add(server: ServerState, follow: Follow) -> Opening:
     """The section."""
-    prose(INTRO)
+    prose(INTRO.format(", ".join(f"<b>{method}</b>" for method in text_methods())))
 
     def shown(text: str) -> Recording:
         recording = Recording.of(Trace.from_json(text) if text else recordings.read(FIRST_SHOWN))
@@ -45,14 +46,14 @@ def of_recording(scenario: str, method: str, k: int, options: Mapping[str, int])
 
 
 def _sliders(
-    find: Callable[[str], Recording], source: str, load: str, method: str = METHODS[0], k: int = 6,
+    find: Callable[[str], Recording], source: str, load: str, method: str = "", k: int = 6,
     options: Mapping[str, int] = FIRST,
 ) -> Opening:  # fmt: skip
     """Sliders over the recording that `find` makes of the text that the script `source` hands over."""
     dark, text = gr.Checkbox(False, visible=False), gr.Textbox("", visible=False)
     with gr.Row(elem_classes="la-do"):
         fields = [
-            gr.Radio(list(METHODS), value=method, label="method", interactive=True),
+            gr.Radio(list(text_methods()), value=method or text_methods()[0], label="method", interactive=True),
             gr.Slider(0, 16, k, step=1, label="draft length k", interactive=True),
             gr.Slider(1, 8, options["shortest"], step=1, label="shortest match, tokens", interactive=True),
             gr.Slider(1, 6, options["candidates"], step=1, label="candidates", interactive=True),
@@ -72,9 +73,8 @@ def _draw(
 ) -> list[Any]:
     try:
         recording = find(text)
-        options = {"shortest": int(shortest), "candidates": int(candidates)}
-        if method == "ngram":
-            options["longest"] = max(6, options["shortest"])
+        given = {"shortest": int(shortest), "longest": max(6, int(shortest)), "candidates": int(candidates)}
+        options = {name: given[name] for name in option_names(method) if name in given}
         outcomes = what_if(recording, method, int(k), **options), ceiling(recording, int(k))
         lines = list(over_k(recording, method, KS, **options))
     except LookaheadError as error:

@@ -201,7 +201,7 @@ class WhatIf(Widget):
 
     kind: Literal["whatif"] = "whatif"
     recording: RecordingId
-    method: Literal["ngram", "suffix"]
+    method: str
     k: int = 4
     options: dict[str, Any] = {}
 

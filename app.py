@@ -50,7 +50,7 @@ def main(argv: list[str] | None = None) -> int:
     from lookahead.server import logging
     from lookahead.server.limits import Limits, Telling
     from lookahead.server.queue import queue
-    from lookahead.server.waiting import Waiting, end_at_signals
+    from lookahead.server.web import WebServer, end_at_signals
     from lookahead.servers.addresses import named
 
     tolerate_any_text()
@@ -62,7 +62,7 @@ def main(argv: list[str] | None = None) -> int:
     telling = telling.model_copy(update={"revision": revision()})
     logging.configure(telling.log == "json", telling.log_prompts)
     try:
-        waiting = Waiting(arguments.host, arguments.port)
+        web = WebServer(arguments.host, arguments.port)
     except OSError as error:
         words = str(error.strerror or error).partition(" (while")[0]
         return _refused(f"port {arguments.port or ''} at {arguments.host}: {words}. Choose another with --port.")
@@ -70,14 +70,14 @@ def main(argv: list[str] | None = None) -> int:
 
     def progress(text: str, share: float) -> None:
         print(f"{percent(share):>4}  {text}", flush=True)
-        waiting.tell(text[0].lower() + text[1:], MODELS + share * (GRADIO - MODELS))
+        web.tell(text[0].lower() + text[1:], MODELS + share * (GRADIO - MODELS))
 
     try:
-        waiting.tell("reading torch", TORCH)
+        web.tell("reading torch", TORCH)
         if os.environ.get("SPACES_ZERO_GPU"):  # `spaces` must come before anything that asks torch for a GPU
             import_module("lookahead.server.zero")
         import_module("torch")
-        waiting.tell("reading transformers", TRANSFORMERS)
+        web.tell("reading transformers", TRANSFORMERS)
         from transformers.utils.logging import disable_progress_bar
 
         from lookahead import load
@@ -90,16 +90,16 @@ def main(argv: list[str] | None = None) -> int:
             for i, spec in enumerate(specs)
         ]
     except LookaheadError as error:
-        waiting.close()
+        web.close()
         return _refused(error)
-    waiting.tell("the models are ready; reading Gradio", GRADIO)
+    web.tell("the models are ready; reading Gradio", GRADIO)
     from lookahead.page import serve
     from lookahead.server.state import ServerState
 
-    waiting.tell("the models are ready; making the page", PAGE)
+    web.tell("the models are ready; making the page", PAGE)
     gc.freeze()  # what is imported stays
     gc.enable()
-    serve(ServerState(families[0], limits, tuple(families[1:])), telling, waiting, share=arguments.share)
+    serve(ServerState(families[0], limits, tuple(families[1:])), telling, web, share=arguments.share)
     return 0
 
 

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-import torch
-
-from .accept import Pick, Rule, Scores
 from .policy import StopRule
 from .tree import Limits
+
+if TYPE_CHECKING:
+    import torch
+
+    from .accept import Pick, Rule, Scores
 
 PREFILL_ROWS = 256  # of a pass that reads a prompt: half a second of SmolLM2, after which a race can be stopped
 DRAFTED_AT_ONCE = 8  # tokens per call of `draft_chain`: noise is drawn for all of them, also if fewer are drafted
@@ -132,5 +134,7 @@ def draft_tokens(
     if scores := rule.scores(len(text), most, lm.vocab):
         drafted = lm.draft_chain(unread, DraftRequest(most, lm.vocab, scores, stop, reach))
         if drafted:
+            from .accept import Pick  # imports torch, and the loading page reads recordings without it
+
             return [Pick(token, chance) for token, chance in zip(*drafted, strict=True)]
     return [rule.choose(lm.extend(unread)[0], text, lm.confidence)]

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ..core.accept import Rule
 from ..core.costs import DrafterCosts, PassCosts
 from ..core.events import Draft, whole_number
 from ..core.lm import LanguageModel
@@ -19,6 +18,8 @@ from ..core.policy import EXPECTED_TOKENS, DraftCost, DraftPolicy
 
 if TYPE_CHECKING:
     import torch
+
+    from ..core.accept import Rule
 
 MOST_ROWS = 64
 # Techniques that other engines have too: what a method is compared with in the bench (`Drafter.technique`).

@@ -6,8 +6,8 @@ Gradio is imported with the first name that needs it: what is shown while it loa
 from importlib import import_module
 from typing import Any
 
-_HOME = {"build": "page", "launch_options": "page", "serve": "serving"}
-__all__ = ["build", "launch_options", "serve"]
+_HOME = {"build": "page", "mount_options": "page", "serve": "serving"}
+__all__ = ["build", "mount_options", "serve"]
 
 
 def __getattr__(name: str) -> Any:

@@ -3,7 +3,7 @@
 A test holds requirements.txt to that version, and every other file to Gradio's public names. When Gradio is raised,
 read the passages that are named here again, then raise `READ_IN`.
 
-Knows how Gradio opens its port, answers events, keeps sessions and runs, shows progress, and updates components. It does not know what is on the page.
+Knows how Gradio is mounted, answers events, keeps sessions and runs, shows progress, and updates components. It does not know what is on the page.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from logging import getLogger
 from math import inf
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import urlsplit
 
 import gradio as gr
-import uvicorn
-from gradio import http_server, networking, queueing, route_utils, routes, state_holder
+from gradio import networking, queueing, route_utils, routes, state_holder
 from gradio.context import LocalContext, get_blocks_context
 from gradio.tunneling import CURRENT_TUNNELS
 from gradio.utils import get_upload_folder
@@ -31,6 +31,7 @@ from ..core.events import LookaheadError, SettingsError
 from ..core.numbers import counted
 from ..server import logging
 from ..server.queue import words_of
+from ..server.web import WebServer
 
 READ_IN = "6.31.0"
 SESSIONS, GONE_SESSIONS = 200, 30  # kept of all visitors, and of those who have gone
@@ -38,45 +39,68 @@ WRONG = "the page sends other values; reload it."
 LOOK_S, LOOK_FOR_PROGRESS_S = 0.02, 0.1  # how often the queue looks for work
 
 
-# ---------------------------------------------------------------- the port
+# ---------------------------------------------------------------- the app
 
 
-def launch(
-    page: gr.Blocks, host: str, port: int, take_sockets: Any, personal: Iterable[str] = (), **options: Any
+def mount(
+    page: gr.Blocks,
+    web: WebServer,
+    max_threads: int,
+    state_session_capacity: int,
+    personal: Iterable[str] = (),
+    **options: Any,
 ) -> None:
-    """`Blocks.launch`, on sockets that listen already: `take_sockets()` gives them when the app is made, without a gap.
-    `personal` are endpoints that change something for their caller, and are none of an assistant's.
+    """`gr.mount_gradio_app` at the root of `web.app`, with what only `Blocks.launch` sets.
 
-    - blocks.py `launch` calls `http_server.start_server` once the app is made; that one would open a port of its own.
-    - blocks.py `launch(_frontend=True)` asks the page within 3 s, and gives up on a machine that is slow just then.
-    - networking.py writes what a public link needs to `CERTIFICATE_PATH`, which is in the working directory.
-    - mcp.py asks for all assistants as one visitor, so what one of them chose would be chosen for all.
+    `personal` are endpoints that change something for their caller. They are removed from an assistant's tools: mcp.py
+    asks for all assistants as one visitor, so the choice of one would be the choice of all.
+
+    - blocks.py `launch` sets the three limits, and `has_launched`, with which processing_utils.py checks paths of files.
+    - blocks.py `launch` reads the variables GRADIO_ALLOWED_PATHS and GRADIO_BLOCKED_PATHS; makes a web app for phones
+      of the page on a Space; and keeps the mounted app for `close`.
+    - routes.py `startup_events` starts the queue again for everybody who asks, unless it is marked as started.
     - routes.py keeps runs under way in `App.iterators`: see `_Iterators`.
-    - queueing.py looks for work a thousand times a second and for progress a hundred times: a tenth of a core, beside which
-      races are timed.
-    - uvicorn config.py sets handlers of its own up, unless it is told that there is nothing to set up. Its warnings are of
-      requests that are no HTTP.
+    - queueing.py looks for work a thousand times a second and for progress a hundred times: a tenth of a core, with which
+      timed races would compete.
+    - mcp.py answers an assistant through a client of this server. Without `_local_url`, the first request's Host header
+      decides where that client connects.
     - mcp's server.py logs what its transport has logged before.
     """
-
-    def start_server(app: Any, **_: Any) -> tuple[str, int, str, http_server.Server]:
-        server = http_server.Server(uvicorn.Config(app, log_level="error", log_config=None))
-        server.run = partial(server.run, take_sockets())
-        server.run_in_thread()
-        return host, port, f"http://{'localhost' if host == '0.0.0.0' else host}:{port}/", server
-
-    http_server.start_server = start_server
     getLogger("mcp.server.lowlevel.server").addFilter(lambda entry: "exception from stream" not in entry.getMessage())
-    networking.CERTIFICATE_PATH = os.path.join(get_upload_folder(), "certificate.pem")
-    app, _, _ = page.launch(prevent_thread_lock=True, server_name=host, _frontend=False, **options)
-    app.iterators = _Iterators()
+    page.max_threads = page._queue.max_thread_count = max_threads
+    page.state_session_capacity = state_session_capacity
     page._queue.sleep_when_free, page._queue.progress_update_sleep_when_free = LOOK_S, LOOK_FOR_PROGRESS_S
-    for name in personal if page.mcp_server_obj else ():  # without the package the page is there, tools are not
-        page.mcp_server_obj.tool_to_endpoint.pop(name)
+    paths = {
+        f"{kind}_paths": _paths(os.environ.get(f"GRADIO_{kind.upper()}_PATHS", "")) for kind in ("allowed", "blocked")
+    }
+    gr.mount_gradio_app(web.app, page, "", pwa=page.space_id is not None, **paths, **options)
+    page.app = web.app.routes[-1].app
+    page.app.iterators = _Iterators()
+    page.has_launched = page.app.startup_events_triggered = True
+    if page.mcp_server_obj:  # without the package the page is there, tools are not
+        page.mcp_server_obj._local_url = web.url
+        for name in personal:
+            page.mcp_server_obj.tool_to_endpoint.pop(name)
+
+
+def _paths(variable: str) -> list[str]:
+    return [path.strip() for path in variable.split(",") if path.strip()]
+
+
+def share(page: gr.Blocks, web: WebServer) -> str:
+    """Open Gradio's tunnel to this server; return the public address. Raises whatever the tunnel raises.
+
+    - networking.py writes the tunnel's certificate to `CERTIFICATE_PATH`, which is in the working directory.
+    - routes.py answers with a page that robots shall not index if `share` is set.
+    """
+    networking.CERTIFICATE_PATH = os.path.join(get_upload_folder(), "certificate.pem")
+    address = networking.setup_tunnel(web.host, web.port, page.share_token, None, None)
+    page.share, page.share_url = True, urlsplit(address)._replace(scheme="https").geturl()
+    return page.share_url
 
 
 def close(page: gr.Blocks) -> None:
-    """`Blocks.close`; blocks.py waits for the tunnels of `share` only where it blocks, so they are ended here."""
+    """`Blocks.close`; blocks.py ends tunnels only where it blocks, so they are ended here."""
     for tunnel in CURRENT_TUNNELS:
         tunnel.kill()
     page.close(verbose=False)

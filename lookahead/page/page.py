@@ -180,8 +180,8 @@ def _card(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     return {"thumbnail": f"https://{host}/card.png" if host else "card.png", "simple_description": text}
 
 
-def launch_options(waiting: int = 64) -> dict[str, Any]:
-    """What the page needs of `Blocks.launch`, where so many visitors may wait."""
+def mount_options(waiting: int = 64) -> dict[str, Any]:
+    """What the page needs of `gradio_internals.mount` if so many visitors may wait."""
     fonts = ["system-ui", "-apple-system", "Segoe UI", "Roboto", "Helvetica Neue", "sans-serif"]
     mono = ["ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace"]
     return {

@@ -1,9 +1,9 @@
-"""From start to end of a server: the page launched, its addresses beside it, and an end that loses nobody's recording.
+"""From start to end of a server: the page is mounted, with the addresses beside it; its end loses nobody's recording.
 
 At SIGTERM and SIGINT nobody is let in any more, what runs is ended between two passes, its page gets what it has with
 words, and the process is over within `END_S`, whatever hangs.
 
-Knows signals and the page that answered before. It does not know what is on the page.
+Knows signals and the web server. It does not know what is on the page.
 """
 
 from __future__ import annotations
@@ -13,41 +13,41 @@ import signal
 import sys
 import threading
 from time import monotonic, sleep
-from typing import Any
 
 import gradio as gr
 
 from ..core import memory, processor
 from ..core.version import VERSION
-from ..server import health, logging
+from ..server import health, logging, zero
 from ..server.limits import Telling
 from ..server.measuring_job import WhenQuiet
 from ..server.queue import queue
 from ..server.state import ServerState
-from ..server.waiting import SIGNALS, Waiting
+from ..server.web import SIGNALS, WebServer
 from . import api, gradio_internals
-from .page import build, launch_options
+from .page import build, mount_options
 
 END_S = 2.0
 LOOK_S = 0.5
 LAST_WORDS_S = 0.6  # for what was added last to reach the pages
 
 
-def serve(server: ServerState, telling: Telling, waiting: Waiting, **launch: Any) -> None:
-    """Serve the page where `waiting` listens, until a signal comes."""
+def serve(server: ServerState, telling: Telling, web: WebServer, *, share: bool = False) -> None:
+    """Serve the page on `web` until a signal comes."""
     stop = threading.Event()
     before = {number: signal.signal(number, lambda *_: stop.set()) for number in SIGNALS}
     try:
         page = build(server, telling)
         queue.open(server.limits)
-        options = launch_options(server.limits.max_waiting)
-        options["app_kwargs"] |= {"routes": health.routes(server, telling)}
-        gradio_internals.launch(page, waiting.host, waiting.port, waiting.hand_over, api.PERSONAL, **options, **launch)
+        gradio_internals.mount(page, web, personal=api.PERSONAL, **mount_options(server.limits.max_waiting))
+        zero.report()
+        web.show(health.routes(server, telling))
+        _announce(page, web, share)
         memory.release()
         logging.serving()
         logging.event(
             "started", version=VERSION, revision=telling.revision, models=",".join(family.models.spec for family in server.families),
-            exactness=server.models.exactness, cores=processor.cores(), port=page.server_port, **server.limits.model_dump(),
+            exactness=server.models.exactness, cores=processor.cores(), port=web.port, **server.limits.model_dump(),
         )  # fmt: skip
         quiet = WhenQuiet(server)
         while not stop.wait(LOOK_S):
@@ -55,10 +55,23 @@ def serve(server: ServerState, telling: Telling, waiting: Waiting, **launch: Any
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    _end(page)
+    _end(page, web)
 
 
-def _end(page: gr.Blocks) -> None:
+def _announce(page: gr.Blocks, web: WebServer, share: bool) -> None:
+    """Print the addresses, with a public one if `share` is set and the host is not a Space, which has one."""
+    print(f"* Running on local URL:  http://{web.host}:{web.port}")
+    if share and not page.space_id:
+        try:
+            print(f"* Running on public URL: {gradio_internals.share(page, web)}")
+        except Exception as error:  # the network, Gradio's servers, or the downloaded program of the tunnel
+            print(f"* No public URL ({error or type(error).__name__}); the page is served at the local one.")
+    if page.mcp_server:
+        print(f"* MCP server: {page.share_url or web.url}/gradio_api/mcp/")
+    sys.stdout.flush()
+
+
+def _end(page: gr.Blocks, web: WebServer) -> None:
     """Shut down: gently, and in any case in time."""
     late = threading.Timer(END_S, _leave)
     late.daemon = True
@@ -70,6 +83,7 @@ def _end(page: gr.Blocks) -> None:
     if busy:
         sleep(LAST_WORDS_S)
     gradio_internals.close(page)
+    web.close()
     logging.event("ended", seconds=round(monotonic() - begun, 2))
 
 

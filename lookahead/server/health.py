@@ -1,6 +1,5 @@
 """What whoever runs a server may ask it: `/healthz`, whether it computes; `/metrics`, how much, for Prometheus. And
-`/loading`, which the page that is shown meanwhile (waiting.py) asks, says that this is over; `/card.png` is the picture that a link
-to the page has elsewhere.
+`/loading`, which the loading page (web.py) requests, reports that loading is over; `/card.png` is the picture of links to the page.
 
 Both are answered beside the page, without a place in the queue and without the threads that visitors wait in, so they
 answer when nothing else does. Neither tells anything about a visitor.

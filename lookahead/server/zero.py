@@ -71,6 +71,13 @@ if HERE := present():
     _laps = spaces.GPU(_laps, duration=call_s)
 
 
+def report() -> None:
+    """Report the app's GPU functions to the Space where GPUs are lent. `spaces` (read in 0.51.3) does so when `Blocks.launch`
+    is called, and a mounted page is not launched; a Space that gets no report is stopped."""
+    if HERE:
+        spaces.zero.startup()
+
+
 class Lent:
     """A race that runs where a GPU is lent, followed like one that runs here. `begun` gets its trace when it begins."""
 

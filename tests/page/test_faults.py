@@ -6,7 +6,6 @@ import asyncio
 import io
 import json
 import logging
-import socket
 from concurrent.futures import ThreadPoolExecutor
 
 import gradio as gr
@@ -15,7 +14,7 @@ from playwright.sync_api import expect
 
 from lookahead.core.events import SettingsError
 from lookahead.page import gradio_internals, race_tab
-from lookahead.page.page import build, launch_options
+from lookahead.page.page import build, mount_options
 from lookahead.page.running import reporting
 from lookahead.race import decode, text
 from lookahead.server import form, loading_job, race_job
@@ -25,6 +24,7 @@ from lookahead.server.growing_job import Drafters
 from lookahead.server.limits import Limits, Telling
 from lookahead.server.queue import FAULT, Queue, queue
 from lookahead.server.state import ServerState
+from lookahead.server.web import WebServer
 from lookahead.trace import race as racing
 from lookahead.trace import wire
 
@@ -224,11 +224,12 @@ def test_errors_of_ours_are_answered_in_their_own_words_and_are_no_fault(page, m
 @pytest.fixture
 def served(page):
     """The page on a port of its own, in this process."""
-    listening = socket.create_server(("127.0.0.1", 0))
-    port = listening.getsockname()[1]
-    gradio_internals.launch(page, "127.0.0.1", port, lambda: [listening], **launch_options())
-    yield f"http://127.0.0.1:{port}"
+    web = WebServer("127.0.0.1", 0)
+    gradio_internals.mount(page, web, **mount_options())
+    web.show([])
+    yield f"http://127.0.0.1:{web.port}"
     gradio_internals.close(page)
+    web.close()
 
 
 @pytest.mark.browser

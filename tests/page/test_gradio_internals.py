@@ -6,13 +6,14 @@ import subprocess
 import sys
 import time
 from itertools import pairwise
+from types import SimpleNamespace
 
 import gradio as gr
 import psutil
 import pytest
 from conftest import ROOT
 
-from lookahead.page import gradio_internals
+from lookahead.page import gradio_internals, serving
 
 ADAPTER = ROOT / "lookahead" / "page" / "gradio_internals.py"
 OTHERS = [path for path in (ROOT / "app.py", *sorted((ROOT / "lookahead").rglob("*.py"))) if path != ADAPTER]
@@ -46,12 +47,32 @@ def test_other_files_use_its_public_names(path):
 
 def test_the_reader_sees_what_the_adapter_does():
     uses = set(private_uses(ADAPTER.read_text(encoding="utf-8")))
-    assert uses >= {"_frontend", "gradio.tunneling", "gradio.utils", "iterators", "state_holder", "__type__"}
+    assert uses >= {"_queue", "gradio.tunneling", "gradio.utils", "iterators", "state_holder", "__type__"}
 
 
 def test_it_was_read_in_the_version_that_is_pinned():
     pins = (ROOT / "requirements.txt").read_text(encoding="utf-8").split()
     assert f"gradio=={gradio_internals.READ_IN}" in pins and gr.__version__ == gradio_internals.READ_IN
+
+
+@pytest.mark.parametrize("share", [True, False])
+def test_a_public_link_is_printed_or_why_there_is_none(monkeypatch, capsys, share):
+    def tunnel(host, port, token, *_):
+        if not share:
+            raise RuntimeError("no network")
+        return f"http://{token}.example"
+
+    monkeypatch.setattr(gradio_internals.networking, "setup_tunnel", tunnel)
+    page = SimpleNamespace(space_id=None, share_token="abc", share=False, share_url=None, mcp_server=True)
+    serving._announce(page, SimpleNamespace(host="0.0.0.0", port=1, url="http://localhost:1"), True)
+    public = (
+        "* Running on public URL: https://abc.example"
+        if share
+        else ("* No public URL (no network); the page is served at the local one.")
+    )
+    tools = f"* MCP server: {'https://abc.example' if share else 'http://localhost:1'}/gradio_api/mcp/"
+    assert capsys.readouterr().out.splitlines() == ["* Running on local URL:  http://0.0.0.0:1", public, tools]
+    assert page.share is share
 
 
 def test_no_event_shows_progress_on_what_holds_others(app):

@@ -7,7 +7,7 @@ from chromium import until
 from conftest import LEAVING, PATIENT_MS
 from prefix_proxy import PREFIX, below_a_path
 
-from lookahead.server.waiting import Waiting
+from lookahead.server.web import WebServer
 
 STATE = "window.lookahead.state()"
 FORWARDED = [("X-Forwarded-Prefix", PREFIX)]
@@ -16,7 +16,7 @@ FORWARDED = [("X-Forwarded-Prefix", PREFIX)]
 @pytest.fixture
 def waiting():
     """A page that waits, for nothing."""
-    here = Waiting("127.0.0.1", 0)
+    here = WebServer("127.0.0.1", 0)
     yield here
     here.close()
 

@@ -81,9 +81,9 @@ def seek(page, seconds):
 
 
 def test_the_page_stays_light():
-    from lookahead.page import launch_options
+    from lookahead.page import mount_options
 
-    page = launch_options()
+    page = mount_options()
     weight = len(page["head"].encode()) + len(page["css"].encode())
     assert 50_000 < weight < 210_000, f"{weight} bytes of scripts and styles"  # a tenth of what Gradio itself brings
 

@@ -270,7 +270,11 @@ SPACES = '''
 """Stands in for Hugging Face's package: what goes to the other process and what comes back is pickled."""
 import functools, pickle, threading
 
-calls, refuse = [], []
+calls, refuse, reports = [], [], []
+
+class zero:
+    def startup():
+        reports.append(threading.current_thread().name)
 
 def GPU(task, duration):
     @functools.wraps(task)
@@ -334,6 +338,8 @@ try:
 except ValueError as error:
     said["told"] = str(error)
 said["calls"] = spaces.calls
+zero.report()
+said["reports"] = len(spaces.reports)
 print(json.dumps(said))
 """
 
@@ -361,7 +367,7 @@ def test_races_run_where_a_gpu_is_lent(tmp_path):
     assert said["lanes"][0] == said["lanes"][1] and len(said["lanes"][0]) == 12
     for words in (said["refused"]["message"], said["told"]):
         assert words == "ZeroGPU: You have exceeded your quota."
-    assert len(said["calls"]) == 5
+    assert len(said["calls"]) == 5 and said["reports"] == 1
     for call in said["calls"]:
         assert call["visitor"] == "a visitor", "the GPU is lent to whoever asks"
         assert call["thread"].startswith("lookahead-compute"), "one race at a time"
@@ -370,9 +376,9 @@ def test_races_run_where_a_gpu_is_lent(tmp_path):
     assert [bool(call.get("stopped")) for call in said["calls"]] == [False, True, False, False, False]
 
 
-LOOK = "import json, sys; from lookahead.server import zero; print(json.dumps([zero.HERE, 'spaces' in sys.modules, zero.lent(1, 2, 3)]))"
+LOOK = "import json, sys; from lookahead.server import zero; print(json.dumps([zero.HERE, 'spaces' in sys.modules, zero.lent(1, 2, 3), zero.report()]))"
 
 
 def test_nothing_is_imported_or_changed_where_none_is_lent(tmp_path):
-    assert ran(LOOK, tmp_path) == [False, False, 1]
-    assert ran(LOOK, tmp_path, SPACES_ZERO_GPU="true") == [False, False, 1], "the package is not there"
+    assert ran(LOOK, tmp_path) == [False, False, 1, None]
+    assert ran(LOOK, tmp_path, SPACES_ZERO_GPU="true") == [False, False, 1, None], "the package is not there"

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import signal
-import socket
 import subprocess
 import sys
-import threading
 import time
 import urllib.error
 import urllib.request
+from contextlib import asynccontextmanager
 
 import pytest
 from chromium import until
 from conftest import LEAVING, ROOT, App
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
 
-from lookahead.server.waiting import Waiting
+from lookahead.server.web import WebServer
 
 ANSWERS_S = 8  # 4 s on a quiet machine
 STATE = "window.lookahead.state()"
@@ -25,7 +27,7 @@ STATE = "window.lookahead.state()"
 @pytest.fixture
 def waiting():
     """A page that waits, for nothing."""
-    here = Waiting("127.0.0.1", 0)
+    here = WebServer("127.0.0.1", 0)
     yield here
     here.close()
 
@@ -43,7 +45,7 @@ def asked(port, path="/", **more):
 def test_it_needs_neither_torch_nor_gradio():
     look = (
         "import sys; from lookahead.server import logging, queue; from lookahead.server.limits import Limits;"
-        "from lookahead.server.waiting import Waiting; Waiting('127.0.0.1', 0).page('');"
+        "from lookahead.server.web import WebServer; WebServer('127.0.0.1', 0).page('');"
         "print([m for m in ('torch', 'transformers', 'gradio') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", look], cwd=ROOT, check=True, capture_output=True, text=True)
@@ -86,28 +88,44 @@ def test_a_link_to_a_recording_shows_it(waiting):
         assert f'"run":"{run}"' in asked(waiting.port, f"/?{query}")[2], query
 
 
-def test_the_socket_is_given_away_open(waiting):
-    idle = socket.create_connection(("127.0.0.1", waiting.port))  # a browser's, opened ahead of a request
-    assert asked(waiting.port, "/loading")[0] == 200
-    (listening,) = waiting.hand_over()
-    idle.settimeout(5)
-    idle.sendall(b"GET //loading?a=b HTTP/1.1\r\nHost: x\r\n\r\n")
-    said = b"".join(iter(lambda: idle.recv(4096), b"")).decode()
-    assert said.startswith("HTTP/1.0 307 ") and "Location: /loading?a=b\r\n" in said, (
-        "the app is asked, and nobody else"
-    )
-    answers = []
-    asking = threading.Thread(target=lambda: answers.append(asked(waiting.port)[2]))
-    asking.start()
-    time.sleep(0.2)
-    assert not answers, "waits in the line of a socket that listens"
-    listening.setblocking(True)
-    other, _ = listening.accept()
-    other.recv(4096)
-    other.sendall(b"HTTP/1.0 200 OK\r\n\r\nthe app")
-    other.close()
-    asking.join(5)
-    assert answers == ["the app"]
+def test_a_connection_that_was_opened_during_loading_reaches_the_app(waiting):
+    begun = []
+
+    async def app(scope, receive, send):
+        await PlainTextResponse("the app")(scope, receive, send)
+
+    @asynccontextmanager
+    async def lifespan(_):
+        begun.append(True)
+        yield
+        begun.append(False)
+
+    line = http.client.HTTPConnection("127.0.0.1", waiting.port, timeout=5)
+    line.request("GET", "/loading")
+    assert json.loads(line.getresponse().read())["ready"] is False
+    held = line.sock
+    waiting.app.router.lifespan_context = lifespan
+    waiting.app.mount("", app)
+    waiting.show([Route("/healthz", lambda request: PlainTextResponse("healthy"))])
+    for path, text in (("/healthz", "healthy"), ("/loading", "the app"), ("/", "the app")):
+        line.request("GET", path)
+        assert line.getresponse().read().decode() == text
+    assert line.sock is held, "without a new connection"
+    assert begun == [True]
+    waiting.close()
+    assert begun == [True, False]
+
+
+def test_an_app_that_cannot_begin_raises_where_it_is_shown(waiting):
+    @asynccontextmanager
+    async def lifespan(_):
+        raise RuntimeError("no")
+        yield
+
+    waiting.app.router.lifespan_context = lifespan
+    with pytest.raises(RuntimeError, match="no"):
+        waiting.show([])
+    assert json.loads(asked(waiting.port, "/loading")[2])["ready"] is False
 
 
 @pytest.mark.timed
@@ -115,7 +133,7 @@ def test_a_port_that_is_taken_is_found_at_once(waiting, capsys):
     import app
 
     with pytest.raises(OSError, match="in use"):
-        Waiting("127.0.0.1", waiting.port)
+        WebServer("127.0.0.1", waiting.port)
     start = time.monotonic()
     assert app.main(["--port", str(waiting.port)]) == 2
     assert app.main(["--port", "70000"]) == 2

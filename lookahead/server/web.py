@@ -1,0 +1,181 @@
+"""The web server: one port and one application, from the first second to the end.
+
+Importing and measuring take seconds, and a browser that is refused shows an error and does not return. So the port is
+opened first. During loading, `/` plays the bundled recording with a Race button that shows the progress, `/loading`
+reports the progress as JSON, and every other address, `/healthz` included, answers 503. `show` replaces these routes
+by the app's between two requests, on the same connections. The loading page then reloads itself: same address, same
+playhead.
+
+This module imports neither Gradio nor torch, so that it answers before they are imported.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import html
+import os
+import signal
+import socket
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any
+from urllib.parse import parse_qs
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse
+from starlette.routing import BaseRoute, Mount, Route
+
+from ..core.numbers import percent
+from ..measure.scenarios import EVERY
+from ..trace import assets
+from .recording import passed, recording
+
+FIRST_PORT, PORTS = 7860, 100  # as Gradio chooses, where none is given
+AGAIN_S = "2"
+CAPTION = "A recording from {cpu}, while this machine gets ready."
+TITLE = "Lookahead: speculative decoding, seen and measured"
+NO_ICON = '<link rel="icon" href="data:,">\n'  # else a browser requests one
+NO_SUCH_ADDRESS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+CLOSING_S = 5.0  # for open connections to end
+FRESH = {"Cache-Control": "no-store"}
+
+
+class WebServer:
+    """Serves `app`, in a thread of its own; `tell` sets the progress of loading, `show` ends it.
+
+    Raises `OSError` if the port is not available. `port` None: the first free one from 7860 on.
+    """
+
+    def __init__(self, host: str, port: int | None):
+        ports = [port] if port is not None else range(FIRST_PORT, FIRST_PORT + PORTS)
+        sockets = _listening(host, ports)
+        self.host, self.port = host, sockets[0].getsockname()[1]
+        self.url = f"http://{'localhost' if host == '0.0.0.0' else host}:{self.port}"  # from this machine
+        self.text, self.share = "starting", 0.0
+        self._pages: dict[tuple[str, int | None], str] = {}
+        self._while_loading: list[BaseRoute] = [
+            Route("/", self._loading_page),
+            Route("/loading", self._progress),
+            Route("/healthz", self._progress),
+            Mount("", self._not_yet),
+        ]
+        self.app = Starlette(routes=self._while_loading)
+        # Without a configuration, uvicorn adds no handlers to the log. Its warnings are about requests that are not HTTP.
+        config = uvicorn.Config(self.app, lifespan="off", log_level="error", log_config=None, server_header=False)
+        self._server = uvicorn.Server(config)
+        self._loop: Future[asyncio.AbstractEventLoop] = Future()
+        self._living: Future[None] | None = None
+        self._over = asyncio.Event()
+        self._thread = threading.Thread(
+            target=asyncio.run, args=(self._serve(sockets),), daemon=True, name="lookahead-web"
+        )
+        self._thread.start()
+
+    def tell(self, text: str, share: float) -> None:
+        """Set what is loaded now, and the share of loading that is done, from 0 to 1."""
+        self.text, self.share = text, share
+
+    def show(self, routes: Sequence[Route]) -> None:
+        """Serve these routes, and what has been mounted on `app`, from now on. Runs the lifespan of `app`."""
+        shown = threading.Event()
+        self._living = asyncio.run_coroutine_threadsafe(self._live(routes, shown), self._loop.result())
+        self._living.add_done_callback(lambda _: shown.set())
+        shown.wait()
+        if self._living.done():
+            self._living.result()
+
+    def close(self) -> None:
+        """Close the port, and wait a while for open connections to end."""
+        self._server.should_exit = True
+        self._thread.join(CLOSING_S)
+
+    def page(self, query: str) -> str:
+        """Return the loading page for an address with that query."""
+        fields = {name: values[-1] for name, values in parse_qs(query).items()}
+        scenario = next((one for one in EVERY if one.id == fields.get("recording")), EVERY[0])
+        key = scenario.id, passed(fields.get("pass", "")) if "recording" in fields else None
+        if key not in self._pages and len(self._pages) < len(EVERY):  # any link works, but few pages are kept
+            self._pages[key] = _page(*key, scenario.prompt)
+        return self._pages.get(key) or _page(*key, scenario.prompt)
+
+    async def _serve(self, sockets: list[socket.socket]) -> None:
+        self._loop.set_result(asyncio.get_running_loop())
+        await self._server.serve(sockets)
+        self._over.set()
+        if self._living:
+            await asyncio.gather(asyncio.wrap_future(self._living), return_exceptions=True)
+
+    async def _live(self, routes: Sequence[Route], shown: threading.Event) -> None:
+        """Hold the lifespan open in one task, as the task groups in it require."""
+        async with self.app.router.lifespan_context(self.app):
+            self.app.router.routes[: len(self._while_loading)] = routes
+            shown.set()
+            await self._over.wait()
+
+    def _loading_page(self, request: Request) -> HTMLResponse:
+        return HTMLResponse(self.page(request.url.query), headers=FRESH)
+
+    async def _progress(self, request: Request) -> JSONResponse:
+        progress = {"status": "loading", "ready": False, "text": self.text, "share": round(self.share, 2)}
+        if request.scope["path"] == "/loading":
+            return JSONResponse(progress, headers=FRESH)
+        return JSONResponse(progress, 503, headers=FRESH | {"Retry-After": AGAIN_S})
+
+    async def _not_yet(self, *connection: Any) -> None:
+        text = f"Lookahead is loading: {self.text}, {percent(self.share)}. Try again in a few seconds.\n"
+        await PlainTextResponse(text, 503, headers=FRESH | {"Retry-After": AGAIN_S})(*connection)
+
+
+def end_at_signals() -> None:
+    """Have SIGTERM and SIGINT end the process at once: nothing that is being loaded needs an end of its own."""
+    for number in SIGNALS:
+        signal.signal(number, lambda *_: os._exit(0))
+
+
+def _listening(host: str, ports: range | list[int]) -> list[socket.socket]:
+    """Sockets on the first of these ports that is free, one for each address of the host."""
+    *others, last = ports
+    for port in others:
+        with suppress(OSError):
+            return _bound(host, port)
+    return _bound(host, last)
+
+
+def _bound(host: str, port: int) -> list[socket.socket]:
+    if not 0 <= port < 1 << 16:
+        raise OSError("a port is a number from 0 to 65535")
+    addresses = socket.getaddrinfo(host.strip("[]") or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    sockets: list[socket.socket] = []
+    for family, *_, address in dict.fromkeys(addresses):
+        if port == 0 and sockets:  # one that the system chose is free for one address
+            break
+        try:
+            sockets.append(socket.create_server(address, family=family, backlog=512))
+        except OSError as error:
+            if error.errno in NO_SUCH_ADDRESS and family == socket.AF_INET6 and len(addresses) > 1:
+                continue  # a machine without IPv6 that has the name "localhost" for it
+            for one in sockets:
+                one.close()
+            raise
+        sockets[-1].setblocking(False)
+    if not sockets:
+        raise OSError(f"{host} has no address on this machine")
+    return sockets
+
+
+def _page(scenario: str, at: int | None, prompt: str) -> str:
+    """One self-contained page; its policy lets it ask this server alone."""
+    return assets.document(
+        "waiting",
+        TITLE,
+        head=NO_ICON,
+        allowed="connect-src 'self'; img-src data:; ",
+        prompt=html.escape(prompt),
+        batch=recording(scenario, at, CAPTION),
+    )

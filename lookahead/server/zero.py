@@ -27,6 +27,7 @@ import torch
 from ..family.models import load
 from ..trace.race import Lap, Race
 from ..trace.trace import Trace
+from .form import RaceForm
 from .limits import Limits
 from .queue import Ended
 from .state import ServerState
@@ -43,10 +44,10 @@ def present(environment: Mapping[str, str] = os.environ) -> bool:
 
 
 def call_s(spec: str, limits: Limits, make: Make) -> int:
-    """Seconds of GPU that a race asks for, by the form that `make` holds: what it loads, and every token of every lane."""
-    form = getattr(make, "keywords", {})
-    tokens = float(form.get("fields", {}).get("max_new_tokens") or limits.max_new_tokens)
-    lanes = len(form.get("methods", ())) or limits.max_lanes
+    """Return the seconds of GPU that a race needs: for loading, and for each token of each lane. Without a form, take the limits."""
+    asked = make if isinstance(make, RaceForm) else None
+    tokens = float((asked and asked.fields.get("max_new_tokens")) or limits.max_new_tokens)
+    lanes = len(asked.methods) if asked else limits.max_lanes
     return round(min(MOST_S, LOADING_S + TOKEN_S * lanes * min(tokens, limits.max_new_tokens)))
 
 

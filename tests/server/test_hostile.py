@@ -213,7 +213,7 @@ def test_a_forged_host_becomes_no_markup(address, path, markup):
 
 @pytest.mark.parametrize(("query", "word"), LINKS, ids=lambda x: str(x)[:50])
 def test_a_link_that_cannot_be_followed_says_why(query, word):
-    refusal = arrive(stand_in(Limits()), query)[0]
+    refusal = arrive(stand_in(Limits()), query)["lanes"]
     words = json.loads(refusal)["error"]
     assert words.startswith("This link cannot be followed.") and word in words and "<" not in refusal
 

@@ -371,7 +371,7 @@ def _recorded(server: ServerState, scenario: Scenario, family: str, at: str = ""
 def _requested(methods: Sequence[str], fields: Mapping[str, Any]) -> str:
     """A link's race that has not been run: what it would run, as chips, and a button."""
     race = "the servers" if is_servers(fields["family"]) else ", ".join(methods) + " beside naive"
-    requested = wire.requested(REQUESTED, [race, *form.changed(fields)])
+    requested = wire.Requested(message=REQUESTED, chips=[race, *form.changed(fields)])
     return on_arrival(whole(f"asked-{secrets.token_urlsafe(6)}", [requested]))
 
 

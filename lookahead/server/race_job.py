@@ -31,12 +31,12 @@ def submit(server: ServerState, make: Make, kind: str, run: Run | None = None) -
 
     Raises the `LookaheadError` that refuses the race, and logs it.
     """
-    asked = make if isinstance(make, RaceForm) else None
-    prompt = str(asked.prompt) if asked else ""
+    filled = make if isinstance(make, RaceForm) else None
+    prompt = str(filled.prompt) if filled else ""
 
     def begun(trace: Trace) -> None:
         if run is not None:
-            run.add(wire.begin(trace, live=True, link=asked.link if asked else None))
+            run.add(wire.Begin(trace=trace, live=True, link=filled.link if filled else None))
 
     try:
         race = make(server)
@@ -59,7 +59,7 @@ def follow(server: ServerState, make: Make) -> Iterator[str]:
     run, shown = Run(), False
     try:
         for words, share in loading_job.loaded(server, make.family if isinstance(make, RaceForm) else ""):
-            run.add(wire.status(words, share))
+            run.add(wire.Status(text=words, fraction=share))
             if not shown:  # a page that misses one of these asks for it
                 server.runs.remember(run)
             shown = True
@@ -68,7 +68,7 @@ def follow(server: ServerState, make: Make) -> Iterator[str]:
     except Exception as error:
         words = words_of(error)
         if shown:  # the page waits for the run that it was shown
-            run.add(wire.end(None, "error", words))
+            run.add(wire.End(reason="error", message=words))
         yield run.batch() if shown else refusal(words)
         return
     server.runs.remember(run)
@@ -76,14 +76,14 @@ def follow(server: ServerState, make: Make) -> Iterator[str]:
     try:
         for update in job.follow(EVERY_S, BEAT_S):
             if update.waiting:
-                run.add(wire.status(update.waiting))
+                run.add(wire.Status(text=update.waiting))
             if run.unsent or monotonic() - sent_at > BEAT_S:
                 sent_at = monotonic()
                 yield run.batch()
     except Stopped:
         pass  # the run's last event has the reason
     except LookaheadError as error:
-        run.add(wire.end(None, "error", str(error)))  # dropped if the race has written its end
+        run.add(wire.End(reason="error", message=str(error)))  # dropped if the race has written its end
     finally:  # finished, stopped, or the page has gone
         run.followed = False
     if run.unsent:
@@ -95,7 +95,7 @@ def _compute(race: Race | ServerRace | zero.Lent, run: Run | None, job: Job[Trac
 
     def reading(share: float) -> None:
         if run is not None:
-            run.add(wire.status("Reading the prompt.", share))
+            run.add(wire.Status(text="Reading the prompt.", fraction=share))
         job.check()
 
     reason, words, lanes_left = "error", FAULT, len(race.methods)
@@ -108,9 +108,9 @@ def _compute(race: Race | ServerRace | zero.Lent, run: Run | None, job: Job[Trac
                 job.check()
                 continue
             if run is not None:
-                run.add(wire.step(lap.lane, lap.clock_s, lap.record))
-            job.tokens += len(lap.record.emitted)
-            lanes_left -= lap.record.finish is not None
+                run.add(lap)
+            job.tokens += len(lap.step.emitted)
+            lanes_left -= lap.step.finish is not None
             if lanes_left:
                 job.check()
         reason, words = "finished", None
@@ -123,7 +123,7 @@ def _compute(race: Race | ServerRace | zero.Lent, run: Run | None, job: Job[Trac
     finally:
         try:
             if run is not None:
-                run.add(wire.end(race.result(), reason, words))
+                run.add(wire.End.of(race.result(), reason, words))
         finally:
             race.close()
     return race.result()

@@ -85,7 +85,7 @@ def laps(number):
 
 def at_the_end(monkeypatch):
     """Break what is made of a race that is over: its statistics and verdict."""
-    monkeypatch.setattr(wire, "end", lambda trace, *more, end=wire.end: broken() if trace else end(trace, *more))
+    monkeypatch.setattr(wire.End, "of", broken)
 
 
 STAGES = {
@@ -93,7 +93,7 @@ STAGES = {
     "reading the settings": lambda patch: patch.setattr(form, "options", broken),
     "making the race": lambda patch: patch.setattr(form, "race", broken),
     "tokenizing": lambda patch: patch.setattr(text, "_encode_text", broken),
-    "the first event": lambda patch: patch.setattr(wire, "begin", broken),
+    "the first event": lambda patch: patch.setattr(wire, "Begin", broken),
     "the queue": lambda patch: patch.setattr(Queue, "submit", broken),
     "reading the prompt": lambda patch: patch.setattr(decode.Text, "read", broken),
     "the first lap": laps(0),
@@ -119,7 +119,7 @@ def test_a_race_that_breaks_ends_with_a_sentence(server, monkeypatch, log, stage
 
 def test_a_race_that_breaks_outside_of_its_job_is_over(monkeypatch, log):
     def run():
-        yield race_tab.whole("run", [{"kind": "begin"}])
+        yield race_tab.whole("run", [wire.Status(text="Begun.")])
         broken()
 
     *_, last = reporting(run, 1, None, race_job.refusal)()

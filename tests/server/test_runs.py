@@ -13,10 +13,11 @@ from lookahead.server import form, race_job
 from lookahead.server.limits import Limits
 from lookahead.server.queue import Job, queue
 from lookahead.server.runs import GONE, MOST_RUNS, Run, Runs, whole
+from lookahead.trace.wire import End, Status
 
 
 def end():
-    return {"kind": "end", "reason": "finished"}
+    return End(reason="finished")
 
 
 @pytest.fixture
@@ -34,17 +35,17 @@ def followed(monkeypatch):
 def test_batches_hold_every_event_once_and_in_order(followed):
     def write(run, job):
         for i in range(300):
-            run.add({"kind": "step", "i": i, "text": "\u2028</script>\U0001f438"})
+            run.add(Status(text="\u2028</script>\U0001f438", fraction=i))
             time.sleep(0.001)
         run.add(end())
-        run.add({"kind": "status", "text": "too late"})
+        run.add(Status(text="too late"))
 
     sent, events = [json.loads(text) for text in followed(write)], []
     for batch in sent:
         assert batch["run"] == sent[0]["run"]
         assert batch["i0"] == len(events)
         events += batch["ev"]
-    assert [e["i"] for e in events[:-1]] == list(range(300))
+    assert [e["fraction"] for e in events[:-1]] == list(range(300))
     assert [b.get("end", False) for b in sent] == [False] * (len(sent) - 1) + [True]
 
 
@@ -68,9 +69,9 @@ def test_gaps_are_filled_from_any_index():
     runs, run = Runs(), Run()
     runs.remember(run)
     for i in range(5):
-        run.add({"kind": "step", "i": i})
+        run.add(Status(text="", fraction=i))
     run.add(end())
-    assert [e.get("i") for e in json.loads(runs.resend([run.id, 3]))["ev"]] == [3, 4, None]
+    assert [e.get("fraction") for e in json.loads(runs.resend([run.id, 3]))["ev"]] == [3, 4, None]
     assert json.loads(runs.resend([run.id, 3]))["end"] is True
     assert json.loads(runs.resend([run.id, 99]))["ev"] == []
 
@@ -84,7 +85,7 @@ def test_old_runs_are_forgotten():
 
 
 def test_a_recording_is_one_batch():
-    batch = json.loads(whole("recording", [{"kind": "begin"}, end()]))
+    batch = json.loads(whole("recording", [Status(text="begun"), end()]))
     assert batch["end"] is True
     assert len(batch["ev"]) == 2
 

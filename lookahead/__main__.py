@@ -25,6 +25,8 @@ from .measure import batch_command, command, decide_command
 from .measure.scenarios import USUAL
 from .servers import command as servers_command
 
+CHECKOUT = Path(__file__).parent.parent
+
 
 def main(argv: list[str] | None = None) -> int:
     """Parse and run; returns the exit status."""
@@ -118,7 +120,7 @@ def _parser() -> argparse.ArgumentParser:
     calibrate = commands.add_parser("calibrate", parents=[shared], help="pass costs of this machine, and exactness")
     calibrate.set_defaults(call=_calibrate)
     calibrate.add_argument("--ship", metavar="FAMILY", help="write the costs into a family's folder, for costs=typical")
-    train = commands.add_parser("train", help="make a family of models from text")
+    train = commands.add_parser("train", help="train a family of models on text; needs a checkout of the repository")
     train.set_defaults(call=_train)
     train.add_argument("--corpus", type=Path, metavar="DIR", help="the text; see the model card. Heads can do without")
     train.add_argument("--out", required=True, type=Path, metavar="DIR", help="the family, and its work folder")
@@ -248,7 +250,7 @@ def _calibrate(arguments: argparse.Namespace) -> None:
         ],
     }
     if arguments.ship:
-        typical.write(Path(arguments.ship), Typical(processor.name(), models.costs, models.measured.layers))
+        typical.write(Path(arguments.ship), Typical(processor.name(), models.costs))
     if arguments.json:
         print(json.dumps(report))
     else:
@@ -301,26 +303,13 @@ def _limits(arguments: argparse.Namespace) -> None:
 
 
 def _train(arguments: argparse.Namespace) -> None:
-    from .measure import terminal
-    from .train import ROLES, Job, Plan, describe, train
+    if not (CHECKOUT / "training" / "command.py").is_file():
+        hint = "it needs a checkout of the repository, because `training` is not installed."
+        raise SettingsError("command", "train", hint)
+    sys.path.insert(0, str(CHECKOUT))  # the current directory may be another
+    from training.command import run
 
-    for name in ("minutes", "tokens"):
-        if (value := getattr(arguments, name)) is not None and value <= 0:
-            raise SettingsError(name, value, "give a number above 0.")
-    roles = arguments.only or ROLES
-    if wrong := set(roles) - set(ROLES):
-        raise SettingsError("only", ", ".join(sorted(wrong)), f"choose among {', '.join(ROLES)}.")
-    only = tuple(role for role in ROLES if role in roles)
-    if only != ROLES and not arguments.start_from:
-        raise SettingsError("only", ", ".join(only), "say with --start-from where the others are.")
-    job = Job(
-        arguments.corpus, arguments.out, Plan(), arguments.minutes, arguments.tokens, arguments.resume, arguments.compile,
-        arguments.start_from, only,
-    )  # fmt: skip
-    with terminal.training() as watch:
-        if not arguments.card:
-            train(job, watch)
-    print(describe(job))
+    run(arguments)
 
 
 if __name__ == "__main__":

@@ -32,9 +32,10 @@ from lookahead.core.costs import CostCurve, DrafterCosts
 from lookahead.core.events import Settings
 from lookahead.core.table import TableLM
 from lookahead.drafting import Resources
-from lookahead.race.decode import Ends, Text
+from lookahead.race.decode import Text
 from lookahead.race.decode import decode as loop
 from lookahead.race.draft_length import AdaptiveLength, FixedLength
+from lookahead.race.ends import Ends
 from lookahead.race.methods import method_class, options_of
 
 ROOT = Path(__file__).parent.parent
@@ -46,7 +47,7 @@ BROWSER = {
     "app",
 }  # who needs one of them shares a worker, one of two: more browsers are too much for two cores
 BROWSER_FIRST = ("test_page", "test_page_models", "test_page_restart")  # about half of what they take
-LONG = ("test_page", "test_page_learn", "test_train", "test_models", "test_hosting", "test_cli", "test_hub")
+LONG = ("test_page", "test_page_learn", "test_family", "test_models", "test_hosting", "test_cli", "test_hub")
 SPLIT = ("test_lossless", "test_accept", "test_exactness")
 LAST = ("test_model_loading", "test_ops")
 PATIENT_MS = 60_000  # that a page is waited for: the machine may have other things to do

@@ -2,7 +2,9 @@
 
 import ast
 import re
+import subprocess
 import symtable
+import sys
 
 import pytest
 from conftest import ROOT
@@ -12,7 +14,7 @@ from lookahead.drafting import DRAFTERS
 from lookahead.trace import assets
 
 PACKAGE = ROOT / "lookahead"
-FILES = sorted(PACKAGE.rglob("*.py"))
+FILES = sorted([*PACKAGE.rglob("*.py"), *(ROOT / "training").rglob("*.py")])
 ASSETS = ROOT / "assets"
 PAGE = sorted(path for path in ASSETS.rglob("*") if path.suffix in (".js", ".css"))
 
@@ -32,7 +34,7 @@ def test_a_room_is_a_folder_and_says_what_it_knows():
     assert loose == {"__init__.py", "__main__.py"}
     assert {path.name for path in ASSETS.iterdir() if path.is_file()} == {"card.png", "screenshot.png"}
     rooms = [path for path in PACKAGE.iterdir() if path.is_dir() and path.name != "__pycache__"]
-    assert len(rooms) <= 13  # 12 when `train` has left the package
+    assert len(rooms) <= 12
     for room in rooms:
         assert ast.get_docstring(ast.parse((room / "__init__.py").read_text(encoding="utf-8"))), room.name
 
@@ -76,6 +78,23 @@ def test_the_loop_fits_one_screen_and_a_drafter_a_short_file():
         assert path.read_text(encoding="utf-8").count("\n") <= 120
 
 
+def test_four_files_explain_speculative_decoding():
+    names = ("race/decode.py", "model/reference.py", "drafting/draft.py", "core/accept.py")
+    assert sum(len((PACKAGE / name).read_text(encoding="utf-8").splitlines()) for name in names) <= 600
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    assert all(f"](lookahead/{name})" in text for name in names)
+
+
+@pytest.mark.parametrize("module", ["race.decode", "drafting.ngram"])
+def test_the_engine_is_light_to_import(module):
+    code = f"import sys, lookahead.{module}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    loaded = done.stdout.split()
+    assert not {"numba", "llvmlite", "transformers", "pydantic"} & {*loaded}
+    if module == "race.decode":
+        assert sum(name.partition(".")[0] == "lookahead" for name in loaded) <= 20
+
+
 def test_all_is_true():
     assert sorted(lookahead.__all__) == sorted(set(lookahead.__all__))
     for name in lookahead.__all__:
@@ -85,17 +104,9 @@ def test_all_is_true():
 
 def test_public_functions_have_docstrings():
     for path in FILES:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if (
-                isinstance(node, (ast.FunctionDef, ast.ClassDef))
-                and not node.name.startswith("_")
-                and node in _top(path)
-            ):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not node.name.startswith("_"):
                 assert ast.get_docstring(node), f"{path.name}: {node.name}"
-
-
-def _top(path):
-    return ast.parse(path.read_text(encoding="utf-8")).body
 
 
 def test_one_version():

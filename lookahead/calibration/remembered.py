@@ -30,7 +30,7 @@ from ..model.compiling import SOURCES, kept_in
 from . import threads
 from .exactness import Exactness
 
-VERSION = 7
+VERSION = 8
 VARIABLE = "LOOKAHEAD_CACHE"
 CAPS = (
     "ONEDNN_MAX_CPU_ISA",
@@ -49,14 +49,13 @@ SAMPLE = 1 << 16  # bytes at both ends of a file that stand for it
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What `models.load` measures. `layers` is how deep the `self` drafter is; `bfloat16_ratio` how long bfloat16's passes
+    """What `models.load` measures. `bfloat16_ratio` is how long bfloat16's passes
     took against float32's, None where they were not compared; `threads` with how many passes are computed. With
     `faults` the costs are measured anew at the next start."""
 
     format: str
     exactness: Exactness
     costs: PassCosts
-    layers: int | None = None
     bfloat16_ratio: float | None = None
     threads: int = threads.MOST
     faults: tuple[str, ...] = ()  # what of it cannot be, as `sense` finds
@@ -116,7 +115,7 @@ def _possible(kept: Measured) -> bool:
     limits, ratio = kept.exactness.limits, kept.bfloat16_ratio
     counts = (limits.least, limits.tile)
     rows = (kept.exactness.chain_rows, kept.exactness.tree_rows, limits.chain_rows, limits.tree_rows)
-    optional = (kept.layers, limits.columns, kept.exactness.reach)
+    optional = (limits.columns, kept.exactness.reach)
     return (
         kept.format in ("bfloat16", "float32")
         and 1 <= kept.threads <= threads.MOST

@@ -16,16 +16,14 @@ from ..model.small_files import fault
 from .remembered import possible_costs
 
 FILE = "costs.json"
-MOST_LAYERS = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Typical:
-    """The costs, the processor on which they were measured, and how many of the target's layers the `self` drafter has."""
+    """The costs, and the processor on which they were measured."""
 
     cpu: str
     costs: PassCosts
-    layers: int | None = None
 
 
 _ADAPTER = TypeAdapter(Typical)
@@ -41,7 +39,7 @@ def read(family: Path) -> Typical | None:
     except (OSError, ValidationError) as error:
         first = error.errors(include_url=False)[0]["msg"] if isinstance(error, ValidationError) else str(error)
         raise fault(family, FILE, first) from None
-    if not possible_costs(shipped.costs) or not (shipped.layers is None or 1 <= shipped.layers <= MOST_LAYERS):
+    if not possible_costs(shipped.costs):
         raise fault(family, FILE, "no machine can have its costs")
     return shipped
 

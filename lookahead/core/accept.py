@@ -1,37 +1,31 @@
-"""The three acceptance rules: which drafted tokens are accepted, and the target's token after them.
+"""The acceptance rules: which drafted tokens are accepted, and the target's token after them.
 
-| rule      | at                       | promise                                                  |
-|-----------|--------------------------|----------------------------------------------------------|
-| greedy    | temperature 0            | the emitted ids are naive greedy's, exactly              |
-| coupled   | temperature > 0, default | the target's token at absolute position i is             |
-|           |                          | argmax(logits / T + gumbel(seed, i)): the text depends on |
-|           |                          | seed and target alone, whoever drafts (Daliri et al. 2024) |
-| rejection | temperature > 0          | accept with min(1, p/q), else draw from the normalised   |
-|           |                          | residual max(0, p - q): the target's distribution, another |
-|           |                          | text (Leviathan et al. 2023; over several candidates as in |
-|           |                          | SpecInfer, Miao et al. 2024)                             |
+| rule      | at                       | guarantee                                                             |
+|-----------|--------------------------|-----------------------------------------------------------------------|
+| greedy    | temperature 0            | the emitted ids are those of naive greedy decoding                    |
+| coupled   | temperature > 0, default | the target's token at position i is argmax(logits / T + gumbel(seed, i)): |
+|           |                          | the text is the same with every drafter (Daliri et al. 2024)          |
+| rejection | temperature > 0          | accept with min(1, p/q), else draw from the normalized residual       |
+|           |                          | max(0, p - q): the target's distribution (Leviathan et al. 2023; with |
+|           |                          | several candidates as in SpecInfer, Miao et al. 2024)                 |
 
-Temperature, top-k, top-p and the repetition penalty are applied to both distributions before any
-test, and the penalty of a row sees the prefix and the drafted rows above it. A rule serves both
-sides: `choose` is how a drafter picks a token, `verify` how the target answers a whole draft.
-
-Knows logits and drafts; it does not know where they came from.
+A rule serves both sides: `choose` picks a drafter's token, `verify` answers a whole draft. Both process logits alike.
 """
 
 from __future__ import annotations
 
-import math
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 
-from .events import ACCEPTED, BONUS, CORRECTION, REJECTED, Draft, ModelError, Settings, Test
-from .tree import ancestors, children, depths
-
-FAVOURITES = 5
+from .events import ACCEPTED, BONUS, CORRECTION, REJECTED, Draft, Settings, Test
+from .noise import GumbelNoise
+from .processing import above as rows_above
+from .processing import process, require_finite
+from .tree import children, depths
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +56,7 @@ class Verification:
 
 
 class Rule(ABC):
-    """What the rules share: processing logits and explaining a verification.
-
-    Draws come from streams keyed by the seed: one for the drafter, one for the target.
-    """
+    """What the rules share. Draws come from streams keyed by the seed: one for the drafter, one for the target."""
 
     name = ""
 
@@ -77,34 +68,12 @@ class Rule(ABC):
     def process(
         self, logits: torch.Tensor, context: Sequence[int], above: Sequence[Sequence[int]] = ((),)
     ) -> torch.Tensor:
-        """Logits [n, vocab] after penalty, temperature, top-k and top-p, in float32.
-
-        `above[i]` are the drafted tokens between the context and row i.
-        """
-        s = self.settings
-        scores = logits.float()
-        if s.repetition_penalty != 1.0:
-            seen = torch.zeros(scores.shape, dtype=torch.bool, device=scores.device)
-            seen.index_fill_(1, torch.tensor(list(set(context)), device=scores.device), True)
-            for row, tokens in enumerate(above):
-                if tokens:
-                    seen[row].index_fill_(0, torch.tensor(tokens, device=scores.device), True)
-            punished = torch.where(scores < 0, scores * s.repetition_penalty, scores / s.repetition_penalty)
-            scores = torch.where(seen, punished, scores)
-        if s.temperature > 0:
-            scores = scores / s.temperature
-            if 0 < s.top_k < scores.shape[-1]:
-                least = scores.topk(s.top_k, dim=-1).values[:, -1:]
-                scores = scores.masked_fill(scores < least, -math.inf)
-            if s.top_p < 1.0:
-                ordered, order = scores.sort(dim=-1, descending=True)
-                before = ordered.softmax(-1).cumsum(-1) - ordered.softmax(-1)
-                scores = scores.masked_fill((before >= s.top_p).scatter(-1, order, before >= s.top_p), -math.inf)
-        return scores
+        """Logits [n, vocab] after penalty, temperature, top-k and top-p; see `processing.process`."""
+        return process(self.settings, logits, context, above)
 
     def _above(self, draft: Draft) -> Sequence[Sequence[int]]:
         """What the penalty must know of each tested row; nothing where there is no penalty."""
-        return _above(draft) if self.settings.repetition_penalty != 1.0 else ()
+        return rows_above(draft) if self.settings.repetition_penalty != 1.0 else ()
 
     def _scored(self, logits: torch.Tensor, draft: Draft, context: Sequence[int]) -> torch.Tensor:
         """The target's processed logits [1 + tested rows, vocab] of a pass. Raises `ModelError` if they are not finite."""
@@ -139,51 +108,6 @@ class Rule(ABC):
         """The scores [n, vocab] whose highest wins at these absolute positions; None where a draw decides."""
         return scores
 
-    def explain(
-        self, logits: torch.Tensor, draft: Draft, context: Sequence[int], tests: Sequence[Test]
-    ) -> tuple[Test, ...]:
-        """The tests with p, entropy and the target's favourites filled in. Changes no outcome."""
-        paths = _paths(draft, tests)
-        nodes = [path[-1] + 1 if path else 0 for path in paths]
-        above = _above(draft)
-        scores = self.process(logits[nodes], context, [above[n] for n in nodes])
-        logp = scores.log_softmax(-1)
-        p = logp.exp()
-        entropy = -(p * logp.clamp_min(-1e4)).sum(-1)
-        values, ids = p.topk(min(FAVOURITES, p.shape[-1]), dim=-1)
-        token_p = p[torch.arange(len(tests)), [t.token for t in tests]].tolist()
-        decided = self.decisive(scores, [len(context) + len(path) for path in paths])
-        margins: list[float | None] = [None] * len(tests)
-        if decided is not None:
-            best = decided.topk(2, dim=-1).values
-            gaps = (best[:, 0] - best[:, 1]).tolist()
-            margins = [gap if math.isfinite(gap) else None for gap in gaps]  # infinite: there is no other token
-        out = []
-        for i, (test, top_p, top_i) in enumerate(zip(tests, values.tolist(), ids.tolist(), strict=True)):
-            test = replace(test, p=token_p[i] if test.p is None else test.p)
-            if test.outcome != REJECTED:
-                top = tuple((t, v) for t, v in zip(top_i, top_p, strict=True) if v > 0)
-                test = replace(test, entropy=float(entropy[i]), top=top, margin=margins[i])
-            out.append(test)
-        return tuple(out)
-
-
-def require_finite(logits: torch.Tensor, model: str) -> None:
-    """Raise `ModelError` if a row of the logits has a NaN or infinite maximum. Masked tokens may have minus infinity."""
-    if not math.isfinite(float(logits.amax(-1).sum())):
-        raise not_finite(model)
-
-
-def not_finite(model: str) -> ModelError:
-    """The error of a model that returned NaN or infinite logits."""
-    hint = "no token can be chosen. Its weights may be damaged, or too large for this number format; try dtype float32."
-    return ModelError(f"a logit of the {model}", math.nan, hint)
-
-
-def _above(draft: Draft) -> list[list[int]]:
-    """The drafted tokens that lead to each row of the pass, the root's (none) first."""
-    return [[]] + [[draft.tokens[r] for r in ancestors(draft.parents, i)] for i in range(draft.tested)]
-
 
 def _tested(logits: torch.Tensor, draft: Draft) -> torch.Tensor:
     """Without the rows [rows, vocab] of a window."""
@@ -203,17 +127,6 @@ def _highest(scores: torch.Tensor) -> list[int]:
     """Where each row of scores [n, vocab] is highest, the first place of several: on a processor by numpy, whose argmax takes
     a tenth of torch's time."""
     return (scores.numpy() if scores.device.type == "cpu" else scores).argmax(-1).tolist()
-
-
-def _paths(draft: Draft, tests: Sequence[Test]) -> list[list[int]]:
-    """For each test, the rows that were accepted before it."""
-    path: list[int] = []
-    out = []
-    for test in tests:
-        out.append(list(path))
-        if test.outcome == ACCEPTED:
-            path.append(test.row)
-    return out
 
 
 def follow(draft: Draft, wanted: Sequence[int]) -> Verification:
@@ -260,23 +173,7 @@ class Coupled(Rule):
 
     def __init__(self, settings: Settings):
         super().__init__(settings)
-        self._generator = torch.Generator()
-        self._noise: dict[int, torch.Tensor] = {}
-
-    def noise(self, position: int, vocab: int) -> torch.Tensor:
-        """Standard Gumbel noise [vocab] for an absolute position, the same for drafter and target."""
-        noise = self._noise.get(position)
-        if noise is None or noise.shape[0] < vocab:
-            self._generator.manual_seed(random.Random(f"{self.settings.seed}:{position}").getrandbits(63))
-            # Drawn in fixed blocks, so that a drafter with a padded vocabulary sees the same values.
-            size = -(-vocab // 4096) * 4096
-            # Twice the digits for the rare large values; a third of the time of `exponential_`.
-            uniform = torch.rand(size, generator=self._generator, dtype=torch.float64)
-            noise = -uniform.log_().neg_().float().log_()
-            if len(self._noise) > 256:
-                self._noise.clear()
-            self._noise[position] = noise
-        return noise[:vocab]
+        self.noise = GumbelNoise(settings.seed)
 
     def decisive(self, scores, positions):
         noise = torch.stack([self.noise(p, scores.shape[-1]) for p in positions])

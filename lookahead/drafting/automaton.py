@@ -123,7 +123,7 @@ class SuffixAutomaton:
         deepest = min(longest, reach * matched)
         tokens, parents, chances = [], [], []
         offers: list[tuple[float, int, int, int, int, int, float]] = []  # the likeliest first, then the earliest
-        made, row, depth, reached = 0, -1, 0, 1.0
+        rank, row, depth, reached = 0, -1, 0, 1.0
         while True:
             state, length = self._continued(state) if depth < deepest else (0, 0)
             if state:
@@ -131,8 +131,8 @@ class SuffixAutomaton:
                 counts = self._counts[state]
                 for token in sorted(counts, key=counts.get, reverse=True)[:candidates]:
                     chance = counts[token] / total
-                    heappush(offers, (-reached * chance, made, row, depth + 1, token, self._next[state][token], chance))
-                    made += 1
+                    heappush(offers, (-reached * chance, rank, row, depth + 1, token, self._next[state][token], chance))
+                    rank += 1
             if not offers or len(tokens) == rows:
                 return tokens, parents, chances
             reached, _, parent, depth, token, state, chance = heappop(offers)

@@ -1,10 +1,8 @@
 """self: the target's own first layers as the draft model (Zhang et al. 2024, Draft & Verify; Elhoushi et
 al. 2024, LayerSkip).
 
-No second model and no second vocabulary: the layers are shared, the drafting cache is its own. How
-many layers is measured when the models are loaded (`calibration/depth.py`).
-
-Knows nothing of the target but that shortened model.
+It needs no second model and no second vocabulary: the layers are shared, the drafter has a cache of its own. `model/layer_skip.py`
+says how many layers.
 """
 
 from __future__ import annotations

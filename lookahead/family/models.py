@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import gc
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,7 +22,7 @@ from tokenizers import Tokenizer
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from transformers.tokenization_utils_tokenizers import TokenizersBackend
 
-from ..calibration import cost, depth, exactness, number_format, recording, remembered, sense, threads, typical
+from ..calibration import cost, exactness, number_format, recording, remembered, sense, threads, typical
 from ..calibration.number_format import BFLOAT16, FLOAT32
 from ..calibration.remembered import Measured
 from ..calibration.typical import Typical
@@ -255,9 +255,10 @@ def _calibrate(family: _Files, read: _Read, kept: Measured | None, key: str | No
         for role, folder in family.heads.items()
     }
     # Of a spread target the first layers lie on one GPU, its head on another: no layer skip.
-    text = () if read.spread else _calibration_text(read.tokenizer, target)
-    shallow = shipped.layers if shipped else None
-    costs, layers = _costs(target, drafts, heads, kept if kept and not kept.faults else None, text, shallow)
+    if not read.spread:
+        with suppress(ModelError):  # an architecture that cannot be cut short
+            drafts[layer_skip.ROLE] = layer_skip.drafter(target)
+    costs = _costs(target, drafts, heads, kept if kept and not kept.faults else None)
     for draft in drafts.values():
         cost.warm(draft, 4, lengths)
     for drafter in (*drafts.values(), *heads.values()):
@@ -267,10 +268,10 @@ def _calibrate(family: _Files, read: _Read, kept: Measured | None, key: str | No
         if not faults:
             break
         progress("Measuring again, since something disturbed it", 0.8)
-        again = _costs(target, drafts, heads, None, text, shallow)
-        if len(remaining := sense.faults(again[0], _sizes(target, drafts))) <= len(faults):
-            (costs, layers), faults = again, remaining
-    measured = Measured(read.form.name, probe, costs, layers, read.ratio, threads.now(), faults)
+        again = _costs(target, drafts, heads, None)
+        if len(remaining := sense.faults(again, _sizes(target, drafts))) <= len(faults):
+            costs, faults = again, remaining
+    measured = Measured(read.form.name, probe, costs, read.ratio, threads.now(), faults)
     names = {role: sources.shown(place) for role, place in family.places.items()}
     eos = _eos(family.folders["target"], target, read.tokenizer)
     return Models(family.spec, names, read.tokenizer, target, drafts, measured, eos, heads, key, shipped)
@@ -285,19 +286,11 @@ def _drafter(passes: Forward, target: CachedLM) -> CachedLM:
 
 def measured_again(models: Models) -> Models:
     """The same models with what passes cost now, and remembered so. Takes as long as at load."""
-    drafts = dict(models.drafts)
-    text = _calibration_text(models.tokenizer, models.target) if layer_skip.ROLE in drafts else ()
-    shallow = models.typical.layers if models.typical else None
-    costs, layers = _costs(models.target, drafts, models.heads, None, text, shallow)
-    faults = sense.faults(costs, _sizes(models.target, drafts))
-    measured = replace(models.measured, costs=costs, layers=layers, faults=faults)
+    costs = _costs(models.target, models.drafts, models.heads, None)
+    faults = sense.faults(costs, _sizes(models.target, models.drafts))
+    measured = replace(models.measured, costs=costs, faults=faults)
     remembered.keep(models.key, measured)
-    return replace(models, drafts=drafts, measured=measured)
-
-
-def _calibration_text(tokenizer: PreTrainedTokenizerBase, target: CachedLM) -> list[int]:
-    """Ids of the text on which `depth` compares layers. A tokenizer may have tokens that its model has no row for."""
-    return [token for token in tokenizer(depth.TEXT)["input_ids"] if token < target.vocab]
+    return replace(models, measured=measured)
 
 
 def _sizes(target: CachedLM, drafts: Mapping[str, CachedLM]) -> dict[str, int]:
@@ -326,31 +319,16 @@ def _bfloat16(target: CachedLM) -> tuple[float | None, exactness.Exactness | Non
 
 
 def _costs(
-    target: CachedLM, drafts: dict[str, CachedLM], heads: dict[str, Head], kept: Measured | None, text: Sequence[int],
-    shallow: int | None = None,
-) -> tuple[PassCosts, int | None]:  # fmt: skip
-    """What passes cost, and the depth of `self`, which is added to the drafts: measured, or as they were kept at today's
-    speed. Without a `text` there is no `self`; `shallow` sets its depth, which is chosen by measurements otherwise."""
-    most = target.passes.shape.layers
-    if kept and (kept.layers or 1) > most:  # a damaged file
-        kept = None
-    if shallow and shallow > most:
-        shallow = None
+    target: CachedLM, drafts: Mapping[str, CachedLM], heads: Mapping[str, Head], kept: Measured | None
+) -> PassCosts:
+    """What passes cost: measured, or as they were kept at today's speed."""
     drift = cost.drift(target, kept.costs.target) if kept else None
-    if drift is not None and (shallow is None or kept.layers == shallow):
-        if kept.layers:
-            drafts[layer_skip.ROLE] = layer_skip.at(target, kept.layers)
-        if kept.costs.drafters.keys() == drafts.keys() | heads.keys():
-            return kept.costs.scaled(drift), kept.layers
-    curve, layers = cost.measure(target), None
-    with suppress(ModelError):  # an architecture that cannot be cut short
-        if text:
-            skipping = layer_skip.at(target, shallow) if shallow else depth.choose(target, curve, text)
-            drafts[layer_skip.ROLE] = skipping
-            layers = drafts[layer_skip.ROLE].passes.shape.layers
+    if drift is not None and kept.costs.drafters.keys() == drafts.keys() | heads.keys():
+        return kept.costs.scaled(drift)
+    curve = cost.measure(target)
     costs = {role: cost.measure_drafter(draft, target, curve) for role, draft in drafts.items()}
     costs |= {role: cost.measure_head(head, target, curve) for role, head in heads.items()}
-    return PassCosts(curve, costs), layers
+    return PassCosts(curve, costs)
 
 
 def _probed(target: CachedLM, kept: Measured | None, by_operators: exactness.Exactness | None) -> exactness.Exactness:

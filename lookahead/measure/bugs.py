@@ -20,7 +20,7 @@ import torch
 from ..core.accept import Pick, Rejection, Rule, Verification, at_quantile, rule_for
 from ..core.events import ACCEPTED, BONUS, CORRECTION, Draft, MethodError, Settings, SettingsError
 from ..family.models import Models
-from ..race.decode import Ends
+from ..race.ends import Ends
 from ..race.lane import Lane
 from ..trace.race import Race
 from .checks import CHECKS, HONEST, Finding, Parts

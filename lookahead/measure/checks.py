@@ -19,9 +19,10 @@ from ..core.events import Settings, Step
 from ..core.numbers import count, decimal, significant
 from ..core.table import TableLM
 from ..drafting import DRAFTERS, Resources
-from ..race.decode import Ends, Text
+from ..race.decode import Text
 from ..race.decode import decode as loop
 from ..race.draft_length import FixedLength
+from ..race.ends import Ends
 from . import dice
 
 ODDS = 1e-4  # a correct rule fails a fresh set of dice once in so many

@@ -10,8 +10,6 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from math import isnan
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -20,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..core.events import ACCEPTED, REJECTED
-from ..core.numbers import count, decimal, percent, ranged, ratio, seconds, significant
+from ..core.numbers import decimal, percent, ranged, ratio, seconds
 from ..trace.race import Race
 from ..trace.schema import StepRecord
 from ..trace.verdict import ending
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
     from .decision import Report
     from .progress import Progress as Lap
 
-LOG_EVERY_S = 60.0
 STYLES = {
     "accepted": "underline green",
     "correction": "bold blue",
@@ -129,36 +126,6 @@ def measured(laps: Iterable[Lap | None]) -> Any:
             show(lap.done, lap.total, lap.text)
             result = lap.result
     return result
-
-
-@contextmanager
-def training() -> Iterator[Any]:
-    """A bar a training stage on stderr; yields a watcher of reports with loss, tokens/s and time left.
-
-    Where stderr is a file, a line a minute instead.
-    """
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[status]}"))
-    console = Console(stderr=True)
-    with Progress(*columns, console=console) as bar:
-        tasks: dict[str, Any] = {}
-        written = -LOG_EVERY_S
-
-        def watch(report: Any) -> None:
-            nonlocal written
-            if report.stage not in tasks:
-                tasks[report.stage] = bar.add_task(report.stage, total=None, status="")
-            left = f"{seconds(report.seconds_left)} left" if report.budget else "measuring how long"
-            loss = "" if isnan(report.loss) else f"loss {significant(report.loss, 4)}  "  # writing has none
-            worth = "" if report.accepted is None else f"{decimal(report.accepted)} tokens a pass  "
-            status = f"{loss}{worth}{decimal(report.tokens_per_second)} tokens/s  {left}"
-            bar.update(tasks[report.stage], total=report.budget or None, completed=report.tokens, status=status)
-            if not console.is_terminal and monotonic() - written >= LOG_EVERY_S:
-                written = monotonic()
-                console.print(
-                    f"{report.stage}: {count(report.tokens)} of {count(report.budget)} tokens  {status}", soft_wrap=True
-                )
-
-        yield watch
 
 
 def show_bench(report: dict[str, Any]) -> None:

@@ -26,9 +26,10 @@ from ..core.events import EMPTY, MOST_DRAFTED, Draft, MethodError, Step, TraceEr
 from ..core.tree import Limits, branch_count
 from ..drafting import Drafter, Resources
 from ..model.shape import ENDLESS
-from ..race.decode import Ends, Text
+from ..race.decode import Text
 from ..race.decode import decode as loop
 from ..race.draft_length import FixedLength
+from ..race.ends import Ends
 from ..race.methods import method_class, options_of
 from ..trace.trace import Trace
 

@@ -7,7 +7,7 @@ Knows tensors. It does not know who asks for a pass, nor what is done with its l
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -148,10 +148,6 @@ class Forward(ABC):
     ) -> DraftTree | None:
         """The same of a tree of at most so many `rows`, `branches` of them a level."""
         return None
-
-    @abstractmethod
-    def by_depth(self, ids: torch.Tensor, most: int) -> Iterator[torch.Tensor]:
-        """Logits [n, vocab] behind each token of a text, as if the model ended after 1, 2, ..., `most` layers; then its own."""
 
     @abstractmethod
     def first(self, layers: int) -> Forward:

@@ -330,25 +330,6 @@ class Llama(Forward):
             np.float32(self._scaling), NOTHING,
         )  # fmt: skip
 
-    def by_depth(self, ids: torch.Tensor, most: int) -> Iterator[torch.Tensor]:
-        n, whole, hidden = len(ids), self.shape.layers, self.shape.hidden
-        depths, cache = sorted({*range(1, min(most, whole) + 1), whole}), self.new_cache()
-        cache.tap(depths, hidden, self.dtype, self.device)
-        self._read(ids, slice(n - 1, n), cache)
-        norm = self.weights.norm.float()
-        for layers, states in zip(depths, cache.states(0, n).view(n, -1, hidden).unbind(1), strict=True):
-            x = states.float().contiguous()
-            if layers < whole:  # the last states are normed
-                kernels.norm().ctypes(
-                    x.data_ptr(), norm.data_ptr(), x.data_ptr(), n, hidden, self._rounded, self.weights.eps
-                )
-            yield self._head(x.to(self.dtype))
-
-    def _read(self, ids: torch.Tensor, only: slice, cache: KeyValueCache) -> torch.Tensor:
-        """The logits of a text that is read into an empty cache."""
-        n = len(ids)
-        return self(ids, slice(0, n), cache, self.lay_out(range(-1, n - 1), 0, 0, cache, 1), only)
-
     def products(self) -> list[tuple[tuple[int, int], Callable[[torch.Tensor], Product]]]:
         sizes = [(product.out, product.size) for product in (*self._products[0], self._head)]
         return [(size, partial(Product, small=self.small)) for size in sizes]

@@ -203,14 +203,6 @@ class Modules(Forward):
             tapped = [out.hidden_states[layer][0, :count].to(self.device) for layer in cache.taps]
             cache.states(start, start + count).copy_(torch.cat(tapped, -1))
 
-    def by_depth(self, ids: torch.Tensor, most: int) -> Iterator[torch.Tensor]:
-        body, head = self.model.base_model, self.model.get_output_embeddings()
-        norm = getattr(body, "norm", None) or body.ln_f
-        result = self.model(ids[None], output_hidden_states=True)
-        for state in result.hidden_states[1 : 1 + min(most, self.shape.layers - 1)]:
-            yield head(norm(state))[0]
-        yield result.logits[0]
-
     def first(self, layers: int) -> Modules:
         return Modules(first_layers(self.model, layers))
 

@@ -58,6 +58,7 @@ def at_once(left):
 
 @njit(inline="always")
 def clear(y, count):
+    """Set `count` floats at the address `y` to zero."""
     numbers = carray(floats_at(y), count)
     for i in range(count):
         numbers[i] = np.float32(0)
@@ -65,6 +66,7 @@ def clear(y, count):
 
 @njit(inline="always")
 def round_all(y, count):
+    """Round `count` floats at the address `y` to bfloat16, in place."""
     numbers = carray(floats_at(y), count)
     for i in range(count):
         numbers[i] = float_of(bfloat16_of(numbers[i]))

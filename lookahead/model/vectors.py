@@ -93,6 +93,7 @@ bytes_at, bfloat16_at, int16_at, int32_at, floats_at, integers_at = (
 
 @intrinsic
 def as_float(typing_context, bits):
+    """Reinterpret 32 bits as a float32."""
     return types.float32(types.uint32), lambda context, builder, signature, arguments: builder.bitcast(
         arguments[0], _FLOAT
     )
@@ -100,6 +101,7 @@ def as_float(typing_context, bits):
 
 @intrinsic
 def as_bits(typing_context, number):
+    """Reinterpret a float32 as 32 bits."""
     return types.uint32(types.float32), lambda context, builder, signature, arguments: builder.bitcast(
         arguments[0], _INT32
     )
@@ -296,6 +298,7 @@ def bfloat16_of(number):
 
 @njit(inline="always")
 def rounding(number, rounded):
+    """Return `number`, rounded to bfloat16 if `rounded`."""
     return float_of(bfloat16_of(number)) if rounded else number
 
 

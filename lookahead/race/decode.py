@@ -1,60 +1,34 @@
-"""THE loop. Every strategy is this loop with another drafter; naive is it with an empty draft.
+"""The decoding loop. Every strategy is this loop with another drafter; naive decoding is it with an empty draft.
 
     propose -> forward(root + drafted rows) -> settle: verify, keep(path), observe -> yield Step
 
-The last token of the text is never in the cache: it is the root, the first row of the next pass.
-So `cached == len(context) - 1` holds after every step and is asserted. The prompt but for its
-last token is read in a step of its own, which the race does not put on the clock.
-
-Knows token ids. Text, models' names and the other lane are not its business.
+The last token of the text is never in the cache: it is the root, the first row of the next pass. So
+`cached == len(context) - 1` holds after every step and is asserted. The prompt without its last token is read in a step of
+its own, which a race does not put on the clock. The loop handles token ids, never text.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from math import isfinite
 from time import perf_counter
 from typing import TYPE_CHECKING
 
 import torch
 
-from ..core.accept import Rule, not_finite
-from ..core.events import ACCEPTED, EMPTY, REJECTED, UNVISITED, WINDOW, Draft, Step, Test
+from ..core.accept import Rule
+from ..core.events import EMPTY, Draft, Step
+from ..core.explain import explain
 from ..core.lm import PREFILL_ROWS, Target
-from ..core.tree import Limits
+from ..core.processing import not_finite
+from . import steps
 from .draft_length import DraftLength
+from .ends import Ends
 
 if TYPE_CHECKING:
     from ..drafting import Drafter
 
 Reading = Callable[[float], None]  # gets the share of a long prompt that is read, before each of its parts
-
-
-@dataclass(frozen=True, slots=True)
-class Ends:
-    """What ends a text: end-of-sequence ids, a stop test on the generated ids, and two lengths."""
-
-    eos: frozenset[int]
-    most_new: int
-    context_length: int
-    stopped: Callable[[Sequence[int]], bool] | None = None
-
-    def remaining(self, prompt: int, context: int) -> int:
-        """How many more tokens a text of `context` tokens, `prompt` of them given, may take."""
-        return min(self.most_new - (context - prompt), self.context_length - context)
-
-    def cut(self, prompt: int, context: list[int], emitted: Sequence[int]) -> tuple[int, str | None]:
-        """How many of the emitted tokens are kept, and why the text ends there (None: it goes on)."""
-        room = self.remaining(prompt, len(context))
-        for i, token in enumerate(emitted, start=1):
-            if token in self.eos:
-                return i, "eos"
-            if self.stopped and self.stopped([*context[prompt:], *emitted[:i]]):
-                return i, "stop"
-            if i >= room:
-                return i, "length" if room == self.most_new - (len(context) - prompt) else "context"
-        return len(emitted), None
 
 
 class Text:
@@ -108,7 +82,7 @@ class Text:
         proposed = drafter.propose(self.context, limit) if limit > 0 else EMPTY
         if not isfinite(sum(proposed.chances)):
             raise not_finite("draft model")
-        self.draft = _limited(policy.trim(_up_to_end(proposed, self._ends.eos)), self.target.limits)
+        self.draft = steps.within_limits(policy.trim(steps.up_to_end(proposed, self._ends.eos)), self.target.limits)
         self.propose_s = perf_counter() - begin
         return self.draft
 
@@ -135,12 +109,12 @@ class Text:
         self._drafter.observe(draft, logits, context)
         observed = perf_counter()
 
-        tests = _within(verification.tests, kept)
+        tests = steps.kept_tests(verification.tests, kept)
         if self._details:
-            tests = self._rule.explain(logits, draft, context[:-kept], tests)
+            tests = explain(self._rule, logits, draft, context[:-kept], tests)
         self._step = Step(
-            kind="verify", index=self._step.index + 1 if self._step else 1, draft=draft, statuses=_statuses(draft, tests), path=path,
-            emitted=tuple(emitted[:kept]), origins=_origins(path, kept, tests), tests=tests,
+            kind="verify", index=self._step.index + 1 if self._step else 1, draft=draft, statuses=steps.statuses(draft, tests), path=path,
+            emitted=tuple(emitted[:kept]), origins=steps.origins(path, kept, tests), tests=tests,
             propose_s=self.propose_s + observed - settled, verify_s=verify_s, other_s=settled - begin, finish=self.finish,
         )  # fmt: skip
         return self._step
@@ -154,51 +128,3 @@ def decode(text: Text, others: Sequence[Text] = (), reading: Reading | None = No
         begin = perf_counter()
         logits = text.target.forward(*text.rows)
         yield text.settle(logits, perf_counter() - begin)
-
-
-def _up_to_end(draft: Draft, eos: frozenset[int]) -> Draft:
-    """The draft without rows behind an end-of-sequence token, where the text ends whatever follows. Who copies a prompt out of
-    a chat drafts on into the next turn."""
-    if draft.window or eos.isdisjoint(draft.tokens):
-        return draft
-    goes_on = {-1}
-    rows = []
-    for row, (token, parent) in enumerate(zip(draft.tokens, draft.parents, strict=True)):
-        if parent in goes_on:
-            rows.append(row)
-            if token not in eos:
-                goes_on.add(row)
-    return draft.pruned(rows)
-
-
-def _limited(draft: Draft, limits: Limits) -> Draft:
-    """The draft as far as one exact pass goes. A window is whole or useless: its pass is computed in parts."""
-    most = limits.rows(draft.parents) - 1
-    if draft.window or len(draft) <= most:
-        return draft
-    trunk = next((row for row, parent in enumerate(draft.parents) if parent != row - 1), len(draft))
-    return draft.pruned(range(max(most, min(trunk, limits.chain_rows - 1))))
-
-
-def _within(tests: Sequence[Test], kept: int) -> tuple[Test, ...]:
-    """The tests up to the one that settled the last token that is kept."""
-    settled = 0
-    for i, test in enumerate(tests):
-        settled += test.outcome != REJECTED
-        if settled == kept:
-            return tuple(tests[: i + 1])
-    return tuple(tests)
-
-
-def _statuses(draft: Draft, tests: Sequence[Test]) -> tuple[str, ...]:
-    """What became of every drafted row."""
-    statuses = [UNVISITED] * draft.tested + [WINDOW] * draft.window
-    for test in tests:
-        if test.row is not None:
-            statuses[test.row] = test.outcome
-    return tuple(statuses)
-
-
-def _origins(path: Sequence[int], kept: int, tests: Sequence[Test]) -> tuple[str, ...]:
-    """Where each emitted token came from."""
-    return (ACCEPTED,) * len(path) + ((tests[-1].outcome,) if kept > len(path) else ())

@@ -17,10 +17,11 @@ from typing import Any, ClassVar
 import torch
 from greenlet import getcurrent, greenlet
 
-from ..core.accept import Rule, require_finite
+from ..core.accept import Rule
 from ..core.events import ACCEPTED, BONUS, SettingsError, Step
 from ..core.lm import Target
-from .decode import Ends
+from ..core.processing import require_finite
+from .ends import Ends
 
 ATTENTIONS = ("exact", "sdpa")
 

@@ -16,9 +16,10 @@ from ..core.lm import Target
 from ..core.numbers import count
 from ..core.tree import Limits
 from ..drafting import Resources
-from .decode import Ends, Reading, Text
+from .decode import Reading, Text
 from .decode import decode as loop
 from .draft_length import AdaptiveLength, FixedLength
+from .ends import Ends
 from .external import ExternalGenerator
 from .methods import DRAFT, drafter_for, method_class, options_of
 from .text import StopStrings, check_ids, encode_prompt

@@ -1,13 +1,4 @@
-"""How the bundled models were made, runnable: `python -m lookahead train`.
+"""Training at run time: a drafter that learns while the app runs (`growing`), networks and losses of trained heads.
 
-Where there is a GPU it is used, with more at once (`Plan.on_a_gpu`). The heads that ship went on on one by a script of its own, with
-the same networks and losses; their cards say how.
-
-`corpus` reads, `tokenizer` and `batches` turn text into rows, `fit` trains, `family` orders the
-stages, `writing` has the target write for its draft, `evaluate` measures, `card` reports.
+The bundled models are trained by the top-level package `training`, which uses the same heads and losses.
 """
-
-from .family import ROLES, Job, describe, train
-from .plan import Plan
-
-__all__ = ["ROLES", "Job", "Plan", "describe", "train"]

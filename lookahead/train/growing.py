@@ -1,11 +1,8 @@
-"""A block head that learns from random weights in slices of a fraction of a second, beside a target so small that it takes
-minutes.
+"""Train a block head from random weights in slices of a fraction of a second; a small target needs minutes.
 
-The target writes stories, many at once, half of them greedily; its hidden states and favourite tokens are kept as it writes,
-so labels take no pass of their own. The head learns the favourites behind random places of the latest texts. Every few
-seconds its drafts are verified behind held-out prompts: what counts are the tokens that a pass brings.
-
-Knows a target, its tokenizer and clocks. It does not know who watches, nor what is computed between its slices.
+The target writes many stories at once, half of them greedily. Its hidden states and likeliest tokens are stored as it writes,
+so labels take no extra pass. The head learns the likeliest tokens after random positions of the latest texts. Every few
+seconds its drafts are verified after held-out prompts, which gives the tokens per pass.
 """
 
 from __future__ import annotations
@@ -29,33 +26,34 @@ from ..measure.scenarios import BENCH
 from ..model.heads.block import BlockNetwork
 from ..model.heads.head import Head
 from ..model.heads.shape import BLOCK
-from .evaluate import verified_passes
-from .fit import optimizers
+from .cache import growing_cache
 from .heads import CONFIDENCE, new_head, weighted
-from .plan import Plan
-from .writing import growing_cache
+from .optimizers import optimizers, scale_rates
+from .verified import verified_passes
 
 OPENINGS = (
     "Once upon a time", "One day", "There was a", "Once there was a", "Lily and", "Tom", "A little", "One sunny morning",
 )  # fmt: skip
-FIRST, TOGETHER, LENGTH = 16, 64, 112  # texts that are written at once, at first and later, and tokens of each
-LOOSE = 10  # tokens behind an opening that are written at temperature 1, so that texts differ
-WARM = 0.7  # the temperature of every second text from there on; the others go on greedily
+FIRST, TOGETHER, LENGTH = 16, 64, 112  # texts written at once, at first and later, and tokens of each
+LOOSE = 10  # tokens after an opening that are sampled at temperature 1, so that texts differ
+WARM = 0.7  # temperature of every second text after that; the others are greedy
 REMEMBERED = 12  # batches of texts
 WRITING = 0.4  # share of the time
 LAYERS, SLOTS = 1, 5
 TEXTS, ANCHORS = 6, 16  # of a training step
-PLAN, WARM_STEPS = Plan(), 20  # rates, and the steps in which they rise
-SMOOTH = 0.9  # of the loss that is shown stays with every step
-CHECK_S = 8.0  # what the head is worth is measured so often,
-CHECKED, CHECKED_TOKENS = "story", 64  # behind these prompts
+WARM_STEPS = 20  # in which the learning rates rise
+SMOOTH = 0.9  # weight of the earlier losses in the reported loss
+CHECK_S = 8.0  # seconds between measurements
+CHECKED, CHECKED_TOKENS = "story", 64  # category of the prompts that measure a head, and new tokens of each
 TRIALS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a head has come: seconds of computing, tokens that the target has written, steps of training, the loss in
-    nats, and tokens a pass when they were last measured, for the `checks`-th time; None before."""
+    """Progress of a head: seconds of computing, tokens that the target wrote, training steps, and the loss in nats.
+
+    `accepted` is the latest measurement of tokens per pass, and `checks` counts the measurements.
+    """
 
     seconds: float = 0.0
     tokens: int = 0
@@ -66,8 +64,8 @@ class Progress:
 
 
 class Text(NamedTuple):
-    """What was written: ids [texts, tokens], the hidden states that the head reads of them [texts, tokens, fed], and the
-    target's favourite behind each [texts, tokens]."""
+    """A batch of texts: ids [texts, tokens], the hidden states that the head reads [texts, tokens, fed], and the target's
+    likeliest next tokens [texts, tokens]."""
 
     ids: torch.Tensor
     states: torch.Tensor
@@ -75,8 +73,11 @@ class Text(NamedTuple):
 
 
 class Growing:
-    """A head beside a Llama-like target, and all that it learns from; `slices` makes it learn. `seed` is of its first weights
-    and of what is drawn; how writing and training take turns depends on the clock. For one thread."""
+    """A head in training, with its target and the latest texts; `slices` trains it.
+
+    `seed` determines the initial weights and the random draws. The order of writing and training depends on the clock.
+    Use it in one thread only.
+    """
 
     def __init__(self, models: Models, seed: int = 0):
         self.progress = Progress()
@@ -85,24 +86,24 @@ class Growing:
         self._end = min(models.eos, default=0)
         self._draws = torch.Generator().manual_seed(seed)
         self.network = new_head(BLOCK, target, self._end, seed, layers=LAYERS, slots=SLOTS).float().to(target.device)
-        self._optimizers = optimizers(self.network, PLAN)
+        self._optimizers = optimizers(self.network)
         self._quick = _quicker_in_bfloat16(target.device, self.network.shape.hidden)
         self._writer = _writer(target, torch.bfloat16 if self._quick else torch.float32)
         self._texts: list[Text] = []
         self._openings = [models.tokenizer(text)["input_ids"] for text in OPENINGS]
 
     def slices(self) -> Iterator[Progress]:
-        """Learn, a slice at a time, without an end. May be closed at any slice."""
+        """Train without end and yield after each slice; may be closed at any slice."""
         work = self._work()
         while True:
             start = perf_counter()
-            with threads.using(1):  # more would wait for each other, and for the browser that shares the machine
+            with threads.using(1):  # more threads would wait for each other, and for a browser on the same machine
                 next(work)
             self._note(seconds=self.progress.seconds + perf_counter() - start)
             yield self.progress
 
     def copied(self) -> BlockNetwork:
-        """The head's network as it is now, in the target's number format."""
+        """Return a copy of the network in the target's number format."""
         passes = self._target.passes
         return copy.deepcopy(self.network).requires_grad_(False).to(passes.device, passes.dtype).eval()
 
@@ -110,7 +111,7 @@ class Growing:
         self.progress = replace(self.progress, **changes)
 
     def _work(self) -> Iterator[None]:
-        """Write, then train and write in turns."""
+        """Write, then alternate training and writing."""
         yield from self._measure()
         writing, spent_s, checked_s = self._write(), {"write": 0.0, "train": 0.0}, self.progress.seconds
         while True:
@@ -120,7 +121,7 @@ class Growing:
                 next(writing)
             else:
                 self._train()
-            if self._texts:  # what came before the first step does not count
+            if self._texts:  # time before the first step does not count
                 spent_s["write" if writes else "train"] += perf_counter() - start
             yield
             if self.progress.seconds - checked_s > CHECK_S:
@@ -131,13 +132,13 @@ class Growing:
 
     @torch.no_grad()
     def _write(self) -> Iterator[None]:
-        """A token of every text at a time, one batch of texts after the other."""
+        """Write batches of texts, one token of every text per slice."""
         device, taps = self._writer.device, self.network.shape.taps
         while True:
             texts = TOGETHER if self._texts else FIRST
             hot = torch.where(torch.arange(texts) % 2 == 0, 0.0, WARM)
             cache, planned = growing_cache(self._writer), torch.full((texts, LENGTH), -1)
-            loose = torch.zeros(texts, dtype=torch.long)  # until which token a text is written at temperature 1
+            loose = torch.zeros(texts, dtype=torch.long)  # a text is sampled at temperature 1 up to this token
             ids = torch.full((texts,), self._end)
             steps: list[tuple[torch.Tensor, ...]] = []
             for place in range(LENGTH):
@@ -160,7 +161,7 @@ class Growing:
             self._texts = [*self._texts[1 - REMEMBERED :], Text(ids, states, favourites)]
 
     def _plan(self, planned: torch.Tensor) -> int:
-        """Plan an opening from here on, [tokens]; how long it is."""
+        """Write an opening into `planned` [tokens]; return its length."""
         opening = self._openings[int(torch.randint(len(self._openings), (1,), generator=self._draws))]
         fitting = opening[: len(planned)]
         planned[: len(fitting)] = torch.tensor(fitting)
@@ -169,7 +170,7 @@ class Growing:
     # ---------------------------------------------------------------- training
 
     def _train(self) -> None:
-        """One step."""
+        """Take one training step."""
         network, device = self.network.train(), self._writer.device
         places = [(batch, row) for batch in self._texts for row in range(len(batch.ids))]
         drawn = torch.randint(len(places), (TEXTS,), generator=self._draws).tolist()
@@ -187,8 +188,8 @@ class Growing:
         loss.backward()
         nn.utils.clip_grad_norm_(network.parameters(), 1.0)
         steps = self.progress.steps + 1
-        for optimizer, rate in zip(self._optimizers, (PLAN.matrix_rate, PLAN.other_rate), strict=True):
-            optimizer.param_groups[0]["lr"] = rate * min(1.0, steps / WARM_STEPS)
+        scale_rates(self._optimizers, min(1.0, steps / WARM_STEPS))
+        for optimizer in self._optimizers:
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
         now, before = float(loss.detach()), self.progress.loss
@@ -197,7 +198,7 @@ class Growing:
     # ---------------------------------------------------------------- measuring
 
     def _measure(self) -> Iterator[None]:
-        """Tokens a pass behind held-out prompts, greedy; a prompt is a slice."""
+        """Measure tokens per pass after held-out prompts, greedily, with one prompt per slice."""
         head, emitted, passes = Head.of(self.copied(), self._target.passes), 0, 0
         for prompt in [scenario.prompt for scenario in BENCH if scenario.category == CHECKED]:
             ids = self._models.tokenizer(prompt)["input_ids"]
@@ -208,15 +209,15 @@ class Growing:
 
 
 def _writer(target: PreTrainedModel, dtype: torch.dtype) -> PreTrainedModel:
-    """The same model in transformers' own passes, which take many texts at once."""
+    """Return a copy of the target that runs passes of transformers, which take many texts at once."""
     writer = type(target)(target.config).to(target.device, dtype).eval().requires_grad_(False)
     writer.load_state_dict(target.state_dict())
-    writer.set_attn_implementation("eager")  # twice as quick as sdpa at one token a row on a CPU, and as quick on a GPU
+    writer.set_attn_implementation("eager")  # twice as fast as sdpa at one token per row on a CPU, and as fast on a GPU
     return writer
 
 
 def _quicker_in_bfloat16(device: torch.device, width: int) -> bool:
-    """Whether products are: not every processor has instructions for it."""
+    """Measure whether bfloat16 products are faster than float32; not every processor has instructions for them."""
     x, weight = torch.randn(256, width, device=device), torch.randn(4 * width, width, device=device)
     products: Sequence = [partial(linear, x.to(form), weight.to(form)) for form in (torch.bfloat16, torch.float32)]
     quick_s, plain_s = interleaved(products, TRIALS, min)

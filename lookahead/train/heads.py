@@ -1,10 +1,7 @@
-"""Trained heads: what they are beside a target, and what they learn from its writing.
+"""Trained heads: new networks for a target, and the losses that train them on text that the target wrote.
 
-The target is frozen. Of a row of its writing it is asked once more what it makes of every token: hidden states, which the
-head reads, and distributions, which the head is to have. What counts is the run of tokens that verification accepts, so
-later tokens weigh less: they are reached less often.
-
-Knows networks and logits. It does not know stages, budgets or files.
+The target is frozen. Its outputs for a row are the hidden states, which the head reads, and the distributions, which the head
+learns. Verification accepts a prefix of the draft, so later tokens are reached less often and have less weight.
 """
 
 from __future__ import annotations
@@ -22,30 +19,32 @@ from transformers import PreTrainedModel
 from ..model.heads.head import NETWORKS
 from ..model.heads.shape import BLOCK, EAGLE, MEDUSA, HeadShape, usual_taps
 from ..model.shape import Shape
-from .states import look
-from .writing import Rows
+from .rows import Rows, target_outputs
 
-SLOTS = {MEDUSA: 4, BLOCK: 8}  # tokens that a pass drafts
+SLOTS = {MEDUSA: 4, BLOCK: 8}  # tokens per draft
 STEPS = 4  # tokens that an EAGLE head drafts in training
 LAYERS = {MEDUSA: 1, EAGLE: 1, BLOCK: 2}
-RANK = 64  # of the Markov head
-STRIDE = {MEDUSA: 2, BLOCK: 4}  # tokens of a text from one draft to the next
-FADING = 4.0  # tokens after which the weight of a drafted token's loss has fallen to 1 / e
+RANK = 64  # rank of the Markov head
+STRIDE = {MEDUSA: 2, BLOCK: 4}  # tokens between the drafts of a text
+FADING = 4.0  # tokens after which the weight of a drafted token's loss is 1 / e
 CONFIDENCE = 0.2  # weight of the confidence head's loss
-LARGE_VOCAB = 16_384  # tokens; a head of a target that knows more drafts the most frequent of them
-KNOWN = 8192  # tokens that such a head knows
+LARGE_VOCAB = 16_384  # tokens; for a larger vocabulary a head drafts only the most frequent ones
+KNOWN = 8192  # tokens that such a head can draft
 LARGE = {
     BLOCK: {"inner": 512, "rank": 24},
     EAGLE: {"inner": 192},
 }  # sizes for such a target, so that both heads fit 18 MB
-WIDEST = 1024  # of a block head's feed-forward part
+WIDEST = 1024  # largest feed-forward width of a new head
 
 
 def new_head(
     kind: str, target: PreTrainedModel, mask: int, seed: int, known: torch.Tensor | None = None, **changes: int
 ) -> nn.Module:
-    """An untrained head for a Llama-like target; `mask` is the token whose embedding stands in a block's slots, `known` are
-    the tokens that it can draft (None: all), `changes` sizes that differ from the usual."""
+    """Return an untrained head for a Llama-like target.
+
+    `mask` is the token whose embedding fills the slots of a block. `known` are the tokens that the head can draft, None for
+    all. `changes` override sizes.
+    """
     torch.manual_seed(seed)
     config = target.config
     heads, dim = config.num_attention_heads, getattr(config, "head_dim", None)
@@ -73,14 +72,13 @@ def new_head(
 
 
 def tables(target: PreTrainedModel, known: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
-    """A target's embedding [vocab, hidden], and its output head, or of that the rows of `known` tokens."""
+    """Return a target's embedding [vocab, hidden] and output head, of which only the rows of `known` tokens."""
     head = target.get_output_embeddings().weight.detach()
     return target.get_input_embeddings().weight.detach(), head if known is None else head[known]
 
 
 def frequent(rows: np.ndarray, vocab: int, mask: int) -> torch.Tensor | None:
-    """The tokens of a large vocabulary that a head is to know, in order: the most frequent of some writing, and the mask.
-    None where it is to know all."""
+    """Return the sorted ids of the most frequent tokens in `rows`, including the mask; None for a small vocabulary."""
     if vocab <= LARGE_VOCAB:
         return None
     counts = np.bincount(rows["ids"].ravel(), minlength=vocab)
@@ -89,50 +87,50 @@ def frequent(rows: np.ndarray, vocab: int, mask: int) -> torch.Tensor | None:
 
 
 def sizes(target: PreTrainedModel) -> Shape:
-    """A target's sizes, as a head's file is held against them."""
+    """Return a target's sizes, to compare with the file of a head."""
     return Shape.of(lambda name: getattr(target.config, name, None))
 
 
 class HeadLoss(ABC):
-    """What a head learns of the target's own writing, in nats: the distance of its distributions from the target's, over the
-    tokens that it can draft."""
+    """The distance of a head's distributions from the target's in nats, over the tokens that the head can draft."""
 
     def __init__(self, target: PreTrainedModel, favourite: float):
         self.target, self.favourite = target, favourite
 
     def __call__(self, network: Any, rows: Rows) -> torch.Tensor:
-        """The mean over the drafted tokens of some texts."""
+        """Return the mean loss over the drafted tokens."""
         ids = rows.ids[:, :-1]
         with torch.no_grad():
-            seen = rows.seen or look(self.target, ids, network.shape.taps)
-            wanted = linear(seen.last, network.head).float() - seen.sums[..., None]
-        return self._of(network, seen.states, ids, wanted)
+            outputs = rows.outputs or target_outputs(self.target, ids, network.shape.taps)
+            wanted = linear(outputs.last, network.head).float() - outputs.sums[..., None]
+        return self._of(network, outputs.states, ids, wanted)
 
     @abstractmethod
     def _of(self, network: Any, states: torch.Tensor, ids: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
-        """The loss for ids [texts, tokens], with the target's hidden states and log-probabilities [texts, tokens, known]."""
+        """Compute the loss for ids [texts, tokens], given states and log-probabilities [texts, tokens, known]."""
 
     def _distance(self, logits: torch.Tensor, wanted: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Of logits [..., known] from log-probabilities, in nats [...], and the chance that a sampled token is accepted.
+        """Return the distance [...] of logits [..., known] from log-probabilities, and the chance of acceptance [...].
 
-        Divergence and total variation, whose complement is that chance, and `favourite` times the surprise at the target's
-        favourite, which decides a greedy token.
+        The distance is the sum of the KL divergence, the total variation, and `favourite` times the negative
+        log-probability of the target's likeliest token. The chance that a sampled token is accepted is one minus the
+        total variation.
         """
         logp = log_softmax(logits.float(), -1)
         p = wanted.exp()
-        variation = ((p - logp.exp()).abs().sum(-1) + (1 - p.sum(-1)).clamp_min(0)) / 2  # what is not known is missed
+        variation = ((p - logp.exp()).abs().sum(-1) + (1 - p.sum(-1)).clamp_min(0)) / 2  # unknown tokens: never drafted
         surprise = -logp.gather(-1, wanted.argmax(-1, keepdim=True))[..., 0]
         return (p * (wanted - logp)).sum(-1) + variation + self.favourite * surprise, 1 - variation.detach()
 
 
 def weighted(losses: torch.Tensor) -> torch.Tensor:
-    """The mean of [..., slots], where later slots weigh less."""
+    """Return the mean of [..., slots], in which later slots have less weight."""
     weights = torch.exp(-torch.arange(losses.shape[-1], device=losses.device) / FADING)
     return (losses * weights).mean() / weights.mean()
 
 
 def _slots(first: int, count: int, shape: HeadShape, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Places [drafts] of a text with a random beginning, and those of the `count` tokens behind each, [drafts, count]."""
+    """Return positions [drafts] from a random start, and those of the next `count` tokens, [drafts, count]."""
     stride = STRIDE[shape.kind]
     places = torch.arange(first, ids.shape[1] - count - stride, stride, device=ids.device)
     places = places + torch.randint(stride, (1,), device=ids.device)
@@ -140,7 +138,7 @@ def _slots(first: int, count: int, shape: HeadShape, ids: torch.Tensor) -> tuple
 
 
 class BlockLoss(HeadLoss):
-    """Every slot's distribution, and how often the target will agree with it."""
+    """The loss of every slot's distribution, and of the predicted probability that the token is accepted."""
 
     def _of(self, network, states, ids, wanted):
         anchors, places = _slots(1, network.shape.slots, network.shape, ids)
@@ -152,7 +150,7 @@ class BlockLoss(HeadLoss):
 
 
 class EagleLoss(HeadLoss):
-    """The distributions of tokens that are drafted one after the other, each from the features of the one before."""
+    """The loss of tokens that are drafted one after another, each from the features of the previous one."""
 
     def _of(self, network, states, ids, wanted):
         total, weights = torch.zeros((), device=ids.device), 0.0
@@ -164,7 +162,7 @@ class EagleLoss(HeadLoss):
 
 
 class MedusaLoss(HeadLoss):
-    """The distributions of each head."""
+    """The loss of each head's distribution."""
 
     def _of(self, network, states, ids, wanted):
         tokens, places = _slots(0, network.shape.slots + 1, network.shape, ids)

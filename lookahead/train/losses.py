@@ -1,7 +1,4 @@
-"""What is minimised: the next token's surprise, or the distance to a teacher's distribution.
-
-Knows logits.
-"""
+"""Losses of targets and draft models: cross-entropy, and the distance to a teacher's distribution."""
 
 from __future__ import annotations
 
@@ -11,20 +8,20 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, kl_div, log_softmax
 
-from .writing import Rows
+from .rows import Rows
 
 
 def next_token(model: nn.Module, ids: torch.Tensor) -> torch.Tensor:
-    """Mean cross-entropy in nats of ids [rows, length + 1]."""
+    """Return the mean cross-entropy in nats of ids [rows, length + 1]."""
     logits = model(input_ids=ids[:, :-1], use_cache=False).logits
     return cross_entropy(logits.flatten(0, 1).float(), ids[:, 1:].flatten())
 
 
 def like(teacher: nn.Module) -> Callable[[nn.Module, torch.Tensor], torch.Tensor]:
-    """The loss of a student of `teacher`: KL(teacher || student) in nats a token (Hinton et al. 2015).
+    """Return the loss of a student of `teacher`: KL(teacher || student) in nats per token (Hinton et al. 2015).
 
-    Acceptance of a sampled draft is one minus the total variation distance, which the root of half of
-    this bounds (Pinsker); it is what a draft has to learn, rather than the text itself.
+    The acceptance probability of a sampled draft is one minus the total variation distance. The square root of half of this
+    loss bounds that distance (Pinsker).
     """
 
     def distance(student: nn.Module, ids: torch.Tensor) -> torch.Tensor:
@@ -37,9 +34,10 @@ def like(teacher: nn.Module) -> Callable[[nn.Module, torch.Tensor], torch.Tensor
 
 
 def like_writing(favourite: float) -> Callable[[nn.Module, Rows], torch.Tensor]:
-    """The same distance to the target's stored distributions over its own writing: its favourites, and the rest as one.
+    """Return the same loss with the target's stored distributions; all tokens beyond the stored ones count as one.
 
-    A greedy draft stands where both have the same favourite: `favourite` times the surprise at the target's is added.
+    It adds `favourite` times the negative log-probability of the target's likeliest token, because a greedy draft is accepted
+    if both models have the same likeliest token.
     """
 
     def distance(student: nn.Module, rows: Rows) -> torch.Tensor:

@@ -25,8 +25,9 @@ from lookahead.model import llama_files
 from lookahead.model.heads.head import NETWORKS, Head
 from lookahead.model.heads.shape import HeadShape
 from lookahead.model.lm import CachedLM
-from lookahead.race.decode import Ends, Text, decode
+from lookahead.race.decode import Text, decode
 from lookahead.race.draft_length import FixedLength
+from lookahead.race.ends import Ends
 
 VOCAB, LENGTH, RUNS, ODDS = 4, 3, 3000, 1e-4
 TARGET, DRAFTER = TableLM(VOCAB, seed=3, spread=1.2), TableLM(VOCAB, seed=8, spread=1.2)

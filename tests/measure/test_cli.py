@@ -62,7 +62,7 @@ def test_run_json_is_one_trace_and_nothing_else():
 
 def test_calibrate_json(cli, tmp_path):
     report = json.loads(cli(f"calibrate --json --ship {tmp_path}"))
-    assert typical.read(tmp_path).layers and typical.read(tmp_path.parent) is None
+    assert typical.read(tmp_path).costs and typical.read(tmp_path.parent) is None
     assert report["exactness"] in ("bit-exact", "tie-aware")
     assert report["pass"][0]["rows"] == 1
     assert all(line["seconds"] > 0 for line in report["pass"])

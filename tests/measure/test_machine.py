@@ -153,6 +153,7 @@ def test_what_is_far_slower_is_tried_twice_and_left_out(models, monkeypatch):
     assert all(one.dtype == models.dtype for one in last.result.measured)
 
 
+@pytest.mark.timed
 def test_a_moment_of_noise_leaves_nothing_out(models, monkeypatch):
     real, noisy = machine._timed, [60.0]
     monkeypatch.setattr(

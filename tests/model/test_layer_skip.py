@@ -1,4 +1,4 @@
-"""The target cut short: the same tensors, the same numbers, and a depth chosen by measurement."""
+"""The target cut short: the same tensors, the same numbers."""
 
 import pytest
 import torch
@@ -7,9 +7,7 @@ from transformers import AutoModelForCausalLM
 
 import lookahead
 from lookahead import CachedLM, ModelError
-from lookahead.calibration import depth
-from lookahead.core.costs import CostCurve
-from lookahead.model import modules
+from lookahead.model import layer_skip, modules
 
 
 @pytest.mark.parametrize("kind", ["llama", "qwen3", "gpt2"])
@@ -35,16 +33,10 @@ def test_sharing_survives_the_written_out_pass(models):
         assert ours.gate_up.data_ptr() == theirs.gate_up.data_ptr()
 
 
-def test_the_depth_that_pays_most_is_chosen(tmp_path):
-    """From the third on the layers add nothing: two of six are enough, and the cheapest that agree."""
-    model = AutoModelForCausalLM.from_pretrained(tiny("llama", tmp_path / "m", layers=6)).eval()
-    with torch.no_grad():
-        for layer in model.model.layers[2:]:
-            layer.self_attn.o_proj.weight.zero_()
-            layer.mlp.down_proj.weight.zero_()
-    costs = CostCurve((1, 17), (1.0, 1.4))
-    chosen = depth.choose(CachedLM(model, 4096), costs, list(range(60)))
-    assert chosen.passes.shape.layers == 2, "one layer disagrees, two agree always, three cost more"
+@pytest.mark.parametrize(("layers", "drafting"), [(1, 1), (6, 1), (16, 2)])
+def test_an_eighth_of_the_layers_drafts(tmp_path, layers, drafting):
+    model = AutoModelForCausalLM.from_pretrained(tiny("llama", tmp_path / "m", layers=layers)).eval()
+    assert layer_skip.drafter(CachedLM(model, 4096)).passes.shape.layers == drafting
 
 
 def test_an_architecture_that_cannot_be_cut_is_refused_by_name(models):

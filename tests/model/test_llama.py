@@ -51,9 +51,6 @@ def test_it_computes_what_transformers_modules_do(tmp_path, changes, dtype):
         ours.keep(path)
         theirs.keep(path)
         assert torch.allclose(ours.extend(rows), theirs.extend(rows), **near)
-    ids = torch.tensor([draws.randrange(4096) for _ in range(12)])
-    depths = zip(ours.passes.by_depth(ids, 2), theirs.passes.by_depth(ids, 2), strict=True)
-    assert all(torch.allclose(a, b, **near) for a, b in depths)
 
 
 @pytest.fixture(params=["the processor's own", "without a matrix unit", "by ordinary vectors"])
@@ -185,9 +182,9 @@ def test_an_id_that_is_no_token_is_refused(tmp_path, token):
 
 
 def test_a_row_behind_the_last_position_is_refused(tmp_path):
-    passes = CachedLM(load(tiny("llama", tmp_path / "m", max_position_embeddings=32))).passes
+    lm = CachedLM(load(tiny("llama", tmp_path / "m", max_position_embeddings=32)))
     with pytest.raises(IndexError, match="last position"):
-        list(passes.by_depth(torch.arange(64), 1))
+        lm.forward(list(range(64)))
 
 
 def test_a_copied_cache_has_buffers_of_its_own(tmp_path):

@@ -14,9 +14,11 @@ from lookahead.core.table import TableLM
 from lookahead.drafting import DRAFTERS, Resources
 from lookahead.drafting.base import HEAD_TOKENS
 from lookahead.drafting.draft import DraftModel
-from lookahead.race.decode import Ends, Text, _up_to_end, decode
+from lookahead.race.decode import Text, decode
 from lookahead.race.draft_length import AdaptiveLength, FixedLength
+from lookahead.race.ends import Ends
 from lookahead.race.lane import Lane
+from lookahead.race.steps import up_to_end
 
 METHODS = tuple(DRAFTERS)
 METHODS_WITHOUT_NAIVE = [m for m in METHODS if m != "naive"]
@@ -290,11 +292,11 @@ def test_a_drafter_that_is_too_dear_for_a_shared_pass_rests_from_the_start():
 def test_nothing_is_drafted_behind_the_end():
     """Of a chain what stands up to the end of the text stays, of a tree every branch up to its own."""
     chain = Draft.chain([4, 9, 5, 6], "ngram")
-    assert _up_to_end(chain, frozenset({9})).tokens == (4, 9)
-    assert _up_to_end(chain, frozenset({8})) is chain and _up_to_end(chain, frozenset()) is chain
+    assert up_to_end(chain, frozenset({9})).tokens == (4, 9)
+    assert up_to_end(chain, frozenset({8})) is chain and up_to_end(chain, frozenset()) is chain
     #        4 - 9 - 5     and    4 - 6 - 9 - 9     and    9 - 5
     tree = Draft((4, 9, 5, 6, 9, 9, 9, 5), (-1, 0, 1, 0, 3, 4, -1, 6), None, ("suffix",) * 8)
-    ended = _up_to_end(tree, frozenset({9}))
+    ended = up_to_end(tree, frozenset({9}))
     assert (ended.tokens, ended.parents) == ((4, 9, 6, 9, 9), (-1, 0, 0, 2, -1))
 
 

@@ -103,7 +103,7 @@ def test_everything_the_app_needs_is_copied():
         for name in {"config.json", *words, *weights}:
             assert (folder / name).relative_to(ROOT).as_posix() in names
     assert any(name.startswith("assets/models/pocket/target/") for name in names)
-    assert not [name for name in names if name.startswith(("tests/", ".git"))]
+    assert not [name for name in names if name.startswith(("tests/", "training/", ".git"))]
     assert {".git", ".venv", "tests", "**/__pycache__"} <= IGNORED
 
 

@@ -64,6 +64,7 @@ def _measured_elsewhere(dark: bool) -> list[Any]:
 
 
 def offered(models: Models) -> gr.Dropdown:
+    """Return the choice of methods whose texts can share passes."""
     methods = batches.shared_methods(models)
     return gr.Dropdown(methods, value="draft" if "draft" in methods else methods[0])
 

@@ -1,11 +1,9 @@
-"""Instructions for a chat model to answer, of eight kinds: what drafters of such a target learn from is its answers.
+"""Instructions of eight kinds for a chat model, whose drafters learn from its answers.
 
-Every kind has templates and words that fill them; a draw picks one of each, so there are tens of thousands, of which a
-run asks for a few thousand. Between them stand questions that the model wrote itself, which are as various as what it was
-trained on, and where there is a corpus instructions about its `passages`. One in fifty, by a hash of its text, is held out for
-measuring, and so are the prompts of the page and of the bench.
-
-Data and draws. It does not know models, tokenizers or chat templates.
+Each kind has templates and words that fill them, tens of thousands in all; a run uses a few thousand. They alternate with
+questions that the model wrote itself (`questions`) and, if there is a corpus, with instructions about its `passages`. One
+instruction in fifty, by a hash of its text, is held out for measuring. The prompts of the page and of the bench are held
+out too.
 """
 
 from __future__ import annotations
@@ -15,7 +13,8 @@ import random
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
-from ..measure.scenarios import ANSWERS, ANSWERS_BENCH
+from lookahead.measure.scenarios import ANSWERS, ANSWERS_BENCH
+
 from .topics import (
     BUGS,
     CITIES,
@@ -43,7 +42,7 @@ from .topics import (
     VERSES,
 )
 
-HELD_OUT = 50  # one instruction in so many
+HELD_OUT = 50  # one of 50 instructions
 PROMPTS = frozenset(scenario.prompt for scenario in (*ANSWERS, *ANSWERS_BENCH))
 
 
@@ -158,13 +157,15 @@ KINDS = {
 
 
 def held_out(instruction: str) -> bool:
-    """Whether an instruction is kept for measuring."""
+    """Return whether an instruction is reserved for measuring."""
     return instruction in PROMPTS or hashlib.sha256(instruction.encode()).digest()[0] * HELD_OUT < 256
 
 
 def training(seed: object, questions: Sequence[str] = (), others: Iterable[str] = ()) -> Iterator[str]:
-    """Instructions to learn from, without end, of all kinds in turn; behind each, where there are any, one of the
-    `questions`, and the next of the `others`."""
+    """Yield training instructions without end, of all kinds in turn.
+
+    After each one, yield a random one of the `questions`, if there are any, and the next of the `others`, if any are left.
+    """
     draw = random.Random(f"{seed}:instructions")
     questions = [question for question in questions if not held_out(question)]
     others = (other for other in others if not held_out(other))
@@ -180,7 +181,7 @@ def training(seed: object, questions: Sequence[str] = (), others: Iterable[str] 
 
 
 def measuring(each: int) -> dict[str, list[str]]:
-    """Kind -> so many instructions that no drafter has learned from."""
+    """Return up to `each` held-out instructions of every kind."""
     out = {}
     for kind, make in KINDS.items():
         draw, chosen = random.Random(f"measuring:{kind}"), {}

@@ -1,11 +1,8 @@
-"""The training loop. There is one: pre-training and distillation differ in the loss they pass in.
+"""The training loop of all stages, which differ in model, loss and rows.
 
-Matrices of the layers are trained with Muon, embeddings and norms with AdamW. The rate warms up,
-stays, and falls linearly to nothing over the last part of the budget, which is counted in tokens,
-so a run that shares its machine takes longer but learns the same. Everything a resumed run needs
-is in its checkpoint; the rows depend on the step alone.
-
-Knows a model, a loss and rows. It does not know what the rows mean.
+The learning rate warms up, stays constant, and falls linearly to zero over the last part of the budget. The budget is
+counted in tokens, so a run on a busy machine takes longer but learns the same. A checkpoint contains all that a resumed run
+needs, because the rows depend on the step alone.
 """
 
 from __future__ import annotations
@@ -19,18 +16,18 @@ from typing import Any
 import torch
 from torch import nn
 
+from lookahead.train.optimizers import optimizers, scale_rates
+
 from .batches import Batches
 from .plan import Plan
 
 Loss = Callable[[nn.Module, torch.Tensor], torch.Tensor]
-TABLES = ("embed", "markov", "confidence")  # matrices that are not layers'
-TIMED_STEPS = 8  # steps that measure the machine before a time budget becomes a token budget
+TIMED_STEPS = 8  # steps before a time budget becomes a token budget
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Where a stage stands, for progress bars and the card. `accepted` is what a drafter was last measured to be worth:
-    tokens a pass on a few prompts."""
+    """Progress of a stage. `accepted` is the latest measurement of a drafter: tokens per pass on a few prompts."""
 
     stage: str
     tokens: int
@@ -42,7 +39,7 @@ class Report:
 
     @property
     def seconds_left(self) -> float:
-        """At the present rate."""
+        """Estimate from the current tokens per second."""
         return (self.budget - self.tokens) / max(self.tokens_per_second, 1e-9)
 
 
@@ -51,32 +48,20 @@ Watch = Callable[[Report], None]
 
 @dataclass(slots=True)
 class Budget:
-    """How much to train: tokens, or minutes that become tokens once the machine's rate is known."""
+    """How much to train: tokens, or minutes, which become tokens after the first steps."""
 
     tokens: int | None = None
     minutes: float | None = None
 
 
-def optimizers(model: nn.Module, plan: Plan) -> list[torch.optim.Optimizer]:
-    """Muon for two-dimensional weights inside layers, AdamW for the rest."""
-    matrices, others = [], []
-    for name, weight in model.named_parameters():
-        inside = weight.ndim == 2 and not any(table in name for table in TABLES)
-        (matrices if inside else others).append(weight)
-    return [
-        torch.optim.Muon(matrices, lr=plan.matrix_rate, weight_decay=plan.weight_decay),
-        torch.optim.AdamW(others, lr=plan.other_rate, betas=(0.9, 0.95), weight_decay=0.0),
-    ]
-
-
 def rate(plan: Plan, step: int, share: float) -> float:
-    """The factor on the learning rates at a step that has `share` of the budget behind it."""
+    """Return the factor on the learning rates at a step; `share` of the budget is spent before it."""
     warm = min(1.0, (step + 1) / plan.warm_steps)
     return warm * min(1.0, max(0.0, (1 - share) / plan.cooling_share))
 
 
 def fit(*arguments: Any, watch: Watch, **options: Any) -> Report:
-    """Take all `steps`; `watch` sees each report, the last is returned."""
+    """Run all `steps`, pass each report to `watch`, and return the last one."""
     for report in steps(*arguments, **options):
         watch(report)
     return report
@@ -95,13 +80,13 @@ def steps(
     scale: float = 1.0,
     check: Callable[[nn.Module], float] | None = None,
 ) -> Iterator[Report]:
-    """Train `model` until the budget is spent, or go on from the checkpoint of this stage; a report a step, the last at the end.
+    """Train `model` until the budget is spent and yield a report per step, then a last one.
 
-    `scale` is a factor on the learning rates: a stage that goes on from trained weights takes less. `check` measures what a
-    drafter is worth, every `plan.check_every_s` and at the end.
+    `resume` continues from the checkpoint of this stage. `scale` is a factor on the learning rates, below 1 for trained
+    weights. `check` measures a drafter every `plan.check_every_s` seconds and at the end.
     """
     device = next(model.parameters()).device
-    steppers = optimizers(model, plan)
+    steppers = optimizers(model, plan.matrix_rate, plan.other_rate, plan.weight_decay)
     checkpoint = folder / f"{stage}.pt"
     tokens, step, seconds, row = 0, 0, 0.0, 0
     total = budget.tokens
@@ -128,12 +113,10 @@ def steps(
     report = Report(stage, tokens, total or 0, float("nan"), 0.0, seconds)
     while total is None or tokens < total:
         start = perf_counter()
-        behind = tokens / total if total else 0.0
-        length = next((tokens for until, tokens in plan.rows if behind < until), plan.rows[-1][1])
+        spent = tokens / total if total else 0.0
+        length = next((tokens for until, tokens in plan.rows if spent < until), plan.rows[-1][1])
         rows = max(1, plan.step_tokens // length)
-        factor = scale * rate(plan, step, behind)
-        for optimizer, base in zip(steppers, (plan.matrix_rate, plan.other_rate), strict=True):
-            optimizer.param_groups[0]["lr"] = base * factor
+        scale_rates(steppers, scale * rate(plan, step, spent))
         ids = batches.batch(row, rows, length).to(device)
         with torch.autocast(device.type, torch.bfloat16):
             value = loss(model, ids)

@@ -1,8 +1,6 @@
-"""The tokenizer: byte-level BPE, so that every byte can be written, with markers for a chat.
+"""The tokenizer: byte-level BPE, which can encode every byte, with markers for a chat.
 
-Digits stand alone: numbers are then written the same way wherever they occur.
-
-Knows text and ids.
+Each digit is a token, so a number has the same tokens everywhere.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 from .corpus import ASSISTANT, TEXT, USER, Document
 
 END, ASKS, ANSWERS = "<|end|>", "<|user|>", "<|assistant|>"
-END_ID, ASKS_ID, ANSWERS_ID = range(3)  # the first that a new tokenizer gives out
+END_ID, ASKS_ID, ANSWERS_ID = range(3)  # a new tokenizer numbers its special tokens first
 TEMPLATE = (
     "{% for m in messages %}{% if m['role'] == 'user' %}<|user|>{{ m['content'] }}"
     "{% else %}<|assistant|>{{ m['content'] }}<|end|>{% endif %}{% endfor %}"
@@ -24,12 +22,12 @@ TEMPLATE = (
 
 
 def has_markers(words: PreTrainedTokenizerBase) -> bool:
-    """Whether a tokenizer has the markers with which a corpus is encoded here."""
+    """Return whether a tokenizer has the markers that `encode` uses."""
     return words.convert_tokens_to_ids([END, ASKS, ANSWERS]) == [END_ID, ASKS_ID, ANSWERS_ID]
 
 
 def train(texts: Iterable[str], vocab: int, context: int) -> PreTrainedTokenizerFast:
-    """A tokenizer of `vocab` tokens for these texts."""
+    """Train a tokenizer of `vocab` tokens on texts."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Split(Regex(r"\d"), behavior="isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False)]
@@ -55,7 +53,7 @@ def train(texts: Iterable[str], vocab: int, context: int) -> PreTrainedTokenizer
 
 
 def encode(tokenizer: PreTrainedTokenizerFast, documents: list[Document]) -> list[list[int]]:
-    """Ids of every document, markers and end included, as the chat template would write it."""
+    """Return the ids of every document, with markers and end, as the chat template gives them."""
     end, asks, answers = (tokenizer.convert_tokens_to_ids(t) for t in (END, ASKS, ANSWERS))
     before = {TEXT: [], USER: [asks], ASSISTANT: [answers]}
     after = {TEXT: [end], USER: [], ASSISTANT: [end]}

@@ -1,6 +1,6 @@
-"""The model card, written from measurements: data, licences, budget, figures, samples, limits.
+"""The model card: data, licences, budget, figures, samples, limits.
 
-Knows reports. Every figure in it comes from `evaluate.whole` and the stages' own notes.
+Every figure comes from `evaluate` or from the notes of the stages.
 """
 
 from __future__ import annotations
@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..core.numbers import count, decimal, millions, percent, seconds
-from ..measure.tables import markdown_table
+from lookahead.core.numbers import count, decimal, millions, percent, seconds
+from lookahead.measure.tables import markdown_table
+
 from .plan import Plan
 
 HEAD = """# Llama-Pocket: a small family for speculative decoding
@@ -52,7 +53,7 @@ SOURCES = {  # by domain of the mix: where its texts come from, and under which 
         "the same: questions and answers, explanations for children (asked for in five ways), how-tos", "the same",
     ),
     "records": (
-        "the same: format conversion, text to JSON, tables; and drills made by program (`lookahead/train/drills.py`)",
+        "the same: format conversion, text to JSON, tables; and drills made by program (`training/drills.py`)",
         "the same; ours",
     ),
     "code": ("ten MIT repositories of small Python files; the same collection's Python tasks; drills", "MIT; ours"),
@@ -71,7 +72,7 @@ English only. Made to show how drafting works, not to be asked.
 
 
 def write(report: Mapping[str, Any], notes: Mapping[str, Any], plan: Plan, arguments: str, remark: str) -> str:
-    """The card as Markdown. `remark` says what the figures alone would not."""
+    """Return the card as Markdown; `remark` is a paragraph after the budget."""
     head = HEAD.format(
         arguments=arguments, vocab=count(plan.vocab), longest=count(plan.rows[-1][1]), family=_family(report)
     )
@@ -133,7 +134,7 @@ GENERATIONS = {
 
 
 def heads(generations: Mapping[str, Mapping[str, Any]], notes: Mapping[str, Any]) -> str:
-    """The card's section on trained heads: what each generation took to train, costs and brings."""
+    """Return the section on trained heads: training effort, drafting time and tokens per pass of each kind."""
     domains = list(dict.fromkeys(domain for of in generations.values() for domain in of["tokens_a_pass"]))
     rows = []
     for name, of in generations.items():
@@ -166,7 +167,7 @@ def heads(generations: Mapping[str, Mapping[str, Any]], notes: Mapping[str, Any]
 
 
 def with_heads(card: str, section: str) -> str:
-    """A card with this section on heads, in place of the one it has, else before its limits or at its end."""
+    """Return a card with a section on heads; it replaces an older one, or precedes the limits, or ends the card."""
     before, title, after = card.partition(HEADS)
     if title:
         rest = after.find("\n## ")

@@ -1,10 +1,7 @@
-"""Small Python functions made by program: the request, and the code that does it.
+"""Generated requests for small Python functions, with the code.
 
-A few are known by heart; most are put together from a task ("counts the ... numbers in a list") and
-a condition or an operation, so that a small model can learn how a request and its code hang together
-rather than a list of answers.
-
-Knows Python's text. It does not know tokens, models or the corpus.
+A few functions are fixed. Most combine a task ("counts the ... numbers in a list") with a condition or an operation, so that a
+small model learns how the code follows from the request.
 """
 
 from __future__ import annotations
@@ -93,7 +90,7 @@ ORDERED = "Write a Python function that does this: {}."
 
 
 def functions() -> Iterator[tuple[str, str]]:
-    """(question, code) for every function and every way of asking."""
+    """Yield (question, code) for every function and every wording of its request."""
     for does, (name, parameters, body) in _all():
         code = f"def {name}({parameters}):\n" + "\n".join("    " + line for line in body.split("\n"))
         yield from ((ask.format(does), code) for ask in REQUESTS)

@@ -1,4 +1,4 @@
-"""What instructions are about: words and short texts that fill their templates. Data, no logic."""
+"""Words and short texts that fill the templates of instructions. Data only."""
 
 from __future__ import annotations
 

@@ -1,13 +1,10 @@
-"""The target's own writing, for its drafters to learn from (Zhou et al. 2024, DistillSpec).
+"""Text that the target writes for its drafters to learn from (Zhou et al. 2024, DistillSpec).
 
-A drafter continues text that the target wrote, so it is trained on such text. Openings come from the
-training text, or where there is none are instructions, of a model that chats, or else what the target
-writes behind the end of a text; it continues them, greedily and at several temperatures, many at once. Where it
-ends a text the opening of another follows: a greedy target would otherwise begin the same few texts
-over and over. The likeliest tokens of every position are stored beside the text, so that the draft can
-be trained on it many times without another pass of the target.
-
-Knows a model that generates; it does not know how the draft learns.
+A drafter continues text of the target, so it is trained on such text. Openings come from the training text. Without one they
+are instructions, if the target is a chat model, or text that the target samples itself. The target continues many openings at
+once, greedily and at several temperatures. When it ends a text, another opening follows, because a greedy target would begin
+the same few texts again and again. The likeliest tokens of each position are stored with the text, so that a draft can train
+on it without another pass of the target.
 """
 
 from __future__ import annotations
@@ -17,38 +14,36 @@ from itertools import cycle
 from math import inf
 from pathlib import Path
 from time import perf_counter
-from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch.nn.functional import pad
 from transformers import (
     AttentionInterface,
     AttentionMaskInterface,
     LogitsProcessor,
     LogitsProcessorList,
     PreTrainedModel,
-    StaticCache,
 )
-from transformers.cache_utils import StaticLayer
 from transformers.masking_utils import eager_mask
+
+from lookahead.train.cache import growing_cache
+from lookahead.train.rows import Rows
 
 from .batches import Batches, Streams
 from .fit import Report, Watch
 from .plan import Plan
-from .states import Seen, States
+from .states import States
 from .tokenizer import ANSWERS_ID, ASKS_ID, END_ID
 
 OPENING, WRITTEN = 40, 217
-ROW = OPENING + WRITTEN - 1  # as a training row: the last token is only a label
+ROW = OPENING + WRITTEN - 1  # tokens of a training row: the last token is only a label
 LIKELY = 16  # stored tokens of the target's distribution at every position, with their log-probabilities
-Openings = Callable[[object], Iterator[list[int]]]  # ids of openings, for a seed
-BLOCK = 32  # positions by which the writer's cache grows
-BEGINNING, LONGEST_QUESTION = (3, 16), 96  # tokens that open a plain text; of a question no more than so many
+Openings = Callable[[object], Iterator[list[int]]]  # seed -> ids of openings
+BEGINNING, LONGEST_QUESTION = (3, 16), 96  # tokens from a plain text (at least, below), and of a question at most
 
 
 def row_type(written: int = WRITTEN, likely: int = LIKELY) -> np.dtype:
-    """A row: `OPENING` and `written` tokens, and what the target made of the latter: `likely` favourites, likeliest first."""
+    """Return the type of a row: ids, then the `likely` likeliest tokens of each of the `written` last positions."""
     favourites = (written, likely)
     return np.dtype([
         ("ids", np.uint16, OPENING + written), ("likely", np.uint16, favourites), ("logp", np.float16, favourites),
@@ -59,17 +54,17 @@ def written_rows(
     target: PreTrainedModel, streams: Streams | None, plan: Plan, tokens: int, folder: Path, watch: Watch, resume: bool,
     *, end: int = END_ID, most_s: float = inf, instructed: Openings | None = None, written: int = WRITTEN, likely: int = LIKELY,
 ) -> np.ndarray:  # fmt: skip
-    """Rows [rows] of `row_type(written, likely)`: openings of the mix, or without `streams` of `instructed` (which gives them anew for a
-    seed), or the target's own, continued by the target. About `tokens` tokens, or fewer where they would take more than
-    `most_s` seconds. `end` is the token that ends a text.
+    """Let the target write about `tokens` tokens; return rows [rows] of `row_type(written, likely)`.
 
-    A file in `folder` holds the rows that were written together; `resume` goes on after those that are there.
+    Openings come from the mix of `streams`, else from `instructed`, else from the target itself. Writing stops early after
+    `most_s` seconds. `end` is the token that ends a text. A file in `folder` stores each batch of rows; `resume` keeps those
+    that exist.
     """
     folder.mkdir(exist_ok=True)
     for stale in () if resume else folder.glob("*.npy"):
         stale.unlink()
     openings = Batches(streams.training, plan.mix, plan.seed + 7) if streams else None
-    kind, row = row_type(written, likely), OPENING + written - 1  # as a training row: the last token is only a label
+    kind, row = row_type(written, likely), OPENING + written - 1
     together, start, done = plan.texts_together, perf_counter(), 0
     turns, writer, batches = -(-max(1, tokens // row) // together), writer_of(target), []
     for turn in range(turns):
@@ -106,7 +101,7 @@ def written_rows(
 
 
 def writer_of(target: PreTrainedModel) -> PreTrainedModel:
-    """A copy of a target that writes many texts at once."""
+    """Return a bfloat16 copy of a target with attention that is fast for many texts at once."""
     writer = type(target)(target.config).to(target.device, torch.bfloat16).eval()
     writer.load_state_dict(target.state_dict())
     writer.set_attn_implementation(GROUPED)
@@ -115,7 +110,7 @@ def writer_of(target: PreTrainedModel) -> PreTrainedModel:
 
 @torch.inference_mode()
 def unprompted(writer: PreTrainedModel, end: int, texts: int) -> torch.Tensor:
-    """What the target writes behind the end of a text, at temperature 1: [texts, OPENING]."""
+    """Sample openings from the target after the end of a text, at temperature 1: [texts, OPENING]."""
     given = torch.full((texts, 1), end, device=writer.device)
     return writer.generate(
         given, attention_mask=torch.ones_like(given), do_sample=True, temperature=1.0, top_k=0, eos_token_id=None,
@@ -127,14 +122,13 @@ def _continued(
     writer: PreTrainedModel, given: torch.Tensor, hot: float, others: Iterator[Sequence[int]], end: int, row: np.dtype,
     rest: Sequence[Sequence[int]] = (),
 ) -> np.ndarray:  # fmt: skip
-    """Rows of that type that begin with `given` and then the `rest` of each, at temperature `hot`; where a text ends one of
-    `others` begins the next."""
+    """Continue `given` and the `rest` of each row at temperature `hot`; one of `others` follows the end of a text."""
     new, (written, likely) = row["ids"].shape[0] - given.shape[1], row["likely"].shape
     favourites = _Favourites(likely)
     processors = [favourites] if likely else []
     processors += [Sampled(hot)] if hot else []
     texts = writer.generate(
-        given, attention_mask=torch.ones_like(given),  # the end marker is also the padding token, and stands inside rows
+        given, attention_mask=torch.ones_like(given),  # the end marker is also the padding token, and occurs inside rows
         max_new_tokens=new, min_new_tokens=new, eos_token_id=None, past_key_values=growing_cache(writer),
         logits_processor=LogitsProcessorList([*processors, NextOpening(others, end, rest)]), do_sample=False,
     )  # fmt: skip
@@ -148,7 +142,7 @@ def _continued(
 def beginnings(
     streams: Mapping[str, np.ndarray], mix: Mapping[str, float], seed: tuple[int, int]
 ) -> Iterator[list[int]]:
-    """Openings of random documents of the mix: a question to its end, or a plain text's first few tokens."""
+    """Yield openings of random documents of the mix: a whole question, or the first tokens of a plain text."""
     draws = np.random.default_rng(seed)
     domains = [domain for domain in mix if len(streams.get(domain, ()))]
     starts = {domain: np.append(0, np.flatnonzero(streams[domain][:-1] == END_ID) + 1) for domain in domains}
@@ -165,8 +159,10 @@ GROUPED = "grouped"
 
 
 def _grouped(module, query, key, value, attention_mask, scaling, **_kwargs):
-    """Attention of [rows, heads, tokens, size] in which the queries of a key's group stand side by side: at one token a row
-    a CPU is ten times as quick as with keys that are repeated, and four times as with `sdpa`."""
+    """Compute attention of [rows, heads, tokens, size] with the queries of a key's group in one product.
+
+    At one token per row a CPU needs a tenth of the time of repeated keys, and a quarter of the time of `sdpa`.
+    """
     rows, heads, tokens, size = query.shape
     groups = heads // key.shape[1]
     scores = query.reshape(rows, -1, groups * tokens, size) @ key.transpose(2, 3) * scaling
@@ -180,72 +176,42 @@ AttentionInterface.register(GROUPED, _grouped)
 AttentionMaskInterface.register(GROUPED, eager_mask)
 
 
-class _Growing(StaticLayer):
-    """Keys and values that grow a block of positions at a time.
-
-    A cache of full size from the start also reads empty positions (a quarter more time), and one that
-    grows with every token is copied each time (twice the time).
-    """
-
-    is_compileable = False
-    filled = 0
-
-    def update(self, key_states, value_states, *args, **kwargs):
-        new = key_states.shape[-2]
-        more = self.get_mask_sizes(new)[0] - self.max_cache_len
-        if more and self.is_initialized:
-            self.keys, self.values = (pad(states, (0, 0, 0, more)) for states in (self.keys, self.values))
-        self.max_cache_len += more
-        self.filled += new
-        return super().update(key_states, value_states, *args, **kwargs)
-
-    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        return -(-(self.filled + query_length) // BLOCK) * BLOCK, 0
-
-
-def growing_cache(model: PreTrainedModel) -> StaticCache:
-    """An empty cache for many texts that are written at once, a token at a time."""
-    cache = StaticCache(config=model.config, max_cache_len=BLOCK)
-    cache.layers = [_Growing(BLOCK) for _ in cache.layers]
-    return cache
-
-
 class _Favourites(LogitsProcessor):
-    """Keeps so many favourites of every step, the likeliest first; changes nothing."""
+    """Records the `likely` likeliest tokens of every step; changes nothing."""
 
     def __init__(self, likely: int):
         self._likely = likely
         self.steps: list[tuple[torch.Tensor, ...]] = []  # log-probabilities in nats and ids, [rows, likely] each
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        """The scores [rows, vocab] as they are."""
+        """Return the scores [rows, vocab] unchanged."""
         self.steps.append(tuple(scores.log_softmax(-1).topk(self._likely)))
         return scores
 
 
 class Sampled(LogitsProcessor):
-    """Draws a token at a temperature, as `generate` would, in a quarter of its time on a CPU."""
+    """Samples a token at a temperature, in a quarter of the time that `generate` takes on a CPU."""
 
     def __init__(self, temperature: float):
         self._temperature = temperature
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        """Scores [rows, vocab] that allow the drawn token of every row alone."""
+        """Return scores [rows, vocab] that allow only the sampled token of each row."""
         heaps = (scores / self._temperature).softmax(-1).cumsum(-1)
         drawn = torch.searchsorted(heaps, torch.rand_like(heaps[:, :1]) * heaps[:, -1:], right=True)
         return torch.full_like(scores, -torch.inf).scatter_(1, drawn.clamp_max(scores.shape[1] - 1), 0.0)
 
 
 class NextOpening(LogitsProcessor):
-    """Where a row's text has ended, the next tokens are another opening. `begun` are what is left of the rows' first."""
+    """Forces another opening after the end of a text. `begun` are the remaining tokens of the rows' first openings."""
 
     def __init__(self, openings: Iterator[Sequence[int]], end: int, begun: Sequence[Sequence[int]] = ()):
         self._openings, self._end = openings, end
-        # Row -> the tokens still to be written, last first.
+        # Row -> tokens still to force, last first.
         self._left: dict[int, list[int]] = {row: list(ids)[::-1] for row, ids in enumerate(begun)}
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        """Scores [rows, vocab] that allow a single token in rows where an opening is being written."""
+        """Return scores [rows, vocab] that allow a single token in rows with an unfinished opening."""
         for row in (input_ids[:, -1] == self._end).nonzero().flatten().tolist():
             if not self._left.get(row):
                 self._left[row] = list(next(self._openings))[::-1]
@@ -257,33 +223,18 @@ class NextOpening(LogitsProcessor):
         return scores
 
 
-class Rows(NamedTuple):
-    """Some of the target's writing: ids [rows, tokens + 1], and of the last of them the favourites [rows, written, LIKELY];
-    what the target makes of all but the last token, where that is kept."""
-
-    ids: torch.Tensor
-    likely: torch.Tensor
-    logp: torch.Tensor
-    seen: Seen | None = None
-
-    def to(self, device: torch.device) -> Rows:
-        """The same on a device."""
-        return Rows(*(part if part is None else part.to(device) for part in self))
-
-
 class WrittenBatches:
-    """`batch` over whole rows of the target's writing, in one random order, again and again: rows that were written together
-    resemble each other."""
+    """Whole rows of the target's writing, repeated in one random order: rows of one batch resemble each other."""
 
     def __init__(self, rows: np.ndarray, states: States | None = None):
         self._rows, self._states, self.length = rows, states, rows["ids"].shape[1] - 1
         self._order = np.random.default_rng(len(rows)).permutation(len(rows))
 
     def batch(self, first_row: int, rows: int, length: int) -> Rows:
-        """So many rows from there on."""
+        """Return rows from `first_row` on, modulo the number of rows; `length` must be `self.length`."""
         assert length == self.length
         numbers = self._order[np.arange(first_row, first_row + rows) % len(self._rows)]
         picked = self._rows[numbers]
         ids, likely = (torch.from_numpy(picked[name].astype(np.int64)) for name in ("ids", "likely"))
-        seen = self._states.at(numbers) if self._states else None
-        return Rows(ids, likely, torch.from_numpy(picked["logp"].astype(np.float32)), seen)
+        outputs = self._states.at(numbers) if self._states else None
+        return Rows(ids, likely, torch.from_numpy(picked["logp"].astype(np.float32)), outputs)

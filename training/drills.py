@@ -1,10 +1,7 @@
-"""Practice made by program: converting records, copying, sums told as stories, and the small functions of `functions.py`.
+"""Generated practice: record conversion, copying, sums told as stories, and the small functions of `functions.py`.
 
-What a small model has to see often, and collected text shows seldom: that an answer may copy from
-its question, key by key. The same seed makes the same documents on every machine; the corpus'
-split holds some of them out like any other.
-
-Knows a random number generator. It does not know tokens, models or the corpus' files.
+The drills teach a small model that an answer may copy from its question, which collected text seldom shows. The same seed
+generates the same drills on every machine. The split of the corpus holds some of them out.
 """
 
 from __future__ import annotations
@@ -34,33 +31,33 @@ COLUMNS: dict[str, Callable[[Random], str | int]] = {
 
 
 def as_csv(rows: list[Record]) -> str:
-    """A header and a line a record."""
+    """Return a header line and one line per record."""
     return "\n".join([",".join(rows[0]), *(",".join(map(str, row.values())) for row in rows)])
 
 
 def as_json(rows: list[Record]) -> str:
-    """A list of objects, four spaces deep."""
+    """Return a JSON list of objects, indented by four spaces."""
     return json.dumps(rows, indent=4)
 
 
 def as_yaml(rows: list[Record]) -> str:
-    """A list of mappings."""
+    """Return a YAML list of mappings."""
     return "\n".join("- " + "\n  ".join(f"{key}: {value}" for key, value in row.items()) for row in rows)
 
 
 def as_table(rows: list[Record]) -> str:
-    """A Markdown table."""
+    """Return a Markdown table."""
     lines = [list(rows[0]), ["---"] * len(rows[0]), *([str(v) for v in row.values()] for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def as_lines(rows: list[Record]) -> str:
-    """Keys and values of a record on one line."""
+    """Return one line of keys and values per record."""
     return "\n".join(" | ".join(f"{key}: {value}" for key, value in row.items()) for row in rows)
 
 
 def as_blocks(rows: list[Record]) -> str:
-    """A key and value a line, an empty line between records."""
+    """Return one line per key and value, with an empty line between records."""
     return "\n\n".join("\n".join(f"{key}: {value}" for key, value in row.items()) for row in rows)
 
 
@@ -72,7 +69,7 @@ REQUESTS = (
 
 
 def records(draws: Random) -> list[Record]:
-    """Two to six records with the same two to four columns."""
+    """Draw two to six records with the same two to four columns."""
     columns = ["Name", *draws.sample([c for c in COLUMNS if c != "Name"], draws.randrange(1, 4))]
     if draws.random() < 0.3:
         draws.shuffle(columns)
@@ -80,7 +77,7 @@ def records(draws: Random) -> list[Record]:
 
 
 def converted(draws: Random) -> Drill:
-    """Records in one form, asked for in another."""
+    """Draw a conversion of records from one format to another."""
     (a, from_form), (b, to_form) = draws.sample(list(FORMATS.items()), 2)
     rows = records(draws)
     question = draws.choice(REQUESTS).format(a=a.removeprefix("a "), b=b, text=from_form(rows))
@@ -88,7 +85,7 @@ def converted(draws: Random) -> Drill:
 
 
 def extracted(draws: Random) -> Drill:
-    """Sentences about people, asked for as JSON or CSV."""
+    """Draw sentences about people, to be written as JSON or CSV."""
     people = [(draws.choice(NAMES), draws.randrange(5, 90), draws.choice(CITIES)) for _ in range(draws.randrange(1, 5))]
     says = draws.choice(
         ("{0} is {1} years old and lives in {2}.", "{0} is {1} and comes from {2}.", "{0}, {1}, lives in {2}.")
@@ -101,14 +98,14 @@ def extracted(draws: Random) -> Drill:
 
 
 def listed(draws: Random) -> Drill:
-    """Records that simply go on, as they stand in files."""
+    """Draw records as plain text, without a question."""
     columns = ["Name", *draws.sample([c for c in COLUMNS if c != "Name"], draws.randrange(1, 4))]
     rows = [{column: COLUMNS[column](draws) for column in columns} for _ in range(draws.randrange(5, 16))]
     return "records", "", draws.choice((as_csv, as_json, as_yaml, as_lines, as_blocks, as_blocks))(rows)
 
 
 def copied(draws: Random) -> Drill:
-    """Words in no order, to be written again: nothing but copying helps."""
+    """Draw random words to copy, because only copying predicts them."""
     lines = [" ".join(draws.choices(WORDS, k=draws.randrange(3, 12))) for _ in range(draws.randrange(1, 6))]
     text = "\n".join(lines)
     ask = draws.choice(("Copy this text:\n{}", "Repeat this:\n{}", "Write this again:\n{}", "Say this once more: {}"))
@@ -124,7 +121,7 @@ GAINS = ("{who} buys {n} more", "{other} gives {who} {n} more", "{who} finds {n}
 
 
 def story_sum(draws: Random) -> Drill:
-    """A sum told as a story, worked out step by step."""
+    """Draw a sum told as a story, solved step by step."""
     who, other = draws.sample(NAMES, 2)
     thing, have = draws.choice(THINGS), draws.randrange(4, 30)
     events, steps, now = [], [], have
@@ -143,7 +140,7 @@ def story_sum(draws: Random) -> Drill:
 
 
 def _narrated(draws: Random, events: list[str], who: str, she: str) -> str:
-    """Events as sentences: the same person is mentioned by name, as "she", or not again."""
+    """Return events as sentences, which mention the same person by name, by pronoun, or not again."""
     out = ""
     for event in events:
         by_who = event.startswith(f"{who} ")
@@ -158,7 +155,7 @@ def _narrated(draws: Random, events: list[str], who: str, she: str) -> str:
 
 
 def compared(draws: Random) -> Drill:
-    """Two people's things, together or against each other; or so many in each of so many boxes."""
+    """Draw a sum, a difference or a product of numbers of things."""
     who, other = draws.sample(NAMES, 2)
     thing, kind = draws.choice(THINGS), draws.randrange(3)
     a, b = sorted((draws.randrange(2, 40), draws.randrange(2, 40)), reverse=True)
@@ -181,7 +178,7 @@ def compared(draws: Random) -> Drill:
 
 
 def plain_sum(draws: Random) -> Drill:
-    """Two numbers below a hundred."""
+    """Draw the sum or difference of two numbers below a hundred."""
     a, b = sorted((draws.randrange(1, 100), draws.randrange(1, 100)), reverse=True)
     sign, result = draws.choice((("+", a + b), ("-", a - b)))
     ask = draws.choice(("What is {}?", "How much is {}?", "Calculate {}."))
@@ -195,7 +192,7 @@ COUNTS: tuple[tuple[Callable[[Random], Drill], int], ...] = (
 
 
 def drills(seed: int = 0) -> Iterator[Drill]:
-    """All of them: (domain, question, answer)."""
+    """Yield all drills: (domain, question, answer)."""
     draws = Random(seed)
     for make, count in COUNTS:
         for _ in range(count):

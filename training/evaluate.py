@@ -1,7 +1,4 @@
-"""What the family is worth: held-out loss by domain, acceptance, and samples, from held-out prompts.
-
-Knows the trained folders and our own decoder. Everything here can be measured again at any time.
-"""
+"""Measurements of a trained family: held-out loss by domain, acceptance, tokens per pass, and samples."""
 
 from __future__ import annotations
 
@@ -15,35 +12,32 @@ import torch
 from torch import nn
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
-from ..core.accept import rule_for
-from ..core.acceptance import Acceptance
-from ..core.events import Settings
-from ..core.numbers import counted
-from ..drafting import DRAFTERS, Resources
-from ..family.models import Models, load
-from ..measure.scenarios import BENCH
-from ..model.heads.head import Head
-from ..model.heads.shape import KINDS
-from ..model.lm import CachedLM
-from ..race.decode import Ends, Text
-from ..race.decode import decode as loop
-from ..race.draft_length import FixedLength
-from ..race.lane import decode
+from lookahead.core.acceptance import Acceptance
+from lookahead.core.numbers import counted
+from lookahead.family.models import Models, load
+from lookahead.measure.scenarios import BENCH
+from lookahead.model.heads.head import Head
+from lookahead.model.heads.shape import KINDS
+from lookahead.model.lm import CachedLM
+from lookahead.race.lane import decode
+from lookahead.train.losses import next_token
+from lookahead.train.verified import LONGEST, verified_passes
+
 from .corpus import ASSISTANT, TEXT, Document
 from .instructions import measuring
-from .losses import next_token
 from .prompts import SAMPLES
 from .tokenizer import has_markers
 
-MOST_DOCUMENTS, ROW = 60, 512  # held-out documents a domain, and how much of each
+MOST_DOCUMENTS, ROW = 60, 512  # held-out documents per domain, and tokens of each
 PROMPTS_A_DOMAIN, NEW_TOKENS, K = 32, 96, 4
-HEAD_PROMPTS = 12  # a domain, by which generations of drafters are compared
-CHECKED_TOKENS, LONGEST = 64, 8  # of the texts by which a head is measured while it learns, and of its drafts
+HEAD_PROMPTS = 12  # prompts per domain that compare the kinds of drafters
+CHECKED_TOKENS = 64  # tokens per prompt when a head is measured during training
+SAMPLE_TOKENS = 120
 STORY_OPENING = 20  # words of a held-out text that make a prompt
 
 
 def losses(model: LlamaForCausalLM, held_out: Mapping[str, list[list[int]]], words: Any) -> dict[str, dict[str, float]]:
-    """Domain -> nats a token and bits a byte over held-out documents."""
+    """Return nats per token and bits per byte over held-out documents, by domain."""
     out = {}
     for domain, documents in held_out.items():
         nats = tokens = size = 0.0
@@ -61,7 +55,7 @@ def losses(model: LlamaForCausalLM, held_out: Mapping[str, list[list[int]]], wor
 
 
 def prompts(documents: list[Document]) -> dict[str, list[tuple[str, bool]]]:
-    """Domain -> (prompt, chat) from held-out documents."""
+    """Return prompts (text, chat) from held-out documents, by domain."""
     out: dict[str, list[tuple[str, bool]]] = {}
     for document in documents:
         chosen = out.setdefault(document.domain, [])
@@ -76,7 +70,7 @@ def prompts(documents: list[Document]) -> dict[str, list[tuple[str, bool]]]:
 
 
 def acceptance(models: Models, by_domain: Mapping[str, list[tuple[str, bool]]], draft: str) -> dict[str, float]:
-    """Domain -> share of drafted tokens that greedy verification accepts, k = 4."""
+    """Return the share of drafted tokens that greedy verification accepts with k = 4, by domain."""
     out = {}
     for domain, questions in by_domain.items():
         drafted = accepted = 0
@@ -91,9 +85,11 @@ def acceptance(models: Models, by_domain: Mapping[str, list[tuple[str, bool]]], 
 
 
 def generation(models: Models, by_domain: Mapping[str, list[tuple[str, bool]]], method: str, k: int) -> dict[str, Any]:
-    """What a drafter is worth, greedy, with drafts of `k` tokens: "tokens_a_pass" by domain; of all of them "by_position" the
-    share accepted of the first, second, ... drafted tokens that were tested; and seconds "first_s" and "next_s" of a draft's
-    first and each further token, between passes of the target."""
+    """Measure a drafter with greedy drafts of `k` tokens.
+
+    Returns "tokens_a_pass" by domain, "by_position" (of the first, second, ... drafted tokens that were tested, the share
+    accepted), and the drafting seconds "first_s" and "next_s" of the first and of each further token.
+    """
     tokens, steps = {}, []
     for domain, questions in by_domain.items():
         emitted = passes = 0
@@ -111,7 +107,7 @@ def generation(models: Models, by_domain: Mapping[str, list[tuple[str, bool]]], 
 
 
 def generations(family: Path, documents: list[Document]) -> dict[str, dict[str, Any]]:
-    """The draft model, where there is one, and every trained head of a family, oldest first."""
+    """Measure the draft model, if there is one, and every trained head of a family, oldest kind first."""
     names = [name for name in ("draft", *KINDS) if (family / name / "config.json").is_file()]
     models = load("+".join(str(family / name) for name in ("target", *names)))
     if documents and has_markers(models.tokenizer):
@@ -135,36 +131,20 @@ def accepted_length(
     eos: frozenset[int],
     known: torch.Tensor | None = None,
 ) -> float:
-    """Tokens a pass that a head's drafts bring behind prompts of ids, greedy, with drafts as long as it makes them. `known` are
-    the tokens that it can draft, None for all."""
+    """Return tokens per pass with a head's drafts after prompts of ids; it drafts `known` tokens, None for all."""
     head = Head.of(copy.deepcopy(network).to(target.device, target.passes.dtype), target.passes, known)
     counts = [verified_passes(head, target, prompt, eos, CHECKED_TOKENS) for prompt in prompts]
     emitted, passes = map(sum, zip(*counts, strict=True))
     return emitted / passes
 
 
-def verified_passes(
-    head: Head, target: CachedLM, prompt: Sequence[int], eos: frozenset[int], most_new: int
-) -> tuple[int, int]:
-    """Tokens behind a prompt of ids, and the passes that they took with a head's drafts, greedy."""
-    rule, lm, kind = rule_for(Settings()), head.fresh(target.vocab), head.shape.kind
-    lm.follow(target)
-    drafter, ends = (
-        DRAFTERS[kind](Resources(rule, lm), DRAFTERS[kind].Options()),
-        Ends(eos, most_new, target.context_length),
-    )
-    steps = loop(Text(target, drafter, FixedLength(min(lm.longest, LONGEST)), rule, prompt, ends, details=False))
-    lengths = [len(step.emitted) for step in steps if step.kind == "verify"]
-    return sum(lengths), len(lengths)
-
-
 def samples(models: Models) -> list[dict[str, str]]:
-    """The twenty prompts, continued greedily and at temperature 0.8, unedited."""
+    """Continue the twenty prompts of the card, greedily and at temperature 0.8."""
     out = []
     for prompt, chat in SAMPLES:
         row = {"prompt": prompt}
         for name, changes in (("greedy", {}), ("coupled", {"temperature": 0.8})):
-            steps = decode(models, prompt, "draft", max_new_tokens=120, chat=chat, details=False, **changes)
+            steps = decode(models, prompt, "draft", max_new_tokens=SAMPLE_TOKENS, chat=chat, details=False, **changes)
             ids = [token for step in steps for token in step.emitted]
             row[name] = models.tokenizer.decode(ids, skip_special_tokens=True)
         out.append(row)
@@ -175,7 +155,7 @@ def whole(
     out: Path, asides: Mapping[str, Path], documents: list[Document], held_out: Mapping[str, list[list[int]]],
     words: PreTrainedTokenizerFast,
 ) -> dict[str, Any]:  # fmt: skip
-    """Everything the card needs."""
+    """Return all measurements for the card."""
     report: dict[str, Any] = {"losses": {}, "acceptance": {}, "parameters": {}, "shapes": {}}
     for role in ("target", "draft", "offdomain"):
         model = LlamaForCausalLM.from_pretrained(out / role, dtype=torch.float32).eval()
@@ -188,5 +168,6 @@ def whole(
         if folder.is_dir():
             models = load(f"{out / 'target'}+{folder}")
             report["acceptance"][role] = acceptance(models, by_domain, "draft")
-    report["samples"] = samples(load(f"{out / 'target'}+{out / 'draft'}"))
+            if role == "draft":
+                report["samples"] = samples(models)
     return report

@@ -1,10 +1,7 @@
-"""Training rows: the mix, as a pure function of the step.
+"""Training rows of the mix, as a pure function of the row number.
 
-Every domain's documents are shuffled once and laid end to end. Row n of the training belongs to a
-domain by a fixed pattern with the mix's shares, and takes that domain's next stretch of tokens; so
-a run that resumes at a step goes on with the very rows it would have had.
-
-Knows token ids and shares.
+The documents of a domain are shuffled once and concatenated. A fixed pattern with the shares of the mix assigns row n to a
+domain. The row takes the next tokens of that domain. A resumed run therefore reads the rows that an unbroken run reads.
 """
 
 from __future__ import annotations
@@ -24,14 +21,14 @@ PATTERN = 1000
 
 
 class Streams:
-    """Token streams by domain, [tokens] of uint16, stored in a folder once encoded."""
+    """Token streams by domain, [tokens] of uint16, and the ids of held-out documents."""
 
     def __init__(self, training: Mapping[str, np.ndarray], held_out: Mapping[str, list[list[int]]]):
         self.training, self.held_out = training, held_out
 
     @classmethod
     def of(cls, documents: list[Document], tokenizer: PreTrainedTokenizerFast, seed: int, folder: Path) -> Streams:
-        """The encoded corpus; read back from `folder` where an earlier run stored it."""
+        """Encode a corpus, or read the training streams from `folder` if an earlier run stored them."""
         path = folder / "tokens.npz"
         domains = sorted({d.domain for d in documents})
         held_out = cls.held_out_of(documents, tokenizer)
@@ -50,7 +47,7 @@ class Streams:
 
     @staticmethod
     def held_out_of(documents: list[Document], tokenizer: PreTrainedTokenizerFast) -> dict[str, list[list[int]]]:
-        """Domain -> the ids of its held-out documents."""
+        """Return the ids of held-out documents by domain."""
         held_out = [d for d in documents if d.held_out]
         out: dict[str, list[list[int]]] = {d.domain: [] for d in documents}
         for document, ids in zip(held_out, encode(tokenizer, held_out), strict=True):
@@ -59,7 +56,7 @@ class Streams:
 
 
 class Batches:
-    """`batch(step)`: rows [rows, length + 1] of the mix."""
+    """Rows of the mix, by number."""
 
     def __init__(self, streams: Mapping[str, np.ndarray], mix: Mapping[str, float], seed: int):
         mix = {domain: share for domain, share in mix.items() if len(streams.get(domain, ()))}
@@ -72,7 +69,7 @@ class Batches:
         self._rank = [next(ranks[domain]) for domain in self._pattern]
 
     def batch(self, first_row: int, rows: int, length: int) -> torch.Tensor:
-        """Rows `first_row` ... of the training, [rows, length + 1]; the last token is only a label."""
+        """Return rows from `first_row` on, [rows, length + 1]; the last token is only a label."""
         return torch.from_numpy(np.stack([self._row(first_row + i, length + 1) for i in range(rows)]))
 
     def _row(self, n: int, length: int) -> np.ndarray:

@@ -1,10 +1,8 @@
-"""The training text: files in, documents by domain out, split into training and held-out.
+"""Read the training text: documents by domain, split into training and held-out.
 
-A document is a list of turns. Plain text is one turn; an instruction and its answer are two. The
-split is by document, decided by a hash of its text, so it is the same on every machine; documents
-that contain a prompt of `scenarios.py` or of the card are held out too, whatever their hash.
-
-Knows file formats and text. It does not know tokens or models.
+A document is a list of turns. Plain text is one turn; an instruction and its answer are two. A hash of its text decides
+whether a document is held out, so the split is the same on every machine. Documents that contain a prompt of the scenarios
+or of the card are always held out.
 """
 
 from __future__ import annotations
@@ -20,26 +18,28 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ..core.events import LookaheadError
-from ..core.text_files import lines
-from ..measure.scenarios import BENCH, SCENARIOS
+from lookahead.core.events import LookaheadError
+from lookahead.core.text_files import lines
+from lookahead.measure.scenarios import BENCH, SCENARIOS
+
 from .drills import drills
 from .prompts import SAMPLES
 
 END = "<|endoftext|>"
 TEXT, USER, ASSISTANT = "text", "user", "assistant"
-HELD_OUT_IN = 50  # one document in so many
+HELD_OUT_IN = 50  # one of 50 documents
 
 
 class CorpusError(LookaheadError):
-    """The corpus folder is missing or holds none of the files the training knows."""
+    """The corpus folder is missing, unreadable, or contains no known file."""
 
 
 @dataclass(frozen=True)
 class Document:
-    """Turns of (role, text), the domain whose share of the mix they count towards, and how often one counts.
+    """Turns of (role, text) of one domain.
 
-    `sibling` is the text of another document with the same answer: the two are held out together.
+    The document is repeated `weight` times in training. `sibling` is the text of another document with the same answer; the
+    two are held out together.
     """
 
     domain: str
@@ -49,12 +49,12 @@ class Document:
 
     @cached_property
     def text(self) -> str:
-        """All turns, one after another."""
+        """The text of all turns."""
         return "\n".join(text for _, text in self.turns)
 
     @cached_property
     def held_out(self) -> bool:
-        """True for documents that no model may be trained on."""
+        """Whether training excludes this document."""
         deciding = self.sibling or self.text
         digest = hashlib.sha256(deciding.encode()).digest()
         known = any(p in text for p in _PROMPTS for text in (deciding, self.text))
@@ -65,7 +65,7 @@ _PROMPTS = frozenset(s.prompt for s in (*SCENARIOS, *BENCH)) | {prompt for promp
 
 
 def _parts(text: str) -> list[str]:
-    """The texts of a file, without the space around them; none is empty."""
+    """Return the stripped, non-empty texts of a file."""
     return [part for part in map(str.strip, text.split(END)) if part]
 
 
@@ -85,7 +85,7 @@ STORY_REQUESTS = (
 
 
 def _stories(text: str) -> Iterator[Document]:
-    """Plain stories; and, where the opening says whom one is about, as the answer to the request for it."""
+    """Yield each story as plain text and, if its opening names the hero, as the answer to a request."""
     for document in _plain("stories")(text):
         yield document
         story = document.text
@@ -108,7 +108,7 @@ MORE_REQUESTS = ("{} to a child.", "{}:", "{} in simple words.", "{}.")
 
 
 def _explained(prompt: str, answer: str) -> Iterator[Document]:
-    """An explanation; the simple ones are few, so they are asked for in more ways."""
+    """Yield an explanation; a simple one also with other wordings of its question, because there are few."""
     document = _exchange("explain", prompt, answer)
     yield document
     if prompt.strip().endswith(SIMPLY):
@@ -128,7 +128,7 @@ CHILD = "Tell a story for children called {}."
 
 
 def _tales(text: str) -> Iterator[Document]:
-    """Stories with the instruction they answer; the spooky ones stay out."""
+    """Yield stories with their instructions, without the campfire stories."""
     for data in map(json.loads, filter(None, lines(text))):
         if data["kind"] in ("generated-child", "generated-bedtime"):
             title = data["prompt"].strip("`.").rpartition("`")[2].strip()  # some prompts quote a list's heading too
@@ -158,7 +158,7 @@ EXCLUDED = ("capital", "uppercase", "lowercase", " appear ", "letter", " theme",
 
 
 def _explanations(text: str) -> Iterator[Document]:
-    """Questions with answers in prose; poems, answers in capitals only, novels taken apart and the like stay out."""
+    """Yield questions with prose answers; skip poems, answers in capitals, analyses of novels and similar."""
     for part in _parts(text):
         prompt, _, answer = part.partition("\n\n")
         opens = prompt.startswith(("Explain", "What is", "What are", "How do", "Why"))
@@ -184,7 +184,7 @@ CODE_REQUESTS = ("Write a Python function that does this: {}", "Write a Python f
 
 
 def _python(text: str) -> Iterator[Document]:
-    """Short files as they stand, and every small documented function as an instruction and its answer."""
+    """Yield short files unchanged, and every small documented function as an instruction and its answer."""
     for part in _parts(text):
         if len(part) < 2400:
             yield Document("code", ((TEXT, part),))
@@ -206,7 +206,7 @@ def _python(text: str) -> Iterator[Document]:
 
 
 def _dialogues(user: str, assistant: str) -> Callable[[str], Iterator[Document]]:
-    """Turns marked by the speakers' names; what stands before the first mark is dropped."""
+    """Return a reader of turns that begin with the names of the speakers; other lines are dropped."""
 
     def read(text: str) -> Iterator[Document]:
         for part in _parts(text):
@@ -239,7 +239,7 @@ READERS: dict[str, Callable[[str], Iterator[Document]]] = {
 
 
 def read(folder: Path) -> list[Document]:
-    """Every document of the corpus, and the drills, once, in a fixed order. Raises `CorpusError`."""
+    """Return every document of the corpus, then the drills, without duplicates. Raises `CorpusError`."""
     if not folder.is_dir():
         raise CorpusError("corpus", str(folder), "there is no such folder.")
     documents: dict[str, Document] = {}
@@ -253,7 +253,7 @@ def read(folder: Path) -> list[Document]:
 
 
 def _text(path: Path) -> str | None:
-    """A file's text, compressed or not; None where there is neither."""
+    """Return the text of a file, plain or .xz; None if there is neither."""
     packed = path.with_name(path.name + ".xz")
     try:
         if path.is_file():

@@ -1,14 +1,13 @@
-"""The family, stage by stage: tokenizer, target, draft, off-domain draft, trained heads, card.
+"""Train a family in stages: tokenizer, target, draft, off-domain draft, trained heads, card.
 
     python -m lookahead train --corpus DIR --out DIR [--minutes M] [--resume]
     python -m lookahead train --only medusa eagle block --start-from FAMILY --out DIR
 
-Heads can be trained for any Llama-like target, without a corpus too: they learn from what the target writes. Of a corpus a
-chat model that is not ours is asked about passages.
+Heads can be trained for any Llama-like target, also without a corpus, because they learn from text that the target writes. If
+there is a corpus, a chat model with another tokenizer also answers instructions about its passages.
 
-Every stage writes its model and a checkpoint, so a run can be stopped at any time and resumed.
-
-Knows the order of things. How a stage learns is in `fit`, what it learns from in `batches`.
+Every stage writes its model and a checkpoint, so a run can be stopped at any time and resumed. `fit` is the training loop,
+`batches` and `writing` provide the rows, `evaluate` measures, `card` reports.
 """
 
 from __future__ import annotations
@@ -28,17 +27,19 @@ import torch
 from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from ..core.events import SettingsError
-from ..core.numbers import decimal
-from ..family import hub, sources
-from ..family.models import load_tokenizer
-from ..measure.scenarios import BENCH
-from ..model import llama_files
-from ..model.heads import files
-from ..model.heads.shape import KINDS, MEDUSA
-from ..model.lm import CachedLM
-from ..race.text import encode_prompt
-from . import card, corpus, evaluate, heads, instructions, losses, passages, tokenizer
+from lookahead.core.events import SettingsError
+from lookahead.core.numbers import decimal
+from lookahead.family import hub, sources
+from lookahead.family.models import load_tokenizer
+from lookahead.measure.scenarios import BENCH
+from lookahead.model import llama_files
+from lookahead.model.heads import files
+from lookahead.model.heads.shape import KINDS, MEDUSA
+from lookahead.model.lm import CachedLM
+from lookahead.race.text import encode_prompt
+from lookahead.train import heads, losses
+
+from . import card, corpus, evaluate, instructions, passages, tokenizer
 from .batches import Batches, Streams
 from .fit import Budget, Report, Watch, fit
 from .plan import Plan, Shape
@@ -47,44 +48,44 @@ from .states import States
 from .writing import LIKELY, WRITTEN, WrittenBatches, written_rows
 
 SHARD = "9MB"  # hosting pushes refuse single files over 10 MB
-# On a CPU written-out attention, compiled, takes two thirds of the time of the fused kernel there.
+# On a CPU compiled eager attention takes two thirds of the time of the fused kernel.
 ATTENTION = "sdpa" if torch.cuda.is_available() else "eager"
 ROLES = ("target", "draft", "offdomain", *KINDS)
-CHECKED = "story"  # category of the prompts by which a head is measured while it learns
-CLEARLY_WORSE = 0.9  # of the tokens a pass that a head began with: a few prompts say no more
+CHECKED = "story"  # category of the prompts that measure a head during training
+CLEARLY_WORSE = 0.9  # share of the initial tokens per pass; a few prompts do not resolve smaller losses
 BUDGET = "budget.json"
-WRITING_SHARE = 0.4  # of the heads' minutes, where the target has written nothing yet
+WRITING_SHARE = 0.4  # of the minutes of a run that trains heads only
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Where to read, where to write, and how long."""
+    """What to read, what to train, where to write, and how long."""
 
     corpus: Path | None
     out: Path
     plan: Plan
     minutes: float | None = None
-    tokens: int | None = None  # of the target; the other stages get theirs in proportion
+    tokens: int | None = None  # of the target; the other stages get a proportional number
     resume: bool = False
-    compile: bool = False  # losses through torch.compile: a third faster, but a CPU needs a C++ compiler
+    compile: bool = False  # compile the losses: a third faster, but a CPU needs a C++ compiler
     start_from: Path | None = None
-    only: tuple[str, ...] = ROLES  # the others are taken from `start_from` as they are
+    only: tuple[str, ...] = ROLES  # the others are copied from `start_from`
 
     @property
     def work(self) -> Path:
-        """Checkpoints, encoded text and measurements; not part of the family."""
+        """The folder of checkpoints, encoded text and measurements; not part of the family."""
         return self.out / "work"
 
     @property
     def only_heads(self) -> bool:
-        """Whether the target stays as it is, with the drafts it has."""
+        """Whether only heads are trained."""
         return set(self.only) <= set(KINDS)
 
     def budget(self, stage: str, share: float) -> Budget:
-        """A stage's part of the whole; a draft sees more tokens in the same time."""
+        """Return the budget of a stage; a draft gets more tokens, because it is faster."""
         if self.tokens is not None:
-            quicker = 1 if stage == "target" else self.plan.drafts_quicker
-            return Budget(tokens=max(1, int(self.tokens * quicker * share / self.plan.target_share)))
+            speed = 1 if stage == "target" else self.plan.draft_speed
+            return Budget(tokens=max(1, int(self.tokens * speed * share / self.plan.target_share)))
         plan = self.plan
         shares = {"target": plan.target_share, "draft": plan.drafts_share, "offdomain": plan.offdomain_share}
         shares |= plan.heads_share
@@ -94,7 +95,7 @@ class Job:
 
 
 def new_model(shape: Shape, plan: Plan, seed: int) -> LlamaForCausalLM:
-    """A Llama of that shape with random weights."""
+    """Return a Llama of a shape with random weights."""
     torch.manual_seed(seed)
     config = LlamaConfig(
         vocab_size=plan.vocab, hidden_size=shape.width, intermediate_size=shape.inner, num_hidden_layers=shape.layers,
@@ -105,7 +106,7 @@ def new_model(shape: Shape, plan: Plan, seed: int) -> LlamaForCausalLM:
 
 
 def train(job: Job, watch: Watch) -> Path:
-    """Run every stage; returns the folder of the family."""
+    """Run every stage; return the folder of the family."""
     job.work.mkdir(parents=True, exist_ok=True)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     job = replace(job, plan=job.plan.on_a_gpu()) if device.type == "cuda" else job
@@ -127,7 +128,7 @@ def train(job: Job, watch: Watch) -> Path:
 
 
 def describe(job: Job) -> Path:
-    """Measure the family and write its card; returns the card's path."""
+    """Measure the family and write its card; return the path of the card."""
     documents = corpus.read(job.corpus) if job.corpus else []
     notes, path = _noted(job), job.out / "README.md"
     section = card.heads(evaluate.generations(job.out, documents), notes)
@@ -149,7 +150,7 @@ def describe(job: Job) -> Path:
 
 
 def _tokenizer(job: Job, documents: list[corpus.Document]) -> PreTrainedTokenizerFast:
-    """The tokenizer of this run: an earlier one's, or a new one."""
+    """Return the tokenizer of an earlier run or of `start_from`, or a new one."""
     folder = job.work / "tokenizer"
     if job.resume and folder.is_dir():
         return PreTrainedTokenizerFast.from_pretrained(folder)
@@ -163,7 +164,7 @@ def _tokenizer(job: Job, documents: list[corpus.Document]) -> PreTrainedTokenize
 
 
 class _Stages:
-    """What the stages share."""
+    """The stages, with the models and rows that they share."""
 
     def __init__(self, job, words, streams, documents, device, watch):
         self.job, self.plan, self.words, self.streams, self.device = job, job.plan, words, streams, device
@@ -173,7 +174,7 @@ class _Stages:
         self._questions: list[str] = []
 
     def target(self) -> LlamaForCausalLM:
-        """Pre-training on the whole mix."""
+        """Train the target on the whole mix."""
         if done := self._finished("target"):
             return done
         start = self.job.start_from
@@ -183,10 +184,10 @@ class _Stages:
         return self._stage("target", model, losses.next_token, batches, self.plan.target_share, scale=scale)
 
     def draft(self, target: LlamaForCausalLM) -> LlamaForCausalLM:
-        """Distillation: the target's distributions, on the corpus first and then on its own writing.
+        """Train the draft on the target's distributions, over the corpus first and then over the target's own writing.
 
-        `draft-plain` learns from the corpus' tokens alone, as long as `draft-soft` does from the target's
-        distributions over them; it is measured for the card and not shipped.
+        `draft-plain` learns from the tokens of the corpus alone, as long as `draft-soft` does from the target's
+        distributions. Both are measured for the card and not part of the family.
         """
         if done := self._finished("draft"):
             return done
@@ -203,7 +204,7 @@ class _Stages:
         return self._stage(stage, model, loss, rows, share, into="draft", plan=plan, scale=plan.refining)
 
     def head(self, kind: str, target: LlamaForCausalLM) -> None:
-        """A trained head, on the target's own writing. One that began from earlier weights and ends clearly worse is not kept."""
+        """Train a head on the target's own writing; discard the result if a trained head got clearly worse."""
         if self._left_out(kind) or (self.job.resume and files.config_of(self.job.out / kind)):
             return
         plan, start, end = self.plan, self.job.start_from, self.words.eos_token_id
@@ -232,8 +233,10 @@ class _Stages:
         files.write(network, self.job.out / kind, self._verifier(), architectures, known)
 
     def _states(self, kind: str, target: LlamaForCausalLM, written: np.ndarray, network: nn.Module) -> States | None:
-        """What the target makes of its writing, kept where a head visits it twice or more and there is room, or where some of
-        it is kept already."""
+        """Return the stored outputs of the target.
+
+        None if a head reads each row less than twice and nothing is stored yet, or if the disk budget is too small.
+        """
         folder = self.job.work / "states"
         ids, budget = written["ids"][:, :-1], self.job.budget(kind, self.plan.heads_share[kind]).tokens
         if (
@@ -247,13 +250,13 @@ class _Stages:
         return states
 
     def _verifier(self) -> str:
-        """What a head's file calls its target: by its repository or its name, not by where it lies on this machine."""
+        """Return the target's name in the file of a head: its repository or folder name, not its path."""
         start = self.job.start_from
         source = sources.of(start) if start else None
         return source.repo if source else sources.shown(str(_place(start or self.job.out, "target")))
 
     def _written(self, target: LlamaForCausalLM) -> np.ndarray:
-        """What the target has written for its drafters, once for all of them."""
+        """Return the rows that the target wrote, once for all drafters."""
         if self._rows is None:
             job, tokens = self.job, self.plan.writing_tokens
             if "target" in job.only:
@@ -261,7 +264,7 @@ class _Stages:
             most_s = 60 * WRITING_SHARE * job.minutes if job.minutes and job.only_heads else inf
             folder, end = job.work / "own", self.words.eos_token_id
             if not job.resume:
-                shutil.rmtree(job.work / "states", ignore_errors=True)  # they are of the writing that is made anew
+                shutil.rmtree(job.work / "states", ignore_errors=True)  # new rows need new outputs
             chats = self.streams is None and self.words.chat_template
             if chats:
                 self._questions = written_questions(
@@ -275,7 +278,7 @@ class _Stages:
         return self._rows
 
     def _instructions(self, seed: object) -> Iterator[list[int]]:
-        """Instructions in the chat template, as ids."""
+        """Yield the ids of instructions in the chat template."""
         about = passages.about(self.documents, seed)
         return (self._encoded(one, True) for one in instructions.training(seed, self._questions, about))
 
@@ -284,7 +287,7 @@ class _Stages:
         return encode_prompt(self.words, prompt, chat=chat, vocab=vocab, room=room)
 
     def _check(self, target: LlamaForCausalLM, known: torch.Tensor | None) -> Callable[[nn.Module], float]:
-        """What measures a head: tokens a pass behind prompts that no model was trained on."""
+        """Return a function that measures a head: tokens per pass after held-out prompts."""
         if self.streams is None and self.words.chat_template:
             prompts = [self._encoded(one, True) for of in instructions.measuring(1).values() for one in of]
         else:
@@ -295,7 +298,7 @@ class _Stages:
         return lambda network: evaluate.accepted_length(network, lm, prompts, ends, known)
 
     def _beginner(self, target: LlamaForCausalLM) -> LlamaForCausalLM:
-        """An untrained draft with its teacher's embeddings and first layer, where the shapes agree."""
+        """Return an untrained draft with those weights of the target that have the same name and shape."""
         model = new_model(self.plan.draft, self.plan, self.plan.seed + 1)
         shapes = {name: weight.shape for name, weight in model.state_dict().items()}
         lent = {name: weight for name, weight in target.state_dict().items() if shapes.get(name) == weight.shape}
@@ -303,7 +306,7 @@ class _Stages:
         return model
 
     def offdomain(self) -> LlamaForCausalLM:
-        """A draft of the same shape, trained on records, code and arithmetic only."""
+        """Train a draft of the same shape on records, code and arithmetic only."""
         if done := self._finished("offdomain"):
             return done
         model = new_model(self.plan.draft, self.plan, self.plan.seed + 3)
@@ -319,7 +322,7 @@ class _Stages:
         return model
 
     def _fit(self, stage, model, loss, batches, share, plan, **options) -> Report:
-        """Train; the last report."""
+        """Train one stage; return the last report."""
         loss = torch.compile(loss, dynamic=False) if self.job.compile else loss
         return fit(
             model, loss, batches, plan, self.job.budget(stage, share), stage=stage, folder=self.job.work, watch=self.watch,
@@ -327,7 +330,7 @@ class _Stages:
         )  # fmt: skip
 
     def _left_out(self, role: str) -> bool:
-        """Whether this run is not to train it; it is then taken from the family that the run starts from, if it is there."""
+        """Return whether this run skips a role; copy it from `start_from` then, if it exists."""
         if role in self.job.only:
             return False
         given, folder = _place(self.job.start_from, role), self.job.out / role
@@ -336,7 +339,7 @@ class _Stages:
         return True
 
     def _finished(self, role: str) -> LlamaForCausalLM | None:
-        """The model of a stage that an earlier run completed, or that this run is not to train."""
+        """Return the model of a role that an earlier run completed or that this run skips, else None."""
         folder = self.job.out / role
         if self._left_out(role) or (self.job.resume and (folder / "config.json").is_file()):
             return _read(folder).to(self.device).eval()
@@ -350,25 +353,25 @@ class _Stages:
 
 
 def _noted(job: Job) -> dict[str, Any]:
-    """What every stage cost of which something is kept, for the card."""
+    """Return the notes of all stages for the card: tokens, seconds, loss, device."""
     path = job.work / BUDGET
     return json.loads(path.read_text()) if path.is_file() else {}
 
 
 def _place(family: Path, role: str) -> Path:
-    """Where a family has a role. A folder that is a model itself is a target, and a target may come from elsewhere."""
+    """Return the folder of a role. The family may be a single model, and its target may be elsewhere."""
     if role == "target" and sources.of(family):
         return hub.fetch(family.name)[1]
     return family if role == "target" and (family / "config.json").is_file() else family / role
 
 
 def _read(folder: Path) -> LlamaForCausalLM:
-    """A model as it is trained: float32."""
+    """Read a model in float32, for training."""
     return LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation=ATTENTION)
 
 
 def save(model: LlamaForCausalLM, words: PreTrainedTokenizerFast, folder: Path) -> None:
-    """bfloat16, safetensors, in shards that hosting accepts."""
+    """Write a model as bfloat16 safetensors, in shards that hosting accepts."""
     for stale in folder.glob("model*"):
         stale.unlink()
     copy = LlamaForCausalLM(model.config).to(torch.bfloat16)

@@ -1,9 +1,7 @@
-"""Instructions about passages of a corpus, for a chat model to answer: to copy, change, correct, sum up, or take facts out.
+"""Instructions about passages of a corpus, for a chat model: copy, change, correct, summarize, extract facts.
 
-Copying and extracting are where a drafter of a chat model can win most, and the texts of `topics` are few: it would learn
-them by heart. Here a passage is hardly drawn twice.
-
-Knows documents and draws. It does not know models, tokenizers or chat templates.
+A drafter gains most when the answer copies or extracts text. The texts of `topics` are so few that a drafter would memorize
+them. A passage of a corpus is seldom drawn twice.
 """
 
 from __future__ import annotations
@@ -18,13 +16,13 @@ from .topics import CITIES, COLOURS, FOODS, GOODS, JOBS, NAMES, STYLES
 PROSE = ("stories", "stories", "tales", "explain", "dialogue", "arithmetic")  # domains that passages come from
 QUESTIONS = ("records", "explain", "arithmetic", "tales", "code")  # domains whose own questions are asked
 SENTENCE = re.compile(r"(?<=[.!?])\s+")
-SHORTEST, LONGEST = 15, 200  # characters of a sentence that is taken
-MOST = 700  # characters of an instruction: its answer is to fit behind it
-TRIES = 50  # documents that are looked at for a passage
+SHORTEST, LONGEST = 15, 200  # characters of a sentence
+MOST = 700  # characters of an instruction, so that its answer fits after it
+TRIES = 50  # documents to search for a passage
 
 
 class _Texts:
-    """Documents that may be learned from, by domain, and what is drawn of them."""
+    """Random draws from the documents that are not held out."""
 
     def __init__(self, documents: Sequence[Document], draw: random.Random):
         self.draw = draw
@@ -34,12 +32,12 @@ class _Texts:
                 self._by_domain.setdefault(document.domain, []).append(document)
 
     def document(self, domains: Sequence[str]) -> Document:
-        """Any of some domains, or of all where there are none of these."""
+        """Draw a document of one of the domains, or of any domain if these have none."""
         there = [domain for domain in domains if domain in self._by_domain] or [*self._by_domain]
         return self.draw.choice(self._by_domain[self.draw.choice(there)])
 
     def passage(self, sentences: int) -> str:
-        """So many sentences in a row, or a table's where no text has them."""
+        """Draw consecutive sentences; if no text has enough, return sentences about people."""
         for _ in range(TRIES):
             text = self.document(PROSE).turns[-1][1].replace("\n", " ")
             parts = [part for part in map(str.strip, SENTENCE.split(text)) if SHORTEST < len(part) < LONGEST]
@@ -49,7 +47,7 @@ class _Texts:
         return self.people()[1]
 
     def people(self) -> tuple[list[list[str]], str]:
-        """A table of people with its head, and the same in sentences."""
+        """Draw a table of people with its header, and sentences with the same facts."""
         draw = self.draw
         rows = [
             [draw.choice(NAMES), str(draw.randrange(5, 90)), draw.choice(CITIES), draw.choice(JOBS)]
@@ -77,7 +75,7 @@ def _copy(texts: _Texts) -> str:
 
 
 def _spoilt(text: str, draw: random.Random) -> str:
-    """A text with mistakes to correct: without articles, without capitals and stops, misspelt, or in the wrong tense."""
+    """Return a text with mistakes: no articles, no capitals and punctuation, misspelled words, or a wrong tense."""
     words = text.split()
     for _ in range(1 + len(words) // 8):
         at = draw.randrange(len(words))
@@ -129,7 +127,7 @@ def _code(texts: _Texts) -> str:
 
 
 def _question(texts: _Texts) -> str:
-    """A question of the corpus itself; a plain text is to be continued."""
+    """Draw a question of the corpus, or a passage to continue."""
     (role, text), *_ = texts.document(QUESTIONS).turns
     return f"Continue this text:\n{texts.passage(2)}" if role == TEXT else text
 
@@ -138,7 +136,7 @@ KINDS: tuple[Callable[[_Texts], str], ...] = (_copy, _extract, _rewrite, _copy, 
 
 
 def about(documents: Sequence[Document], seed: object) -> Iterator[str]:
-    """Instructions without end, of all kinds in turn, about documents that are not held out; none where there are none."""
+    """Yield instructions without end, of all kinds in turn; none if every document is held out."""
     texts = _Texts(documents, random.Random(f"{seed}:passages"))
     while any(not document.held_out for document in documents):
         for make in KINDS:

@@ -1,4 +1,4 @@
-"""The twenty prompts of the model card: (prompt, chat). Data; documents that contain one are held out of training."""
+"""The twenty prompts of the model card: (prompt, chat). Documents that contain one are held out of training."""
 
 from __future__ import annotations
 

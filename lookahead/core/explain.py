@@ -1,0 +1,55 @@
+"""What a verification shows beyond its outcome: probabilities, entropy, and the target's most likely tokens at each test."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+
+from .accept import Rule
+from .events import ACCEPTED, REJECTED, Draft, Test
+from .processing import above
+
+FAVOURITES = 5
+
+
+def explain(
+    rule: Rule, logits: torch.Tensor, draft: Draft, context: Sequence[int], tests: Sequence[Test]
+) -> tuple[Test, ...]:
+    """The tests with p, entropy and the target's favourites filled in. Changes no outcome."""
+    paths = _paths(draft, tests)
+    nodes = [path[-1] + 1 if path else 0 for path in paths]
+    rows_above = above(draft)
+    scores = rule.process(logits[nodes], context, [rows_above[n] for n in nodes])
+    logp = scores.log_softmax(-1)
+    p = logp.exp()
+    entropy = -(p * logp.clamp_min(-1e4)).sum(-1)
+    values, ids = p.topk(min(FAVOURITES, p.shape[-1]), dim=-1)
+    token_p = p[torch.arange(len(tests)), [t.token for t in tests]].tolist()
+    decided = rule.decisive(scores, [len(context) + len(path) for path in paths])
+    margins: list[float | None] = [None] * len(tests)
+    if decided is not None:
+        best = decided.topk(2, dim=-1).values
+        gaps = (best[:, 0] - best[:, 1]).tolist()
+        margins = [gap if math.isfinite(gap) else None for gap in gaps]  # infinite: there is no other token
+    out = []
+    for i, (test, top_p, top_i) in enumerate(zip(tests, values.tolist(), ids.tolist(), strict=True)):
+        test = replace(test, p=token_p[i] if test.p is None else test.p)
+        if test.outcome != REJECTED:
+            top = tuple((t, v) for t, v in zip(top_i, top_p, strict=True) if v > 0)
+            test = replace(test, entropy=float(entropy[i]), top=top, margin=margins[i])
+        out.append(test)
+    return tuple(out)
+
+
+def _paths(draft: Draft, tests: Sequence[Test]) -> list[list[int]]:
+    """For each test, the rows that were accepted before it."""
+    path: list[int] = []
+    out = []
+    for test in tests:
+        out.append(list(path))
+        if test.outcome == ACCEPTED:
+            path.append(test.row)
+    return out

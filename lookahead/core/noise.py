@@ -1,0 +1,31 @@
+"""Gumbel noise that depends on the seed and the position in the text only, so drafter and target draw the same."""
+
+from __future__ import annotations
+
+import random
+
+import torch
+
+BLOCK = 4096  # values are drawn in whole blocks, so that a drafter with a padded vocabulary sees the same values
+MOST_POSITIONS = 256  # that are remembered
+
+
+class GumbelNoise:
+    """Standard Gumbel noise, one value per token of the vocabulary, at every absolute position."""
+
+    def __init__(self, seed: int):
+        self._seed, self._generator = seed, torch.Generator()
+        self._drawn: dict[int, torch.Tensor] = {}
+
+    def __call__(self, position: int, vocab: int) -> torch.Tensor:
+        """The noise [vocab] at a position."""
+        noise = self._drawn.get(position)
+        if noise is None or noise.shape[0] < vocab:
+            self._generator.manual_seed(random.Random(f"{self._seed}:{position}").getrandbits(63))
+            # float64 has enough digits for the rare large values, in a third of the time of `exponential_`.
+            uniform = torch.rand(-(-vocab // BLOCK) * BLOCK, generator=self._generator, dtype=torch.float64)
+            noise = -uniform.log_().neg_().float().log_()
+            if len(self._drawn) > MOST_POSITIONS:
+                self._drawn.clear()
+            self._drawn[position] = noise
+        return noise[:vocab]

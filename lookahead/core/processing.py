@@ -1,0 +1,61 @@
+"""Logits before any acceptance test: repetition penalty, temperature, top-k and top-p, and a check that they are finite.
+
+The same processing applies to the draft model's and to the target's distribution.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+from .events import Draft, ModelError, Settings
+from .tree import ancestors
+
+
+def process(
+    settings: Settings, logits: torch.Tensor, context: Sequence[int], above: Sequence[Sequence[int]] = ((),)
+) -> torch.Tensor:
+    """Logits [n, vocab] after penalty, temperature, top-k and top-p, in float32.
+
+    `above[i]` are the drafted tokens between the context and row i.
+    """
+    scores = logits.float()
+    if settings.repetition_penalty != 1.0:
+        seen = torch.zeros(scores.shape, dtype=torch.bool, device=scores.device)
+        seen.index_fill_(1, torch.tensor(list(set(context)), device=scores.device), True)
+        for row, tokens in enumerate(above):
+            if tokens:
+                seen[row].index_fill_(0, torch.tensor(tokens, device=scores.device), True)
+        punished = torch.where(scores < 0, scores * settings.repetition_penalty, scores / settings.repetition_penalty)
+        scores = torch.where(seen, punished, scores)
+    if settings.temperature > 0:
+        scores = scores / settings.temperature
+        if 0 < settings.top_k < scores.shape[-1]:
+            least = scores.topk(settings.top_k, dim=-1).values[:, -1:]
+            scores = scores.masked_fill(scores < least, -math.inf)
+        if settings.top_p < 1.0:
+            ordered, order = scores.sort(dim=-1, descending=True)
+            before = ordered.softmax(-1).cumsum(-1) - ordered.softmax(-1)
+            scores = scores.masked_fill(
+                (before >= settings.top_p).scatter(-1, order, before >= settings.top_p), -math.inf
+            )
+    return scores
+
+
+def above(draft: Draft) -> list[list[int]]:
+    """The drafted tokens that lead to each row of the pass, the root's (none) first."""
+    return [[]] + [[draft.tokens[r] for r in ancestors(draft.parents, i)] for i in range(draft.tested)]
+
+
+def require_finite(logits: torch.Tensor, model: str) -> None:
+    """Raise `ModelError` if a row of the logits has a NaN or infinite maximum. Masked tokens may have minus infinity."""
+    if not math.isfinite(float(logits.amax(-1).sum())):
+        raise not_finite(model)
+
+
+def not_finite(model: str) -> ModelError:
+    """The error of a model that returned NaN or infinite logits."""
+    hint = "no token can be chosen. Its weights may be damaged, or too large for this number format; try dtype float32."
+    return ModelError(f"a logit of the {model}", math.nan, hint)

@@ -1,0 +1,56 @@
+"""What a pass can verify of a draft, and what became of its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..core.events import ACCEPTED, REJECTED, UNVISITED, WINDOW, Draft, Test
+from ..core.tree import Limits
+
+
+def up_to_end(draft: Draft, eos: frozenset[int]) -> Draft:
+    """The draft without rows behind an end-of-sequence token, where the text ends whatever follows. Who copies a prompt out of
+    a chat drafts on into the next turn."""
+    if draft.window or eos.isdisjoint(draft.tokens):
+        return draft
+    goes_on = {-1}
+    rows = []
+    for row, (token, parent) in enumerate(zip(draft.tokens, draft.parents, strict=True)):
+        if parent in goes_on:
+            rows.append(row)
+            if token not in eos:
+                goes_on.add(row)
+    return draft.pruned(rows)
+
+
+def within_limits(draft: Draft, limits: Limits) -> Draft:
+    """The draft as far as one exact pass goes. A window is whole or useless: its pass is computed in parts."""
+    most = limits.rows(draft.parents) - 1
+    if draft.window or len(draft) <= most:
+        return draft
+    trunk = next((row for row, parent in enumerate(draft.parents) if parent != row - 1), len(draft))
+    return draft.pruned(range(max(most, min(trunk, limits.chain_rows - 1))))
+
+
+def kept_tests(tests: Sequence[Test], kept: int) -> tuple[Test, ...]:
+    """The tests up to the one that settled the last token that is kept."""
+    settled = 0
+    for i, test in enumerate(tests):
+        settled += test.outcome != REJECTED
+        if settled == kept:
+            return tuple(tests[: i + 1])
+    return tuple(tests)
+
+
+def statuses(draft: Draft, tests: Sequence[Test]) -> tuple[str, ...]:
+    """What became of every drafted row."""
+    out = [UNVISITED] * draft.tested + [WINDOW] * draft.window
+    for test in tests:
+        if test.row is not None:
+            out[test.row] = test.outcome
+    return tuple(out)
+
+
+def origins(path: Sequence[int], kept: int, tests: Sequence[Test]) -> tuple[str, ...]:
+    """Where each emitted token came from."""
+    return (ACCEPTED,) * len(path) + ((tests[-1].outcome,) if kept > len(path) else ())

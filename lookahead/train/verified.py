@@ -1,0 +1,32 @@
+"""Greedy decoding with a head's drafts, to measure how many tokens a pass yields."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..core.accept import rule_for
+from ..core.events import Settings
+from ..drafting import DRAFTERS, Resources
+from ..model.heads.head import Head
+from ..model.lm import CachedLM
+from ..race.decode import Text, decode
+from ..race.draft_length import FixedLength
+from ..race.ends import Ends
+
+LONGEST = 8  # tokens of a draft
+
+
+def verified_passes(
+    head: Head, target: CachedLM, prompt: Sequence[int], eos: frozenset[int], most_new: int
+) -> tuple[int, int]:
+    """Continue a prompt of ids by up to `most_new` tokens; return the emitted tokens and the passes that verified them.
+
+    Drafts are as long as the head allows, at most `LONGEST`.
+    """
+    rule, lm, kind = rule_for(Settings()), head.fresh(target.vocab), head.shape.kind
+    lm.follow(target)
+    drafter = DRAFTERS[kind](Resources(rule, lm), DRAFTERS[kind].Options())
+    ends = Ends(eos, most_new, target.context_length)
+    steps = decode(Text(target, drafter, FixedLength(min(lm.longest, LONGEST)), rule, prompt, ends, details=False))
+    lengths = [len(step.emitted) for step in steps if step.kind == "verify"]
+    return sum(lengths), len(lengths)

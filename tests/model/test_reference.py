@@ -1,0 +1,92 @@
+"""The reference forward: transformers' logits, the kernels' logits, and a whole text through the loop."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+from conftest import POCKET, emitted, tiny
+from transformers import AutoModelForCausalLM
+
+from lookahead.core.accept import rule_for
+from lookahead.core.events import Settings
+from lookahead.core.tree import ancestors
+from lookahead.drafting.base import Resources
+from lookahead.drafting.draft import DraftModel
+from lookahead.drafting.naive import Naive
+from lookahead.model import llama_files
+from lookahead.model.lm import CachedLM
+from lookahead.model.reference import Reference
+from lookahead.race.decode import Text, decode
+from lookahead.race.draft_length import FixedLength
+from lookahead.race.ends import Ends
+
+TREE = (-1, 0, 0, 1, 1, 2, 5)
+
+
+@pytest.fixture(scope="module")
+def text():
+    draws = random.Random(0)
+    return [draws.randrange(4096) for _ in range(40)]
+
+
+@pytest.mark.parametrize("folder", ["target", "draft"])
+def test_its_logits_are_those_of_transformers(folder, text):
+    model = AutoModelForCausalLM.from_pretrained(POCKET / folder, dtype=torch.float32).eval()
+    with torch.inference_mode():
+        wanted = model(torch.tensor([text])).logits[0]
+    reference = Reference.load(POCKET / folder)
+    torch.testing.assert_close(reference.forward(text), wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_grouped_queries_and_untied_heads(tmp_path, text):
+    folder = tiny("llama", tmp_path / "m", tie_word_embeddings=False)
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    with torch.inference_mode():
+        wanted = model(torch.tensor([text])).logits[0]
+    torch.testing.assert_close(Reference.load(folder).forward(text), wanted, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "apart"), [(torch.float32, 1e-4), (torch.bfloat16, 0.03)], ids=["float32", "bfloat16"]
+)
+def test_the_kernels_compute_what_it_computes(dtype, apart, text):
+    """Chains, a tree, and what a kept branch leaves behind; `apart` is relative to the largest logit."""
+    kernels, reference = CachedLM(llama_files.read(POCKET / "target", dtype)), Reference.load(POCKET / "target", dtype)
+    drafted = text[: len(TREE)]
+
+    def both(tokens, parents=None):
+        ours, wanted = kernels.forward(tokens, parents).float(), reference.forward(tokens, parents)
+        torch.testing.assert_close(ours, wanted, rtol=0, atol=apart * float(wanted.abs().max()))
+
+    for lm in (kernels, reference):
+        lm.extend(text[:20])
+    both(text[20:21])
+    both(text[20:29])
+    both(drafted, TREE)
+    for lm in (kernels, reference):
+        lm.keep(ancestors(TREE, 6))
+    assert kernels.tokens == reference.tokens and kernels.cached() == reference.cached() == 24
+    both(text[30:33])
+
+
+def test_a_branch_has_the_logits_that_it_has_alone(text):
+    reference = Reference.load(POCKET / "target")
+    reference.extend(text[:20])
+    tree = reference.forward(text[20 : 20 + len(TREE)], TREE)
+    path = ancestors(TREE, 6)
+    alone = reference.forward([text[20 + row] for row in path])
+    torch.testing.assert_close(tree[path], alone, rtol=1e-4, atol=1e-4)
+
+
+def test_it_goes_through_the_loop():
+    """The loop, this forward and a strategy: drafting writes what naive decoding writes, in fewer passes."""
+    rule, prompt, ends = rule_for(Settings()), [1, 312, 520, 261], Ends(frozenset(), 24, 512)
+
+    def steps(drafter):
+        return list(decode(Text(Reference.load(POCKET / "target"), drafter, FixedLength(4), rule, prompt, ends)))
+
+    naive = steps(Naive(Resources(rule), Naive.Options()))
+    drafted = steps(DraftModel(Resources(rule, Reference.load(POCKET / "draft")), DraftModel.Options()))
+    assert emitted(drafted) == emitted(naive) and len(drafted) < len(naive)

@@ -43,8 +43,9 @@ if TYPE_CHECKING:
     from .model.lm import CachedLM
     from .race.lane import decode
     from .race.methods import METHODS
-    from .trace.race import Lap, Race, race
+    from .trace.race import Race, race
     from .trace.trace import Trace
+    from .trace.wire import Lap
 
 __all__ = [
     "METHODS",
@@ -85,9 +86,10 @@ _HOMES = {
     "model.lm": ("CachedLM",),
     "race.methods": ("METHODS",),
     "family.models": ("Models",),
-    "trace.race": ("Lap", "Race", "race"),
+    "trace.race": ("Race", "race"),
     "core.table": ("TableLM",),
     "trace.trace": ("Trace",),
+    "trace.wire": ("Lap",),
 }  # fmt: skip
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

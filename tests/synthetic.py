@@ -10,7 +10,7 @@ from conftest import table_steps
 from lookahead.core.events import Settings
 from lookahead.core.table import TableLM
 from lookahead.core.version import VERSION
-from lookahead.trace.recorder import Recorder
+from lookahead.trace.race import Recorder
 from lookahead.trace.records import Costs, Machine, ModelNames, PromptRecord, SettingsRecord
 from lookahead.trace.schema import LaneRecord
 from lookahead.trace.trace import Trace

@@ -77,7 +77,7 @@ def show_race(race: Race) -> None:
             console.print(Text(clean(race.prompt_text), style=STYLES["prompt"]), end="")
             started = True
         if lap.lane == lanes - 1:
-            console.print(_step(lap.record, plain=race.methods[-1] == "naive"), end="")
+            console.print(_step(lap.step, plain=race.methods[-1] == "naive"), end="")
     trace = race.result()
     console.print()
     console.print(legend)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -140,8 +139,7 @@ def _forgotten(page: gr.Blocks) -> Iterator[None]:
 
 def _race(server: ServerState, prompt: str, method: str, given: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Where the race stands, again and again, and at last its trace."""
-    make = partial(race_job.form_race, prompt=prompt, methods=form.lanes(method), fields=given)
-    job = race_job.submit(server, make, "api", prompt=prompt)
+    job = race_job.submit(server, form.RaceForm(prompt, form.lanes(method), given), "api")
     for _ in job.follow(EVERY_S, WAITING_S):
         yield {"status": job.waiting() or "Computing."}
     yield json.loads(job.result().to_json())

@@ -1,8 +1,6 @@
-"""The Race tab: a prompt, up to four lanes, and everything one can do with a race.
+"""The Race tab: a form, its chips, and the timeline of a race with up to four lanes.
 
-Errors a user can cause become a message in the timeline; the prompt and what was shown stay.
-
-Knows the form, the recordings and what a link may ask for. How a race reaches the page is `server/race_job.py`'s business.
+An error that a user causes becomes a message in the timeline. The form and the last race stay.
 """
 
 from __future__ import annotations
@@ -10,6 +8,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -20,12 +19,11 @@ from ..core.text_files import csv_file
 from ..measure.scenarios import ANSWERS, CHIPS, EVERY, SCENARIOS, Scenario
 from ..model.heads.shape import KINDS
 from ..race.methods import all_methods, method_label, methods_with, needed_by
-from ..server import form
+from ..server import form, race_job
 from ..server.families import described
 from ..server.limits import Limits
 from ..server.loading_job import offered
 from ..server.queue import words_of
-from ..server.race_job import race_form
 from ..server.recording import passed, recording
 from ..server.runs import on_arrival, refusal, whole
 from ..server.state import ServerState
@@ -57,13 +55,79 @@ GROUPS = {"story": "easy", "sum": "hard", "short": "what goes wrong", "window": 
 REQUESTED = "This link is a race. Nothing has run yet."
 UNRECORDED = "Of this one there is no recording yet. Press Race to run it here."
 COSTS_OFFERED = [("as usual", "auto"), ("of a typical machine", "typical"), ("of this machine", "measured")]
-SET_BY_CHIPS = tuple(name for name in form.FIELDS if name != "family")
+NAMES = ("prompt", "method", "also", *form.FIELDS)
+SET_BY_CHIPS = tuple(name for name in NAMES if name != "family")
 IDLE = "() => [!window.lookahead.state().done]"
 
 
+@dataclass(frozen=True)
+class Form:
+    """The components of the form."""
+
+    prompt: gr.Textbox
+    method: gr.Dropdown
+    also: gr.Dropdown
+    fields: Mapping[str, Any]  # by the names of `form.FIELDS`
+
+    @property
+    def by_name(self) -> dict[str, Any]:
+        """All components."""
+        parts = {"prompt": self.prompt, "method": self.method, "also": self.also, **self.fields}
+        return {name: parts[name] for name in NAMES}
+
+    @staticmethod
+    def filled(values: Sequence[Any], visitor: str | None) -> form.RaceForm:
+        """What a visitor has filled in, from the components' values in the order of `by_name`."""
+        named = dict(zip(NAMES, values, strict=True))
+        methods = form.lanes(named["method"], named["also"])
+        return form.RaceForm(named["prompt"], methods, {name: named[name] for name in form.FIELDS}, visitor)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The components of the Race tab."""
+
+    form: Form
+    start: gr.Button
+    stop: gr.Button
+    chip_row: gr.Row
+    chips: Sequence[gr.Button]
+    eight: gr.Button
+    select: gr.Button
+    more: gr.Button
+    lanes: gr.HTML
+
+    def updates(self, values: Mapping[str, Any]) -> dict[Any, Any]:
+        """Updates by component, from values by name; "lanes" is the timeline."""
+        named = {"lanes": self.lanes, **self.form.by_name}
+        return {named[name]: value for name, value in values.items()}
+
+
 def tab(server: ServerState, page: gr.Blocks) -> tuple[gr.Dropdown, list[Any], gr.Button]:
-    """Everything on the Race tab. Returns the choice of models, events behind which they may have been loaded, and the chip of
-    a race that is in the Lab."""
+    """Everything on the Race tab. Returns the choice of models, the events after which they may have been loaded, and the chip
+    of a race that is in the Lab."""
+    parts = _parts(server)
+
+    def run(request: gr.Request, *values: Any) -> Iterator[str]:
+        yield from race_job.follow(server, Form.filled(values, request.session_hash))
+
+    begun = run_and_stop(
+        parts.start, parts.stop, run, [*parts.form.by_name.values()], [parts.lanes],
+        triggers=[parts.start.click, parts.form.prompt.submit], stopped=(parts.lanes, STOP_LANES),
+    )  # fmt: skip
+    parts.more.click(None, js=TOGGLE, **QUIET)
+    page.load(None, js=LABELS, **QUIET)
+    page.load(None, js=CHIPS_BEGIN, **QUIET)
+    running = gr.Checkbox(False, visible=False)
+    _connect_chips(server, parts, running)
+    _connect_link(server, page, parts)
+    _connect_families(server, parts, running)
+    family = parts.form.fields["family"]
+    return family, [family.change, begun.then], parts.eight
+
+
+def _parts(server: ServerState) -> Parts:
+    """The components, top to bottom."""
     with gr.Row(elem_id="la-ask"):
         prompt = gr.Textbox(
             SCENARIOS[0].prompt, label="Prompt", lines=1, max_lines=3, elem_id="la-prompt", scale=1,
@@ -73,66 +137,70 @@ def tab(server: ServerState, page: gr.Blocks) -> tuple[gr.Dropdown, list[Any], g
         stop = gr.Button("Stop", interactive=False, elem_id="la-stop", scale=0)
     with gr.Row(elem_id="la-choose"):
         first = server.families.first.models.spec
-        with gr.Row(elem_id="la-chips", elem_classes=_chips(server, first)) as shown:
+        with gr.Row(elem_id="la-chips", elem_classes=_chips(server, first)) as chip_row:
             chips = [_chip(scenario) for scenario in CHIPS]
             eight = gr.Button("class of eight", size="sm", elem_classes=["la-chip", "la-for-continued"], scale=0)
             select = gr.Button("your own", size="sm", elem_classes="la-chip", scale=0)
-        family = gr.Dropdown(
-            _families(server), value=first, label="Models", filterable=False, elem_id="la-family", scale=1
-        )
+        choice = {"filterable": False, "scale": 1}
+        family = gr.Dropdown(_families(server), value=first, label="Models", elem_id="la-family", **choice)
         method = gr.Dropdown(
-            _methods(server, first),
-            value=form.DEFAULT_METHOD,
-            label="Method",
-            filterable=False,
-            elem_id="la-method",
-            scale=1,
+            _methods(server, first), value=form.DEFAULT_METHOD, label="Method", elem_id="la-method", **choice
         )
         more = gr.Button("more", size="sm", elem_id="la-more-button", scale=0)
     with gr.Column(elem_id="la-more"):
         fields, also = _fields(server)
-    fields["family"] = family
-
     lanes = timeline(recording(SCENARIOS[0].id), server.runs, [make, open_, recorded], elem_id="la-race-timeline")
     figures.add()
+    return Parts(
+        Form(prompt, method, also, {"family": family, **fields}),
+        start,
+        stop,
+        chip_row,
+        chips,
+        eight,
+        select,
+        more,
+        lanes,
+    )
 
-    def run(request: gr.Request, text: str, chosen: str, further: list[str], *values: Any) -> Iterator[str]:
-        fields = dict(zip(form.FIELDS, values, strict=True))
-        yield from race_form(server, text, form.lanes(chosen, further), fields, request.session_hash)
 
-    form_values = [fields[name] for name in form.FIELDS]
-    targets = [prompt, method, also, *form_values]
-    triggers = [start.click, prompt.submit]
-    begun = run_and_stop(start, stop, run, targets, [lanes], triggers=triggers, stopped=(lanes, STOP_LANES))
-
-    more.click(None, js=TOGGLE, **QUIET)
-    page.load(None, js=LABELS, **QUIET)
-    page.load(None, js=CHIPS_BEGIN, **QUIET)
-    running = gr.Checkbox(False, visible=False)
-    preset = [prompt, method, also, *(fields[name] for name in SET_BY_CHIPS)]
-    for chip, scenario in zip(chips, CHIPS, strict=True):
-        values = json.dumps(_preset(scenario, server.limits))
+def _connect_chips(server: ServerState, parts: Parts, running: gr.Checkbox) -> None:
+    """A chip fills in the form and shows its recording."""
+    preset = [parts.form.by_name[name] for name in SET_BY_CHIPS]
+    for chip, scenario in zip(parts.chips, CHIPS, strict=True):
+        values = json.dumps([*_preset(scenario, server.limits).values()])
         js = f"() => window.lookahead.state().done ? {values} : {gradio_internals.unchanged(len(preset))}"  # a race has its form
         chip.click(None, js=js, outputs=preset, **QUIET)
 
     def show(event: gr.EventData, running: bool) -> Any:
         return _shown(pressed(event).removeprefix(CHIP), running)
 
-    clicks = [chip.click for chip in chips]  # together: a page takes longer to begin for every event it has
-    gr.on(clicks, show, running, lanes, js=IDLE, queue=False, trigger_mode="multiple", **QUIET)
+    clicks = [chip.click for chip in parts.chips]  # together: a page takes longer to begin for every event it has
+    gr.on(clicks, show, running, parts.lanes, js=IDLE, queue=False, trigger_mode="multiple", **QUIET)
     js = "() => { const field = document.querySelector('#la-prompt textarea'); field.focus(); field.select(); }"
-    select.click(None, js=js, **QUIET)
+    parts.select.click(None, js=js, **QUIET)
+
+
+def _connect_link(server: ServerState, page: gr.Blocks, parts: Parts) -> None:
+    """A page that opens follows its link."""
 
     def follow(request: gr.Request) -> Any:
         values = arrive(server, dict(request.query_params))
-        at, draft = (4 + form.FIELDS.index(name) for name in ("family", "draft"))
-        spec = values[at] if isinstance(values[at], str) else server.families.first.models.spec
+        spec = values.get("family", server.families.first.models.spec)
         server.families.choose(request.session_hash, spec)
-        # What there is to choose from when a page is opened. What is chosen stays, for a chip may have been pressed since.
-        values[2] = _choices(_methods(server, spec), values[2], visible=not is_servers(spec))
-        values[at] = _choices(_families(server), values[at])
-        values[draft] = _choices(_drafts(server, spec), values[draft])
-        return [*values, gr.Row(elem_classes=_chips(server, spec))]
+        # The choices on an opened page. The chosen value stays, because a chip may have been pressed since.
+        values["method"] = _choices(_methods(server, spec), values.get("method"), visible=not is_servers(spec))
+        values["family"] = _choices(_families(server), values.get("family"))
+        values["draft"] = _choices(_drafts(server, spec), values.get("draft"))
+        return parts.updates(values) | {parts.chip_row: gr.Row(elem_classes=_chips(server, spec))}
+
+    outputs = [parts.lanes, *parts.form.by_name.values(), parts.chip_row]
+    page.load(follow, None, outputs, queue=False, show_progress_on=parts.lanes, **QUIET)
+
+
+def _connect_families(server: ServerState, parts: Parts, running: gr.Checkbox) -> None:
+    """A family has its own methods, draft models and chips."""
+    family, draft, method = parts.form.fields["family"], parts.form.fields["draft"], parts.form.method
 
     def change(request: gr.Request, spec: str, draft: str) -> Any:
         server.families.choose(request.session_hash, spec)
@@ -148,19 +216,20 @@ def tab(server: ServerState, page: gr.Blocks) -> tuple[gr.Dropdown, list[Any], g
         """The first chip of a family that was chosen, unless the prompt is the visitor's own."""
         first = _first(server, spec)
         if running or text not in (scenario.prompt for scenario in CHIPS if _kind(scenario) != _kind(first)):
-            return [gr.skip()] * (1 + len(preset))
-        return [_shown(first.id, running), *_preset(first, server.limits)]
+            return gr.skip()
+        return parts.updates({"lanes": _shown(first.id, running), **_preset(first, server.limits)})
 
-    page.load(follow, None, [lanes, *targets, shown], queue=False, show_progress_on=lanes, **QUIET)
     update = {"queue": False, "show_progress_on": method, **QUIET}
-    family.change(change, [family, fields["draft"]], [shown, method, fields["draft"]], **update)
+    family.change(change, [family, draft], [parts.chip_row, method, draft], **update)
     idle = f"(spec, text) => [spec, text, ({IDLE})()[0]]"
-    family.input(begin_with, [family, prompt, running], [lanes, *preset], js=idle, queue=False, **QUIET)
-    return family, [family.change, begun.then], eight
+    preset = [parts.form.by_name[name] for name in SET_BY_CHIPS]
+    family.input(
+        begin_with, [family, parts.form.prompt, running], [parts.lanes, *preset], js=idle, queue=False, **QUIET
+    )
 
 
 def _fields(server: ServerState) -> tuple[dict[str, Any], gr.Dropdown]:
-    """The fields behind "more", by name, and the further lanes."""
+    """The fields under "more", by name, and the further lanes."""
     further, first = server.limits.max_lanes - 2, form.first_values(server.limits)
     fields: dict[str, Any] = {}
 
@@ -216,10 +285,11 @@ def _chips(server: ServerState, spec: str) -> list[str]:
     return [f"la-{ANSWERED if server.families.chats(spec) else CONTINUED}"]
 
 
-def _preset(scenario: Scenario, limits: Limits) -> list[Any]:
-    """What a scenario's chip fills in: all but the models."""
-    values = form.first_values(limits, **scenario.options, chat=scenario.chat)
-    return [scenario.prompt, scenario.method, _further(scenario, limits), *(values[name] for name in SET_BY_CHIPS)]
+def _preset(scenario: Scenario, limits: Limits) -> dict[str, Any]:
+    """The values that a scenario's chip fills in, by name: all but the models."""
+    first = {"prompt": scenario.prompt, "method": scenario.method, "also": _further(scenario, limits)}
+    values = first | form.first_values(limits, **scenario.options, chat=scenario.chat)
+    return {name: values[name] for name in SET_BY_CHIPS}
 
 
 def _methods(server: ServerState, spec: str) -> list[tuple[str, str]]:
@@ -262,25 +332,13 @@ def _shown(scenario: str, running: bool) -> Any:
     return gr.skip() if running else recording(scenario) or refusal(UNRECORDED)
 
 
-def arrive(server: ServerState, query: dict[str, str]) -> list[Any]:
-    """The outputs for a link: a recording at a pass, or a form filled in. Nothing is run."""
-    nothing, limits, families = [gr.skip()] * (4 + len(form.FIELDS)), server.limits, offered(server)
-    usual = server.families.usual.models.spec
+def arrive(server: ServerState, query: dict[str, str]) -> dict[str, Any]:
+    """The values, by name, that a link shows: a recording at a pass, or a form filled in. Nothing is run."""
+    families, usual = offered(server), server.families.usual.models.spec
     scenario = next((s for s in EVERY if s.id == query.get("recording")), None)
-
-    def recorded(scenario: Scenario, family: str) -> list[Any]:
-        values = form.first_values(limits, **scenario.options, chat=scenario.chat, family=family)
-        batch = recording(scenario.id, passed(query.get("pass", "")))
-        shown = [
-            on_arrival(batch) if batch else refusal(UNRECORDED),
-            scenario.prompt,
-            scenario.method,
-            _further(scenario, limits),
-        ]
-        return [*shown, *(values[name] for name in form.FIELDS)]
-
     if scenario:
-        return recorded(scenario, scenario.family if scenario.family in families else usual)
+        family = scenario.family if scenario.family in families else usual
+        return _recorded(server, scenario, family, query.get("pass", ""))
     try:
         if "recording" in query:
             mend = f"choose one of {', '.join(s.id for s in EVERY)}."
@@ -289,25 +347,30 @@ def arrive(server: ServerState, query: dict[str, str]) -> list[Any]:
             family = form.known("family", query.get("family", usual), families)
             first = _first(server, family)
             if first is not SCENARIOS[0]:
-                return recorded(first, family)
-            if "family" in query:
-                nothing[4 + form.FIELDS.index("family")] = family
-            return nothing
-        query = {"family": usual, **query}
+                return _recorded(server, first, family)
+            return {"family": family} if "family" in query else {}
 
         def drafts(family: str) -> list[str]:
             return [name for _, name in _drafts(server, family)]
 
-        prompt, method, also, fields = form.from_link(query, families, drafts, limits)
+        prompt, method, also, fields = form.from_link({"family": usual, **query}, families, drafts, server.limits)
     except LookaheadError as error:
-        return [refusal(f"This link cannot be followed. {error}"), *nothing[1:]]
-    return [_requested([*also, method], fields), prompt, method, also, *(fields[name] for name in form.FIELDS)]
+        return {"lanes": refusal(f"This link cannot be followed. {error}")}
+    requested = _requested([*also, method], fields)
+    return {"lanes": requested, "prompt": prompt, "method": method, "also": also, **fields}
+
+
+def _recorded(server: ServerState, scenario: Scenario, family: str, at: str = "") -> dict[str, Any]:
+    """The values of a scenario with its recording, the playhead at the pass that a link names."""
+    batch = recording(scenario.id, passed(at))
+    shown = on_arrival(batch) if batch else refusal(UNRECORDED)
+    return {"lanes": shown, **_preset(scenario, server.limits), "family": family}
 
 
 def _requested(methods: Sequence[str], fields: Mapping[str, Any]) -> str:
     """A link's race that has not been run: what it would run, as chips, and a button."""
     race = "the servers" if is_servers(fields["family"]) else ", ".join(methods) + " beside naive"
-    requested = wire.requested(REQUESTED, [race, *form.changed(fields)])
+    requested = wire.Requested(message=REQUESTED, chips=[race, *form.changed(fields)])
     return on_arrival(whole(f"asked-{secrets.token_urlsafe(6)}", [requested]))
 
 

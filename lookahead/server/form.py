@@ -1,24 +1,27 @@
-"""The form: what its fields are called, what they hold at first, and the way from what they hold to options.
+"""The form: the names of its fields, their first values, and the race and the link that a filled-in form describes.
 
-Numbers are made out of text, empty fields are named, nothing is guessed. A link carries the fields
-that differ from the defaults; what comes back from a link is checked like what was typed.
-
-Knows field names and types. Ranges are the settings' business.
+Text becomes numbers, and an empty field raises an error with its name. A link carries the fields that differ from the
+defaults. Values from a link pass the same checks as typed ones. The settings check ranges.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
 from ..core.events import COSTS, RULES, MethodError, Settings, SettingsError
+from ..core.numbers import count
 from ..core.text_files import lines
 from ..core.wording import in_words
 from ..measure.scenarios import USUAL
 from ..race.methods import method_class, read_options
-from ..trace.race import MOST_LANES
+from ..servers.addresses import is_servers
+from ..servers.race import ServerRace, race_of
+from ..trace.race import MOST_LANES, Race, race
 from .limits import Limits
+from .state import ServerState
 
 WHOLE = ("max_new_tokens", "top_k", "seed")
 REAL = ("temperature", "top_p", "repetition_penalty")
@@ -29,6 +32,39 @@ DEFAULTS: dict[str, Any] = {
 }  # fmt: skip
 FIELDS = tuple(DEFAULTS)
 LONGEST_OPTIONS = 2000  # characters of what is not the prompt
+
+
+@dataclass(frozen=True)
+class RaceForm:
+    """A filled-in form. Call it with the server's state to make its race.
+
+    The race runs with the head that the `visitor` keeps. A form can be pickled.
+    """
+
+    prompt: Any
+    methods: Sequence[str]
+    fields: Mapping[str, Any]
+    visitor: str | None = None
+
+    @property
+    def family(self) -> str:
+        """The family of models, or the servers, that the race runs with."""
+        return str(self.fields.get("family") or "")
+
+    @property
+    def link(self) -> str:
+        """The query that brings this form back."""
+        return link(self.prompt, self.methods, self.fields)
+
+    def __call__(self, server: ServerState) -> Race | ServerRace:
+        """Return the race, of methods or of servers. Raises `LookaheadError` if a field is wrong or exceeds the host's limits."""
+        if len(str(self.fields.get("options") or "")) > LONGEST_OPTIONS:
+            raise SettingsError("options", self.fields["options"], f"give at most {count(LONGEST_OPTIONS)} characters.")
+        given = options(self.fields)
+        server.limits.check(self.prompt, given.get("max_new_tokens"), len(self.methods))
+        if is_servers(self.family):
+            return race_of(self.family, self.prompt, given)
+        return race(server.models_for(self.visitor, self.family), self.prompt, self.methods, **given)
 
 
 def options(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -106,15 +106,15 @@ class Drafter:
         k = models.heads[BLOCK].shape.slots
         racing = race(models, FROG, ["naive", drafter_with(BLOCK).name], max_new_tokens=TOKENS, k=k)
         self._server.runs.remember(run)
-        run.add(wire.begin(racing.result(), live=True))
+        run.add(wire.Begin(trace=racing.result(), live=True))
         try:
             yield run
             for lap in racing:
-                run.add(wire.step(lap.lane, lap.clock_s, lap.record))
+                run.add(lap)
                 yield None
             reason = "finished"
         finally:
-            run.add(wire.end(racing.result(), reason, None))
+            run.add(wire.End.of(racing.result(), reason))
             racing.close()
 
 

@@ -1,90 +1,43 @@
-"""A race as a job: made of a form, checked against the host's limits, run in its place in the queue, sent in batches.
+"""A race as a job of the queue: `submit` makes it, `follow` sends it to a page in batches of events.
 
-Whatever is more than the host allows is refused before anything is made of it. The page gets batches of events, the API
-the trace.
-
-Knows races, runs and the queue. It does not know which part of the page shows them.
+Limits of the host are checked before the race is made. A page reads batches, the API reads the trace.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from time import monotonic
-from typing import Any
 
-from ..core.events import LookaheadError, SettingsError, Stopped
-from ..core.numbers import count
-from ..servers.addresses import is_servers
-from ..servers.race import ServerRace, race_of
+from ..core.events import LookaheadError, Stopped
+from ..servers.race import ServerRace
 from ..trace import wire
-from ..trace.race import Race, race
+from ..trace.race import Race
 from ..trace.trace import Trace
-from . import form, loading_job, zero
+from . import loading_job, zero
+from .form import RaceForm
 from .queue import FAULT, LEFT, Job, queue, words_of
 from .runs import Run, refusal
 from .state import ServerState
 
-EVERY_S = 0.08  # faster than that nobody reads, and sending shares the cores with computing
-BEAT_S = 0.25  # Stop takes so long to be done, and a race requested before that is not begun
+EVERY_S = 0.08  # nobody reads faster, and sending shares the cores with computing
+BEAT_S = 0.25  # Stop takes up to this long, because only a generator that yields can be cancelled
+
+Make = RaceForm | Callable[[ServerState], Race]
 
 
-def form_race(
-    server: ServerState, prompt: Any, methods: Sequence[str], fields: Mapping[str, Any], visitor: str | None = None
-) -> Race | ServerRace:
-    """The race that a form describes, of methods or of servers. Raises for whatever is wrong with it, or more than the host allows."""
-    if len(str(fields.get("options") or "")) > form.LONGEST_OPTIONS:
-        raise SettingsError("options", fields["options"], f"give at most {count(form.LONGEST_OPTIONS)} characters.")
-    options = form.options(fields)
-    server.limits.check(prompt, options.get("max_new_tokens"), len(methods))
-    family = str(fields.get("family") or "")
-    if is_servers(family):
-        return race_of(family, prompt, options)
-    return race(server.models_for(visitor, family), prompt, methods, **options)
+def submit(server: ServerState, make: Make, kind: str, run: Run | None = None) -> Job[Trace]:
+    """Put the race that `make(server)` makes into the queue. Its events go into `run`; its trace is the job's result.
 
+    Raises the `LookaheadError` that refuses the race, and logs it.
+    """
+    filled = make if isinstance(make, RaceForm) else None
+    prompt = str(filled.prompt) if filled else ""
 
-def race_form(
-    server: ServerState, prompt: str, methods: Sequence[str], fields: Mapping[str, Any], visitor: str | None = None
-) -> Iterator[str]:
-    """A filled-in form raced: batches for a timeline. A `visitor`'s races run with the head that the visitor keeps. A family
-    that comes with the app is loaded first if needed."""
-    make = partial(form_race, prompt=prompt, methods=methods, fields=fields, visitor=visitor)
-    family = str(fields.get("family") or "")
-    yield from race_batches(server, make, lambda: form.link(prompt, methods, fields), family)
+    def begun(trace: Trace) -> None:
+        if run is not None:
+            run.add(wire.Begin(trace=trace, live=True, link=filled.link if filled else None))
 
-
-def race_batches(
-    server: ServerState, make: zero.Make, link: Callable[[], str] | None = None, family: str = ""
-) -> Iterator[str]:
-    """Batches of the race that `make(server)` makes, until its end or until this is closed; or one refusal, which clears
-    nothing. `link` gives the query that brings the race back. `family` is loaded first, if it comes with the app."""
-    run, shown = Run(), False
-    try:
-        for words, share in loading_job.loaded(server, family):
-            run.add(wire.status(words, share))
-            if not shown:  # a page that misses one of these asks for it
-                server.runs.remember(run)
-            shown = True
-            yield run.batch()
-        job = submit(server, make, "race", run=run, link=link)
-    except Exception as error:
-        words = words_of(error)
-        if shown:  # the page waits for what it was told of
-            run.add(wire.end(None, "error", words))
-        yield run.batch() if shown else refusal(words)
-        return
-    server.runs.remember(run)
-    yield from batches(job, run)
-
-
-def submit(
-    server: ServerState, make: zero.Make, kind: str, *, prompt: Any = "", run: Run | None = None,
-    link: Callable[[], str] | None = None,
-) -> Job[Trace]:  # fmt: skip
-    """Put the race that `make(server)` makes into the queue; its events go into `run`, its trace is the job's result.
-
-    Raises the `LookaheadError` that made it impossible; `prompt` is logged with that, where the host allows."""
-    begun = (lambda trace: None) if run is None else partial(_begin, run, link)
     try:
         race = make(server)
         prompt = race.prompt_text
@@ -92,40 +45,74 @@ def submit(
         begun(race.result())
         race = zero.lent(race, server, make, begun)
     except LookaheadError as error:
-        queue.refuse(kind, error, str(prompt))
+        queue.refuse(kind, error, prompt)
         raise
-    return queue.submit(Job(kind, partial(_run_race, race, run), methods=race.methods, prompt=prompt))
+    return queue.submit(Job(kind, partial(_compute, race, run), methods=race.methods, prompt=prompt))
 
 
-def batches(job: Job, run: Run) -> Iterator[str]:
-    """What a job writes into a run, a batch at a time, until its end. Empty batches go out while nothing is new."""
+def follow(server: ServerState, make: Make) -> Iterator[str]:
+    """Yield batches of the race that `make(server)` makes, until its end or until this generator is closed.
+
+    A form's family is loaded first if it comes with the app. A race that is refused yields one refusal, and the page keeps
+    what it shows. Empty batches are sent while nothing is new.
+    """
+    run, shown = Run(), False
+    try:
+        for words, share in loading_job.loaded(server, make.family if isinstance(make, RaceForm) else ""):
+            run.add(wire.Status(text=words, fraction=share))
+            if not shown:  # a page that misses one of these asks for it
+                server.runs.remember(run)
+            shown = True
+            yield run.batch()
+        job = submit(server, make, "race", run)
+    except Exception as error:
+        words = words_of(error)
+        if shown:  # the page waits for the run that it was shown
+            run.add(wire.End(reason="error", message=words))
+        yield run.batch() if shown else refusal(words)
+        return
+    server.runs.remember(run)
     run.followed, sent_at = True, monotonic()
     try:
         for update in job.follow(EVERY_S, BEAT_S):
             if update.waiting:
-                run.add(wire.status(update.waiting))
+                run.add(wire.Status(text=update.waiting))
             if run.unsent or monotonic() - sent_at > BEAT_S:
                 sent_at = monotonic()
                 yield run.batch()
     except Stopped:
-        pass  # the run's last event says it
+        pass  # the run's last event has the reason
     except LookaheadError as error:
-        run.add(wire.end(None, "error", str(error)))  # dropped where the race itself has said it
+        run.add(wire.End(reason="error", message=str(error)))  # dropped if the race has written its end
     finally:  # finished, stopped, or the page has gone
         run.followed = False
     if run.unsent:
         yield run.batch()
 
 
-def _begin(run: Run, link: Callable[[], str] | None, trace: Trace) -> None:
-    run.add(wire.begin(trace, live=True, link=link() if link else None))
+def _compute(race: Race | ServerRace | zero.Lent, run: Run | None, job: Job[Trace]) -> Trace:
+    """Run the race in the computing thread. Every lap and the reason of the end go into `run`."""
 
+    def reading(share: float) -> None:
+        if run is not None:
+            run.add(wire.Status(text="Reading the prompt.", fraction=share))
+        job.check()
 
-def _run_race(race: Race | ServerRace | zero.Lent, run: Run | None, job: Job[Trace]) -> Trace:
-    """In the computing thread: every lap, and how the race ended."""
-    reason, words = "error", FAULT
+    reason, words, lanes_left = "error", FAULT, len(race.methods)
     try:
-        _laps(race, run, job)
+        if isinstance(race, Race):
+            race.reading = reading
+        job.check()
+        for lap in race:
+            if lap is None:  # a server has sent nothing new
+                job.check()
+                continue
+            if run is not None:
+                run.add(lap)
+            job.tokens += len(lap.step.emitted)
+            lanes_left -= lap.step.finish is not None
+            if lanes_left:
+                job.check()
         reason, words = "finished", None
     except Stopped:
         reason, words = ("stopped", None) if job.end_reason == LEFT else ("error", job.end_words)
@@ -136,29 +123,7 @@ def _run_race(race: Race | ServerRace | zero.Lent, run: Run | None, job: Job[Tra
     finally:
         try:
             if run is not None:
-                run.add(wire.end(race.result(), reason, words))
+                run.add(wire.End.of(race.result(), reason, words))
         finally:
             race.close()
     return race.result()
-
-
-def _laps(race: Race | ServerRace | zero.Lent, run: Run | None, job: Job[Trace]) -> None:
-    def reading(share: float) -> None:
-        if run is not None:
-            run.add(wire.status("Reading the prompt.", share))
-        job.check()
-
-    lanes_left = len(race.methods)
-    if isinstance(race, Race):
-        race.reading = reading
-    job.check()
-    for lap in race:
-        if lap is None:  # a server has nothing new
-            job.check()
-            continue
-        if run is not None:
-            run.add(wire.step(lap.lane, lap.clock_s, lap.record))
-        job.tokens += len(lap.record.emitted)
-        lanes_left -= lap.record.finish is not None
-        if lanes_left:
-            job.check()

@@ -5,7 +5,6 @@ asks for what it lacks by run id and index. Ids cannot be guessed. Only so many 
 any more, the oldest forgotten first; a page that asks for one that is not known, because the server was restarted
 meanwhile, is told so, and can keep what it has.
 
-Knows JSON. It does not know Gradio, what is in an event, or when a batch is due.
 """
 
 from __future__ import annotations
@@ -14,11 +13,18 @@ import json
 import secrets
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import Any
+
+from ..trace.wire import End, Event
 
 MOST_RUNS = 64
 MOST_CHARACTERS = 64_000_000
 GONE = "The server does not know this run any more: it was restarted. What had arrived is shown, and can be taken home."
+
+
+def _text(event: Event) -> str:
+    return _safe(event.to_json())
 
 
 def _batch(run: str, first: int, events: list[str], ended: bool) -> str:
@@ -26,9 +32,9 @@ def _batch(run: str, first: int, events: list[str], ended: bool) -> str:
     return f'{{"run":{_dump(run)},"i0":{first},"ev":[{",".join(events)}]{end}}}'
 
 
-def whole(run: str, events: list[dict[str, Any]]) -> str:
+def whole(run: str, events: Sequence[Event]) -> str:
     """A finished log as one batch: a recording."""
-    return _batch(run, 0, [_dump(event) for event in events], True)
+    return _batch(run, 0, [_text(event) for event in events], True)
 
 
 def on_arrival(batch: str) -> str:
@@ -36,9 +42,13 @@ def on_arrival(batch: str) -> str:
     return f'{{"arrival":true,{batch[1:]}'
 
 
-def _dump(event: Any) -> str:
+def _safe(text: str) -> str:
     # No "<" leaves here, so nothing that handles a batch on its way can mistake text for markup.
-    return json.dumps(event, ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+    return text.replace("<", "\\u003c")
+
+
+def _dump(data: Any) -> str:
+    return _safe(json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")))
 
 
 def refusal(message: str) -> str:
@@ -63,14 +73,14 @@ class Run:
         self._ended = False
         self._lock = threading.Lock()
 
-    def add(self, event: dict[str, Any]) -> None:
-        """Append an event. The one of kind "end" is the last: what comes after it is dropped."""
-        text = _dump(event)
+    def add(self, event: Event) -> None:
+        """Append an event. An `End` is the last: what comes after it is dropped."""
+        text = _text(event)
         with self._lock:
             if not self._ended:
                 self._events.append(text)
                 self.size += len(text)
-                self._ended = event["kind"] == "end"
+                self._ended = isinstance(event, End)
 
     @property
     def unsent(self) -> bool:
@@ -116,6 +126,5 @@ class Runs:
                     run = self._runs.get(run_id)
                 if run:
                     return run.since(first)
-                end = {"kind": "end", "reason": "error", "message": GONE, "stats": [], "agreement": [], "verdict": None}
-                return _batch(run_id, first, [_dump(end)], True)
+                return _batch(run_id, first, [_text(End(reason="error", message=GONE))], True)
         return None

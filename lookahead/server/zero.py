@@ -25,8 +25,10 @@ import gradio as gr
 import torch
 
 from ..family.models import load
-from ..trace.race import Lap, Race
+from ..trace.race import Race
 from ..trace.trace import Trace
+from ..trace.wire import Lap
+from .form import RaceForm
 from .limits import Limits
 from .queue import Ended
 from .state import ServerState
@@ -43,23 +45,22 @@ def present(environment: Mapping[str, str] = os.environ) -> bool:
 
 
 def call_s(spec: str, limits: Limits, make: Make) -> int:
-    """Seconds of GPU that a race asks for, by the form that `make` holds: what it loads, and every token of every lane."""
-    form = getattr(make, "keywords", {})
-    tokens = float(form.get("fields", {}).get("max_new_tokens") or limits.max_new_tokens)
-    lanes = len(form.get("methods", ())) or limits.max_lanes
+    """Return the seconds of GPU that a race needs: for loading, and for each token of each lane. Without a form, take the limits."""
+    filled = make if isinstance(make, RaceForm) else None
+    tokens = float((filled and filled.fields.get("max_new_tokens")) or limits.max_new_tokens)
+    lanes = len(filled.methods) if filled else limits.max_lanes
     return round(min(MOST_S, LOADING_S + TOKEN_S * lanes * min(tokens, limits.max_new_tokens)))
 
 
 def _laps(spec: str, limits: Limits, make: Make) -> Iterator[Trace | Lap]:
-    """In the process that is lent a GPU: the race as it begins, then its laps, without what only this process can hold."""
+    """In the process that is lent a GPU: the race as it begins, then its laps."""
     if not _lent_to or spec not in _lent_to[0].families:
         _lent_to.clear()
         _lent_to.append(ServerState(load(spec), limits))
     racing = make(_lent_to[0])
     try:
         yield racing.result()
-        for lap in racing:
-            yield Lap(lap.lane, None, lap.record, lap.clock_s)
+        yield from racing
     finally:
         racing.close()
 
@@ -97,7 +98,7 @@ class Lent:
             self._trace = self._context.run(next, laps)
             self._begun(self._trace)
             while lap := self._context.run(next, laps, None):
-                self._trace.lanes[lap.lane].steps.append(lap.record)
+                self._trace.lanes[lap.lane].steps.append(lap.step)
                 yield lap
         except gr.Error as error:  # no GPU, no share left, the call took too long: words for the visitor
             raise Ended(f"ZeroGPU: {error.message}") from None

@@ -15,10 +15,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ..core.events import PromptError, Settings, SettingsError
-from ..trace.race import Lap
 from ..trace.records import ModelNames, PromptRecord
 from ..trace.schema import LaneRecord, StepRecord
 from ..trace.trace import Trace
+from ..trace.wire import Lap
 from .addresses import RemoteError, Server, servers_of
 from .background import arriving, complete
 from .completion import Completion, Known, identify
@@ -106,7 +106,7 @@ class ServerRace:
 
         def record(passes: Sequence[Pass], answer: Answer | None = None) -> None:
             for step in lane.add(passes, answer):
-                put(Lap(number, None, step, lane.clock_s))
+                put(Lap(lane=number, clock_s=lane.clock_s, step=step))
 
         try:
             async with connect(server, self._timeouts) as opened:

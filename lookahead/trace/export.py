@@ -150,7 +150,12 @@ def _plain(text: str, most: int) -> str:
 
 def _log(trace: RaceRecord, caption: str) -> str:
     """The log as JSON, gzip and base64, which `replay.js` unpacks: no text of a trace can end its element."""
-    batch = {"run": "replay", "i0": 0, "ev": rounded(wire.events(trace, caption)), "end": True}
+    batch = {
+        "run": "replay",
+        "i0": 0,
+        "ev": [rounded(event.plain()) for event in wire.events(trace, caption)],
+        "end": True,
+    }
     data = json.dumps(batch, allow_nan=False, separators=(",", ":")).encode()
     return base64.b64encode(gzip.compress(data, mtime=0)).decode()
 

@@ -1,12 +1,11 @@
-"""A race with its recording: laps of the scheduled lanes as they come, and the trace of what has run.
+"""A race with its recording: the scheduled lanes' steps become records with text, and the records a trace.
 
 `race` is the entry point of the library, of the page and of the command line.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..core import processor
-from ..core.events import TIE_AWARE, MethodError, Settings, Step
+from ..core.events import TIE_AWARE, MethodError, Settings, Step, Test
 from ..core.tree import is_chain
 from ..core.version import VERSION
 from ..race.decode import Reading
@@ -22,10 +21,10 @@ from ..race.lane import Lane, split_options
 from ..race.methods import option_names
 from ..race.scheduler import schedule
 from ..race.text import Pieces
-from .recorder import Recorder
 from .records import Costs, HeadRecord, Machine, ModelNames, PromptRecord, SettingsRecord
-from .schema import LaneRecord, StepRecord
+from .schema import DraftRecord, LaneRecord, StepRecord, TestRecord
 from .trace import Trace
+from .wire import Lap
 
 if TYPE_CHECKING:
     from ..family.models import Models
@@ -33,14 +32,54 @@ if TYPE_CHECKING:
 MOST_LANES = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Lap:
-    """One step of one lane, with that lane's clock (seconds, prefill excluded) at its end."""
+class Recorder:
+    """Records the steps of one lane. `pieces` gives each token's text, see `text.Pieces`; `word` the text of an id alone."""
 
-    lane: int
-    step: Step
-    record: StepRecord
-    clock_s: float
+    def __init__(self, pieces: Any, word: Callable[[int], str]):
+        self._pieces, self._word = pieces, word
+        self.steps: list[StepRecord] = []
+
+    def record(self, step: Step) -> StepRecord:
+        """Append a step with the text of its tokens, and return its record."""
+        draft = step.draft
+        drafted = self._pieces.drafted(draft.tokens, draft.parents) if draft.tokens else []
+        pieces = [self._pieces.add(token) for token in step.emitted]
+        if step.finish and pieces:
+            pieces[-1] += self._pieces.flush() if not pieces[-1] else ""
+        self.steps.append(
+            StepRecord(
+                kind=step.kind,
+                index=step.index,
+                draft=DraftRecord(
+                    tokens=draft.tokens,
+                    parents=draft.parents,
+                    pieces=drafted,
+                    sources=draft.sources,
+                    chances=[round(chance, 4) for chance in draft.chances],
+                    window=draft.window,
+                    births=draft.births,
+                ),
+                statuses=step.statuses,
+                path=step.path,
+                emitted=step.emitted,
+                pieces=pieces,
+                origins=step.origins,
+                tests=[self._test(test) for test in step.tests],
+                propose_s=round(step.propose_s, 7),
+                verify_s=round(step.verify_s, 7),
+                other_s=round(step.other_s, 7),
+                finish=step.finish,
+            )
+        )
+        return self.steps[-1]
+
+    def _test(self, test: Test) -> TestRecord:
+        top = [(token, self._word(token), round(p, 4)) for token, p in test.top]
+        small = {
+            name: None if getattr(test, name) is None else round(getattr(test, name), 4)
+            for name in ("p", "q", "draw", "entropy", "margin")
+        }
+        return TestRecord(row=test.row, token=test.token, outcome=test.outcome, top=top, **small)
 
 
 class Race:
@@ -68,9 +107,8 @@ class Race:
             raise MethodError("option", sorted(unused)[0], "none of these methods takes it.")
         self._models, self.settings = models, settings
         ids = self._lanes[0].prompt
-        self._word = _words(models)
-        self._recorders = [Recorder(Pieces(models.tokenizer, ids), self._word) for _ in self._lanes]
-        self._steps: list[list[StepRecord]] = [[] for _ in self._lanes]
+        word = _words(models)
+        self._recorders = [Recorder(Pieces(models.tokenizer, ids), word) for _ in self._lanes]
         self._created = datetime.now(UTC).isoformat(timespec="seconds")
         typed = prompt if isinstance(prompt, str) and settings.chat else None
         self._prompt = _prompt_record(models, ids, typed)
@@ -101,9 +139,7 @@ class Race:
 
     def _run(self) -> Iterator[Lap]:
         for number, step, clock_s in schedule(self._lanes, lambda share: self.reading(share) if self.reading else None):
-            record = self._recorders[number].record(step)
-            self._steps[number].append(record)
-            yield Lap(number, step, record, clock_s)
+            yield Lap(lane=number, clock_s=clock_s, step=self._recorders[number].record(step))
 
     def close(self) -> None:
         """Stop early; what has run stays in `result()`."""
@@ -113,7 +149,7 @@ class Race:
         """What holds for this race: passes as wide as they come, a text that is too long, or on some devices trees, are not
         exact."""
         probe, longest = self._models.probe, len(self._prompt.tokens) + self.settings.max_new_tokens
-        drafted = (step.draft.parents for steps in self._steps for step in steps)
+        drafted = (step.draft.parents for recorder in self._recorders for step in recorder.steps)
         trees = probe.tree_rows == 1 and not all(map(is_chain, drafted))
         return TIE_AWARE if self.settings.wide or trees else probe.kind_for(longest)
 
@@ -147,8 +183,8 @@ class Race:
             prompt=self._prompt,
             costs=Costs.of(self._models.costs),
             lanes=[
-                LaneRecord(method=lane.method, opaque=lane.opaque, options=_plain(lane.options), steps=steps)
-                for lane, steps in zip(self._lanes, self._steps, strict=True)
+                LaneRecord(method=lane.method, opaque=lane.opaque, options=_plain(lane.options), steps=recorder.steps)
+                for lane, recorder in zip(self._lanes, self._recorders, strict=True)
             ],
         )  # fmt: skip
 

@@ -2,10 +2,8 @@
 
 The records mirror `Step` and add text: the piece each token contributed. They are pydantic
 models, so one definition gives validation of foreign files, the published JSON schema
-(`trace.schema.json` beside it) and a round trip. Statistics and the verdict are computed from the
-records alone, so a file from someone else's machine tells the same story as a live race.
-
-Knows records. It does not know models, clocks or pages.
+(`trace.schema.json` in this folder) and a round trip. Statistics and the verdict are computed from the
+records alone, so a file from another machine gives the same numbers as a live race.
 """
 
 from __future__ import annotations
@@ -18,8 +16,8 @@ from pydantic import Field, ValidationError, model_validator
 
 from ..core.acceptance import Acceptance
 from ..core.costs import PricedRun
-from ..core.events import ACCEPTED, REJECTED, WINDOW, TraceError
-from ..core.numbers import count, significant
+from ..core.events import ACCEPTED, WINDOW, TraceError
+from ..core.numbers import count
 from ..core.tree import depths
 from ..drafting import level_rows
 from . import verdict
@@ -47,8 +45,6 @@ SCHEMA = "lookahead-trace/1"
 MOST_BYTES = 12_000_000
 MOST_LANES = 8
 MOST_PASSES = 16_000  # of all lanes in a file; four lanes of 2,000 tokens have at most half of it
-TIES = {"bfloat16": 0.5, "float16": 0.06}  # logits closer than this may swap by rounding
-TIE = 0.01
 Option = bool | Annotated[int, Field(gt=-(1 << 53), lt=1 << 53)] | Real | Name
 
 
@@ -258,41 +254,9 @@ class RaceRecord(Record):
             "other_fraction": sum(s.other_s for s in steps) / clock if clock >= verdict.LEAST_S else None,
         }
 
-    def agreement(self, lane: int) -> dict[str, Any] | None:
-        """Whether a lane printed naive's ids, and if not, where they part and by what margin."""
-        record, naive = self.lanes[lane], self.naive()
-        if naive is None or record is naive:
-            return None
-        if "server" in record.options:
-            return _of_servers(record, naive)
-        if self.settings.rule == "rejection":
-            detail = "The rejection rule keeps the target's distribution, not its text."
-            return {"identical": None, "badge": "same distribution, different text", "detail": detail}
-        ids, base = record.tokens, naive.tokens
-        shared = next((i for i, (a, b) in enumerate(zip(ids, base, strict=False)) if a != b), None)
-        if shared is None:
-            if len(ids) != len(base) and _ended(record) and _ended(naive):
-                detail = f"{len(ids)} tokens against {len(base)}."
-                return {"identical": False, "badge": "differs in length: a bug", "detail": detail}
-            exact = self.exactness == "bit-exact"
-            return {"identical": True, "badge": "identical, bit-exact" if exact else "identical", "detail": None}
-        margin = _margin(naive, shared)
-        if self.exactness == "bit-exact" and not record.opaque:  # a peer reads the prompt in passes of its own
-            cause = "a bug"
-        elif margin is None:
-            cause = "its margin was not recorded"
-        else:
-            tie = margin <= TIES.get(self.machine.dtype, TIE)
-            cause = f"{'a tie of' if tie else 'a bug, the margin is'} {significant(margin)} logits"
-        number, rows = _pass_of(record, shared)
-        apart = "" if margin is None else f" Naive's two favourites there were {significant(margin)} logits apart."
-        detail = (
-            f"Token {shared + 1}: naive wrote id {base[shared]}, this lane {ids[shared]}, in its pass {number} of {rows} "
-            f'{"row" if rows == 1 else "rows"}.{apart} The Lab\'s "Why do bits differ?" shows which operator rounds a row '
-            "differently in such a pass."
-        )
-        parts = {"position": shared, "margin": margin, "pass": number, "rows": rows}
-        return {"identical": False, "badge": f"differs at token {shared + 1}: {cause}", "detail": detail, **parts}
+    def agreement(self, lane: int) -> verdict.Badge | None:
+        """Whether a lane wrote naive's text, in words; see `verdict.agreement`."""
+        return verdict.agreement(self, lane)
 
     def predicted(self, lane: int) -> PricedRun | None:
         """What a lane's passes should have taken; None for a lane that is opaque or has not run."""
@@ -302,7 +266,7 @@ class RaceRecord(Record):
         )
         return None if record.opaque or not record.verified or min(priced.plain_s, priced.seconds) <= 0 else priced
 
-    def verdict(self, lane: int = -1) -> dict[str, Any] | None:
+    def verdict(self, lane: int = -1) -> verdict.Verdict | None:
         """One sentence on why a lane was fast or slow, and the arithmetic behind it."""
         return verdict.of(self, lane % len(self.lanes))
 
@@ -311,43 +275,3 @@ def histogram(values: Sequence[int]) -> list[int]:
     """How many of the values are 0, 1, 2 and so on, up to the largest."""
     counts = Counter(values)
     return [counts[n] for n in range(max(values, default=0) + 1)]
-
-
-def _pass_of(lane: LaneRecord, position: int) -> tuple[int, int]:
-    """The number of the pass that wrote the token at a position, from 1, and how many rows it had."""
-    written = 0
-    for number, step in enumerate(lane.verified, start=1):
-        written += len(step.emitted)
-        if written > position:
-            return number, 1 + len(step.draft.tokens)
-    return len(lane.verified), 1
-
-
-def _of_servers(record: LaneRecord, naive: LaneRecord) -> dict[str, Any]:
-    """Whether two servers wrote the same ids, or the same text where one gives none."""
-    as_text = record.streamed or naive.streamed
-    text, other = (lane.text if as_text else lane.tokens for lane in (record, naive))
-    if not text or not other:
-        which = "Neither server" if not text and not other else "One of the two servers"
-        return {"identical": None, "badge": "no text to compare", "detail": f"{which} sent no text."}
-    unit = "character" if as_text else "token"
-    short = min(len(text), len(other))
-    place = next((i for i in range(short) if text[i] != other[i]), None)
-    if place is None and (len(text) == len(other) or not (_ended(record) and _ended(naive))):
-        return {"identical": True, "badge": "identical", "detail": None}
-    place = short if place is None else place
-    detail = (
-        f"The two texts part at {unit} {place + 1}. Engines round a row differently in company of others, so where two tokens "
-        "are nearly as likely either may win."
-    )
-    return {"identical": False, "badge": f"parts at {unit} {place + 1}", "detail": detail, "position": place}
-
-
-def _ended(lane: LaneRecord) -> bool:
-    return bool(lane.steps) and lane.steps[-1].finish is not None
-
-
-def _margin(naive: LaneRecord, position: int) -> float | None:
-    """How far naive's token led the runner-up at `position`, in the scores that decided."""
-    tests = [t for step in naive.verified for t in step.tests if t.outcome != REJECTED]
-    return tests[position].margin if position < len(tests) else None

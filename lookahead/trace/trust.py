@@ -11,14 +11,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from typing_extensions import TypedDict  # pydantic needs this one before Python 3.12
+
 from ..core.numbers import ratio, seconds
 
 LEAST = 8  # passes to judge by
 STEADY = 2.0  # from the quickest tenth to the slowest: a context that grows, and the clock's own unrest
 
 
-def of(race: Any) -> dict[str, Any] | None:
-    """{"steady", "sentence"} about a race with its naive lane; None where there is none, or too little of it."""
+class Trust(TypedDict):
+    """Whether the clock was steady, and a sentence."""
+
+    steady: bool
+    sentence: str
+
+
+def of(race: Any) -> Trust | None:
+    """How steady naive's passes were; None without naive, or with too few of its passes."""
     naive = race.naive()
     if naive is None or naive.opaque or len(naive.verified) < LEAST:
         return None

@@ -1,18 +1,42 @@
-"""The verdict: one sentence on why a lane was fast or slow, and the arithmetic behind it.
-
-Knows records and their statistics; `schema.py` hands it the race, which has both.
-"""
+"""The words on a race: why a lane was fast or slow, with the arithmetic, and whether it wrote naive's text."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NotRequired
 
-from ..core.numbers import count, decimal, percent, ratio, seconds
+from typing_extensions import TypedDict  # pydantic needs this one before Python 3.12
+
+from ..core.events import BIT_EXACT
+from ..core.numbers import count, decimal, percent, ratio, seconds, significant
+from . import agreement as agreements
+from .agreement import Agreement, Outcome
 
 LEAST_S = 1e-9  # that a clock shows; no lane is faster
 
 
-def of(race: Any, lane: int) -> dict[str, Any] | None:
+# Whether a lane wrote naive's text (None: they need not agree), in few words and in more, and where a token differs.
+Badge = TypedDict(
+    "Badge",
+    {
+        "identical": bool | None,
+        "badge": str,
+        "detail": str | None,
+        "position": NotRequired[int],
+        "margin": NotRequired[float | None],
+        "pass": NotRequired[int],
+        "rows": NotRequired[int],
+    },
+)
+
+
+class Verdict(TypedDict):
+    """One sentence, and the arithmetic behind it."""
+
+    sentence: str
+    arithmetic: list[str]
+
+
+def of(race: Any, lane: int) -> Verdict | None:
     """The sentence and the arithmetic for a lane; None if it or naive has not run, and for naive itself."""
     record, naive = race.lanes[lane], race.naive()
     if naive is None or record is naive or not record.verified or not naive.verified:
@@ -51,6 +75,60 @@ def of(race: Any, lane: int) -> dict[str, Any] | None:
         )
     arithmetic.append("one run of one prompt: there is no interval; the bench and the Lab give one over prompts")
     return {"sentence": sentence, "arithmetic": arithmetic}
+
+
+def agreement(race: Any, lane: int) -> Badge | None:
+    """Whether a lane wrote naive's text, in words; None for naive itself, and without naive."""
+    compared = agreements.of(race, lane)
+    if compared is None:
+        return None
+    match compared.outcome:
+        case Outcome.SAME:
+            exact = race.exactness == BIT_EXACT and "server" not in race.lanes[lane].options
+            return _badge(True, "identical, bit-exact" if exact else "identical")
+        case Outcome.DISTRIBUTION:
+            detail = "The rejection rule keeps the target's distribution, not its text."
+            return _badge(None, "same distribution, different text", detail)
+        case Outcome.LENGTH:
+            detail = f"{compared.lengths[0]} tokens against {compared.lengths[1]}."
+            return _badge(False, "differs in length: a bug", detail)
+        case Outcome.NO_TEXT:
+            which = "One of the two servers" if any(compared.lengths) else "Neither server"
+            return _badge(None, "no text to compare", f"{which} sent no text.")
+        case Outcome.SERVERS:
+            where = f"{'character' if compared.as_text else 'token'} {compared.position + 1}"
+            detail = (
+                f"The two texts part at {where}. Engines round a row differently in company of others, so where two tokens "
+                "are nearly as likely either may win."
+            )
+            return _badge(False, f"parts at {where}", detail, position=compared.position)
+    return _difference(compared)
+
+
+def _difference(compared: Agreement) -> Badge:
+    """The words on the first token that differs."""
+    apart, margin = "", ""
+    if compared.margin is not None:
+        margin = f"{significant(compared.margin)} logits"
+        apart = f" Naive's two favourites there were {margin} apart."
+    cause = {
+        Outcome.BUG: "a bug",
+        Outcome.TIE: f"a tie of {margin}",
+        Outcome.TOO_FAR: f"a bug, the margin is {margin}",
+        Outcome.NO_MARGIN: "its margin was not recorded",
+    }[compared.outcome]
+    token, (naive, other) = compared.position + 1, compared.tokens
+    detail = (
+        f"Token {token}: naive wrote id {naive}, this lane {other}, in its pass {compared.number} of {compared.rows} "
+        f'{"row" if compared.rows == 1 else "rows"}.{apart} The Lab\'s "Why do bits differ?" shows which operator rounds a row '
+        "differently in such a pass."
+    )
+    numbers = {"position": compared.position, "margin": compared.margin, "pass": compared.number, "rows": compared.rows}
+    return _badge(False, f"differs at token {token}: {cause}", detail, **numbers)
+
+
+def _badge(identical: bool | None, badge: str, detail: str | None = None, **numbers: Any) -> Badge:
+    return {"identical": identical, "badge": badge, "detail": detail, **numbers}
 
 
 def ending(record: Any, prompt: Any) -> str:

@@ -1,85 +1,126 @@
 """The event log: a race as the page receives it, one event after another.
 
-`begin` carries everything but the steps, each `step` a lane's record and clock, `end` the
-statistics, the verdict and whether the texts agree. A live race and a recording give the same
-log, so the page has one way to show both.
-
-Knows traces. It does not know how events travel.
+`Begin` has the trace without its steps, each `Lap` a lane's step and clock, `End` the statistics, the verdict and whether the
+texts agree. A live race and a recording give the same log, so the page shows both in one way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, field_serializer
 
 from ..drafting import level_rows
 from . import trust
+from .records import Record, Seconds
 from .schema import RaceRecord, StepRecord
+from .trust import Trust
+from .verdict import Badge, Verdict
+
+Clock = Annotated[Seconds, AfterValidator(lambda seconds: round(seconds, 7))]
 
 
-def begin(
-    trace: RaceRecord, *, live: bool, caption: str | None = None, link: str | None = None, at: int | None = None
-) -> dict[str, Any]:
+class Event(Record):
+    """Base of the events."""
+
+    def to_json(self) -> str:
+        """The event as JSON text, the only form in which it travels."""
+        return self.model_dump_json(by_alias=True)
+
+    def plain(self) -> dict[str, Any]:
+        """The same as plain data."""
+        return self.model_dump(by_alias=True, mode="json")
+
+
+class Begin(Event):
     """The first event: the trace without its steps.
 
-    `link` is the query that brings this race back; `at` the pass of the last lane where a link wants the playhead. `modelled`
-    are the sources of drafts that a draft model or a trained head computes.
+    `link` is the query that brings this race back. `at` is the pass of the last lane at which a link sets the playhead.
+    `modelled` are the sources of drafts that a draft model or a trained head computes.
     """
-    place = {"live": live, "caption": caption, "link": link, "pass": at}
-    return {"kind": "begin", **place, "modelled": list(level_rows({})), "trace": trace.header()}
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    kind: Literal["begin"] = "begin"
+    live: bool
+    caption: str | None = None
+    link: str | None = None
+    at: int | None = Field(alias="pass", default=None)
+    modelled: list[str] = Field(default_factory=lambda: list(level_rows({})))
+    trace: RaceRecord
+
+    @field_serializer("trace")
+    def _header(self, trace: RaceRecord) -> dict[str, Any]:
+        return trace.header()
 
 
-def status(text: str, fraction: float | None = None) -> dict[str, Any]:
-    """What the server is doing before the first step."""
-    return {"kind": "status", "text": text, "fraction": fraction}
+class Status(Event):
+    """What the server does before the first step, and the share of it that is done."""
+
+    kind: Literal["status"] = "status"
+    text: str
+    fraction: float | None = None
 
 
-def step(lane: int, clock_s: float, record: StepRecord) -> dict[str, Any]:
-    """One lane's step; `clock_s` is that lane's clock at its end, prefill excluded."""
-    return {"kind": "step", "lane": lane, "clock_s": round(clock_s, 7), "step": record.model_dump(mode="json")}
+class Lap(Event):
+    """One step of one lane, with that lane's clock at its end, in seconds without prefill."""
+
+    kind: Literal["step"] = "step"
+    lane: int
+    clock_s: Clock
+    step: StepRecord
 
 
-def end(trace: RaceRecord | None, reason: str, message: str | None = None) -> dict[str, Any]:
-    """The last event. `reason`: finished, stopped or error; `trace` is None when nothing ran. `drafted` has what servers tell
-    at the end of what they drafted in each pass."""
-    lanes = range(len(trace.lanes)) if trace else ()
-    counts = [[step.drafted for step in lane.steps] for lane in trace.lanes] if trace else []
-    return {
-        "kind": "end",
-        "reason": reason,
-        "message": message,
-        "stats": [trace.stats(i) for i in lanes],
-        "agreement": [trace.agreement(i) for i in lanes],
-        "verdict": trace.verdict() if lanes else None,
-        "trust": trust.of(trace) if lanes else None,
-        "drafted": counts if any(any(of) for of in counts) else None,
-    }
+class End(Event):
+    """The last event. `drafted` has the counts of drafted tokens that servers send at the end, per lane and pass."""
+
+    kind: Literal["end"] = "end"
+    reason: Literal["finished", "stopped", "error", "asked"]
+    message: str | None = None
+    stats: list[dict[str, Any]] = []
+    agreement: list[Badge | None] = []
+    verdict: Verdict | None = None
+    trust: Trust | None = None
+    drafted: list[list[int | None]] | None = None
+
+    @classmethod
+    def of(cls, trace: RaceRecord, reason: str, message: str | None = None) -> Self:
+        """The end of a race that has run."""
+        lanes = range(len(trace.lanes))
+        counts = [[step.drafted for step in lane.steps] for lane in trace.lanes]
+        return cls(
+            reason=reason,
+            message=message,
+            stats=[trace.stats(i) for i in lanes],
+            agreement=[trace.agreement(i) for i in lanes],
+            verdict=trace.verdict() if lanes else None,
+            trust=trust.of(trace) if lanes else None,
+            drafted=counts if any(any(lane) for lane in counts) else None,
+        )
 
 
-def requested(message: str, chips: Sequence[str]) -> dict[str, Any]:
-    """The only event of a race that somebody has asked for and nobody has run: what it would be, in words."""
-    return {
-        "kind": "end",
-        "reason": "asked",
-        "message": message,
-        "chips": list(chips),
-        "stats": [],
-        "agreement": [],
-        "verdict": None,
-    }
+class Requested(End):
+    """The only event of a race that a link describes and that has not run. `chips` has its methods and settings in words."""
+
+    reason: Literal["asked"] = "asked"
+    chips: Sequence[str]
+
+
+EVENT: TypeAdapter[Event] = TypeAdapter(Begin | Status | Lap | Requested | End)  # any event: validation, JSON schema
 
 
 def events(
     trace: RaceRecord, caption: str | None = None, link: str | None = None, at: int | None = None
-) -> list[dict[str, Any]]:
+) -> list[Event]:
     """A recording's whole log: steps in the order in which the lanes' clocks reached them."""
     laps = []
     for i, lane in enumerate(trace.lanes):
         clock = 0.0
-        for record in lane.steps:
+        for step in lane.steps:
             start = clock
-            clock += record.seconds if record.kind == "verify" else 0.0
-            laps.append((record.kind != "prefill", start, i, clock, record))
+            clock += step.seconds if step.kind == "verify" else 0.0
+            laps.append((step.kind != "prefill", start, i, Lap(lane=i, clock_s=clock, step=step)))
     laps.sort(key=lambda lap: lap[:3])
-    steps = [step(i, clock, record) for _, _, i, clock, record in laps]
-    return [begin(trace, live=False, caption=caption, link=link, at=at), *steps, end(trace, "finished")]
+    begin = Begin(trace=trace, live=False, caption=caption, link=link, at=at)
+    return [begin, *(lap for *_, lap in laps), End.of(trace, "finished")]

@@ -228,7 +228,7 @@ def test_decoding_ends_where_longrope_changes_its_frequencies(tmp_path):
     with pytest.raises(lookahead.LookaheadError, match="160"):
         list(lookahead.decode(models, text(170), method="naive"))
     race = lookahead.race(models, prompt, ["naive", "ngram"], max_new_tokens=20)
-    assert {lap.record.finish for lap in race} == {None, "context"}
+    assert {lap.step.finish for lap in race} == {None, "context"}
     assert "ends after token 160, because the model's context is full" in race.result().verdict()["sentence"]
 
 

@@ -72,28 +72,28 @@ def laps(number):
     """Break a race at its lap of that number."""
 
     def change(monkeypatch):
-        lap, left = racing.Race._lap, [number]
+        record, left = racing.Recorder.record, [number]
 
         def counted(self, *given):
             left[0] -= 1
-            return broken() if left[0] < 0 else lap(self, *given)
+            return broken() if left[0] < 0 else record(self, *given)
 
-        monkeypatch.setattr(racing.Race, "_lap", counted)
+        monkeypatch.setattr(racing.Recorder, "record", counted)
 
     return change
 
 
 def at_the_end(monkeypatch):
     """Break what is made of a race that is over: its statistics and verdict."""
-    monkeypatch.setattr(wire, "end", lambda trace, *more, end=wire.end: broken() if trace else end(trace, *more))
+    monkeypatch.setattr(wire.End, "of", broken)
 
 
 STAGES = {
     "loading the family": lambda patch: patch.setattr(loading_job, "missing", broken),
     "reading the settings": lambda patch: patch.setattr(form, "options", broken),
-    "making the race": lambda patch: patch.setattr(race_job, "race", broken),
+    "making the race": lambda patch: patch.setattr(form, "race", broken),
     "tokenizing": lambda patch: patch.setattr(text, "_encode_text", broken),
-    "the first event": lambda patch: patch.setattr(wire, "begin", broken),
+    "the first event": lambda patch: patch.setattr(wire, "Begin", broken),
     "the queue": lambda patch: patch.setattr(Queue, "submit", broken),
     "reading the prompt": lambda patch: patch.setattr(decode.Text, "read", broken),
     "the first lap": laps(0),
@@ -109,7 +109,7 @@ def test_a_race_that_breaks_ends_with_a_sentence(server, monkeypatch, log, stage
     fields = {**form.DEFAULTS, "max_new_tokens": 8}
 
     def run():
-        yield from race_job.race_form(server, f"{SECRET} was", ["naive", "draft"], fields)
+        yield from race_job.follow(server, form.RaceForm(f"{SECRET} was", ["naive", "draft"], fields))
 
     *_, last = (json.loads(batch) for batch in reporting(run, 1, None, race_tab.refusal)())
     assert (last["error"] if "error" in last else last["ev"][-1]["message"]) == FAULT
@@ -119,7 +119,7 @@ def test_a_race_that_breaks_ends_with_a_sentence(server, monkeypatch, log, stage
 
 def test_a_race_that_breaks_outside_of_its_job_is_over(monkeypatch, log):
     def run():
-        yield race_tab.whole("run", [{"kind": "begin"}])
+        yield race_tab.whole("run", [wire.Status(text="Begun.")])
         broken()
 
     *_, last = reporting(run, 1, None, race_job.refusal)()
@@ -171,8 +171,7 @@ def test_every_job_of_the_page_that_breaks_says_so(page, monkeypatch, log, name)
     monkeypatch.setattr(Queue, "submit", broken)
     monkeypatch.setattr(DownloadJob, "start", broken)
     monkeypatch.setattr(Drafters, "grow", broken)
-    monkeypatch.setattr(race_tab, "race_form", broken)
-    monkeypatch.setattr("lookahead.page.lab.drafters.race_batches", broken)
+    monkeypatch.setattr(race_job, "follow", broken)
     assert FAULT in answer(page, name)
     assert logged_once(log)
 
@@ -184,7 +183,7 @@ FIGURES = {
     "draw_4": ("lookahead.measure.charts.cost_curve", {"checkbox": True}),
     "advice": ("lookahead.page.lab.decision._advice", {}),
     "follow": ("lookahead.page.race_tab.arrive", {}),
-    "race": ("lookahead.server.race_job.form_race", {}),
+    "race": ("lookahead.server.form.RaceForm.__call__", {}),
     "advise": ("lookahead.page.api.decision.advise", {"max_new_tokens": 4}),
     "link": ("lookahead.page.api.form.link", {}),
     "families": ("lookahead.server.loading_job.offered", {}),
@@ -200,7 +199,7 @@ def test_what_breaks_while_it_is_shown_says_so(page, monkeypatch, log, name):
 
 
 def test_files_that_break_are_refused_with_a_sentence(monkeypatch, log):
-    monkeypatch.setattr(race_tab, "opened", broken)
+    monkeypatch.setattr("lookahead.servers.replay.opened", broken)
     assert json.loads(race_tab.open_("{}"))["error"] == FAULT and logged_once(log)
 
 
@@ -238,13 +237,13 @@ def test_race_can_be_pressed_again_after_a_fault(served, chromium, monkeypatch, 
     shown.goto(served)
     shown.wait_for_function("window.lookahead && window.lookahead.state().run")
     button = shown.locator("#la-race")
-    before = race_tab.race_form
-    monkeypatch.setattr(race_tab, "race_form", broken)
+    before = race_job.follow
+    monkeypatch.setattr(race_job, "follow", broken)
     button.click()
     expect(shown.locator("#la-race-timeline .la-error")).to_have_text(FAULT)
     expect(button).to_be_enabled()
     assert logged_once(log)
-    monkeypatch.setattr(race_tab, "race_form", before)
+    monkeypatch.setattr(race_job, "follow", before)
     button.click()
     expect(button).to_be_disabled()
     expect(button).to_be_enabled()

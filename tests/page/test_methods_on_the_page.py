@@ -56,15 +56,15 @@ def test_a_chip_brings_its_further_lanes_as_far_as_the_host_allows():
     for most, further in ((4, ["draft", "eagle"]), (3, ["draft"]), (2, [])):
         limits = Limits(max_lanes=most)
         assert race_tab._further(GENERATIONS, limits) == further
-        _, prompt, method, also, *_ = race_tab.arrive(server(max_lanes=most), {"recording": "generations"})
-        assert (prompt, method, also) == (GENERATIONS.prompt, "block", further)
-        limits.check(GENERATIONS.prompt, lanes=len(form.lanes(method, also)))
+        arrived = race_tab.arrive(server(max_lanes=most), {"recording": "generations"})
+        assert (arrived["prompt"], arrived["method"], arrived["also"]) == (GENERATIONS.prompt, "block", further)
+        limits.check(GENERATIONS.prompt, lanes=len(form.lanes("block", further)))
 
 
 def test_a_chip_without_a_recording_says_so(monkeypatch):
     monkeypatch.setattr(race_tab, "recording", lambda *_: "")
     assert race_tab.UNRECORDED in race_tab._shown("generations", running=False)
-    assert race_tab.UNRECORDED in race_tab.arrive(server(), {"recording": "generations"})[0]
+    assert race_tab.UNRECORDED in race_tab.arrive(server(), {"recording": "generations"})["lanes"]
 
 
 def test_the_drafter_race_offers_the_heads_that_are_loaded():

@@ -15,9 +15,12 @@ from prompts import ENDLESS
 from lookahead.measure.scenarios import SCENARIOS
 from lookahead.page.page import _card
 from lookahead.race.methods import METHODS
+from lookahead.trace import wire
 
 pytestmark = pytest.mark.browser
 STATE = "window.lookahead.state()"
+EVENTS = """[...document.querySelectorAll('#la-race-timeline, #la-race-timeline *')].find(element => element.laTimeline)
+    .laTimeline.log.events.map(event => JSON.stringify(event))"""
 SHORT = "?" + urlencode(
     {"prompt": SCENARIOS[0].prompt, "max_new_tokens": 24}
 )  # where the length of a race does not matter
@@ -95,6 +98,8 @@ def test_a_race_runs_and_both_lanes_hold_the_same_text(visit):
     assert draft["finished"]
     assert shown["received"] == shown["expected"]
     assert shown["speedup"] == pytest.approx(naive["clock_s"] / draft["clock_s"], rel=1e-6)
+    events = [wire.EVENT.validate_json(event) for event in page.evaluate(EVENTS)]  # what arrived fits the schema
+    assert {event.kind for event in events} >= {"begin", "step", "end"} and len(events) == shown["received"]
     page.locator("body").press("End")
     for lane in range(2):
         text = page.locator(".la-lanes .la-text").nth(lane).inner_text()

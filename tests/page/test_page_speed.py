@@ -8,12 +8,11 @@ was measured.
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from synthetic import lane, trace
 from test_timeline import blank, mount
 
+from lookahead.server.runs import whole
 from lookahead.trace import wire
 
 pytestmark = [pytest.mark.browser, pytest.mark.timed]
@@ -127,9 +126,9 @@ def test_two_lanes_of_a_thousand_tokens_live(page, long_race):
     mount(page, "")
     slow = slower(page)
     page.evaluate(WATCH)
-    events = wire.events(long_race)
+    events = [event.plain() for event in wire.events(long_race)]
     events[0]["live"] = True
-    page.evaluate(FEED, json.loads(json.dumps(events)))
+    page.evaluate(FEED, events)
     gap, work = told("live", page)
     delays = page.evaluate("delays")
     print(f"event to screen: p95 {p95(delays):.0f} ms of {len(delays)}")
@@ -144,7 +143,7 @@ def test_two_lanes_of_a_thousand_tokens_live(page, long_race):
 
 @again_where_noisy
 def test_the_same_replayed_and_scrubbed(page, long_race):
-    mount(page, json.dumps({"run": "r", "i0": 0, "ev": wire.events(long_race, "A recording"), "end": True}))
+    mount(page, whole("r", wire.events(long_race, "A recording")))
     for _ in range(8):
         page.keyboard.press("]")
     assert page.evaluate("lookahead.state().rate") == 4

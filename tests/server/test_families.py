@@ -6,7 +6,6 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
-import gradio as gr
 import pytest
 from conftest import stand_in, tiny
 
@@ -19,11 +18,10 @@ from lookahead.page import race_tab
 from lookahead.page.models_tab import in_use
 from lookahead.server import form, loading_job
 from lookahead.server.families import Families
+from lookahead.server.form import RaceForm
 from lookahead.server.limits import Limits
-from lookahead.server.race_job import race_form
+from lookahead.server.race_job import follow
 from lookahead.server.state import ServerState
-
-AT = 4 + form.FIELDS.index("family")
 
 
 @pytest.fixture(scope="module")
@@ -75,28 +73,28 @@ def test_the_least_used_goes_first_and_no_more_than_must(monkeypatch):
 
 def test_a_race_runs_with_the_family_of_its_form_and_the_link_brings_it_back(server, other):
     fields = {**form.DEFAULTS, "family": other.spec, "max_new_tokens": 6}
-    told = events(race_form(server, "Once upon", ["naive", "ngram"], fields, "a"))
+    told = events(follow(server, RaceForm("Once upon", ["naive", "ngram"], fields, "a")))
     assert told[0]["trace"]["models"]["spec"] == other.spec and told[-1]["reason"] == "finished"
     assert "family=" in told[0]["link"]
-    usual = events(race_form(server, "Once upon", ["naive", "ngram"], {**fields, "family": "pocket"}, "a"))
+    usual = events(follow(server, RaceForm("Once upon", ["naive", "ngram"], {**fields, "family": "pocket"}, "a")))
     assert usual[0]["trace"]["models"]["spec"] == "pocket" and "family=" not in usual[0]["link"]
-    told = events(race_form(server, "Once upon", ["naive", "ngram"], {**fields, "family": "<b>no</b>"}, "a"))
+    told = events(follow(server, RaceForm("Once upon", ["naive", "ngram"], {**fields, "family": "<b>no</b>"}, "a")))
     assert "it is not loaded" in told[0]["error"] and "pocket" in told[0]["error"]
 
 
 def test_links_choose_a_family_that_there_is(server, other):
     arrived = race_tab.arrive(server, {"family": other.spec})
-    assert arrived[AT] == other.spec and arrived[1] == ANSWERS[0].prompt, "its first chip, as where it is chosen"
+    assert (arrived["family"], arrived["prompt"]) == (other.spec, ANSWERS[0].prompt), "its first chip"
     arrived = race_tab.arrive(server, {"family": "pocket"})
-    assert arrived[AT] == "pocket" and arrived[0] == arrived[1] == gr.skip(), "which is on show anyway"
+    assert arrived == {"family": "pocket"}, "which is on show anyway"
     arrived = race_tab.arrive(server, {"family": other.spec, "prompt": "a"})
-    assert arrived[AT] == other.spec and arrived[1] == "a"
-    assert race_tab.arrive(server, {"prompt": "a"})[AT] == "pocket"
+    assert arrived["family"] == other.spec and arrived["prompt"] == "a"
+    assert race_tab.arrive(server, {"prompt": "a"})["family"] == "pocket"
     for query in ({"family": "gone"}, {"family": "gone", "prompt": "a"}):
-        assert "choose one of pocket" in json.loads(race_tab.arrive(server, query)[0])["error"]
-    assert race_tab.arrive(server, {"recording": "smol-explain"})[AT] == "smol"
+        assert "choose one of pocket" in json.loads(race_tab.arrive(server, query)["lanes"])["error"]
+    assert race_tab.arrive(server, {"recording": "smol-explain"})["family"] == "smol"
     fixed = stand_in(Limits(loading="none"))
-    assert race_tab.arrive(fixed, {"recording": "smol-explain"})[AT] == "pocket", "not offered here"
+    assert race_tab.arrive(fixed, {"recording": "smol-explain"})["family"] == "pocket", "not offered here"
 
 
 def test_what_is_offered_comes_with_the_app_or_is_loaded(server, other):
@@ -122,7 +120,7 @@ def test_the_models_tab_tells_of_every_family(server):
 def test_a_family_that_comes_with_the_app_is_loaded_for_the_race_that_wants_it(other, models, monkeypatch):
     server = ServerState(other, Limits())
     fields = {**form.DEFAULTS, "max_new_tokens": 6}
-    batches = race_form(server, "Once upon", ["naive", "draft"], fields, "a")
+    batches = follow(server, RaceForm("Once upon", ["naive", "draft"], fields, "a"))
     first = next(batches)
     missed = server.runs.resend([json.loads(first)["run"], 0])
     assert json.loads(missed)["ev"] == json.loads(first)["ev"], "a page may have missed it, and asks again"
@@ -139,10 +137,10 @@ def test_a_family_that_cannot_be_brought_says_so_and_the_page_stops_waiting(othe
         raise ModelError("family", spec, "it can be had from nowhere.")
 
     monkeypatch.setattr(hub, "check", lambda spec, progress, **more: refuse(spec, progress))
-    told = events(race_form(ServerState(other, Limits()), "Once upon", ["naive"], dict(form.DEFAULTS), "a"))
+    told = events(follow(ServerState(other, Limits()), RaceForm("Once upon", ["naive"], dict(form.DEFAULTS), "a")))
     assert told[-1]["kind"] == "end" and "had from nowhere" in told[-1]["message"]
     fixed = ServerState(other, Limits(loading="none"))
-    told = events(race_form(fixed, "Once upon", ["naive"], {**form.DEFAULTS, "max_new_tokens": 3}, "a"))
+    told = events(follow(fixed, RaceForm("Once upon", ["naive"], {**form.DEFAULTS, "max_new_tokens": 3}, "a")))
     assert told[-1]["reason"] == "finished", "where nothing may be loaded the first family races"
 
 
@@ -155,7 +153,7 @@ def test_a_class_that_wants_the_same_family_waits_for_the_one_who_loads_it(other
     )
 
     def raced(visitor):
-        return events(race_form(server, "Once upon", ["naive", "draft"], fields, visitor))
+        return events(follow(server, RaceForm("Once upon", ["naive", "draft"], fields, visitor)))
 
     with ThreadPoolExecutor(4) as pool:
         runs = list(pool.map(raced, "abcd"))

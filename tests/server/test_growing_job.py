@@ -15,6 +15,7 @@ import lookahead
 from lookahead.core.events import ModelError
 from lookahead.model.heads import files
 from lookahead.server import growing_job, race_job
+from lookahead.server.form import RaceForm
 from lookahead.server.growing_job import Drafters
 from lookahead.server.limits import Limits
 from lookahead.server.queue import Job, Refused, queue
@@ -92,7 +93,7 @@ def test_it_ends_with_its_time_and_has_raced(server, monkeypatch):
 def test_races_come_before_it_goes_on_and_stop_ends_it(server, family):
     drafters, following = grown(server)
     job = server.drafters["a"].job
-    batches = list(race_job.race_form(server, PROMPT, ["naive"], {"max_new_tokens": "8"}, "b"))
+    batches = list(race_job.follow(server, RaceForm(PROMPT, ["naive"], {"max_new_tokens": "8"}, "b")))
     assert '"reason":"finished"' in batches[-1] and not job.done.done()
     assert not any("Waiting" in batch for batch in batches)
     following.close()
@@ -124,9 +125,9 @@ def test_what_is_kept_is_the_visitors_alone_until_it_is_put_away(server, family)
     kept = server.models_for("a")
     assert "block" in kept.heads and server.models_for("b") is server.models_for(None) is family
     form = {"max_new_tokens": "8"}
-    assert race_job.form_race(server, PROMPT, ["naive", "block"], form, "a")
+    assert RaceForm(PROMPT, ["naive", "block"], form, "a")(server)
     with pytest.raises(ModelError, match="no such trained head"):
-        race_job.form_race(server, PROMPT, ["naive", "block"], form, "b")
+        RaceForm(PROMPT, ["naive", "block"], form, "b")(server)
     before = drafted(kept)
     list(zip(range(5), following, strict=False))
     assert drafted(kept) == before, "training goes on without it"

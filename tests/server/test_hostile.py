@@ -22,6 +22,7 @@ from lookahead.server import form
 from lookahead.server.limits import Limits
 from lookahead.server.runs import GONE, Run, Runs
 from lookahead.trace.trace import Trace
+from lookahead.trace.wire import Status
 
 HUGE = 10**400
 GOOD = {"prompt": "Once upon a time", "method": "draft", "max_new_tokens": 4, "k": "2", "temperature": 0, "seed": 0}
@@ -213,7 +214,7 @@ def test_a_forged_host_becomes_no_markup(address, path, markup):
 
 @pytest.mark.parametrize(("query", "word"), LINKS, ids=lambda x: str(x)[:50])
 def test_a_link_that_cannot_be_followed_says_why(query, word):
-    refusal = arrive(stand_in(Limits()), query)[0]
+    refusal = arrive(stand_in(Limits()), query)["lanes"]
     words = json.loads(refusal)["error"]
     assert words.startswith("This link cannot be followed.") and word in words and "<" not in refusal
 
@@ -242,13 +243,13 @@ def test_what_is_opened_must_be_text(given):
 def test_runs_of_others_cannot_be_had_by_asking():
     runs, mine = Runs(), Run()
     runs.remember(mine)
-    mine.add({"kind": "begin"})
+    mine.add(Status(text="begun"))
     assert len(mine.id) >= 16
     for request in (None, [], mine.id, "x", [mine.id], [mine.id, "0"], [mine.id, -1], [mine.id, True], [mine.id, 0, 0],
                     [None, 0], [[mine.id], 0], [{"$ne": ""}, 0], [0, 0], {"run": mine.id}):  # fmt: skip
         assert runs.resend(request) is None, request
     for unknown in (mine.id[:-1], "*", mine.id.swapcase()):
-        assert GONE in runs.resend([unknown, 0]) and "begin" not in runs.resend([unknown, 0]), unknown
+        assert GONE in runs.resend([unknown, 0]) and "begun" not in runs.resend([unknown, 0]), unknown
     assert len({Run().id for _ in range(200)}) == 200
 
 

@@ -305,7 +305,7 @@ from lookahead.server.limits import Limits
 from lookahead.page import api
 from lookahead.server import form, zero
 from lookahead.server.queue import queue
-from lookahead.server.race_job import race_form
+from lookahead.server.race_job import follow
 from lookahead.server.state import ServerState
 
 said = {"here": zero.HERE, "gpu": torch.cuda.is_available()}
@@ -313,7 +313,7 @@ server = ServerState(queue.call(load, "pocket"), Limits())
 LocalContext.request.set("a visitor")  # as in Gradio's own handler
 
 def race(tokens):
-    return race_form(server, "Once upon a time", ["naive", "draft"], {**form.DEFAULTS, "max_new_tokens": tokens, "k": "4"})
+    return follow(server, form.RaceForm("Once upon a time", ["naive", "draft"], {**form.DEFAULTS, "max_new_tokens": tokens, "k": "4"}))
 
 events = [event for batch in race(12) for event in json.loads(batch)["ev"]]
 said["kinds"] = [event["kind"] for event in events if event["kind"] != "status"]

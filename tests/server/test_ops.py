@@ -19,12 +19,12 @@ import app as entry
 from lookahead.core import version
 from lookahead.measure import tables
 from lookahead.page.race_tab import arrive
-from lookahead.server import form, health, limits
+from lookahead.server import form, health, limits, race_job
 from lookahead.server import logging as server_logging
 from lookahead.server import queue as queue_module
+from lookahead.server.form import RaceForm
 from lookahead.server.limits import Limits, Telling
 from lookahead.server.queue import FAULT, Ended, Job, Refused, published, queue
-from lookahead.server.race_job import form_race, race_batches, race_form
 from lookahead.server.state import ServerState
 
 pytestmark = pytest.mark.timed
@@ -83,18 +83,21 @@ def follow(make, limited=True):
 )
 def test_more_than_the_host_allows_is_refused_with_words(stage, changed, prompt, methods, asked, word):
     before = queue.counts["race", "refused"]
-    told = said(race_form(stage(**changed), prompt, methods, form_of(**asked)))["error"]
+    told = said(race_job.follow(stage(**changed), RaceForm(prompt, methods, form_of(**asked))))["error"]
     assert told.startswith(word) and ("this server's limit is" in told or word == "options")
     assert queue.counts["race", "refused"] == before + 1
     limit = {"prompt": prompt[:20], "max_new_tokens": 7, "lanes": methods[:2]}
     fits = form_of(max_new_tokens=limit["max_new_tokens"])
-    assert said(race_form(stage(**changed), limit["prompt"], limit["lanes"], fits))[-1]["reason"] == "finished"
+    assert (
+        said(race_job.follow(stage(**changed), RaceForm(limit["prompt"], limit["lanes"], fits)))[-1]["reason"]
+        == "finished"
+    )
 
 
 def test_a_race_made_elsewhere_is_held_to_the_limits_too(stage):
-    make = lambda stage: form_race(stage, "Once", ["naive", "draft", "ngram"], form_of())  # noqa: E731
-    assert "lanes is 3" in said(race_batches(stage(max_lanes=2), lambda _: make(stage())))["error"]
-    assert "max_new_tokens is 8" in said(race_batches(stage(max_new_tokens=7), lambda _: make(stage())))["error"]
+    make = lambda stage: RaceForm("Once", ["naive", "draft", "ngram"], form_of())(stage)  # noqa: E731
+    assert "lanes is 3" in said(race_job.follow(stage(max_lanes=2), lambda _: make(stage())))["error"]
+    assert "max_new_tokens is 8" in said(race_job.follow(stage(max_new_tokens=7), lambda _: make(stage())))["error"]
 
 
 def test_a_link_is_held_to_them_and_the_form_begins_within_them(stage):
@@ -104,14 +107,16 @@ def test_a_link_is_held_to_them_and_the_form_begins_within_them(stage):
         {"prompt": "a", "max_new_tokens": "51"},
         {"prompt": "a", "methods": "draft,tree"},
     ):
-        assert "this server's limit is" in json.loads(arrive(stand_in(small), query)[0])["error"]
+        assert "this server's limit is" in json.loads(arrive(stand_in(small), query)["lanes"])["error"]
     assert form.from_link({"prompt": "a"}, ["pocket"], lambda family: ["draft"], small)[3]["max_new_tokens"] == 50
     assert form.first_values(small, max_new_tokens=12)["max_new_tokens"] == 12
 
 
 def test_a_race_that_computes_too_long_is_ended_between_two_passes_and_keeps_what_it_has(stage):
     queue.open(Limits(max_run_s=0.3))
-    events = said(race_form(stage(), "Once upon a time", ["naive", "draft"], form_of(max_new_tokens=900)))
+    events = said(
+        race_job.follow(stage(), RaceForm("Once upon a time", ["naive", "draft"], form_of(max_new_tokens=900)))
+    )
     end = events[-1]
     assert end["reason"] == "error"
     assert end["message"] == "Ended by this server's limit of 0.3 s of computing; what ran so far is shown."
@@ -163,7 +168,7 @@ def test_the_queue_has_an_end_and_whoever_comes_then_hears_so_at_once(stage):
     waiting = [queue.submit(Job("test", lambda job: None)) for _ in range(2)]
     try:
         start = time.monotonic()
-        told = said(race_form(stage(), "Once", ["naive"], form_of()))["error"]
+        told = said(race_job.follow(stage(), RaceForm("Once", ["naive"], form_of())))["error"]
         assert told.startswith("2 runs are waiting, as many as this server lets wait.")
         with pytest.raises(Refused, match="2 runs are waiting"):
             next(follow(lambda: iter_slowly(1)))
@@ -181,10 +186,10 @@ def test_a_fault_is_told_in_words_and_logged_without_what_was_typed(stage, caplo
     def broken(*_):
         raise RuntimeError(SECRET)
 
-    racing = form_race(stage(), SECRET, ["naive"], form_of())
-    monkeypatch.setattr(type(racing), "_lap", broken)
+    racing = RaceForm(SECRET, ["naive"], form_of())(stage())
+    monkeypatch.setattr("lookahead.trace.race.Recorder.record", broken)
     with caplog.at_level(logging.INFO, "lookahead"):
-        events = said(race_batches(stage(), lambda _: racing))
+        events = said(race_job.follow(stage(), lambda _: racing))
     assert events[-1]["message"] == FAULT and events[-1]["reason"] == "error"
     records = [record for record in caplog.records if record.name == server_logging.LOGGER.name]
     lines = [json.loads(server_logging.EntryFormatter(as_json=True).format(record)) for record in records]

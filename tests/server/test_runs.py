@@ -3,47 +3,61 @@
 import json
 import threading
 import time
+from functools import partial
 from urllib.parse import parse_qsl
 
-from lookahead.server import form
+import pytest
+from conftest import stand_in
+
+from lookahead.server import form, race_job
 from lookahead.server.limits import Limits
 from lookahead.server.queue import Job, queue
-from lookahead.server.race_job import batches
 from lookahead.server.runs import GONE, MOST_RUNS, Run, Runs, whole
+from lookahead.trace.wire import End, Status
 
 
 def end():
-    return {"kind": "end", "reason": "finished"}
+    return End(reason="finished")
 
 
-def test_batches_hold_every_event_once_and_in_order():
-    run = Run()
+@pytest.fixture
+def followed(monkeypatch):
+    """The batches of a race that computes `work(job, run)`."""
 
-    def write(job):
+    def follow(work):
+        submit = lambda server, make, kind, run: queue.submit(Job(kind, partial(work, run)))  # noqa: E731
+        monkeypatch.setattr(race_job, "submit", submit)
+        return race_job.follow(stand_in(Limits()), None)
+
+    return follow
+
+
+def test_batches_hold_every_event_once_and_in_order(followed):
+    def write(run, job):
         for i in range(300):
-            run.add({"kind": "step", "i": i, "text": "\u2028</script>\U0001f438"})
+            run.add(Status(text="\u2028</script>\U0001f438", fraction=i))
             time.sleep(0.001)
         run.add(end())
-        run.add({"kind": "status", "text": "too late"})
+        run.add(Status(text="too late"))
 
-    sent, events = [json.loads(text) for text in batches(queue.submit(Job("test", write)), run)], []
+    sent, events = [json.loads(text) for text in followed(write)], []
     for batch in sent:
-        assert batch["run"] == run.id
+        assert batch["run"] == sent[0]["run"]
         assert batch["i0"] == len(events)
         events += batch["ev"]
-    assert [e["i"] for e in events[:-1]] == list(range(300))
+    assert [e["fraction"] for e in events[:-1]] == list(range(300))
     assert [b.get("end", False) for b in sent] == [False] * (len(sent) - 1) + [True]
 
 
-def test_heartbeats_let_a_silent_run_be_cancelled():
+def test_heartbeats_let_a_silent_run_be_cancelled(followed):
     gate, ended = threading.Event(), threading.Event()
 
-    def silent(job):
+    def silent(run, job):
         while not gate.wait(0.01) and not job.end_reason:
             pass
         ended.set()
 
-    sent = batches(queue.submit(Job("test", silent)), Run())
+    sent = followed(silent)
     start = time.monotonic()
     assert json.loads(next(sent))["ev"] == []
     assert time.monotonic() - start < 1
@@ -55,9 +69,9 @@ def test_gaps_are_filled_from_any_index():
     runs, run = Runs(), Run()
     runs.remember(run)
     for i in range(5):
-        run.add({"kind": "step", "i": i})
+        run.add(Status(text="", fraction=i))
     run.add(end())
-    assert [e.get("i") for e in json.loads(runs.resend([run.id, 3]))["ev"]] == [3, 4, None]
+    assert [e.get("fraction") for e in json.loads(runs.resend([run.id, 3]))["ev"]] == [3, 4, None]
     assert json.loads(runs.resend([run.id, 3]))["end"] is True
     assert json.loads(runs.resend([run.id, 99]))["ev"] == []
 
@@ -71,7 +85,7 @@ def test_old_runs_are_forgotten():
 
 
 def test_a_recording_is_one_batch():
-    batch = json.loads(whole("recording", [{"kind": "begin"}, end()]))
+    batch = json.loads(whole("recording", [Status(text="begun"), end()]))
     assert batch["end"] is True
     assert len(batch["ev"]) == 2
 

@@ -50,7 +50,7 @@ def test_a_race_between_servers_is_recorded_like_any_other(kind):
     assert trace.agreement(1) == {"identical": True, "badge": "identical", "detail": None}
     assert fast.clock_s > 0 and plain.clock_s > 0 and trace.verdict()["sentence"]
     assert len(fast.steps) < len(plain.steps)
-    assert [lap.record.emitted for lap in laps if lap.lane == 1] == [step.emitted for step in fast.steps]
+    assert [lap.step.emitted for lap in laps if lap.lane == 1] == [step.emitted for step in fast.steps]
     stats = trace.stats(1)
     if kind == "openai":
         assert fast.streamed and stats["num_draft_tokens"] == 0, "nothing is invented"
@@ -173,7 +173,7 @@ def test_a_form_races_servers_by_their_names(models, two):
     assert addresses.offered() == {"servers:plain,fast": "fast beside plain"}
     server, fields = ServerState(models), form.first_values(ServerState(models).limits, family="servers:plain,fast")
     fields["max_new_tokens"] = MOST
-    sent = events(race_job.race_form(server, "A prompt", ["naive", "hybrid"], fields))
+    sent = events(race_job.follow(server, form.RaceForm("A prompt", ["naive", "hybrid"], fields)))
     begin, end = sent[0], sent[-1]
     assert begin["kind"] == "begin" and end["kind"] == "end" and end["reason"] == "finished"
     assert [lane["options"]["server"] for lane in begin["trace"]["lanes"]] == ["plain", "fast"]
@@ -196,11 +196,11 @@ def test_what_servers_are_not_asked_is_said(models, two, changes, words):
     server = ServerState(models)
     fields = form.first_values(server.limits, family="servers:plain,fast") | changes
     with pytest.raises(LookaheadError, match=words):
-        race_job.form_race(server, "A prompt", ["naive"], fields)
+        form.RaceForm("A prompt", ["naive"], fields)(server)
 
 
 def test_a_kept_race_has_the_same_counts(two):
     race, _, _ = laps_of(Fake(), Fake(runs=RUNS))
-    log = wire.events(race.result())
+    log = [event.plain() for event in wire.events(race.result())]
     told = [event["step"]["drafted"] for event in log if event["kind"] == "step" and event["lane"] == 1]
     assert log[-1]["drafted"][1] == told

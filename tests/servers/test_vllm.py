@@ -123,7 +123,7 @@ def test_one_that_dies_in_the_middle_keeps_what_arrived(servers):
 
     def run():
         for lap in race:
-            if lap and lap.lane == 1 and lap.record.index == 5:
+            if lap and lap.lane == 1 and lap.step.index == 5:
                 os.killpg(servers[2].process_group, signal.SIGKILL)
 
     with pytest.raises(RemoteError, match="'fast'") as died:

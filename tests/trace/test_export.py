@@ -148,11 +148,16 @@ def test_the_policy_lets_nothing_in_or_out(race):
     assert parts["script-src"] == assets.fingerprint(scripts[0])
 
 
+def rounded_log(race, caption):
+    """The events that a page should have."""
+    return [json.loads(json.dumps(export.rounded(event.plain()))) for event in wire.events(race, caption)]
+
+
 def test_the_trace_is_in_the_page_once(race):
     page = race.replay_html()
     _, batch = embedded(page)
     assert batch["end"] and batch["run"]
-    assert batch["ev"] == json.loads(json.dumps(export.rounded(wire.events(race, batch["ev"][0]["caption"]))))
+    assert batch["ev"] == rounded_log(race, batch["ev"][0]["caption"])
     assert page == race.replay_html(), "the same race gives the same file"
 
 
@@ -220,7 +225,8 @@ FITS = "document.documentElement.scrollWidth <= innerWidth"
 def test_nothing_is_lost_but_decimals(opened, race):
     page = opened(race, "here")
     events = json.loads(page.evaluate(EVENTS))
-    assert events == json.loads(json.dumps(export.rounded(wire.events(race, "here"))))
+    assert events == rounded_log(race, "here")
+    assert [wire.EVENT.validate_python(event).kind for event in events][:: len(events) - 1] == ["begin", "end"]
     data = events[0]["trace"]
     for number, record in enumerate(data["lanes"]):
         record["steps"] = [e["step"] for e in events if e["kind"] == "step" and e["lane"] == number]

@@ -15,8 +15,8 @@ from ...drafting.naive import Naive
 from ...family.models import Models
 from ...measure.scenarios import SCENARIOS
 from ...race.methods import method_label
+from ...server import race_job
 from ...server.form import first_values
-from ...server.race_job import race_batches
 from ...server.state import ServerState
 from ...trace.race import race
 from ..parts import Follow, prose
@@ -52,7 +52,7 @@ def add(server: ServerState, follow: Follow) -> None:
     def run(request: gr.Request, prompt: str, temperature: float, seed: float, chosen: list[str]) -> Iterator[str]:
         family = server.models_for(request.session_hash).spec
         make = partial(_race, family=family, prompt=prompt, temperature=temperature, seed=seed, chosen=chosen)
-        yield from race_batches(server, make)
+        yield from race_job.follow(server, make)
 
     run_and_stop(start, stop, run, [prompt, temperature, seed, chosen], [lanes], stopped=(lanes, STOP_LANES))
 

@@ -14,8 +14,7 @@ import gradio as gr
 
 from ...measure import bugs, recordings
 from ...measure.checks import Finding
-from ...server import form
-from ...server.race_job import race_batches, race_form
+from ...server import form, race_job
 from ...server.runs import whole
 from ...server.state import ServerState
 from ...trace import wire
@@ -44,7 +43,7 @@ def race(widget: Race, server: ServerState) -> None:
     lanes = timeline("", server.runs)
 
     def run() -> Iterator[str]:
-        yield from race_form(server, widget.prompt, methods, fields)
+        yield from race_job.follow(server, form.RaceForm(widget.prompt, methods, fields))
 
     run_and_stop(start, stop, run, [], [lanes], stopped=(lanes, STOP_LANES))
 
@@ -78,7 +77,7 @@ def bug(widget: Bug, server: ServerState) -> None:
     def broken(on: bool) -> Iterator[str]:
         methods = ["naive", *widget.methods]
         make = partial(_raced, bug=mistake.id if on else "", prompt=scenario.prompt, methods=methods, options=options)
-        yield from race_batches(server, make)
+        yield from race_job.follow(server, make)
 
     run_and_stop(start, stop, broken, [on], [lanes], stopped=(lanes, STOP_LANES))
 

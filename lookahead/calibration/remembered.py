@@ -24,9 +24,9 @@ from pathlib import Path
 import torch
 from pydantic import TypeAdapter, ValidationError
 
+from .. import kernels
 from ..core import processor
 from ..core.costs import CostCurve, PassCosts
-from ..model.compiling import SOURCES, kept_in
 from . import threads
 from .exactness import Exactness
 
@@ -98,7 +98,7 @@ def _machine() -> tuple[object, ...]:
         threads.MOST,
         torch.__version__,
         gpus,
-        kept_in(SOURCES).name,
+        kernels.version(),
     )
 
 

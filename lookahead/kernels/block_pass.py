@@ -3,8 +3,6 @@ block look at all that stands there, and at the slots before them.
 
 The new tokens' rows come first and only leave keys and values, which all layers make of the same input; so every weight is
 read once for both.
-
-Knows addresses, and the order of a pass. It does not know models, tokens or caches.
 """
 
 from __future__ import annotations
@@ -12,10 +10,10 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from ..chain import level, picked, stops
-from ..compiling import kept
-from ..layer_pass import layer, scratch_floats
-from ..vectors import BLOCK, call, copy, whole
+from .chain import level, picked, stops
+from .compiling import kept
+from .layer_pass import layer, scratch_floats
+from .vectors import BLOCK, call, copy, whole
 
 
 @kept(njit, nogil=True, error_model="numpy")

@@ -11,8 +11,6 @@ inputs lie so too, and two products are added in one step (pairs); an Intel take
 steps of float32 are quicker (measured: 117 against 83 GFLOP/s a core on an Emerald Rapids whose matrix unit is hidden). Bytes
 lie as fours where the processor multiplies those (AVX512-VNNI), else as twos, which it multiplies in 16 bits: on that EPYC 1.4
 times as many products a second as of float32.
-
-Knows addresses and numbers. It does not know what is computed with them.
 """
 
 from __future__ import annotations

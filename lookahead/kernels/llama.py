@@ -1,12 +1,11 @@
 """Llama's passes, each one compiled call (`whole_pass`), for target and drafters on a CPU.
 
 The arithmetic, and the order of every rounding, is that of `transformers.models.llama`; the order of every sum is the
-same whatever else a pass computes (`kernels`), so that a token gets the same bits from a prompt that is read at once, from
+same whatever else a pass computes (`elementwise`), so that a token gets the same bits from a prompt that is read at once, from
 a chain, a tree or a single step. A drafter's weights may be kept in eight bits: what it drafts is verified, however it
 came about.
 
-For plain Llama models; everything else goes through `modules`. Knows tensors; it does not know where weights came from,
-tokens' meaning or drafts.
+It computes plain Llama models. `model.modules` computes every other model.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -22,79 +21,21 @@ import torch
 
 from ..core import parallel
 from ..core.lm import DraftTree
-from ..core.tree import ancestors, is_chain
-from . import attend, chain, kernels, vectors, whole_pass
-from .cache import NOTHING, KeyValueCache
-from .forward import EVERY, Forward, Part, Parts
+from ..model.cache import NOTHING
+from ..model.forward import EVERY, Forward, Part, Parts
+from ..model.rotary import RotaryTables
+from ..model.shape import Shape
+from . import attend, chain, elementwise, heads, whole_pass
+from .cache import CompiledCache
+from .columns import SPARE_POSITIONS, Columns
 from .llama_weights import Weights
 from .multiply import spare_floats
 from .product import Product, stored
-from .rotary import RotaryTables
-from .shape import Shape
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 LONG = 16  # rows a core at least, of a text that several read
-SPARE_POSITIONS = 8  # behind the context's end, for rows that only fill a pass up
-
-
-class Columns(NamedTuple):
-    """Whom the rows of a pass look at in the cache: each at the first `straight` [rows] columns, then at the first `counts`
-    [rows] of its `branch` [rows, longest]. `new` [rows] are the columns where their keys and values go, the last they see."""
-
-    new: np.ndarray
-    straight: np.ndarray
-    branch: np.ndarray
-    counts: np.ndarray
-
-    @classmethod
-    def of(cls, parents: Sequence[int], base: int, first: int = 0) -> Columns:
-        """For the rows of a tree from `first` on, behind `base` cached tokens."""
-        n, start, stop = len(parents) - first, base + first, base + len(parents)
-        places = _places(1 << stop.bit_length())
-        new = places[start:stop]
-        if is_chain(parents):
-            return cls(new, places[start + 1 : stop + 1], *_no_branches(n))
-        paths = [ancestors(parents, row) for row in range(first, len(parents))]
-        starts = [next((i for i, row in enumerate(path) if row != i), len(path)) for path in paths]
-        counts = [len(path) - start for path, start in zip(paths, starts, strict=True)]
-        branch = np.zeros((n, max(1, *counts)), np.int64)
-        for row, path, start, count in zip(branch, paths, starts, counts, strict=True):
-            row[:count] = path[start:]
-        return cls(new, np.array(starts) + base, branch + base, np.array(counts))
-
-    @classmethod
-    def beside(cls, texts: Sequence[Columns]) -> Columns:
-        """Those of several texts, one after the other; each row looks into the cache of its own."""
-        news, straights, branches, every = zip(*texts, strict=True)
-        new, straight, counts = np.concatenate(news), np.concatenate(straights), np.concatenate(every)
-        if not counts.any():
-            return cls(new, straight, *_no_branches(len(new)))
-        branch = np.zeros((len(new), max(of.shape[1] for of in branches)), np.int64)
-        first = 0
-        for of in branches:
-            rows, wide = of.shape
-            branch[first : first + rows, :wide] = of
-            first += rows
-        return cls(new, straight, branch, counts)
-
-    @property
-    def positions(self) -> np.ndarray:
-        """Where the rows stand in their texts [rows]."""
-        return self.straight + self.counts - 1
-
-
-@lru_cache(maxsize=32)
-def _places(count: int) -> np.ndarray:
-    """The first so many columns."""
-    return np.arange(count)
-
-
-@lru_cache(maxsize=256)
-def _no_branches(rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """`branch` and `counts` of a chain."""
-    return np.zeros((rows, 1), np.int64), np.zeros(rows, np.int64)
 
 
 def _rotations(weights: Weights, places: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -103,11 +44,6 @@ def _rotations(weights: Weights, places: torch.Tensor) -> tuple[torch.Tensor, to
     cos, sin = (f(angles) * weights.attention_factor for f in (torch.cos, torch.sin))
     # rotate_half(x) is [-x2, x1]: the sign goes into the table.
     return tuple(table.to(weights.embed.dtype) for table in (torch.cat([cos, cos], -1), torch.cat([-sin, sin], -1)))
-
-
-def fits(shape: Shape) -> bool:
-    """Whether the kernels take a Llama of that shape."""
-    return shape.head_dim % vectors.NARROW == 0
 
 
 def prepare(dtype: torch.dtype) -> None:
@@ -195,8 +131,8 @@ class Llama(Forward):
     def read_bytes(self) -> int:
         return self.copies + sum(norm.nbytes for norm in self.weights.norms)
 
-    def new_cache(self) -> KeyValueCache:
-        return KeyValueCache(self.shape.layers)
+    def new_cache(self) -> CompiledCache:
+        return CompiledCache(self.shape.layers)
 
     def parameters(self) -> Iterator[torch.Tensor]:
         return self.weights.parameters()
@@ -222,7 +158,7 @@ class Llama(Forward):
     def filled(self, rows: int) -> int:
         return rows
 
-    def __call__(self, ids, positions, cache: KeyValueCache, rows: Columns, only: slice = EVERY) -> torch.Tensor:
+    def __call__(self, ids, positions, cache: CompiledCache, rows: Columns, only: slice = EVERY) -> torch.Tensor:
         if isinstance(positions, slice) and positions.start + len(ids) > self._rotary.most:
             # A slice is cut short where an index would be refused.
             raise IndexError("a row lies behind the model's last position")
@@ -232,7 +168,7 @@ class Llama(Forward):
         return self._prepared(ids.numpy(), places, [(cache, len(ids))], rows, only)()
 
     def _in_parts(
-        self, ids: np.ndarray, start: int, cache: KeyValueCache, rows: Columns, only: slice, parts: int
+        self, ids: np.ndarray, start: int, cache: CompiledCache, rows: Columns, only: slice, parts: int
     ) -> torch.Tensor:
         """A pass over a chain of many rows in so many parts, on a core each: a part is a layer behind the one before it."""
         n, layers = len(ids), self.shape.layers
@@ -275,7 +211,7 @@ class Llama(Forward):
         return self._prepared(ids, rows.positions, [(part.cache, len(part.tokens)) for part in parts], rows)
 
     def _prepared(
-        self, ids: np.ndarray, places: slice | np.ndarray, caches: Sequence[tuple[KeyValueCache, int]], rows: Columns,
+        self, ids: np.ndarray, places: slice | np.ndarray, caches: Sequence[tuple[CompiledCache, int]], rows: Columns,
         only: slice = EVERY, counter: int = 0, counter_before: int = 0,
     ) -> Callable[[], torch.Tensor]:  # fmt: skip
         """A pass over rows of one text or of several, each with its cache and so many of the rows, as soon as it is called:
@@ -317,7 +253,7 @@ class Llama(Forward):
         *grown, read, _, _ = chain.tree(*given, branches, rows, chain.Request.of(request))
         return DraftTree(*(part.tolist() for part in grown), read)
 
-    def _behind(self, ids: Sequence[int], base: int, cache: KeyValueCache, drafted: int, rows: int) -> tuple:
+    def _behind(self, ids: Sequence[int], base: int, cache: CompiledCache, drafted: int, rows: int) -> tuple:
         """What `chain`'s calls take to read ids behind `base` cached tokens and draft so many, at most so many `rows` at once."""
         shape, tables, n = self.shape, self._tables, len(ids)
         inner = self.weights.layers[0].gate_up.shape[0] // 2
@@ -330,6 +266,9 @@ class Llama(Forward):
             np.float32(self._scaling), NOTHING,
         )  # fmt: skip
 
+    def head_passes(self, network):
+        return heads.passes(network, self)
+
     def by_depth(self, ids: torch.Tensor, most: int) -> Iterator[torch.Tensor]:
         n, whole, hidden = len(ids), self.shape.layers, self.shape.hidden
         depths, cache = sorted({*range(1, min(most, whole) + 1), whole}), self.new_cache()
@@ -339,12 +278,12 @@ class Llama(Forward):
         for layers, states in zip(depths, cache.states(0, n).view(n, -1, hidden).unbind(1), strict=True):
             x = states.float().contiguous()
             if layers < whole:  # the last states are normed
-                kernels.norm().ctypes(
+                elementwise.norm().ctypes(
                     x.data_ptr(), norm.data_ptr(), x.data_ptr(), n, hidden, self._rounded, self.weights.eps
                 )
             yield self._head(x.to(self.dtype))
 
-    def _read(self, ids: torch.Tensor, only: slice, cache: KeyValueCache) -> torch.Tensor:
+    def _read(self, ids: torch.Tensor, only: slice, cache: CompiledCache) -> torch.Tensor:
         """The logits of a text that is read into an empty cache."""
         n = len(ids)
         return self(ids, slice(0, n), cache, self.lay_out(range(-1, n - 1), 0, 0, cache, 1), only)
@@ -356,13 +295,13 @@ class Llama(Forward):
     def norm(self, x: torch.Tensor) -> torch.Tensor:
         (rows, width), x = x.shape, x.float().contiguous()
         y, ones = torch.empty(rows, width), torch.ones(width)
-        kernels.norm().ctypes(x.data_ptr(), ones.data_ptr(), y.data_ptr(), rows, width, 0, self.weights.eps)
+        elementwise.norm().ctypes(x.data_ptr(), ones.data_ptr(), y.data_ptr(), rows, width, 0, self.weights.eps)
         return y
 
     def activation(self, x: torch.Tensor) -> torch.Tensor:
         rows, width = x.shape
         both, y = torch.cat([x.float(), torch.ones(rows, width)], 1), torch.empty(rows, width)
-        kernels.gate().ctypes(both.data_ptr(), y.data_ptr(), rows, width, 2 * width, self._rounded)
+        elementwise.gate().ctypes(both.data_ptr(), y.data_ptr(), rows, width, 2 * width, self._rounded)
         return y.to(x.dtype)
 
     def attention(self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, seen: int) -> torch.Tensor:

@@ -2,8 +2,6 @@
 
 numba compiles a function once for every type of its arguments, and takes a constant, or an address as numpy gives it, for a
 type of its own. So compiled code calls what is large with `np.int64` of either: each function is compiled once.
-
-Knows compilers and files. It does not know what is compiled.
 """
 
 from __future__ import annotations
@@ -19,23 +17,22 @@ from numba.core import ccallback, dispatcher
 from numba.core.caching import FunctionCache
 
 HERE = Path(__file__).parent
-NAMES = (
-    "compiling.py", "vectors.py", "tiles.py", "multiply.py", "kernels.py", "attend.py", "in_step.py", "layer_pass.py", "whole_pass.py", "chain.py",
-    "heads/block_pass.py", "heads/eagle_pass.py", "heads/medusa_pass.py",
-)  # fmt: skip
-SOURCES = [HERE / name for name in NAMES]  # of all compiled code
 INTEGER = types.int64  # a size, a flag or an address
 ORDERED = {"nnan", "ninf", "nsz", "contract"}  # no other order of adding
 FREE = ORDERED | {"reassoc", "arcp"}  # for sums over one row, whose order is the compiler's, once
 
 
-def kept_in(sources: list[Path]) -> Path:
-    """Where compiled code is kept: numba looks whether a function's own file has changed, not whether what it calls has."""
-    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources))
-    return HERE / "__pycache__" / digest.hexdigest()[:16]
+def version() -> str:
+    """A name for the code of this package: numba compares a function's own file, but not what the function calls."""
+    return _digest(HERE)
 
 
-config.CACHE_DIR = config.CACHE_DIR or str(kept_in(SOURCES))
+def _digest(folder: Path) -> str:
+    sources = sorted(folder.glob("*.py"))
+    return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
+
+
+config.CACHE_DIR = config.CACHE_DIR or str(HERE / "__pycache__" / version())
 
 
 class SparingCache(FunctionCache):

@@ -1,15 +1,12 @@
-"""Medusa heads' pass in one compiled call: every head's residual block on one hidden state, and the target's output head.
-
-Knows addresses, and the order of a pass. It does not know models, tokens or caches.
-"""
+"""Medusa heads' pass in one compiled call: every head's residual block on one hidden state, and the target's output head."""
 
 from __future__ import annotations
 
 import numpy as np
 from numba import njit
 
-from ..compiling import kept
-from ..vectors import BLOCK, call, exp, whole
+from .compiling import kept
+from .vectors import BLOCK, call, exp, whole
 
 FARTHEST = np.float32(80)  # of what `exp` takes
 

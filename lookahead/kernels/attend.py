@@ -9,8 +9,6 @@ which are rounded, with keys and values: two numbers of a key lie together, and 
 
 Every row adds its keys in the order of its text, whatever the rows beside it see: as many together as all of them see in that
 order, then the others. A branch of a tree is a list of columns; nothing is masked.
-
-Knows addresses and numbers. It does not know models, tokens or caches.
 """
 
 from __future__ import annotations

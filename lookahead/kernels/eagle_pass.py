@@ -2,8 +2,6 @@
 
 The feature is made of the target's hidden states where the target has read that token, and else is what the head itself
 made of it in an earlier pass.
-
-Knows addresses, and the order of a pass. It does not know models, tokens or caches.
 """
 
 from __future__ import annotations
@@ -11,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from ..chain import lay_out, level, picked, stops
-from ..compiling import kept
-from ..layer_pass import layer, scratch_floats
-from ..vectors import BLOCK, call, copy, whole
+from .chain import lay_out, level, picked, stops
+from .compiling import kept
+from .layer_pass import layer, scratch_floats
+from .vectors import BLOCK, call, copy, whole
 
 
 @kept(njit, nogil=True, error_model="numpy")

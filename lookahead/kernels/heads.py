@@ -2,40 +2,46 @@
 beside a target whose passes are compiled too.
 
 What a head drafts is verified, so its numbers may be rounded otherwise than its network's.
-
-Knows tensors and kernels. It does not know tokens' meaning, nor when a pass is due.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import nn
 
-from ...core.lm import DraftRequest, DraftTree
-from .. import whole_pass
-from ..cache import KeyValueCache
-from ..chain import Request
-from ..llama import SPARE_POSITIONS, Columns, Llama, fits
-from ..multiply import spare_floats
-from ..product import Product
-from ..rotary import RotaryTables
-from ..vectors import BLOCK as OUTPUTS
-from ..vectors import whole
-from . import block_pass, eagle_pass, medusa_pass
-from .block import BlockNetwork
-from .eagle import EagleNetwork
-from .layers import Layer
-from .medusa import MedusaNetwork
-from .shape import BLOCK, EAGLE, MEDUSA, NONE, HeadShape
+from ..core.lm import DraftRequest, DraftTree
+from ..model.heads.block import BlockNetwork
+from ..model.heads.eagle import EagleNetwork
+from ..model.heads.layers import Layer
+from ..model.heads.medusa import MedusaNetwork
+from ..model.heads.shape import BLOCK, EAGLE, MEDUSA, NONE, HeadShape
+from ..model.rotary import RotaryTables
+from . import block_pass, eagle_pass, medusa_pass, whole_pass
+from .cache import CompiledCache
+from .chain import Request
+from .columns import SPARE_POSITIONS, Columns, fits
+from .multiply import spare_floats
+from .product import Product
+from .vectors import BLOCK as OUTPUTS
+from .vectors import whole
+
+if TYPE_CHECKING:
+    from .llama import Llama
 
 
-def compiles(shape: HeadShape, target: object) -> bool:
-    """Whether a head's passes beside this target are compiled."""
-    if not isinstance(target, Llama) or shape.hidden != target.shape.hidden:
+def passes(network: nn.Module, target: Llama) -> CompiledBlock | CompiledEagle | CompiledMedusa | None:
+    """The compiled passes of a head beside this target; None if they are not compiled."""
+    kinds = {MEDUSA: CompiledMedusa, EAGLE: CompiledEagle, BLOCK: CompiledBlock}
+    return kinds[network.shape.kind](network, target) if _compiles(network.shape, target) else None
+
+
+def _compiles(shape: HeadShape, target: Llama) -> bool:
+    if shape.hidden != target.shape.hidden:
         return False
     free = shape.window == 0 or shape.window >= target.shape.context_length
     usual = shape.fed_norm == NONE and not shape.output_normed and shape.layers == 1
@@ -74,9 +80,9 @@ class _Tables:
         self.widest = max(shape.fed, shape.inner, 2 * shape.hidden, shape.heads * shape.head_dim)
         self.eps, self.scaling = np.float32(shape.eps), np.float32(shape.head_dim**-0.5)
 
-    def new_cache(self) -> KeyValueCache:
+    def new_cache(self) -> CompiledCache:
         """An empty cache."""
-        return KeyValueCache(len(self._products))
+        return CompiledCache(len(self._products))
 
     @property
     def nbytes(self) -> int:
@@ -99,7 +105,7 @@ def _weights(layer: Layer) -> list[torch.Tensor]:
 
 
 class CompiledBlock(_Tables):
-    """A block head's passes; see `plain.PlainBlock`."""
+    """A block head's passes; see `model.heads.plain.PlainBlock`."""
 
     drafts_chains = True
 
@@ -121,7 +127,7 @@ class CompiledBlock(_Tables):
         self._slot_tables = (*bias, proj, np.float32(proj_bias), self.rounded, spare_floats(1, self.shape.rank))
 
     def draft(
-        self, states: torch.Tensor, anchor: int, start: int, cache: KeyValueCache
+        self, states: torch.Tensor, anchor: int, start: int, cache: CompiledCache
     ) -> tuple[torch.Tensor, torch.Tensor]:
         shape, n = self.shape, len(states)
         both = n + shape.rows
@@ -174,7 +180,7 @@ class CompiledBlock(_Tables):
 
 
 class CompiledEagle(_Tables):
-    """An EAGLE head's passes; see `plain.PlainEagle`."""
+    """An EAGLE head's passes; see `model.heads.plain.PlainEagle`."""
 
     drafts_chains = True
 
@@ -185,7 +191,7 @@ class CompiledEagle(_Tables):
         super().__init__(network, target, norms, network.fc)
 
     def read(
-        self, states: torch.Tensor, ids: Sequence[int], start: int, cache: KeyValueCache
+        self, states: torch.Tensor, ids: Sequence[int], start: int, cache: CompiledCache
     ) -> tuple[torch.Tensor, torch.Tensor]:
         n = len(ids)
         cache.rewind(start)
@@ -202,7 +208,7 @@ class CompiledEagle(_Tables):
         features: torch.Tensor,
         first: int,
         start: int,
-        cache: KeyValueCache,
+        cache: CompiledCache,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         cache.rewind(start + first)
         columns = Columns.of(parents, start, first)
@@ -210,7 +216,7 @@ class CompiledEagle(_Tables):
         return self._pass(features.contiguous(), 0, ids[first:], columns, places, 0, cache)
 
     def chain(
-        self, feature: torch.Tensor, logits: torch.Tensor, start: int, cache: KeyValueCache, request: DraftRequest
+        self, feature: torch.Tensor, logits: torch.Tensor, start: int, cache: CompiledCache, request: DraftRequest
     ) -> tuple[list[int], list[float], torch.Tensor]:
         """Draft behind a text of `start` tokens whose last has this feature [1, hidden] and these logits [known]: tokens, how
         sure of each, and features [rows, hidden] of all but the last."""
@@ -227,7 +233,7 @@ class CompiledEagle(_Tables):
         return tokens.tolist(), confidences.tolist(), torch.from_numpy(features)
 
     def tree(
-        self, feature: torch.Tensor, logits: torch.Tensor, start: int, cache: KeyValueCache, request: DraftRequest, branches: int,
+        self, feature: torch.Tensor, logits: torch.Tensor, start: int, cache: CompiledCache, request: DraftRequest, branches: int,
         rows: int,
     ) -> DraftTree:  # fmt: skip
         """A tree behind the same text: tokens, parents, and the share of each of its softmax."""
@@ -260,7 +266,7 @@ class CompiledEagle(_Tables):
 
 
 class CompiledMedusa:
-    """Medusa heads' passes; see `plain.PlainMedusa`."""
+    """Medusa heads' passes; see `model.heads.plain.PlainMedusa`."""
 
     drafts_chains = True
 

@@ -1,7 +1,5 @@
 """A Llama's pass in one compiled call, which walks the layers: a small model's pass in separate operators is mostly the
 starting of operators.
-
-Knows addresses, and the order of a pass. It does not know models, tokens or caches.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ from numba import njit
 
 from .attend import attend
 from .compiling import kept
-from .kernels import add, gate, norm, read, store, turn
+from .elementwise import add, gate, norm, read, store, turn
 from .layer_pass import layer, scratch_floats
 from .multiply import multiply
 from .vectors import BLOCK, call, whole

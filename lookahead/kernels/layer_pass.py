@@ -1,7 +1,4 @@
-"""A layer of a Llama-like model in compiled code: what the target's pass and the trained drafters' passes share.
-
-Knows addresses, and the order of a layer. It does not know models, tokens or caches.
-"""
+"""A layer of a Llama-like model in compiled code: what the target's pass and the trained drafters' passes share."""
 
 from __future__ import annotations
 

@@ -5,8 +5,6 @@ vectors are short) of several rows is added up at once in the processor's regist
 rows. Weights lie in panels too (`packed`): bfloat16 by twos, float32, or 8-bit numbers with a scale for every output. Where the
 processor has a matrix unit, bfloat16 goes through that (`tiles`); of bfloat16 where it multiplies that, and of bytes, two or
 four terms are one step.
-
-Knows numbers. It does not know models.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Products with a weight, laid out in the blocks that kernels read: as it is, or in eight bits.
-
-Knows tensors and kernels. It does not know models.
-"""
+"""Products with a weight, laid out in the blocks that kernels read: as it is, or in eight bits."""
 
 from __future__ import annotations
 

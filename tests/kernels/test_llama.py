@@ -11,13 +11,15 @@ from conftest import tiny
 from numba.core import caching
 from transformers import AutoModelForCausalLM
 
+from lookahead import kernels
 from lookahead.calibration import operators
 from lookahead.core import parallel, tree
 from lookahead.core.events import Settings
-from lookahead.model import compiling, llama, llama_files, modules, product, tiles
-from lookahead.model.llama import Llama
+from lookahead.kernels import compiling, llama, product, tiles
+from lookahead.kernels.llama import Llama
+from lookahead.kernels.product import Product
+from lookahead.model import modules
 from lookahead.model.lm import CachedLM
-from lookahead.model.product import Product
 from lookahead.race.lane import Lane
 
 FAR = 0.01  # nats between the distributions of weights in 8 and in 16 bits; the bundled draft and its target are about 1 apart
@@ -213,7 +215,7 @@ def test_a_copied_cache_keeps_a_branch(tmp_path):
 
 def test_transformers_gets_our_passes_where_they_are_what_it_asks_for(tmp_path):
     folder = str(tiny("llama", tmp_path / "m"))
-    ours = llama_files.read(folder, torch.float32)
+    ours = kernels.read(folder, torch.float32)
     inside, theirs = ours.model, AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     ids = torch.tensor([[5, 9, 2, 700, 31]])
     assert torch.equal(inside(ids).logits[0], CachedLM(ours).forward(ids[0].tolist()))
@@ -309,15 +311,14 @@ def test_heads_of_another_size_are_left_to_the_modules(tmp_path):
 
 def test_compiled_code_is_kept_by_all_that_it_was_made_of(tmp_path, models):
     """numba itself would take a kernel from its cache although a function that it calls has changed."""
-    sources = [tmp_path / name for name in ("a.py", "b.py")]
-    for source in sources:
-        source.write_text("x = 1")
-    before = compiling.kept_in(sources)
-    assert before == compiling.kept_in(sources)
-    sources[1].write_text("x = 2")
-    assert before != compiling.kept_in(sources)
+    for name in ("a.py", "b.py"):
+        (tmp_path / name).write_text("x = 1")
+    before = compiling._digest(tmp_path)
+    assert before == compiling._digest(tmp_path)
+    (tmp_path / "b.py").write_text("x = 2")
+    assert before != compiling._digest(tmp_path)
     own = Path(numba.config.CACHE_DIR)
-    assert own == compiling.kept_in(compiling.SOURCES) and list(own.rglob("*forward*.nbc"))
+    assert own.name == compiling.version() and list(own.rglob("*forward*.nbc"))
 
 
 def test_where_nothing_can_be_kept_it_is_compiled_each_time():

@@ -8,15 +8,14 @@ read once for both.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from .chain import level, picked, stops
-from .compiling import kept
+from .compiling import compiled
 from .layer_pass import layer, scratch_floats
 from .vectors import BLOCK, call, copy, whole
 
 
-@kept(njit, nogil=True, error_model="numpy")
+@compiled
 def forward(
     steps, states, n, fed, ids, embed, cos, sin, norms, head_norms, weights, scales, caches, start, causal, room, heads, kv,
     inner, vocab, known, rounded, spare, hidden_states, logits, eps, scaling,
@@ -71,7 +70,7 @@ def forward(
     return scratch, straight, none, no_branch, new
 
 
-@kept(njit, nogil=True, error_model="numpy")
+@compiled
 def slot(multiplied, hidden, logits, before, weights, scales, proj, proj_bias, rounded, spare, out):
     """Into `out` [whole blocks of the known tokens] a slot's logits with the Markov head's bias; returns how likely its token is
     accepted.
@@ -97,7 +96,7 @@ def slot(multiplied, hidden, logits, before, weights, scales, proj, proj_bias, r
     return 1 / (1 + np.exp(-sure)), scratch[:1]
 
 
-@kept(njit, nogil=True, error_model="numpy")
+@compiled
 def chain(
     multiplied, hidden, logits, first, before, table, weights, scales, proj, proj_bias, confident, rounded, spare, request
 ):  # fmt: skip
@@ -126,7 +125,7 @@ def chain(
         before = token
 
 
-@kept(njit, nogil=True, error_model="numpy")
+@compiled
 def tree(multiplied, logits, anchor, table, weights, scales, rounded, spare, branches, rows, request):
     """Grow a tree from the slots behind the token `anchor`, a level a slot: tokens, parents (-1: the anchor), and the share of
     each of its softmax, [drafted] each. At most `rows` in all, and of a level the `branches` that are likeliest reached; the

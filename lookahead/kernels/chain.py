@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 
 from ..core.lm import DraftRequest
-from .compiling import FREE, kept
+from .compiling import FREE, compiled
 from .vectors import call, copy, exp, highest
 from .whole_pass import forward
 
@@ -150,7 +150,7 @@ def lay_out(first, count, depth, parents, start, straight, branch, counts, cos, 
         copy(sin[start + depth], turns[1, row - first])
 
 
-@kept(njit, nogil=True, error_model="numpy")
+@compiled
 def chain(
     steps, ids, embed, cos, sin, norms, weights, scales, caches, rooms, start, heads, kv, inner, vocab, rounded, spare, eps,
     scaling, taps, request,
@@ -184,7 +184,7 @@ def chain(
         ids = tokens[count - 1 : count]
 
 
-@kept(njit, nogil=True, error_model="numpy")
+@compiled
 def tree(
     steps, ids, embed, cos, sin, norms, weights, scales, caches, rooms, start, heads, kv, inner, vocab, rounded, spare, eps,
     scaling, taps, branches, rows, request,

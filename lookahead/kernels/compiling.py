@@ -1,20 +1,27 @@
-"""Compiling kernels for this processor by numba, and keeping what was compiled.
+"""Compiling with numba, and keeping compiled code on disk.
 
-numba compiles a function once for every type of its arguments, and takes a constant, or an address as numpy gives it, for a
-type of its own. So compiled code calls what is large with `np.int64` of either: each function is compiled once.
+numba compiles a function once for every type of its arguments, and a constant, or an address as numpy returns it, has a type of
+its own. So compiled code converts both with `np.int64` for calls of large functions: each function is compiled once.
+
+Compiled code is kept in the user's cache folder, or where NUMBA_CACHE_DIR says. Only functions of this package are: nothing of
+numba is replaced or set for other code.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+import os
+import tempfile
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
-from numba import cfunc, config, types
-from numba.core import ccallback, dispatcher
-from numba.core.caching import FunctionCache
+from numba import config, njit, types
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, UserWideCacheLocator
+from numba.core.ccallback import CFunc
+
+from ..core import folders
 
 HERE = Path(__file__).parent
 INTEGER = types.int64  # a size, a flag or an address
@@ -22,21 +29,52 @@ ORDERED = {"nnan", "ninf", "nsz", "contract"}  # no other order of adding
 FREE = ORDERED | {"reassoc", "arcp"}  # for sums over one row, whose order is the compiler's, once
 
 
+@lru_cache(maxsize=1)
 def version() -> str:
     """A name for the code of this package: numba compares a function's own file, but not what the function calls."""
-    return _digest(HERE)
+    return digest(HERE)
 
 
-def _digest(folder: Path) -> str:
+def digest(folder: Path) -> str:
+    """A hash of all sources in a folder."""
     sources = sorted(folder.glob("*.py"))
     return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
 
 
-config.CACHE_DIR = config.CACHE_DIR or str(HERE / "__pycache__" / version())
+def places() -> Iterator[Path]:
+    """Where compiled code may be kept: the first folder that can be written."""
+    if config.CACHE_DIR:
+        yield Path(config.CACHE_DIR)
+    with suppress(RuntimeError):  # there is no home
+        yield folders.cache() / "kernels"
+    if hasattr(os, "getuid"):  # whoever can write there can run code as this user
+        with suppress(OSError):
+            own = Path(tempfile.gettempdir()) / f"lookahead-kernels-{os.getuid()}"
+            own.mkdir(mode=0o700, exist_ok=True)
+            if not own.is_symlink() and own.stat().st_uid == os.getuid():
+                yield own
 
 
-class SparingCache(FunctionCache):
+class _Locator(UserWideCacheLocator):
+    """Where numba looks for the compiled code of a function of this package."""
+
+    def __init__(self, py_func, py_file):
+        super().__init__(py_func, py_file)
+        for place in places():
+            self._cache_path = str(place / version())
+            with suppress(OSError):
+                self.ensure_cache_path()
+                break
+
+
+class _Implementation(CompileResultCacheImpl):
+    _locator_classes = (_Locator,)
+
+
+class KernelCache(FunctionCache):
     """numba's cache of a function. A damaged file counts as none and is replaced; a full disk keeps nothing."""
+
+    _impl_class = _Implementation
 
     def load_overload(self, sig, target_context):
         """Return what was compiled for a signature, or None."""
@@ -53,28 +91,33 @@ class SparingCache(FunctionCache):
             super().save_overload(sig, data)
 
 
-ccallback.FunctionCache = dispatcher.FunctionCache = SparingCache
+def _keep(compiled, function: Callable) -> None:
+    """Have numba keep the code of a function on disk, unless no folder can be written."""
+    with suppress(RuntimeError):
+        compiled._cache = KernelCache(function)
 
 
 def kernel(integers: int, floats: int = 0, fastmath=ORDERED) -> Callable:
-    """Makes a function of so many integers and then floats something that is compiled when it is first asked for."""
-    signature = types.void(*[INTEGER] * integers, *[types.float32] * floats)
+    """A decorator for a function of so many integers and then floats. The result compiles it when it is first called, and returns
+    it with its `address`."""
+    arguments = (*[INTEGER] * integers, *[types.float32] * floats)
 
     def make(function):
-        return lru_cache(maxsize=1)(
-            lambda: kept(cfunc, signature, nopython=True, fastmath=fastmath, error_model="numpy")(function)
-        )
+        @lru_cache(maxsize=1)
+        def compiled():
+            options = {"nopython": True, "fastmath": fastmath, "error_model": "numpy"}
+            callback = CFunc(function, (arguments, types.void), {}, options)
+            _keep(callback, function)
+            callback.compile()
+            return callback
+
+        return compiled
 
     return make
 
 
-def kept(compiler: Callable, *arguments, **options) -> Callable:
-    """The compiler, keeping what it makes beside this file or in the user's cache, where one of them can be written."""
-
-    def compiled(function):
-        try:
-            return compiler(*arguments, cache=True, **options)(function)
-        except RuntimeError:  # neither can
-            return compiler(*arguments, **options)(function)
-
-    return compiled
+def compiled(function: Callable) -> Callable:
+    """A decorator for a function that is compiled for the types of its arguments, and leaves Python to other threads."""
+    dispatcher = njit(nogil=True, error_model="numpy")(function)
+    _keep(dispatcher, function)
+    return dispatcher

@@ -7,15 +7,14 @@ made of it in an earlier pass.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from .chain import lay_out, level, picked, stops
-from .compiling import kept
+from .compiling import compiled
 from .layer_pass import layer, scratch_floats
 from .vectors import BLOCK, call, copy, whole
 
 
-@kept(njit, nogil=True, error_model="numpy")
+@compiled
 def forward(
     steps, given, fed, ids, embed, cos, sin, norms, head_norms, weights, scales, caches, room, new, straight, branch, counts,
     heads, kv, inner, vocab, draft_vocab, rounded, normed_residual, spare, features, first, logits, eps, scaling,
@@ -68,7 +67,7 @@ def forward(
     return scratch
 
 
-@kept(njit, nogil=True, error_model="numpy")
+@compiled
 def chain(
     steps, feature, logits, embed, cos, sin, norms, head_norms, weights, scales, caches, start, room, heads, kv, inner, vocab,
     draft_vocab, rounded, normed_residual, spare, eps, scaling, request,
@@ -101,7 +100,7 @@ def chain(
         )  # fmt: skip
 
 
-@kept(njit, nogil=True, error_model="numpy")
+@compiled
 def tree(
     steps, feature, logits, embed, cos, sin, norms, head_norms, weights, scales, caches, start, room, heads, kv, inner, vocab,
     draft_vocab, rounded, normed_residual, spare, eps, scaling, branches, rows, request,

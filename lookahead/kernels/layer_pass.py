@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from numba import njit
-
 from . import attend
-from .compiling import kept
+from .compiling import compiled
 from .in_step import publish, wait
 from .vectors import BLOCK, call, whole
 
 
-@kept(njit, nogil=True, error_model="numpy")
+@compiled
 def scratch_floats(n, given, hidden, fed, heads, kv, dim, inner, most):
     """How many floats of scratch `layer` takes, and the sizes of its parts, in the order in which they lie there."""
     return (
@@ -23,7 +21,7 @@ def scratch_floats(n, given, hidden, fed, heads, kv, dim, inner, most):
     )
 
 
-@kept(njit, nogil=True, error_model="numpy")
+@compiled
 def layer(
     steps, x_, n, given, hidden, fed, w, s, norm, head_norms, cos, sin, caches, number, rooms, ends, new, straight, branch,
     counts, heads, kv, inner, rounded, eps, scaling, scratch_, spare_, counter, counter_before,

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-from .compiling import kept
+from .compiling import compiled
 from .vectors import BLOCK, call, exp, whole
 
 FARTHEST = np.float32(80)  # of what `exp` takes
 
 
-@kept(njit, nogil=True, error_model="numpy")
+@compiled
 def forward(steps, state, weights, scales, biases, known, rounded, spare, logits):
     """The heads' logits [slots, whole blocks of the `known` tokens], float32, behind a token of which `state` [hidden] is the
     last hidden state of the token before, as it is stored.

@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 
 from .attend import attend
-from .compiling import kept
+from .compiling import compiled
 from .elementwise import add, gate, norm, read, store, turn
 from .layer_pass import layer, scratch_floats
 from .multiply import multiply
@@ -28,7 +28,7 @@ def keep(stored, x_, n, hidden, size, rounded, ends, states, tap, taps):
         call(stored, (x_ + 4 * row * hidden, place, hidden, rounded))
 
 
-@kept(njit, nogil=True, error_model="numpy")
+@compiled
 def forward(
     steps, ids, embed, cos, sin, norms, weights, scales, caches, rooms, ends, new, straight, branch, counts, heads, kv, inner,
     vocab, rounded, spare, first, rows, logits, eps, scaling, taps, states, counter, counter_before,

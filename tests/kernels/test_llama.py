@@ -2,20 +2,17 @@
 
 import copy
 import random
-from pathlib import Path
 
-import numba
 import pytest
 import torch
 from conftest import tiny
-from numba.core import caching
 from transformers import AutoModelForCausalLM
 
 from lookahead import kernels
 from lookahead.calibration import operators
 from lookahead.core import parallel, tree
 from lookahead.core.events import Settings
-from lookahead.kernels import compiling, llama, product, tiles
+from lookahead.kernels import llama, product, tiles
 from lookahead.kernels.llama import Llama
 from lookahead.kernels.product import Product
 from lookahead.model import modules
@@ -307,56 +304,3 @@ def test_heads_of_another_size_are_left_to_the_modules(tmp_path):
     passes = CachedLM(load(tiny("llama", tmp_path / "m", head_dim=24))).passes
     assert type(passes) is modules.Modules
     assert passes.for_drafting() is passes
-
-
-def test_compiled_code_is_kept_by_all_that_it_was_made_of(tmp_path, models):
-    """numba itself would take a kernel from its cache although a function that it calls has changed."""
-    for name in ("a.py", "b.py"):
-        (tmp_path / name).write_text("x = 1")
-    before = compiling._digest(tmp_path)
-    assert before == compiling._digest(tmp_path)
-    (tmp_path / "b.py").write_text("x = 2")
-    assert before != compiling._digest(tmp_path)
-    own = Path(numba.config.CACHE_DIR)
-    assert own.name == compiling.version() and list(own.rglob("*forward*.nbc"))
-
-
-def test_where_nothing_can_be_kept_it_is_compiled_each_time():
-    def nowhere(cache=False):
-        if cache:
-            raise RuntimeError("no locator available")
-        return lambda function: function
-
-    assert compiling.kept(nowhere)(len) is len
-
-
-@pytest.mark.parametrize("kind", ["nbi", "nbc"])
-@pytest.mark.parametrize("content", [b"", b"garbage"])
-def test_damaged_compiled_code_is_compiled_again(tmp_path, monkeypatch, kind, content):
-    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
-
-    def twice(x):
-        return 2 * x
-
-    def fresh():
-        return (
-            compiling.kept(numba.cfunc, numba.int64(numba.int64), nopython=True)(twice).ctypes(3),
-            compiling.kept(numba.njit)(twice)(3),
-        )
-
-    assert fresh() == (6, 6)
-    kept = [*tmp_path.rglob(f"*.{kind}")]
-    for path in kept:
-        path.write_bytes(content)
-    assert fresh() == (6, 6)
-    assert kept and all(path.read_bytes() != content for path in kept if path.exists())
-
-
-def test_compiled_code_that_cannot_be_written_is_used_all_the_same(tmp_path, monkeypatch):
-    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
-
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(caching.IndexDataCacheFile, "save", full)
-    assert compiling.kept(numba.njit)(lambda x: 2 * x)(3) == 6

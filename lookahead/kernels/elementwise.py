@@ -57,8 +57,8 @@ def gate(both, y, n, width, stride, rounded):
 
 
 @kernel(8)
-def turn(qkv, cos, sin, n, heads, half, stride, rounded):
-    """Turn the first so many heads of every row by its position: cos, sin [n, 2 half]."""
+def apply_rope(qkv, cos, sin, n, heads, half, stride, rounded):
+    """Rotate the first so many heads of every row by its position: cos, sin [n, 2 half]."""
     for i in range(n):
         c, s = carray(floats_at(cos + 8 * i * half), 2 * half), carray(floats_at(sin + 8 * i * half), 2 * half)
         for head in range(heads):

@@ -25,8 +25,8 @@ from . import block_pass, eagle_pass, medusa_pass, whole_pass
 from .cache import CompiledCache
 from .chain import Request
 from .columns import SPARE_POSITIONS, Columns, fits
-from .multiply import spare_floats
 from .product import Product
+from .records import Caches, PackedWeights, Rotations, Rows, Sizes
 from .vectors import BLOCK as OUTPUTS
 from .vectors import whole
 
@@ -50,11 +50,11 @@ def _compiles(shape: HeadShape, target: Llama) -> bool:
 
 
 class _Tables:
-    """What compiled passes take of a network's layers: addresses of weights, norms and the rotation's tables."""
+    """What compiled passes take of a network's layers."""
 
     def __init__(self, network: BlockNetwork | EagleNetwork, target: Llama, norms: Sequence[nn.Module], fc: nn.Linear):
         shape = network.shape
-        self.target, self.dtype, self.rounded = target, target.dtype, int(target.dtype == torch.bfloat16)
+        self.target, self.dtype = target, target.dtype
         self._products = [
             [Product(weight.to(self.dtype), small=True) for weight in _weights(layer)] for layer in network.layers
         ]
@@ -62,23 +62,31 @@ class _Tables:
         last = [Product(fc.weight.to(self.dtype), small=True), head]
         rows = [*self._products, [*last, *last]]
         self._last = last
-        self.weights = np.array([[product.blocks.ctypes.data for product in row] for row in rows])
-        self.scales = np.array([[product.scales.ctypes.data for product in row] for row in rows])
-        self.norms = torch.stack([norm.weight.to(self.dtype) for norm in norms]).float().numpy()
         pairs = [
             [norm.weight.to(self.dtype).float() for norm in (layer.self_attn.q_norm, layer.self_attn.k_norm)]
             if shape.head_norms
             else []
             for layer in network.layers
         ]
-        self.head_norms = np.array([[norm.numpy() for norm in pair] for pair in pairs], np.float32)
-        self.head_norms = self.head_norms.reshape(shape.layers, -1, shape.head_dim)
+        head_norms = np.array([[norm.numpy() for norm in pair] for pair in pairs], np.float32)
+        self.weights = PackedWeights(
+            target.weights.embed.data_ptr(),
+            torch.stack([norm.weight.to(self.dtype) for norm in norms]).float().numpy(),
+            head_norms.reshape(shape.layers, -1, shape.head_dim),
+            np.array([[product.blocks.ctypes.data for product in row] for row in rows]),
+            np.array([[product.scales.ctypes.data for product in row] for row in rows]),
+        )
+        widest = max(shape.fed, shape.inner, 2 * shape.hidden, shape.heads * shape.head_dim)
+        self.sizes = _sizes(shape, target, widest)
         rotations = partial(_rotations, network.turns, self.dtype)
         self.rotary = RotaryTables(rotations, target.shape.context_length + SPARE_POSITIONS + shape.rows)
         self.kernels = whole_pass.addresses(last[0].stored)
-        self.embed = target.weights.embed
-        self.widest = max(shape.fed, shape.inner, 2 * shape.hidden, shape.heads * shape.head_dim)
-        self.eps, self.scaling = np.float32(shape.eps), np.float32(shape.head_dim**-0.5)
+
+    def room(self, cache: CompiledCache, rows: int, ends: int = 1) -> Caches:
+        """The cache with room for so many further rows, the first `ends` of which a pass computes."""
+        shape = self.shape
+        addresses = cache.make_room(rows, shape.kv_heads, shape.head_dim, self.dtype)[None]
+        return Caches(addresses, np.array([cache.room]), np.array([ends]))
 
     def new_cache(self) -> CompiledCache:
         """An empty cache."""
@@ -89,6 +97,13 @@ class _Tables:
         """Bytes that they take, but for an output head that is the target's."""
         last = self._last if self.shape.draft_vocab else self._last[:1]
         return sum(product.nbytes for row in (*self._products, last) for product in row)
+
+
+def _sizes(shape: HeadShape, target: Llama, widest: int) -> Sizes:
+    return Sizes(
+        shape.hidden, shape.heads, shape.kv_heads, shape.head_dim, shape.inner, shape.vocab, shape.known, widest,
+        int(target.dtype == torch.bfloat16), np.float32(shape.eps), np.float32(shape.head_dim**-0.5),
+    )  # fmt: skip
 
 
 def _rotations(turns: nn.Module, dtype: torch.dtype, places: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -115,16 +130,23 @@ class CompiledBlock(_Tables):
         around = [norm for layer in network.layers for norm in (layer.input_layernorm, layer.post_attention_layernorm)]
         super().__init__(network, target, [network.hidden_norm, *around, network.norm], network.fc)
         self._ids = np.full(self.shape.rows, self.shape.mask)
-        self._before, bias = np.zeros((self.shape.vocab, 0), np.float32), (0, 0)
+        table, bias = np.zeros((self.shape.vocab, 0), np.float32), (0, 0)
         if network.markov_head:
-            self._before = network.markov_head.markov_w1.weight.float().numpy().copy()
+            table = network.markov_head.markov_w1.weight.float().numpy().copy()
             self._bias = Product(network.markov_head.markov_w2.weight.to(self.dtype), small=True)
             bias = self._bias.blocks.ctypes.data, self._bias.scales.ctypes.data
         proj, proj_bias = np.zeros(self.shape.hidden + self.shape.rank, np.float32), 0.0
         if network.confidence_head:
             proj, proj_bias = (weight.float().numpy()[0].copy() for weight in network.confidence_head.proj.parameters())
-        # What `block_pass.slot` takes behind a slot's own numbers.
-        self._slot_tables = (*bias, proj, np.float32(proj_bias), self.rounded, spare_floats(1, self.shape.rank))
+        self._markov = block_pass.Markov(
+            self.kernels.multiply,
+            table,
+            *bias,
+            proj,
+            np.float32(proj_bias),
+            int(self.shape.confident),
+            self.sizes.rounded,
+        )
 
     def draft(
         self, states: torch.Tensor, anchor: int, start: int, cache: CompiledCache
@@ -133,50 +155,39 @@ class CompiledBlock(_Tables):
         both = n + shape.rows
         cache.rewind(start)
         cache.lay_out(start + both)
-        caches = cache.make_room(both, shape.kv_heads, shape.head_dim, self.dtype)
-        cos, sin = (table[start : start + both] for table in self.rotary.up_to(start + both))
+        caches = self.room(cache, both, shape.rows)
+        self._ids[0] = anchor
+        rows = Rows(self._ids, *(table[start : start + both] for table in self.rotary.up_to(start + both)))
         hidden, logits = torch.empty(shape.rows, shape.hidden), torch.empty(shape.rows, whole(shape.known, OUTPUTS))
         states = states.contiguous()
-        self._ids[0] = anchor
         block_pass.forward(
-            self.kernels, states.data_ptr(), n, shape.fed, self._ids, self.embed.data_ptr(), cos, sin, self.norms, self.head_norms,
-            self.weights, self.scales, caches, start, int(shape.causal), cache.room, shape.heads,
-            shape.kv_heads, shape.inner, shape.vocab, shape.known, self.rounded, spare_floats(both, self.widest), hidden.data_ptr(),
-            logits.data_ptr(), self.eps, self.scaling,
+            self.kernels, self.sizes, self.weights, caches, rows, start, int(shape.causal), states.data_ptr(), shape.fed,
+            hidden.data_ptr(), logits.data_ptr(),
         )  # fmt: skip
         first = shape.rows - shape.slots
         return hidden[first:], logits[first:]
 
     def slot(self, hidden: torch.Tensor, logits: torch.Tensor, before: int) -> tuple[torch.Tensor, float | None]:
         out = torch.empty(1, len(logits))
-        chance, _ = block_pass.slot(
-            self.kernels[0], hidden.numpy(), logits.numpy(), self._before[before], *self._slot_tables, out.numpy()[0]
-        )
+        chance, _ = block_pass.slot(self._markov, hidden.numpy(), logits.numpy(), before, out.numpy()[0])
         return out, chance if self.shape.confident else None
 
     def chain(
         self, hidden: torch.Tensor, logits: torch.Tensor, first: int, before: int, request: DraftRequest
     ) -> tuple[list[int], list[float]]:
         """Tokens of the slots from `first` on, and how likely each is accepted."""
-        bias, scales, proj, proj_bias, rounded, spare = self._slot_tables
         tokens, confidences = block_pass.chain(
-            self.kernels[0], hidden.numpy(), logits.numpy(), first, before, self._before, bias, scales, proj, proj_bias,
-            self.shape.confident, rounded, spare, Request.of(request),
-        )  # fmt: skip
+            self._markov, hidden.numpy(), logits.numpy(), first, before, Request.of(request)
+        )
         return tokens.tolist(), confidences.tolist()
 
     def tree(self, logits: torch.Tensor, before: int, request: DraftRequest, branches: int, rows: int) -> DraftTree:
         """A tree of the slots' favourites behind a token: tokens, parents, and the share of each of its softmax."""
-        bias, scales, _, _, rounded, _ = self._slot_tables
-        spare = spare_floats(branches, self.shape.rank)
-        *grown, _ = block_pass.tree(
-            self.kernels[0], logits.numpy(), before, self._before, bias, scales, rounded, spare, branches, rows,
-            Request.of(request),
-        )  # fmt: skip
+        *grown, _ = block_pass.tree(self._markov, logits.numpy(), before, branches, rows, Request.of(request))
         return DraftTree(*(part.tolist() for part in grown))
 
     def bias(self, tokens: Sequence[int]) -> torch.Tensor | float:
-        return self._bias(torch.from_numpy(self._before[list(tokens)])) if self.shape.rank else 0.0
+        return self._bias(torch.from_numpy(self._markov.table[list(tokens)])) if self.shape.rank else 0.0
 
 
 class CompiledEagle(_Tables):
@@ -220,16 +231,9 @@ class CompiledEagle(_Tables):
     ) -> tuple[list[int], list[float], torch.Tensor]:
         """Draft behind a text of `start` tokens whose last has this feature [1, hidden] and these logits [known]: tokens, how
         sure of each, and features [rows, hidden] of all but the last."""
-        shape = self.shape
-        cache.rewind(start)
-        cache.lay_out(start + request.most)
-        caches = cache.make_room(request.most, shape.kv_heads, shape.head_dim, self.dtype)
         tokens, confidences, features, _ = eagle_pass.chain(
-            self.kernels, feature.numpy(), logits.numpy(), self.embed.data_ptr(), *self.rotary.up_to(start + request.most), self.norms, self.head_norms[0],
-            self.weights, self.scales, caches, start, cache.room, shape.heads, shape.kv_heads, shape.inner,
-            shape.vocab, shape.known, self.rounded, int(shape.residual_normed), spare_floats(1, self.widest), self.eps,
-            self.scaling, Request.of(request),
-        )  # fmt: skip
+            *self._behind(feature, logits, start, cache, request.most), Request.of(request)
+        )
         return tokens.tolist(), confidences.tolist(), torch.from_numpy(features)
 
     def tree(
@@ -237,30 +241,31 @@ class CompiledEagle(_Tables):
         rows: int,
     ) -> DraftTree:  # fmt: skip
         """A tree behind the same text: tokens, parents, and the share of each of its softmax."""
-        shape = self.shape
-        cache.rewind(start)
-        cache.lay_out(start + rows)
-        caches = cache.make_room(rows, shape.kv_heads, shape.head_dim, self.dtype)
         *grown, _ = eagle_pass.tree(
-            self.kernels, feature.numpy(), logits.numpy(), self.embed.data_ptr(), *self.rotary.up_to(start + rows), self.norms, self.head_norms[0],
-            self.weights, self.scales, caches, start, cache.room, shape.heads, shape.kv_heads, shape.inner,
-            shape.vocab, shape.known, self.rounded, int(shape.residual_normed), spare_floats(branches, self.widest), self.eps,
-            self.scaling, branches, rows, Request.of(request),
-        )  # fmt: skip
+            *self._behind(feature, logits, start, cache, rows), branches, rows, Request.of(request)
+        )
         return DraftTree(*(part.tolist() for part in grown))
+
+    def _behind(self, feature, logits, start, cache, drafted) -> tuple:
+        """What `eagle_pass`'s calls take to draft so many tokens behind a text of `start` tokens."""
+        cache.rewind(start)
+        cache.lay_out(start + drafted)
+        caches, rotations = self.room(cache, drafted), Rotations(*self.rotary.up_to(start + drafted))
+        normed = int(self.shape.residual_normed)
+        return (
+            self.kernels, self.sizes, self.weights, caches, feature.numpy(), logits.numpy(), start, rotations, normed
+        )  # fmt: skip
 
     def _pass(self, given, fed, ids, columns, places, first, cache):
         shape, n = self.shape, len(ids)
         cache.lay_out(int(columns.new[-1]) + 1)
-        caches = cache.make_room(n, shape.kv_heads, shape.head_dim, self.dtype)
+        caches = self.room(cache, n, n)
         end = places.stop if isinstance(places, slice) else int(places.max()) + 1
-        cos, sin = (table[places] for table in self.rotary.up_to(end))
+        rows = Rows(np.array(ids), *(table[places] for table in self.rotary.up_to(end)))
         features, logits = torch.empty(n, shape.hidden), torch.empty(n - first, whole(shape.known, OUTPUTS))
         eagle_pass.forward(
-            self.kernels, given.data_ptr(), fed, np.array(ids), self.embed.data_ptr(), cos, sin, self.norms, self.head_norms[0],
-            self.weights, self.scales, caches, cache.room, columns.new, columns.straight, columns.branch,
-            columns.counts, shape.heads, shape.kv_heads, shape.inner, shape.vocab, shape.known, self.rounded, int(shape.residual_normed),
-            spare_floats(n, self.widest), features.data_ptr(), first, logits.data_ptr(), self.eps, self.scaling,
+            self.kernels, self.sizes, self.weights, caches, rows, columns, given.data_ptr(), fed, int(shape.residual_normed),
+            features.data_ptr(), first, logits.data_ptr(),
         )  # fmt: skip
         return features, logits[:, : shape.known]
 
@@ -272,7 +277,8 @@ class CompiledMedusa:
 
     @torch.inference_mode()
     def __init__(self, network: MedusaNetwork, target: Llama):
-        self.shape, self.rounded = network.shape, int(target.dtype == torch.bfloat16)
+        self.shape = network.shape
+        self._sizes = _sizes(self.shape, target, self.shape.hidden)
         layers = [block.layers[0] for block in network.blocks]
         self._products = [
             Product(torch.cat([layer.weight for layer in layers]).to(target.dtype), small=True), target.drafting_head
@@ -285,24 +291,24 @@ class CompiledMedusa:
         if self.shape.biased:
             self._biases = torch.stack([layer.bias.float() for layer in layers]).numpy().copy()
         self._kernels = whole_pass.addresses(self._products[0].stored)
-        self._spare = spare_floats(self.shape.slots, self.shape.hidden)
-        nothing = np.zeros((self.shape.slots, 0), np.float32)  # no hidden state, no token before: logits decide
-        self._slot_tables = nothing, np.zeros((self.shape.vocab, 0), np.float32), np.zeros(0, np.float32)
+        # No hidden state and no token before a slot: logits decide.
+        self._hidden = np.zeros((self.shape.slots, 0), np.float32)
+        table, proj = np.zeros((self.shape.vocab, 0), np.float32), np.zeros(0, np.float32)
+        self._markov = block_pass.Markov(
+            self._kernels.multiply, table, 0, 0, proj, np.float32(0), 0, self._sizes.rounded
+        )
 
     def draft(self, states: torch.Tensor) -> torch.Tensor:
         shape, state = self.shape, states.contiguous()
         logits = torch.empty(shape.slots, whole(shape.known, OUTPUTS))
         medusa_pass.forward(
-            self._kernels, state.data_ptr(), self._weights, self._scales, self._biases, shape.known, self.rounded, self._spare,
-            logits.data_ptr(),
-        )  # fmt: skip
+            self._kernels, self._sizes, state.data_ptr(), self._weights, self._scales, self._biases, logits.data_ptr()
+        )
         return logits
 
     def chain(self, logits: torch.Tensor, first: int, request: DraftRequest) -> tuple[list[int], list[float]]:
         """Tokens of the slots from `first` on, and the share of each of its softmax."""
-        hidden, table, proj = self._slot_tables
         tokens, confidences = block_pass.chain(
-            self._kernels[0], hidden, logits.numpy(), first, 0, table, 0, 0, proj, np.float32(0), False, self.rounded, 0,
-            Request.of(request),
-        )  # fmt: skip
+            self._markov, self._hidden, logits.numpy(), first, 0, Request.of(request)
+        )
         return tokens.tolist(), confidences.tolist()

@@ -14,7 +14,7 @@ import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -29,8 +29,8 @@ from . import attend, chain, elementwise, heads, whole_pass
 from .cache import CompiledCache
 from .columns import SPARE_POSITIONS, Columns
 from .llama_weights import Weights
-from .multiply import spare_floats
 from .product import Product, stored
+from .records import ALONE, Caches, Kernels, Outputs, PackedWeights, Rotations, Rows, Sizes, Step
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -52,16 +52,6 @@ def prepare(dtype: torch.dtype) -> None:
     attend.move()
 
 
-class _Tables(NamedTuple):
-    """What a pass takes beside its rows, as `whole_pass.forward` has it; `longest` is the most inputs of a product."""
-
-    kernels: np.ndarray
-    norms: np.ndarray
-    weights: np.ndarray
-    scales: np.ndarray
-    longest: int
-
-
 class Llama(Forward):
     """Callable on the rows of one pass. `source` makes transformers' model of the same weights, if anybody asks; `small`
     keeps the weights of products in eight bits."""
@@ -75,9 +65,7 @@ class Llama(Forward):
     ):  # fmt: skip
         self.shape, self.weights, self.small, self._source = shape, weights, small, source
         self._shared = {} if shared is None else shared  # by weight, and whether in eight bits
-        self._scaling = shape.head_dim**-0.5
         self._rotary = RotaryTables(partial(_rotations, weights), shape.context_length + SPARE_POSITIONS)
-        self._rounded = int(self.dtype == torch.bfloat16)
 
     # Made with the first pass: of a draft model that is read and then kept in eight bits there is none.
     @cached_property
@@ -105,14 +93,24 @@ class Llama(Forward):
         return embed, embed if head is None else head
 
     @cached_property
-    def _tables(self) -> _Tables:
+    def _sizes(self) -> Sizes:
+        shape, first = self.shape, self.weights.layers[0]
+        widest = max(weight.shape[1] for weight in (*first.products, self.tables[1]))
+        return Sizes(
+            shape.hidden, shape.heads, shape.kv_heads, shape.head_dim, first.gate_up.shape[0] // 2,
+            shape.vocab, shape.vocab, widest,
+            int(self.dtype == torch.bfloat16), np.float32(self.weights.eps), np.float32(shape.head_dim**-0.5),
+        )  # fmt: skip
+
+    @cached_property
+    def _packed(self) -> tuple[Kernels, PackedWeights]:
         rows = [*self._products, [self._head] * 4]
-        return _Tables(
-            whole_pass.addresses(self._head.stored),
+        return whole_pass.addresses(self._head.stored), PackedWeights(
+            self.weights.embed.data_ptr(),
             torch.stack(self.weights.norms).float().numpy(),
+            np.empty((self.shape.layers, 0, self.shape.head_dim), np.float32),
             np.array([[product.blocks.ctypes.data for product in row] for row in rows]),
             np.array([[product.scales.ctypes.data for product in row] for row in rows]),
-            max(product.size for product in (*self._products[0], self._head)),
         )
 
     @cached_property
@@ -139,7 +137,7 @@ class Llama(Forward):
 
     def first(self, layers: int) -> Llama:
         short: Any = copy.copy(self)
-        for name in ("model", "_tables", "_products"):
+        for name in ("model", "_packed", "_products"):
             vars(short).pop(name, None)
         short.shape = replace(self.shape, layers=layers)
         short.weights = replace(self.weights, layers=self.weights.layers[:layers])
@@ -181,9 +179,9 @@ class Llama(Forward):
             wanted = slice(min(max(first, begin), end) - begin, max(min(stop, end), begin) - begin)
             of_part = Columns(*(array[begin:end] for array in rows))
             counter = counters.ctypes.data + counters.itemsize * part
-            addresses = counter, counter - counters.itemsize if part else 0
+            step = Step(counter, counter - counters.itemsize if part else 0)
             places = slice(start + begin, start + end)
-            passes.append(self._prepared(ids[begin:end], places, [(cache, end - begin)], of_part, wanted, *addresses))
+            passes.append(self._prepared(ids[begin:end], places, [(cache, end - begin)], of_part, wanted, step))
 
         def run(part: int) -> torch.Tensor:
             try:
@@ -212,12 +210,11 @@ class Llama(Forward):
 
     def _prepared(
         self, ids: np.ndarray, places: slice | np.ndarray, caches: Sequence[tuple[CompiledCache, int]], rows: Columns,
-        only: slice = EVERY, counter: int = 0, counter_before: int = 0,
+        only: slice = EVERY, step: Step = ALONE,
     ) -> Callable[[], torch.Tensor]:  # fmt: skip
         """A pass over rows of one text or of several, each with its cache and so many of the rows, as soon as it is called:
-        logits of those in `only`. `places` are where they stand in the tables of turns, the counters addresses (`in_step`)."""
-        shape, tables, n = self.shape, self._tables, len(ids)
-        inner, taps = self.weights.layers[0].gate_up.shape[0] // 2, caches[0][0].taps
+        logits of those in `only`. `places` are the positions of the rows."""
+        shape, n, taps = self.shape, len(ids), caches[0][0].taps
         addresses = np.empty((len(caches), shape.layers, 2), np.int64)
         for of_text, (cache, length) in zip(addresses, caches, strict=True):
             of_text[:] = cache.make_room(length, shape.kv_heads, shape.head_dim, self.dtype)
@@ -230,41 +227,33 @@ class Llama(Forward):
         first, stop, _ = only.indices(n)
         logits = torch.empty(stop - first, shape.vocab, dtype=self.dtype)
         end = places.stop if isinstance(places, slice) else int(places.max()) + 1
-        cos, sin = (table[places] for table in self._rotary.up_to(end))
+        given = Rows(ids, *(table[places] for table in self._rotary.up_to(end)))
+        outputs = Outputs(first, stop - first, logits.data_ptr(), taps, states)
+        (kernels, weights), stored_at = self._packed, Caches(addresses, rooms, ends)
 
         def run() -> torch.Tensor:
-            whole_pass.forward(
-                tables.kernels, ids, self.weights.embed.data_ptr(), cos, sin, tables.norms, tables.weights, tables.scales,
-                addresses, rooms, ends, rows.new, rows.straight, rows.branch, rows.counts, shape.heads, shape.kv_heads,
-                inner, shape.vocab, self._rounded, spare_floats(n, tables.longest), first, stop - first, logits.data_ptr(),
-                np.float32(self.weights.eps), np.float32(self._scaling), taps, states, counter, counter_before,
-            )  # fmt: skip
+            whole_pass.forward(kernels, self._sizes, weights, stored_at, given, rows, outputs, step)
             return logits
 
         return run
 
     def chain(self, ids, base, cache, request):
-        given = self._behind(ids, base, cache, request.most, 1)
+        given = self._behind(ids, base, cache, request.most)
         tokens, confidences, *_ = chain.chain(*given, chain.Request.of(request))
         return tokens.tolist(), confidences.tolist()
 
     def tree(self, ids, base, cache, request, branches, rows):
-        given = self._behind(ids, base, cache, rows, branches)
+        given = self._behind(ids, base, cache, rows)
         *grown, read, _, _ = chain.tree(*given, branches, rows, chain.Request.of(request))
         return DraftTree(*(part.tolist() for part in grown), read)
 
-    def _behind(self, ids: Sequence[int], base: int, cache: CompiledCache, drafted: int, rows: int) -> tuple:
-        """What `chain`'s calls take to read ids behind `base` cached tokens and draft so many, at most so many `rows` at once."""
-        shape, tables, n = self.shape, self._tables, len(ids)
-        inner = self.weights.layers[0].gate_up.shape[0] // 2
-        cache.lay_out(base + n + drafted)
-        caches = cache.make_room(n + drafted, shape.kv_heads, shape.head_dim, self.dtype)
-        return (
-            tables.kernels, np.array(ids), self.weights.embed.data_ptr(), *self._rotary.up_to(base + n + drafted), tables.norms, tables.weights,
-            tables.scales, caches[None], np.array([cache.room]), base, shape.heads, shape.kv_heads, inner, shape.vocab,
-            self._rounded, spare_floats(max(n, rows), tables.longest), np.float32(self.weights.eps),
-            np.float32(self._scaling), NOTHING,
-        )  # fmt: skip
+    def _behind(self, ids: Sequence[int], base: int, cache: CompiledCache, drafted: int) -> tuple:
+        """What `chain`'s calls take to read ids behind `base` cached tokens and draft so many."""
+        shape, stop, (kernels, weights) = self.shape, base + len(ids) + drafted, self._packed
+        cache.lay_out(stop)
+        addresses = cache.make_room(stop - base, shape.kv_heads, shape.head_dim, self.dtype)[None]
+        caches, rotations = Caches(addresses, np.array([cache.room]), NOTHING), Rotations(*self._rotary.up_to(stop))
+        return kernels, self._sizes, weights, caches, np.array(ids), base, rotations, NOTHING
 
     def head_passes(self, network):
         return heads.passes(network, self)
@@ -279,7 +268,7 @@ class Llama(Forward):
             x = states.float().contiguous()
             if layers < whole:  # the last states are normed
                 elementwise.norm().ctypes(
-                    x.data_ptr(), norm.data_ptr(), x.data_ptr(), n, hidden, self._rounded, self.weights.eps
+                    x.data_ptr(), norm.data_ptr(), x.data_ptr(), n, hidden, self._sizes.rounded, self.weights.eps
                 )
             yield self._head(x.to(self.dtype))
 
@@ -301,7 +290,7 @@ class Llama(Forward):
     def activation(self, x: torch.Tensor) -> torch.Tensor:
         rows, width = x.shape
         both, y = torch.cat([x.float(), torch.ones(rows, width)], 1), torch.empty(rows, width)
-        elementwise.gate().ctypes(both.data_ptr(), y.data_ptr(), rows, width, 2 * width, self._rounded)
+        elementwise.gate().ctypes(both.data_ptr(), y.data_ptr(), rows, width, 2 * width, self._sizes.rounded)
         return y.to(x.dtype)
 
     def attention(self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, seen: int) -> torch.Tensor:
@@ -315,7 +304,7 @@ class Llama(Forward):
         attend.attend().ctypes(
             query.data_ptr(), heads * dim, keys.data_ptr(), values.data_ptr(), room, dim, mixed.data_ptr(),
             scores.data_ptr(), seen, straight.ctypes.data, no_branch.ctypes.data, 1, none.ctypes.data,
-            n, heads, kv, self._rounded, self._scaling,
+            n, heads, kv, self._sizes.rounded, self._sizes.scaling,
         )  # fmt: skip
         return mixed
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 from numba import carray, njit
+from numba.extending import register_jitable
 
 from . import tiles
 from .compiling import kernel
@@ -215,6 +216,7 @@ def _multiply_in_tiles(x, w, scale, y, spare, n, k, width, rounded):
         round_all(y, n * width)
 
 
+@register_jitable
 def spare_floats(rows: int, k: int) -> int:
     """Room to work in for a product of so many rows [rows, k]: two configurations of tiles, the rows in 16 bits, and a scale for
     each."""

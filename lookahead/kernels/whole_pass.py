@@ -1,6 +1,5 @@
 """A Llama's pass in one compiled call, which walks the layers: a small model's pass in separate operators is mostly the
-starting of operators.
-"""
+starting of operators."""
 
 from __future__ import annotations
 
@@ -11,95 +10,69 @@ from numba import njit
 
 from .attend import attend
 from .compiling import compiled
-from .elementwise import add, gate, norm, read, store, turn
-from .layer_pass import layer, scratch_floats
-from .multiply import multiply
+from .elementwise import add, apply_rope, gate, norm, read, store
+from .layer_pass import check_ids, layer, scratch_floats
+from .multiply import multiply, spare_floats
+from .records import Kernels
 from .vectors import BLOCK, call, whole
 
 
 @njit(error_model="numpy")
-def keep(stored, x_, n, hidden, size, rounded, ends, states, tap, taps):
-    """Store the rows x [n, hidden] of all texts among the `taps` hidden states of each."""
+def keep(kernels, sizes, x_, n, ends, outputs, tap):
+    """Store the rows x [n, hidden] of all texts among the hidden states of each, as those of a tap."""
+    size, hidden = 2 if sizes.rounded else 4, sizes.hidden
     text = first = 0
     for row in range(n):
         while row >= ends[text]:
             first, text = ends[text], text + 1
-        place = states[text] + size * ((row - first) * taps + tap) * hidden
-        call(stored, (x_ + 4 * row * hidden, place, hidden, rounded))
+        place = outputs.states[text] + size * ((row - first) * len(outputs.taps) + tap) * hidden
+        call(kernels.store, (x_ + 4 * row * hidden, place, hidden, sizes.rounded))
 
 
 @compiled
-def forward(
-    steps, ids, embed, cos, sin, norms, weights, scales, caches, rooms, ends, new, straight, branch, counts, heads, kv, inner,
-    vocab, rounded, spare, first, rows, logits, eps, scaling, taps, states, counter, counter_before,
-):  # fmt: skip
-    """A whole pass over rows of one text or of several: into `logits` [rows, vocab] those of so many rows from `first` on.
-
-    Arrays: steps as `addresses` has them; ids [n]; cos, sin [n, dim]; norms [2 layers + 1, hidden]; weights, scales
-    [layers + 1, 4] are addresses of blocks: of qkv, out, gate and up, down, and in the last row of the head; caches
-    [texts, layers, 2] are addresses of keys and values [kv, room, dim], of the `rooms` [texts], for the rows before `ends`
-    [texts]; new [n], where a row's go there; straight [n], branch [n, longest] and counts [n]: see `attend.attend`. `spare`
-    is the most of `spare_floats` for the pass's products; `states` [texts] are addresses of [rows, len(taps), hidden], where
-    the hidden states behind the layers `taps` of a text's rows go, behind the last of them its norm. Addresses: embed
-    [vocab, hidden], logits, and the counters, as `layer_pass.layer` takes them. What is stored is bfloat16 if `rounded`, else
-    float32.
+def forward(kernels, sizes, weights, caches, rows, columns, outputs, step):
+    """A whole pass over rows of one text or of several. In the last row of weights is the output head.
 
     Raises `IndexError` for an id that is not in the vocabulary.
     """
-    multiplied, normed, _, _, _, read, stored, _ = steps
-    n, hidden, dim = len(ids), norms.shape[1], cos.shape[1]
-    size, layers, most = 2 if rounded else 4, caches.shape[1], new.max() + 1
-    if ids.min() < 0 or ids.max() >= vocab:
-        raise IndexError("a token id is not in the model's vocabulary")
-    wide_vocab, no_norms = whole(vocab, BLOCK), np.empty((0, dim), np.float32)
-    inside = sum(scratch_floats(n, np.int64(0), hidden, hidden, heads, kv, dim, inner, most))
+    hidden, vocab, rounded, eps, taps = sizes.hidden, sizes.vocab, sizes.rounded, sizes.eps, outputs.taps
+    n, layers, ids, size = len(rows.ids), caches.addresses.shape[1], rows.ids, 2 if rounded else 4
+    check_ids(ids, vocab)
+    wide_vocab = whole(vocab, BLOCK)
+    inside = sum(scratch_floats(sizes, n, np.int64(0), hidden, columns.new.max() + 1))
     # numba frees an array behind its last use, whoever has its address: this one is returned.
-    scratch = np.empty(n * hidden + rows * wide_vocab + inside + spare, np.float32)
+    scratch = np.empty(n * hidden + outputs.rows * wide_vocab + inside + spare_floats(n, sizes.widest), np.float32)
     x_ = np.int64(scratch.ctypes.data)
     out_ = x_ + 4 * n * hidden
-    h_ = out_ + 4 * rows * wide_vocab
+    h_ = out_ + 4 * outputs.rows * wide_vocab
     spare_ = h_ + 4 * inside
     for i in range(n):
-        call(read, (embed + size * ids[i] * hidden, x_ + 4 * i * hidden, hidden, rounded))
+        call(kernels.read, (weights.embed + size * ids[i] * hidden, x_ + 4 * i * hidden, hidden, rounded))
     for i in range(layers):
-        call(normed, (x_, norms[2 * i].ctypes.data, h_, n, hidden, rounded, eps))
-        layer(
-            steps, x_, n, np.int64(0), hidden, hidden, weights[i], scales[i], norms[2 * i + 1], no_norms, cos, sin, caches, i, rooms,
-            ends, new, straight, branch, counts, heads, kv, inner, rounded, eps, scaling, h_, spare_, counter,
-            counter_before,
-        )  # fmt: skip
+        call(kernels.norm, (x_, weights.norms[2 * i].ctypes.data, h_, n, hidden, rounded, eps))
+        layer(kernels, sizes, weights, caches, rows, columns, step, i, 2 * i + 1, x_, hidden, h_, spare_)
         for tap in range(len(taps)):
             if taps[tap] == i + 1 < layers:
-                keep(stored, x_, n, hidden, size, rounded, ends, states, tap, len(taps))
-    start, count = first, rows
+                keep(kernels, sizes, x_, n, caches.ends, outputs, tap)
+    start, count = outputs.first, outputs.rows
     for tap in range(len(taps)):
         if taps[tap] == layers:  # what the head reads, of all rows
             start, count = 0, n
-    call(normed, (x_ + 4 * start * hidden, norms[2 * layers].ctypes.data, h_, count, hidden, rounded, eps))
+    last_norm = weights.norms[2 * layers].ctypes.data
+    call(kernels.norm, (x_ + 4 * start * hidden, last_norm, h_, count, hidden, rounded, eps))
     for tap in range(len(taps)):
         if taps[tap] == layers:
-            keep(stored, h_, n, hidden, size, rounded, ends, states, tap, len(taps))
-    call(
-        multiplied,
-        (
-            h_ + 4 * (first - start) * hidden,
-            weights[layers, 0],
-            scales[layers, 0],
-            out_,
-            spare_,
-            rows,
-            hidden,
-            wide_vocab,
-            rounded,
-        ),
-    )
-    for i in range(rows):
-        call(stored, (out_ + 4 * i * wide_vocab, logits + size * i * vocab, vocab, rounded))
+            keep(kernels, sizes, h_, n, caches.ends, outputs, tap)
+    read_ = h_ + 4 * (outputs.first - start) * hidden
+    head, scales = weights.blocks[layers, 0], weights.scales[layers, 0]
+    call(kernels.multiply, (read_, head, scales, out_, spare_, outputs.rows, hidden, wide_vocab, rounded))
+    for i in range(outputs.rows):
+        call(kernels.store, (out_ + 4 * i * wide_vocab, outputs.logits + size * i * vocab, vocab, rounded))
     return scratch
 
 
 @lru_cache(maxsize=4)
-def addresses(stored: int) -> np.ndarray:
-    """Of the kernels, for weights stored in this way, as `forward` takes them. Compiles what is missing."""
-    steps = (kernel() for kernel in (norm, add, gate, turn, read, store, attend))
-    return np.array([kernel.address for kernel in (multiply(stored), *steps)])
+def addresses(stored: int) -> Kernels:
+    """The kernels for weights stored in this way. Compiles what is missing."""
+    steps = (kernel() for kernel in (norm, add, gate, apply_rope, read, store, attend))
+    return Kernels(*(kernel.address for kernel in (multiply(stored), *steps)))

@@ -148,13 +148,13 @@ def test_a_part_of_a_prompt_that_fails_leaves_nobody_waiting(tmp_path, monkeypat
     lm, whole_pass, ended = CachedLM(load(tiny("llama", tmp_path / "m"))), llama.whole_pass.forward, []
     want = lm.extend([5] * 90).clone()
 
-    def failing(steps, ids, *arguments):
-        if ids[0] == 6:
+    def failing(kernels, sizes, weights, caches, rows, *arguments):
+        if rows.ids[0] == 6:
             raise MemoryError("no room")
         try:
-            return whole_pass(steps, ids, *arguments)
+            return whole_pass(kernels, sizes, weights, caches, rows, *arguments)
         finally:
-            ended.append(len(ids))
+            ended.append(len(rows.ids))
 
     monkeypatch.setattr(llama.whole_pass, "forward", failing)
     for text in ([6, *[5] * 89], [*[5] * 30, 6, *[5] * 59], [*[5] * 60, 6, *[5] * 29]):

@@ -55,7 +55,7 @@ def choose(lm: CachedLM) -> int:
     """The fewest threads whose passes take about as long as the quickest count's. Leaves `lm` empty."""
     if lm.device.type != "cpu" or "OMP_NUM_THREADS" in os.environ:
         return MOST
-    if lm.passes.by_construction:  # our kernels, which compute with one, whatever torch is set to
+    if lm.passes.batch_invariant:  # our kernels, which compute with one, whatever torch is set to
         return 1
     counts = _counts(MOST)
     lm.reset()

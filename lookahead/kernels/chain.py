@@ -129,10 +129,10 @@ def level(logits, depth, above, first, count, tokens, parents, chances, reach, r
 
 
 @njit(error_model="numpy")
-def lay_out(first, count, depth, parents, start, columns, rotations, turns):
+def lay_out(first, count, depth, parents, start, columns, rotations, of_level):
     """Fill `columns` for the rows of a tree's level: those from `first` up to `count`, at this depth behind `start` columns of a
     cache. A row attends to what its parent (-1: the text's end) attends to, and to itself. The rotations of the level's position
-    go into `turns` [2, branches, head_dim].
+    go into `of_level` [2, branches, head_dim].
     """
     straight, branch, counts = columns.straight, columns.branch, columns.counts
     for row in range(first, count):
@@ -148,8 +148,8 @@ def lay_out(first, count, depth, parents, start, columns, rotations, turns):
         else:
             branch[row, counts[row]] = start + row
             counts[row] += 1
-        copy(rotations.cos[start + depth], turns[0, row - first])
-        copy(rotations.sin[start + depth], turns[1, row - first])
+        copy(rotations.cos[start + depth], of_level[0, row - first])
+        copy(rotations.sin[start + depth], of_level[1, row - first])
 
 
 @njit(error_model="numpy")
@@ -218,7 +218,7 @@ def tree(kernels, sizes, weights, caches, ids, start, rotations, taps, branches,
     """
     most, vocab, end = request.most, sizes.vocab, start + len(ids)
     tokens, parents, chances, reach = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows), np.empty(rows)
-    columns, turns = empty_columns(rows, most), np.empty((2, branches, sizes.head_dim), np.float32)
+    columns, of_level = empty_columns(rows, most), np.empty((2, branches, sizes.head_dim), np.float32)
     stored, out = np.empty((branches, vocab), np.float32), np.empty((branches, vocab), np.float32)
     logits, one = np.int64(stored.ctypes.data), np.zeros(1, np.int64)
     scratch = read_text(kernels, sizes, weights, caches, ids, start, rotations, taps, logits)
@@ -230,10 +230,10 @@ def tree(kernels, sizes, weights, caches, ids, start, rotations, taps, branches,
         first, above = newest, count - newest
         if count == rows or depth + 1 == most or stops(request, reached, depth + 1):
             break
-        lay_out(first, count, depth, parents, end, columns, rotations, turns)
+        lay_out(first, count, depth, parents, end, columns, rotations, of_level)
         scratch = forward(
             kernels, sizes, weights, Caches(caches.addresses, caches.rooms, np.full(1, above)),
-            Rows(tokens[first:count], turns[0, :above], turns[1, :above]), part_of(columns, first, count),
+            Rows(tokens[first:count], of_level[0, :above], of_level[1, :above]), part_of(columns, first, count),
             Outputs(np.int64(0), above, logits, taps, one), Step(np.int64(0), np.int64(0)),
         )  # fmt: skip
     return tokens[:count], parents[:count], chances[:count], first, scratch[:1], stored[:1]

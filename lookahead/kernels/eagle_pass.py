@@ -102,7 +102,7 @@ def tree(kernels, sizes, weights, caches, feature, logits, start, rotations, nor
     tokens, parents, chances, reach = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows), np.empty(rows)
     features, behind = np.empty((rows, sizes.hidden), np.float32), np.empty((branches, sizes.hidden), np.float32)
     out = np.empty((branches, whole(sizes.known, BLOCK)), np.float32)
-    columns, turns = empty_columns(rows, most), np.empty((2, branches, sizes.head_dim), np.float32)
+    columns, of_level = empty_columns(rows, most), np.empty((2, branches, sizes.head_dim), np.float32)
     copy(logits[:known], out[0])
     first, count, above = np.int64(0), np.int64(0), np.int64(1)
     for depth in range(most):
@@ -111,13 +111,13 @@ def tree(kernels, sizes, weights, caches, feature, logits, start, rotations, nor
         first, above = newest, count - newest
         if count == rows or depth + 1 == most or stops(request, reached, depth + 1):
             break
-        lay_out(first, count, depth, parents, start, columns, rotations, turns)
+        lay_out(first, count, depth, parents, start, columns, rotations, of_level)
         for row in range(first, count):
             parent = parents[row]
             copy(features[parent] if parent >= 0 else feature[0], behind[row - first])
         forward(
             kernels, sizes, weights, Caches(caches.addresses, caches.rooms, np.full(1, above)),
-            Rows(tokens[first:count], turns[0, :above], turns[1, :above]), part_of(columns, first, count),
+            Rows(tokens[first:count], of_level[0, :above], of_level[1, :above]), part_of(columns, first, count),
             np.int64(behind.ctypes.data), np.int64(0), normed_residual, np.int64(features[first].ctypes.data), np.int64(0),
             np.int64(out.ctypes.data),
         )  # fmt: skip

@@ -56,10 +56,10 @@ class _Tables:
         shape = network.shape
         self.target, self.dtype = target, target.dtype
         self._products = [
-            [Product(weight.to(self.dtype), small=True) for weight in _weights(layer)] for layer in network.layers
+            [Product(weight.to(self.dtype), int8=True) for weight in _weights(layer)] for layer in network.layers
         ]
-        head = Product(network.head.to(self.dtype), small=True) if shape.draft_vocab else target.drafting_head
-        last = [Product(fc.weight.to(self.dtype), small=True), head]
+        head = Product(network.head.to(self.dtype), int8=True) if shape.draft_vocab else target.drafting_head
+        last = [Product(fc.weight.to(self.dtype), int8=True), head]
         rows = [*self._products, [*last, *last]]
         self._last = last
         pairs = [
@@ -78,7 +78,7 @@ class _Tables:
         )
         widest = max(shape.fed, shape.inner, 2 * shape.hidden, shape.heads * shape.head_dim)
         self.sizes = _sizes(shape, target, widest)
-        rotations = partial(_rotations, network.turns, self.dtype)
+        rotations = partial(_rotations, network.rotary, self.dtype)
         self.rotary = RotaryTables(rotations, target.shape.context_length + SPARE_POSITIONS + shape.rows)
         self.kernels = whole_pass.addresses(last[0].stored)
 
@@ -106,9 +106,9 @@ def _sizes(shape: HeadShape, target: Llama, widest: int) -> Sizes:
     )  # fmt: skip
 
 
-def _rotations(turns: nn.Module, dtype: torch.dtype, places: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _rotations(rotary: nn.Module, dtype: torch.dtype, places: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Cosines and sines [positions, head dim], as the kernels take them."""
-    cos, sin = (table[:, 0] for table in turns(places))
+    cos, sin = (table[:, 0] for table in rotary(places))
     half = cos.shape[-1] // 2
     return cos.to(dtype), torch.cat([-sin[:, :half], sin[:, half:]], -1).to(dtype)
 
@@ -133,7 +133,7 @@ class CompiledBlock(_Tables):
         table, bias = np.zeros((self.shape.vocab, 0), np.float32), (0, 0)
         if network.markov_head:
             table = network.markov_head.markov_w1.weight.float().numpy().copy()
-            self._bias = Product(network.markov_head.markov_w2.weight.to(self.dtype), small=True)
+            self._bias = Product(network.markov_head.markov_w2.weight.to(self.dtype), int8=True)
             bias = self._bias.blocks.ctypes.data, self._bias.scales.ctypes.data
         proj, proj_bias = np.zeros(self.shape.hidden + self.shape.rank, np.float32), 0.0
         if network.confidence_head:
@@ -281,7 +281,7 @@ class CompiledMedusa:
         self._sizes = _sizes(self.shape, target, self.shape.hidden)
         layers = [block.layers[0] for block in network.blocks]
         self._products = [
-            Product(torch.cat([layer.weight for layer in layers]).to(target.dtype), small=True), target.drafting_head
+            Product(torch.cat([layer.weight for layer in layers]).to(target.dtype), int8=True), target.drafting_head
         ]  # fmt: skip
         self._weights, self._scales = (
             np.array([getattr(product, part).ctypes.data for product in self._products])

@@ -53,38 +53,38 @@ def prepare(dtype: torch.dtype) -> None:
 
 
 class Llama(Forward):
-    """Callable on the rows of one pass. `source` makes transformers' model of the same weights, if anybody asks; `small`
+    """Callable on the rows of one pass. `source` makes transformers' model of the same weights, if anybody asks; `int8`
     keeps the weights of products in eight bits."""
 
-    by_construction = batches = True
+    batch_invariant = batches = True
 
     @torch.inference_mode()
     def __init__(
-        self, shape: Shape, weights: Weights, source: Callable[[Llama], PreTrainedModel], small: bool = False,
+        self, shape: Shape, weights: Weights, source: Callable[[Llama], PreTrainedModel], int8: bool = False,
         shared: dict[tuple[int, bool], Product] | None = None,
     ):  # fmt: skip
-        self.shape, self.weights, self.small, self._source = shape, weights, small, source
+        self.shape, self.weights, self.int8, self._source = shape, weights, int8, source
         self._shared = {} if shared is None else shared  # by weight, and whether in eight bits
         self._rotary = RotaryTables(partial(_rotations, weights), shape.context_length + SPARE_POSITIONS)
 
     # Made with the first pass: of a draft model that is read and then kept in eight bits there is none.
     @cached_property
     def _products(self) -> list[list[Product]]:
-        return [[self._product(weight, self.small) for weight in layer.products] for layer in self.weights.layers]
+        return [[self._product(weight, self.int8) for weight in layer.products] for layer in self.weights.layers]
 
     @cached_property
     def _head(self) -> Product:
-        return self._product(self.tables[1], self.small)
+        return self._product(self.tables[1], self.int8)
 
     @property
     def drafting_head(self) -> Product:
         """The output head in eight bits, for trained heads beside this model."""
-        return self._product(self.tables[1], small=True)
+        return self._product(self.tables[1], int8=True)
 
-    def _product(self, weight: torch.Tensor, small: bool) -> Product:
-        key = id(weight), small  # the weights stay as long as the model
+    def _product(self, weight: torch.Tensor, int8: bool) -> Product:
+        key = id(weight), int8  # the weights stay as long as the model
         if key not in self._shared:
-            self._shared[key] = Product(weight, small)
+            self._shared[key] = Product(weight, int8)
         return self._shared[key]
 
     @property
@@ -147,7 +147,7 @@ class Llama(Forward):
         return self if dtype == self.dtype else Llama(self.shape, self.weights.to(dtype), self._source)
 
     def for_drafting(self) -> Llama:
-        return Llama(self.shape, self.weights, self._source, small=True, shared=self._shared)
+        return Llama(self.shape, self.weights, self._source, int8=True, shared=self._shared)
 
     def lay_out(self, parents, base, first, cache, tile):
         cache.lay_out(base + len(parents))
@@ -279,7 +279,7 @@ class Llama(Forward):
 
     def products(self) -> list[tuple[tuple[int, int], Callable[[torch.Tensor], Product]]]:
         sizes = [(product.out, product.size) for product in (*self._products[0], self._head)]
-        return [(size, partial(Product, small=self.small)) for size in sizes]
+        return [(size, partial(Product, int8=self.int8)) for size in sizes]
 
     def norm(self, x: torch.Tensor) -> torch.Tensor:
         (rows, width), x = x.shape, x.float().contiguous()

@@ -56,9 +56,9 @@ class Forward(ABC):
     shape: Shape
     by_branch = True  # whether a pass takes a `Layout`; else it takes an additive mask, None for a chain
     copies = 0  # bytes of weights laid out for kernels, beside the model's own
-    by_construction = False  # whether a row's bits cannot depend on its company
+    batch_invariant = False  # whether a row's bits cannot depend on its company
     batches = False  # whether one pass takes rows of several texts
-    small = False  # whether passes of few rows read weights in eight bits
+    int8 = False  # whether passes of few rows read weights in eight bits
 
     @property
     @abstractmethod

@@ -61,8 +61,8 @@ def unit(request, monkeypatch):
     if request.param != "the processor's own":
         monkeypatch.setattr(tiles, "available", lambda: False)
     if request.param == "by ordinary vectors":
-        monkeypatch.setattr(product, "MULTIPLIES_PAIRS", False)
-        monkeypatch.setattr(product, "MULTIPLIES_FOURS", False)
+        monkeypatch.setattr(product, "HAS_BF16_DOT", False)
+        monkeypatch.setattr(product, "HAS_VNNI", False)
 
 
 @pytest.mark.parametrize("small", [False, True], ids=["whole", "in 8 bits"])
@@ -71,7 +71,7 @@ def unit(request, monkeypatch):
 def test_a_row_has_its_own_bits_in_any_company(tmp_path, unit, changes, dtype, small):
     """In chains of every length, in trees, and when a pass is continued."""
     lm = CachedLM(load(tiny("llama", tmp_path / "m", **changes), dtype), exact=not small)
-    assert lm.passes.by_construction
+    assert lm.passes.batch_invariant
     assert lm.eight_bits == small
     draws = random.Random(5)
     text = [draws.randrange(4096) for _ in range(150)]
@@ -228,12 +228,12 @@ def test_transformers_gets_our_passes_where_they_are_what_it_asks_for(tmp_path):
 
 def test_a_product_in_eight_bits_is_near_the_weights():
     weight, x = torch.randn(100, 48), torch.randn(7, 48)
-    exact, small = Product(weight), Product(weight, small=True)
+    exact, small = Product(weight), Product(weight, int8=True)
     assert torch.allclose(exact(x), x @ weight.t(), atol=1e-4)
     assert 0 < (small(x) - x @ weight.t()).abs().max() < 0.3
     assert exact.nbytes == 128 * 48 * 4, "whole blocks of 64"
     assert small.nbytes == 128 * 48 + 2 * 128 * 4
-    assert torch.equal(Product(torch.zeros(64, 16), small=True)(x[:, :16]), torch.zeros(7, 64))
+    assert torch.equal(Product(torch.zeros(64, 16), int8=True)(x[:, :16]), torch.zeros(7, 64))
 
 
 def test_a_product_in_eight_bits_has_the_same_bits_everywhere(unit):
@@ -245,7 +245,7 @@ def test_a_product_in_eight_bits_has_the_same_bits_everywhere(unit):
         whole = (weight / scale).round().double()
         inputs = (x * (127 / x.abs().amax(1, keepdim=True)) + 128.5).int().double() - 128
         sums = (inputs @ whole.t()).float()
-        assert torch.equal(Product(weight, small=True)(x), sums * (scale.t() * by)), (rows, size, out)
+        assert torch.equal(Product(weight, int8=True)(x), sums * (scale.t() * by)), (rows, size, out)
 
 
 def test_a_product_of_any_size_is_torchs(unit):
@@ -254,7 +254,7 @@ def test_a_product_of_any_size_is_torchs(unit):
         x, weight = (torch.randn(n, size, generator=draws).bfloat16() for n in (rows, out))
         whole = x.float() @ weight.float().t()
         assert torch.allclose(Product(weight)(x).float(), whole, rtol=0.01, atol=0.02)
-        assert (Product(weight, small=True)(x).float() - whole).abs().max() < 0.05 * size**0.5
+        assert (Product(weight, int8=True)(x).float() - whole).abs().max() < 0.05 * size**0.5
 
 
 def test_torch_keeps_its_own_tiles(models):
@@ -286,7 +286,7 @@ def test_the_bundled_drafters_say_the_same_in_eight_bits(models):
 
 
 def test_a_target_is_never_rounded_otherwise(models):
-    assert models.target.passes.by_construction
+    assert models.target.passes.batch_invariant
     for name in ("naive", "draft", "self"):
         lane = Lane(models, "Once upon a time", name, Settings())
         assert not lane._fresh_target().eight_bits

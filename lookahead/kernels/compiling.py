@@ -49,10 +49,10 @@ def places() -> Iterator[Path]:
         yield folders.cache() / "kernels"
     if hasattr(os, "getuid"):  # whoever can write there can run code as this user
         with suppress(OSError):
-            own = Path(tempfile.gettempdir()) / f"lookahead-kernels-{os.getuid()}"
-            own.mkdir(mode=0o700, exist_ok=True)
-            if not own.is_symlink() and own.stat().st_uid == os.getuid():
-                yield own
+            private = Path(tempfile.gettempdir()) / f"lookahead-kernels-{os.getuid()}"
+            private.mkdir(mode=0o700, exist_ok=True)
+            if not private.is_symlink() and private.stat().st_uid == os.getuid():
+                yield private
 
 
 class _Locator(UserWideCacheLocator):

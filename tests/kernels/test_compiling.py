@@ -79,6 +79,7 @@ def test_where_nothing_can_be_kept_it_is_compiled_each_time(monkeypatch):
 def test_the_first_folder_that_can_be_written_is_used(tmp_path, monkeypatch):
     """NUMBA_CACHE_DIR, the user's cache folder, then a temporary folder that only this user can write."""
     (tmp_path / "file").write_text("")
+    monkeypatch.setattr(compiling.config, "CACHE_DIR", "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     monkeypatch.setattr(compiling.tempfile, "gettempdir", lambda: str(tmp_path))
     assert both() == (6, 6)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from .core.table import TableLM
     from .family.hub import load
     from .family.models import Models
-    from .model.lm import CachedLM
+    from .kernels import CachedLM
     from .race.lane import decode
     from .race.methods import METHODS
     from .trace.race import Race, race
@@ -83,7 +83,7 @@ _HOMES = {
     "calibration.exactness": ("Exactness",),
     "family.hub": ("load",),
     "race.lane": ("decode",),
-    "model.lm": ("CachedLM",),
+    "kernels": ("CachedLM",),
     "race.methods": ("METHODS",),
     "family.models": ("Models",),
     "trace.race": ("Race", "race"),

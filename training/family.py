@@ -27,12 +27,12 @@ import torch
 from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from lookahead import kernels
 from lookahead.core.events import SettingsError
 from lookahead.core.numbers import decimal
 from lookahead.family import hub, sources
 from lookahead.family.models import load_tokenizer
 from lookahead.measure.scenarios import BENCH
-from lookahead.model import llama_files
 from lookahead.model.heads import files
 from lookahead.model.heads.shape import KINDS, MEDUSA
 from lookahead.model.lm import CachedLM
@@ -292,7 +292,7 @@ class _Stages:
             prompts = [self._encoded(one, True) for of in instructions.measuring(1).values() for one in of]
         else:
             prompts = [self._encoded(scenario.prompt, False) for scenario in BENCH if scenario.category == CHECKED]
-        passes = llama_files.read(str(self.job.out / "target"), torch.bfloat16) if self.device.type == "cpu" else None
+        passes = kernels.read(str(self.job.out / "target"), torch.bfloat16) if self.device.type == "cpu" else None
         lm = CachedLM(passes or copy.deepcopy(target).to(torch.bfloat16))
         ends = frozenset({self.words.eos_token_id})
         return lambda network: evaluate.accepted_length(network, lm, prompts, ends, known)

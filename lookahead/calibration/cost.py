@@ -83,7 +83,7 @@ def warm(lm: CachedLM, most_rows: int, lengths: Sequence[int] = LENGTHS) -> None
     The libraries' kernels are compiled at first use, for every shape once, in a fifth of a pass or less: a model's first layer
     is enough. Ours are the same for all shapes.
     """
-    if lm.passes.by_construction:
+    if lm.passes.batch_invariant:
         return
     stop = perf_counter() + WARM_S
     for cached in lengths:
@@ -127,7 +127,7 @@ def measure(lm: CachedLM, rows: Sequence[int] | None = None, repeats: int = REPE
     seconds = (*small_s, *interleaved([*map(forward, large)], repeats, most_s=LAPS_S))
     lm.reset()
     measured = (*small, *large)
-    if lm.passes.by_construction:
+    if lm.passes.batch_invariant:
         seconds = undisturbed(seconds)
     return CostCurve(measured, seconds, max(0.0, branched_s - interpolate(measured, seconds, branching)))
 

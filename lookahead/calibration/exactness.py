@@ -99,7 +99,7 @@ def find(lm: CachedLM, by_operators: Exactness | None = None) -> Exactness:
     if _on_gpu(lm):
         return _of_gpu(lm)
     by_operators = by_operators or of_operators(lm)
-    budget_s = SAMPLE_S if lm.passes.by_construction else BUDGET_S
+    budget_s = SAMPLE_S if lm.passes.batch_invariant else BUDGET_S
     return confirm(lm, by_operators, budget_s if by_operators.kind == BIT_EXACT else AGAIN_S)
 
 
@@ -119,7 +119,7 @@ def _of_gpu(lm: CachedLM) -> Exactness:
 
 def of_operators(lm: CachedLM) -> Exactness:
     """What the operators one by one allow, or how they are made."""
-    if lm.passes.by_construction:
+    if lm.passes.batch_invariant:
         return Exactness(WIDEST, WIDEST, None, Limits(1, WIDEST, WIDEST))
     kernels = operators.Kernels.of(lm.passes)
     reaches = tuple(operators.reach(operator) for operator in operators.of(lm.passes, kernels))

@@ -60,14 +60,14 @@ def requested(name: str | torch.dtype | None = None) -> Format | None:
 
 @lru_cache(maxsize=4)
 @torch.inference_mode()
-def likely(device: torch.device, by_construction: bool = False) -> Format:
+def likely(device: torch.device, batch_invariant: bool = False) -> Format:
     """The format that will probably be chosen: memory is planned before a model is loaded.
 
-    bfloat16 where passes are exact `by_construction`, for they need no instructions of its own; else one product is timed.
+    bfloat16 if passes are `batch_invariant`, for they need no instructions of its own; else one product is timed.
     """
     if device.type == "cuda":
         return BFLOAT16 if torch.cuda.is_bf16_supported() else FLOAT32
-    if by_construction:
+    if batch_invariant:
         return BFLOAT16
     x, weight = torch.randn(8, 512), torch.randn(1024, 512)
     products = [partial(linear, x.to(form.dtype), weight.to(form.dtype)) for form in (BFLOAT16, FLOAT32)]
@@ -90,7 +90,7 @@ def trial(target: CachedLM) -> float | None:
         return None
     lms = [_converted(short, form, target) for form in (BFLOAT16, FLOAT32)]
     passes, totals = [partial(lm.forward, [1] * rows) for lm in lms for rows in ROWS], []
-    counts = {threads.now()} if short.by_construction else {threads.now(), threads.MOST}
+    counts = {threads.now()} if short.batch_invariant else {threads.now(), threads.MOST}
     for count in counts:  # each format with as many threads as suit it
         with threads.using(count):
             pass_s = interleaved(passes, TRIALS, min)

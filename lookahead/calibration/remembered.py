@@ -24,9 +24,9 @@ from pathlib import Path
 import torch
 from pydantic import TypeAdapter, ValidationError
 
-from ..core import processor
+from .. import kernels
+from ..core import folders, processor
 from ..core.costs import CostCurve, PassCosts
-from ..model.compiling import SOURCES, kept_in
 from . import threads
 from .exactness import Exactness
 
@@ -67,13 +67,13 @@ _ADAPTER = TypeAdapter(Measured)
 def folder() -> Path:
     """Where the files lie."""
     given = os.environ.get(VARIABLE, "").strip()
-    return Path(given or f"{os.environ.get('XDG_CACHE_HOME') or '~/.cache'}/lookahead").expanduser()
+    return Path(given).expanduser() if given else folders.cache()
 
 
-def key(folders: Iterable[str | Path], format_name: str | None) -> str | None:
+def key(places: Iterable[str | Path], format_name: str | None) -> str | None:
     """The name for a family whose files lie in these folders, in a format; None if they do not."""
     digest = hashlib.sha256(repr((VERSION, _machine(), format_name)).encode())
-    for place in folders:
+    for place in places:
         files = sorted(f for f in Path(place).glob("*") if f.suffix in (".safetensors", ".json"))
         if not any(f.suffix == ".safetensors" for f in files):
             return None
@@ -97,7 +97,7 @@ def _machine() -> tuple[object, ...]:
         threads.MOST,
         torch.__version__,
         gpus,
-        kept_in(SOURCES).name,
+        kernels.version(),
     )
 
 

@@ -5,7 +5,7 @@ thread takes little longer, the others mostly wait, and all stand still whenever
 beside a browser on the same two cores the bundled target wrote, through torch's operators, 9 tokens/s with two threads and
 31 with one, where alone two are a fifth quicker. So at load the target's own passes are timed with all threads, half of
 them, and so on down to one. Our own kernels compute with one, but for the reading of a prompt
-(`model.in_step`). What OMP_NUM_THREADS says is kept to.
+(`kernels.in_step`). What OMP_NUM_THREADS says is kept to.
 
 Knows passes, clocks and torch's setting. It does not know what the passes are good for.
 """
@@ -55,7 +55,7 @@ def choose(lm: CachedLM) -> int:
     """The fewest threads whose passes take about as long as the quickest count's. Leaves `lm` empty."""
     if lm.device.type != "cpu" or "OMP_NUM_THREADS" in os.environ:
         return MOST
-    if lm.passes.by_construction:  # our kernels, which compute with one, whatever torch is set to
+    if lm.passes.batch_invariant:  # our kernels, which compute with one, whatever torch is set to
         return 1
     counts = _counts(MOST)
     lm.reset()

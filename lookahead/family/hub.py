@@ -29,7 +29,7 @@ from ..core import memory
 from ..core.events import ModelError, Stopped
 from ..core.numbers import count, size
 from ..core.wording import remark
-from ..model import llama_files, small_files
+from ..model import llama_config, small_files
 from ..model.heads import files as head_files
 from ..model.shape import Shape
 from ..model.small_files import CONFIG, INDEX, WHOLE
@@ -361,8 +361,8 @@ def _describe(known: Known) -> None:
         raise ModelError("model", known.name, f"{mend}; choose a model that transformers knows.")
     if raw.get("quantization_config"):
         raise ModelError("model", known.name, "its weights are quantised; choose the repository with the plain ones.")
-    if (plain := llama_files.plain(known.folder)) and plain["num_hidden_layers"] <= MOST_PARTS:
-        known.parameters, known.shape = llama_files.parameters(plain), Shape.of(plain.get)
+    if (plain := llama_config.plain(known.folder)) and plain["num_hidden_layers"] <= MOST_PARTS:
+        known.parameters, known.shape = llama_config.parameters(plain), Shape.of(plain.get)
         return
     from ..model import loading
 

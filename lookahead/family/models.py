@@ -22,6 +22,7 @@ from tokenizers import Tokenizer
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from transformers.tokenization_utils_tokenizers import TokenizersBackend
 
+from .. import kernels
 from ..calibration import cost, exactness, number_format, recording, remembered, sense, threads, typical
 from ..calibration.number_format import BFLOAT16, FLOAT32
 from ..calibration.remembered import Measured
@@ -31,7 +32,7 @@ from ..core.costs import DrafterCosts, PassCosts
 from ..core.events import LookaheadError, ModelError, SettingsError, Stopped
 from ..core.numbers import count
 from ..core.wording import remark
-from ..model import layer_skip, llama, llama_files, small_files
+from ..model import layer_skip, llama_config, small_files
 from ..model.forward import Forward
 from ..model.heads import files
 from ..model.heads.head import CachedHead, Head
@@ -209,13 +210,13 @@ class _Read:
 
 def _read(family: _Files, requested: number_format.Format | None, kept: Measured | None, progress: Progress) -> _Read:
     """Read the tokenizer and all language models, in the requested format, the remembered one, or the faster one."""
-    device, compiles = memory.device(), llama_files.compiles(family.folders["target"])
+    device, compiles = memory.device(), kernels.compiles(family.folders["target"])
     form = requested or (number_format.FORMATS[kept.format] if kept else number_format.likely(device, compiles))
     spread = len(memory.gpus()) > 1 and _too_large(family.folders, form.dtype)
     tokenizer = _shared_tokenizer(family)
     if device.type == "cpu" and compiles:
         progress("Preparing kernels for this processor", 0.03)
-        llama.prepare(form.dtype)
+        kernels.prepare(form.dtype)
     drafts = [role for role in family.folders if role != "target"]
     passes, ratio, by_operators = {}, kept.bfloat16_ratio if kept else None, None
     # A spread target comes last: it takes what its drafts leave free.
@@ -404,7 +405,7 @@ def _load_tokenizer(place: str, folder: str) -> PreTrainedTokenizerBase:
 def _load(place: str, folder: str, dtype: torch.dtype, device: torch.device, spread: bool) -> Forward:
     """A model's passes: of a plain Llama on a processor read without transformers' models, else through them."""
     try:
-        if device.type == "cpu" and (passes := llama_files.read(folder, dtype)) is not None:
+        if device.type == "cpu" and (passes := kernels.read(folder, dtype)) is not None:
             return passes
         from ..model import loading
 
@@ -433,6 +434,6 @@ def same_vocabulary(
 
 def _eos(folder: str, target: CachedLM, tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
     """Every id that ends a text."""
-    ids = llama_files.ends(folder) if llama_files.plain(folder) else target.model.generation_config.eos_token_id
+    ids = llama_config.ends(folder) if llama_config.plain(folder) else target.model.generation_config.eos_token_id
     ids = ids if isinstance(ids, (list, tuple)) else [ids]
     return frozenset(i for i in (*ids, tokenizer.eos_token_id) if i is not None)

@@ -72,7 +72,7 @@ def examine(models: Models) -> Iterator[Progress]:
     """Look at every operator; yields what is `Examined` so far, and may be closed at any point."""
     target = models.target
     formats = {models.dtype: Kernels.of(target.passes)}
-    if target.passes.by_construction:
+    if target.passes.batch_invariant:
         formats |= {f"{name} by torch": Kernels(dtype, plain) for name, dtype in BY_TORCH.items()}
     examined, done = Examined(models.dtype), 0
     total = sum(1 for kernels in formats.values() for _ in operators.of(target.passes, kernels))

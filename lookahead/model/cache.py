@@ -2,24 +2,19 @@
 
 Rolling back is setting a length; appending copies only the new rows. The buffers handed to attention are whole blocks
 of columns, so that the shapes of a pass repeat: the CPU's kernels are compiled per shape, and with one shape a token
-the first visit of every length would cost as much again as the pass itself. The tail of the last block is for the
-attention to mask (`attention.attend` does; transformers' own attentions are given exact lengths).
+the first visit of every length would cost as much again as the pass itself. Attention masks the tail of the last block
+(`attention.attend` does; transformers' own attentions are given exact lengths). `kernels.cache` has the cache of compiled passes.
 
 For the branches of a draft tree the cache keeps copies of values behind the rows, as `attention` lays them out. For a
 trained drafter it keeps hidden states of the same tokens beside them (`tap`).
-
-Knows tensors and lengths. It does not know tokens.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 import torch
-
-from . import attend
 
 BLOCK = 128  # columns
 NOTHING = np.empty(0, np.int64)
@@ -55,7 +50,7 @@ class CacheLayer:
             self.fill(*before)
 
     def fill(self, keys: torch.Tensor, values: torch.Tensor) -> None:
-        """Copy what counts from other buffers: whole blocks, in which `attend` has an order of its own."""
+        """Copy what counts from other buffers: whole blocks, in which kernels have an order of their own."""
         stop = room_for(self.length)
         self.keys[:, :, :stop], self.values[:, :, :stop] = keys[:, :, :stop], values[:, :, :stop]
 
@@ -94,15 +89,6 @@ class CacheLayer:
         self.values[:, :, start:stop] = self.values.index_select(2, columns)
 
 
-class Addressed(NamedTuple):
-    """The addresses [layers, 2] of the keys and values of all layers, of which the first's `keys` lay at that address."""
-
-    keys: torch.Tensor
-    at: int
-    room: int
-    addresses: np.ndarray
-
-
 class KeyValueCache:
     """The layers of one cache. `in_blocks` hands out whole buffers, else exactly the columns that count."""
 
@@ -115,7 +101,6 @@ class KeyValueCache:
         self.taps = NOTHING  # the numbers of layers behind which hidden states are kept
         self._states, self._state_width = torch.empty(0), 0
         self._too_long = 0  # passes for which the room was too much
-        self._addressed: Addressed | None = None
 
     def lay_out(self, columns: int, copies_at: int = 0, copies: Sequence[int] = ()) -> None:
         """Prepare a pass: room for so many columns, and copies of values for the branches of a tree behind its rows.
@@ -128,39 +113,13 @@ class KeyValueCache:
             self.room = room
         self.copied = (copies_at, torch.tensor(copies)) if copies else None
 
-    def make_room(self, rows: int, heads: int, dim: int, dtype: torch.dtype) -> np.ndarray:
-        """Count so many further columns in every layer, which the caller fills; the addresses of keys and values [layers, 2]."""
-        stop = self.lengths[0] + rows
-        room, last = max(self.room, room_for(stop)), self._still_there()
-        if last is None or room != last.room:
-            last = self._addressed = self._grown(room, heads, dim, dtype)
-        self.lengths = [stop] * len(self.lengths)
-        return last.addresses
-
-    def _still_there(self) -> Addressed | None:
-        """The addresses of the buffers, where compiled passes fill them; a copied cache has others."""
-        last, keys = self._addressed, self.layers[0].keys
-        if last and not (keys is last.keys and keys.data_ptr() == last.at):
-            last = self._addressed = self._address()
-        return last
-
-    def _address(self) -> Addressed:
-        """The addresses of the buffers as they are."""
-        addresses = np.array([[layer.keys.data_ptr(), layer.values.data_ptr()] for layer in self.layers])
-        keys, rooms = self.layers[0].keys, {layer.keys.shape[2] for layer in self.layers}
-        return Addressed(keys, keys.data_ptr(), rooms.pop() if len(rooms) == 1 else 0, addresses)  # 0: left half grown
-
-    def _grown(self, room: int, heads: int, dim: int, dtype: torch.dtype) -> Addressed:
-        """Go on in buffers of so much room, one layer after the other: the old ones go as soon as they are copied."""
-        for layer in self.layers:
-            layer.grow(room, heads, (dim, dim), dtype)
-        return self._address()
-
     def columns(self, start: int, stop: int) -> list[torch.Tensor]:
         """Copies of the keys and the values of these columns, layer after layer, [heads, columns, dim]."""
-        plain = [(layer.keys[0], layer.values[0]) for layer in self.layers]
-        both = [attend.in_order(*pair) for pair in plain] if self._still_there() else plain
-        return [tensor[:, start:stop].clone() for pair in both for tensor in pair]
+        return [tensor[:, start:stop].clone() for pair in self._in_order() for tensor in pair]
+
+    def _in_order(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """The keys and the values of every layer, [heads, columns, dim], token after token."""
+        return [(layer.keys[0], layer.values[0]) for layer in self.layers]
 
     def tap(self, layers: Sequence[int], hidden: int, dtype: torch.dtype, device: torch.device) -> None:
         """Keep the hidden states of so many numbers behind these layers from now on; the cache is empty still."""
@@ -179,16 +138,15 @@ class KeyValueCache:
 
     def gather(self, start: int, columns: Sequence[int]) -> None:
         """Move ascending columns of every layer to `start`, `start + 1`, ..."""
-        there, known = torch.tensor(columns, device=self.layers[0].keys.device), self._still_there()
-        if known:  # in one compiled call: SmolLM2's 120 operators took 0.7 ms of a pass of 14, this takes 0.2
-            layers, (_, *shape) = known.addresses.ctypes.data, known.keys.shape
-            rounded = int(known.keys.dtype == torch.bfloat16)
-            attend.move().ctypes(layers, len(self.layers), *shape, rounded, start, there.data_ptr(), len(columns))
-        else:
-            for layer in self.layers:
-                layer.gather(start, there)
+        there = torch.tensor(columns, device=self.layers[0].keys.device)
+        self._move(start, there)
         if len(self.taps):
             self._states[start : start + len(columns)] = self._states[there.to(self._states.device)]
+
+    def _move(self, start: int, columns: torch.Tensor) -> None:
+        """`gather` of keys and values."""
+        for layer in self.layers:
+            layer.gather(start, columns)
 
     def take(self, other: KeyValueCache) -> None:
         """Hold what another cache of the same model holds; where hidden states are kept here, the other keeps the same."""
@@ -200,7 +158,6 @@ class KeyValueCache:
                 layer.grow(self.room, heads, (dim, values.shape[3]), keys.dtype, keys.device)
             layer.length = length
             layer.fill(keys, values)
-        self._addressed = self._address() if other._still_there() else None
         if len(self.taps):
             self.states(0, length)[:] = other.states(0, length)
 

@@ -1,8 +1,4 @@
-"""One interface of a forward pass, whoever computes it: transformers' modules (`modules`), or kernels of our own for
-Llama (`llama`).
-
-Knows tensors. It does not know who asks for a pass, nor what is done with its logits.
-"""
+"""One interface of a forward pass: transformers' modules (`modules`) and compiled passes (`kernels`) implement it."""
 
 from __future__ import annotations
 
@@ -50,15 +46,19 @@ class Part(NamedTuple):
     rows: Any
 
 
+# Each returns the passes of a transformers model, or None for a model that it does not compute. `kernels` appends one.
+IMPLEMENTATIONS: list[Callable[[PreTrainedModel], Forward | None]] = []
+
+
 class Forward(ABC):
     """The passes of one model. Its weights are shared by all who hold it; a cache belongs to one lane."""
 
     shape: Shape
     by_branch = True  # whether a pass takes a `Layout`; else it takes an additive mask, None for a chain
-    copies = 0  # bytes of weights laid out for our kernels, beside the model's own
-    by_construction = False  # whether a row's bits cannot depend on its company
+    copies = 0  # bytes of weights laid out for kernels, beside the model's own
+    batch_invariant = False  # whether a row's bits cannot depend on its company
     batches = False  # whether one pass takes rows of several texts
-    small = False  # whether passes of few rows read weights in eight bits
+    int8 = False  # whether passes of few rows read weights in eight bits
 
     @property
     @abstractmethod
@@ -147,6 +147,10 @@ class Forward(ABC):
         self, ids: Sequence[int], base: int, cache: KeyValueCache, request: DraftRequest, branches: int, rows: int
     ) -> DraftTree | None:
         """The same of a tree of at most so many `rows`, `branches` of them a level."""
+        return None
+
+    def head_passes(self, network: torch.nn.Module) -> Any | None:
+        """The compiled passes of a trained head beside this model; None if they are not compiled."""
         return None
 
     @abstractmethod

@@ -66,7 +66,7 @@ class CachedLM:
     @property
     def eight_bits(self) -> bool:
         """Whether passes of a few rows read weights in eight bits."""
-        return self.passes.small
+        return self.passes.int8
 
     def fresh(self) -> CachedLM:
         """The same model and limits with an empty cache."""

@@ -1,11 +1,11 @@
-"""A forward pass through transformers' own modules: any architecture, any device; and plain Llamas brought to `llama`.
+"""A forward pass through transformers' own modules: any architecture, any device.
 
 Registers our attention with transformers under the name `BY_BRANCH`; the layout of a pass arrives as a keyword through
 the model's own forward, and a mask of four dimensions tells transformers to build none. Without a layout it is ordinary
 eager attention, so `model.generate` works as ever.
 
 Importing this takes seconds, most of them transformers', so a family that can do without is loaded without
-(`llama_files`). Knows transformers' models and caches. It does not know where a model came from, nor tokens.
+(`kernels.llama_files`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from transformers import (
     AttentionInterface,
     AttentionMaskInterface,
     DynamicCache,
-    LlamaForCausalLM,
     PreTrainedModel,
 )
 from transformers.activations import ACT2FN
@@ -32,15 +31,10 @@ from ..core.events import ModelError
 from . import attention
 from .attention import Layout
 from .cache import CacheLayer, KeyValueCache
-from .forward import EVERY, Forward, Product, plain
-from .llama import Llama, fits
-from .llama_weights import Layer, Weights
+from .forward import EVERY, IMPLEMENTATIONS, Forward, Product, plain
 from .shape import Shape
 
 BY_BRANCH = "lookahead_by_branch"
-STATIC_ROPE = ("default", "linear", "llama3")
-
-
 OTHER = "choose a plain decoder, such as Llama or Qwen."
 # Arguments that models pass to attention and that do not change its result here.
 INERT = {
@@ -246,54 +240,8 @@ class Modules(Forward):
 
 
 def of(model: PreTrainedModel) -> Forward:
-    """The passes of a model: compiled where it is a plain Llama on a CPU, else through its modules.
-
-    A plain Llama's projections become views of joined ones; `model.generate` works as before.
-    """
-    modules = Modules(model)
-    if not (modules.by_branch and _plain_llama(model) and fits(modules.shape)):
-        return modules
-    body, config = model.model, model.config
-    layers = [
-        Layer(
-            layer.input_layernorm.weight.data,
-            _joined(layer.self_attn.q_proj, layer.self_attn.k_proj, layer.self_attn.v_proj),
-            layer.self_attn.o_proj.weight.data,
-            layer.post_attention_layernorm.weight.data,
-            _joined(layer.mlp.gate_proj, layer.mlp.up_proj),
-            layer.mlp.down_proj.weight.data,
-        )
-        for layer in body.layers
-    ]
-    tied = model.lm_head.weight is body.embed_tokens.weight
-    weights = Weights(
-        body.embed_tokens.weight.data, layers, body.norm.weight.data, None if tied else model.lm_head.weight.data,
-        config.rms_norm_eps, body.rotary_emb.inv_freq, body.rotary_emb.attention_scaling,
-    )  # fmt: skip
-    return Llama(modules.shape, weights, lambda llama: first_layers(model, llama.shape.layers))
-
-
-def _plain_llama(model: PreTrainedModel) -> bool:
-    config = model.config
-    return (
-        isinstance(model, LlamaForCausalLM)
-        and model.device.type == "cpu"
-        and not (config.attention_bias or config.mlp_bias)
-        and config.hidden_act == "silu"
-        and config.rope_parameters.get("rope_type", "default") in STATIC_ROPE
-    )
-
-
-def _joined(*projections: torch.nn.Linear) -> torch.Tensor:
-    """One weight for several projections, which become views of it (or are already, in a model that shares them)."""
-    parts = [p.weight.data for p in projections]
-    ends = [w.data_ptr() + w.nbytes for w in parts]
-    if len({w.untyped_storage().data_ptr() for w in parts}) == 1 and ends[:-1] == [w.data_ptr() for w in parts[1:]]:
-        return parts[0].as_strided((sum(len(w) for w in parts), parts[0].shape[1]), (parts[0].shape[1], 1))
-    weight = torch.cat(parts)
-    for projection, part in zip(projections, weight.split([len(w) for w in parts]), strict=True):
-        projection.weight.data = part
-    return weight
+    """The passes of a model: those of another implementation that computes it, else those of its modules."""
+    return next((passes for make in IMPLEMENTATIONS if (passes := make(model))), None) or Modules(model)
 
 
 def first_layers(model: PreTrainedModel, layers: int) -> PreTrainedModel:

@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from .. import kernels
 from ..core.events import ModelError, SettingsError
-from ..model import llama_files
+from ..model import llama_config
 
 NAMES = {"norm1": "attn_norm", "out": "attn_output", "norm2": "ffn_norm", "down": "ffn_down"}
 
@@ -24,7 +25,7 @@ def write(folder: str, path: Path) -> Path:
         import gguf
     except ImportError:
         raise SettingsError("llama-server", "gguf", "converting models needs it: pip install gguf.") from None
-    config, llama = llama_files.plain(folder), llama_files.read(folder, torch.float32)
+    config, llama = llama_config.plain(folder), kernels.read(folder, torch.float32)
     if config is None or llama is None:
         raise ModelError("models", folder, "only a plain Llama in a folder can be converted for llama.cpp.")
     shape, weights = llama.shape, llama.weights
@@ -75,7 +76,7 @@ def _add_tokens(file, kinds, folder: str, vocab: int) -> None:
     tokens |= {i: token for token, i in tokenizer["model"]["vocab"].items()}
     tokens |= {token["id"]: token["content"] for token in tokenizer["added_tokens"]}
     merges = [pair if isinstance(pair, str) else " ".join(pair) for pair in tokenizer["model"]["merges"]]
-    ends = llama_files.ends(folder)
+    ends = llama_config.ends(folder)
     file.add_tokenizer_model("gpt2")
     file.add_tokenizer_pre("gpt-2")
     file.add_token_list([tokens[i] for i in range(vocab)])

@@ -16,12 +16,12 @@ import torch
 from conftest import emitted, sampling, table_steps, tiny
 from scipy.stats import chisquare
 
+from lookahead import kernels
 from lookahead.core import accept
 from lookahead.core.events import EMPTY, Draft, Settings
 from lookahead.core.table import TableLM
 from lookahead.drafting import DRAFTERS, Drafter, Resources
 from lookahead.measure import bugs
-from lookahead.model import llama_files
 from lookahead.model.heads.head import NETWORKS, Head
 from lookahead.model.heads.shape import HeadShape
 from lookahead.model.lm import CachedLM
@@ -165,7 +165,7 @@ class Reader(CachedLM):
 def small(tmp_path_factory):
     """A Llama of VOCAB tokens."""
     folder = tiny("llama", tmp_path_factory.mktemp("small"), vocab_size=VOCAB, eos_token_id=None, pad_token_id=None)
-    return llama_files.read(folder, torch.float32)
+    return kernels.read(folder, torch.float32)
 
 
 SIZES = {"heads": 4, "kv_heads": 2, "head_dim": 16, "inner": 96, "head_norms": True}

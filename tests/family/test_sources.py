@@ -12,10 +12,9 @@ from fakehub import serving
 from huggingface_hub import constants
 
 import lookahead
-from lookahead import ModelError
+from lookahead import ModelError, kernels
 from lookahead.__main__ import main
 from lookahead.family import hub, models, sources
-from lookahead.model import llama_files
 from lookahead.model.small_files import weight_files
 from lookahead.server.limits import Limits
 from lookahead.servers import gguf
@@ -57,7 +56,7 @@ def test_a_packages_file_is_written_out_once(package, capsys):
     assert "Writing out Other.F16.gguf, once" in [text for text, _ in progress]
     assert [share for _, share in progress] == sorted(share for _, share in progress)
     ours, theirs = (
-        llama_files.read(str(folder), torch.bfloat16) for folder in (sources.named("other").converted, POCKET / "target")
+        kernels.read(str(folder), torch.bfloat16) for folder in (sources.named("other").converted, POCKET / "target")
     )  # fmt: skip
     for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
         assert torch.allclose(a.float(), b.float(), rtol=0.01, atol=1e-3)

@@ -19,7 +19,7 @@ sys.path[:0] = [str(Path(__file__).parents[n]) for n in (1, 2)]
 
 from conftest import tiny  # noqa: E402
 
-from lookahead.model import llama_files  # noqa: E402
+from lookahead import kernels  # noqa: E402
 from lookahead.model.heads import files  # noqa: E402
 from lookahead.model.heads.head import NETWORKS  # noqa: E402
 from lookahead.model.heads.shape import BLOCK, EACH, EAGLE, WHOLE, HeadShape  # noqa: E402
@@ -58,7 +58,7 @@ def written(name: str, folder: Path, target: str) -> None:
     """The head of that name, written as files; its weights are random and seeded. We write blocks as DSpark: of DFlash's the
     configuration is changed."""
     kind, changes = VARIANTS[name]
-    model = llama_files.read(target, torch.float32)
+    model = kernels.read(target, torch.float32)
     torch.manual_seed(1)
     network = NETWORKS[kind](HeadShape(kind, HIDDEN, VOCAB, **BASE[kind] | changes), *model.tables)
     with torch.no_grad():

@@ -9,6 +9,7 @@ from conftest import emitted, tiny
 from safetensors.torch import load_file, save_file
 
 import lookahead
+from lookahead import kernels
 from lookahead.core.accept import rule_for
 from lookahead.core.events import ModelError, Settings
 from lookahead.core.lm import draft_tokens
@@ -16,7 +17,7 @@ from lookahead.core.policy import StopRule
 from lookahead.drafting.base import Resources
 from lookahead.drafting.block_tree import BlockTree
 from lookahead.drafting.eagle_tree import EagleTree
-from lookahead.model import llama_files, loading, modules
+from lookahead.model import loading, modules
 from lookahead.model.heads import files
 from lookahead.model.heads.head import NETWORKS, PLAIN, Head
 from lookahead.model.heads.shape import BLOCK, EACH, EAGLE, KINDS, MEDUSA, WHOLE, HeadShape, usual_taps
@@ -34,7 +35,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module", params=[torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
 def target(request, folder):
-    return llama_files.read(folder, request.param)
+    return kernels.read(folder, request.param)
 
 
 def shape_of(kind, **changes):
@@ -130,7 +131,7 @@ def test_a_long_text_is_read_in_parts(folder):
     """More tokens than are read together, with as good an end."""
     from lookahead.model.heads import head as heads
 
-    target = llama_files.read(folder, torch.float32)
+    target = kernels.read(folder, torch.float32)
     for kind in (EAGLE, BLOCK):
         head, context = Head.of(network_of(kind, target), target), text(90)
         _, whole = cached(head, target, context)
@@ -142,7 +143,7 @@ def test_a_long_text_is_read_in_parts(folder):
 
 
 def test_a_block_in_training_is_the_block_that_is_drafted(folder):
-    target = llama_files.read(folder, torch.float32)
+    target = kernels.read(folder, torch.float32)
     for changes in ({}, {"causal": False}, {"from_anchor": False, "slots": 4}):
         network, context = network_of(BLOCK, target, **changes), text(30)
         lm, _ = cached(Head.of(network, target), target, context)
@@ -161,7 +162,7 @@ def test_a_block_in_training_is_the_block_that_is_drafted(folder):
 
 
 def test_an_eagle_in_training_is_the_eagle_that_drafts(folder):
-    target = llama_files.read(folder, torch.float32)
+    target = kernels.read(folder, torch.float32)
     changed = (
         {},
         {"residual_normed": True},
@@ -184,7 +185,7 @@ def test_an_eagle_in_training_is_the_eagle_that_drafts(folder):
 
 def test_medusa_reads_the_state_that_the_output_head_reads(folder):
     """Behind an untrained block stands the target's own next token."""
-    target = llama_files.read(folder, torch.float32)
+    target = kernels.read(folder, torch.float32)
     network, context = NETWORKS[MEDUSA](shape_of(MEDUSA), *target.tables).eval(), text(20)
     _, drafter = cached(Head.of(network, target), target, context)
     close(drafter.extend(drafter.sync(context)), CachedLM(target).extend(context[:-1]), target)
@@ -196,7 +197,7 @@ def test_hidden_states_are_transformers(folder):
 
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
     taps = tuple(range(1, LAYERS + 1))
-    for passes in (llama_files.read(folder, torch.float32), modules.Modules(model)):
+    for passes in (kernels.read(folder, torch.float32), modules.Modules(model)):
         lm, context = CachedLM(passes), text(12)
         lm.taps = taps
         lm.reset()
@@ -281,7 +282,7 @@ REFUSED = (
 
 @pytest.mark.parametrize(("kind", "config", "weights", "says"), REFUSED, ids=[says for *_, says in REFUSED])
 def test_a_head_that_does_not_fit_is_refused_in_words(folder, tmp_path, kind, config, weights, says):
-    target = llama_files.read(folder, torch.float32)
+    target = kernels.read(folder, torch.float32)
     with pytest.raises(ModelError) as error:
         files.read(written(kind, target, tmp_path, config, weights), target, "some/head")
     assert says in str(error.value)
@@ -291,7 +292,7 @@ def test_a_head_that_does_not_fit_is_refused_in_words(folder, tmp_path, kind, co
 @pytest.mark.parametrize("kind", [MEDUSA, EAGLE, BLOCK])
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors.index.json"])
 def test_a_damaged_small_file_of_a_head_is_named(folder, tmp_path, kind, name):
-    target = llama_files.read(folder, torch.float32)
+    target = kernels.read(folder, torch.float32)
     written(kind, target, tmp_path, {}, {})
     if name != "config.json":
         (tmp_path / "model.safetensors").rename(tmp_path / "part.safetensors")
@@ -305,7 +306,7 @@ def test_a_damaged_small_file_of_a_head_is_named(folder, tmp_path, kind, name):
 
 
 def test_damaged_weights_of_a_head_are_refused_in_words(folder, tmp_path):
-    target = llama_files.read(folder, torch.float32)
+    target = kernels.read(folder, torch.float32)
     written(EAGLE, target, tmp_path, {}, {})
     (tmp_path / "model.safetensors").write_bytes(b"no weights at all")
     with pytest.raises(ModelError, match=r"some/head.*its weights cannot be read"):
@@ -313,7 +314,7 @@ def test_damaged_weights_of_a_head_are_refused_in_words(folder, tmp_path):
 
 
 def test_nothing_is_read_of_weights_before_the_configuration_fits(folder, tmp_path):
-    target = llama_files.read(folder, torch.float32)
+    target = kernels.read(folder, torch.float32)
     written(EAGLE, target, tmp_path, {"hidden_size": 128})
     (tmp_path / "model.safetensors").write_bytes(b"no weights at all")
     with pytest.raises(ModelError, match="hidden states of 128"):
@@ -321,7 +322,7 @@ def test_nothing_is_read_of_weights_before_the_configuration_fits(folder, tmp_pa
 
 
 def test_a_reduced_vocabulary_drafts_the_tokens_it_names(folder, tmp_path):
-    target = llama_files.read(folder, torch.float32)
+    target = kernels.read(folder, torch.float32)
     ids = sorted(random.Random(0).sample(range(VOCAB), 100))
     tables = {
         "d2t": torch.tensor([token - i for i, token in enumerate(ids)]), "t2d": torch.zeros(VOCAB, dtype=torch.bool),
@@ -412,7 +413,7 @@ def renamed(folder, config, names=lambda name: name):
 
 
 def test_formats_of_the_authors_are_recognised(folder, tmp_path):
-    target = llama_files.read(folder, torch.float32)
+    target = kernels.read(folder, torch.float32)
     layer = {
         "hidden_size": HIDDEN, "vocab_size": VOCAB, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
         "intermediate_size": 96, "rms_norm_eps": 1e-6, "rope_theta": 10000.0,
@@ -455,7 +456,7 @@ def test_formats_of_the_authors_are_recognised(folder, tmp_path):
 
 
 def test_absent_flags_of_speculators_mean_what_vllm_takes_them_for(folder, tmp_path):
-    target = llama_files.read(folder, torch.float32)
+    target = kernels.read(folder, torch.float32)
     absent = {"norm_before_residual": None, "eagle_aux_hidden_state_layer_ids": None}
     head = files.read(written(EAGLE, target, tmp_path, absent), target, "head")
     assert head.shape.residual_normed

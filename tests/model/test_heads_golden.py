@@ -7,7 +7,7 @@ import pytest
 import torch
 from conftest import tiny
 
-from lookahead.model import llama_files
+from lookahead import kernels
 from lookahead.model.heads import files
 from lookahead.model.heads.shape import EAGLE
 
@@ -26,7 +26,7 @@ def test_every_variant_has_its_drafts():
 @pytest.mark.parametrize("name", golden.VARIANTS)
 def test_drafts_are_those_of_speculators(target, name, tmp_path):
     golden.written(name, tmp_path, target)
-    model = llama_files.read(target, torch.float32)
+    model = kernels.read(target, torch.float32)
     network, _ = files.network(tmp_path, model.shape, *model.tables, "head")
     ids, states, _ = golden.read(target, network.shape.taps)
     network = network.float().eval()

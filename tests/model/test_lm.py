@@ -11,9 +11,10 @@ from conftest import tiny
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
+from lookahead import kernels
 from lookahead.core import tree
 from lookahead.core.events import ModelError
-from lookahead.model import attention, llama_files, modules
+from lookahead.model import attention, llama_config, modules
 from lookahead.model.lm import CachedLM
 
 FAMILIES = ["llama", "mistral", "qwen2", "qwen3", "gemma", "gpt2"]
@@ -164,7 +165,7 @@ def test_other_models_are_left_to_transformers(tmp_path):
     folders = [tiny(kind, tmp_path / kind) for kind in ("qwen2", "mistral", "gpt2")]
     for folder in (*folders, tiny("llama", tmp_path / "biased", attention_bias=True)):
         assert type(CachedLM(load(folder)).passes) is modules.Modules
-        assert llama_files.read(folder, torch.float32) is None
+        assert kernels.read(folder, torch.float32) is None
 
 
 @pytest.mark.parametrize("changes", [{}, {"tie_word_embeddings": True}, {"head_dim": 32}], ids=str)
@@ -172,12 +173,12 @@ def test_a_plain_llama_is_read_from_its_files_as_transformers_reads_it(tmp_path,
     """The same bits of every logit, and a model for transformers over the same tensors."""
     folder = tiny("llama", tmp_path / "m", layers=3, **changes)
     for dtype in (torch.float32, torch.bfloat16):
-        ours, theirs = CachedLM(llama_files.read(folder, dtype)), CachedLM(load(folder, dtype))
+        ours, theirs = CachedLM(kernels.read(folder, dtype)), CachedLM(load(folder, dtype))
         ours.extend(text(70))
         theirs.extend(text(70))
         rows, parents = text(6, seed=1), [-1, 0, 0, 1, 2, 3]
         assert torch.equal(ours.forward(rows, parents), theirs.forward(rows, parents))
-        assert ours.passes.size == theirs.passes.size == llama_files.parameters(llama_files.plain(folder))
+        assert ours.passes.size == theirs.passes.size == llama_config.parameters(llama_config.plain(folder))
         for lm in (ours, CachedLM(ours.passes.first(2), exact=False)):
             inside = lm.model
             assert inside.config.num_hidden_layers == lm.passes.shape.layers
@@ -208,7 +209,7 @@ def test_what_is_not_plain_is_left_to_transformers(tmp_path, spoil):
     save_file(weights, folder / "model.safetensors")
     if spoil == "no weights":
         (folder / "model.safetensors").unlink()
-    assert llama_files.read(str(folder), torch.float32) is None
+    assert kernels.read(str(folder), torch.float32) is None
 
 
 @pytest.mark.parametrize("kind", ["qwen3", "gpt2"])

@@ -12,9 +12,10 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 import lookahead
+from lookahead import kernels
 from lookahead.core.events import ModelError
 from lookahead.family import models as family
-from lookahead.model import llama_files, loading, modules
+from lookahead.model import loading, modules
 from lookahead.model.lm import CachedLM
 
 CPU = torch.device("cpu")
@@ -243,10 +244,10 @@ def test_a_model_that_fails_while_it_is_measured_is_refused(tmp_path, monkeypatc
 
 def test_a_plain_llama_is_read_without_transformers_only_if_its_files_are_exact(tmp_path):
     folder = tiny("llama", tmp_path / "m")
-    assert llama_files.read(folder, torch.float32) is not None
+    assert kernels.read(folder, torch.float32) is not None
     turned = "model.layers.0.mlp.down_proj.weight"
     edit(folder, lambda tensors: {**tensors, turned: tensors[turned].T.contiguous()})
-    assert llama_files.read(folder, torch.float32) is None, "as many numbers, in another shape"
+    assert kernels.read(folder, torch.float32) is None, "as many numbers, in another shape"
     assert json.loads((Path(folder) / "config.json").read_text())["model_type"] == "llama"
     with pytest.raises(ModelError, match=turned):
         loading.load(folder, torch.float32, CPU, False)
@@ -320,7 +321,7 @@ def test_settings_that_transformers_cannot_read_are_named_by_the_lane_that_needs
     for name, fields in (("generation_config.json", {"cache_implementation": 5}), ("config.json", {"use_cache": "x"})):
         data = json.loads((Path(whole["llama"]) / name).read_text(encoding="utf-8"))
         folder = spoiled(whole["llama"], tmp_path / name, name, json.dumps({**data, **fields}))
-        lm = CachedLM(llama_files.read(str(folder), torch.float32))
+        lm = CachedLM(kernels.read(str(folder), torch.float32))
         with pytest.raises(ModelError, match=name):
             _ = lm.model
 

@@ -7,10 +7,11 @@ from conftest import emitted, tiny
 from test_heads import network_of
 
 import lookahead
-from lookahead.model import llama_files, rotary
+from lookahead import kernels
+from lookahead.kernels.columns import SPARE_POSITIONS
+from lookahead.model import rotary
 from lookahead.model.heads.head import Head
 from lookahead.model.heads.shape import BLOCK, EAGLE
-from lookahead.model.llama import SPARE_POSITIONS
 from lookahead.race.batch import Batch
 from lookahead.race.lane import Lane, split_options
 
@@ -31,7 +32,7 @@ def whole(passes):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("context", [20_000, 8184, 100])
 def test_the_numbers_are_those_of_a_table_of_the_whole_context(tmp_path, dtype, context):
-    passes = llama_files.read(tiny("llama", tmp_path / "m", max_position_embeddings=context), dtype)
+    passes = kernels.read(tiny("llama", tmp_path / "m", max_position_embeddings=context), dtype)
     for stop in (1, 90, 8192, 8193, 16_385, context + SPARE_POSITIONS, 10**9):
         tables = passes._rotary.up_to(stop)
         assert len(tables[0]) >= min(stop, context + SPARE_POSITIONS)
@@ -84,7 +85,7 @@ def test_a_text_that_crosses_the_blocks_is_the_same_by_every_method(folders, mon
 
 @pytest.mark.parametrize("kind", [EAGLE, BLOCK])
 def test_a_heads_tables_grow_alike(tmp_path, kind):
-    target = llama_files.read(tiny("llama", tmp_path / "m", layers=6, max_position_embeddings=LONG), torch.float32)
+    target = kernels.read(tiny("llama", tmp_path / "m", layers=6, max_position_embeddings=LONG), torch.float32)
     network = network_of(kind, target, window=0)
     head = Head.of(network, target).passes
     assert head.rotary.up_to(1)[0].nbytes < 10 * MB

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.nn.functional import linear
 
-from .layers import Layer, Norm, Pairs, Seen, Turns
+from .layers import Layer, Norm, Pairs, RotaryEmbedding, Seen
 from .shape import HeadShape
 
 
@@ -47,14 +47,14 @@ class BlockNetwork(nn.Module):
         self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.layers))
         self.markov_head = Markov(shape) if shape.rank else None
         self.confidence_head = Confidence(shape) if shape.confident else None
-        self.turns = Turns(shape)
+        self.rotary = RotaryEmbedding(shape)
         self.register_buffer("embed", embed, persistent=False)
         self.register_buffer("head", head, persistent=False)
 
     def context(self, states: torch.Tensor, places: torch.Tensor) -> list[Pairs]:
         """Every layer's keys and values of tokens, of the target's hidden states [texts, tokens, taps times hidden]."""
-        read, turns = self.hidden_norm(self.fc(states)), self.turns(places)
-        return [layer.self_attn.pairs(read, turns) for layer in self.layers]
+        read, rotary = self.hidden_norm(self.fc(states)), self.rotary(places)
+        return [layer.self_attn.pairs(read, rotary) for layer in self.layers]
 
     def slots(
         self, anchors: torch.Tensor, places: torch.Tensor, context: list[Pairs], seen: torch.Tensor
@@ -65,12 +65,12 @@ class BlockNetwork(nn.Module):
         masks = self.embed[shape.mask].expand(*anchors.shape, shape.rows - 1, -1)
         x = torch.cat([self.embed[anchors][:, :, None], masks], 2)
         rows = torch.arange(shape.rows, device=x.device)
-        turns, far = self.turns(places[:, None] + rows), seen
+        rotary, far = self.rotary(places[:, None] + rows), seen
         near = rows[:, None] >= rows if shape.causal else torch.ones_like(rows[:, None] >= rows)
         for layer, read in zip(self.layers, context, strict=True):
             fed = layer.input_layernorm(x)
-            pairs = layer.self_attn.pairs(fed, turns)
-            x = layer.finish(x, layer.self_attn(fed, turns, read, pairs, Seen(far, near)))
+            pairs = layer.self_attn.pairs(fed, rotary)
+            x = layer.finish(x, layer.self_attn(fed, rotary, read, pairs, Seen(far, near)))
         return self.norm(x[:, :, shape.rows - shape.slots :])
 
     def logits(self, hidden: torch.Tensor, before: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from torch.nn.functional import linear
 
-from .layers import Layer, Norm, Pairs, Seen, Turns
+from .layers import Layer, Norm, Pairs, RotaryEmbedding, Seen
 from .shape import EACH, WHOLE, HeadShape
 
 
@@ -40,7 +40,7 @@ class EagleNetwork(nn.Module):
             Norm(shape.hidden, shape.eps) for _ in (shape.taps if shape.fed_norm == EACH else ())
         )
         self.layers = nn.ModuleList([FirstLayer(shape), *(Layer(shape) for _ in range(shape.layers - 1))])
-        self.norm, self.turns = Norm(shape.hidden, shape.eps), Turns(shape)
+        self.norm, self.rotary = Norm(shape.hidden, shape.eps), RotaryEmbedding(shape)
         self.register_buffer("embed", embed, persistent=False)
         self.register_buffer("head", head, persistent=False)
 
@@ -69,7 +69,7 @@ class EagleNetwork(nn.Module):
         empty list is nothing. The rows see `seen`, whose `near` counts the rows themselves. Returns their last hidden states
         and, of every layer, keys and values of all rows that the groups now have.
         """
-        x, turns, new = features, self.turns(places), []
+        x, rotary, new = features, self.rotary(places), []
         for i, layer in enumerate(self.layers):
             if i == 0:
                 fed = layer.hidden_norm(x)
@@ -77,12 +77,12 @@ class EagleNetwork(nn.Module):
                 fed = torch.cat([layer.input_layernorm(self.embed[ids]), fed], -1)
             else:
                 fed = layer.input_layernorm(x)
-            pairs = layer.self_attn.pairs(fed, turns)
+            pairs = layer.self_attn.pairs(fed, rotary)
             behind = far[i] if far else Pairs(*(part[:, 0, :0] for part in pairs))
             if near:
                 pairs = Pairs(*(torch.cat(both, 2) for both in zip(near[i], pairs, strict=True)))
             new.append(pairs)
-            x = layer.finish(x, layer.self_attn(fed, turns, behind, pairs, seen))
+            x = layer.finish(x, layer.self_attn(fed, rotary, behind, pairs, seen))
         return x, new
 
     def logits(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

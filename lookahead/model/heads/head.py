@@ -21,7 +21,7 @@ from ...core.lm import DraftRequest, DraftTree
 from ...core.tree import depths
 from ..forward import Forward
 from ..lm import CachedLM
-from . import compiled, plain
+from . import plain
 from .block import BlockNetwork
 from .eagle import EagleNetwork
 from .medusa import MedusaNetwork
@@ -29,7 +29,6 @@ from .shape import BLOCK, EAGLE, MEDUSA, HeadShape
 
 NETWORKS = {MEDUSA: MedusaNetwork, EAGLE: EagleNetwork, BLOCK: BlockNetwork}
 PLAIN = {MEDUSA: plain.PlainMedusa, EAGLE: plain.PlainEagle, BLOCK: plain.PlainBlock}
-COMPILED = {MEDUSA: compiled.CompiledMedusa, EAGLE: compiled.CompiledEagle, BLOCK: compiled.CompiledBlock}
 TOGETHER = 256  # tokens of a text that are read in one pass
 ENDLESS = 1 << 20
 
@@ -48,11 +47,10 @@ class Head:
     def of(cls, network: Any, target: Forward, ids: torch.Tensor | None = None) -> Head:
         """A network's, beside a target, compiled where that can be."""
         shape = network.shape
-        kinds = COMPILED if compiled.compiles(shape, target) else PLAIN
-        arguments = (network, target) if kinds is COMPILED else (network,)
+        passes = target.head_passes(network) or PLAIN[shape.kind](network)
         parameters = sum(weight.numel() for weight in network.parameters())
         nbytes = sum(weight.nbytes for weight in network.parameters())
-        return cls(shape, kinds[shape.kind](*arguments), ids, parameters, nbytes)
+        return cls(shape, passes, ids, parameters, nbytes)
 
     def fresh(self, vocab: int) -> CachedHead:
         """The head with a cache of its own, for a target of so many tokens."""

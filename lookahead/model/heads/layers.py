@@ -40,7 +40,7 @@ class Norm(nn.RMSNorm):
         return rms_norm(x.float(), self.normalized_shape, self.weight.float(), self.eps).to(x.dtype)
 
 
-class Turns(nn.Module):
+class RotaryEmbedding(nn.Module):
     """The rotation of positions."""
 
     def __init__(self, shape: HeadShape):
@@ -55,9 +55,9 @@ class Turns(nn.Module):
         return angles.cos(), angles.sin()
 
 
-def turned(x: torch.Tensor, turns: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
-    """x [..., heads, dim] turned by its positions."""
-    cos, sin = turns
+def apply_rope(x: torch.Tensor, rotary: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+    """x [..., heads, dim] rotated by its positions."""
+    cos, sin = rotary
     first, second = x.chunk(2, -1)
     return (x * cos + torch.cat([-second, first], -1) * sin).to(x.dtype)
 
@@ -77,14 +77,14 @@ class Attention(nn.Module):
         else:
             self.q_norm = self.k_norm = nn.Identity()
 
-    def pairs(self, x: torch.Tensor, turns: tuple[torch.Tensor, torch.Tensor]) -> Pairs:
+    def pairs(self, x: torch.Tensor, rotary: tuple[torch.Tensor, torch.Tensor]) -> Pairs:
         """Keys and values of rows x [..., fed]."""
         keys, values = (proj(x).unflatten(-1, (self.kv, self.dim)) for proj in (self.k_proj, self.v_proj))
-        return Pairs(turned(self.k_norm(keys), turns), values)
+        return Pairs(apply_rope(self.k_norm(keys), rotary), values)
 
-    def forward(self, x, turns, far: Pairs, near: Pairs, seen: Seen) -> torch.Tensor:
+    def forward(self, x, rotary, far: Pairs, near: Pairs, seen: Seen) -> torch.Tensor:
         """Rows x [texts, groups, rows, fed] mix what they see: [texts, groups, rows, hidden]."""
-        q = turned(self.q_norm(self.q_proj(x).unflatten(-1, (-1, self.dim))), turns)
+        q = apply_rope(self.q_norm(self.q_proj(x).unflatten(-1, (-1, self.dim))), rotary)
         q = q.unflatten(-2, (self.kv, self.group)) * self.dim**-0.5
         far_scores = torch.einsum("basgnd,btgd->bgnast", q, far.keys).masked_fill(~seen.far, -torch.inf)
         near_scores = _near("basgnd,balgd->bgnasl", q, near.keys).masked_fill(~seen.near, -torch.inf)

@@ -1,4 +1,4 @@
-"""The steps of a Llama's pass: machine code for this processor, made by numba when it is first needed and kept.
+"""The steps of a Llama's pass beside products and attention: norms, sums, the gate and the rotation.
 
 Every number of a row is added up in an order of its own, whatever the number of rows or of keys that others look at, so
 that a row has the same bits in any company, on any processor.
@@ -8,8 +8,6 @@ that a row has the same bits in any company, on any processor.
 
 A kernel takes addresses and sizes, is compiled once, and is called by address from compiled code (`whole_pass`) or through
 ctypes. Whoever calls it sees to it that what an address points to is as long as it should be, and stays.
-
-Knows numbers. It does not know models, tokens or caches.
 """
 
 from __future__ import annotations
@@ -59,8 +57,8 @@ def gate(both, y, n, width, stride, rounded):
 
 
 @kernel(8)
-def turn(qkv, cos, sin, n, heads, half, stride, rounded):
-    """Turn the first so many heads of every row by its position: cos, sin [n, 2 half]."""
+def apply_rope(qkv, cos, sin, n, heads, half, stride, rounded):
+    """Rotate the first so many heads of every row by its position: cos, sin [n, 2 half]."""
     for i in range(n):
         c, s = carray(floats_at(cos + 8 * i * half), 2 * half), carray(floats_at(sin + 8 * i * half), 2 * half)
         for head in range(heads):

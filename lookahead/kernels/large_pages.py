@@ -5,8 +5,6 @@ twice as long. numpy asks the system for pages of 2 MB instead of 4 kB where an 
 less, so here they lie side by side in chunks that have. Measured on a virtual AMD EPYC: reading 85 MB of weights for one row
 6.6 -> 6.2 ms, for five 7.4 -> 6.4, for nine 10.5 -> 9.7. What is small gains little, and lives less long: a chunk would be kept
 for the few bytes of it that somebody still holds.
-
-Knows bytes. It does not know what they are.
 """
 
 from __future__ import annotations

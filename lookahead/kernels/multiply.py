@@ -2,42 +2,39 @@
 
 A product adds a weight's terms one by one in the order of its inputs. It is quick because a panel of outputs (64, or 16 where
 vectors are short) of several rows is added up at once in the processor's registers, so that a weight is read once for up to six
-rows. Weights lie in panels too (`packed`): bfloat16 by twos, float32, or 8-bit numbers with a scale for every output. Where the
-processor has a matrix unit, bfloat16 goes through that (`tiles`); of bfloat16 where it multiplies that, and of bytes, two or
-four terms are one step.
-
-Knows numbers. It does not know models.
+rows. Weights lie in panels too (`packed`), in one of the storage formats of `vectors`; 8-bit weights have a scale for every output.
 """
 
 from __future__ import annotations
 
 import numpy as np
 from numba import carray, njit
+from numba.extending import register_jitable
 
 from . import tiles
 from .compiling import kernel
 from .large_pages import in_large_pages
 from .vectors import (
+    BF16_AMX,
+    BF16_DOT,
+    BF16_SPLIT,
     BLOCK,
     EARLY,
     FEW,
     FLOAT32,
-    FOURS,
-    HALVES,
+    INT8_BY_2,
+    INT8_BY_4,
     NEAR,
-    PAIRS,
     PANEL,
     ROWS,
-    TILES,
     TOGETHER,
-    TWOS,
     bfloat16_at,
     bfloat16_of,
+    block_bf16_dot,
+    block_bf16_split,
     block_float32,
-    block_fours,
-    block_halves,
-    block_pairs,
-    block_twos,
+    block_int8_by_2,
+    block_int8_by_4,
     bytes_at,
     float_of,
     floats_at,
@@ -96,10 +93,10 @@ def _by_blocks(block, size, together, x, stride, w, y, n, k, width):
 
 
 @kernel(9)
-def _multiply_halves(x, w, scale, y, spare, n, k, width, rounded):
+def _multiply_bf16_split(x, w, scale, y, spare, n, k, width, rounded):
     """y [n, width] = x [n, k] times the bfloat16 weight at `w`; `width` is whole blocks. Sums are rounded if they should be."""
     clear(y, n * width)
-    _by_blocks(block_halves, 4, 2, x, k, w, y, n, k, width)
+    _by_blocks(block_bf16_split, 4, 2, x, k, w, y, n, k, width)
     for i in range(width // PANEL if k % 2 else 0):  # the last input has none beside it
         weights = carray(bfloat16_at(w + 4 * PANEL * ((i + 1) * (whole(k, 2) // 2) - 1)), 2 * PANEL)
         for row in range(n):
@@ -143,8 +140,8 @@ def _scaled(y, scale, row_scales, n, width, rounded):
 
 
 @kernel(9)
-def _multiply_twos(x, w, scale, y, spare, n, k, width, rounded):
-    """The same with 8-bit weights in twos, which have a scale for every output, of inputs in 8 bits with a scale for every row:
+def _multiply_int8_by_2(x, w, scale, y, spare, n, k, width, rounded):
+    """The same with 8-bit weights, which have a scale for every output, of inputs in 8 bits with a scale for every row:
     inputs lie in 16 bits, and sums are of whole numbers."""
     wide = whole(k, 2)
     row_scales = spare + 2 * n * wide
@@ -152,13 +149,13 @@ def _multiply_twos(x, w, scale, y, spare, n, k, width, rounded):
         out = carray(int16_at(spare + 2 * i * wide), wide)
         floats_at(row_scales)[i] = _in_bytes(x + 4 * i * k, k, out, wide, 0)
     clear(y, n * width)
-    _by_blocks(block_twos, 2, 2, spare, wide // 2, w, y, n, wide, width)
+    _by_blocks(block_int8_by_2, 2, 2, spare, wide // 2, w, y, n, wide, width)
     _scaled(y, scale, row_scales, n, width, rounded)
 
 
 @kernel(9)
-def _multiply_fours(x, w, scale, y, spare, n, k, width, rounded):
-    """The same, and with the same bits, in fours. Bytes of inputs have no sign, so 128 is added to each; behind the scales is
+def _multiply_int8_by_4(x, w, scale, y, spare, n, k, width, rounded):
+    """The same, and with the same bits, for `INT8_BY_4`. Bytes of inputs have no sign, so 128 is added to each; behind the scales is
     what that must be taken off with, where sums begin (int32)."""
     wide = whole(k, 4)
     row_scales, begin = spare + n * wide, carray(int32_at(scale + 4 * width), width)
@@ -168,7 +165,7 @@ def _multiply_fours(x, w, scale, y, spare, n, k, width, rounded):
         sums = carray(int32_at(y + 4 * i * width), width)
         for j in range(width):
             sums[j] = begin[j]
-    _by_blocks(block_fours, 4, 4, spare, wide // 4, w, y, n, wide, width)
+    _by_blocks(block_int8_by_4, 4, 4, spare, wide // 4, w, y, n, wide, width)
     _scaled(y, scale, row_scales, n, width, rounded)
 
 
@@ -184,18 +181,18 @@ def _shortened(x, y, n, k, wide):
 
 
 @kernel(9)
-def _multiply_pairs(x, w, scale, y, spare, n, k, width, rounded):
-    """The same with bfloat16 weights in pairs, of inputs that are rounded; `spare` as `spare_floats` has it."""
+def _multiply_bf16_dot(x, w, scale, y, spare, n, k, width, rounded):
+    """The same with bfloat16 weights for `BF16_DOT`, of inputs that are rounded; `spare` as `spare_floats` has it."""
     wide = whole(k, 2)
     _shortened(x, spare, n, k, wide)
     clear(y, n * width)
-    _by_blocks(block_pairs, 4, 2, spare, wide // 2, w, y, n, wide, width)
+    _by_blocks(block_bf16_dot, 4, 2, spare, wide // 2, w, y, n, wide, width)
     if rounded:
         round_all(y, n * width)
 
 
 @kernel(9)
-def _multiply_in_tiles(x, w, scale, y, spare, n, k, width, rounded):
+def _multiply_bf16_amx(x, w, scale, y, spare, n, k, width, rounded):
     """The same with bfloat16 weights in tiles."""
     wide = whole(k, tiles.INPUTS)
     steps, size = wide // tiles.INPUTS, 2 * wide
@@ -219,6 +216,7 @@ def _multiply_in_tiles(x, w, scale, y, spare, n, k, width, rounded):
         round_all(y, n * width)
 
 
+@register_jitable
 def spare_floats(rows: int, k: int) -> int:
     """Room to work in for a product of so many rows [rows, k]: two configurations of tiles, the rows in 16 bits, and a scale for
     each."""
@@ -228,15 +226,15 @@ def spare_floats(rows: int, k: int) -> int:
 def multiply(stored: int):
     """The kernel for weights that are stored in this way."""
     return {
-        FLOAT32: _multiply_float32, TWOS: _multiply_twos, TILES: _multiply_in_tiles, HALVES: _multiply_halves,
-        PAIRS: _multiply_pairs, FOURS: _multiply_fours,
+        FLOAT32: _multiply_float32, INT8_BY_2: _multiply_int8_by_2, BF16_AMX: _multiply_bf16_amx, BF16_SPLIT: _multiply_bf16_split,
+        BF16_DOT: _multiply_bf16_dot, INT8_BY_4: _multiply_int8_by_4,
     }[stored]()  # fmt: skip
 
 
 def packed(weight: np.ndarray, stored: int) -> np.ndarray:
     """A weight [out, in] in panels [panels, in, PANEL], or with several inputs `TOGETHER` [panels, in / 2, PANEL, 2], whole
     blocks of them, with zeros behind the last output and input; or in tiles."""
-    if stored == TILES:
+    if stored == BF16_AMX:
         return tiles.packed(weight)
     out, size = weight.shape
     together = TOGETHER.get(stored, 1)

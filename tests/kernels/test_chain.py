@@ -5,6 +5,7 @@ import torch
 from conftest import tiny
 
 import lookahead
+from lookahead import kernels
 from lookahead.core.accept import rule_for
 from lookahead.core.events import LEAST_DIVISOR, Settings
 from lookahead.core.lm import DRAFTED_AT_ONCE, draft_tokens
@@ -13,7 +14,6 @@ from lookahead.core.tree import ancestors, depths
 from lookahead.drafting.base import Resources
 from lookahead.drafting.block_tree import BlockTree
 from lookahead.drafting.tree import Tree
-from lookahead.model import llama_files
 from lookahead.model.lm import CachedLM
 from lookahead.race.draft_length import FixedLength
 
@@ -124,7 +124,7 @@ def test_the_least_temperature_and_penalty_are_numbers_still(models, method):
 def test_float32_drafts_chains_too(tmp_path):
     folder = tiny("llama", tmp_path / "m")
     rule, context = rule_for(Settings()), list(range(5, 25))
-    lm, other = (CachedLM(llama_files.read(folder, torch.float32), exact=False) for _ in range(2))
+    lm, other = (CachedLM(kernels.read(folder, torch.float32), exact=False) for _ in range(2))
     picks = draft_tokens(lm, rule, lm.sync(context), context, 6, StopRule())
     assert [pick.token for pick in picks] == [pick.token for pick in one_by_one(other, rule, context, 6, StopRule())]
 

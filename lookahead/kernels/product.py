@@ -1,7 +1,4 @@
-"""Products with a weight, laid out in the blocks that kernels read: as it is, or in eight bits.
-
-Knows tensors and kernels. It does not know models.
-"""
+"""Products with a weight, laid out in the blocks that kernels read: as it is, or in eight bits."""
 
 from __future__ import annotations
 
@@ -12,21 +9,21 @@ import torch
 
 from . import tiles
 from .multiply import multiply, packed, spare_floats
-from .vectors import BLOCK, FLOAT32, FOURS, HALVES, MULTIPLIES_FOURS, MULTIPLIES_PAIRS, PAIRS, TILES, TWOS, whole
+from .vectors import BF16_AMX, BF16_DOT, BF16_SPLIT, BLOCK, FLOAT32, HAS_BF16_DOT, HAS_VNNI, INT8_BY_2, INT8_BY_4, whole
 
 LARGEST, TINY = 127, 1e-12  # of an 8-bit number; of a scale
-UNSIGNED = 128  # what is added to the inputs of fours
+UNSIGNED = 128  # what is added to the inputs of `INT8_BY_4`
 
 
-def stored(dtype: torch.dtype, small: bool = False) -> int:
-    """How weights of a number format, or in eight bits if `small`, are stored for the kernels on this processor."""
-    if small:
-        return FOURS if MULTIPLIES_FOURS else TWOS
+def stored(dtype: torch.dtype, int8: bool = False) -> int:
+    """How weights of a number format, or in eight bits if `int8`, are stored for the kernels on this processor."""
+    if int8:
+        return INT8_BY_4 if HAS_VNNI else INT8_BY_2
     if dtype == torch.float32:
         return FLOAT32
     if tiles.available():
-        return TILES
-    return PAIRS if MULTIPLIES_PAIRS else HALVES
+        return BF16_AMX
+    return BF16_DOT if HAS_BF16_DOT else BF16_SPLIT
 
 
 def _numbers(tensor: torch.Tensor) -> np.ndarray:
@@ -36,15 +33,15 @@ def _numbers(tensor: torch.Tensor) -> np.ndarray:
 
 
 class Product:
-    """A weight [out, in] in blocks, in eight bits if `small`. `nbytes` is what they take."""
+    """A weight [out, in] in blocks, in eight bits if `int8`. `nbytes` is what they take."""
 
-    def __init__(self, weight: torch.Tensor, small: bool = False):
+    def __init__(self, weight: torch.Tensor, int8: bool = False):
         self.out, self.size = weight.shape
         self.rounded = weight.dtype == torch.bfloat16
-        self.stored = stored(weight.dtype, small)
+        self.stored = stored(weight.dtype, int8)
         self.width = whole(self.out, BLOCK)
-        self.scales = np.zeros(2 * self.width, np.float32)  # and where the sums of fours begin
-        if small:
+        self.scales = np.zeros(2 * self.width, np.float32)  # and where the sums of `INT8_BY_4` begin
+        if int8:
             exact = weight.float()
             scale = (exact.abs().amax(1) / LARGEST).clamp_min(TINY)
             weight = (exact / scale[:, None]).round_()
@@ -53,7 +50,7 @@ class Product:
             self.scales[self.width :].view(np.int32)[: self.out] = -UNSIGNED * weight.sum(1).int().numpy()
             weight = weight.to(torch.int8)
         self.blocks = packed(_numbers(weight), self.stored)
-        self.nbytes = self.blocks.nbytes + (self.scales.nbytes if small else 0)
+        self.nbytes = self.blocks.nbytes + (self.scales.nbytes if int8 else 0)
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """x [rows, in] times the weight: [rows, out]."""

@@ -6,8 +6,6 @@ pair by pair in the order of the inputs, for every row alike, so here too a row 
 Weights lie as the tiles are read (`packed`): blocks of 64 outputs, of these every 32 inputs, of these four tiles of 16
 pairs of inputs by 16 outputs. Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 1, chapter 18;
 arch_prctl(2) for the system's leave, which a process must ask for once.
-
-Knows addresses and numbers. It does not know what is computed with them.
 """
 
 from __future__ import annotations

@@ -9,13 +9,13 @@ import torch
 from conftest import POCKET, emitted, tiny
 from transformers import AutoModelForCausalLM
 
+from lookahead import kernels
 from lookahead.core.accept import rule_for
 from lookahead.core.events import Settings
 from lookahead.core.tree import ancestors
 from lookahead.drafting.base import Resources
 from lookahead.drafting.draft import DraftModel
 from lookahead.drafting.naive import Naive
-from lookahead.model import llama_files
 from lookahead.model.lm import CachedLM
 from lookahead.model.reference import Reference
 from lookahead.race.decode import Text, decode
@@ -53,21 +53,21 @@ def test_grouped_queries_and_untied_heads(tmp_path, text):
 )
 def test_the_kernels_compute_what_it_computes(dtype, apart, text):
     """Chains, a tree, and what a kept branch leaves behind; `apart` is relative to the largest logit."""
-    kernels, reference = CachedLM(llama_files.read(POCKET / "target", dtype)), Reference.load(POCKET / "target", dtype)
+    compiled, reference = CachedLM(kernels.read(POCKET / "target", dtype)), Reference.load(POCKET / "target", dtype)
     drafted = text[: len(TREE)]
 
     def both(tokens, parents=None):
-        ours, wanted = kernels.forward(tokens, parents).float(), reference.forward(tokens, parents)
+        ours, wanted = compiled.forward(tokens, parents).float(), reference.forward(tokens, parents)
         torch.testing.assert_close(ours, wanted, rtol=0, atol=apart * float(wanted.abs().max()))
 
-    for lm in (kernels, reference):
+    for lm in (compiled, reference):
         lm.extend(text[:20])
     both(text[20:21])
     both(text[20:29])
     both(drafted, TREE)
-    for lm in (kernels, reference):
+    for lm in (compiled, reference):
         lm.keep(ancestors(TREE, 6))
-    assert kernels.tokens == reference.tokens and kernels.cached() == reference.cached() == 24
+    assert compiled.tokens == reference.tokens and compiled.cached() == reference.cached() == 24
     both(text[30:33])
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from lookahead.model.attend import ROW_GROUP, VALUES, attend, in_order, move, multiplied_together, scratch_floats
-from lookahead.model.vectors import KEYS, LANES, ROWS
+from lookahead.kernels.attend import ROW_GROUP, VALUES, attend, in_order, move, multiplied_together, scratch_floats
+from lookahead.kernels.vectors import KEYS, LANES, ROWS
 
 SEEN = (1, LANES - 1, LANES, KEYS - 1, KEYS, KEYS + 1, VALUES, VALUES + 1, 3 * VALUES - 2)
 HEADS = [(9, 3), (4, 4), (8, 1), (6, 3)]  # of queries and of keys: in groups of 3, 1, 8 and 2

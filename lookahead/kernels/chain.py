@@ -12,7 +12,9 @@ import numpy as np
 from numba import njit
 
 from ..core.lm import DraftRequest
-from .compiling import FREE, kept
+from .columns import Columns
+from .compiling import FREE, compiled
+from .records import Caches, Outputs, Rows, Step
 from .vectors import call, copy, exp, highest
 from .whole_pass import forward
 
@@ -127,15 +129,15 @@ def level(logits, depth, above, first, count, tokens, parents, chances, reach, r
 
 
 @njit(error_model="numpy")
-def lay_out(first, count, depth, parents, start, straight, branch, counts, cos, sin, turns):
-    """Where the rows of a tree's level look, for `whole_pass.forward`: those from `first` up to `count`, at this depth behind
-    `start` columns of a cache. A row looks at what its parent (-1: the text's end) looks at, and at itself.
-
-    Arrays: straight and counts [rows], branch [rows, longest]; cos, sin [positions, dim], of which the level's go into
-    `turns` [2, branches, dim].
+def lay_out(first, count, depth, parents, start, columns, rotations, of_level):
+    """Fill `columns` for the rows of a tree's level: those from `first` up to `count`, at this depth behind `start` columns of a
+    cache. A row attends to what its parent (-1: the text's end) attends to, and to itself. The rotations of the level's position
+    go into `of_level` [2, branches, head_dim].
     """
+    straight, branch, counts = columns.straight, columns.branch, columns.counts
     for row in range(first, count):
         parent = parents[row]
+        columns.new[row] = start + row
         if parent < 0:
             straight[row], counts[row] = start, 0
         else:
@@ -146,82 +148,92 @@ def lay_out(first, count, depth, parents, start, straight, branch, counts, cos, 
         else:
             branch[row, counts[row]] = start + row
             counts[row] += 1
-        copy(cos[start + depth], turns[0, row - first])
-        copy(sin[start + depth], turns[1, row - first])
+        copy(rotations.cos[start + depth], of_level[0, row - first])
+        copy(rotations.sin[start + depth], of_level[1, row - first])
 
 
-@kept(njit, nogil=True, error_model="numpy")
-def chain(
-    steps, ids, embed, cos, sin, norms, weights, scales, caches, rooms, start, heads, kv, inner, vocab, rounded, spare, eps,
-    scaling, taps, request,
-):  # fmt: skip
+@njit(error_model="numpy")
+def in_a_row(start, n):
+    """The columns of a chain of n rows behind `start` columns."""
+    new = np.arange(start, start + n)
+    return Columns(new, new + 1, np.zeros((n, 1), np.int64), np.zeros(n, np.int64))
+
+
+@njit(error_model="numpy")
+def empty_columns(rows, longest):
+    """The columns of a tree of so many rows, for `lay_out`."""
+    new, straight = np.empty(rows, np.int64), np.empty(rows, np.int64)
+    return Columns(new, straight, np.zeros((rows, longest), np.int64), np.zeros(rows, np.int64))
+
+
+@njit(error_model="numpy")
+def part_of(columns, first, count):
+    """The columns of the rows from `first` up to `count`."""
+    new, straight, branch, counts = columns
+    return Columns(new[first:count], straight[first:count], branch[first:count], counts[first:count])
+
+
+@njit(error_model="numpy")
+def read_text(kernels, sizes, weights, caches, ids, start, rotations, taps, logits):
+    """A pass over `ids` behind `start` columns, with the logits of the last at an address."""
+    n = len(ids)
+    rows = Rows(ids, rotations.cos[start : start + n], rotations.sin[start : start + n])
+    outputs = Outputs(n - 1, np.int64(1), logits, taps, np.zeros(1, np.int64))
+    caches = Caches(caches.addresses, caches.rooms, np.full(1, n))
+    return forward(kernels, sizes, weights, caches, rows, in_a_row(start, n), outputs, Step(np.int64(0), np.int64(0)))
+
+
+@compiled
+def chain(kernels, sizes, weights, caches, ids, start, rotations, taps, request):
     """Read `ids` [n] behind `start` tokens of the cache, then draft: tokens and confidences, [drafted] each.
 
-    The cache must have room for `n + most` columns, `cos` and `sin` [positions, dim] rows for as many; all tokens but the last
-    drafted are in it afterwards. The other arguments are those of `whole_pass.forward`, and a `Request`.
+    The cache must have room for `n + most` columns, and the rotations as many positions; all tokens but the last drafted are in it
+    afterwards.
     """
-    _, _, _, _, _, read, _, _ = steps
     most, known, reach = request.most, request.known, request.reach
     tokens, confidences, count = np.empty(most, np.int64), np.empty(most), np.int64(0)
-    stored, scores = np.empty(vocab, np.float32), np.empty(vocab, np.float32)
+    stored, scores = np.empty(sizes.vocab, np.float32), np.empty(sizes.vocab, np.float32)
     while True:
-        n = len(ids)
-        new = np.arange(start, start + n)
-        scratch = forward(
-            steps, ids, embed, cos[start : start + n], sin[start : start + n], norms, weights, scales, caches, rooms,
-            np.full(1, n), new, new + 1, np.zeros((n, 1), np.int64), np.zeros(n, np.int64), heads, kv, inner, vocab, rounded,
-            spare, n - 1, np.int64(1), np.int64(stored.ctypes.data), eps, scaling, taps, np.zeros(1, np.int64),
-            np.int64(0), np.int64(0),
-        )  # fmt: skip
-        call(read, (stored.ctypes.data, scores.ctypes.data, known, rounded))
+        logits = np.int64(stored.ctypes.data)
+        scratch = read_text(kernels, sizes, weights, caches, ids, start, rotations, taps, logits)
+        call(kernels.read, (stored.ctypes.data, scores.ctypes.data, known, sizes.rounded))
         token, confidence = picked(scores[:known], request.scale, request.noise, count)
         tokens[count], confidences[count] = token, confidence
         count += 1
         reach *= confidence
         if count == most or stops(request, reach, count):
             return tokens[:count], confidences[:count], scratch[:1], stored[:1]
-        start += n
+        start += len(ids)
         ids = tokens[count - 1 : count]
 
 
-@kept(njit, nogil=True, error_model="numpy")
-def tree(
-    steps, ids, embed, cos, sin, norms, weights, scales, caches, rooms, start, heads, kv, inner, vocab, rounded, spare, eps,
-    scaling, taps, branches, rows, request,
-):  # fmt: skip
-    """Read `ids` [n] behind `start` tokens of the cache, then grow a tree, a pass a level: tokens, parents (-1: the text's end),
-    and the share of each of its softmax, [drafted] each; and how many of them, all but the last level, were read. At most `rows`
-    in all, and of a level the `branches` that are likeliest reached; the last level is the one behind which those of the next
-    would not pay.
+@compiled
+def tree(kernels, sizes, weights, caches, ids, start, rotations, taps, branches, rows, request):
+    """Read `ids` [n] behind `start` tokens of the cache, then grow a tree, a pass per level: tokens, parents (-1: the text's end),
+    and the share of each of its softmax, [drafted] each; and how many of them, all but the last level, were read. There are at
+    most `rows` rows, and of a level the `branches` that are likeliest reached; the last level is the one behind which those of the
+    next would not pay.
 
-    The cache must have room for `n + rows` columns. Otherwise as `chain` takes them.
+    The cache must have room for `n + rows` columns.
     """
-    _, _, _, _, _, read, _, _ = steps
-    most = request.most
+    most, vocab, end = request.most, sizes.vocab, start + len(ids)
     tokens, parents, chances, reach = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows), np.empty(rows)
-    straight, branch, counts = np.empty(rows, np.int64), np.zeros((rows, most), np.int64), np.zeros(rows, np.int64)
-    out, turns = np.empty((branches, vocab), np.float32), np.empty((2, branches, cos.shape[1]), np.float32)
-    stored, n, end = np.empty((branches, vocab), np.float32), len(ids), start + len(ids)
-    one, new = np.zeros(1, np.int64), np.arange(start, end)
-    scratch = forward(
-        steps, ids, embed, cos[start:end], sin[start:end], norms, weights, scales, caches, rooms, np.full(1, n), new, new + 1,
-        np.zeros((n, 1), np.int64), np.zeros(n, np.int64), heads, kv, inner, vocab, rounded, spare, n - 1,
-        np.int64(1), np.int64(stored.ctypes.data), eps, scaling, taps, one, np.int64(0), np.int64(0),
-    )  # fmt: skip
+    columns, of_level = empty_columns(rows, most), np.empty((2, branches, sizes.head_dim), np.float32)
+    stored, out = np.empty((branches, vocab), np.float32), np.empty((branches, vocab), np.float32)
+    logits, one = np.int64(stored.ctypes.data), np.zeros(1, np.int64)
+    scratch = read_text(kernels, sizes, weights, caches, ids, start, rotations, taps, logits)
     first, count, above = np.int64(0), np.int64(0), np.int64(1)
     for depth in range(most):
-        call(read, (stored.ctypes.data, out.ctypes.data, above * vocab, rounded))
+        call(kernels.read, (stored.ctypes.data, out.ctypes.data, above * vocab, sizes.rounded))
         newest = count
         count, reached = level(out, depth, above, first, count, tokens, parents, chances, reach, request)
         first, above = newest, count - newest
         if count == rows or depth + 1 == most or stops(request, reached, depth + 1):
             break
-        lay_out(first, count, depth, parents, end, straight, branch, counts, cos, sin, turns)
+        lay_out(first, count, depth, parents, end, columns, rotations, of_level)
         scratch = forward(
-            steps, tokens[first:count], embed, turns[0, :above], turns[1, :above], norms, weights, scales, caches, rooms,
-            np.full(1, above), np.arange(end + first, end + count), straight[first:count], branch[first:count],
-            counts[first:count], heads, kv, inner, vocab, rounded, spare, np.int64(0), above,
-            np.int64(stored.ctypes.data), eps, scaling, taps, one, np.int64(0),
-            np.int64(0),
+            kernels, sizes, weights, Caches(caches.addresses, caches.rooms, np.full(1, above)),
+            Rows(tokens[first:count], of_level[0, :above], of_level[1, :above]), part_of(columns, first, count),
+            Outputs(np.int64(0), above, logits, taps, one), Step(np.int64(0), np.int64(0)),
         )  # fmt: skip
     return tokens[:count], parents[:count], chances[:count], first, scratch[:1], stored[:1]

@@ -6,7 +6,7 @@ import weakref
 
 import numpy as np
 
-from lookahead.model.large_pages import CHUNK, LEAST, LINE, in_large_pages
+from lookahead.kernels.large_pages import CHUNK, LEAST, LINE, in_large_pages
 
 
 def numbers(n):

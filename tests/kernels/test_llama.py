@@ -2,22 +2,21 @@
 
 import copy
 import random
-from pathlib import Path
 
-import numba
 import pytest
 import torch
 from conftest import tiny
-from numba.core import caching
 from transformers import AutoModelForCausalLM
 
+from lookahead import kernels
 from lookahead.calibration import operators
 from lookahead.core import parallel, tree
 from lookahead.core.events import Settings
-from lookahead.model import compiling, llama, llama_files, modules, product, tiles
-from lookahead.model.llama import Llama
+from lookahead.kernels import llama, product, tiles
+from lookahead.kernels.llama import Llama
+from lookahead.kernels.product import Product
+from lookahead.model import modules
 from lookahead.model.lm import CachedLM
-from lookahead.model.product import Product
 from lookahead.race.lane import Lane
 
 FAR = 0.01  # nats between the distributions of weights in 8 and in 16 bits; the bundled draft and its target are about 1 apart
@@ -59,8 +58,8 @@ def unit(request, monkeypatch):
     if request.param != "the processor's own":
         monkeypatch.setattr(tiles, "available", lambda: False)
     if request.param == "by ordinary vectors":
-        monkeypatch.setattr(product, "MULTIPLIES_PAIRS", False)
-        monkeypatch.setattr(product, "MULTIPLIES_FOURS", False)
+        monkeypatch.setattr(product, "HAS_BF16_DOT", False)
+        monkeypatch.setattr(product, "HAS_VNNI", False)
 
 
 @pytest.mark.parametrize("small", [False, True], ids=["whole", "in 8 bits"])
@@ -69,7 +68,7 @@ def unit(request, monkeypatch):
 def test_a_row_has_its_own_bits_in_any_company(tmp_path, unit, changes, dtype, small):
     """In chains of every length, in trees, and when a pass is continued."""
     lm = CachedLM(load(tiny("llama", tmp_path / "m", **changes), dtype), exact=not small)
-    assert lm.passes.by_construction
+    assert lm.passes.batch_invariant
     assert lm.eight_bits == small
     draws = random.Random(5)
     text = [draws.randrange(4096) for _ in range(150)]
@@ -146,13 +145,13 @@ def test_a_part_of_a_prompt_that_fails_leaves_nobody_waiting(tmp_path, monkeypat
     lm, whole_pass, ended = CachedLM(load(tiny("llama", tmp_path / "m"))), llama.whole_pass.forward, []
     want = lm.extend([5] * 90).clone()
 
-    def failing(steps, ids, *arguments):
-        if ids[0] == 6:
+    def failing(kernels, sizes, weights, caches, rows, *arguments):
+        if rows.ids[0] == 6:
             raise MemoryError("no room")
         try:
-            return whole_pass(steps, ids, *arguments)
+            return whole_pass(kernels, sizes, weights, caches, rows, *arguments)
         finally:
-            ended.append(len(ids))
+            ended.append(len(rows.ids))
 
     monkeypatch.setattr(llama.whole_pass, "forward", failing)
     for text in ([6, *[5] * 89], [*[5] * 30, 6, *[5] * 59], [*[5] * 60, 6, *[5] * 29]):
@@ -210,7 +209,7 @@ def test_a_copied_cache_keeps_a_branch(tmp_path):
 
 def test_transformers_gets_our_passes_where_they_are_what_it_asks_for(tmp_path):
     folder = str(tiny("llama", tmp_path / "m"))
-    ours = llama_files.read(folder, torch.float32)
+    ours = kernels.read(folder, torch.float32)
     inside, theirs = ours.model, AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     ids = torch.tensor([[5, 9, 2, 700, 31]])
     assert torch.equal(inside(ids).logits[0], CachedLM(ours).forward(ids[0].tolist()))
@@ -226,12 +225,12 @@ def test_transformers_gets_our_passes_where_they_are_what_it_asks_for(tmp_path):
 
 def test_a_product_in_eight_bits_is_near_the_weights():
     weight, x = torch.randn(100, 48), torch.randn(7, 48)
-    exact, small = Product(weight), Product(weight, small=True)
+    exact, small = Product(weight), Product(weight, int8=True)
     assert torch.allclose(exact(x), x @ weight.t(), atol=1e-4)
     assert 0 < (small(x) - x @ weight.t()).abs().max() < 0.3
     assert exact.nbytes == 128 * 48 * 4, "whole blocks of 64"
     assert small.nbytes == 128 * 48 + 2 * 128 * 4
-    assert torch.equal(Product(torch.zeros(64, 16), small=True)(x[:, :16]), torch.zeros(7, 64))
+    assert torch.equal(Product(torch.zeros(64, 16), int8=True)(x[:, :16]), torch.zeros(7, 64))
 
 
 def test_a_product_in_eight_bits_has_the_same_bits_everywhere(unit):
@@ -243,7 +242,7 @@ def test_a_product_in_eight_bits_has_the_same_bits_everywhere(unit):
         whole = (weight / scale).round().double()
         inputs = (x * (127 / x.abs().amax(1, keepdim=True)) + 128.5).int().double() - 128
         sums = (inputs @ whole.t()).float()
-        assert torch.equal(Product(weight, small=True)(x), sums * (scale.t() * by)), (rows, size, out)
+        assert torch.equal(Product(weight, int8=True)(x), sums * (scale.t() * by)), (rows, size, out)
 
 
 def test_a_product_of_any_size_is_torchs(unit):
@@ -252,7 +251,7 @@ def test_a_product_of_any_size_is_torchs(unit):
         x, weight = (torch.randn(n, size, generator=draws).bfloat16() for n in (rows, out))
         whole = x.float() @ weight.float().t()
         assert torch.allclose(Product(weight)(x).float(), whole, rtol=0.01, atol=0.02)
-        assert (Product(weight, small=True)(x).float() - whole).abs().max() < 0.05 * size**0.5
+        assert (Product(weight, int8=True)(x).float() - whole).abs().max() < 0.05 * size**0.5
 
 
 def test_torch_keeps_its_own_tiles(models):
@@ -284,7 +283,7 @@ def test_the_bundled_drafters_say_the_same_in_eight_bits(models):
 
 
 def test_a_target_is_never_rounded_otherwise(models):
-    assert models.target.passes.by_construction
+    assert models.target.passes.batch_invariant
     for name in ("naive", "draft", "self"):
         lane = Lane(models, "Once upon a time", name, Settings())
         assert not lane._fresh_target().eight_bits
@@ -302,57 +301,3 @@ def test_heads_of_another_size_are_left_to_the_modules(tmp_path):
     passes = CachedLM(load(tiny("llama", tmp_path / "m", head_dim=24))).passes
     assert type(passes) is modules.Modules
     assert passes.for_drafting() is passes
-
-
-def test_compiled_code_is_kept_by_all_that_it_was_made_of(tmp_path, models):
-    """numba itself would take a kernel from its cache although a function that it calls has changed."""
-    sources = [tmp_path / name for name in ("a.py", "b.py")]
-    for source in sources:
-        source.write_text("x = 1")
-    before = compiling.kept_in(sources)
-    assert before == compiling.kept_in(sources)
-    sources[1].write_text("x = 2")
-    assert before != compiling.kept_in(sources)
-    own = Path(numba.config.CACHE_DIR)
-    assert own == compiling.kept_in(compiling.SOURCES) and list(own.rglob("*forward*.nbc"))
-
-
-def test_where_nothing_can_be_kept_it_is_compiled_each_time():
-    def nowhere(cache=False):
-        if cache:
-            raise RuntimeError("no locator available")
-        return lambda function: function
-
-    assert compiling.kept(nowhere)(len) is len
-
-
-@pytest.mark.parametrize("kind", ["nbi", "nbc"])
-@pytest.mark.parametrize("content", [b"", b"garbage"])
-def test_damaged_compiled_code_is_compiled_again(tmp_path, monkeypatch, kind, content):
-    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
-
-    def twice(x):
-        return 2 * x
-
-    def fresh():
-        return (
-            compiling.kept(numba.cfunc, numba.int64(numba.int64), nopython=True)(twice).ctypes(3),
-            compiling.kept(numba.njit)(twice)(3),
-        )
-
-    assert fresh() == (6, 6)
-    kept = [*tmp_path.rglob(f"*.{kind}")]
-    for path in kept:
-        path.write_bytes(content)
-    assert fresh() == (6, 6)
-    assert kept and all(path.read_bytes() != content for path in kept if path.exists())
-
-
-def test_compiled_code_that_cannot_be_written_is_used_all_the_same(tmp_path, monkeypatch):
-    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
-
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(caching.IndexDataCacheFile, "save", full)
-    assert compiling.kept(numba.njit)(lambda x: 2 * x)(3) == 6

@@ -4,13 +4,11 @@ The heads of these rows that share keys go through them together, some keys afte
 for all of them, and is widened to float32 once. Behind a long text most of a pass is this.
 
 Keys lie side by side, `KEYS` of them: the first number of each, then the second of each, so that as many products with a
-query as a vector has numbers grow at once. Where the processor multiplies bfloat16 in pairs, so it does queries and weights,
+query as a vector has numbers grow at once. Where the processor multiplies two bfloat16 in one step, so it does queries and weights,
 which are rounded, with keys and values: two numbers of a key lie together, and the same number of two tokens' values.
 
 Every row adds its keys in the order of its text, whatever the rows beside it see: as many together as all of them see in that
 order, then the others. A branch of a tree is a list of columns; nothing is masked.
-
-Knows addresses and numbers. It does not know models, tokens or caches.
 """
 
 from __future__ import annotations
@@ -23,15 +21,15 @@ from numba.extending import register_jitable
 from .compiling import FREE, kernel
 from .multiply import at_once, clear
 from .vectors import (
+    BF16_DOT,
     BFLOAT16,
     BLOCK,
     EARLY,
     FLOAT32,
+    HAS_BF16_DOT,
     KEYS,
     LANES,
-    MULTIPLIES_PAIRS,
     NARROW,
-    PAIRS,
     PANEL,
     ROWS,
     bfloat16_at,
@@ -41,19 +39,19 @@ from .vectors import (
     highest,
     int32_at,
     integers_at,
+    keys_bf16_dot,
     keys_bfloat16,
     keys_float32,
-    keys_pairs,
+    narrow_bf16_dot,
     narrow_bfloat16,
     narrow_float32,
-    narrow_pairs,
     read_numbers,
     rounding,
     store_numbers,
     whole,
+    wide_bf16_dot,
     wide_bfloat16,
     wide_float32,
-    wide_pairs,
 )
 
 ROW_GROUP = 24  # rows that go through the keys together at most
@@ -69,7 +67,7 @@ def scratch_floats(n, heads, kv, most, dim):
 @njit(inline="always")
 def multiplied_together(dim, rounded):
     """How many numbers of a key, or of values, are one step, and so lie beside each other: two or one."""
-    return 2 if MULTIPLIES_PAIRS and rounded and dim % (2 * LANES) == 0 else 1
+    return 2 if HAS_BF16_DOT and rounded and dim % (2 * LANES) == 0 else 1
 
 
 @njit(inline="always")
@@ -147,8 +145,8 @@ def _scores(queries, several, keys, scores, words, apart, stored):
         rows, query, score = at_once(several - one), queries + 4 * one * words, scores + 4 * one * apart
         for row in range(rows):
             clear(score + 4 * row * apart, KEYS)
-        if stored == PAIRS:
-            keys_pairs(rows, query, keys, score, words, words, KEYS, PANEL, apart, 0, 0, 0)
+        if stored == BF16_DOT:
+            keys_bf16_dot(rows, query, keys, score, words, words, KEYS, PANEL, apart, 0, 0, 0)
         elif stored == BFLOAT16:
             keys_bfloat16(rows, query, keys, score, words, words, KEYS, PANEL, apart, 0, 0, 0)
         else:
@@ -204,13 +202,13 @@ def _add(several, weights, values, y, k, stride, dim, between, rounded, paired):
             at, place = values + (2 if rounded and not paired else 4) * column, y + 4 * (one * between + column)
             wide = dim - column >= BLOCK
             if wide and paired:
-                wide_pairs(rows, weight, at, place, k, stride, dim, PANEL, between, *EARLY, 0)
+                wide_bf16_dot(rows, weight, at, place, k, stride, dim, PANEL, between, *EARLY, 0)
             elif wide and rounded:
                 wide_bfloat16(rows, weight, at, place, k, stride, dim, PANEL, between, *EARLY, 0)
             elif wide:
                 wide_float32(rows, weight, at, place, k, stride, dim, PANEL, between, *EARLY, 0)
             elif paired:
-                narrow_pairs(rows, weight, at, place, k, stride, dim, PANEL, between, *EARLY, 0)
+                narrow_bf16_dot(rows, weight, at, place, k, stride, dim, PANEL, between, *EARLY, 0)
             elif rounded:
                 narrow_bfloat16(rows, weight, at, place, k, stride, dim, PANEL, between, *EARLY, 0)
             else:
@@ -224,7 +222,7 @@ def attend(
     qkv, stride, keys, values, room, dim, mixed, scratch, most, straight, branch, longest, counts, n, heads, kv, rounded,
     scaling,
 ):  # fmt: skip
-    """mixed [n, heads dim] = attention of rows whose turned queries come first in the rows of qkv.
+    """mixed [n, heads dim] = attention of rows whose rotated queries come first in the rows of qkv.
 
     keys, values [kv, room, dim] as `put` stores them, with the rows' own; `room` is whole blocks of `KEYS`. A row sees the
     first `straight` [n] columns of them, then the first `counts` [n] of its row in `branch` [n, longest], which come one
@@ -254,7 +252,7 @@ def attend(
                 head, row = group * share + one // rows, i + one % rows
                 store_numbers(qkv + 4 * (row * stride + head * dim), queries + 4 * one * words, dim, paired)
             for start in range(0, columns, KEYS):
-                near, stored = key + size * start * dim, PAIRS if paired else BFLOAT16 if rounded else FLOAT32
+                near, stored = key + size * start * dim, BF16_DOT if paired else BFLOAT16 if rounded else FLOAT32
                 if stored == BFLOAT16 and several > ROWS:
                     read_numbers(near, spare, KEYS * dim, rounded)
                     near, stored = spare, FLOAT32

@@ -1,7 +1,5 @@
 """Parts of a text read on several cores at the same time, each in a compiled call of its own that keeps step with the part
 before: a layer's keys of everything before a row must lie in the cache before the row attends to them.
-
-Knows counters, addresses and the processor's memory. It does not know what the calls compute.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 So a lane of transformers' own speculation differs from ours in how it speculates and in nothing else: the same passes,
 the same bits, and the same text. What our passes do not compute (several texts at once, hidden states, another
 attention than ours) transformers' modules do, over the same weights.
-
-Knows transformers' models and caches. It does not know what they are asked for.
 """
 
 from __future__ import annotations
@@ -16,12 +14,16 @@ from accelerate import init_empty_weights
 from transformers import DynamicCache, LlamaForCausalLM, PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
-from . import loading
-from .cache import KeyValueCache
+from ..model import loading
+from ..model.lm import CachedLM
+from ..model.modules import BY_BRANCH, first_layers, lend, lent
+from ..model.shape import Shape
+from .cache import CompiledCache
+from .columns import fits
 from .llama import Llama
-from .lm import CachedLM
-from .modules import BY_BRANCH, lend, lent
+from .llama_weights import Layer, Weights
 
+STATIC_ROPE = ("default", "linear", "llama3")
 IDLE = {"use_cache", "position_ids", "cache_position", "return_dict"}  # arguments that change nothing here
 
 
@@ -46,7 +48,7 @@ class OurLlamaForCausalLM(LlamaForCausalLM):
         lm.keep(range(len(ids) - ahead))
         return CausalLMOutputWithPast(logits=logits[None].clone(), past_key_values=past_key_values)
 
-    def _cache(self, ids, mask, dynamic, last, other: dict[str, Any]) -> KeyValueCache | None:
+    def _cache(self, ids, mask, dynamic, last, other: dict[str, Any]) -> CompiledCache | None:
         """Where a pass that is ours to compute keeps its keys and values; None for others."""
         more = {name for name, value in other.items() if value is not None and value is not False} - IDLE
         available = self.passes is not None and self.passes.dtype == self.dtype and self.device.type == "cpu"
@@ -62,7 +64,7 @@ class OurLlamaForCausalLM(LlamaForCausalLM):
         if not all(given is None or torch.equal(given.view(-1), in_order) for given in places):
             return None
         if cache is None and empty:
-            cache = KeyValueCache(self.passes.shape.layers, in_blocks=False)
+            cache = CompiledCache(self.passes.shape.layers, in_blocks=False)
             lend(cache, dynamic)
         return cache
 
@@ -98,3 +100,54 @@ def llama_model(llama: Llama, folder: str) -> PreTrainedModel:
     if settings := loading.generation(folder):
         model.generation_config = settings
     return model.eval()
+
+
+def of_model(model: PreTrainedModel) -> Llama | None:
+    """The compiled passes of a plain Llama on a CPU; None for other models.
+
+    Its projections become views of joined ones; `model.generate` works as before.
+    """
+    shape = Shape.of_model(model.config)
+    if not (model.config._attn_implementation == BY_BRANCH and _plain_llama(model) and fits(shape)):
+        return None
+    body, config = model.model, model.config
+    layers = [
+        Layer(
+            layer.input_layernorm.weight.data,
+            _joined(layer.self_attn.q_proj, layer.self_attn.k_proj, layer.self_attn.v_proj),
+            layer.self_attn.o_proj.weight.data,
+            layer.post_attention_layernorm.weight.data,
+            _joined(layer.mlp.gate_proj, layer.mlp.up_proj),
+            layer.mlp.down_proj.weight.data,
+        )
+        for layer in body.layers
+    ]
+    tied = model.lm_head.weight is body.embed_tokens.weight
+    weights = Weights(
+        body.embed_tokens.weight.data, layers, body.norm.weight.data, None if tied else model.lm_head.weight.data,
+        config.rms_norm_eps, body.rotary_emb.inv_freq, body.rotary_emb.attention_scaling,
+    )  # fmt: skip
+    return Llama(shape, weights, lambda llama: first_layers(model, llama.shape.layers))
+
+
+def _plain_llama(model: PreTrainedModel) -> bool:
+    config = model.config
+    return (
+        isinstance(model, LlamaForCausalLM)
+        and model.device.type == "cpu"
+        and not (config.attention_bias or config.mlp_bias)
+        and config.hidden_act == "silu"
+        and config.rope_parameters.get("rope_type", "default") in STATIC_ROPE
+    )
+
+
+def _joined(*projections: torch.nn.Linear) -> torch.Tensor:
+    """One weight for several projections, which become views of it (or are already, in a model that shares them)."""
+    parts = [p.weight.data for p in projections]
+    ends = [w.data_ptr() + w.nbytes for w in parts]
+    if len({w.untyped_storage().data_ptr() for w in parts}) == 1 and ends[:-1] == [w.data_ptr() for w in parts[1:]]:
+        return parts[0].as_strided((sum(len(w) for w in parts), parts[0].shape[1]), (parts[0].shape[1], 1))
+    weight = torch.cat(parts)
+    for projection, part in zip(projections, weight.split([len(w) for w in parts]), strict=True):
+        projection.weight.data = part
+    return weight

@@ -1,7 +1,4 @@
-"""A plain Llama's weights, as few tensors as can be: q, k and v come from one product, gate and up from another.
-
-Knows tensors. It does not know where they came from, nor what passes make of them.
-"""
+"""A plain Llama's weights, as few tensors as can be: q, k and v come from one product, gate and up from another."""
 
 from __future__ import annotations
 

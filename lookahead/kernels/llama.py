@@ -1,12 +1,11 @@
 """Llama's passes, each one compiled call (`whole_pass`), for target and drafters on a CPU.
 
 The arithmetic, and the order of every rounding, is that of `transformers.models.llama`; the order of every sum is the
-same whatever else a pass computes (`kernels`), so that a token gets the same bits from a prompt that is read at once, from
+same whatever else a pass computes (`elementwise`), so that a token gets the same bits from a prompt that is read at once, from
 a chain, a tree or a single step. A drafter's weights may be kept in eight bits: what it drafts is verified, however it
 came about.
 
-For plain Llama models; everything else goes through `modules`. Knows tensors; it does not know where weights came from,
-tokens' meaning or drafts.
+It computes plain Llama models. `model.modules` computes every other model.
 """
 
 from __future__ import annotations
@@ -14,87 +13,29 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property, lru_cache, partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from ..core import parallel
 from ..core.lm import DraftTree
-from ..core.tree import ancestors, is_chain
-from . import attend, chain, kernels, vectors, whole_pass
-from .cache import NOTHING, KeyValueCache
-from .forward import EVERY, Forward, Part, Parts
+from ..model.cache import NOTHING
+from ..model.forward import EVERY, Forward, Part, Parts
+from ..model.rotary import RotaryTables
+from ..model.shape import Shape
+from . import attend, chain, elementwise, heads, whole_pass
+from .cache import CompiledCache
+from .columns import SPARE_POSITIONS, Columns
 from .llama_weights import Weights
-from .multiply import spare_floats
 from .product import Product, stored
-from .rotary import RotaryTables
-from .shape import Shape
+from .records import ALONE, Caches, Kernels, Outputs, PackedWeights, Rotations, Rows, Sizes, Step
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 LONG = 16  # rows a core at least, of a text that several read
-SPARE_POSITIONS = 8  # behind the context's end, for rows that only fill a pass up
-
-
-class Columns(NamedTuple):
-    """Whom the rows of a pass look at in the cache: each at the first `straight` [rows] columns, then at the first `counts`
-    [rows] of its `branch` [rows, longest]. `new` [rows] are the columns where their keys and values go, the last they see."""
-
-    new: np.ndarray
-    straight: np.ndarray
-    branch: np.ndarray
-    counts: np.ndarray
-
-    @classmethod
-    def of(cls, parents: Sequence[int], base: int, first: int = 0) -> Columns:
-        """For the rows of a tree from `first` on, behind `base` cached tokens."""
-        n, start, stop = len(parents) - first, base + first, base + len(parents)
-        places = _places(1 << stop.bit_length())
-        new = places[start:stop]
-        if is_chain(parents):
-            return cls(new, places[start + 1 : stop + 1], *_no_branches(n))
-        paths = [ancestors(parents, row) for row in range(first, len(parents))]
-        starts = [next((i for i, row in enumerate(path) if row != i), len(path)) for path in paths]
-        counts = [len(path) - start for path, start in zip(paths, starts, strict=True)]
-        branch = np.zeros((n, max(1, *counts)), np.int64)
-        for row, path, start, count in zip(branch, paths, starts, counts, strict=True):
-            row[:count] = path[start:]
-        return cls(new, np.array(starts) + base, branch + base, np.array(counts))
-
-    @classmethod
-    def beside(cls, texts: Sequence[Columns]) -> Columns:
-        """Those of several texts, one after the other; each row looks into the cache of its own."""
-        news, straights, branches, every = zip(*texts, strict=True)
-        new, straight, counts = np.concatenate(news), np.concatenate(straights), np.concatenate(every)
-        if not counts.any():
-            return cls(new, straight, *_no_branches(len(new)))
-        branch = np.zeros((len(new), max(of.shape[1] for of in branches)), np.int64)
-        first = 0
-        for of in branches:
-            rows, wide = of.shape
-            branch[first : first + rows, :wide] = of
-            first += rows
-        return cls(new, straight, branch, counts)
-
-    @property
-    def positions(self) -> np.ndarray:
-        """Where the rows stand in their texts [rows]."""
-        return self.straight + self.counts - 1
-
-
-@lru_cache(maxsize=32)
-def _places(count: int) -> np.ndarray:
-    """The first so many columns."""
-    return np.arange(count)
-
-
-@lru_cache(maxsize=256)
-def _no_branches(rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """`branch` and `counts` of a chain."""
-    return np.zeros((rows, 1), np.int64), np.zeros(rows, np.int64)
 
 
 def _rotations(weights: Weights, places: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -105,62 +46,45 @@ def _rotations(weights: Weights, places: torch.Tensor) -> tuple[torch.Tensor, to
     return tuple(table.to(weights.embed.dtype) for table in (torch.cat([cos, cos], -1), torch.cat([-sin, sin], -1)))
 
 
-def fits(shape: Shape) -> bool:
-    """Whether the kernels take a Llama of that shape."""
-    return shape.head_dim % vectors.NARROW == 0
-
-
 def prepare(dtype: torch.dtype) -> None:
     """Compile what passes in a number format need: seconds, where it has not been done before."""
     whole_pass.addresses(stored(dtype))
     attend.move()
 
 
-class _Tables(NamedTuple):
-    """What a pass takes beside its rows, as `whole_pass.forward` has it; `longest` is the most inputs of a product."""
-
-    kernels: np.ndarray
-    norms: np.ndarray
-    weights: np.ndarray
-    scales: np.ndarray
-    longest: int
-
-
 class Llama(Forward):
-    """Callable on the rows of one pass. `source` makes transformers' model of the same weights, if anybody asks; `small`
+    """Callable on the rows of one pass. `source` makes transformers' model of the same weights, if anybody asks; `int8`
     keeps the weights of products in eight bits."""
 
-    by_construction = batches = True
+    batch_invariant = batches = True
 
     @torch.inference_mode()
     def __init__(
-        self, shape: Shape, weights: Weights, source: Callable[[Llama], PreTrainedModel], small: bool = False,
+        self, shape: Shape, weights: Weights, source: Callable[[Llama], PreTrainedModel], int8: bool = False,
         shared: dict[tuple[int, bool], Product] | None = None,
     ):  # fmt: skip
-        self.shape, self.weights, self.small, self._source = shape, weights, small, source
+        self.shape, self.weights, self.int8, self._source = shape, weights, int8, source
         self._shared = {} if shared is None else shared  # by weight, and whether in eight bits
-        self._scaling = shape.head_dim**-0.5
         self._rotary = RotaryTables(partial(_rotations, weights), shape.context_length + SPARE_POSITIONS)
-        self._rounded = int(self.dtype == torch.bfloat16)
 
     # Made with the first pass: of a draft model that is read and then kept in eight bits there is none.
     @cached_property
     def _products(self) -> list[list[Product]]:
-        return [[self._product(weight, self.small) for weight in layer.products] for layer in self.weights.layers]
+        return [[self._product(weight, self.int8) for weight in layer.products] for layer in self.weights.layers]
 
     @cached_property
     def _head(self) -> Product:
-        return self._product(self.tables[1], self.small)
+        return self._product(self.tables[1], self.int8)
 
     @property
     def drafting_head(self) -> Product:
         """The output head in eight bits, for trained heads beside this model."""
-        return self._product(self.tables[1], small=True)
+        return self._product(self.tables[1], int8=True)
 
-    def _product(self, weight: torch.Tensor, small: bool) -> Product:
-        key = id(weight), small  # the weights stay as long as the model
+    def _product(self, weight: torch.Tensor, int8: bool) -> Product:
+        key = id(weight), int8  # the weights stay as long as the model
         if key not in self._shared:
-            self._shared[key] = Product(weight, small)
+            self._shared[key] = Product(weight, int8)
         return self._shared[key]
 
     @property
@@ -169,14 +93,24 @@ class Llama(Forward):
         return embed, embed if head is None else head
 
     @cached_property
-    def _tables(self) -> _Tables:
+    def _sizes(self) -> Sizes:
+        shape, first = self.shape, self.weights.layers[0]
+        widest = max(weight.shape[1] for weight in (*first.products, self.tables[1]))
+        return Sizes(
+            shape.hidden, shape.heads, shape.kv_heads, shape.head_dim, first.gate_up.shape[0] // 2,
+            shape.vocab, shape.vocab, widest,
+            int(self.dtype == torch.bfloat16), np.float32(self.weights.eps), np.float32(shape.head_dim**-0.5),
+        )  # fmt: skip
+
+    @cached_property
+    def _packed(self) -> tuple[Kernels, PackedWeights]:
         rows = [*self._products, [self._head] * 4]
-        return _Tables(
-            whole_pass.addresses(self._head.stored),
+        return whole_pass.addresses(self._head.stored), PackedWeights(
+            self.weights.embed.data_ptr(),
             torch.stack(self.weights.norms).float().numpy(),
+            np.empty((self.shape.layers, 0, self.shape.head_dim), np.float32),
             np.array([[product.blocks.ctypes.data for product in row] for row in rows]),
             np.array([[product.scales.ctypes.data for product in row] for row in rows]),
-            max(product.size for product in (*self._products[0], self._head)),
         )
 
     @cached_property
@@ -195,15 +129,15 @@ class Llama(Forward):
     def read_bytes(self) -> int:
         return self.copies + sum(norm.nbytes for norm in self.weights.norms)
 
-    def new_cache(self) -> KeyValueCache:
-        return KeyValueCache(self.shape.layers)
+    def new_cache(self) -> CompiledCache:
+        return CompiledCache(self.shape.layers)
 
     def parameters(self) -> Iterator[torch.Tensor]:
         return self.weights.parameters()
 
     def first(self, layers: int) -> Llama:
         short: Any = copy.copy(self)
-        for name in ("model", "_tables", "_products"):
+        for name in ("model", "_packed", "_products"):
             vars(short).pop(name, None)
         short.shape = replace(self.shape, layers=layers)
         short.weights = replace(self.weights, layers=self.weights.layers[:layers])
@@ -213,7 +147,7 @@ class Llama(Forward):
         return self if dtype == self.dtype else Llama(self.shape, self.weights.to(dtype), self._source)
 
     def for_drafting(self) -> Llama:
-        return Llama(self.shape, self.weights, self._source, small=True, shared=self._shared)
+        return Llama(self.shape, self.weights, self._source, int8=True, shared=self._shared)
 
     def lay_out(self, parents, base, first, cache, tile):
         cache.lay_out(base + len(parents))
@@ -222,7 +156,7 @@ class Llama(Forward):
     def filled(self, rows: int) -> int:
         return rows
 
-    def __call__(self, ids, positions, cache: KeyValueCache, rows: Columns, only: slice = EVERY) -> torch.Tensor:
+    def __call__(self, ids, positions, cache: CompiledCache, rows: Columns, only: slice = EVERY) -> torch.Tensor:
         if isinstance(positions, slice) and positions.start + len(ids) > self._rotary.most:
             # A slice is cut short where an index would be refused.
             raise IndexError("a row lies behind the model's last position")
@@ -232,7 +166,7 @@ class Llama(Forward):
         return self._prepared(ids.numpy(), places, [(cache, len(ids))], rows, only)()
 
     def _in_parts(
-        self, ids: np.ndarray, start: int, cache: KeyValueCache, rows: Columns, only: slice, parts: int
+        self, ids: np.ndarray, start: int, cache: CompiledCache, rows: Columns, only: slice, parts: int
     ) -> torch.Tensor:
         """A pass over a chain of many rows in so many parts, on a core each: a part is a layer behind the one before it."""
         n, layers = len(ids), self.shape.layers
@@ -245,9 +179,9 @@ class Llama(Forward):
             wanted = slice(min(max(first, begin), end) - begin, max(min(stop, end), begin) - begin)
             of_part = Columns(*(array[begin:end] for array in rows))
             counter = counters.ctypes.data + counters.itemsize * part
-            addresses = counter, counter - counters.itemsize if part else 0
+            step = Step(counter, counter - counters.itemsize if part else 0)
             places = slice(start + begin, start + end)
-            passes.append(self._prepared(ids[begin:end], places, [(cache, end - begin)], of_part, wanted, *addresses))
+            passes.append(self._prepared(ids[begin:end], places, [(cache, end - begin)], of_part, wanted, step))
 
         def run(part: int) -> torch.Tensor:
             try:
@@ -275,13 +209,12 @@ class Llama(Forward):
         return self._prepared(ids, rows.positions, [(part.cache, len(part.tokens)) for part in parts], rows)
 
     def _prepared(
-        self, ids: np.ndarray, places: slice | np.ndarray, caches: Sequence[tuple[KeyValueCache, int]], rows: Columns,
-        only: slice = EVERY, counter: int = 0, counter_before: int = 0,
+        self, ids: np.ndarray, places: slice | np.ndarray, caches: Sequence[tuple[CompiledCache, int]], rows: Columns,
+        only: slice = EVERY, step: Step = ALONE,
     ) -> Callable[[], torch.Tensor]:  # fmt: skip
         """A pass over rows of one text or of several, each with its cache and so many of the rows, as soon as it is called:
-        logits of those in `only`. `places` are where they stand in the tables of turns, the counters addresses (`in_step`)."""
-        shape, tables, n = self.shape, self._tables, len(ids)
-        inner, taps = self.weights.layers[0].gate_up.shape[0] // 2, caches[0][0].taps
+        logits of those in `only`. `places` are the positions of the rows."""
+        shape, n, taps = self.shape, len(ids), caches[0][0].taps
         addresses = np.empty((len(caches), shape.layers, 2), np.int64)
         for of_text, (cache, length) in zip(addresses, caches, strict=True):
             of_text[:] = cache.make_room(length, shape.kv_heads, shape.head_dim, self.dtype)
@@ -294,56 +227,51 @@ class Llama(Forward):
         first, stop, _ = only.indices(n)
         logits = torch.empty(stop - first, shape.vocab, dtype=self.dtype)
         end = places.stop if isinstance(places, slice) else int(places.max()) + 1
-        cos, sin = (table[places] for table in self._rotary.up_to(end))
+        given = Rows(ids, *(table[places] for table in self._rotary.up_to(end)))
+        outputs = Outputs(first, stop - first, logits.data_ptr(), taps, states)
+        (kernels, weights), stored_at = self._packed, Caches(addresses, rooms, ends)
 
         def run() -> torch.Tensor:
-            whole_pass.forward(
-                tables.kernels, ids, self.weights.embed.data_ptr(), cos, sin, tables.norms, tables.weights, tables.scales,
-                addresses, rooms, ends, rows.new, rows.straight, rows.branch, rows.counts, shape.heads, shape.kv_heads,
-                inner, shape.vocab, self._rounded, spare_floats(n, tables.longest), first, stop - first, logits.data_ptr(),
-                np.float32(self.weights.eps), np.float32(self._scaling), taps, states, counter, counter_before,
-            )  # fmt: skip
+            whole_pass.forward(kernels, self._sizes, weights, stored_at, given, rows, outputs, step)
             return logits
 
         return run
 
     def chain(self, ids, base, cache, request):
-        given = self._behind(ids, base, cache, request.most, 1)
+        given = self._behind(ids, base, cache, request.most)
         tokens, confidences, *_ = chain.chain(*given, chain.Request.of(request))
         return tokens.tolist(), confidences.tolist()
 
     def tree(self, ids, base, cache, request, branches, rows):
-        given = self._behind(ids, base, cache, rows, branches)
+        given = self._behind(ids, base, cache, rows)
         *grown, read, _, _ = chain.tree(*given, branches, rows, chain.Request.of(request))
         return DraftTree(*(part.tolist() for part in grown), read)
 
-    def _behind(self, ids: Sequence[int], base: int, cache: KeyValueCache, drafted: int, rows: int) -> tuple:
-        """What `chain`'s calls take to read ids behind `base` cached tokens and draft so many, at most so many `rows` at once."""
-        shape, tables, n = self.shape, self._tables, len(ids)
-        inner = self.weights.layers[0].gate_up.shape[0] // 2
-        cache.lay_out(base + n + drafted)
-        caches = cache.make_room(n + drafted, shape.kv_heads, shape.head_dim, self.dtype)
-        return (
-            tables.kernels, np.array(ids), self.weights.embed.data_ptr(), *self._rotary.up_to(base + n + drafted), tables.norms, tables.weights,
-            tables.scales, caches[None], np.array([cache.room]), base, shape.heads, shape.kv_heads, inner, shape.vocab,
-            self._rounded, spare_floats(max(n, rows), tables.longest), np.float32(self.weights.eps),
-            np.float32(self._scaling), NOTHING,
-        )  # fmt: skip
+    def _behind(self, ids: Sequence[int], base: int, cache: CompiledCache, drafted: int) -> tuple:
+        """What `chain`'s calls take to read ids behind `base` cached tokens and draft so many."""
+        shape, stop, (kernels, weights) = self.shape, base + len(ids) + drafted, self._packed
+        cache.lay_out(stop)
+        addresses = cache.make_room(stop - base, shape.kv_heads, shape.head_dim, self.dtype)[None]
+        caches, rotations = Caches(addresses, np.array([cache.room]), NOTHING), Rotations(*self._rotary.up_to(stop))
+        return kernels, self._sizes, weights, caches, np.array(ids), base, rotations, NOTHING
+
+    def head_passes(self, network):
+        return heads.passes(network, self)
 
     def products(self) -> list[tuple[tuple[int, int], Callable[[torch.Tensor], Product]]]:
         sizes = [(product.out, product.size) for product in (*self._products[0], self._head)]
-        return [(size, partial(Product, small=self.small)) for size in sizes]
+        return [(size, partial(Product, int8=self.int8)) for size in sizes]
 
     def norm(self, x: torch.Tensor) -> torch.Tensor:
         (rows, width), x = x.shape, x.float().contiguous()
         y, ones = torch.empty(rows, width), torch.ones(width)
-        kernels.norm().ctypes(x.data_ptr(), ones.data_ptr(), y.data_ptr(), rows, width, 0, self.weights.eps)
+        elementwise.norm().ctypes(x.data_ptr(), ones.data_ptr(), y.data_ptr(), rows, width, 0, self.weights.eps)
         return y
 
     def activation(self, x: torch.Tensor) -> torch.Tensor:
         rows, width = x.shape
         both, y = torch.cat([x.float(), torch.ones(rows, width)], 1), torch.empty(rows, width)
-        kernels.gate().ctypes(both.data_ptr(), y.data_ptr(), rows, width, 2 * width, self._rounded)
+        elementwise.gate().ctypes(both.data_ptr(), y.data_ptr(), rows, width, 2 * width, self._sizes.rounded)
         return y.to(x.dtype)
 
     def attention(self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, seen: int) -> torch.Tensor:
@@ -357,7 +285,7 @@ class Llama(Forward):
         attend.attend().ctypes(
             query.data_ptr(), heads * dim, keys.data_ptr(), values.data_ptr(), room, dim, mixed.data_ptr(),
             scores.data_ptr(), seen, straight.ctypes.data, no_branch.ctypes.data, 1, none.ctypes.data,
-            n, heads, kv, self._rounded, self._scaling,
+            n, heads, kv, self._sizes.rounded, self._sizes.scaling,
         )  # fmt: skip
         return mixed
 

@@ -5,14 +5,17 @@ Vectors are 16 floats where the processor's are (AVX-512), else 8. A product's s
 Weights lie in panels, as wide as the sums that registers hold for six rows, so that such a loop reads memory in one go. (Of rows
 of 64 outputs an AMD EPYC without AVX-512 took a quarter at a time, and five rows 2.0 times as long as one, now 1.0 to 1.1.)
 
-Numbers are stored as bfloat16 (the upper half of a float32), float32, or in 8 bits. A weight's bfloat16 numbers lie two in a
-word, as one instruction makes a float32 of either (halves). Where an AMD processor multiplies bfloat16 itself (AVX512-BF16),
-inputs lie so too, and two products are added in one step (pairs); an Intel takes twice as long for that step, so there two
-steps of float32 are quicker (measured: 117 against 83 GFLOP/s a core on an Emerald Rapids whose matrix unit is hidden). Bytes
-lie as fours where the processor multiplies those (AVX512-VNNI), else as twos, which it multiplies in 16 bits: on that EPYC 1.4
-times as many products a second as of float32.
+Storage formats of numbers:
 
-Knows addresses and numbers. It does not know what is computed with them.
+- `BFLOAT16`, `FLOAT32`: one after the other, as keys, values and embeddings are. bfloat16 is the upper half of a float32.
+- `BF16_SPLIT`: two bfloat16 weights in a word. One instruction splits off either as a float32.
+- `BF16_DOT`: two bfloat16 weights in a word, and two inputs: one instruction adds both products (AVX512-BF16). AMD processors
+  use it. An Intel takes twice as long for that instruction as for two of float32 (measured: 83 against 117 GFLOP/s a core on an
+  Emerald Rapids whose matrix unit is hidden).
+- `BF16_AMX`: for the matrix unit of Intel processors (`tiles`).
+- `INT8_BY_4`: four 8-bit weights in a word, whose products one instruction adds (AVX512-VNNI).
+- `INT8_BY_2`: two 8-bit weights in 16 bits, for processors without that instruction, which multiply them in 16 bits: on that EPYC
+  1.4 times as many products per second as of float32.
 """
 
 from __future__ import annotations
@@ -36,20 +39,20 @@ BLOCK, NARROW = 64, 16  # outputs that are computed together; a head's size is w
 KEYS = 32  # that lie side by side, since their products with queries are computed together
 PANEL = SUMS // ROWS * LANES  # outputs whose weights lie side by side: as many as one loop adds up for so many rows
 FEW = 2  # rows at most for which one loop adds up several panels: of one it would wait for its own sums
-BFLOAT16, FLOAT32, TWOS, TILES, HALVES, PAIRS, FOURS = range(7)  # how numbers are stored: tiles are for a matrix unit
-BYTES = {BFLOAT16: 2, FLOAT32: 4, TWOS: 2, HALVES: 4, PAIRS: 4, FOURS: 4}
-TOGETHER = {HALVES: 2, PAIRS: 2, TWOS: 2, FOURS: 4}  # inputs whose weights lie side by side
-MULTIPLIES_PAIRS = LANES == 16 and "+avx512bf16" in FEATURES.split(",") and NAME.startswith("znver")
+BFLOAT16, FLOAT32, INT8_BY_2, BF16_AMX, BF16_SPLIT, BF16_DOT, INT8_BY_4 = range(7)
+BYTES = {BFLOAT16: 2, FLOAT32: 4, INT8_BY_2: 2, BF16_SPLIT: 4, BF16_DOT: 4, INT8_BY_4: 4}
+TOGETHER = {BF16_SPLIT: 2, BF16_DOT: 2, INT8_BY_2: 2, INT8_BY_4: 4}  # inputs whose weights lie side by side
+HAS_BF16_DOT = LANES == 16 and "+avx512bf16" in FEATURES.split(",") and NAME.startswith("znver")
 # How many bytes early weights are asked for, into the first cache and into the second. On an Emerald Rapids: 200 MB for one row
 # 20.6 -> 14.7 ms, for six 27.2 -> 15.2. Up to `ROWS` rows a Zen 4 reads quicker unasked: 269 MB for four 18.1 -> 12.3 ms.
 NEAR = 4096
-EARLY = (0, 0) if MULTIPLIES_PAIRS else (NEAR, 12288)
-MULTIPLIES_FOURS = LANES == 16 and "+avx512vnni" in FEATURES.split(",")
+EARLY = (0, 0) if HAS_BF16_DOT else (NEAR, 12288)
+HAS_VNNI = LANES == 16 and "+avx512vnni" in FEATURES.split(",")
 
 _FLOAT, _INT32, _INT64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
 _VECTOR = ir.VectorType(_FLOAT, LANES)
 _STORED = {
-    BFLOAT16: ir.IntType(16), FLOAT32: _FLOAT, TWOS: ir.IntType(16), HALVES: _INT32, PAIRS: _INT32, FOURS: _INT32,
+    BFLOAT16: ir.IntType(16), FLOAT32: _FLOAT, INT8_BY_2: ir.IntType(16), BF16_SPLIT: _INT32, BF16_DOT: _INT32, INT8_BY_4: _INT32,
 }  # fmt: skip
 
 
@@ -63,8 +66,8 @@ class _BFloat(ir.HalfType):
 
 
 _BFloat._create_instance()
-_PAIRS = ir.VectorType(_BFloat(), 2 * LANES)
-_TWOS, _FOURS = (ir.VectorType(ir.IntType(8), together * LANES) for together in (2, 4))
+_BF16_DOT = ir.VectorType(_BFloat(), 2 * LANES)
+_INT8_BY_2, _INT8_BY_4 = (ir.VectorType(ir.IntType(8), together * LANES) for together in (2, 4))
 
 
 @register_jitable
@@ -125,10 +128,10 @@ def _block(stored: int, width: int = BLOCK, panel: int = PANEL):
     rows only as far as a panel goes.
 
     Of addresses: x float32 [rows, x_stride], w [width / PANEL, k, PANEL] as stored, whose panels begin `w_panel` numbers apart
-    and whose k `w_stride`, y float32 [rows, y_stride]. Of halves, pairs and fours k counts words, as x does of pairs and fours;
-    fours add up as int32. Meanwhile lines that lie `near` and, `1 << slow` times as slowly, `far` behind w's are brought.
+    and whose k `w_stride`, y float32 [rows, y_stride]. Of `BF16_SPLIT`, `BF16_DOT` and `INT8_BY_4` k counts words, as x does of the last two;
+    `INT8_BY_4` adds up as int32. Meanwhile lines that lie `near` and, `1 << slow` times as slowly, `far` behind w's are brought.
     """
-    together, total = stored in (PAIRS, TWOS, FOURS), _INT32 if stored in (TWOS, FOURS) else _FLOAT
+    together, total = stored in (BF16_DOT, INT8_BY_2, INT8_BY_4), _INT32 if stored in (INT8_BY_2, INT8_BY_4) else _FLOAT
 
     @intrinsic
     def multiply(typing_context, rows, x, w, y, k, x_stride, w_stride, w_panel, y_stride, near, far, slow):
@@ -174,7 +177,10 @@ def _added_up(builder, rows, vectors, stored, width, x, w, y, sizes) -> None:
     for (_, first), place in zip(panels, stored_at, strict=True):
         if width == BLOCK and first * BYTES[stored] % LINE == 0:
             _ask_for(builder, w, place, BYTES[stored], near, far, slow)
-    step, halves = {PAIRS: _paired, TWOS: _in_twos, FOURS: _in_fours}.get(stored, _fused), 2 if stored == HALVES else 1
+    step, halves = (
+        {BF16_DOT: _dot_bf16, INT8_BY_2: _dot_int8_by_2, INT8_BY_4: _dot_int8_by_4}.get(stored, _fused),
+        2 if stored == BF16_SPLIT else 1,
+    )
     added = sums
     for half in range(halves):
         weights = [_loaded(builder, w, place, stored, half) for place in stored_at]
@@ -225,14 +231,14 @@ def _fused(builder, a, b, total):
     return builder.call(builder.module.declare_intrinsic(f"llvm.fma.v{LANES}f32", (), kind), [a, b, total])
 
 
-def _paired(builder, a, b, total):
+def _dot_bf16(builder, a, b, total):
     """Two products of bfloat16 and the total, for every pair of a and b."""
-    kind = ir.FunctionType(_VECTOR, [_VECTOR, _PAIRS, _PAIRS])
+    kind = ir.FunctionType(_VECTOR, [_VECTOR, _BF16_DOT, _BF16_DOT])
     step = builder.module.declare_intrinsic("llvm.x86.avx512bf16.dpbf16ps.512", (), kind)
-    return builder.call(step, [total, builder.bitcast(a, _PAIRS), builder.bitcast(b, _PAIRS)])
+    return builder.call(step, [total, builder.bitcast(a, _BF16_DOT), builder.bitcast(b, _BF16_DOT)])
 
 
-def _in_twos(builder, a, b, total):
+def _dot_int8_by_2(builder, a, b, total):
     """Two products of bytes and the total, for every two of a, which lie in 16 bits, and b."""
     longer = ir.VectorType(_INT32, 2 * LANES)
     a = builder.bitcast(a, b.type)
@@ -242,44 +248,44 @@ def _in_twos(builder, a, b, total):
     return builder.add(total, both)  # LLVM knows all but the last sum as one step (pmaddwd)
 
 
-def _in_fours(builder, a, b, total):
+def _dot_int8_by_4(builder, a, b, total):
     """Four products of bytes, a's without a sign, and the total, for every four of a and b."""
     integers = ir.VectorType(_INT32, LANES)
-    kind = ir.FunctionType(integers, [integers, _FOURS, _FOURS])
+    kind = ir.FunctionType(integers, [integers, _INT8_BY_4, _INT8_BY_4])
     step = builder.module.declare_intrinsic("llvm.x86.avx512.vpdpbusd.512", (), kind)
-    return builder.call(step, [total, builder.bitcast(a, _FOURS), builder.bitcast(b, _FOURS)])
+    return builder.call(step, [total, builder.bitcast(a, _INT8_BY_4), builder.bitcast(b, _INT8_BY_4)])
 
 
 def _loaded(builder, w, place, stored: int, half: int = 0):
-    """A vector of stored numbers as float32, of words the lower or the upper half; pairs and fours as they are."""
+    """A vector of stored numbers as float32, of words the lower or the upper half; `BF16_DOT` and `INT8_BY_4` as they are."""
     width = ir.VectorType(_STORED[stored], LANES)
     vector = builder.load(builder.bitcast(builder.gep(w, [place]), width.as_pointer()), align=BYTES[stored])
     if stored == BFLOAT16:
         longer = ir.VectorType(_INT32, LANES)
         return builder.bitcast(builder.shl(builder.zext(vector, longer), ir.Constant(longer, [16] * LANES)), _VECTOR)
-    if stored == HALVES:
+    if stored == BF16_SPLIT:
         lower, upper = (ir.Constant(vector.type, [number] * LANES) for number in (16, 0xFFFF0000))
         return builder.bitcast(builder.and_(vector, upper) if half else builder.shl(vector, lower), _VECTOR)
-    if stored == TWOS:
-        return builder.sext(builder.bitcast(vector, _TWOS), ir.VectorType(ir.IntType(16), 2 * LANES))
+    if stored == INT8_BY_2:
+        return builder.sext(builder.bitcast(vector, _INT8_BY_2), ir.VectorType(ir.IntType(16), 2 * LANES))
     return vector
 
 
 def _spread(builder, number):
-    """A vector of the same number, or pair."""
+    """A vector of the same number, or word."""
     nothing = ir.Constant(ir.VectorType(number.type, LANES), ir.Undefined)
     first = builder.insert_element(nothing, number, ir.Constant(_INT32, 0))
     return builder.shuffle_vector(first, nothing, ir.Constant(ir.VectorType(_INT32, LANES), [0] * LANES))
 
 
-block_float32, block_halves, block_pairs, block_twos, block_fours = (
-    _block(stored) for stored in (FLOAT32, HALVES, PAIRS, TWOS, FOURS)
+block_float32, block_bf16_split, block_bf16_dot, block_int8_by_2, block_int8_by_4 = (
+    _block(stored) for stored in (FLOAT32, BF16_SPLIT, BF16_DOT, INT8_BY_2, INT8_BY_4)
 )
 wide_bfloat16, wide_float32 = (_block(stored, panel=BLOCK) for stored in (BFLOAT16, FLOAT32))
 narrow_bfloat16, narrow_float32 = (_block(stored, NARROW, NARROW) for stored in (BFLOAT16, FLOAT32))
-# Where the processor does not multiply pairs, nobody calls those of pairs.
-multiplied = PAIRS if MULTIPLIES_PAIRS else FLOAT32
-wide_pairs, narrow_pairs, keys_pairs = (_block(multiplied, width, width) for width in (BLOCK, NARROW, KEYS))
+# Without AVX512-BF16 those of `BF16_DOT` are not called.
+multiplied = BF16_DOT if HAS_BF16_DOT else FLOAT32
+wide_bf16_dot, narrow_bf16_dot, keys_bf16_dot = (_block(multiplied, width, width) for width in (BLOCK, NARROW, KEYS))
 keys_bfloat16, keys_float32 = (_block(stored, KEYS, KEYS) for stored in (BFLOAT16, FLOAT32))
 
 

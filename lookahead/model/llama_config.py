@@ -1,0 +1,69 @@
+"""The configuration of a plain Llama, read without transformers.
+
+A plain Llama has no field that changes its arithmetic, rotation of the default kind, and weights under the usual names.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from .shape import Shape
+from .small_files import CONFIG, GENERATION
+from .small_files import read as read_small
+
+# Fields that change nothing, or that are read here; with any other the folder is left to transformers.
+READ = {
+    "vocab_size", "max_position_embeddings", "hidden_size", "num_hidden_layers", "num_attention_heads",
+    "num_key_value_heads", "head_dim", "hidden_act", "intermediate_size", "rms_norm_eps", "rope_parameters",
+    "tie_word_embeddings",
+}  # fmt: skip
+IDLE = {
+    "architectures", "attention_dropout", "bos_token_id", "dtype", "eos_token_id", "initializer_range", "model_type",
+    "pad_token_id", "torch_dtype", "unk_token_id", "_model_name_or_path", "transformers_version", "use_cache", "_name_or_path", "is_llama_config",
+    "rope_interleaved", "transformers.js_config",
+}  # fmt: skip
+MUST_BE = {
+    "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_act": "silu", "attention_bias": False,
+    "mlp_bias": False, "rope_interleaved": False, "rope_scaling": None, "pretraining_tp": 1,
+}  # fmt: skip
+
+
+def plain(folder: str | Path) -> dict[str, Any] | None:
+    """The configuration in a folder where it is a plain Llama's, with `rope_theta` among its fields; else None.
+
+    Raises `ModelError` if the file is damaged.
+    """
+    config = read_small(folder, CONFIG)
+    if config is None:
+        return None
+    rope = config.pop("rope_parameters", None) or {"rope_theta": config.pop("rope_theta", None)}
+    if set(rope) - {"rope_theta", "rope_type"} or rope.get("rope_type", "default") != "default":
+        return None
+    known = config.keys() <= READ | IDLE | MUST_BE.keys()
+    if not known or any(config.get(name, value) != value for name, value in MUST_BE.items()):
+        return None
+    needed = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
+    whole = all(isinstance(config.get(name), int) for name in needed) and config.get("rms_norm_eps", 1e-6)
+    if not whole or config.get("model_type") != "llama" or not rope.get("rope_theta"):
+        return None
+    return {**config, "rope_theta": float(rope["rope_theta"])}
+
+
+def parameters(config: dict[str, Any]) -> int:
+    """How many numbers the weights of such a model hold."""
+    shape = Shape.of(config.get)
+    wide, query, pairs = shape.hidden, shape.heads * shape.head_dim, 2 * shape.kv_heads * shape.head_dim
+    layer = 2 * wide + wide * (query + pairs) + query * wide + 3 * wide * config["intermediate_size"]
+    tables = 1 if config.get("tie_word_embeddings") else 2
+    return tables * shape.vocab * wide + shape.layers * layer + wide
+
+
+def ends(folder: str | Path) -> int | list[int] | None:
+    """The ids that end a text, as the folder's generation settings say, or its configuration where there are none.
+
+    Raises `ModelError` if the file is damaged.
+    """
+    generation = read_small(folder, GENERATION)
+    settings = read_small(folder, CONFIG) if generation is None else generation
+    return settings.get("eos_token_id") if settings else None

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 from .core.version import VERSION as __version__
 
 if TYPE_CHECKING:
-    from .calibration.exactness import Exactness
     from .core.costs import CostCurve, PassCosts
     from .core.events import (
         Draft,
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
         TraceError,
     )
     from .core.table import TableLM
+    from .family.exactness import Exactness
     from .family.hub import load
     from .family.models import Models
     from .kernels import CachedLM
@@ -80,7 +80,7 @@ _HOMES = {
         "Draft", "LookaheadError", "MethodError", "ModelError", "PromptError", "Settings", "SettingsError", "Step",
         "Test", "TraceError",
     ),
-    "calibration.exactness": ("Exactness",),
+    "family.exactness": ("Exactness",),
     "family.hub": ("load",),
     "race.lane": ("decode",),
     "kernels": ("CachedLM",),

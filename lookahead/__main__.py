@@ -225,9 +225,9 @@ def _bench(arguments: argparse.Namespace) -> None:
 
 
 def _calibrate(arguments: argparse.Namespace) -> None:
-    from .calibration import typical
-    from .calibration.typical import Typical
     from .core import processor
+    from .family import typical
+    from .family.typical import Typical
     from .measure import terminal
     from .trace.race import measured_on
 

@@ -1,7 +1,7 @@
 """The cost model: what passes take on one machine, and what speculation should bring at that price.
 
 `PassCosts` holds all of it: the target's seconds by rows, what branching adds, and for every draft model its own
-curve, the choice of a token and the switch from one model to the other. It is measured by `calibration`, kept whole
+curve, the choice of a token and the switch from one model to the other. It is measured by `family`, kept whole
 in every trace, and each predicted figure that a reader sees comes from one of its two methods: `predict` expects from
 an acceptance rate, `of_passes` prices the passes of a run. What it leaves out is the loop's own work, and passes that
 were slower than when they were measured.

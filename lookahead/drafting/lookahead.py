@@ -1,9 +1,8 @@
 """lookahead: Jacobi iterations in a window, and the n-grams they find (Fu et al. 2024, arXiv 2402.02057).
 
-Every pass computes the next token of each trajectory in the window; trajectory and token form an
-n-gram, which goes into a pool. Beside the window, in the same pass, the pool's n-grams that begin
-with the text's last token are verified. No draft model, no earlier text needed: the model drafts
-for itself, and pays for it in rows.
+Every pass computes the next token of each trajectory in the window; trajectory and token form an n-gram, which goes into a
+pool. In the same pass, the pool's n-grams that begin with the text's last token are verified. It needs no draft model and no
+earlier text: the model drafts for itself, and pays for it in rows.
 """
 
 from __future__ import annotations

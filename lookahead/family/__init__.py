@@ -1,1 +1,1 @@
-"""Families of models: where their files come from, the hub's checks and downloads, loading and measuring."""
+"""Families of models: where their files come from, the hub's checks and downloads, loading, and what is measured at load."""

@@ -24,7 +24,6 @@ import torch
 from huggingface_hub import HfApi
 from huggingface_hub.errors import HFValidationError
 
-from ..calibration import number_format
 from ..core import memory
 from ..core.events import ModelError, Stopped
 from ..core.numbers import count, size
@@ -34,7 +33,7 @@ from ..model.heads import files as head_files
 from ..model.shape import Shape
 from ..model.small_files import CONFIG, INDEX, WHOLE
 from . import download as transfer
-from . import models, sources, suggested
+from . import models, number_format, sources, suggested
 from .download import File, cached, explained
 from .sources import Progress
 from .spec import is_folder, members

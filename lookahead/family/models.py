@@ -23,10 +23,6 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from transformers.tokenization_utils_tokenizers import TokenizersBackend
 
 from .. import kernels
-from ..calibration import cost, exactness, number_format, recording, remembered, sense, threads, typical
-from ..calibration.number_format import BFLOAT16, FLOAT32
-from ..calibration.remembered import Measured
-from ..calibration.typical import Typical
 from ..core import memory
 from ..core.costs import DrafterCosts, PassCosts
 from ..core.events import LookaheadError, ModelError, SettingsError, Stopped
@@ -38,8 +34,11 @@ from ..model.heads import files
 from ..model.heads.head import CachedHead, Head
 from ..model.heads.shape import KINDS
 from ..model.lm import CachedLM
-from . import sources
+from . import cost, exactness, number_format, recording, remembered, sense, sources, threads, typical
+from .number_format import BFLOAT16, FLOAT32
+from .remembered import Measured
 from .sources import Progress
+from .typical import Typical
 
 SECOND_LOOKS = 2  # at costs that cannot be
 MOST_ROWS = 21  # of the passes that small machines make

@@ -15,12 +15,11 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
-from ..calibration import remembered
 from ..core.events import ModelError, Stopped
 from ..core.wording import remark
 from ..model import small_files
 from ..model.small_files import CONFIG
-from . import download
+from . import download, remembered
 from .spec import is_folder, members
 
 BUNDLED = Path(__file__).parents[2] / "assets" / "models"

@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from ..calibration import operators
-from ..calibration.operators import Kernels
 from ..core.numbers import count, counted
+from ..family import operators
 from ..family.models import Models
+from ..family.operators import Kernels
 from ..model.attention import WIDEST
 from ..model.forward import plain
 from .progress import Progress

@@ -17,11 +17,11 @@ from time import perf_counter
 
 import torch
 
-from ..calibration import threads
-from ..calibration.cost import interleaved
 from ..core import memory, processor
 from ..core.numbers import counted, decimal, percent, seconds, size, speed
 from ..core.theory import interpolate
+from ..family import threads
+from ..family.cost import interleaved
 from ..family.models import Models
 from ..model.lm import CachedLM
 from .progress import Progress

@@ -9,7 +9,7 @@ are used again by a later lane.
 The hidden states that a trained drafter reads come out of the same graph: they are computed in any case.
 
 Knows transformers' models through `modules.Modules`. It does not know whether recording pays, nor whether rows are exact:
-`calibration` finds out. Source: "CUDA graphs" in PyTorch's notes on CUDA semantics. Tested with passes that are traced on
+`family` finds out. Source: "CUDA graphs" in PyTorch's notes on CUDA semantics. Tested with passes that are traced on
 a processor, which freezes them in the same way.
 """
 

@@ -16,11 +16,11 @@ from tempfile import TemporaryDirectory
 from threading import Lock
 from typing import Any, NamedTuple
 
-from ..calibration import cost
 from ..core.costs import DrafterCosts
 from ..core.events import ModelError
 from ..core.numbers import millions, seconds
 from ..drafting import drafter_with
+from ..family import cost
 from ..family.models import Models
 from ..measure.scenarios import FROG
 from ..model.heads import files

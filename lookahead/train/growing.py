@@ -19,8 +19,8 @@ from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, linear
 from transformers import PreTrainedModel
 
-from ..calibration import threads
-from ..calibration.cost import interleaved
+from ..family import threads
+from ..family.cost import interleaved
 from ..family.models import Models
 from ..measure.scenarios import BENCH
 from ..model.heads.block import BlockNetwork

@@ -9,9 +9,9 @@ from conftest import tiny
 from transformers import AutoModelForCausalLM
 
 from lookahead import kernels
-from lookahead.calibration import operators
 from lookahead.core import parallel, tree
 from lookahead.core.events import Settings
+from lookahead.family import operators
 from lookahead.kernels import llama, product, tiles
 from lookahead.kernels.llama import Llama
 from lookahead.kernels.product import Product

@@ -12,8 +12,7 @@ from conftest import POCKET, ROOT
 import app
 import lookahead
 from lookahead.__main__ import main
-from lookahead.calibration import typical
-from lookahead.family import hub
+from lookahead.family import hub, typical
 
 
 def run(arguments, code=0):

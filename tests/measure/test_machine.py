@@ -9,8 +9,8 @@ import torch
 from conftest import emitted, tiny
 
 import lookahead
-from lookahead.calibration.threads import now as threads
 from lookahead.core.processor import cores
+from lookahead.family.threads import now as threads
 from lookahead.measure import charts, machine
 from lookahead.measure.machine import (
     ATTENTION,

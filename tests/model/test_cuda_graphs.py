@@ -11,8 +11,8 @@ from conftest import tiny
 from torch.fx.experimental.proxy_tensor import make_fx
 from transformers import AutoModelForCausalLM
 
-from lookahead.calibration import recording
 from lookahead.core import tree
+from lookahead.family import recording
 from lookahead.model.cuda_graphs import ROWS, SHORTEST, CudaGraphs
 from lookahead.model.lm import CachedLM
 from lookahead.model.modules import BY_BRANCH, Modules

@@ -7,7 +7,7 @@ import torch
 from conftest import finished, tiny
 
 import lookahead
-from lookahead.calibration import cost, threads
+from lookahead.family import cost, threads
 from lookahead.model.heads.head import Head
 from lookahead.train import growing
 from lookahead.train.growing import Growing

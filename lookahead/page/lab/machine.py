@@ -7,11 +7,11 @@ from typing import Any
 
 import gradio as gr
 
-from ...calibration import threads
 from ...core import processor
 from ...core.costs import DrafterCosts
 from ...core.numbers import count, decimal, ratio, seconds, size, speed
 from ...drafting import DRAFTERS
+from ...family import threads
 from ...family.models import Models
 from ...measure import bits, charts
 from ...measure.machine import LEAST, Compared, Passes, PassParts, compare, take_apart

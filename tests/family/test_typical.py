@@ -5,8 +5,8 @@ import json
 import pytest
 from conftest import POCKET
 
-from lookahead.calibration import typical
 from lookahead.core.events import ModelError
+from lookahead.family import typical
 
 SHIPPED = json.loads((POCKET / typical.FILE).read_text(encoding="utf-8"))
 CURVE = SHIPPED["costs"]["target"]

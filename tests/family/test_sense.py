@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from lookahead.calibration import sense
 from lookahead.core.costs import CostCurve, DrafterCosts, PassCosts
 from lookahead.family import models as family
+from lookahead.family import sense
 from lookahead.server.measuring_job import MOST, QUIET_S, WhenQuiet
 
 SIZES = {"target": 27_000_000, "draft": 5_800_000, "offdomain": 5_800_000}

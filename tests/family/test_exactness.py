@@ -18,12 +18,12 @@ from pydantic import TypeAdapter
 from transformers import AutoModelForCausalLM
 
 import lookahead
-from lookahead.calibration import cost, exactness, number_format, operators, remembered
-from lookahead.calibration.exactness import Exactness
-from lookahead.calibration.operators import Kernels, Operator
 from lookahead.core.costs import CostCurve
 from lookahead.core.events import BIT_EXACT, TIE_AWARE, SettingsError
 from lookahead.core.tree import MANY, Limits
+from lookahead.family import cost, exactness, number_format, operators, remembered
+from lookahead.family.exactness import Exactness
+from lookahead.family.operators import Kernels, Operator
 from lookahead.model import modules
 from lookahead.model.lm import CachedLM
 
@@ -44,7 +44,7 @@ PYTEST = (sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider")
 def properties(folder, **environment):
     """Run the property tests again in a process of its own, with other variables; what they measured."""
     given = {"HF_HUB_OFFLINE": "1", "LOOKAHEAD_CACHE": str(folder), "LOOKAHEAD_EXAMPLES": FEW, **environment}
-    command, env = [*PYTEST, "tests/calibration/test_properties.py"], {**os.environ, **given}
+    command, env = [*PYTEST, "tests/family/test_properties.py"], {**os.environ, **given}
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
     (kept,) = folder.glob("*.json")

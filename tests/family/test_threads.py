@@ -7,7 +7,7 @@ import torch
 from conftest import emitted
 
 import lookahead
-from lookahead.calibration import threads
+from lookahead.family import threads
 from lookahead.model import modules
 from lookahead.model.lm import CachedLM
 

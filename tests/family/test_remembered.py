@@ -9,10 +9,10 @@ import pytest
 from conftest import tiny
 
 import lookahead
-from lookahead.calibration import remembered
-from lookahead.calibration.exactness import Exactness
 from lookahead.core.costs import CostCurve, DrafterCosts, PassCosts
 from lookahead.core.tree import Limits
+from lookahead.family import remembered
+from lookahead.family.exactness import Exactness
 
 CURVE = CostCurve((1, 3), (0.002, 0.003))
 IMPOSSIBLE_S = (-1.0, math.nan, math.inf, 1e300)

@@ -3,7 +3,7 @@
 import pytest
 
 import lookahead
-from lookahead.calibration import cost, sense
+from lookahead.family import cost, sense
 from lookahead.model.heads.head import CachedBlock, CachedEagle
 from lookahead.model.lm import CachedLM
 

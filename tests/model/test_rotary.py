@@ -89,7 +89,7 @@ def test_a_heads_tables_grow_alike(tmp_path, kind):
     network = network_of(kind, target, window=0)
     head = Head.of(network, target).passes
     assert head.rotary.up_to(1)[0].nbytes < 10 * MB
-    cos, sin = (table[:, 0] for table in network.turns(torch.arange(20_000)))
+    cos, sin = (table[:, 0] for table in network.rotary(torch.arange(20_000)))
     half = cos.shape[1] // 2
     tables = [torch.from_numpy(table)[:20_000] for table in head.rotary.up_to(20_000)]
     assert torch.equal(tables[0], cos) and torch.equal(tables[1], torch.cat([-sin[:, :half], sin[:, half:]], -1))

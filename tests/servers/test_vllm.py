@@ -98,8 +98,14 @@ def test_a_hundred_races_are_complete_and_their_counts_reconcile(servers):
     for trace in traces:
         assert all(lane.steps[-1].finish for lane in trace.lanes)
         fast = trace.lanes[1]
-        assert {step.drafted for step in fast.verified[1:]} <= {4} and fast.verified[0].drafted is None
-        assert all(len(step.emitted) == step.accepted + 1 for step in fast.verified[1:-1])
+        assert fast.verified[0].drafted is None
+        # What arrives late comes with the next pass, as one step of both.
+        passes = [step.drafted / 4 for step in fast.verified[1:]]
+        assert all(number in (1, 2, 3) for number in passes)
+        assert all(
+            len(step.emitted) == step.accepted + number
+            for step, number in zip(fast.verified[1:-1], passes, strict=False)
+        )
 
 
 def test_under_load_its_own_counters_agree(servers):

@@ -292,7 +292,8 @@ class Llama(Forward):
     def parts(self, cached: int) -> Parts:
         shape, n = self.shape, cached + 1
         cache = self.new_cache()
-        self._read(torch.ones(n, dtype=torch.long), slice(0, 1), cache)
+        rows = self.lay_out(range(-1, n - 1), 0, 0, cache, 1)
+        self(torch.ones(n, dtype=torch.long), slice(0, n), cache, rows, slice(0, 1))
         query, x = torch.ones(1, shape.heads, shape.head_dim), torch.ones(1, shape.hidden)
         products = [product for layer in self._products for product in layer]
         rooms = [(torch.ones(1, product.size), torch.empty(1, product.width)) for product in products]

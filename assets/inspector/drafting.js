@@ -38,7 +38,7 @@ globalThis.lookaheadDrafting = (() => {
 
   const WHOSE = {
     heads: "of one token: the last that the target has read. The text’s last token it reads with the draft.",
-    passes: "of every token, each beside the embedding of the token that follows it.",
+    passes: "of every token, each with the embedding of the token that follows it.",
     slots: "of all the text before the anchor, which is the text’s last token.",
   };
 

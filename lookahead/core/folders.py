@@ -7,5 +7,5 @@ from pathlib import Path
 
 
 def cache() -> Path:
-    """Where this program keeps what it can compute again, beside other programs' caches."""
+    """The folder of cached files, next to the caches of other programs."""
     return Path(f"{os.environ.get('XDG_CACHE_HOME') or '~/.cache'}/lookahead").expanduser()

@@ -59,7 +59,7 @@ class Lookahead(Drafter):
         window, (most, longest) = 1 + 2 * columns * (n - 1), SHAPES[-1]
         cost = decimal(measured.pass_s(window, 1 + columns) / measured.pass_s(1))
         return f"{cls.name}'s window", (
-            f"W = {columns}, N = {n}, G = {columns}: {window} rows, {cost} one-row passes; it must write more tokens a pass "
+            f"W = {columns}, N = {n}, G = {columns}: {window} rows, {cost} one-row passes; it must emit more tokens per pass "
             f"than that. Where rows are nearly free, as on a large GPU: W = {most}, N = {longest}, G = {most}"
         )
 

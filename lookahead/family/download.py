@@ -39,7 +39,7 @@ CHUNK = 1 << 16  # bytes that the child writes at once, so progress is visible o
 EVERY_S = 0.1
 GRACE_S = 0.5  # the child may take to remove the file that it has not finished
 STALLED_S = 60
-ABANDONED_S = 3600  # after which a file that nobody finished is removed
+ABANDONED_S = 3600  # age of an unfinished file that is removed
 PACKAGES = Path(__file__).parents[2]
 
 

@@ -278,7 +278,7 @@ def _part(progress: Progress, start: float, stop: float) -> Progress:
 
 
 def _find(known: Known, trusted: bool, waiting: Callable[[int], None]) -> None:
-    """Find a model's entry on the hub and its small files, or its folder. `waiting` is called meanwhile.
+    """Find a model's entry on the hub and its small files, or its folder. `waiting` is called during the request.
 
     With `trusted` the place may be a folder, and the hub is asked with the server's token; for a visitor without one.
     """

@@ -21,7 +21,7 @@ def fits(shape: Shape) -> bool:
 
 
 class Columns(NamedTuple):
-    """Whom the rows of a pass look at in the cache: each at the first `straight` [rows] columns, then at the first `counts`
+    """Which columns of the cache each row of a pass attends to: the first `straight` [rows] columns, then the first `counts`
     [rows] of its `branch` [rows, longest]. `new` [rows] are the columns where their keys and values go, the last they see."""
 
     new: np.ndarray

@@ -47,7 +47,7 @@ def places() -> Iterator[Path]:
         yield Path(config.CACHE_DIR)
     with suppress(RuntimeError):  # there is no home
         yield folders.cache() / "kernels"
-    if hasattr(os, "getuid"):  # whoever can write there can run code as this user
+    if hasattr(os, "getuid"):  # a user who can write there can run code as this user
         with suppress(OSError):
             private = Path(tempfile.gettempdir()) / f"lookahead-kernels-{os.getuid()}"
             private.mkdir(mode=0o700, exist_ok=True)

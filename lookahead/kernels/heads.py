@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def passes(network: nn.Module, target: Llama) -> CompiledBlock | CompiledEagle | CompiledMedusa | None:
-    """The compiled passes of a head beside this target; None if they are not compiled."""
+    """The compiled passes of a head of this target; None if they are not compiled."""
     kinds = {MEDUSA: CompiledMedusa, EAGLE: CompiledEagle, BLOCK: CompiledBlock}
     return kinds[network.shape.kind](network, target) if _compiles(network.shape, target) else None
 

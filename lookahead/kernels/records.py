@@ -1,7 +1,7 @@
 """What compiled passes take.
 
 Compiled code reads a named tuple as a structure. None is inside another at a call from Python: numba would take ten times as long
-to find the types. An address is an integer; whoever calls keeps what it points to.
+to find the types. An address is an integer; the caller keeps the memory alive.
 """
 
 from __future__ import annotations

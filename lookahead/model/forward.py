@@ -55,7 +55,7 @@ class Forward(ABC):
 
     shape: Shape
     by_branch = True  # whether a pass takes a `Layout`; else it takes an additive mask, None for a chain
-    copies = 0  # bytes of weights laid out for kernels, beside the model's own
+    copies = 0  # bytes of weights packed for kernels, in addition to the model's own
     batch_invariant = False  # whether a row's bits cannot depend on its company
     batches = False  # whether one pass takes rows of several texts
     int8 = False  # whether passes of few rows read weights in eight bits
@@ -150,7 +150,7 @@ class Forward(ABC):
         return None
 
     def head_passes(self, network: torch.nn.Module) -> Any | None:
-        """The compiled passes of a trained head beside this model; None if they are not compiled."""
+        """The compiled passes of a trained head of this model; None if they are not compiled."""
         return None
 
     @abstractmethod

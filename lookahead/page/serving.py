@@ -1,4 +1,4 @@
-"""From start to end of a server: the page is mounted, with the addresses beside it; its end loses nobody's recording.
+"""From start to end of a server: the page is mounted with its other addresses, and no recording is lost at the end.
 
 At SIGTERM and SIGINT nobody is let in any more, what runs is ended between two passes, its page gets what it has with
 words, and the process is over within `END_S`, whatever hangs.

@@ -18,7 +18,7 @@ from ..core.tree import branch_count, depths
 
 UNSTATED = 0.7  # confidence of a drafter that states none, and the acceptance expected before the first test
 CEILING = 0.99  # of a corrected confidence
-POSITIONS = 8  # of a draft; the last one stands for all deeper tokens
+POSITIONS = 8  # of a draft; the last one also counts all deeper tokens
 PRIOR_TESTS, PRIOR_AT_POSITION = 16.0, 4.0  # tests that a drafter's own confidence weighs, and those of all positions
 TEST_DECAY, PASS_DECAY = 0.97, 0.95  # weight of earlier passes against the newest
 PRIOR_PASSES, PRIOR_LENGTH = 4.0, 2  # passes that `DraftCost.tokens` weighs, and tokens of their drafts

@@ -1,4 +1,4 @@
-"""What a pass can verify of a draft, and what became of its rows."""
+"""The rows of a draft that a pass can verify, and the outcome of each row."""
 
 from __future__ import annotations
 

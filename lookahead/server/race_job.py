@@ -20,7 +20,7 @@ from .queue import FAULT, LEFT, Job, queue, words_of
 from .runs import Run, refusal
 from .state import ServerState
 
-EVERY_S = 0.08  # nobody reads faster, and sending shares the cores with computing
+EVERY_S = 0.08  # faster than reading; sending shares the cores with computing
 BEAT_S = 0.25  # Stop takes up to this long, because only a generator that yields can be cancelled
 
 Make = RaceForm | Callable[[ServerState], Race]

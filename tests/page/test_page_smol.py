@@ -22,7 +22,7 @@ pytestmark = [
 NAME = "SmolLM2: real answers"
 
 
-LOADED_MS = 240_000  # that a race may take which reads and measures the model first, beside two other workers
+LOADED_MS = 240_000  # for a race that loads and measures the model first, with two other workers
 
 
 def choose(page, name=NAME):

@@ -28,8 +28,8 @@ from ..parts import QUIET, TRACE, Follow, answered, drawn, markup, plot, prose, 
 from ..running import buttons, measured, measuring, run_and_stop
 
 INTRO = (
-    "Give the prompts that you really have. Every method writes them beside naive decoding, those that are surely worse are let go "
-    "(if there is little time, the slower half), and what is left of the time goes to several texts at once."
+    "Enter your own prompts. Each method runs next to naive decoding, and methods that are clearly slower are dropped (if time is "
+    "short, the slower half). The rest of the time measures several texts at once."
 )
 ASK = (
     "<b>Without measuring?</b> From the race on show in the Race tab: how often drafted tokens were accepted, what drafting took, and "

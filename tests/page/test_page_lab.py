@@ -96,7 +96,7 @@ def test_batches_are_measured_here(visit):
 
 def test_it_says_whether_to_turn_it_on(visit):
     page = lab(visit, "Should I turn it on?")
-    section = page.locator(".la-section").filter(has_text="Give the prompts").locator("visible=true")
+    section = page.locator(".la-section").filter(has_text="Enter your own prompts").locator("visible=true")
     section.get_by_label("your prompts").fill("Once upon a time\n<img src=x onerror=alert(1)>")
     section.get_by_label("measure for").click()
     page.get_by_role("option", name="15 seconds").click()

@@ -1,7 +1,4 @@
-"""The strategies that run in our loop: one file each, and this registry.
-
-To add a strategy, add a file and a line here.
-"""
+"""The strategies that run in the loop. To add one, add a file, or a class to `heads.py`, and a line here."""
 
 from __future__ import annotations
 
@@ -9,17 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from .base import Drafter, Resources
-from .block import Block
-from .block_tree import BlockTree
 from .draft import DraftModel
-from .eagle import Eagle
-from .eagle_tree import EagleTree
+from .heads import Block, BlockTree, Eagle, EagleTree, Medusa, SelfDraft
 from .hybrid import Hybrid
 from .lookahead import Lookahead
-from .medusa import Medusa
 from .naive import Naive
 from .ngram import NGram
-from .self import SelfDraft
 from .suffix import Suffix
 from .tree import Tree
 

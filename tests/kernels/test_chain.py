@@ -12,7 +12,7 @@ from lookahead.core.lm import DRAFTED_AT_ONCE, draft_tokens
 from lookahead.core.policy import StopRule
 from lookahead.core.tree import ancestors, depths
 from lookahead.drafting.base import Resources
-from lookahead.drafting.block_tree import BlockTree
+from lookahead.drafting.heads import BlockTree
 from lookahead.drafting.tree import Tree
 from lookahead.model.lm import CachedLM
 from lookahead.race.draft_length import FixedLength

@@ -15,8 +15,7 @@ from lookahead.core.events import ModelError, Settings
 from lookahead.core.lm import draft_tokens
 from lookahead.core.policy import StopRule
 from lookahead.drafting.base import Resources
-from lookahead.drafting.block_tree import BlockTree
-from lookahead.drafting.eagle_tree import EagleTree
+from lookahead.drafting.heads import BlockTree, EagleTree
 from lookahead.model import loading, modules
 from lookahead.model.heads import files
 from lookahead.model.heads.head import NETWORKS, PLAIN, Head

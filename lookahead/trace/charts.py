@@ -1,18 +1,14 @@
-"""Five figures of a race, drawn with Plotly from a `RaceRecord`.
+"""Figures of a race, drawn with Plotly from a `RaceRecord`.
 
-Each is a function of the trace and of `dark`, since no ink is readable on paper and on black. Lanes
-keep one colour, one dash and one hatching through all figures: naive is grey, for colour means
-drafting, and no lane is marked by its colour alone. Grounds are transparent; the words around a figure
-are the page's. Where a figure has nothing to show it says why.
-
-Knows records and the theory. It does not know pages. Names come
-from traces, perhaps from a stranger's: they are escaped, since Plotly reads markup.
+Each is a function of the trace and of `dark`. A lane has one colour, dash and hatching in all figures, so it is never marked by
+colour alone; naive is grey. Where a figure has nothing to show, it says why. Names come from traces, perhaps from a stranger's:
+they are escaped, because Plotly reads markup.
 """
 
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +35,7 @@ HATCHES = ("", "/", "x", ".")
 SYMBOLS = ("circle", "square", "diamond", "triangle-up")
 PARTS = (("propose_s", "drafting"), ("verify_s", "the target's pass"), ("other_s", "the rest"))
 NOTHING_RAN = "No pass has run yet."
+NAIVE = "naive"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +49,6 @@ class _Lane:
     dash: str
     hatch: str
     symbol: str
-
-    @property
-    def naive(self) -> bool:
-        return self.record.method == "naive"
 
 
 # ---------------------------------------------------------------- the figures
@@ -76,7 +69,7 @@ def tokens_over_time(trace: RaceRecord, dark: bool = False) -> go.Figure:
             passes.append(f"pass {number}: {counted(len(step.emitted), 'token')}")
         figure.add_scatter(
             x=clock, y=tokens, customdata=passes, name=lane.name, mode="lines",
-            line={"color": lane.colour, "dash": lane.dash, "width": 1.5 if lane.naive else 2.5, "shape": "hv"},
+            line={"color": lane.colour, "dash": lane.dash, "width": 1.5 if lane.record.method == NAIVE else 2.5, "shape": "hv"},
             hovertemplate="%{customdata}<br>%{y} tokens at %{x:.3g} s",
         )  # fmt: skip
     if shown:  # a little air, so that no line's end lies on the frame
@@ -88,78 +81,51 @@ def tokens_over_time(trace: RaceRecord, dark: bool = False) -> go.Figure:
 def acceptance_by_position(trace: RaceRecord, dark: bool = False) -> go.Figure:
     """Of the drafts whose token at a position was tested, for all before it had been accepted, the share that had it accepted.
 
-    A bar's height is an entry of `acceptance_rate_per_position`; hovering tells the counts behind it, and a 0 stands
-    where all were rejected. Far positions rest on few drafts. Naive drafts nothing, and an opaque lane does not tell: they have no bars.
+    A bar's height is an entry of `acceptance_rate_per_position`; a 0 marks a position where all were rejected. Far positions
+    have few drafts.
     """
-    figure = blank(dark, "position in the draft", "accepted (% of tested)")
-    lanes = _lanes(trace, dark)
-    shown = []
-    for lane in lanes:
-        of = Acceptance() if lane.record.opaque else Acceptance.of(lane.record.verified)
-        counts = [*zip(of.accepted, of.tested, strict=True)]
-        if not counts:
-            continue
-        shown.append(lane)
-        figure.add_bar(
-            x=list(range(1, len(counts) + 1)), y=[100 * accepted / tried for accepted, tried in counts], customdata=counts,
-            name=lane.name, marker=_marker(lane), text=["" if accepted else "0" for accepted, _ in counts],
-            textposition="outside", cliponaxis=False,
-            hovertemplate="position %{x}: accepted in %{customdata[0]} of %{customdata[1]} drafts tested there (%{y:.0f}%)",
-        )  # fmt: skip
-    figure.update_xaxes(dtick=every(max((len(bar.x) for bar in figure.data), default=1)), showgrid=False)
-    figure.update_yaxes(range=[0, 100], dtick=25)
-    return finished(figure, shown, _silences(lanes, shown), dark)
+
+    def counts(record: LaneRecord) -> dict[int, tuple[int, int]]:
+        of = Acceptance() if record.opaque else Acceptance.of(record.verified)
+        return dict(enumerate(zip(of.accepted, of.tested, strict=True), start=1))
+
+    hover = "position %{x}: accepted in %{customdata[0]} of %{customdata[1]} drafts tested there (%{y:.0f}%)"
+    figure = _bars(trace, dark, "position in the draft", "accepted (% of tested)", counts, hover)
+    for bar in figure.data:
+        bar.update(text=["" if share else "0" for share in bar.y], textposition="outside", cliponaxis=False)
+    return figure.update_xaxes(dtick=_whole_tick(figure)).update_yaxes(range=[0, 100], dtick=25)
 
 
 def acceptance_by_kind(trace: RaceRecord, dark: bool = False) -> go.Figure:
     """Of the drafted tokens that were tested, the share accepted, by what stands there: words, names, digits, signs.
 
-    Where a token was refused, what the target wrote instead counts. A kind with few tokens says little; hovering tells how many.
+    Where a token was rejected, what the target wrote instead counts.
     """
-    figure = blank(dark, "kind of token", "accepted (% of tested)")
-    lanes = _lanes(trace, dark)
-    shown = []
-    for lane in lanes:
-        counts = {} if lane.record.opaque else by_kind(lane.record)
-        if not counts:
-            continue
-        shown.append(lane)
-        figure.add_bar(
-            x=list(counts), y=[100 * accepted / tested for accepted, tested in counts.values()], customdata=list(counts.values()),
-            name=lane.name, marker=_marker(lane),
-            hovertemplate="%{x}: accepted %{customdata[0]} of %{customdata[1]} (%{y:.0f}%)",
-        )  # fmt: skip
-    figure.update_xaxes(
-        showgrid=False,
-        categoryorder="array",
-        categoryarray=[name for name in KINDS if any(name in bar.x for bar in figure.data)],
-    )
-    figure.update_yaxes(range=[0, 100], dtick=25)
-    return finished(figure, shown, _silences(lanes, shown), dark)
+
+    def counts(record: LaneRecord) -> dict[str, tuple[int, int]]:
+        return {} if record.opaque else by_kind(record)
+
+    hover = "%{x}: accepted %{customdata[0]} of %{customdata[1]} (%{y:.0f}%)"
+    figure = _bars(trace, dark, "kind of token", "accepted (% of tested)", counts, hover)
+    shown = [name for name in KINDS if any(name in bar.x for bar in figure.data)]
+    return figure.update_xaxes(categoryorder="array", categoryarray=shown).update_yaxes(range=[0, 100], dtick=25)
 
 
 def accepted_per_pass(trace: RaceRecord, dark: bool = False) -> go.Figure:
     """How many passes accepted none, one, two, ... drafted tokens; the target's own token comes on top.
 
-    Naive is left out: it accepts none in every pass. An opaque lane tells what it accepted, so it is here.
+    Naive is left out: it accepts none in every pass. An opaque lane reports what it accepted, so it is included.
     """
-    figure = blank(dark, "drafted tokens accepted in a pass", "passes (%)")
-    lanes = _lanes(trace, dark)
-    shown = []
-    for lane in lanes:
-        accepted = [step.accepted for step in lane.record.verified]
-        if lane.naive or not (any(accepted) or any(step.tested for step in lane.record.verified)):
-            continue
-        shown.append(lane)
-        counts = histogram(accepted)
-        figure.add_bar(
-            x=list(range(len(counts))), y=[100 * n / len(accepted) for n in counts], name=lane.name, marker=_marker(lane),
-            customdata=[(n, len(accepted)) for n in counts],
-            hovertemplate="accepted %{x}: %{customdata[0]} of %{customdata[1]} passes (%{y:.0f}%)",
-        )  # fmt: skip
-    figure.update_xaxes(dtick=every(max((len(bar.x) for bar in figure.data), default=1)), showgrid=False)
-    figure.update_yaxes(rangemode="tozero")
-    return finished(figure, shown, _silences(lanes, shown), dark)
+
+    def counts(record: LaneRecord) -> dict[int, tuple[int, int]]:
+        accepted = [step.accepted for step in record.verified]
+        if record.method == NAIVE or not (any(accepted) or any(step.tested for step in record.verified)):
+            return {}
+        return {n: (passes, len(accepted)) for n, passes in enumerate(histogram(accepted))}
+
+    hover = "accepted %{x}: %{customdata[0]} of %{customdata[1]} passes (%{y:.0f}%)"
+    figure = _bars(trace, dark, "drafted tokens accepted in a pass", "passes (%)", counts, hover)
+    return figure.update_xaxes(dtick=_whole_tick(figure)).update_yaxes(rangemode="tozero")
 
 
 def time_per_token(trace: RaceRecord, dark: bool = False) -> go.Figure:
@@ -208,7 +174,7 @@ def predicted_against_measured(trace: RaceRecord, dark: bool = False) -> go.Figu
     points = [
         (lane, predicted.speedup, measured)
         for lane in lanes
-        if not lane.naive
+        if lane.record.method != NAIVE
         and (predicted := trace.predicted(lane.number))
         and (measured := trace.stats(lane.number)["speedup"])
     ]
@@ -262,7 +228,7 @@ def _lanes(trace: RaceRecord, dark: bool) -> list[_Lane]:
     """The lanes with their names and looks: the last that drafts has the first look, as on the page's own chart. The looks go
     round when there are more lanes than looks."""
     ink, names = DARK if dark else LIGHT, _names(trace)
-    drafting = [number for number, record in enumerate(trace.lanes) if record.method != "naive"]
+    drafting = [number for number, record in enumerate(trace.lanes) if record.method != NAIVE]
     places = {number: place for place, number in enumerate([*drafting[-1:], *drafting[:-1]])}
     out = []
     for number, record in enumerate(trace.lanes):
@@ -289,13 +255,33 @@ def _names(trace: RaceRecord) -> list[str]:
     return [html.escape(name) for name in names]
 
 
-def _pattern(hatch: str) -> dict[str, Any]:
-    """Hatching drawn over a solid bar, in lighter strokes."""
-    return {"shape": hatch, "fillmode": "overlay", "fgcolor": "#ffffff", "fgopacity": 0.45, "size": 6, "solidity": 0.25}
+def _bars(
+    trace: RaceRecord,
+    dark: bool,
+    x: str,
+    y: str,
+    counts_of: Callable[[LaneRecord], Mapping[Any, tuple[int, int]]],
+    hover: str,
+) -> go.Figure:
+    """Bars of percentages: `counts_of` returns x -> (part, whole) for a lane, or nothing for one without bars."""
+    figure, lanes, shown = blank(dark, x, y), _lanes(trace, dark), []
+    for lane in lanes:
+        if counts := counts_of(lane.record):
+            shown.append(lane)
+            pattern = {
+                "shape": lane.hatch, "fillmode": "overlay", "fgcolor": "#ffffff", "fgopacity": 0.45, "size": 6, "solidity": 0.25,
+            }  # fmt: skip
+            figure.add_bar(
+                x=list(counts), y=[100 * part / whole for part, whole in counts.values()], customdata=list(counts.values()),
+                name=lane.name, marker={"color": lane.colour, "line": {"width": 0}, "pattern": pattern}, hovertemplate=hover,
+            )  # fmt: skip
+    figure.update_xaxes(showgrid=False)
+    return finished(figure, shown, _silences(lanes, shown), dark)
 
 
-def _marker(lane: _Lane) -> dict[str, Any]:
-    return {"color": lane.colour, "line": {"width": 0}, "pattern": _pattern(lane.hatch)}
+def _whole_tick(figure: go.Figure) -> int:
+    """The distance of ticks under bars at whole numbers."""
+    return every(max((len(bar.x) for bar in figure.data), default=1))
 
 
 # ---------------------------------------------------------------- what figures share
@@ -345,7 +331,7 @@ def finished(figure: go.Figure, shown: Sequence[Any], notes: Sequence[str], dark
 def _silences(lanes: Sequence[_Lane], shown: Sequence[_Lane]) -> list[str]:
     """Why lanes that might draft have nothing to show."""
     numbers = [lane.number for lane in shown]
-    silent = [lane for lane in lanes if lane.number not in numbers and not lane.naive]
+    silent = [lane for lane in lanes if lane.number not in numbers and lane.record.method != NAIVE]
     opaque = [lane.name for lane in silent if lane.record.opaque and lane.record.steps]
     idle = [lane.name for lane in silent if not lane.record.opaque and lane.record.verified]
     notes = [

@@ -12,11 +12,9 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, field_serializer
 
 from ..drafting import level_rows
-from . import trust
 from .records import Record, Seconds
 from .schema import RaceRecord, StepRecord
-from .trust import Trust
-from .verdict import Badge, Verdict
+from .verdict import Badge, Trust, Verdict, trust
 
 Clock = Annotated[Seconds, AfterValidator(lambda seconds: round(seconds, 7))]
 
@@ -95,7 +93,7 @@ class End(Event):
             stats=[trace.stats(i) for i in lanes],
             agreement=[trace.agreement(i) for i in lanes],
             verdict=trace.verdict() if lanes else None,
-            trust=trust.of(trace) if lanes else None,
+            trust=trust(trace) if lanes else None,
             drafted=counts if any(any(lane) for lane in counts) else None,
         )
 

@@ -11,8 +11,7 @@ from lookahead.core.events import Settings
 from lookahead.core.table import TableLM
 from lookahead.core.version import VERSION
 from lookahead.trace.race import Recorder
-from lookahead.trace.records import Costs, Machine, ModelNames, PromptRecord, SettingsRecord
-from lookahead.trace.schema import LaneRecord
+from lookahead.trace.schema import Costs, LaneRecord, Machine, ModelNames, PromptRecord, SettingsRecord
 from lookahead.trace.trace import Trace
 
 VOCAB, SHIFT = 64, 3000  # ids as long as real ones

@@ -15,8 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ..core.events import PromptError, Settings, SettingsError
-from ..trace.records import ModelNames, PromptRecord
-from ..trace.schema import LaneRecord, StepRecord
+from ..trace.schema import LaneRecord, ModelNames, PromptRecord, StepRecord
 from ..trace.trace import Trace
 from ..trace.wire import Lap
 from .addresses import RemoteError, Server, servers_of

@@ -19,8 +19,7 @@ from ..core.numbers import count, counted
 from ..core.text_files import lines
 from ..measure.intervals import interval
 from ..trace.parsing import at_most, fault, parsed, text_of, uncollected
-from ..trace.records import Name
-from ..trace.schema import SCHEMA, LaneRecord, RaceRecord
+from ..trace.schema import SCHEMA, LaneRecord, Name, RaceRecord
 
 MOST_RECORDS, MOST_LINES = 20_000, 100_000
 Number = Annotated[int, Field(ge=0, lt=1 << 40)]

@@ -12,8 +12,17 @@ from itertools import accumulate
 from ..core.events import ACCEPTED, BONUS, CORRECTION, TraceError
 from ..core.numbers import count, counted
 from ..core.version import VERSION
-from ..trace.records import Costs, Machine, ModelNames, PromptRecord, SettingsRecord
-from ..trace.schema import MOST_LANES, SCHEMA, LaneRecord, StepRecord
+from ..trace.schema import (
+    MOST_LANES,
+    SCHEMA,
+    Costs,
+    LaneRecord,
+    Machine,
+    ModelNames,
+    PromptRecord,
+    SettingsRecord,
+    StepRecord,
+)
 from ..trace.trace import Trace
 from .records import AcceptanceRecord, read
 

@@ -21,8 +21,18 @@ from ..race.lane import Lane, split_options
 from ..race.methods import option_names
 from ..race.scheduler import schedule
 from ..race.text import Pieces
-from .records import Costs, HeadRecord, Machine, ModelNames, PromptRecord, SettingsRecord
-from .schema import DraftRecord, LaneRecord, StepRecord, TestRecord
+from .schema import (
+    Costs,
+    DraftRecord,
+    HeadRecord,
+    LaneRecord,
+    Machine,
+    ModelNames,
+    PromptRecord,
+    SettingsRecord,
+    StepRecord,
+    TestRecord,
+)
 from .trace import Trace
 from .wire import Lap
 
@@ -33,7 +43,7 @@ MOST_LANES = 4
 
 
 class Recorder:
-    """Records the steps of one lane. `pieces` gives each token's text, see `text.Pieces`; `word` the text of an id alone."""
+    """Records the steps of one lane. `pieces` are a `text.Pieces`; `word` returns the text of one id."""
 
     def __init__(self, pieces: Any, word: Callable[[int], str]):
         self._pieces, self._word = pieces, word
@@ -46,40 +56,31 @@ class Recorder:
         pieces = [self._pieces.add(token) for token in step.emitted]
         if step.finish and pieces:
             pieces[-1] += self._pieces.flush() if not pieces[-1] else ""
+        chances = [round(chance, 4) for chance in draft.chances]
         self.steps.append(
             StepRecord(
-                kind=step.kind,
-                index=step.index,
+                **_copied(step, "kind", "index", "statuses", "path", "emitted", "origins", "finish"),
+                **{name: round(getattr(step, name), 7) for name in ("propose_s", "verify_s", "other_s")},
                 draft=DraftRecord(
-                    tokens=draft.tokens,
-                    parents=draft.parents,
+                    **_copied(draft, "tokens", "parents", "sources", "window", "births"),
                     pieces=drafted,
-                    sources=draft.sources,
-                    chances=[round(chance, 4) for chance in draft.chances],
-                    window=draft.window,
-                    births=draft.births,
+                    chances=chances,
                 ),
-                statuses=step.statuses,
-                path=step.path,
-                emitted=step.emitted,
                 pieces=pieces,
-                origins=step.origins,
                 tests=[self._test(test) for test in step.tests],
-                propose_s=round(step.propose_s, 7),
-                verify_s=round(step.verify_s, 7),
-                other_s=round(step.other_s, 7),
-                finish=step.finish,
             )
         )
         return self.steps[-1]
 
     def _test(self, test: Test) -> TestRecord:
         top = [(token, self._word(token), round(p, 4)) for token, p in test.top]
-        small = {
-            name: None if getattr(test, name) is None else round(getattr(test, name), 4)
-            for name in ("p", "q", "draw", "entropy", "margin")
-        }
-        return TestRecord(row=test.row, token=test.token, outcome=test.outcome, top=top, **small)
+        numbers = _copied(test, "p", "q", "draw", "entropy", "margin")
+        rounded = {name: value if value is None else round(value, 4) for name, value in numbers.items()}
+        return TestRecord(row=test.row, token=test.token, outcome=test.outcome, top=top, **rounded)
+
+
+def _copied(values: Any, *names: str) -> dict[str, Any]:
+    return {name: getattr(values, name) for name in names}
 
 
 class Race:
@@ -107,7 +108,7 @@ class Race:
             raise MethodError("option", sorted(unused)[0], "none of these methods takes it.")
         self._models, self.settings = models, settings
         ids = self._lanes[0].prompt
-        word = _words(models)
+        word = cache(lambda token: models.tokenizer.decode([token], clean_up_tokenization_spaces=False))
         self._recorders = [Recorder(Pieces(models.tokenizer, ids), word) for _ in self._lanes]
         self._created = datetime.now(UTC).isoformat(timespec="seconds")
         typed = prompt if isinstance(prompt, str) and settings.chat else None
@@ -115,7 +116,7 @@ class Race:
         self._laps = self._run()
 
     def _lane(self, models: Models, prompt: Any, method: str, settings: Settings, options: Mapping[str, Any]) -> Lane:
-        """One lane of this race."""
+        """Return a lane of this race."""
         return Lane(models, prompt, method, settings, options)
 
     def _options(self, method: str, shared: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
@@ -129,7 +130,7 @@ class Race:
 
     @property
     def methods(self) -> list[str]:
-        """The lanes' methods, in order."""
+        """The lanes' methods."""
         return [lane.method for lane in self._lanes]
 
     @property
@@ -146,15 +147,13 @@ class Race:
         self._laps.close()
 
     def _exactness(self) -> str:
-        """What holds for this race: passes as wide as they come, a text that is too long, or on some devices trees, are not
-        exact."""
+        """Return what holds for this race: wide passes, a text that is too long, and trees on some devices are not exact."""
         probe, longest = self._models.probe, len(self._prompt.tokens) + self.settings.max_new_tokens
         drafted = (step.draft.parents for recorder in self._recorders for step in recorder.steps)
         trees = probe.tree_rows == 1 and not all(map(is_chain, drafted))
         return TIE_AWARE if self.settings.wide or trees else probe.kind_for(longest)
 
     def _head(self, kind: str) -> HeadRecord:
-        """What is recorded of a trained head."""
         shape, layers = self._models.heads[kind].shape, self._models.target.passes.shape.layers
         return HeadRecord(
             name=self._models.names[kind], taps=list(shape.taps), layers=layers, slots=shape.slots, markov=shape.rank > 0,
@@ -162,8 +161,8 @@ class Race:
         )  # fmt: skip
 
     def result(self) -> Trace:
-        """The trace so far."""
-        s = self.settings
+        """Return the trace so far."""
+        deciding = {"rule": self.settings.acceptance, "costs": self._models.deciding(self.settings.costs)}
         return Trace(
             created=self._created,
             version=VERSION,
@@ -175,22 +174,21 @@ class Race:
                 heads={kind: self._head(kind) for kind in self._models.heads},
             ),
             exactness=self._exactness(),
-            settings=SettingsRecord(
-                max_new_tokens=s.max_new_tokens, k=s.k, temperature=s.temperature, top_k=s.top_k, top_p=s.top_p,
-                repetition_penalty=s.repetition_penalty, seed=s.seed, rule=s.acceptance, stop=list(s.stop), chat=s.chat,
-                costs=self._models.deciding(s.costs),
-            ),
+            settings=SettingsRecord(**_copied(self.settings, *SettingsRecord.model_fields) | deciding),
             prompt=self._prompt,
             costs=Costs.of(self._models.costs),
             lanes=[
-                LaneRecord(method=lane.method, opaque=lane.opaque, options=_plain(lane.options), steps=recorder.steps)
+                LaneRecord(
+                    method=lane.method, opaque=lane.opaque, steps=recorder.steps,
+                    options={name: value for name, value in lane.options.items() if isinstance(value, bool | int | float | str)},
+                )
                 for lane, recorder in zip(self._lanes, self._recorders, strict=True)
             ],
         )  # fmt: skip
 
 
 def _named(methods: Any) -> list[tuple[str, Mapping[str, Any]]]:
-    """Methods as (name, options), or a `MethodError`."""
+    """Return methods as (name, options), or raise `MethodError`."""
     if not isinstance(methods, (list, tuple)) or not 1 <= len(methods) <= MOST_LANES:
         raise MethodError("methods", methods, f"give a list of 1 to {MOST_LANES} methods.")
     named = [m if isinstance(m, tuple) else (m, {}) for m in methods]
@@ -200,11 +198,6 @@ def _named(methods: Any) -> list[tuple[str, Mapping[str, Any]]]:
                 "methods", one, 'give a name, or a name and its options: ("draft", {"draft": "offdomain"}).'
             )
     return named
-
-
-def _plain(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options a record keeps: single values, not whole texts."""
-    return {name: value for name, value in options.items() if isinstance(value, (bool, int, float, str))}
 
 
 def race(
@@ -222,7 +215,7 @@ def race(
 
 
 def describe_machine(models: Models) -> Machine:
-    """Where these models run."""
+    """Return where these models run."""
     device = models.target.device
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
     return Machine(
@@ -232,7 +225,7 @@ def describe_machine(models: Models) -> Machine:
 
 
 def measured_on(models: Models) -> dict[str, Any]:
-    """What stands at the head of every document of measurements."""
+    """Return the head of every document of measurements."""
     return {
         "machine": describe_machine(models).model_dump(),
         "models": {"spec": models.spec, **models.names},
@@ -245,8 +238,3 @@ def _prompt_record(models: Models, ids: list[int], typed: str | None) -> PromptR
     words = [pieces.add(token) for token in ids]
     words[-1] += pieces.flush() if not words[-1] else ""
     return PromptRecord(text="".join(words), tokens=ids, pieces=words, typed=typed)
-
-
-def _words(models: Models):
-    """A function from one id to its text, cached."""
-    return cache(lambda token: models.tokenizer.decode([token], clean_up_tokenization_spaces=False))

@@ -12,8 +12,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, field_serializer
 
 from ..drafting import level_rows
-from .records import Record, Seconds
-from .schema import RaceRecord, StepRecord
+from .schema import RaceRecord, Record, Seconds, StepRecord
 from .verdict import Badge, Trust, Verdict, trust
 
 Clock = Annotated[Seconds, AfterValidator(lambda seconds: round(seconds, 7))]

@@ -33,21 +33,20 @@ _HOMES = {
     "family.models": ("Models",),
     "kernels": ("CachedLM",),
     "race.lane": ("decode",),
-    "race.methods": ("METHODS",),
     "trace.race": ("Race", "race"),
     "trace.trace": ("Trace",),
     "trace.wire": ("Lap",),
 }  # fmt: skip
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
-__all__ = ["__version__", *_HOME]
+__all__ = ["METHODS", "__version__", *_HOME]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "METHODS":  # not kept: a strategy may be registered later
+        return import_module(".race.methods", __name__).all_methods()
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f".{_HOME[name]}", __name__), name)
-    if name != "METHODS":  # follows the registry of strategies
-        globals()[name] = value
+    globals()[name] = value = getattr(import_module(f".{_HOME[name]}", __name__), name)
     return value
 
 

@@ -39,8 +39,8 @@ class Pick:
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """What decides a token where nothing but logits do: the highest of `scale` times logits, plus `noise` [positions, vocab]
-    (float32) where there is any."""
+    """What decides a token if only logits do: the highest of `scale` times logits, plus `noise` [positions, vocab]
+    (float32)."""
 
     scale: float = 1.0
     noise: torch.Tensor | None = None
@@ -56,7 +56,7 @@ class Verification:
 
 
 class Rule(ABC):
-    """What the rules share. Draws come from streams keyed by the seed: one for the drafter, one for the target."""
+    """What the rules share. Draws come from two streams keyed by the seed: the drafter's and the target's."""
 
     name = ""
 
@@ -83,12 +83,10 @@ class Rule(ABC):
 
     @abstractmethod
     def choose(self, logits: torch.Tensor, context: Sequence[int], chance: float | None = None) -> Pick:
-        """A drafter's next token from its own logits [vocab]. `chance` is how sure it is of it where it knows by other means
-        than the token's probability."""
+        """A drafter's next token from its own logits [vocab]. `chance` replaces the token's probability as its confidence."""
 
     def scores(self, position: int, count: int, vocab: int) -> Scores | None:
-        """By what `choose` picks tokens at `count` absolute positions from this one on; None where it must see the text, or
-        draws."""
+        """What decides the tokens of `choose` at `count` positions from this one on; None if it must see the text, or draws."""
         return None
 
     def favourites(
@@ -124,8 +122,8 @@ def _surest(scores: torch.Tensor, chance: float | None) -> Pick:
 
 
 def _highest(scores: torch.Tensor) -> list[int]:
-    """Where each row of scores [n, vocab] is highest, the first place of several: on a processor by numpy, whose argmax takes
-    a tenth of torch's time."""
+    """The first place where each row of scores [n, vocab] is highest. On a processor numpy's argmax takes a tenth of
+    torch's time."""
     return (scores.numpy() if scores.device.type == "cpu" else scores).argmax(-1).tolist()
 
 
@@ -197,8 +195,8 @@ class Coupled(Rule):
 class Rejection(Rule):
     """Classic speculative sampling over any tree: siblings are tried in order.
 
-    A rejected sibling leaves the residual max(0, p - q), normalised, for the next one; `q` of a
-    row is the distribution it was sampled from, or a point mass on it when it was not sampled.
+    A rejected sibling leaves the residual max(0, p - q), normalized, for the next one. `q` of a row is the distribution it
+    was sampled from, or a point mass if it was not sampled.
     """
 
     name = "rejection"

@@ -1,12 +1,10 @@
-"""How far drafts get: acceptance by position as a hazard, with censoring.
+"""How far drafts get: acceptance by position as a hazard, with censoring (Kaplan and Meier 1958).
 
-Of the drafts that reached a position, all before it accepted, how many had the token there accepted? What stands behind a
-rejection was never tested, nor what stands behind the end of a text, so neither counts as rejected (the estimate of Kaplan
-and Meier 1958). The product of the first n is the chance that n tokens are accepted, whatever the length drafted, so one
-run predicts longer and shorter drafts.
+A token after a rejection, or after the end of a text, was never tested, so it does not count as rejected. The product of
+the first n rates is the chance that n tokens are accepted, whatever the length drafted.
 
-This holds only for drafts of a fixed length. A draft that ends because confidence is low is not censored at random: its missing
-tokens were less likely to be accepted, so the rates of later positions are too high. Forecast from runs of fixed lengths only.
+This holds only for drafts of a fixed length. If a draft ends because confidence is low, its missing tokens were less likely
+to be accepted, so the rates of later positions are too high.
 """
 
 from __future__ import annotations
@@ -29,12 +27,12 @@ class Acceptance:
 
     @classmethod
     def of(cls, steps: Iterable[Any]) -> Self:
-        """Of passes (`Step`s or their records): the target's token in place of a drafted one says where a draft was refused."""
+        """The acceptance in passes (`Step`s or their records). A correction marks a rejected draft."""
         return cls.of_counts((step.origins.count(ACCEPTED), CORRECTION in step.origins) for step in steps)
 
     @classmethod
     def of_counts(cls, drafts: Iterable[tuple[int, bool]]) -> Self:
-        """Of drafts: how many of each were accepted, and whether the next one was refused. A `Counter` has many at once."""
+        """The acceptance in drafts: how many tokens of each were accepted, and whether the next one was rejected."""
         ends = Counter(drafts)
         lengths: Counter[int] = Counter()
         for (accepted, _), drafted in ends.items():
@@ -45,7 +43,6 @@ class Acceptance:
         return cls(tuple(reached), tuple(a + b for a, b in zip(reached, refused, strict=True)))
 
     def __add__(self, other: Acceptance) -> Acceptance:
-        """Both taken together."""
         counts = (
             tuple(a + b for a, b in zip_longest(one, two, fillvalue=0))
             for one, two in ((self.accepted, other.accepted), (self.tested, other.tested))
@@ -58,9 +55,9 @@ class Acceptance:
         return tuple(a / n for a, n in zip(self.accepted, self.tested, strict=True))
 
     def chances(self, k: int) -> list[float]:
-        """How likely the first n of `k` drafted tokens are accepted and the next is not, for n from 0 to k.
+        """The chance that the first n of `k` drafted tokens are accepted and the next is not, for n from 0 to k.
 
-        Positions that no draft has reached are as good as all those that were tested, taken together.
+        Positions that no draft reached get the rate of all tested positions together.
         """
         if not self.tested:
             return [1.0]
@@ -73,7 +70,7 @@ class Acceptance:
         return [*out, standing]
 
     def passes(self, k: int, tokens: int) -> float:
-        """How many passes write so many `tokens`, drafting `k` in each; what the last one writes too much is lost."""
+        """Expected passes that write `tokens` tokens with `k` drafted in each; tokens beyond them are lost."""
         chances = self.chances(k)
         expected = [0.0]
         for left in range(1, tokens + 1):

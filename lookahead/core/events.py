@@ -1,19 +1,7 @@
-"""What a decoding run says about itself: drafts, tests, steps, settings and errors.
+"""The types of a decoding run: drafts, tests, steps, settings and errors. Importing them is cheap.
 
-Every strategy, naive decoding included, reports through these few frozen types, so whoever
-watches a run (a trace, a page, a test) learns one vocabulary. Rejected tokens are first-class:
-a `Step` holds every drafted row with what became of it.
-
-Knows token ids only. It knows no text, no torch and no model: importing it costs nothing.
-
-Errors a caller can cause form one tree, all of them `ValueError`:
-
-    LookaheadError
-      SettingsError   an option is out of range or of the wrong type
-      PromptError     the prompt is empty, too long or not text
-      MethodError     no such strategy, or an option it does not take
-      ModelError      models missing, unusable, or not a pair
-      TraceError      a file that is not a trace of ours
+Every strategy, naive decoding included, reports through these frozen types. A `Step` has every drafted row, also rejected
+ones.
 """
 
 from __future__ import annotations
@@ -37,7 +25,7 @@ LEAST_DIVISOR = 1e-4  # of logits, as temperature or penalty: by less they are n
 
 
 class LookaheadError(ValueError):
-    """Something the caller can mend. The message names the field, the value and the mend."""
+    """An error that the caller can fix; the message has the field, the value and a hint. The base of all such errors."""
 
     def __init__(self, field: str, value: Any, mend: str):
         self.field, self.value, self.mend = field, value, mend
@@ -69,21 +57,17 @@ class TraceError(LookaheadError):
 
 
 class Stopped(Exception):
-    """Raised out of long work, by what it reports its progress to, when nobody waits for it any more."""
+    """Raised by a progress callback to cancel long work."""
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """Drafted tokens as a tree: row i hangs below row `parents[i]`, or below the last token (-1).
+    """Drafted tokens as a tree: row i is a child of row `parents[i]`, or of the last token (-1); parents come first.
 
-    A chain, several n-gram candidates and a top-b tree are all `parents`. A parent comes before
-    its children. `q[i]` is the distribution row i was sampled from ([vocab] probabilities, given
-    drafter put all its mass on that token. `sources[i]` says who drafted the row. `chances[i]` is
-    the drafter's own estimate that row i is right where its parent is; empty when it has none.
-
-    The last `window` rows are not drafts of the next tokens but guesses further ahead, run along
-    in the same pass (lookahead decoding); they are never tested. `births[i]` says where row i's
-    n-gram was found: (step, column) of that window, or None.
+    `q[i]` is the distribution that row i was sampled from ([vocab] probabilities, given its ancestors); None if the drafter
+    put all its mass on that token. `sources[i]` names the drafter of the row. `chances[i]` is its estimate that row i is
+    accepted if its parent is; empty if it has none. The last `window` rows are guesses further ahead (lookahead decoding),
+    which are never tested. `births[i]` is where row i's n-gram was found: (step, column) of that window, or None.
     """
 
     tokens: tuple[int, ...] = ()
@@ -107,19 +91,18 @@ class Draft:
 
     @property
     def tested(self) -> int:
-        """How many rows, the first ones, are there to be tested."""
+        """How many rows, the first ones, can be tested."""
         return len(self.tokens) - self.window
 
     @classmethod
     def chain(
         cls, tokens: Sequence[int], source: str, q: Sequence[Any] | None = None, chances: Sequence[float] = ()
     ) -> Draft:
-        """A draft without branches."""
         n = len(tokens)
         return cls(tuple(tokens), tuple(range(-1, n - 1)), tuple(q) if q else None, (source,) * n, tuple(chances))
 
     def pruned(self, rows: Sequence[int]) -> Draft:
-        """Only these rows, which come in order and never without their parents."""
+        """The draft with only these rows, which are in order and include their parents."""
         if len(rows) == len(self.tokens):
             return self
         index = {-1: -1} | {row: i for i, row in enumerate(rows)}
@@ -138,15 +121,13 @@ EMPTY = Draft()
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """One look at one token: what the target thought of it and what came of it.
+    """One test of one token.
 
-    `row` is the drafted row that was tested, or None for the token the target adds itself.
-    `p` and `q` are the target's and the drafter's probability of `token`; `draw` is the uniform
-    number the rejection rule drew. `entropy` (nats) and `top` (the target's favourites as
-    (token, probability)) describe the target's distribution at this position; they are filled
-    in for the test that settled the position, and empty for those before it. `margin` is how far
-    the winner led the runner-up in the scores that decided (shared noise included); None where a
-    draw decided.
+    `row` is the drafted row, or None for the token that the target adds itself. `outcome` is "accepted", "rejected",
+    "correction" or "bonus". `p` and `q` are the token's probabilities under the target and the drafter, `draw` the random
+    number of the rule. `entropy` (nats) and `top`, the target's likeliest (token, probability) pairs, are given for the
+    test that settled the position. `margin` is the lead of the winner in the scores that decided (shared noise included);
+    None if a draw decided.
     """
 
     __test__ = False  # a noun of the field, not a test case
@@ -164,14 +145,12 @@ class Test:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One pass of the target, and everything around it.
+    """One pass of the target.
 
-    `kind` is "prefill" (the prompt is read; nothing is emitted) or "verify". `path` holds the
-    accepted rows in order, `emitted` the tokens this step added to the text and `origins` where
-    each came from: "accepted" (drafted), "correction" (the target's own, after a rejection) or
-    "bonus" (the target's own, nothing refused; every naive token is one). Times are seconds:
-    drafting, the target's pass, and the rest of the loop. `finish` is None until the last step:
-    "eos", "stop", "length" or "context".
+    `kind` is "prefill" (nothing is emitted) or "verify". `path` has the accepted rows in order, `emitted` the tokens added
+    to the text, and `origins` where each came from: "accepted" (drafted), "correction" (the target's, after a rejection) or
+    "bonus" (the target's, nothing rejected; every naive token is one). Times are seconds: drafting, the target's pass, and
+    the rest of the loop. `finish` is None until the last step: "eos", "stop", "length" or "context".
     """
 
     kind: str
@@ -189,7 +168,7 @@ class Step:
 
     @property
     def seconds(self) -> float:
-        """All of the step's own time: what a lane's clock adds."""
+        """The step's time on its lane's clock."""
         return self.propose_s + self.verify_s + self.other_s
 
     @property
@@ -199,7 +178,7 @@ class Step:
 
 
 def whole_number(name: str, value: Any, low: int, high: int) -> None:
-    """A `SettingsError` unless the value is a whole number in that range."""
+    """Raise `SettingsError` unless the value is a whole number in the range."""
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise SettingsError(name, value, f"give a whole number from {count(low)} to {count(high)}.")
 
@@ -213,15 +192,14 @@ def _number(name: str, value: Any, low: float, high: float, *, above: bool = Fal
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How to decode. Checked on construction; anything out of range is a `SettingsError`.
+    """How to decode. Raises `SettingsError` for a value out of range.
 
-    `k` is the most tokens to draft in a pass, or "auto". `temperature` 0 is greedy. `top_k` 0
-    and `top_p` 1 switch those filters off. `rule` "auto" means greedy at temperature 0 and
-    coupled above it. `stop` strings end the text at the token that completes one. `chat` wraps
-    the prompt in the model's chat template. `details` records the target's favourites. `wide` lets a pass have more rows
-    than are exact on this machine: the text may then differ from naive's where two logits tie. `costs` selects the pass costs
-    that `auto` decides with: "measured" on this machine, or of a "typical" one, with which a race has the same passes on
-    every machine. "auto" is "typical" if the family ships such costs.
+    `k` is the most tokens to draft per pass, or "auto". `temperature` 0 is greedy. `top_k` 0 and `top_p` 1 switch those
+    filters off. `rule` "auto" is greedy at temperature 0 and coupled above it. `stop` strings end the text at the token
+    that completes one. `chat` applies the model's chat template. `details` records the target's likeliest tokens. `wide`
+    allows passes with more rows than are exact here: the text may then differ from naive's if two logits tie. `costs`
+    selects the pass costs of `auto`: "measured" here, or of a "typical" machine, which give a race the same passes
+    everywhere. "auto" is "typical" if the family has them.
     """
 
     max_new_tokens: int = 128
@@ -281,5 +259,4 @@ class Settings:
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
-        """Every option's name."""
         return tuple(f.name for f in fields(cls))

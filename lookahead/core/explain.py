@@ -18,7 +18,7 @@ FAVOURITES = 5
 def explain(
     rule: Rule, logits: torch.Tensor, draft: Draft, context: Sequence[int], tests: Sequence[Test]
 ) -> tuple[Test, ...]:
-    """The tests with p, entropy and the target's favourites filled in. Changes no outcome."""
+    """Fill in p, entropy and the target's likeliest tokens of the tests. Changes no outcome."""
     paths = _paths(draft, tests)
     nodes = [path[-1] + 1 if path else 0 for path in paths]
     rows_above = above(draft)

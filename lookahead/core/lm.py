@@ -23,10 +23,10 @@ DRAFTED_AT_ONCE = 8  # tokens per call of `draft_chain`: noise is drawn for all 
 
 @dataclass(frozen=True, slots=True)
 class DraftRequest:
-    """What to draft in one call: at most `most` tokens of the first `known` of the vocabulary, picked by `scores`, until `stop`.
+    """What to draft in one call: at most `most` of the first `known` tokens of the vocabulary, picked by `scores`, until
+    `stop`.
 
-    `reach` is the product of the confidences of what was drafted before. A drafter that knows only some tokens has their
-    `ids` [known].
+    `reach` is the product of the confidences drafted so far. A drafter of only some tokens has their `ids` [known].
     """
 
     most: int
@@ -69,7 +69,7 @@ class LanguageModel(Protocol):
     seconds: float  # spent in passes so far
 
     def reset(self) -> None:
-        """Forget everything."""
+        """Empty the cache."""
 
     def sync(self, context: Sequence[int]) -> list[int]:
         """Rewind to the longest prefix shared with `context`; returns the tokens that are still to be read."""

@@ -1,9 +1,4 @@
-"""Devices and what is free on them: memory for weights, on the GPUs or beside the processor, and disk for downloads.
-
-A container may be given less memory than its machine has, so the container's own limit counts where there is one.
-
-Knows bytes and devices. It does not know models.
-"""
+"""Devices, and what is free on them: memory for weights, on GPUs or with the processor, and disk for downloads."""
 
 from __future__ import annotations
 
@@ -20,7 +15,7 @@ SPARE = 1.2  # times the weights: keys and values, a pass's own tensors, what lo
 
 
 def device() -> torch.device:
-    """Where models go: the first GPU, else the processor."""
+    """The first GPU, else the processor."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
@@ -32,22 +27,21 @@ def gpus() -> list[int]:
 
 
 def free() -> int:
-    """Free bytes where models go: of all GPUs together, else of the processor's memory."""
+    """Free bytes for models: of all GPUs together, else of the processor's memory, within the container's limit."""
     return sum(gpus()) or min(psutil.virtual_memory().available, _container(CGROUP))
 
 
 def disk_free(folder: Path) -> int:
-    """Free bytes on the disk that holds a folder, which need not be there yet."""
+    """Free bytes on the disk of a folder, which need not exist yet."""
     while not folder.exists():
         folder = folder.parent
     return shutil.disk_usage(folder).free
 
 
 def release() -> None:
-    """Give back what nobody holds any more; models that hold each other in a ring need to be looked for.
+    """Free unreachable objects, and exclude the others from later collections.
 
-    What is left is set aside until the next time. Python would look through all of it again now and then, in the middle
-    of a race, and with these libraries' half a million objects that takes a quarter of a second.
+    A collection would inspect the libraries' half a million objects and stop a race for a quarter of a second.
     """
     gc.unfreeze()
     gc.collect()
@@ -57,7 +51,7 @@ def release() -> None:
 
 
 def _container(root: Path) -> int:
-    """Bytes that a container may still take; more than any machine has where it is not limited."""
+    """Bytes that a container may still take; more than any machine has if it is not limited."""
     for limit, used, file_cache in (
         ("memory.max", "memory.current", "inactive_file"),
         ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "total_inactive_file"),

@@ -18,7 +18,6 @@ class GumbelNoise:
         self._drawn: dict[int, torch.Tensor] = {}
 
     def __call__(self, position: int, vocab: int) -> torch.Tensor:
-        """The noise [vocab] at a position."""
         noise = self._drawn.get(position)
         if noise is None or noise.shape[0] < vocab:
             self._generator.manual_seed(random.Random(f"{self._seed}:{position}").getrandbits(63))

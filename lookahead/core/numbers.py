@@ -1,13 +1,8 @@
-"""How figures are written for readers, so that the same figure reads the same on the page, in a table and in a terminal.
+"""How figures are written for readers, on the page, in tables and in a terminal.
 
-    seconds(0.00842)  "8.42 ms"      ratio(2.407)     "2.41x"       count(20000)        "20,000"
-    seconds(95)       "95.0 s"       percent(0.224)   "22%"         size(13_600_000)    "13.6 MB"
-    seconds(390)      "6.5 min"      decimal(3.583)   "3.58"        millions(1.2e9)     "1.20 B"
-
-What programs read (JSON, CSV, a trace) holds the numbers themselves and does not come here; nor do the figures that Plotly
-writes under the pointer, whose formats say the same: ".2f" for ratios, ".0f" for percentages.
-
-Knows numbers. It does not know what they measure.
+seconds(0.00842)  "8.42 ms"      ratio(2.407)     "2.41x"       count(20000)        "20,000"
+seconds(95)       "95.0 s"       percent(0.224)   "22%"         size(13_600_000)    "13.6 MB"
+seconds(390)      "6.5 min"      decimal(3.583)   "3.58"        millions(1.2e9)     "1.20 B"
 """
 
 from __future__ import annotations

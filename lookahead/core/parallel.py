@@ -1,10 +1,4 @@
-"""The texts of a batch, or the parts of a long prompt, on all cores at the same time.
-
-One text's pass keeps to one core, which reads its weights as fast as memory gives them to it. Of several texts every core
-takes some, and reads the weights for these.
-
-Knows threads. It does not know models.
-"""
+"""The texts of a batch, or the parts of a long prompt, on all cores. A core reads the weights once for all its texts."""
 
 from __future__ import annotations
 
@@ -25,8 +19,8 @@ def workers(texts: int) -> int:
 
 
 def balanced(rows: Sequence[int]) -> list[list[int]]:
-    """Texts by number, of so many rows each, in a group for every core, with about as many rows in one as in another: the
-    longest first, each to the core that has least."""
+    """Numbers of texts, grouped for the cores so that each has about as many `rows`: the longest first, each to the
+    emptiest core."""
     groups: list[tuple[int, int, list[int]]] = [(0, core, []) for core in range(workers(len(rows)))]
     for text in sorted(range(len(rows)), key=lambda text: -rows[text]):
         taken, core, texts = heappop(groups)
@@ -35,8 +29,7 @@ def balanced(rows: Sequence[int]) -> list[list[int]]:
 
 
 def each(work: Callable[[Given], Answer], groups: Sequence[Given]) -> list[Answer]:
-    """What `work` answers for each group, all at the same time; the first is done here. An error is raised when nobody computes
-    any more."""
+    """Return `work` of each group, computed at the same time. An error is raised when all have ended."""
     others = [_pool().submit(work, group) for group in groups[1:]]
     try:
         first = work(groups[0])

@@ -1,7 +1,4 @@
-"""What a drafter may ask of the loop's draft length policy, and what the policy must know about a drafter.
-
-`race/draft_length.py` has the two policies. A drafter that only looks up tokens needs neither.
-"""
+"""What a drafter may ask of the draft length policy, and what the policy must know about a drafter."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from .events import Draft
+from .events import Draft, Step
 
 LOOKUP_S = 30e-6  # seconds of a lookup: about the same at token 100 and at token 10,000, on every processor
 EXPECTED_TOKENS = 1.8  # tokens that a pass is expected to emit before its drafter has been seen
@@ -41,7 +38,6 @@ class StopRule:
     floors: Sequence[float] = (-1.0,)
 
     def stops(self, reach: float, drafted: int) -> bool:
-        """Whether a draft of `drafted` tokens is long enough."""
         return reach <= self.floors[min(drafted, len(self.floors)) - 1]
 
     def after(self, drafted: int) -> StopRule:
@@ -50,7 +46,7 @@ class StopRule:
 
 
 class DraftPolicy(Protocol):
-    """How much to draft. A source is a drafter's name in `Draft.sources`."""
+    """How much to draft. A source is a drafter's name in `Draft.sources`. A drafter calls the first four methods, the loop all."""
 
     def limit(self, source: str) -> int:
         """The longest draft worth proposing in this pass, in tokens; 0 pauses the source."""
@@ -63,3 +59,12 @@ class DraftPolicy(Protocol):
 
     def recent_speedup(self, source: str) -> float:
         """Speedup over naive decoding that recent drafts of this source brought, drafting included; at least 1."""
+
+    def trim(self, draft: Draft) -> Draft:
+        """The rows of a draft that are worth verifying."""
+
+    def draft_s(self, draft: Draft) -> float:
+        """Expected seconds of drafting it."""
+
+    def observe(self, step: Step) -> None:
+        """Learn from a pass."""

@@ -1,9 +1,4 @@
-"""The processor: its name, and the cores that this process may use.
-
-A container may be given less time than its machine's cores have, so the container's own limit counts where there is one.
-
-Knows what the system tells. It does not know torch.
-"""
+"""The processor: its name, and the cores that this process may use, within its container's limit."""
 
 from __future__ import annotations
 

@@ -1,11 +1,7 @@
-"""TableLM: a language model without weights, for tests and for experiments on the rules.
+"""`TableLM`: a language model without weights, for tests and experiments on the rules.
 
-Its logits are a fixed pseudo-random function of the last few tokens on the path from the root to
-a row, so a wrong mask, a wrong parent or a cache rolled back one token too far changes them and
-the output with them. It has CachedLM's moves and nothing else: no torch model, no tokenizer.
-
-`order` is how many tokens back it looks; a small vocabulary and order make its whole
-distribution enumerable.
+Its logits are a fixed pseudo-random function of the last `order` tokens before a row. So a wrong mask, parent or rollback
+changes them. With a small vocabulary and order its distribution can be enumerated.
 """
 
 from __future__ import annotations
@@ -20,7 +16,7 @@ from .tree import Limits, ancestors
 
 
 class TableLM:
-    """A stand-in for `CachedLM`: same moves, logits from a table. `seed` picks the table."""
+    """The interface of `CachedLM`, with logits from a table. `seed` selects the table."""
 
     device, limits = torch.device("cpu"), Limits()
     longest, confidence, kind = 1 << 20, None, None
@@ -34,41 +30,35 @@ class TableLM:
         self._rows: list[int] = []
 
     def fresh(self) -> TableLM:
-        """The same model with an empty cache."""
         return type(self)(self.vocab, self.order, self.seed, self.spread, self.context_length)
 
     def logits_after(self, sequence: Sequence[int]) -> torch.Tensor:
-        """Logits [vocab] for the token that follows `sequence`."""
         return _row(self.vocab, self.seed, self.spread, tuple(sequence[-self.order :]))
 
     def forward(
         self, tokens: Sequence[int], parents: Sequence[int] | None = None, only: slice = slice(None), first: int = 0
     ) -> torch.Tensor:
-        """Logits [rows, vocab]; see `CachedLM.forward`."""
         self._rows = list(tokens)
         parents = list(range(-1, len(tokens) - 1)) if parents is None else parents
         paths = [[self._rows[j] for j in ancestors(parents, i)] for i in range(len(tokens))]
         return torch.stack([self.logits_after(self.tokens + path) for path in paths[first:][only]])
 
     def keep(self, path: Sequence[int]) -> None:
-        """See `CachedLM.keep`."""
         self.tokens += [self._rows[row] for row in path]
         self._rows = []
 
     def extend(self, tokens: Sequence[int]) -> torch.Tensor:
-        """See `CachedLM.extend`."""
         logits = self.forward(tokens, only=slice(-1, None))
         self.keep(range(len(tokens)))
         return logits
 
     def draft_chain(self, tokens: Sequence[int], request: object) -> None:
-        """See `CachedLM.draft_chain`: nothing is compiled here."""
+        """None: nothing is compiled."""
 
     def draft_tree(self, tokens: Sequence[int], request: object, branches: int, rows: int) -> None:
-        """See `CachedLM.draft_tree`: nothing is compiled here."""
+        """Return None: nothing is compiled here."""
 
     def sync(self, context: Sequence[int]) -> list[int]:
-        """See `CachedLM.sync`."""
         shared = 0
         while shared < min(len(self.tokens), len(context) - 1) and self.tokens[shared] == context[shared]:
             shared += 1
@@ -76,16 +66,14 @@ class TableLM:
         return list(context[shared:])
 
     def reset(self) -> None:
-        """Forget everything."""
         self.tokens, self._rows = [], []
 
     def cached(self) -> int:
-        """How many tokens are held."""
         return len(self.tokens)
 
 
 @lru_cache(maxsize=1 << 14)
 def _row(vocab: int, seed: int, spread: float, suffix: tuple[int, ...]) -> torch.Tensor:
-    """The table's row for the last tokens; nobody writes into it."""
+    """Logits [vocab] after the last tokens; not to be modified."""
     draws = random.Random(f"{seed}:{','.join(map(str, suffix))}")
     return torch.tensor([draws.gauss(0.0, spread) for _ in range(vocab)])

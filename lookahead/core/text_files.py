@@ -1,4 +1,4 @@
-"""Text files as other programs write and read them: UTF-8 with or without a byte-order mark, lines, and CSV.
+"""Text files for other programs: UTF-8, lines and CSV.
 
 JSON strings may contain U+2028, U+2029 and U+0085, at which `str.splitlines` splits. Spreadsheets read a CSV file as UTF-8
 only if it begins with a byte-order mark, and they compute cells that begin like a formula.

@@ -1,10 +1,7 @@
-"""The formulas of speculative decoding, as plain functions of floats.
+"""The formulas of speculative decoding.
 
-Letters are the papers', declared once: `alpha` is the chance that a drafted token is accepted,
-`k` how many are drafted, `c` the cost of one drafted token in units of an ordinary target pass,
-`v` the cost of the verifying pass in the same units.
-
-Knows no model, no clock and no trace: it can be checked with a pencil.
+`alpha` is the chance that a drafted token is accepted, `k` how many are drafted. `c` is the cost of one drafted token, and
+`v` of the verifying pass, in ordinary target passes.
 """
 
 from __future__ import annotations
@@ -13,21 +10,14 @@ from collections.abc import Sequence
 
 
 def expected_tokens(alpha: float, k: int) -> float:
-    """Tokens one pass emits when each draft is accepted with chance alpha, independently.
-
-    1 + alpha + ... + alpha^k = (1 - alpha^(k+1)) / (1 - alpha). Leviathan et al. 2023, equation 1.
-    """
+    """Tokens that a pass emits: 1 + alpha + ... + alpha^k. Leviathan et al. 2023, equation 1."""
     if alpha >= 1.0:
         return float(k + 1)
     return (1.0 - alpha ** (k + 1)) / (1.0 - alpha)
 
 
 def speedup(tokens_per_pass: float, k: int, c: float, v: float = 1.0) -> float:
-    """How many times faster than naive: tokens won per pass over what the pass cost.
-
-    With v = 1 this is Leviathan et al. 2023, theorem 3.8; a measured v makes it honest where
-    extra rows are not free.
-    """
+    """How many times faster than naive. With v = 1 this is theorem 3.8 of Leviathan et al. 2023."""
     return tokens_per_pass / (v + k * c)
 
 
@@ -43,7 +33,7 @@ def residual(p: Sequence[float], q: Sequence[float]) -> list[float]:
 
 
 def interpolate(xs: Sequence[float], ys: Sequence[float], x: float) -> float:
-    """The measured curve (xs, ys), xs rising, read at x: linear between points and past the end."""
+    """The curve (xs, ys), xs rising, at x: linear between points and past the end."""
     if len(xs) == 1 or x <= xs[0]:
         return ys[0]
     i = next((i for i in range(1, len(xs)) if x <= xs[i]), len(xs) - 1)

@@ -1,7 +1,4 @@
-"""Settings in words, as they stand on chips and in captions: "temperature 1", "k = 4"; and other programs' errors.
-
-Knows names of settings and how each is written. It does not know which values are usual.
-"""
+"""Settings in words, as on chips and in captions: "temperature 1", "k = 4"; and other programs' errors."""
 
 from __future__ import annotations
 

@@ -35,11 +35,9 @@ class SuffixAutomaton:
         return len(self._length)
 
     def break_off(self) -> None:
-        """Begin a new text: what comes next does not continue what came before."""
         self._last = 0
 
     def extend(self, tokens: Sequence[int]) -> None:
-        """Add tokens to the text."""
         for token in tokens:
             self._count(token)
             self._last = self._step(token)
@@ -99,14 +97,6 @@ class SuffixAutomaton:
         while state > 0 and not self._followed[state]:
             state = self._link[state]
         return (state, self._length[state]) if state > 0 else (0, 0)
-
-    def follows(self, state: int) -> dict[int, int]:
-        """What followed this state's strings: token -> how often."""
-        return self._counts[state]
-
-    def after(self, state: int, token: int) -> int:
-        """The state that `token` leads to."""
-        return self._next[state][token]
 
     def continuations(
         self, shortest: int, reach: int, longest: int, rows: int, candidates: int

@@ -1,7 +1,7 @@
-"""What every strategy is: a drafter, which gets the text so far and proposes a draft.
+"""The base of all strategies: a drafter gets the text so far and proposes a draft.
 
-A drafter may keep state between passes (an index, a model's cache). It must cope with a context that grew by any number of
-tokens since its last draft. The loop decides how long a draft may be, and which of its rows are verified.
+A drafter may keep state between passes (an index, a model's cache). The context may have grown by any number of tokens
+since its last draft. The loop decides how long a draft may be, and which of its rows are verified.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Resources:
 class Drafter(ABC):
     """Base of the strategies. `propose` is mandatory, and `observe` if the drafter learns from the target's logits.
 
-    `policy` answers what a drafter may ask about the value of a draft. The loop sets it before `start`.
+    The loop sets `policy` before `start`.
     """
 
     name: ClassVar[str]
@@ -68,24 +68,21 @@ class Drafter(ABC):
 
     @classmethod
     def level_rows(cls, options: Mapping[str, Any]) -> int:
-        """Rows of the draft model's pass for one more level of a draft, with these options; 0 without a draft model."""
+        """Rows of the draft model's pass for one more level of a draft; 0 without a draft model."""
         return 1 if cls.needs_draft and not cls.composite else 0
 
     @classmethod
     def text_only(cls) -> bool:
-        """Whether it drafts from the text alone. Its passes can then be recomputed from a recording, without a rule."""
+        """Whether it drafts from the text alone, so that its passes can be recomputed from a recording."""
         return not cls.needs_draft and cls.observe is Drafter.observe
 
     @classmethod
     def fitted(cls, deciding: PassCosts, measured: PassCosts) -> tuple[str, str] | None:
-        """What this strategy sets by the pass costs of a machine: its name and value in words; None if nothing.
-
-        It decides by the costs `deciding`, and states what passes cost by those `measured`.
-        """
+        """What this strategy sets by the pass costs of a machine: its name and value in words; None if nothing."""
         return None
 
     def sources(self) -> Mapping[str, DraftCost]:
-        """What drafts cost, by their name in `Draft.sources`; a source that is not named looks its tokens up."""
+        """What drafts cost, by source; a source that is not named looks its tokens up."""
         rows = self.level_rows(asdict(self.options)) if self._costs else 0
         if not rows:
             return {}

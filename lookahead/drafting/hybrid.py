@@ -1,7 +1,7 @@
-"""hybrid: what followed here before if the text repeats itself; else a small model, or a trained head.
+"""hybrid: looks tokens up if the text repeats itself, else drafts with a small model or a trained head.
 
-The policy has a history of each of the two, and the one expected to emit more tokens per second proposes. If the model drafts
-trees, both drafts become one tree, in which each corrects the other's chances.
+The policy has a history of both, and the one with more expected tokens per second proposes. If the model drafts trees, both
+drafts become one tree, in which each corrects the other's chances.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The two parts of lookahead decoding: the window of Jacobi iterations, and the pool of the n-grams it finds.
+"""The two parts of lookahead decoding: the window of Jacobi iterations, and the pool of the n-grams that it finds.
 
-Fu et al. 2024, arXiv 2402.02057. Knows token ids. It does not know when a window is worth its rows.
+Fu et al. 2024, arXiv 2402.02057.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ Birth = tuple[int, int]  # the pass, and the column of its window
 class JacobiWindow:
     """`n - 1` levels of `columns` guesses, oldest first.
 
-    Level 0 continues the text as a chain, and below its column i hangs one guess a level: the trajectory of the Jacobi
-    iteration at that column. A window begins with one level and gains one a pass until it is full.
+    Level 0 continues the text as a chain. Each of its columns has one guess per further level below it: the trajectory of
+    the Jacobi iteration at that column. A window begins with one level and gains one per pass until it is full.
     """
 
     def __init__(self, columns: int, n: int):
@@ -32,7 +32,7 @@ class JacobiWindow:
         self._levels = self._levels[:1]
 
     def close(self) -> None:
-        """Have no rows any more."""
+        """Remove all rows."""
         self._levels = []
 
     def rows(self, first: int) -> tuple[list[int], list[int]]:
@@ -43,7 +43,7 @@ class JacobiWindow:
         return tokens, [*chain, *above] if tokens else []
 
     def advance(self, predicted: Sequence[int]) -> list[tuple[int, ...]]:
-        """Take in what the target predicts behind the last level, by column; returns the n-grams that completes."""
+        """Add the target's predictions after the last level, by column; returns the n-grams that they complete."""
         ngrams = []
         if len(self._levels) == self.n - 1:
             ngrams = list(zip(*self._levels, predicted, strict=True))
@@ -53,7 +53,7 @@ class JacobiWindow:
 
 
 class NGramPool:
-    """The newest `most` n-grams under each first token, with the place where each was found first."""
+    """The newest `most` n-grams by first token, with the place where each was found first."""
 
     def __init__(self, most: int):
         self._most = most
@@ -68,5 +68,5 @@ class NGramPool:
             del ngrams[next(iter(ngrams))]
 
     def after(self, token: int) -> list[tuple[tuple[int, ...], Birth | None]]:
-        """What n-grams have behind their first token, newest first, each with its birth."""
+        """The n-grams that begin with a token, without it, newest first, each with its birth."""
         return list(reversed(self._pool.get(token, {}).items()))

@@ -1,6 +1,4 @@
-"""naive: drafts nothing. The baseline is the same loop with an empty draft, so that both lanes pay
-the same overhead and a speedup can come from nothing but drafting.
-"""
+"""naive: drafts nothing. The baseline is the same loop with an empty draft, so both lanes have the same overhead."""
 
 from __future__ import annotations
 

@@ -1,12 +1,7 @@
-"""ngram: look the last few tokens up in the prompt and in what was generated, and draft what
-followed them there (prompt lookup decoding, Saxena 2023; LLMA, Yang et al. 2023).
+"""ngram: look up the last tokens in the text so far, and draft what followed (Saxena 2023; LLMA, Yang et al. 2023).
 
-An index maps every n-gram, shortest to longest, to the places where it ended; a new token adds
-one entry a length, so a pass costs the same at token 100 and at token 10,000. The longest match
-wins, then the most recent one; several different continuations are offered as a trie. Where the
-text has begun to repeat itself, the continuation goes on round and round.
-
-Needs no model: it works where text repeats itself and drafts nothing where it does not.
+An index maps every n-gram to the places where it ended; a new token adds one entry per length, so the cost of a pass does
+not grow with the text. The longest match wins, then the most recent one; several different continuations become a trie.
 """
 
 from __future__ import annotations
@@ -94,7 +89,7 @@ class NGram(Drafter):
 
 
 def _matched(context, end) -> int:
-    """How many tokens before `end` are the text's last ones."""
+    """How many tokens before `end` equal the text's last ones."""
     length, most = 0, min(end, MOST_LENGTH)
     while length < most and context[end - 1 - length] == context[-1 - length]:
         length += 1
@@ -102,7 +97,7 @@ def _matched(context, end) -> int:
 
 
 def _continued(context, end, length, longest) -> tuple[int, ...]:
-    """What followed at `end`: of a text whose last tokens have come round a second time, round and round."""
+    """What followed at `end`; repeated to the full length if the text has begun to repeat itself."""
     tokens = tuple(context[end : end + longest])
     if length < len(tokens) or len(tokens) == longest:
         return tokens

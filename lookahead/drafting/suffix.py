@@ -1,10 +1,7 @@
 """suffix: the text so far as a suffix automaton with counts (SuffixDecoding, Oliaro et al. 2024).
 
-The longest ending of the text that stood somewhere before is found in constant time; what followed
-it there becomes a tree, the most frequent continuations first, and the longer the match the deeper
-the draft may go. Earlier outputs can be read in too (`earlier`), for runs that resemble each other.
-
-Needs no model, and a step costs the same at token 100 and at token 10,000.
+The longest ending of the text that occurred before is found in constant time. What followed it becomes a tree, the most
+frequent continuations first; a longer match gives a deeper draft. Earlier outputs can be added (`earlier`).
 """
 
 from __future__ import annotations
@@ -65,7 +62,7 @@ class Suffix(Drafter):
 
 
 def _texts(value: Any) -> tuple[tuple[int, ...], ...]:
-    """Lists of token ids, or a `SettingsError`."""
+    """Lists of token ids. Raises `SettingsError`."""
     try:
         texts = tuple(tuple(text) for text in value)
     except TypeError:

@@ -1,10 +1,7 @@
 """tree: the draft model's likeliest continuations as a tree (SpecInfer, Miao et al. 2024; EAGLE-2, Li et al. 2024).
 
-The tree grows a level at a time: one draft pass reads the newest rows, and their likeliest children become the next level. If
-the rule needs nothing but logits, all levels are one call. A tree can hold the target's second choice where a chain would
-have ended; it costs more rows.
-
-Rows are picked, not sampled, so their q is a point mass.
+One draft pass reads the newest rows, and their likeliest children become the next level. If the rule needs nothing but
+logits, all levels are one call. Rows are picked, not sampled, so their q is a point mass.
 """
 
 from __future__ import annotations
@@ -58,7 +55,7 @@ class Tree(DraftModel):
         return self._grown(context, unread, longest) if unread else EMPTY
 
     def _grown(self, context, unread, longest: int) -> Draft:
-        """A tree of at most `longest` levels; the model has yet to read the `unread` tokens of the context."""
+        """A tree of at most `longest` levels, after the model has read the `unread` tokens of the context."""
         lm, options, stop = self.lm, self.options, self.policy.stop_rule(self.name)
         levels = min(longest, -(-options.rows // options.branches))  # each is full
         if scores := self.rule.scores(len(context), levels, lm.vocab):

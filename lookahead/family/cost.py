@@ -1,9 +1,7 @@
-"""Measuring what passes cost on this machine: the numbers of `core.costs.PassCosts`.
+"""Measure what passes cost on this machine: the numbers of `core.costs.PassCosts`.
 
-Measured at load, never assumed. `measure` times the target's passes of 1, 2, 3, 5, ... rows, `measure_drafter` a draft
-model's in the places where a race has them; `warm` runs every shape once before, so that no race pays for a first visit.
-
-Knows CachedLM and clocks. It does not know strategies or text.
+`measure` times the target's passes by rows, `measure_drafter` a draft model's between passes of the target, as in a race.
+`warm` runs every shape once before, so that no race has a first pass of a shape.
 """
 
 from __future__ import annotations
@@ -13,6 +11,7 @@ import random
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import accumulate
 from time import perf_counter
 
@@ -48,14 +47,15 @@ SETTLED_S = 0.007  # of one-row passes, until a processor that passes of many ro
 
 
 def quickest_s(lm: CachedLM) -> float:
-    """Seconds of the quickest of a few one-row passes behind what is cached."""
+    """Seconds of the fastest of a few one-row passes after the cached text."""
     (seconds,) = interleaved([lambda: lm.forward([0])], COLD + REPEATS, min)
     return seconds
 
 
 def drift(lm: CachedLM, curve: CostCurve) -> float | None:
-    """How long passes take now, in units of a kept curve, by a few of one row and of several; None where one row and
-    several have drifted apart, so that the curve must be measured anew. Leaves `lm` empty."""
+    """Seconds of passes now, in units of a kept curve; None if one row and several differ, so that the curve must be
+    measured anew. Leaves `lm` empty.
+    """
     rows = curve.rows[min(4, len(curve.rows) - 1)]
     lm.reset()
     lm.extend([1] * min(CONTEXT, lm.context_length - rows))
@@ -66,8 +66,7 @@ def drift(lm: CachedLM, curve: CostCurve) -> float | None:
 
 
 def settling(lm: CachedLM) -> Callable[[], None]:
-    """Passes of one row, as naive decoding takes them one after the other: behind one of many rows, which computes more than
-    it reads, the next few are up to a seventh slower."""
+    """Run one-row passes for a while: after a pass of many rows, the next few are up to a seventh slower."""
 
     def settle() -> None:
         stop = perf_counter() + SETTLED_S
@@ -78,10 +77,10 @@ def settling(lm: CachedLM) -> Callable[[], None]:
 
 
 def warm(lm: CachedLM, most_rows: int, lengths: Sequence[int] = LENGTHS) -> None:
-    """Pass through every row count once, and those in which text is read, behind several lengths of text.
+    """Run passes of every row count after texts of several lengths, because libraries compile kernels at the first use of a
+    shape.
 
-    The libraries' kernels are compiled at first use, for every shape once, in a fifth of a pass or less: a model's first layer
-    is enough. Ours are the same for all shapes.
+    A model's first layer is enough. Our kernels are the same for all shapes.
     """
     if lm.passes.batch_invariant:
         return
@@ -102,10 +101,10 @@ def warm(lm: CachedLM, most_rows: int, lengths: Sequence[int] = LENGTHS) -> None
     lm.reset()
 
 
-def measure(lm: CachedLM, rows: Sequence[int] | None = None, repeats: int = REPEATS) -> CostCurve:
-    """Median seconds of a pass of each row count behind a short cached text. Leaves `lm` empty.
+def measure(lm: CachedLM, rows: Sequence[int] | None = None) -> CostCurve:
+    """Median seconds of a pass of each row count after a short text. Leaves `lm` empty.
 
-    `rows` None are `ROWS`, of a slow model only the small ones.
+    `rows` None means `ROWS`, for a slow model only the small ones.
     """
     draws, most = random.Random(0), max(rows or ROWS)
     tokens = [draws.randrange(lm.vocab) for _ in range(CONTEXT + most)]
@@ -114,11 +113,11 @@ def measure(lm: CachedLM, rows: Sequence[int] | None = None, repeats: int = REPE
     lm.extend(tokens[: min(CONTEXT, lm.context_length - max(sizes))])
 
     def forward(n: int) -> Callable[[], object]:
-        return lambda: lm.forward(tokens[CONTEXT : CONTEXT + n])
+        return partial(lm.forward, tokens[CONTEXT : CONTEXT + n])
 
     small = [n for n in sizes if n <= SMALL]
     slow = bool(small) and LEAST_REPEATS * len(small) * _timed(forward(small[-1])) > SLOW_S
-    repeats = LEAST_REPEATS if slow else repeats
+    repeats = LEAST_REPEATS if slow else REPEATS
     large = [] if slow and not rows else [n for n in sizes if n > SMALL]
     branching = min(BRANCHING_ROWS, max(small + large))
     branched = tokens[CONTEXT : CONTEXT + branching]
@@ -133,14 +132,12 @@ def measure(lm: CachedLM, rows: Sequence[int] | None = None, repeats: int = REPE
 
 
 def undisturbed(seconds: Sequence[float]) -> tuple[float, ...]:
-    """Of passes of ever more rows, which take ever longer by our kernels: none longer than one of more rows. What disturbs a
-    machine for a while only adds."""
+    """Seconds of passes of rising row counts, none longer than a pass of more rows: disturbances only add time."""
     return tuple(accumulate(reversed(seconds), min))[::-1]
 
 
 def rehearse(drafter: CachedLM | Head, target: CachedLM) -> None:
-    """Draft a chain and a tree once, behind a short text: what is compiled at its first use is so before a race's clock runs.
-    Leaves both as they are."""
+    """Draft a chain and a tree once after a short text, to compile before a race. Leaves both models as they are."""
     rule, text, target = rule_for(Settings()), [1, 1, 1], target.fresh()
     lm = drafter.fresh(target.vocab) if isinstance(drafter, Head) else drafter.fresh()
     if isinstance(lm, CachedHead):
@@ -151,25 +148,26 @@ def rehearse(drafter: CachedLM | Head, target: CachedLM) -> None:
     lm.draft_tree(lm.sync(text), DraftRequest(1, lm.vocab, rule.scores(len(text), 1, lm.vocab), StopRule()), 1, 1)
 
 
-def measure_head(head: Head, target: CachedLM, target_curve: CostCurve, repeats: int = REPEATS) -> DrafterCosts:
-    """What a trained head's passes cost in a race's turn with its target's; of one that drafts all tokens in one pass the
-    first is that pass, and later ones what is left to do for each, or for a level of a tree. Leaves the target as it is."""
+def measure_head(head: Head, target: CachedLM, target_curve: CostCurve) -> DrafterCosts:
+    """What a trained head's passes cost between passes of its target. Leaves the target as it is.
+
+    For a head that drafts all tokens in one pass, the first token costs that pass, and each later one what is left to do.
+    """
     target, lm = target.fresh(), head.fresh(target.vocab)
     lm.follow(target)
     target.reset()
-    cached = min(CONTEXT, target.context_length - 1)
-    target.extend([1] * cached)
-    text = [1] * (cached + 1)
-    seconds = _level_s(lm, text, repeats)
+    text = [1] * (min(CONTEXT, target.context_length - 1) + 1)
+    target.extend(text[1:])
+    seconds = _level_s(lm, text)
     if seconds is None:
         lm.extend(lm.sync(text))
-        seconds = interleaved([lambda n=n: lm.forward([1] * n, [-1] * n) for n in LEVEL_ROWS], repeats)
-    return _in_turn(CostCurve(LEVEL_ROWS, tuple(seconds)), lm, target, target_curve, repeats)
+        seconds = interleaved([lambda n=n: lm.forward([1] * n, [-1] * n) for n in LEVEL_ROWS], REPEATS)
+    return _in_turn(CostCurve(LEVEL_ROWS, tuple(seconds)), lm, target, target_curve)
 
 
-def _level_s(lm: CachedLM | CachedHead, text: Sequence[int], repeats: int) -> list[float] | None:
-    """Seconds of a level of each of `LEVEL_ROWS`, of trees behind `text` that grow in one compiled call; None where there are
-    no such."""
+def _level_s(lm: CachedLM | CachedHead, text: Sequence[int]) -> list[float] | None:
+    """Seconds of a level of each of `LEVEL_ROWS`, of trees that grow in one compiled call after `text`; None if there is no
+    such call."""
     scores = rule_for(Settings()).scores(len(text), 1, lm.vocab)
 
     def grow(levels: int, rows: int) -> Callable[[], object]:
@@ -180,43 +178,40 @@ def _level_s(lm: CachedLM | CachedHead, text: Sequence[int], repeats: int) -> li
     if deepest < 2 or not grow(1, 1)():
         return None
     sizes = [(levels, rows) for rows in LEVEL_ROWS for levels in (1, deepest)]
-    seconds = interleaved([grow(*size) for size in sizes], repeats, most_s=LAPS_S)
+    seconds = interleaved([grow(*size) for size in sizes], REPEATS, most_s=LAPS_S)
     return [
         max(LEAST_TOKEN_S, (whole - one) / (deepest - 1))
         for one, whole in zip(seconds[::2], seconds[1::2], strict=True)
     ]
 
 
-def measure_drafter(
-    lm: CachedLM, target: CachedLM, target_curve: CostCurve, rows: Sequence[int] = DRAFTER_ROWS, repeats: int = REPEATS
-) -> DrafterCosts:
-    """What a draft model's passes cost, alone and in a race's turn with its target's. Leaves both empty.
+def measure_drafter(lm: CachedLM, target: CachedLM, target_curve: CostCurve) -> DrafterCosts:
+    """What a draft model's passes cost, alone and between passes of its target. Leaves both empty.
 
-    The target may be quicker or slower now than when its curve was measured: by its passes between the drafts, the
-    seconds are given as they would have been then.
+    The seconds are scaled by the target's passes between drafts, because its speed may differ from when its curve was
+    measured.
     """
-    curve, cached = measure(lm, rows, repeats), min(CONTEXT, lm.context_length - LEVELS - 1)
-    if levels := _level_s(lm, [1] * (cached + 1), repeats):  # quicker than passes by themselves
+    curve, cached = measure(lm, DRAFTER_ROWS), min(CONTEXT, lm.context_length - LEVELS - 1)
+    if levels := _level_s(lm, [1] * (cached + 1)):  # faster than passes by themselves
         by_rows = dict(zip(LEVEL_ROWS, levels, strict=True))
         pairs = zip(curve.rows, curve.seconds, strict=True)
         curve = replace(curve, seconds=tuple(min(alone, by_rows.get(n, alone)) for n, alone in pairs))
-    return _in_turn(curve, lm, target, target_curve, repeats)
+    return _in_turn(curve, lm, target, target_curve)
 
 
-def _in_turn(
-    curve: CostCurve, lm: CachedLM | CachedHead, target: CachedLM, target_curve: CostCurve, repeats: int
-) -> DrafterCosts:
-    """What drafts cost between passes of the target, of a drafter whose passes alone have that curve."""
-    first_s, token_s, verify_s, return_s = _time_drafts(lm, target, repeats)
+def _in_turn(curve: CostCurve, lm: CachedLM | CachedHead, target: CachedLM, target_curve: CostCurve) -> DrafterCosts:
+    """The costs of a drafter between passes of the target, given the curve of its passes alone."""
+    first_s, token_s, verify_s, return_s = _time_drafts(lm, target)
     # A token of a chain that is drafted in one call, or read off a slot, takes less than a pass by itself.
     curve = replace(curve, seconds=(min(curve.seconds[0], token_s), *curve.seconds[1:]))
     costs = DrafterCosts(curve, token_s - curve.seconds[0], (max(0.0, first_s - token_s),), max(0.0, return_s))
     return costs.scaled(target_curve.pass_s(VERIFIED_ROWS) / verify_s)
 
 
-def _time_drafts(lm: CachedLM | CachedHead, target: CachedLM, repeats: int) -> tuple[float, float, float, float]:
-    """Median seconds of a draft's first token and of each further one, of a target's pass behind another, and what a pass
-    behind a draft takes longer. Leaves both models empty."""
+def _time_drafts(lm: CachedLM | CachedHead, target: CachedLM) -> tuple[float, float, float, float]:
+    """Median seconds of a draft's first token, of a further one, of a target's pass after another, and how much longer a
+    pass after a draft takes. Leaves both models empty.
+    """
     rule, draws = rule_for(Settings()), random.Random(0)
     cached = min(CONTEXT - 2, lm.context_length - DRAFTED - 1, target.context_length - DRAFTED)
     prompt = [draws.randrange(lm.vocab) for _ in range(cached)]
@@ -225,11 +220,9 @@ def _time_drafts(lm: CachedLM | CachedHead, target: CachedLM, repeats: int) -> t
     target.reset()
     target.extend(prompt)
 
-    def verify() -> object:
-        return target.forward(prompt[:VERIFIED_ROWS])
-
+    verify = partial(target.forward, prompt[:VERIFIED_ROWS])
     least, most = perf_counter() + DRAFTS_S, perf_counter() + DRAFTS_S + SLOW_S / 2
-    while len(drafts_s[1]) <= LEAST_REPEATS or perf_counter() < (most if len(drafts_s[1]) <= repeats else least):
+    while len(drafts_s[1]) <= LEAST_REPEATS or perf_counter() < (most if len(drafts_s[1]) <= REPEATS else least):
         for length, seconds in drafts_s.items():
             root = len(return_s) % lm.vocab
             target.forward([root])
@@ -237,10 +230,8 @@ def _time_drafts(lm: CachedLM | CachedHead, target: CachedLM, repeats: int) -> t
             text = [*prompt, root]
             unread, start = lm.sync(text), perf_counter()
             while len(text) <= cached + length:
-                text += [
-                    pick.token
-                    for pick in draft_tokens(lm, rule, unread, text, cached + 1 + length - len(text), StopRule())
-                ]
+                picks = draft_tokens(lm, rule, unread, text, cached + 1 + length - len(text), StopRule())
+                text += [pick.token for pick in picks]
                 unread = text[-1:]
             seconds.append(perf_counter() - start)
             return_s.append(_timed(verify) - verify_s[-1])
@@ -253,12 +244,10 @@ def _time_drafts(lm: CachedLM | CachedHead, target: CachedLM, repeats: int) -> t
 
 
 def _branching(rows: int) -> list[int]:
-    """The parents of a pass whose rows branch at the root."""
     return [-1, 0, 0, *range(2, rows - 1)][:rows]
 
 
 def _timed(work: Callable[[], object]) -> float:
-    """Seconds of one run."""
     start = perf_counter()
     work()
     return perf_counter() - start
@@ -270,9 +259,11 @@ def interleaved(
     summary: Callable[[list[float]], float] = statistics.median,
     most_s: float = math.inf,
 ) -> list[float]:
-    """Seconds of each, by the median or another summary of its repeats after a warm-up: `LEAST_REPEATS`, then more for
-    `most_s` seconds. They run one after the other in every repeat: what disturbs the machine for a while then disturbs
-    all alike."""
+    """The median, or another summary, of the seconds of each work after a warm-up: `LEAST_REPEATS`, then more for `most_s`
+    seconds.
+
+    In every repeat they run one after the other, so that a disturbance affects all alike.
+    """
     stop, by_repeat = perf_counter() + most_s, []
     while len(by_repeat) <= min(repeats, LEAST_REPEATS) or (len(by_repeat) <= repeats and perf_counter() < stop):
         by_repeat.append([_timed(work) for work in works])

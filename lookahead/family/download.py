@@ -1,7 +1,7 @@
 """Files from the hub, downloaded by `huggingface_hub` in a child process that ends when its caller stops.
 
-The files arrive in the hub's ordinary cache. `huggingface_hub` gives a file its name when it is whole, so a download that
-ends early leaves whole files only, and the next one continues with the first file that is missing.
+The files arrive in the hub's ordinary cache. A download that ends early leaves whole files only, and the next one continues
+with the first file that is missing.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def download(files: Sequence[File], progress: Callable[[int], None], main: bool 
 
 
 def receive(files: Sequence[File], main: bool = False) -> None:
-    """Do the work of the child process. Raises `ModelError`."""
+    """Download in this process. Raises `ModelError`."""
     for file in files:
         try:
             if not file.here:
@@ -200,7 +200,7 @@ def _child() -> None:
 
 
 def _end_with_parent() -> None:
-    """Wait until the parent process closes the pipe, or dies; then end this one."""
+    """Wait until the parent process closes the pipe or dies; then end this one."""
     os.read(sys.stdin.fileno(), 1)
     os.kill(os.getpid(), signal.SIGTERM)
     sleep(GRACE_S)

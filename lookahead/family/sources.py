@@ -6,8 +6,8 @@ below LOOKAHEAD_CACHE. That folder appears when it is complete.
 
 from __future__ import annotations
 
+import os
 import re
-import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -70,13 +70,12 @@ class RemoteSource:
     def convert(self, progress: Progress) -> None:
         """Write the package's file as safetensors. Raises `ModelError`."""
         folder, path = self.converted, self.gguf
-        part = None
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
-            part = Path(tempfile.mkdtemp(dir=folder.parent, suffix=".part"))
-            _write(path, part, lambda share: progress(f"Writing out {path.name}, once", share))
-            part.chmod(0o755)
-            part.replace(folder)
+            with tempfile.TemporaryDirectory(dir=folder.parent, suffix=".part", ignore_cleanup_errors=True) as part:
+                _write(path, Path(part), lambda share: progress(f"Writing out {path.name}, once", share))
+                os.chmod(part, 0o755)
+                os.replace(part, folder)
         except Stopped:
             raise
         except OSError as error:
@@ -86,9 +85,6 @@ class RemoteSource:
         except Exception as error:  # a damaged file may raise anything
             mend = f"{path.name} cannot be written out ({remark(error)}); install {self.package} again."
             raise ModelError("models", self.family, mend) from error
-        finally:
-            if part:
-                shutil.rmtree(part, ignore_errors=True)
 
 
 def bundled() -> list[str]:

@@ -28,7 +28,7 @@ def is_folder(name: str) -> bool:
 
 
 def _split(text: str, separator: str, whole: Callable[[str], bool]) -> list[str]:
-    """The parts of a text, where a part that is `whole` keeps its separators."""
+    """Split a text, but keep parts whole that are `whole`."""
     parts, out, start = text.split(separator), [], 0
     while start < len(parts):
         stops = range(len(parts), start + 1, -1)

@@ -27,7 +27,6 @@ class Pair:
 
     @property
     def spec(self) -> str:
-        """The names as they are typed."""
         return f"{self.target}+{self.draft}"
 
     @property

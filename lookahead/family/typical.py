@@ -1,7 +1,6 @@
 """The pass costs of a typical machine, shipped with a family.
 
-`auto` weighs tokens against pass costs. With costs measured on each machine, the same race would draft other tokens on
-another machine. With the shipped costs a race, a recording and a lesson have the same passes everywhere.
+`auto` decides by pass costs. With the shipped ones a race, a recording and a lesson have the same passes on every machine.
 """
 
 from __future__ import annotations

@@ -1,4 +1,1 @@
-"""The loop, a lane of it, and lanes on one fair clock; transformers' own decoding as a lane.
-
-Knows models, drafters and records. It does not know who watches.
-"""
+"""The loop, a lane of it, and lanes on one fair clock; transformers' own decoding as a lane."""

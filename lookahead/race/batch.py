@@ -1,11 +1,8 @@
-"""A batch: several texts advance together, a pass for the rows of all of them.
+"""A batch: several texts advance together, with one pass for the rows of all of them.
 
-It is the loop of `decode`, with as many texts as have not ended. Every text has its own drafter, draft length, rule and
-end, and gets what it would get alone. A pass that is filled by others' rows turns compute-bound, and a drafted row then
-costs what it computes; so drafts compete: of all rows those stay that are likeliest to be accepted, for as long as they
-bring more tokens than time. Where nothing pays, nothing is drafted, and texts are hardly asked any more.
-
-Knows token ids. It does not know why these texts are written together.
+It is the loop of `decode` for all texts that have not ended. Every text has its own drafter, draft length, rule and end,
+and gets the tokens that it would get alone. A pass with many rows is compute-bound, so a drafted row costs what it
+computes. Drafts compete for rows: the likeliest stay, for as long as they bring more tokens than time.
 """
 
 from __future__ import annotations
@@ -33,27 +30,24 @@ PassSeconds = Callable[[int, int, int], float]  # of so many rows in so many bra
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One pass of a batch: the step of each text that took part, by its number, and the seconds of all of it. A step's
-    `verify_s` is the text's share of the pass."""
+    """One pass of a batch: the step of each text in it, by number, and its seconds. A step's `verify_s` is the text's share."""
 
     steps: Mapping[int, Step]
     seconds: float
 
     @property
     def tokens(self) -> int:
-        """Tokens emitted."""
         return sum(len(step.emitted) for step in self.steps.values())
 
     @property
     def rows(self) -> int:
-        """Rows of the pass, roots included."""
         return sum(1 + len(step.draft) for step in self.steps.values())
 
 
 class SharedCost:
     """What rows cost one of `texts` that share a pass: its part of a pass without drafts, and all that further rows add.
 
-    So whoever weighs them as one weighs a pass of his own settles on what is best for all of them.
+    Optimizing each text on this marginal cost optimizes the batch.
     """
 
     def __init__(self, pass_s: PassSeconds):
@@ -61,7 +55,7 @@ class SharedCost:
         self.texts, self._others = 1, 0
 
     def share(self, texts: int, rows: int) -> None:
-        """From now on so many texts share a pass, which last had so many rows, at least one each."""
+        """Set how many texts share a pass, which last had so many rows, at least one each."""
         others = round(rows * (texts - 1) / texts)
         if (texts, others) != (self.texts, self._others):
             self.texts, self._others = texts, others
@@ -76,9 +70,11 @@ class SharedCost:
 
 
 class Asking:
-    """Whether the texts of a batch are asked for drafts: as long as that pays, by what passes brought of late and what is
-    expected of a first one; else so rarely that trying takes no more than `TRYING` of the time. Both are counted in expected
-    seconds, so a batch drafts the same tokens every time."""
+    """Whether to ask the texts of a batch for drafts: always if that pays, by recent passes and a prior; else for `TRYING`
+    of the time.
+
+    Both are counted in expected seconds, so a batch drafts the same tokens every time.
+    """
 
     def __init__(self, pass_s: PassSeconds):
         self._pass_s, self._rested = pass_s, 0
@@ -86,7 +82,7 @@ class Asking:
         self._weight, self._prior = 0.0, 1.0  # of these, and of the one that is expected
 
     def due(self, texts: int) -> bool:
-        """Whether to ask so many texts now. One by itself knows better when to rest."""
+        """Whether to ask so many texts now. A single text pauses by its own policy."""
         expected = self._pass_s(texts * (1 + PRIOR_LENGTH), 1, 1) / self._pass_s(texts, 1, 1) - EXPECTED_TOKENS
         lost = (self._lost + self._prior * expected) / (self._weight + self._prior)
         self._rested += 1
@@ -96,17 +92,17 @@ class Asking:
         return True
 
     def count(self, texts: int, passed: Pass, asking_s: float) -> None:
-        """Count a pass with drafts, in which asking is expected to take `asking_s`."""
+        """Count a pass with drafts, whose drafting is expected to take `asking_s`."""
         lost = (asking_s + self._pass_s(passed.rows, 1, 1)) / self._pass_s(texts, 1, 1) - passed.tokens / texts
         self._lost, self._weight = FADING * self._lost + lost, FADING * self._weight + 1
         self._prior *= FADING
 
 
 class Batch:
-    """Lanes of one family, whose texts are written together, `at_once` of them (None: all); where one ends, the next begins.
-    Iterate for passes, and for the reading of prompts, which is a pass of one; may be closed at any of them.
+    """Lanes of one family, whose texts are written together, `at_once` of them (None: all); when one ends, the next begins.
 
-    Raises `SettingsError` for none, too many, and for a lane that runs a loop of its own.
+    Iterate for passes; reading a prompt is a pass of one text. May be closed at any pass. Raises `SettingsError` for none,
+    too many, and for a lane that runs a loop of its own.
     """
 
     def __init__(self, lanes: Sequence[Lane], at_once: int | None = None):
@@ -123,8 +119,8 @@ class Batch:
         self._asking = Asking(self.pass_s)
 
     def pass_s(self, rows: int, branches: int = 1, longest: int = 1) -> float:
-        """Seconds of a pass of the texts that are left, on as many cores as they keep busy. It lasts as long as the fullest core,
-        and the text with the most rows, `longest`, is on one."""
+        """Seconds of a pass on as many cores as the texts keep busy: those of the fullest core. A text, at most `longest`
+        rows, is on one."""
         on_one = max(longest, ceil(rows / workers(self._cost.texts))) if self._batches else rows
         return self._lanes[0].costs.pass_s(on_one, branches)
 
@@ -143,7 +139,7 @@ class Batch:
             yield passed
 
     def _ask(self, texts: Sequence[Text]) -> float:
-        """Have texts draft, and where they share a pass their drafts compete. Returns the expected seconds of the drafting."""
+        """Draft for the texts, and let their drafts compete if they share a pass. Returns the expected seconds of drafting."""
         self._propose(texts)
         drafting_s = sum(text.policy.draft_s(text.draft) for text in texts)
         if len(texts) > 1:
@@ -152,7 +148,7 @@ class Batch:
         return drafting_s
 
     def _propose(self, texts: Sequence[Text]) -> None:
-        """Have texts draft: with models on all cores, where a text's seconds are its share of what that took."""
+        """Draft for the texts, with models on all cores; a text's seconds are then its share of what that took."""
         if min(len(texts), self._drafting) == 1:
             for text in texts:
                 text.propose()
@@ -215,8 +211,9 @@ def compete(texts: Sequence[Text], roots: int, pass_s: PassSeconds) -> None:
 
 
 def _chances(draft: Draft, policy: AdaptiveLength) -> list[float]:
-    """The chance that each row is accepted. Sampled rows are judged by their depth alone: were one dropped for what was drawn,
-    the text's distribution would change."""
+    """The chance that each row is accepted. Sampled rows are judged by their depth alone: a row dropped because of what was
+    drawn would change the text's distribution.
+    """
     if draft.q is None:
         return policy.reaches(draft)
     return [UNSTATED**depth for depth in depths(draft.parents[: draft.tested])]

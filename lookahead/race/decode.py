@@ -20,9 +20,9 @@ from ..core.accept import Rule
 from ..core.events import EMPTY, Draft, Step
 from ..core.explain import explain
 from ..core.lm import PREFILL_ROWS, Target
+from ..core.policy import DraftPolicy
 from ..core.processing import not_finite
 from . import steps
-from .draft_length import DraftLength
 from .ends import Ends
 
 if TYPE_CHECKING:
@@ -32,13 +32,10 @@ Reading = Callable[[float], None]  # gets the share of a long prompt that is rea
 
 
 class Text:
-    """One text on its way: what of the loop is its own, whether its rows have a pass to themselves or share one.
-
-    `details` (off the clock) adds favourites to its steps. `propose_s` are the seconds that its draft has taken.
-    """
+    """One text that is being continued. `details` (off the clock) adds the target's likeliest tokens to its steps."""
 
     def __init__(
-        self, target: Target, drafter: Drafter, policy: DraftLength, rule: Rule, prompt: Sequence[int], ends: Ends,
+        self, target: Target, drafter: Drafter, policy: DraftPolicy, rule: Rule, prompt: Sequence[int], ends: Ends,
         *, details: bool = True,
     ):  # fmt: skip
         self.target, self.policy, self.context = target, policy, list(prompt)
@@ -49,8 +46,11 @@ class Text:
         self.propose_s = self.read_s = 0.0
 
     def read(self, others: Sequence[Text] = (), reading: Reading | None = None) -> Step:
-        """Read the prompt but for its last token. What one of the `others` has read of the same need not be read again: its
-        time is this text's too. What `reading` raises ends it."""
+        """Read the prompt without its last token, or take it from one of the `others` that has read the same; its time then
+        counts here too.
+
+        An exception of `reading` ends it.
+        """
         begin, prompt = perf_counter(), self.context[:-1]
         before = next((one for one in others if one is not self and one.has_read(prompt, self.target)), None)
         if before:
@@ -68,11 +68,11 @@ class Text:
         return Step("prefill", 0, propose_s=perf_counter() - begin, verify_s=self.read_s)
 
     def has_read(self, prompt: Sequence[int], target: Target) -> bool:
-        """Whether it holds just that, as the target would."""
+        """Whether its cache holds just that prompt, as the target would compute it."""
         return self.target.tokens == prompt and target.can_take(self.target)
 
     def propose(self) -> Draft:
-        """Draft what is to be verified next."""
+        """Draft what the next pass verifies."""
         begin, drafter, policy = perf_counter(), self._drafter, self.policy
         if self._step:
             policy.observe(self._step)
@@ -96,7 +96,7 @@ class Text:
         return [self.context[-1], *self.draft.tokens], [-1, *(parent + 1 for parent in self.draft.parents)]
 
     def settle(self, logits: torch.Tensor, verify_s: float) -> Step:
-        """Take what the pass has answered, which took `verify_s`."""
+        """Verify the draft with the logits of a pass that took `verify_s`, and commit the accepted tokens."""
         begin, draft, context = perf_counter(), self.draft, self.context
         verification = self._rule.verify(logits, draft, context)
         emitted = [*(draft.tokens[row] for row in verification.path), verification.token]

@@ -13,7 +13,7 @@ from itertools import accumulate
 from operator import truediv
 
 from ..core.events import ACCEPTED, REJECTED, Draft, Step
-from ..core.policy import DraftCost, StopRule
+from ..core.policy import DraftCost, DraftPolicy, StopRule
 from ..core.tree import branch_count, depths
 
 UNSTATED = 0.7  # confidence of a drafter that states none, and the acceptance expected before the first test
@@ -28,87 +28,82 @@ FIRST_PAUSE, LONGEST_PAUSE = 8, 128  # passes until the next probe
 PROBE_TOKENS = 2
 LOSS_SHARE, MOST_GAINED = 0.02, 3.0  # time that probes may lose, and passes gained that offset losses
 SLOPE_ROWS = 4  # a row costs the least mean over so many: some processors compute rows in groups
+PassSeconds = Callable[[int, int], float]  # of a target pass, by rows and branches
 
 
-class FixedLength:
+class FixedLength(DraftPolicy):
     """Always `longest` tokens per draft, from the root to the deepest row. Rows are assumed to cost nothing."""
 
     def __init__(self, longest: int):
         self.longest = longest
 
-    def limit(self, source: str) -> int:
-        """See `DraftPolicy`."""
+    def limit(self, source):
         return self.longest
 
-    def stop_rule(self, source: str) -> StopRule:
-        """See `DraftPolicy`."""
+    def stop_rule(self, source):
         return StopRule()
 
-    def expected_speedup(self, draft: Draft) -> float:
-        """See `DraftPolicy`."""
-        return 1 + sum(reaches(draft, lambda source, confidence, depth: confidence))
+    def expected_speedup(self, draft):
+        return 1 + sum(_reaches(draft, lambda source, confidence, depth: confidence))
 
-    def recent_speedup(self, source: str) -> float:
-        """See `DraftPolicy`: as if half of every draft were accepted."""
-        return 1 + self.longest / 2
+    def recent_speedup(self, source):
+        return 1 + self.longest / 2  # as if half of every draft were accepted
 
-    def trim(self, draft: Draft) -> Draft:
-        """The rows that are not too deep. A window has a shape of its own."""
-        if draft.window:
+    def trim(self, draft):
+        if draft.window:  # a window has a shape of its own
             return draft
         return draft.pruned([row for row, depth in enumerate(depths(draft.parents)) if depth <= self.longest])
 
-    def draft_s(self, draft: Draft) -> float:
-        """Expected seconds of drafting: not counted."""
+    def draft_s(self, draft):
         return 0.0
 
-    def observe(self, step: Step) -> None:
-        """Learn from a pass: nothing."""
+    def observe(self, step):
+        pass
 
 
 class SourceHistory:
     """What a run has seen of one source: how far its confidence can be trusted, and what its drafts gain.
 
-    `prior_s` are the seconds of a pass with a draft of `PRIOR_LENGTH` tokens, drafting included; `plain_s` those of a pass
-    without a draft. A source without a cost looks its tokens up.
+    A source without a cost looks its tokens up.
     """
 
-    def __init__(self, cost: DraftCost | None, prior_s: float, plain_s: float):
-        self.looked_up, self.cost = cost is None, cost or DraftCost()
+    def __init__(self, cost: DraftCost | None, pass_s: PassSeconds):
+        self.cost, self._looked_up, self._pass_s = cost or DraftCost(), cost is None, pass_s
         self._accepted, self._expected, self._tested = [0.0] * POSITIONS, [0.0] * POSITIONS, 0.0
+        prior_s = pass_s(1 + PRIOR_LENGTH, 1) + self.cost.draft_s(PRIOR_LENGTH)
         self._tokens, self._seconds = PRIOR_PASSES * self.cost.tokens, PRIOR_PASSES * prior_s
         self._skipped, self._pause = 0, FIRST_PAUSE
-        self._lost = max(0.0, prior_s / plain_s - self.cost.tokens)  # passes that drafts took more than they gained
+        # Passes that drafts took more than they gained.
+        self._lost = max(0.0, prior_s / self.plain_s - self.cost.tokens)
         self._correct()
+
+    @property
+    def plain_s(self) -> float:
+        """Seconds of a pass without a draft."""
+        return self._pass_s(1, 1)
 
     @property
     def rate(self) -> float:
         """Tokens per second of passes with its drafts."""
         return self._tokens / self._seconds
 
-    def _correct(self) -> None:
-        """Compare accepted tokens with the sum of their confidences: overall, and at each position of a draft."""
-        accepted, expected = sum(self._accepted), sum(self._expected)
-        overall = (accepted + PRIOR_TESTS) / (expected + PRIOR_TESTS)
-        by_position = zip(self._accepted, self._expected, strict=True)
-        self.corrections = [(ok + PRIOR_AT_POSITION * overall) / (all_ + PRIOR_AT_POSITION) for ok, all_ in by_position]
-        self.acceptance = (accepted + UNSTATED * PRIOR_AT_POSITION) / (self._tested + PRIOR_AT_POSITION)
+    @property
+    def costs_time(self) -> bool:
+        """Whether its drafts take time that a pause saves; that of a lookup is negligible unless many texts share a pass."""
+        return not self._looked_up or self.cost.draft_s(1) > CHEAP * self.plain_s
+
+    @property
+    def loses(self) -> bool:
+        """Whether passes with its drafts are no faster than passes without."""
+        return self.costs_time and self.rate * self.plain_s <= LEAST_SPEEDUP
 
     def chance(self, confidence: float, depth: int) -> float:
         """The chance that a token at this depth is accepted if its parent is."""
         return min(CEILING, self.corrections[min(depth, POSITIONS) - 1] * confidence)
 
-    def costs_time(self, plain_s: float) -> bool:
-        """Whether its drafts take time that a pause saves; that of a lookup is negligible unless many texts share a pass."""
-        return not self.looked_up or self.cost.draft_s(1) > CHEAP * plain_s
-
-    def loses(self, plain_s: float) -> bool:
-        """Whether passes with its drafts are no faster than passes without."""
-        return self.costs_time(plain_s) and self.rate * plain_s <= LEAST_SPEEDUP
-
-    def pauses(self, plain_s: float) -> bool:
+    def pauses(self) -> bool:
         """Whether to draft nothing in this pass, because drafts lose time. Mostly true then; rarely false, for a probe."""
-        if not self.loses(plain_s):
+        if not self.loses:
             return False
         self._skipped += 1
         if self._skipped <= max(self._pause, self._lost / LOSS_SHARE):
@@ -130,38 +125,43 @@ class SourceHistory:
                 self._tested += 1
         self._correct()
 
-    def count_pass(self, tokens: int, seconds: float, plain_s: float) -> None:
-        """Count a pass with its draft, where a pass without one takes `plain_s`."""
+    def _correct(self) -> None:
+        """Compare accepted tokens with the sum of their confidences: overall, and at each position of a draft."""
+        accepted, expected = sum(self._accepted), sum(self._expected)
+        overall = (accepted + PRIOR_TESTS) / (expected + PRIOR_TESTS)
+        by_position = zip(self._accepted, self._expected, strict=True)
+        self.corrections = [(ok + PRIOR_AT_POSITION * overall) / (all_ + PRIOR_AT_POSITION) for ok, all_ in by_position]
+        self.acceptance = (accepted + UNSTATED * PRIOR_AT_POSITION) / (self._tested + PRIOR_AT_POSITION)
+
+    def count_pass(self, tokens: int, seconds: float) -> None:
         self._tokens = PASS_DECAY * self._tokens + tokens
         self._seconds = PASS_DECAY * self._seconds + seconds
-        lost = seconds / plain_s - tokens
+        lost = seconds / self.plain_s - tokens
         self._lost = max(-MOST_GAINED, self._lost + lost)
         if lost < 0:
             self._pause = FIRST_PAUSE
 
 
-class AdaptiveLength:
+class AdaptiveLength(DraftPolicy):
     """The draft length that maximizes expected tokens per second; at most `longest` tokens deep.
 
-    `pass_s(rows, branches)` returns the seconds of a target pass. `costs` are those of the sources; a source that has none
-    looks its tokens up.
+    `costs` are those of the sources; a source that has none looks its tokens up.
     """
 
-    def __init__(self, pass_s: Callable[[int, int], float], longest: int, costs: Mapping[str, DraftCost] | None = None):
+    def __init__(self, pass_s: PassSeconds, longest: int, costs: Mapping[str, DraftCost] | None = None):
         self._pass_s, self.longest, self._costs = pass_s, longest, costs or {}
         self._histories: dict[str, SourceHistory] = {}
         self._asked: set[str] = set()  # the sources that may draft in this pass
 
-    def limit(self, source: str) -> int:
-        """See `DraftPolicy`."""
-        history, plain_s = self._history(source), self._pass_s(1, 1)
-        if history.pauses(plain_s):
+    def limit(self, source):
+        history = self._history(source)
+        if history.pauses():
             return 0
         self._asked.add(source)
-        return PROBE_TOKENS if history.loses(plain_s) else self.longest
+        return PROBE_TOKENS if history.loses else self.longest
 
-    def stop_rule(self, source: str) -> StopRule:
-        """See `DraftPolicy`. One more token must bring more than its row and its drafting cost."""
+    def stop_rule(self, source):
+        # One more token must bring more than its row and its drafting cost.
         history = self._history(source)
         least = self._rate(source) / history.acceptance
         floors, correction = [], 1.0
@@ -170,19 +170,15 @@ class AdaptiveLength:
             floors.append(least * (history.cost.token_s + self._row_s(drafted)) / correction)
         return StopRule(floors)
 
-    def expected_speedup(self, draft: Draft) -> float:
-        """See `DraftPolicy`."""
+    def expected_speedup(self, draft):
         return self._speedup(self.trim(draft))
 
-    def recent_speedup(self, source: str) -> float:
-        """See `DraftPolicy`."""
+    def recent_speedup(self, source):
         return self._rate(source) * self._pass_s(1, 1)
 
-    def trim(self, draft: Draft) -> Draft:
-        """The rows that are worth verifying: the likeliest, for as long as they bring more than they cost.
-
-        Sampled tokens all stay: a row dropped because of what was drawn would change the distribution of the text.
-        """
+    def trim(self, draft):
+        # The likeliest rows stay, for as long as they bring more than they cost. Sampled tokens all stay: a row dropped
+        # because of what was drawn would change the distribution of the text.
         if not draft.tested or draft.window or draft.q is not None:
             return draft
         chances = self.reaches(draft)
@@ -203,40 +199,30 @@ class AdaptiveLength:
         return max(trimmed, draft.pruned(_best_chain(draft, chances, rows)), key=self._speedup)
 
     def reaches(self, draft: Draft) -> list[float]:
-        """The chance that each row is reached and accepted."""
-        return reaches(draft, lambda source, confidence, depth: self._history(source).chance(confidence, depth))
+        return _reaches(draft, lambda source, confidence, depth: self._history(source).chance(confidence, depth))
 
-    def draft_s(self, draft: Draft) -> float:
-        """Expected seconds of drafting it."""
+    def draft_s(self, draft):
         depth = max(depths(draft.parents), default=0)
         return max(
             (self._history(source).cost.draft_s(depth) for source in {*draft.sources}), default=DraftCost().once_s
         )
 
-    def observe(self, step: Step) -> None:
-        """Learn from a pass: which tokens were accepted, and what its draft gained for its expected time."""
-        draft, plain_s = step.draft, self._pass_s(1, 1)
-        for source in {*draft.sources}:
-            self._history(source).count_tests(step, source)
+    def observe(self, step):
+        draft, histories = step.draft, {source: self._history(source) for source in {*step.draft.sources}}
+        for source, history in histories.items():
+            history.count_tests(step, source)
         # The pass counts for the source whose drafts take the most time, also if it had nothing to propose.
-        costly = {source for source in self._asked if self._history(source).costs_time(plain_s)}
-        source = max(
-            {*draft.sources} or costly, key=lambda name: (self._history(name).cost.draft_s(1), name), default=None
-        )
-        if source:
-            depth = max(depths(draft.parents), default=0)
-            seconds = self._pass_s(1 + len(draft), branch_count(draft.parents)) + self._history(source).cost.draft_s(
-                depth
-            )
-            self._history(source).count_pass(1 + step.accepted, seconds, plain_s)
+        idle = {source: self._history(source) for source in self._asked}
+        counted = histories or {source: history for source, history in idle.items() if history.costs_time}
+        if counted:
+            _, history = max(counted.items(), key=lambda item: (item[1].cost.draft_s(1), item[0]))
+            draft_s = history.cost.draft_s(max(depths(draft.parents), default=0))
+            history.count_pass(1 + step.accepted, self._verify_s(draft) + draft_s)
         self._asked.clear()
 
     def _history(self, source: str) -> SourceHistory:
         if source not in self._histories:
-            cost = self._costs.get(source)
-            draft_s = (cost or DraftCost()).draft_s(PRIOR_LENGTH)
-            prior_s = self._pass_s(1 + PRIOR_LENGTH, 1) + draft_s
-            self._histories[source] = SourceHistory(cost, prior_s, self._pass_s(1, 1))
+            self._histories[source] = SourceHistory(self._costs.get(source), self._pass_s)
         return self._histories[source]
 
     def _rate(self, source: str) -> float:
@@ -244,9 +230,10 @@ class AdaptiveLength:
         return max(self._history(source).rate, 1 / self._pass_s(1, 1))
 
     def _speedup(self, draft: Draft) -> float:
-        """Expected speedup of a pass with all rows of this draft."""
-        seconds = self._pass_s(1 + len(draft), branch_count(draft.parents))
-        return (1 + sum(self.reaches(draft))) / seconds * self._pass_s(1, 1)
+        return (1 + sum(self.reaches(draft))) / self._verify_s(draft) * self._pass_s(1, 1)
+
+    def _verify_s(self, draft: Draft) -> float:
+        return self._pass_s(1 + len(draft), branch_count(draft.parents))
 
     def _row_s(self, drafted: int) -> float:
         """Seconds that one more row adds to a pass with so many drafted."""
@@ -254,10 +241,7 @@ class AdaptiveLength:
         return min((self._pass_s(1 + drafted + more, 1) - self._pass_s(1 + drafted, 1)) / more for more in further)
 
 
-DraftLength = FixedLength | AdaptiveLength
-
-
-def reaches(draft: Draft, chance: Callable[[str, float, int], float]) -> list[float]:
+def _reaches(draft: Draft, chance: Callable[[str, float, int], float]) -> list[float]:
     """The chance that each tested row is reached and accepted: the product of `chance(source, confidence, depth)` down to it."""
     reach: list[float] = []
     for row, depth in enumerate(depths(draft.parents[: draft.tested])):

@@ -16,11 +16,11 @@ class Ends:
     stopped: Callable[[Sequence[int]], bool] | None = None
 
     def remaining(self, prompt: int, context: int) -> int:
-        """How many more tokens a text of `context` tokens, `prompt` of them given, may take."""
+        """How many more tokens a text of `context` tokens may get, after a prompt of `prompt` tokens."""
         return min(self.most_new - (context - prompt), self.context_length - context)
 
     def cut(self, prompt: int, context: list[int], emitted: Sequence[int]) -> tuple[int, str | None]:
-        """How many of the emitted tokens are kept, and why the text ends there (None: it goes on)."""
+        """How many of the emitted tokens are kept, and why the text ends there (None: it continues)."""
         room = self.remaining(prompt, len(context))
         for i, token in enumerate(emitted, start=1):
             if token in self.eos:

@@ -55,11 +55,10 @@ class ExternalGenerator:
         return {}
 
     def configuration(self) -> Mapping[str, Any]:
-        """Further fields of the call's generation configuration."""
         return {}
 
     def steps(self, prompt: Sequence[int], ends: Ends) -> Iterator[Step]:
-        """Continue `prompt`; the same `Step`s as the loop's, without drafts."""
+        """Continue `prompt`; yields the loop's `Step`s without drafts."""
         with self._configured():
             reading = self._reading_seconds(prompt)
         yield Step("prefill", 0, verify_s=reading)
@@ -80,7 +79,7 @@ class ExternalGenerator:
             passes.close()
 
     def _timed(self, passes: Iterator[list[int]]) -> Iterator[tuple[list[int], float]]:
-        """Every pass with the seconds it took, without the time of other lanes and of the consumer."""
+        """Every pass with its seconds, without the time of other lanes and of the consumer."""
         while True:
             with self._configured():
                 start = perf_counter()
@@ -91,7 +90,7 @@ class ExternalGenerator:
             yield tokens, seconds
 
     def _configured(self) -> Any:
-        """This lane's configuration while it computes, the models' own afterwards: other lanes share the models."""
+        """This lane's configuration while it computes; other lanes share the models."""
         attention = "sdpa" if self.options.attention == "sdpa" else None
         return self.target.configured(self.draft, self.drafting(), attention)
 

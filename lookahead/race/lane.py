@@ -1,8 +1,4 @@
-"""One lane: a method, its models and its settings, checked and ready to run.
-
-This is where a caller's words (a prompt, a method's name, options) become the loop's: ids, a
-drafter, a draft length policy, a rule and an end. `decode` runs one lane; a race runs several.
-"""
+"""One lane: a method, its models and its settings, checked and ready to run."""
 
 from __future__ import annotations
 
@@ -31,7 +27,7 @@ MOST_AUTO = 63  # tokens of a chain, with the root 64 rows: what passes cost is 
 
 
 def split_options(options: Mapping[str, Any]) -> tuple[Settings, dict[str, Any]]:
-    """Options as given -> (settings of the run, options of the method)."""
+    """Split options into the settings of a run and the options of its method."""
     known = Settings.names()
     settings = Settings(**{name: value for name, value in options.items() if name in known})
     return settings, {name: value for name, value in options.items() if name not in known}
@@ -67,7 +63,7 @@ class Lane:
         self._ends = Ends(models.eos, settings.max_new_tokens, context_length, stopped)
 
     def _check_opaque(self, context_length: int) -> None:
-        """Raise if transformers would go on with a draft model that cannot follow."""
+        """Raise `LookaheadError` if transformers would go on with a draft model that cannot follow."""
         draft, most = self.draft, self.draft.context_length - len(self.prompt)
         if draft.passes.shape.vocab != self.models.target.passes.shape.vocab:
             hint = "transformers requires both models to have equally many rows; choose draft, which does not."
@@ -82,8 +78,8 @@ class Lane:
         return self.draft is not None and self.draft.kind is not None
 
     def steps(self, others: list[Text] | None = None, reading: Reading | None = None) -> Iterator[Step]:
-        """Run it. The generator may be closed at any step. `others` are the texts of a race, which share what is read of the
-        prompt; this one joins them. `reading` follows that, and what it raises ends the run."""
+        """Run it; the generator may be closed at any step. `others` are the texts of a race, which share what is read of
+        the prompt."""
         if not self.opaque:
             text, others = self.text(cache(self.costs.pass_s)), [] if others is None else others
             others.append(text)
@@ -94,8 +90,7 @@ class Lane:
         return peer.steps(self.prompt, self._ends)
 
     def text(self, pass_s: Callable[[int, int], float], drafting: int = 1) -> Text:
-        """The text, to be written by whoever runs its passes, where a pass takes `pass_s(rows, branches)` seconds and so many
-        texts are `drafting` at the same time."""
+        """The text of this lane. A pass takes `pass_s(rows, branches)` seconds, and `drafting` texts draft at the same time."""
         self.models.use_threads()
         self._target = self._fresh_target()
         if self.keeps_states:
@@ -112,23 +107,21 @@ class Lane:
         return Text(self._target, drafter, policy, self._rule, self.prompt, self._ends, details=self.settings.details)
 
     def _fresh_target(self) -> Target:
-        """The target with a cache of its own."""
         target = self.models.target.fresh()
         if self.settings.wide:
             target.limits = Limits()
         return target
 
     def forward_seconds(self) -> float:
-        """Time spent inside models since `steps` was called, drafting included."""
+        """Seconds spent inside models since `steps` was called, drafting included."""
         return self._target.seconds + (self.draft.seconds if self.draft else 0.0)
 
 
 def decode(models: Models, prompt: Any, method: str = "draft", **options: Any) -> Iterator[Step]:
-    """Continue `prompt` (text or ids) with one method; yields a `Step` a pass.
+    """Continue `prompt` (text or ids) with one method; yields a `Step` per pass.
 
-    Options are those of `Settings` plus the method's own; `draft="draft"` names the draft model, for methods that
-    use one.
-    Bad input raises a `LookaheadError` at once, before the first step is asked for.
+    Options are those of `Settings` and of the method; `draft` names the draft model. Raises `LookaheadError` for bad input
+    at once.
     """
     settings, method_options = split_options(options)
     return Lane(models, prompt, method, settings, method_options).steps()

@@ -1,8 +1,4 @@
-"""Every method by name: the strategies that run in our loop, and the peers that run in their own.
-
-The one place that knows both. What a method takes as options, whether it needs a draft model and
-which, is told by its class.
-"""
+"""Every method by name: the strategies that run in the loop, and the generators that run in their own."""
 
 from __future__ import annotations
 
@@ -18,14 +14,7 @@ from .external import EXTERNAL, ExternalGenerator
 if TYPE_CHECKING:
     from ..family.models import Models
 
-METHODS: tuple[str, ...]  # the names of all methods, as the registries have them when this is read
 DRAFT = "draft"  # the draft model of a method that leaves the choice to the caller
-
-
-def __getattr__(name: str) -> Any:
-    if name == "METHODS":
-        return all_methods()
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def all_methods() -> tuple[str, ...]:
@@ -51,14 +40,16 @@ def method_class(method: str) -> type[Drafter] | type[ExternalGenerator]:
 
 
 def needed_by(method: str) -> str | None:
-    """The draft model or trained head that a method drafts with unless told otherwise; None where it needs none."""
+    """The draft model or trained head that a method drafts with by default; None if it needs none."""
     cls = method_class(method)
     return (cls.draft_model or DRAFT) if cls.needs_draft else None
 
 
 def drafter_for(method: str, name: str, drafters: Collection[str]) -> str:
-    """The draft model or trained head that a method drafts with, of those that there are, where a caller names one: what
-    only goes by the usual name is a trained head where there is no draft model."""
+    """The draft model or trained head that a method drafts with, of those that are loaded.
+
+    The usual name, `DRAFT`, selects a trained head if there is no draft model and the method accepts heads.
+    """
     cls = method_class(method)
     if not isinstance(name, str):
         raise MethodError("draft", name, f"give the name of a draft model: {', '.join(sorted(drafters))}.")
@@ -69,7 +60,7 @@ def drafter_for(method: str, name: str, drafters: Collection[str]) -> str:
 
 
 def methods_with(drafters: Collection[str]) -> tuple[str, ...]:
-    """The methods that have what they draft with among these draft models and trained heads."""
+    """The methods whose drafter is among these draft models and trained heads."""
     return tuple(
         method
         for method in all_methods()
@@ -99,7 +90,7 @@ def read_options(pairs: Iterable[str]) -> dict[str, Any]:
 
 
 def options_of(method: str, given: Mapping[str, Any]) -> Any:
-    """A method's options from a caller's words; unknown ones raise."""
+    """A method's options. Raises `MethodError` for unknown ones."""
     known = option_names(method)
     for name in given:
         if name not in known:

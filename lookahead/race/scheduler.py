@@ -1,8 +1,8 @@
-"""The fair schedule of a race: several lanes continue one prompt, never two at the same time.
+"""The fair schedule of a race: lanes take turns on one clock each, and never compute at the same time.
 
-Two lanes that compute at once share the cores, and both numbers are wrong. So lanes take turns: the next pass goes to the
-lane whose own clock is furthest behind. A clock adds only its lane's measured work: drafting, the target's pass, the loop.
-Reading the prompt is excluded; lanes that can share it read it once. Work between passes counts for no lane.
+The next pass goes to the lane whose clock is furthest behind. A clock adds only its lane's measured work: drafting, the
+target's pass, the loop. Reading the prompt is excluded; lanes that can share it read it once. Work between passes counts
+for no lane.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class LaneStep(NamedTuple):
 def schedule(lanes: Sequence[Lane], reading: Reading | None = None) -> Iterator[LaneStep]:
     """Run all lanes to their end, one step at a time. The generator may be closed at any step.
 
-    `reading` is called with the share of a long prompt that is read, before each of its parts. What it raises ends the race.
+    `reading` is called with the share of a long prompt that is read, before each of its parts. Its exceptions end the race.
     """
     texts: list[Text] = []
     clocks = [0.0] * len(lanes)

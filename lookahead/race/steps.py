@@ -9,8 +9,8 @@ from ..core.tree import Limits
 
 
 def up_to_end(draft: Draft, eos: frozenset[int]) -> Draft:
-    """The draft without rows behind an end-of-sequence token, where the text ends whatever follows. Who copies a prompt out of
-    a chat drafts on into the next turn."""
+    """The draft without rows after an end-of-sequence token, which end the text. A lookup in a chat would draft the next
+    turn too."""
     if draft.window or eos.isdisjoint(draft.tokens):
         return draft
     goes_on = {-1}
@@ -43,7 +43,7 @@ def kept_tests(tests: Sequence[Test], kept: int) -> tuple[Test, ...]:
 
 
 def statuses(draft: Draft, tests: Sequence[Test]) -> tuple[str, ...]:
-    """What became of every drafted row."""
+    """The status of every drafted row."""
     out = [UNVISITED] * draft.tested + [WINDOW] * draft.window
     for test in tests:
         if test.row is not None:

@@ -1,10 +1,7 @@
-"""Between text and token ids: prompts in, stop strings, and the piece of text each token adds.
+"""Between text and token ids: prompts, stop strings, and the text that each token adds.
 
-A token of a byte-level vocabulary may be half a character. Pieces are decoded in context and a
-half character is held back until it is whole, so joining the pieces gives exactly the text and
-an emoji arrives once, on the token that completes it.
-
-Knows a tokenizer; it knows no model and no strategy.
+A token may be half a character. Pieces are decoded in context, and half a character is held back until it is whole, so the
+pieces joined are exactly the text.
 """
 
 from __future__ import annotations
@@ -26,7 +23,7 @@ LEAD = 4  # ids before those that are decoded: enough for a character that begin
 
 
 def encode_prompt(tokenizer: PreTrainedTokenizerBase, prompt: Any, *, chat: bool, vocab: int, room: int) -> list[int]:
-    """Ids of a prompt given as text or as ids; `room` is the model's context in tokens."""
+    """Ids of a prompt that is text or ids; `room` is the model's context in tokens. Raises `PromptError`."""
     if isinstance(prompt, str):
         ids = _encode_text(tokenizer, prompt, chat, room)
     elif (isinstance(prompt, Sequence) and not isinstance(prompt, (bytes, bytearray))) or hasattr(prompt, "tolist"):
@@ -89,10 +86,7 @@ def as_chat(tokenizer: PreTrainedTokenizerBase, message: str, *, reply: bool = T
 
 
 class StopStrings:
-    """Whether ids generated after a prompt have just completed one of the stop strings.
-
-    Ids are decoded after the ones before them: some decoders drop the leading space of what they decode first.
-    """
+    """Whether ids generated after a prompt have just completed one of the stop strings."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, stops: Sequence[str], prompt: Sequence[int] = ()):
         self._tokenizer, self._stops, self._before = tokenizer, tuple(stops), list(prompt[-LEAD:])
@@ -124,7 +118,7 @@ class Pieces:
         return self._tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
 
     def add(self, token: int) -> str:
-        """Append a token; returns the text it completes ("" while a character is half there)."""
+        """Append a token; returns the text that it completes ("" after half a character)."""
         self._ids.append(token)
         given = self._decode(self._ids[self._start : self._read])
         text = self._decode(self._ids[self._start :])
@@ -135,12 +129,12 @@ class Pieces:
         return text[len(given) :]
 
     def flush(self) -> str:
-        """What is still held back when the sequence ends in the middle of a character."""
+        """The text that is still held back when the sequence ends within a character."""
         given = self._decode(self._ids[self._start : self._read])
         return self._decode(self._ids[self._start :])[len(given) :]
 
     def drafted(self, tokens: Sequence[int], parents: Sequence[int]) -> list[str]:
-        """The piece of every row of a draft, each read behind its own ancestors."""
+        """The piece of every row of a draft, each decoded after its own ancestors."""
         tail = self._ids[self._start :]
         paths: list[list[int]] = []
         out = []

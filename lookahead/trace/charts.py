@@ -15,8 +15,8 @@ from typing import Any
 import plotly.graph_objects as go
 
 from ..core.acceptance import Acceptance
+from ..core.events import ACCEPTED, CORRECTION
 from ..core.numbers import counted, decimal, percent
-from .kinds import KINDS, by_kind
 from .schema import LaneRecord, RaceRecord, histogram
 
 FONT = 'system-ui, -apple-system, "Segoe UI", "Helvetica Neue", Arial, sans-serif'
@@ -35,12 +35,14 @@ HATCHES = ("", "/", "x", ".")
 SYMBOLS = ("circle", "square", "diamond", "triangle-up")
 PARTS = (("propose_s", "drafting"), ("verify_s", "the target's pass"), ("other_s", "the rest"))
 NOTHING_RAN = "No pass has run yet."
+KINDS = ("start of a word", "inside a word", "name", "digits", "punctuation", "code", "space")
+CODE = set("{}[]()<>=+*/\\_|&^%$#@~`")
 NAIVE = "naive"
 
 
 @dataclass(frozen=True, slots=True)
 class _Lane:
-    """A lane with what tells it from the others in every figure."""
+    """A lane and its looks."""
 
     record: LaneRecord
     number: int
@@ -109,6 +111,36 @@ def acceptance_by_kind(trace: RaceRecord, dark: bool = False) -> go.Figure:
     figure = _bars(trace, dark, "kind of token", "accepted (% of tested)", counts, hover)
     shown = [name for name in KINDS if any(name in bar.x for bar in figure.data)]
     return figure.update_xaxes(categoryorder="array", categoryarray=shown).update_yaxes(range=[0, 100], dtick=25)
+
+
+def kind(piece: str, before: str) -> str:
+    """The kind of a piece that follows the text `before`."""
+    text = piece.strip()
+    if not text:
+        return "space"
+    if any(character in CODE for character in text):
+        return "code"
+    if any(character.isdigit() for character in text):
+        return "digits"
+    if not any(character.isalnum() for character in text):
+        return "punctuation"
+    if before and piece[0].isalnum() and before[-1].isalnum():
+        return "inside a word"
+    begins = before.rstrip(" ")[-1:]  # a capital at the beginning of a sentence is no name
+    return "name" if text[0].isupper() and begins not in ("", ".", "!", "?", "\n", '"', ":") else "start of a word"
+
+
+def by_kind(lane: LaneRecord) -> dict[str, tuple[int, int]]:
+    """How many tested tokens of each kind were accepted, of how many. A rejected token counts as the kind that replaced it."""
+    before, counts = "", {name: [0, 0] for name in KINDS}
+    for step in lane.verified:
+        for piece, origin in zip(step.pieces, step.origins, strict=True):
+            if origin in (ACCEPTED, CORRECTION):
+                count = counts[kind(piece, before)]
+                count[0] += origin == ACCEPTED
+                count[1] += 1
+            before = (before + piece)[-8:]
+    return {name: (accepted, tested) for name, (accepted, tested) in counts.items() if tested}
 
 
 def accepted_per_pass(trace: RaceRecord, dark: bool = False) -> go.Figure:
@@ -225,8 +257,7 @@ def heading(figure: Callable[..., go.Figure]) -> tuple[str, str]:
 
 
 def _lanes(trace: RaceRecord, dark: bool) -> list[_Lane]:
-    """The lanes with their names and looks: the last that drafts has the first look, as on the page's own chart. The looks go
-    round when there are more lanes than looks."""
+    """The lanes with their names and looks: the last lane that drafts has the first look, and looks repeat after the fourth."""
     ink, names = DARK if dark else LIGHT, _names(trace)
     drafting = [number for number, record in enumerate(trace.lanes) if record.method != NAIVE]
     places = {number: place for place, number in enumerate([*drafting[-1:], *drafting[:-1]])}
@@ -242,7 +273,7 @@ def _lanes(trace: RaceRecord, dark: bool) -> list[_Lane]:
 
 
 def _names(trace: RaceRecord) -> list[str]:
-    """A name for each lane, escaped: its method, with its options or its number where methods repeat."""
+    """An escaped name for each lane: its method, with its options or its number if methods repeat."""
     methods = [lane.method for lane in trace.lanes]
     names = []
     for i, lane in enumerate(trace.lanes):
@@ -288,7 +319,7 @@ def _whole_tick(figure: go.Figure) -> int:
 
 
 def blank(dark: bool, x: str, y: str | None) -> go.Figure:
-    """An empty figure in the page's type and inks."""
+    """An empty figure in the page's font and colours."""
     ink = DARK if dark else LIGHT
     axis = {
         "gridcolor": ink["rule"], "linecolor": ink["rule"], "zeroline": False, "ticks": "", "automargin": True,
@@ -311,7 +342,7 @@ def blank(dark: bool, x: str, y: str | None) -> go.Figure:
 
 
 def finished(figure: go.Figure, shown: Sequence[Any], notes: Sequence[str], dark: bool) -> go.Figure:
-    """The figure with a legend where there are several things `shown`, and with words where something is missing."""
+    """The figure with a legend for several things `shown`, and with the notes."""
     ink = DARK if dark else LIGHT
     place = {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom"}
     legend = {**place, "font": {"color": ink["ink"]}, "itemclick": False, "itemdoubleclick": False}
@@ -344,10 +375,10 @@ def _silences(lanes: Sequence[_Lane], shown: Sequence[_Lane]) -> list[str]:
 
 
 def every(count: int) -> int:
-    """Every so many whole numbers a tick, so that at most a dozen stand under the axis."""
+    """The distance of ticks at whole numbers, for at most a dozen of them."""
     return next(step for step in (1, 2, 5, 10, 20, 50, 100) if count / step <= 12 or step == 100)
 
 
 def _round_step(edge: float) -> float:
-    """A tick every so many, for five or six of them from 0 to `edge`."""
+    """The distance of ticks, for five or six of them from 0 to `edge`."""
     return next(step for step in (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 1e12) if edge / step <= 6)

@@ -1,11 +1,7 @@
-"""What a reader takes home from a race: a table of its passes, and one page that plays it again.
+"""What a reader exports from a race: a table of its passes, and one page that plays it again.
 
-The page is a single file: our own scripts and styles, the race's log and nothing else. It needs no
-server, loads nothing and may reach nothing: its policy names our script and our style by their
-hashes, so text from a prompt or a model, or from a stranger's trace, cannot run even if it got
-loose. Everything a trace says enters the page in base64, or escaped.
-
-Knows traces. It does not know Gradio, nor how the timeline draws.
+The page is a single file with our scripts, our styles and the race's log. It loads nothing: its policy allows only our
+script and style, by their hashes. All text of a trace, perhaps a stranger's, is in base64 or escaped.
 """
 
 from __future__ import annotations
@@ -39,24 +35,18 @@ SECONDS, OTHER = 6, 4  # decimals
 
 
 def to_csv(trace: RaceRecord) -> str:
-    """One row a pass of every lane, as CSV text (RFC 4180).
+    """One row per pass of every lane, as CSV text (RFC 4180); `csv_file` makes a file of it.
 
-    To make a file that spreadsheets open, write it with newline="" and encoding="utf-8-sig".
-
-    `lane` counts from 0, `pass` from 1, prefill being pass 0. `rows` is what the target's pass computed, the last
-    token's own row included; `drafted` how many of them were up for a test, `draft` their text (the paths of a
-    tree are parted by " | "), `accepted` how many of those were emitted, `tokens` and `text` what was. An opaque lane
-    leaves empty what is not known of it. Times are milliseconds; `clock_ms` is the lane's clock at the pass's end.
-
-    Model text may begin like a formula, and a spreadsheet would compute it. So a text cell that begins with = + - @, a
-    tab, a line end or an apostrophe gets an apostrophe in front; to have the text back, take one leading
-    apostrophe away.
+    `lane` counts from 0, `pass` from 1, prefill is pass 0. `rows` are those of the target's pass, with the last token's
+    own; `drafted` of them can be tested, `draft` is their text (paths of a tree separated by " | "), `accepted` were
+    emitted. `tokens` and `text` are what was emitted. An opaque lane leaves unknown cells empty. Times are milliseconds;
+    `clock_ms` is the lane's clock after the pass. Text cells that begin like a formula get an apostrophe; see
+    `text_files.cell`.
     """
     return csv_text(COLUMNS, (row for number, lane in enumerate(trace.lanes) for row in _passes(number, lane)))
 
 
 def _passes(number: int, lane: LaneRecord) -> Iterator[list[Any]]:
-    """The rows of one lane."""
     clock, count = 0.0, 0
     for step in lane.steps:
         verify = step.kind == "verify"
@@ -87,10 +77,8 @@ def _ms(seconds: float) -> float:
 def replay_html(trace: RaceRecord, caption: str | None = None, home: str = "") -> str:
     """One self-contained page that plays the race; write it as UTF-8.
 
-    Nothing is lost but decimals: times are rounded to the microsecond, probabilities, entropies and margins to four
-    places; a trace saved from the page is valid.
-    `caption` is the line over the race, by default where and when it was recorded; `home` the address of the app that it links
-    to, if there is one.
+    Times are rounded to the microsecond, other numbers to four places. `caption` is the line above the race, by default
+    where and when it was recorded; `home` is the address of the app that the page links to.
     """
     machine, day = trace.machine, trace.created[:10]
     caption = _plain(caption or f"A recording from {machine.cpu}, {day}.", CAPTION)
@@ -118,7 +106,6 @@ def _title(trace: RaceRecord) -> str:
 
 
 def _origin(trace: RaceRecord) -> str:
-    """Where the recording comes from, in words."""
     machine, models = trace.machine, trace.models
     drafts = ", ".join(models.drafts.values())
     recorded = "" if trace.version == VERSION else f" by version {trace.version}"
@@ -130,7 +117,7 @@ def _origin(trace: RaceRecord) -> str:
 
 
 def _plain(text: str, most: int) -> str:
-    """At most so many characters of one line: no control or format characters, no heaps of combining marks."""
+    """At most so many characters of one line, without control or format characters and stacked combining marks."""
     out: list[str] = []
     marks = 0
     for character in text:
@@ -149,7 +136,7 @@ def _plain(text: str, most: int) -> str:
 
 
 def _log(trace: RaceRecord, caption: str) -> str:
-    """The log as JSON, gzip and base64, which `replay.js` unpacks: no text of a trace can end its element."""
+    """The log as JSON, gzip and base64, for `replay.js`: no text of a trace can end its element."""
     batch = {
         "run": "replay",
         "i0": 0,

@@ -1,10 +1,8 @@
 """Parse JSON from untrusted files within limits.
 
-The parser is one call that holds Python's interpreter, and objects take up to twenty times the bytes of their text. So a text
-is measured before it is parsed. The limits are 20 times the largest bundled recording. The longest race that a server runs
-with default settings, four lanes of 2,000 tokens, has 0.6 million values, 0.2 million names and 5 MB.
-
-Knows JSON. It does not know records.
+The parser is one call that holds Python's interpreter, and objects take up to twenty times the bytes of their text. So a
+text is measured before it is parsed. The limits are 20 times the largest bundled recording. The longest race with default
+settings, four lanes of 2,000 tokens, has 0.6 million values, 0.2 million names and 5 MB.
 """
 
 from __future__ import annotations
@@ -74,7 +72,7 @@ def fault(error: ValidationError) -> tuple[str, str]:
 
 
 def at_most(entries: int) -> BeforeValidator:
-    """Return what refuses a larger mapping before its entries are validated; pydantic itself validates all of them first."""
+    """Return a validator that refuses a larger mapping before pydantic validates its entries."""
 
     def check(value: Any) -> Any:
         if isinstance(value, dict) and len(value) > entries:
@@ -86,7 +84,7 @@ def at_most(entries: int) -> BeforeValidator:
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Pause Python's garbage collector, which would inspect all new objects repeatedly and multiply the time to make them."""
+    """Pause Python's garbage collector, which would inspect all new objects repeatedly."""
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -116,7 +116,6 @@ class Race:
         self._laps = self._run()
 
     def _lane(self, models: Models, prompt: Any, method: str, settings: Settings, options: Mapping[str, Any]) -> Lane:
-        """Return a lane of this race."""
         return Lane(models, prompt, method, settings, options)
 
     def _options(self, method: str, shared: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
@@ -130,7 +129,6 @@ class Race:
 
     @property
     def methods(self) -> list[str]:
-        """The lanes' methods."""
         return [lane.method for lane in self._lanes]
 
     @property
@@ -161,7 +159,6 @@ class Race:
         )  # fmt: skip
 
     def result(self) -> Trace:
-        """Return the trace so far."""
         deciding = {"rule": self.settings.acceptance, "costs": self._models.deciding(self.settings.costs)}
         return Trace(
             created=self._created,

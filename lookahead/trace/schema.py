@@ -109,7 +109,6 @@ class PromptRecord(Record):
 
     @property
     def shown(self) -> str:
-        """The text to show."""
         return self.text if self.typed is None else self.typed
 
 
@@ -127,7 +126,6 @@ class CurveRecord(Record):
         return self
 
     def cost_curve(self) -> CostCurve:
-        """The curve of the record."""
         return CostCurve(tuple(self.rows), tuple(self.seconds), self.branching_s or 0.0)
 
 
@@ -148,11 +146,9 @@ class Costs(CurveRecord):
 
     @classmethod
     def of(cls, costs: PassCosts) -> Self:
-        """The record of a cost model."""
         return cls(**asdict(costs.target), drafters={name: asdict(drafter) for name, drafter in costs.drafters.items()})
 
     def pass_costs(self) -> PassCosts:
-        """The cost model of the record."""
         drafters = {
             name: DrafterCosts(record.curve.cost_curve(), record.choose_s, tuple(record.cold_s), record.return_s)
             for name, record in self.drafters.items()
@@ -231,7 +227,6 @@ class StepRecord(Record):
 
     @property
     def seconds(self) -> float:
-        """The step's own time."""
         return self.propose_s + self.verify_s + self.other_s
 
     @property
@@ -264,12 +259,10 @@ class LaneRecord(Record):
 
     @property
     def tokens(self) -> list[int]:
-        """Ids of the generated text."""
         return [token for step in self.steps for token in step.emitted]
 
     @property
     def text(self) -> str:
-        """The generated text."""
         return "".join(piece for step in self.steps for piece in step.pieces)
 
     @property
@@ -308,7 +301,6 @@ class RaceRecord(Record):
         return data
 
     def to_json(self, indent: int | None = None) -> str:
-        """The trace as JSON text."""
         return self.model_dump_json(by_alias=True, indent=indent)
 
     @classmethod
@@ -328,7 +320,6 @@ class RaceRecord(Record):
 
     @classmethod
     def schema_json(cls) -> dict[str, Any]:
-        """The published JSON schema."""
         return cls.model_json_schema(by_alias=True)
 
     def header(self) -> dict[str, Any]:
@@ -336,7 +327,6 @@ class RaceRecord(Record):
         return self.model_dump(by_alias=True, mode="json", exclude={"lanes": {"__all__": {"steps"}}})
 
     def naive(self) -> LaneRecord | None:
-        """The baseline lane, if there is one."""
         return next((lane for lane in self.lanes if lane.method == "naive"), None)
 
     def stats(self, lane: int) -> dict[str, Any]:

@@ -1,7 +1,4 @@
-"""A recorded race, and what it can be turned into: a table of its passes, a page that plays it.
-
-Knows records and their exports. It does not know models, clocks or the running app.
-"""
+"""A recorded race, with its exports."""
 
 from __future__ import annotations
 
@@ -13,9 +10,9 @@ class Trace(RaceRecord):
     """A whole race."""
 
     def to_csv(self) -> str:
-        """One row a pass of every lane; see `export.to_csv`."""
+        """One row per pass of every lane; see `export.to_csv`."""
         return export.to_csv(self)
 
     def replay_html(self, caption: str | None = None) -> str:
-        """One self-contained page that plays the race, offline; see `export.replay_html`."""
+        """One self-contained page that plays the race; see `export.replay_html`."""
         return export.replay_html(self, caption)

@@ -26,7 +26,6 @@ class Event(Record):
         return self.model_dump_json(by_alias=True)
 
     def plain(self) -> dict[str, Any]:
-        """The same as plain data."""
         return self.model_dump(by_alias=True, mode="json")
 
 
@@ -83,7 +82,6 @@ class End(Event):
 
     @classmethod
     def of(cls, trace: RaceRecord, reason: str, message: str | None = None) -> Self:
-        """The end of a race that has run."""
         lanes = range(len(trace.lanes))
         counts = [[step.drafted for step in lane.steps] for lane in trace.lanes]
         return cls(

@@ -65,7 +65,8 @@ class Progress:
 
 class Text(NamedTuple):
     """A batch of texts: ids [texts, tokens], the hidden states that the head reads [texts, tokens, fed], and the target's
-    likeliest next tokens [texts, tokens]."""
+    likeliest next tokens [texts, tokens].
+    """
 
     ids: torch.Tensor
     states: torch.Tensor
@@ -111,7 +112,6 @@ class Growing:
         self.progress = replace(self.progress, **changes)
 
     def _work(self) -> Iterator[None]:
-        """Write, then alternate training and writing."""
         yield from self._measure()
         writing, spent_s, checked_s = self._write(), {"write": 0.0, "train": 0.0}, self.progress.seconds
         while True:
@@ -170,7 +170,6 @@ class Growing:
     # ---------------------------------------------------------------- training
 
     def _train(self) -> None:
-        """Take one training step."""
         network, device = self.network.train(), self._writer.device
         places = [(batch, row) for batch in self._texts for row in range(len(batch.ids))]
         drawn = torch.randint(len(places), (TEXTS,), generator=self._draws).tolist()

@@ -7,11 +7,11 @@ import pytest
 from conftest import stand_in
 from synthetic import lane, trace
 
+from lookahead import METHODS
 from lookahead.measure.experiments import EXPERIMENTS
 from lookahead.measure.scenarios import SCENARIOS
 from lookahead.page import race_tab
 from lookahead.page.lab import claims, drafters
-from lookahead.race.methods import METHODS
 from lookahead.server import form
 from lookahead.server.limits import Limits
 

@@ -12,9 +12,9 @@ from conftest import PATIENT_MS
 from playwright.sync_api import TimeoutError as TooLate
 from prompts import ENDLESS
 
+from lookahead import METHODS
 from lookahead.measure.scenarios import SCENARIOS
 from lookahead.page.page import _card
-from lookahead.race.methods import METHODS
 from lookahead.trace import wire
 
 pytestmark = pytest.mark.browser

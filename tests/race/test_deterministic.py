@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 import lookahead
-from lookahead import Settings, SettingsError
+from lookahead import METHODS, Settings, SettingsError
 from lookahead.measure import recordings
 from lookahead.measure.scenarios import SCENARIOS, TAUGHT
 from lookahead.measure.timing import Question, lane_of, read_entry
@@ -14,7 +14,7 @@ from lookahead.race import batch, decode
 from lookahead.race.batch import Batch
 from lookahead.race.external import ExternalGenerator
 from lookahead.race.lane import Lane
-from lookahead.race.methods import METHODS, method_class
+from lookahead.race.methods import method_class
 
 PROMPT = "Name: Anna, Pet: cat, Color: red\nName: Ben, Pet: dog, Color: blue\nName:"
 OURS = [name for name in METHODS if not issubclass(method_class(name), ExternalGenerator)]

@@ -4,7 +4,7 @@ import pytest
 
 import lookahead
 from lookahead.trace import charts
-from lookahead.trace.kinds import KINDS, by_kind, kind
+from lookahead.trace.charts import KINDS, by_kind, kind
 
 
 @pytest.mark.parametrize(

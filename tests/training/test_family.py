@@ -12,8 +12,7 @@ from small_training import FEW_DRILLS, SMALL, write_corpus
 import lookahead
 from lookahead.__main__ import main
 from lookahead.model.heads import files
-from lookahead.train import heads
-from training import card, command, drills, evaluate, passages, tokenizer
+from training import card, command, drills, evaluate, heads, passages, tokenizer
 from training.family import ROLES, Job, describe, train
 
 FEW_TEXTS = dataclasses.replace(SMALL, texts_together=8, writing_tokens=800)

@@ -218,8 +218,7 @@ class Settings:
     `k` is the most tokens to draft in a pass, or "auto". `temperature` 0 is greedy. `top_k` 0
     and `top_p` 1 switch those filters off. `rule` "auto" means greedy at temperature 0 and
     coupled above it. `stop` strings end the text at the token that completes one. `chat` wraps
-    the prompt in the model's chat template. `details` records the target's favourites. `wide` lets a pass have more rows
-    than are exact on this machine: the text may then differ from naive's where two logits tie. `costs` selects the pass costs
+    the prompt in the model's chat template. `details` records the target's favourites. `costs` selects the pass costs
     that `auto` decides with: "measured" on this machine, or of a "typical" one, with which a race has the same passes on
     every machine. "auto" is "typical" if the family ships such costs.
     """
@@ -235,7 +234,6 @@ class Settings:
     stop: tuple[str, ...] = field(default=())
     chat: bool = False
     details: bool = True
-    wide: bool = False
     costs: str = "auto"
 
     def __post_init__(self) -> None:
@@ -268,7 +266,7 @@ class Settings:
         if len(stop) > 16 or not all(isinstance(s, str) and 0 < len(s) <= 200 for s in stop):
             raise SettingsError("stop", self.stop, "give at most 16 stop strings of 1 to 200 characters.")
         object.__setattr__(self, "stop", stop)
-        for name in ("chat", "details", "wide"):
+        for name in ("chat", "details"):
             if not isinstance(getattr(self, name), bool):
                 raise SettingsError(name, getattr(self, name), "give true or false.")
 

@@ -16,13 +16,13 @@ from functools import lru_cache
 
 import torch
 
-from .tree import Limits, ancestors
+from .tree import ancestors
 
 
 class TableLM:
     """A stand-in for `CachedLM`: same moves, logits from a table. `seed` picks the table."""
 
-    device, limits = torch.device("cpu"), Limits()
+    device = torch.device("cpu")
     longest, confidence, kind = 1 << 20, None, None
 
     def __init__(

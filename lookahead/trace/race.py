@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..core import processor
-from ..core.events import TIE_AWARE, MethodError, Settings, Step, Test
-from ..core.tree import is_chain
+from ..core.events import MethodError, Settings, Step, Test
 from ..core.version import VERSION
 from ..race.decode import Reading
 from ..race.lane import Lane, split_options
@@ -145,14 +144,6 @@ class Race:
         """Stop early; what has run stays in `result()`."""
         self._laps.close()
 
-    def _exactness(self) -> str:
-        """What holds for this race: passes as wide as they come, a text that is too long, or on some devices trees, are not
-        exact."""
-        probe, longest = self._models.probe, len(self._prompt.tokens) + self.settings.max_new_tokens
-        drafted = (step.draft.parents for recorder in self._recorders for step in recorder.steps)
-        trees = probe.tree_rows == 1 and not all(map(is_chain, drafted))
-        return TIE_AWARE if self.settings.wide or trees else probe.kind_for(longest)
-
     def _head(self, kind: str) -> HeadRecord:
         """What is recorded of a trained head."""
         shape, layers = self._models.heads[kind].shape, self._models.target.passes.shape.layers
@@ -174,7 +165,7 @@ class Race:
                 drafts={role: name for role, name in self._models.names.items() if role in self._models.drafts},
                 heads={kind: self._head(kind) for kind in self._models.heads},
             ),
-            exactness=self._exactness(),
+            exactness=self._models.exactness,
             settings=SettingsRecord(
                 max_new_tokens=s.max_new_tokens, k=s.k, temperature=s.temperature, top_k=s.top_k, top_p=s.top_p,
                 repetition_penalty=s.repetition_penalty, seed=s.seed, rule=s.acceptance, stop=list(s.stop), chat=s.chat,

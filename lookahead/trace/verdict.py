@@ -120,8 +120,7 @@ def _difference(compared: Agreement) -> Badge:
     token, (naive, other) = compared.position + 1, compared.tokens
     detail = (
         f"Token {token}: naive wrote id {naive}, this lane {other}, in its pass {compared.number} of {compared.rows} "
-        f'{"row" if compared.rows == 1 else "rows"}.{apart} The Lab\'s "Why do bits differ?" shows which operator rounds a row '
-        "differently in such a pass."
+        f"{'row' if compared.rows == 1 else 'rows'}.{apart}"
     )
     numbers = {"position": compared.position, "margin": compared.margin, "pass": compared.number, "rows": compared.rows}
     return _badge(False, f"differs at token {token}: {cause}", detail, **numbers)

@@ -193,7 +193,8 @@ class CachedLM:
         self.cache.rewind(length)
 
     def states(self, start: int) -> torch.Tensor:
-        """The hidden states behind the layers `taps` of the cached tokens from `start` on, [tokens, taps times hidden]."""
+        """The hidden states after the layers `taps` of the cached tokens from `start` on, [tokens, taps times hidden]."""
+        assert len(self.cache.taps) == len(self.taps), "a cache keeps hidden states from the reset after `taps` is set"
         return self.cache.states(start, len(self.tokens))
 
     def cached(self) -> int:

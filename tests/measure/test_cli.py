@@ -14,6 +14,8 @@ import lookahead
 from lookahead.__main__ import main
 from lookahead.family import hub, typical
 
+pytestmark = pytest.mark.long
+
 
 def run(arguments, code=0):
     """A process of its own."""

@@ -18,6 +18,8 @@ from lookahead import METHODS
 from lookahead.race import external
 from lookahead.trace.agreement import TIE, TIES
 
+pytestmark = pytest.mark.split
+
 PROMPTS = (
     "Once upon a time there was a small frog who",
     "Lily and Ben went to the park. They saw a big",

@@ -84,9 +84,6 @@ def _parser() -> argparse.ArgumentParser:
     decoding.add_argument("--rule", help="auto, greedy, coupled or rejection")
     decoding.add_argument("--costs", help="pass costs that auto decides with: auto, typical or measured")
     decoding.add_argument("--stop", action="append", help="end at this text (may be repeated)")
-    decoding.add_argument(
-        "--wide", action="store_true", default=None, help="passes of more rows than are exact on this machine"
-    )
     decoding.add_argument("--chat", action="store_true", default=None, help="wrap the prompt in the chat template")
 
     run = commands.add_parser("run", parents=[shared, decoding], help="write a continuation, coloured by origin")
@@ -236,9 +233,6 @@ def _calibrate(arguments: argparse.Namespace) -> None:
     report = {
         **measured_on(models),
         "probe": {
-            "chain_rows": probe.chain_rows,
-            "tree_rows": probe.tree_rows,
-            "longest_text": probe.reach,
             "compared": probe.compared,
             "differ": probe.differ,
             "largest_difference": probe.worst,

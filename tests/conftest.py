@@ -42,41 +42,31 @@ ROOT = Path(__file__).parent.parent
 POCKET = ROOT / "assets" / "models" / "pocket"
 
 
-BROWSER = {
-    "chromium",
-    "app",
-}  # who needs one of them shares a worker, one of two: more browsers are too much for two cores
-BROWSER_FIRST = ("test_page", "test_page_models", "test_page_restart")  # about half of what they take
-LONG = ("test_page", "test_page_learn", "test_family", "test_models", "test_hosting", "test_cli", "test_hub")
-SPLIT = ("test_lossless", "test_accept", "test_exactness")
-LAST = ("test_model_loading", "test_ops")
+BROWSER = {"chromium", "app"}  # fixtures of tests that drive a browser
 PATIENT_MS = 60_000  # that a page is waited for: the machine may have other things to do
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items):
-    """Which worker runs what, and in which order.
+    """Which worker runs a test, and in which order, by the markers in pyproject.toml.
 
-    A file's tests share a worker, and what the file has prepared; long files come first and those whose tests are shared
-    out one by one last, so that all workers end together. Alone, last come the files that compute in the queue's thread:
-    with two threads torch no longer waits actively, and all that follows takes twice as long.
+    The tests of a file share a worker, and what the file has prepared. Files with a browser share two workers, because more
+    browsers are too many for two cores. Long files come first, and tests that are `split` last, so that all workers end together.
     """
     beside_others = "PYTEST_XDIST_WORKER" in os.environ
     browser = {item.module.__name__ for item in items if BROWSER & set(item.fixturenames)}
     for item in items:
         name = item.module.__name__
-        if name not in SPLIT:
-            item.add_marker(pytest.mark.xdist_group(_worker(name) if name in browser else name))
-    last = SPLIT if beside_others else LAST
-    items.sort(key=lambda item: _place(item.module.__name__, LONG if beside_others else (), last))
+        if not any(map(item.get_closest_marker, ("split", "xdist_group"))):
+            item.add_marker(pytest.mark.xdist_group("browser-2" if name in browser else name))
 
+    def place(item):
+        if not beside_others:
+            return item.get_closest_marker("last") is not None
+        long = item.get_closest_marker("long") is not None
+        return not long, item.module.__name__ not in browser, item.get_closest_marker("split") is not None
 
-def _worker(name):
-    return "browser-1" if name in BROWSER_FIRST else "browser-2"
-
-
-def _place(name, first, last):
-    return first.index(name) if name in first else len(first) + (name in last)
+    items.sort(key=place)
 
 
 @pytest.fixture(autouse=True)

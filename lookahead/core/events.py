@@ -196,8 +196,7 @@ class Settings:
 
     `k` is the most tokens to draft per pass, or "auto". `temperature` 0 is greedy. `top_k` 0 and `top_p` 1 switch those
     filters off. `rule` "auto" is greedy at temperature 0 and coupled above it. `stop` strings end the text at the token
-    that completes one. `chat` applies the model's chat template. `details` records the target's likeliest tokens. `wide`
-    allows passes with more rows than are exact here: the text may then differ from naive's if two logits tie. `costs`
+    that completes one. `chat` applies the model's chat template. `details` records the target's likeliest tokens. `costs`
     selects the pass costs of `auto`: "measured" here, or of a "typical" machine, which give a race the same passes
     everywhere. "auto" is "typical" if the family has them.
     """
@@ -213,7 +212,6 @@ class Settings:
     stop: tuple[str, ...] = field(default=())
     chat: bool = False
     details: bool = True
-    wide: bool = False
     costs: str = "auto"
 
     def __post_init__(self) -> None:
@@ -246,7 +244,7 @@ class Settings:
         if len(stop) > 16 or not all(isinstance(s, str) and 0 < len(s) <= 200 for s in stop):
             raise SettingsError("stop", self.stop, "give at most 16 stop strings of 1 to 200 characters.")
         object.__setattr__(self, "stop", stop)
-        for name in ("chat", "details", "wide"):
+        for name in ("chat", "details"):
             if not isinstance(getattr(self, name), bool):
                 raise SettingsError(name, getattr(self, name), "give true or false.")
 

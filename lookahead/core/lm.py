@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from .policy import StopRule
-from .tree import Limits
 
 if TYPE_CHECKING:
     import torch
@@ -62,7 +61,6 @@ class LanguageModel(Protocol):
     tokens: list[int]
     vocab: int
     context_length: int
-    limits: Limits
     longest: int  # tokens that it can draft in a row
     confidence: float | None  # of its last drafted token; None if that is the token's probability
     kind: str | None  # of trained head, such as "eagle"; None for a language model

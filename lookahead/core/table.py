@@ -12,13 +12,13 @@ from functools import lru_cache
 
 import torch
 
-from .tree import Limits, ancestors
+from .tree import ancestors
 
 
 class TableLM:
     """The interface of `CachedLM`, with logits from a table. `seed` selects the table."""
 
-    device, limits = torch.device("cpu"), Limits()
+    device = torch.device("cpu")
     longest, confidence, kind = 1 << 20, None, None
 
     def __init__(

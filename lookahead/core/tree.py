@@ -10,28 +10,6 @@ Knows nothing of tokens, models or torch.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-
-MANY = 1 << 20  # rows: no limit
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What a pass keeps to, so that its rows have the bits of rows computed alone; the default asks for nothing.
-
-    A pass has at least `least` rows, of a chain at most `chain_rows`, of a tree at most `tree_rows`; the branches of a
-    tree are laid out by `tile` keys; buffers have at most `columns` columns, None for any number.
-    """
-
-    least: int = 1
-    chain_rows: int = MANY
-    tree_rows: int = MANY
-    tile: int = 1
-    columns: int | None = None
-
-    def rows(self, parents: Sequence[int]) -> int:
-        """The most rows of a pass of that shape, -1 being what is cached."""
-        return self.chain_rows if is_chain(parents) else self.tree_rows
 
 
 def depths(parents: Sequence[int]) -> list[int]:

@@ -22,6 +22,7 @@ import torch
 from huggingface_hub import HfApi, get_hf_file_metadata, hf_hub_url
 from huggingface_hub.errors import HFValidationError
 
+from .. import kernels
 from ..core import memory
 from ..core.events import ModelError, Stopped
 from ..core.numbers import count, size
@@ -165,15 +166,16 @@ def check(
     spec: str,
     *,
     limits: Allowed | None = None,
-    dtype: torch.dtype,
+    dtype: torch.dtype | None = None,
     progress: Progress = lambda text, share: None,
     compute: Compute = lambda work, *arguments: work(*arguments),
     spare_bytes: int = 0,
 ) -> Plan:
     """Return the plan of a family without reading weights.
 
-    `compute(work, *arguments)` returns `work(*arguments)` from a server's thread for computing. `spare_bytes` is memory
-    that could be freed. Raises `ModelError` if the limits do not allow the spec; other faults are in the plan.
+    `dtype` None is the format that `load` uses. `compute(work, *arguments)` returns `work(*arguments)` from a server's thread
+    for computing. `spare_bytes` is memory that could be freed. Raises `ModelError` if the limits do not allow the spec; other
+    faults are in the plan.
     """
     places = requested(spec, limits)
     if (source := sources.named(spec.strip())) and source.gguf and not source.here():
@@ -187,13 +189,22 @@ def check(
         if one.folder:
             one.attempt("weights", _weigh)
     progress("Comparing the tokenizers", len(known) / (len(known) + 1))
-    plan = Plan("+".join(members(spec)), known, dtype)
+    form = number_format.requested(dtype) or number_format.usual(memory.device(), _compiles(known[0]))
+    plan = Plan("+".join(members(spec)), known, form.dtype)
     plan.checks = compute(_checks, plan, limits, spare_bytes)
     for one in (one for one in plan.checks if one.topic == "vocabulary" and one.error):
         if fit := fitting(known[0], {one.place for one in known}, limits is not None):
             mend = f"{one.error.mend} Drafts that would fit: {', '.join(fit)}."
             one.error = ModelError(one.error.field, one.error.value, mend)
     return plan
+
+
+def _compiles(known: Known) -> bool:
+    """Whether our kernels compute a model, as far as its small files tell."""
+    try:
+        return bool(known.folder) and kernels.compiles(known.folder)
+    except ModelError:  # a damaged file, which is a fault of the plan
+        return False
 
 
 def download(plan: Plan, progress: Progress = lambda text, share: None) -> dict[str, Path]:
@@ -233,7 +244,7 @@ def load(
     places, source = sources.places(spec), sources.named(spec)
     if (source and source.here()) or all(Path(place).is_relative_to(sources.BUNDLED) for place in places.values()):
         return models.load(spec, progress, dtype=dtype)
-    form = number_format.requested(dtype) or number_format.likely(memory.device())
+    form = number_format.requested(dtype)
     percent = -1
 
     def once_per_percent(text: str, share: float) -> None:  # a terminal prints a line each time
@@ -242,7 +253,7 @@ def load(
             percent = int(100 * share)
             progress(text, share)
 
-    plan = check(spec, dtype=form.dtype, progress=_part(once_per_percent, 0, 0.02))
+    plan = check(spec, dtype=form and form.dtype, progress=_part(once_per_percent, 0, 0.02))
     ready = 0.6 if plan.missing else 0.02
     folders = download(plan, _part(once_per_percent, 0.02, ready))
     return models.load(plan.spec, _part(progress, ready, 1), dtype=dtype, folder_of=folders)
@@ -255,8 +266,7 @@ def fetch(spec: str, progress: Progress = lambda text, share: None) -> tuple[str
         have = ", ".join(source.family for source in sources.all_sources())
         raise ModelError("family", spec, f"nothing is to be brought for it; choose one of {have}.")
     if not source.here():
-        form = number_format.likely(memory.device())
-        download(check(spec, dtype=form.dtype, progress=_part(progress, 0, 0.1)), _part(progress, 0.1, 1))
+        download(check(spec, progress=_part(progress, 0, 0.1)), _part(progress, 0.1, 1))
     progress("Ready", 1.0)
     return source.here()
 

@@ -35,7 +35,6 @@ from ..model.heads.head import CachedHead, Head
 from ..model.heads.shape import KINDS
 from ..model.lm import CachedLM
 from . import cost, exactness, number_format, recording, remembered, sense, sources, threads, typical
-from .number_format import BFLOAT16, FLOAT32
 from .remembered import Measured
 from .sources import Progress
 from .typical import Typical
@@ -197,43 +196,33 @@ def _resolve(spec: str, folder_of: Mapping[str, Path]) -> _Files:
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """A family in memory. `ratio` and `by_operators` are measured if the format was chosen by a trial of bfloat16."""
+    """A family in memory."""
 
     tokenizer: PreTrainedTokenizerBase
     passes: dict[str, Forward]
     form: number_format.Format
     spread: bool
-    ratio: float | None = None
-    by_operators: exactness.Exactness | None = None
 
 
 def _read(family: _Files, requested: number_format.Format | None, kept: Measured | None, progress: Progress) -> _Read:
-    """Read the tokenizer and all language models, in the requested format, the remembered one, or the faster one."""
+    """Read the tokenizer and all language models, in the requested format or the usual one."""
     device, compiles = memory.device(), kernels.compiles(family.folders["target"])
-    form = requested or (number_format.FORMATS[kept.format] if kept else number_format.likely(device, compiles))
+    form = requested or number_format.usual(device, compiles)
     spread = len(memory.gpus()) > 1 and _too_large(family.folders, form.dtype)
     tokenizer = _shared_tokenizer(family)
     if device.type == "cpu" and compiles:
         progress("Preparing kernels for this processor", 0.03)
         kernels.prepare(form.dtype)
     drafts = [role for role in family.folders if role != "target"]
-    passes, ratio, by_operators = {}, kept.bfloat16_ratio if kept else None, None
+    passes: dict[str, Forward] = {}
     # A spread target comes last: it takes what its drafts leave free.
     for role in [*drafts, "target"] if spread else ["target", *drafts]:
         place, folder, share = family.places[role], family.folders[role], 0.05 + 0.35 * len(passes) / len(family.places)
         progress(f"Reading {sources.shown(place)}", share)
         passes[role] = _load(place, folder, form.dtype, device, spread and role == "target")
-        if role != "target":
-            continue
-        threads.use(kept.threads if kept else threads.choose(CachedLM(passes[role])))
-        if not requested and not kept and form is BFLOAT16 and device.type == "cpu":
-            progress("Choosing the number format", share)
-            ratio, by_operators = _bfloat16(CachedLM(passes[role]))
-            if not by_operators:
-                form = FLOAT32
-                passes[role] = _load(place, folder, form.dtype, device, False)
-                threads.use(threads.choose(CachedLM(passes[role])))
-    return _Read(tokenizer, passes, form, spread, ratio, by_operators)
+        if role == "target":
+            threads.use(kept.threads if kept else threads.choose(CachedLM(passes[role])))
+    return _Read(tokenizer, passes, form, spread)
 
 
 # ---------------------------------------------------------------- calibrate
@@ -242,9 +231,8 @@ def _read(family: _Files, requested: number_format.Format | None, kept: Measured
 def _calibrate(family: _Files, read: _Read, kept: Measured | None, key: str | None, progress: Progress) -> Models:
     """Measure exactness and costs, or check those that are `kept`."""
     target, shipped = CachedLM(read.passes["target"]), family.shipped
-    progress("Checking exactness" if kept else "Probing exactness", 0.45)
-    probe = _probed(target, kept, read.by_operators)
-    target.limits = probe.limits
+    progress("Probing exactness", 0.45)
+    probe = exactness.probe(target, exactness.AGAIN_S if kept else exactness.BUDGET_S, random.randrange(1 << 30))
     progress("Measuring what a pass costs", 0.6)
     gc.collect()  # or Python would look through all that was loaded in the middle of a race
     lengths = cost.LENGTHS[1:2] if kept else cost.LENGTHS  # with known costs a few passes suffice
@@ -271,7 +259,7 @@ def _calibrate(family: _Files, read: _Read, kept: Measured | None, key: str | No
         again = _costs(target, drafts, heads, None)
         if len(remaining := sense.faults(again, _sizes(target, drafts))) <= len(faults):
             costs, faults = again, remaining
-    measured = Measured(read.form.name, probe, costs, read.ratio, threads.now(), faults)
+    measured = Measured(read.form.name, probe, costs, threads.now(), faults)
     names = {role: sources.shown(place) for role, place in family.places.items()}
     eos = _eos(family.folders["target"], target, read.tokenizer)
     return Models(family.spec, names, read.tokenizer, target, drafts, measured, eos, heads, key, shipped)
@@ -281,7 +269,7 @@ def _drafter(passes: Forward, target: CachedLM) -> CachedLM:
     """A draft model. One as large as its target agrees with it to the last bit. It proposes ids that both models have, and
     reads all ids of the target."""
     vocab, exact = min(target.vocab, passes.shape.vocab), passes.size >= target.passes.size
-    return CachedLM(passes, vocab, exact, target.limits if exact else None, reads_all=True)
+    return CachedLM(passes, vocab, exact, reads_all=True)
 
 
 def measured_again(models: Models) -> Models:
@@ -309,15 +297,6 @@ def _shared_tokenizer(family: _Files) -> PreTrainedTokenizerBase:
     return tokenizers["target"]
 
 
-def _bfloat16(target: CachedLM) -> tuple[float | None, exactness.Exactness | None]:
-    """How long its passes take in units of float32's, and what its operators allow; None where that is not to be used."""
-    ratio = number_format.trial(target)
-    if ratio is not None and ratio > number_format.CLEARLY:
-        return ratio, None
-    by_operators = exactness.of_operators(target)
-    return ratio, by_operators if by_operators.whole else None
-
-
 def _costs(
     target: CachedLM, drafts: Mapping[str, CachedLM], heads: Mapping[str, Head], kept: Measured | None
 ) -> PassCosts:
@@ -329,17 +308,6 @@ def _costs(
     costs = {role: cost.measure_drafter(draft, target, curve) for role, draft in drafts.items()}
     costs |= {role: cost.measure_head(head, target, curve) for role, head in heads.items()}
     return PassCosts(curve, costs)
-
-
-def _probed(target: CachedLM, kept: Measured | None, by_operators: exactness.Exactness | None) -> exactness.Exactness:
-    """How far the target is exact: as it was `kept`, as far as a sample agrees. If it is not, the device's own attention is
-    used."""
-    if kept:
-        return exactness.confirm(target, kept.exactness, exactness.AGAIN_S, random.randrange(1 << 30))
-    result = exactness.find(target, by_operators)
-    if result.kind == exactness.BIT_EXACT or target.device.type == "cpu" or not target.passes.use_sdpa():
-        return result
-    return exactness.find(target.fresh())
 
 
 def _explained(place: str, error: Exception) -> ModelError:

@@ -11,7 +11,6 @@ Knows files and names. What the numbers mean is `models`' business.
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 import tempfile
 import time
@@ -30,7 +29,7 @@ from ..core.costs import CostCurve, PassCosts
 from . import threads
 from .exactness import Exactness
 
-VERSION = 8
+VERSION = 9
 VARIABLE = "LOOKAHEAD_CACHE"
 CAPS = (
     "ONEDNN_MAX_CPU_ISA",
@@ -41,7 +40,6 @@ CAPS = (
     "NUMBA_CPU_NAME",
     "NUMBA_CPU_FEATURES",
 )
-MOST_ROWS = 4096  # that a pass may be filled up to, and keys of a tile
 MOST_S = 3600.0  # that a pass may take
 LEFTOVERS, LEFTOVER_S = "tmp????????.part", 3600.0  # files of unfinished writes, and their age
 SAMPLE = 1 << 16  # bytes at both ends of a file that stand for it
@@ -49,14 +47,12 @@ SAMPLE = 1 << 16  # bytes at both ends of a file that stand for it
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What `models.load` measures. `bfloat16_ratio` is how long bfloat16's passes
-    took against float32's, None where they were not compared; `threads` with how many passes are computed. With
-    `faults` the costs are measured anew at the next start."""
+    """What `models.load` measures. `threads` is the number of threads that passes use. With `faults` the costs are measured
+    again at the next start."""
 
     format: str
     exactness: Exactness
     costs: PassCosts
-    bfloat16_ratio: float | None = None
     threads: int = threads.MOST
     faults: tuple[str, ...] = ()  # what of it cannot be, as `sense` finds
 
@@ -112,19 +108,7 @@ def read(name: str | None) -> Measured | None:
 
 def _possible(kept: Measured) -> bool:
     """Whether every value is one that this machine can produce."""
-    limits, ratio = kept.exactness.limits, kept.bfloat16_ratio
-    counts = (limits.least, limits.tile)
-    rows = (kept.exactness.chain_rows, kept.exactness.tree_rows, limits.chain_rows, limits.tree_rows)
-    optional = (limits.columns, kept.exactness.reach)
-    return (
-        kept.format in ("bfloat16", "float32")
-        and 1 <= kept.threads <= threads.MOST
-        and all(1 <= count <= MOST_ROWS for count in counts)
-        and all(row >= 1 for row in rows)
-        and all(value is None or value >= 1 for value in optional)
-        and (ratio is None or 0 < ratio < math.inf)
-        and possible_costs(kept.costs)
-    )
+    return kept.format in ("bfloat16", "float32") and 1 <= kept.threads <= threads.MOST and possible_costs(kept.costs)
 
 
 def possible_costs(costs: PassCosts) -> bool:

@@ -25,7 +25,7 @@ from ..model.cache import NOTHING
 from ..model.forward import EVERY, Forward, Part, Parts
 from ..model.rotary import RotaryTables
 from ..model.shape import Shape
-from . import attend, chain, elementwise, heads, whole_pass
+from . import attend, chain, heads, whole_pass
 from .cache import CompiledCache
 from .columns import SPARE_POSITIONS, Columns
 from .llama_weights import Weights
@@ -149,12 +149,9 @@ class Llama(Forward):
     def for_drafting(self) -> Llama:
         return Llama(self.shape, self.weights, self._source, int8=True, shared=self._shared)
 
-    def lay_out(self, parents, base, first, cache, tile):
+    def lay_out(self, parents, base, first, cache):
         cache.lay_out(base + len(parents))
         return Columns.of(parents, base, first)
-
-    def filled(self, rows: int) -> int:
-        return rows
 
     def __call__(self, ids, positions, cache: CompiledCache, rows: Columns, only: slice = EVERY) -> torch.Tensor:
         if isinstance(positions, slice) and positions.start + len(ids) > self._rotary.most:
@@ -258,23 +255,7 @@ class Llama(Forward):
     def head_passes(self, network):
         return heads.passes(network, self)
 
-    def products(self) -> list[tuple[tuple[int, int], Callable[[torch.Tensor], Product]]]:
-        sizes = [(product.out, product.size) for product in (*self._products[0], self._head)]
-        return [(size, partial(Product, int8=self.int8)) for size in sizes]
-
-    def norm(self, x: torch.Tensor) -> torch.Tensor:
-        (rows, width), x = x.shape, x.float().contiguous()
-        y, ones = torch.empty(rows, width), torch.ones(width)
-        elementwise.norm().ctypes(x.data_ptr(), ones.data_ptr(), y.data_ptr(), rows, width, 0, self.weights.eps)
-        return y
-
-    def activation(self, x: torch.Tensor) -> torch.Tensor:
-        rows, width = x.shape
-        both, y = torch.cat([x.float(), torch.ones(rows, width)], 1), torch.empty(rows, width)
-        elementwise.gate().ctypes(both.data_ptr(), y.data_ptr(), rows, width, 2 * width, self._sizes.rounded)
-        return y.to(x.dtype)
-
-    def attention(self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, seen: int) -> torch.Tensor:
+    def _attention(self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, seen: int) -> torch.Tensor:
         (n, heads, dim), (kv, room, _) = query.shape, keys.shape
         query, mixed, scores = (
             query.float().contiguous(),
@@ -292,7 +273,7 @@ class Llama(Forward):
     def parts(self, cached: int) -> Parts:
         shape, n = self.shape, cached + 1
         cache = self.new_cache()
-        rows = self.lay_out(range(-1, n - 1), 0, 0, cache, 1)
+        rows = self.lay_out(range(-1, n - 1), 0, 0, cache)
         self(torch.ones(n, dtype=torch.long), slice(0, n), cache, rows, slice(0, 1))
         query, x = torch.ones(1, shape.heads, shape.head_dim), torch.ones(1, shape.hidden)
         products = [product for layer in self._products for product in layer]
@@ -300,6 +281,6 @@ class Llama(Forward):
         bound = [product.bound(x, y) for product, (x, y) in zip(products, rooms, strict=True)]
         return Parts(
             lambda: [multiply() for multiply in bound] and rooms,
-            lambda: [self.attention(query, layer.keys[0], layer.values[0], n) for layer in cache.layers],
+            lambda: [self._attention(query, layer.keys[0], layer.values[0], n) for layer in cache.layers],
             lambda: self._head(x),
         )

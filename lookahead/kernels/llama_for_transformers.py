@@ -16,7 +16,7 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from ..model import loading
 from ..model.lm import CachedLM
-from ..model.modules import BY_BRANCH, first_layers, lend, lent
+from ..model.modules import ATTENTION, first_layers, lend, lent
 from ..model.shape import Shape
 from .cache import CompiledCache
 from .columns import fits
@@ -53,7 +53,7 @@ class OurLlamaForCausalLM(LlamaForCausalLM):
         more = {name for name, value in other.items() if value is not None and value is not False} - IDLE
         available = self.passes is not None and self.passes.dtype == self.dtype and self.device.type == "cpu"
         one = ids is not None and len(ids) == 1 and (mask is None or (mask.dim() == 2 and bool(mask.all())))
-        plain = isinstance(last, int) and not more and self.config._attn_implementation == BY_BRANCH
+        plain = isinstance(last, int) and not more and self.config._attn_implementation == ATTENTION
         if not (available and one and plain):
             return None
         cache = self.passes.new_cache() if dynamic is None else lent(dynamic)
@@ -64,7 +64,7 @@ class OurLlamaForCausalLM(LlamaForCausalLM):
         if not all(given is None or torch.equal(given.view(-1), in_order) for given in places):
             return None
         if cache is None and empty:
-            cache = CompiledCache(self.passes.shape.layers, in_blocks=False)
+            cache = CompiledCache(self.passes.shape.layers)
             lend(cache, dynamic)
         return cache
 
@@ -91,7 +91,7 @@ def llama_model(llama: Llama, folder: str) -> PreTrainedModel:
         state |= {f"model.layers.{i}.{name}.weight": weight for name, weight in parts.items()}
     config = loading.configuration(folder)
     config.num_hidden_layers = shape.layers
-    config._attn_implementation = BY_BRANCH
+    config._attn_implementation = ATTENTION
     with init_empty_weights(include_buffers=False):
         model = OurLlamaForCausalLM._from_config(config, dtype=llama.dtype)
     model.passes = llama
@@ -108,7 +108,7 @@ def of_model(model: PreTrainedModel) -> Llama | None:
     Its projections become views of joined ones; `model.generate` works as before.
     """
     shape = Shape.of_model(model.config)
-    if not (model.config._attn_implementation == BY_BRANCH and _plain_llama(model) and fits(shape)):
+    if not (model.config._attn_implementation == ATTENTION and _plain_llama(model) and fits(shape)):
         return None
     body, config = model.model, model.config
     layers = [

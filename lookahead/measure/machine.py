@@ -121,7 +121,7 @@ class Compared:
         elif used.threads is None:
             why = f"on a GPU {used.dtype} is taken wherever there is hardware for it, and larger models win by it"
         else:
-            why = "bfloat16 is taken where the trial at load, passes of 1 and 9 rows together, finds it exact and not clearly slower"
+            why = "bfloat16 is used where our kernels compute the passes, else float32; LOOKAHEAD_DTYPE changes it"
         return f"Quickest here is {best.name} ({took}), {decimal(faster)} times as quick as {used.name}, which is in use: {why}."
 
 

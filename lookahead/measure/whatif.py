@@ -23,7 +23,7 @@ from typing import Any
 from ..core.accept import Verification, follow
 from ..core.costs import PassCosts
 from ..core.events import EMPTY, MOST_DRAFTED, Draft, MethodError, Step, TraceError, whole_number
-from ..core.tree import Limits, branch_count
+from ..core.tree import branch_count
 from ..drafting import Drafter, Resources
 from ..model.shape import ENDLESS
 from ..race.decode import Text
@@ -173,8 +173,6 @@ def _priced(recording: Recording, step: Step, free: bool) -> Step:
 
 class _RecordedTarget:
     """In the target's place: it counts tokens and computes nothing, for the answers are known."""
-
-    limits = Limits()  # a pass is as wide as its draft
 
     def __init__(self):
         self._length = 0

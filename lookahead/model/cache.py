@@ -1,12 +1,7 @@
 """The keys and values of the tokens read so far, in buffers that are written in place.
 
-Rolling back is setting a length; appending copies only the new rows. The buffers handed to attention are whole blocks
-of columns, so that the shapes of a pass repeat: the CPU's kernels are compiled per shape, and with one shape a token
-the first visit of every length would cost as much again as the pass itself. Attention masks the tail of the last block
-(`attention.attend` does; transformers' own attentions are given exact lengths). `kernels.cache` has the cache of compiled passes.
-
-For the branches of a draft tree the cache keeps copies of values behind the rows, as `attention` lays them out. For a
-trained drafter it keeps hidden states of the same tokens beside them (`tap`).
+Rolling back sets a length; appending copies only the new rows. The buffers grow by whole blocks of columns. `kernels.cache` has
+the cache of compiled passes. For a trained drafter the cache also keeps hidden states of the same tokens (`tap`).
 """
 
 from __future__ import annotations
@@ -73,13 +68,6 @@ class CacheLayer:
         self.length = stop
         self.keys[:, :, start:stop] = keys
         self.values[:, :, start:stop] = values
-        if self.cache.copied is not None:
-            at, columns = self.cache.copied
-            # Both: some models cache a compressed form from which they compute keys and values.
-            for buffer in (self.keys, self.values):
-                buffer[:, :, at : at + len(columns)] = buffer[:, :, columns.to(values.device)]
-        if self.cache.in_blocks:  # the whole buffer: a contiguous one, which matmul need not copy
-            return self.keys, self.values
         return self.keys[:, :, :stop], self.values[:, :, :stop]
 
     def gather(self, start: int, columns: torch.Tensor) -> None:
@@ -90,20 +78,18 @@ class CacheLayer:
 
 
 class KeyValueCache:
-    """The layers of one cache. `in_blocks` hands out whole buffers, else exactly the columns that count."""
+    """The layers of one cache."""
 
-    def __init__(self, layers: int, in_blocks: bool = True):
-        self.in_blocks = in_blocks
+    def __init__(self, layers: int):
         self.lengths = [0] * layers  # columns of each that count; all the same but in the middle of a pass
         self.layers = [CacheLayer(self, number) for number in range(layers)]
         self.room = 0  # columns of the buffers from the next pass on
-        self.copied: tuple[int, torch.Tensor] | None = None  # values of these columns are copied to that column and on
         self.taps = NOTHING  # the numbers of layers behind which hidden states are kept
         self._states, self._state_width = torch.empty(0), 0
         self._too_long = 0  # passes for which the room was too much
 
-    def lay_out(self, columns: int, copies_at: int = 0, copies: Sequence[int] = ()) -> None:
-        """Prepare a pass: room for so many columns, and copies of values for the branches of a tree behind its rows.
+    def lay_out(self, columns: int) -> None:
+        """Prepare a pass: room for so many columns.
 
         Too long buffers, whose emptiness costs time too, are cut after a while.
         """
@@ -111,7 +97,6 @@ class KeyValueCache:
         self._too_long = 0 if room >= self.room else self._too_long + 1
         if room > self.room or self._too_long > PATIENCE:
             self.room = room
-        self.copied = (copies_at, torch.tensor(copies)) if copies else None
 
     def columns(self, start: int, stop: int) -> list[torch.Tensor]:
         """Copies of the keys and the values of these columns, layer after layer, [heads, columns, dim]."""

@@ -144,7 +144,7 @@ class _Cache(KeyValueCache):
         self._back.atexit = False
         self.room = room
 
-    def lay_out(self, columns: int, copies_at: int = 0, copies: Sequence[int] = ()) -> None:
+    def lay_out(self, columns: int) -> None:
         room = self.room
         while room < columns:
             room *= 2
@@ -157,16 +157,10 @@ class _Cache(KeyValueCache):
 class CudaGraphs(Modules):
     """The passes of a transformers model on one GPU, recorded. `record` is replaced by tests."""
 
-    by_branch = False
-
     def __init__(self, passes: Modules, record: Record = record):
         super().__init__(passes.model)
         self._record = record
         self.free: list[_Buffers] = []
-
-    def use_sdpa(self) -> bool:
-        self.free = []  # buffers that are lent now go back to the old list: their graphs have the other kernels
-        return super().use_sdpa()
 
     @torch.inference_mode()
     def lend(self, room: int) -> _Buffers:
@@ -185,7 +179,7 @@ class CudaGraphs(Modules):
     def new_cache(self) -> KeyValueCache:
         return _Cache(self, self.layers)
 
-    def lay_out(self, parents: Sequence[int], base: int, first: int, cache: KeyValueCache, tile: int) -> Seen:
+    def lay_out(self, parents: Sequence[int], base: int, first: int, cache: KeyValueCache) -> Seen:
         cache.lay_out(base + max(len(parents), first + ROWS[-1]))
         if is_chain(parents):
             return Seen(base, torch.ones(len(parents), len(parents), dtype=torch.bool).tril_()[first:])

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from torch.nn.functional import linear
 
 from ..core.lm import DraftRequest, DraftTree
 from ..core.tree import ancestor_mask, is_chain
-from . import attention
 from .cache import KeyValueCache
 from .shape import Shape
 
@@ -21,12 +18,6 @@ if TYPE_CHECKING:
 
 
 EVERY = slice(None)
-Product = Callable[[torch.Tensor], torch.Tensor]  # x [rows, in] times a weight: [rows, out]
-
-
-def plain(weight: torch.Tensor) -> Product:
-    """torch's own product with a weight [out, in]."""
-    return partial(linear, weight=weight)
 
 
 class Parts(NamedTuple):
@@ -54,7 +45,6 @@ class Forward(ABC):
     """The passes of one model. Its weights are shared by all who hold it; a cache belongs to one lane."""
 
     shape: Shape
-    by_branch = True  # whether a pass takes a `Layout`; else it takes an additive mask, None for a chain
     copies = 0  # bytes of weights packed for kernels, in addition to the model's own
     batch_invariant = False  # whether a row's bits cannot depend on its company
     batches = False  # whether one pass takes rows of several texts
@@ -85,40 +75,21 @@ class Forward(ABC):
         """Where its layers lie."""
         return {str(self.device)}
 
-    def use_sdpa(self) -> bool:
-        """Change to the device's own attention; False where there is none."""
-        return False
-
     @abstractmethod
     def new_cache(self) -> KeyValueCache:
         """An empty cache for its layers."""
 
-    def lay_out(self, parents: Sequence[int], base: int, first: int, cache: KeyValueCache, tile: int) -> Any:
-        """How the rows from `first` on of a pass behind `base` tokens are laid out, and the cache made ready for them:
-        what the pass takes as `rows`. `tile` as in `tree.Limits`."""
-        chain = is_chain(parents)
-        if not self.by_branch:
-            return None if chain else self._mask(parents, base)[:, :, first:]
-        if chain:
-            cache.lay_out(base + len(parents))
-            return attention.layout(len(parents) - first, base + first, cache.room, self.device)
-        tree = attention.branches(parents, base, first, tile)
-        cache.lay_out(tree.columns, tree.tiles_at, tree.tiles)
-        return attention.layout(tree, base, cache.room, self.device)
+    def lay_out(self, parents: Sequence[int], base: int, first: int, cache: KeyValueCache) -> Any:
+        """Make the cache ready for the rows from `first` on of a pass after `base` tokens; returns the `rows` of the pass.
 
-    def _mask(self, parents: Sequence[int], base: int) -> torch.Tensor:
-        """Additive mask [1, 1, rows, base + rows]: the whole cache, then only ancestors."""
-        seen = torch.tensor(ancestor_mask(parents), device=self.device)
-        mask = torch.zeros(len(parents), base + len(parents), dtype=self.dtype, device=self.device)
+        Here an additive mask [1, 1, rows, base + rows], in which a row sees the cache and its ancestors; None for a chain.
+        """
+        if is_chain(parents):
+            return None
+        seen = torch.tensor(ancestor_mask(parents)[first:], device=self.device)
+        mask = torch.zeros(len(seen), base + len(parents), dtype=self.dtype, device=self.device)
         mask[:, base:].masked_fill_(~seen, torch.finfo(self.dtype).min)
         return mask[None, None]
-
-    def filled(self, rows: int) -> int:
-        """How many rows a pass that reads so many tokens of text should have: up to a power of two.
-
-        torch's kernels are compiled per row count: a count never seen would cost more than rows that nobody looks at.
-        """
-        return 1 << (rows - 1).bit_length() if self.by_branch else rows
 
     @abstractmethod
     def __call__(
@@ -173,25 +144,6 @@ class Forward(ABC):
     @abstractmethod
     def read_bytes(self) -> int:
         """What a pass reads: all weights, but of an embedding that is not the head's too only the rows it looks up."""
-
-    @abstractmethod
-    def products(self) -> list[tuple[tuple[int, int], Callable[[torch.Tensor], Product]]]:
-        """The sizes [out, in] of a pass's products, in order, the head's last, and what computes each from a weight."""
-
-    @abstractmethod
-    def norm(self, x: torch.Tensor) -> torch.Tensor:
-        """What of the first norm, of rows x [rows, hidden], can depend on the number of rows."""
-
-    @abstractmethod
-    def activation(self, x: torch.Tensor) -> torch.Tensor:
-        """The activation of its MLP."""
-
-    def attention(
-        self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, seen: int
-    ) -> torch.Tensor | None:
-        """Attention where it is one operator, else None: rows [n, heads, dim] that all look at the first `seen` of keys and
-        values [kv, room, dim] give [n, heads, dim]."""
-        return None
 
     def parts(self, cached: int) -> Parts | None:
         """What a one-row pass behind `cached` tokens computes, to be timed alone; None where it cannot be taken apart."""

@@ -11,16 +11,14 @@ Knows token ids. It does not know which strategy is running, nor what a good dra
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..core.lm import PREFILL_ROWS, DraftRequest, DraftTree
-from ..core.tree import Limits, depths, is_chain
-from . import attention, generate
-from .cache import room_for
+from ..core.tree import depths, is_chain
+from . import generate
 from .forward import EVERY, Forward, Part
 
 if TYPE_CHECKING:
@@ -30,9 +28,8 @@ if TYPE_CHECKING:
 class CachedLM:
     """One model with one cache. `tokens` is what the cache holds; `vocab` cuts padded logits.
 
-    `exact=False` is for a drafter: its numbers may be rounded otherwise where that is quicker. `limits` are what passes
-    keep to: a wider one is computed as several, a narrower one filled up. Ids without a row of their own are read as the last
-    id (`reads_all`), or are a caller's mistake.
+    With `exact=False`, for a drafter, weights may be rounded if that is faster. With `reads_all`, ids without an embedding are
+    read as the last id; without it they raise `IndexError`.
     """
 
     longest = 1 << 20  # tokens that it can draft in a row
@@ -44,7 +41,6 @@ class CachedLM:
         model: Forward | PreTrainedModel,
         vocab: int | None = None,
         exact: bool = True,
-        limits: Limits | None = None,
         reads_all: bool = False,
     ):
         self.passes = model if isinstance(model, Forward) else _passes(model)
@@ -53,7 +49,6 @@ class CachedLM:
         self.vocab, self.reads_all = vocab or self.passes.shape.vocab, reads_all
         self.context_length = self.passes.shape.context_length
         self.device = self.passes.device
-        self.limits = limits or Limits()
         self.taps: Sequence[int] = ()  # layers behind which hidden states are kept, from the next `reset` on
         self.seconds = 0.0  # spent in passes so far: positions, mask and model
         self.reset()
@@ -69,8 +64,8 @@ class CachedLM:
         return self.passes.int8
 
     def fresh(self) -> CachedLM:
-        """The same model and limits with an empty cache."""
-        return CachedLM(self.passes, self.vocab, limits=self.limits, reads_all=self.reads_all)
+        """The same model with an empty cache."""
+        return CachedLM(self.passes, self.vocab, reads_all=self.reads_all)
 
     def reset(self) -> None:
         """Forget everything."""
@@ -88,43 +83,13 @@ class CachedLM:
     def forward(
         self, tokens: Sequence[int], parents: Sequence[int] | None = None, only: slice = EVERY, first: int = 0
     ) -> torch.Tensor:
-        """Run rows behind the cache; returns logits [rows, vocab], or of the rows in `only`.
+        """Run rows after the cache; returns logits [rows, vocab], or of the rows in `only`.
 
-        `parents[i]` is the row that row i continues, -1 the last cached token; None is a chain.
-        The rows stay pending until `keep` says which of them were worth it. A pass may continue the one before:
-        the rows before `first` are then that one's, and only the others are run and answered for.
+        `parents[i]` is the row that row i continues, -1 the last cached token; None is a chain. The rows stay pending until
+        `keep`. A pass may continue the pass before: the rows before `first` are then pending rows, and only the rows from
+        `first` on are computed and returned.
         """
         parents = range(-1, len(tokens) - 1) if parents is None else parents
-        stops = self._stops(parents, first)
-        logits = []
-        for start, stop in pairwise([first, *stops]):
-            fill = max(0, self.limits.least - (stop - start))
-            shape = [
-                *parents[:stop],
-                *(range(stop - 1, stop - 1 + fill) if is_chain(parents) else [parents[stop - 1]] * fill),
-            ]
-            rows = self._pass([*tokens[:stop], *tokens[stop - 1 : stop] * fill], shape, EVERY, start)
-            logits.append(rows[: stop - start])
-            self._rows = self._rows[:stop]
-        return (logits[0] if len(logits) == 1 else torch.cat(logits))[only]
-
-    def _stops(self, parents: Sequence[int], first: int) -> list[int]:
-        """Where the parts end in which a pass is computed: as many rows as its limits allow."""
-        most, columns, stops = self.limits.rows(parents), self.limits.columns, []
-        while first < len(parents):
-            stop = min(len(parents), first + most)
-            while columns and stop > first + 1 and self._columns(parents[:stop], first) > columns:
-                stop = first + (stop - first) // 2
-            stops.append(stop)
-            first = stop
-        return stops
-
-    def _columns(self, parents: Sequence[int], first: int) -> int:
-        """Length of the buffers for a pass of that shape."""
-        return room_for(attention.branches(parents, len(self.tokens), first, self.limits.tile).columns)
-
-    def _pass(self, tokens: Sequence[int], parents: Sequence[int], only: slice, first: int = 0) -> torch.Tensor:
-        """One forward pass, as wide as it is given."""
         start = perf_counter()
         part = self._part(tokens, parents, first)
         out = self.passes(torch.tensor(part.tokens, device=self.device), *part[1:], only)
@@ -141,7 +106,7 @@ class CachedLM:
             positions = slice(base + first, base + len(tokens))
         else:
             positions = torch.tensor(depths(parents)[first:], device=self.device) + (base - 1)
-        rows = self.passes.lay_out(parents, base, first, self.cache, self.limits.tile)
+        rows = self.passes.lay_out(parents, base, first, self.cache)
         return Part(self._readable(self._rows[first:]), positions, self.cache, rows)
 
     def _readable(self, tokens: Sequence[int]) -> Sequence[int]:
@@ -168,16 +133,14 @@ class CachedLM:
             return torch.empty(0, self.vocab)
         for start in range(0, len(tokens), PREFILL_ROWS):
             chunk = list(tokens[start : start + PREFILL_ROWS])
-            rows = self._filled(chunk)
-            logits = self._pass(rows, range(-1, len(rows) - 1), slice(len(chunk) - 1, len(chunk)))
+            logits = self.forward(chunk, only=slice(len(chunk) - 1, len(chunk)))
             self.keep(range(len(chunk)))
         return logits
 
     def can_take(self, other: CachedLM) -> bool:
         """Whether what the other has read is what would be read here: of the same model, in passes of the same shapes, with
         hidden states where they are kept here."""
-        same = other.passes is self.passes and other.limits == self.limits
-        return same and (not self.taps or self.taps == other.taps)
+        return other.passes is self.passes and (not self.taps or self.taps == other.taps)
 
     @torch.inference_mode()
     def take(self, other: CachedLM) -> None:
@@ -209,13 +172,6 @@ class CachedLM:
             self.seconds += perf_counter() - start
         return grown
 
-    def _filled(self, chunk: list[int]) -> list[int]:
-        """The chunk with rows behind it that nobody looks at, as its passes like it."""
-        size = self.passes.filled(len(chunk))
-        if len(self.tokens) + size > self.context_length:
-            return chunk
-        return chunk + chunk[-1:] * (size - len(chunk))
-
     def sync(self, context: Sequence[int]) -> list[int]:
         """Rewind to the longest prefix shared with `context`; returns what is still to be fed.
 
@@ -237,7 +193,8 @@ class CachedLM:
         self.cache.rewind(length)
 
     def states(self, start: int) -> torch.Tensor:
-        """The hidden states behind the layers `taps` of the cached tokens from `start` on, [tokens, taps times hidden]."""
+        """The hidden states after the layers `taps` of the cached tokens from `start` on, [tokens, taps times hidden]."""
+        assert len(self.cache.taps) == len(self.taps), "a cache keeps hidden states from the reset after `taps` is set"
         return self.cache.states(start, len(self.tokens))
 
     def cached(self) -> int:
@@ -272,11 +229,7 @@ class CachedLM:
 
 def _together(lms: Sequence[CachedLM], rows: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[torch.Tensor]:
     one = lms[0]
-    narrow = any(
-        not lm.limits.least <= len(tokens) <= lm.limits.rows(parents)
-        for lm, (tokens, parents) in zip(lms, rows, strict=True)
-    )
-    if len(lms) == 1 or narrow or not one.passes.batches:
+    if len(lms) == 1 or not one.passes.batches:
         return [lm.forward(*of) for lm, of in zip(lms, rows, strict=True)]
     start = perf_counter()
     logits = one.passes.together([lm._part(*of) for lm, of in zip(lms, rows, strict=True)])

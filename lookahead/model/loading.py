@@ -24,7 +24,7 @@ from ..core.wording import remark
 from . import small_files
 from .forward import Forward
 from .lm import CachedLM
-from .modules import BY_BRANCH, OTHER, LayoutError, Modules, of, rollback_layers
+from .modules import ATTENTION, OTHER, Modules, of, rollback_layers
 from .shape import Shape
 
 NEEDED = {"position_ids", "past_key_values", "logits_to_keep"}  # the arguments of a pass
@@ -41,7 +41,10 @@ def load(folder: str, dtype: torch.dtype, device: torch.device, spread: bool) ->
     `spread` distributes its layers over all GPUs. Raises `ModelError` if the model does not fit, cannot be used, or is
     not complete, and everything that transformers raises.
     """
-    attention = check(empty(folder))
+    model = empty(folder)
+    attention = check(model)
+    if device.type == "cuda" and attention == ATTENTION and _sdpa(model):
+        attention = "sdpa"
     small_files.weight_files(folder)
     generation(folder)
     options = {"dtype": dtype, "use_safetensors": True, "trust_remote_code": False}
@@ -58,6 +61,11 @@ def load(folder: str, dtype: torch.dtype, device: torch.device, spread: bool) ->
     if {"cpu", "disk"} & {str(where) for where in model.hf_device_map.values()}:
         raise ModelError("model", folder, "it does not fit this machine's GPUs; choose a smaller one.")
     return of(model.eval())
+
+
+def _sdpa(model: PreTrainedModel) -> bool:
+    """Whether torch's fused attention, the fastest on a GPU, computes this model: it has no soft cap."""
+    return model._supports_sdpa and not getattr(model.config, "attn_logit_softcapping", None)
 
 
 def complete(name: str, report: Mapping[str, Any]) -> None:
@@ -88,7 +96,7 @@ def empty(folder: str | Path) -> PreTrainedModel:
     config = configuration(folder)
     try:
         try:
-            return _built(config, BY_BRANCH)
+            return _built(config, ATTENTION)
         except (ValueError, KeyError):  # an architecture with attention of its own
             return _built(configuration(folder), "eager")
     except Exception as error:  # a wrong configuration may raise anything
@@ -136,8 +144,8 @@ def check(model: PreTrainedModel) -> str:
     if (length := Shape.of_model(config).context_length) < LEAST_CONTEXT:
         mend = f"its context holds {length} tokens; choose a model with at least {LEAST_CONTEXT}."
         raise ModelError("model", name, mend)
-    if config._attn_implementation == BY_BRANCH and _failure(model) is None:
-        return BY_BRANCH
+    if config._attn_implementation == ATTENTION and _failure(model) is None:
+        return ATTENTION
     if error := _failure(_built(copy.deepcopy(config), "eager")):
         reasons = " ".join(str(error).split())[:160]
         mend = f"a pass over draft rows fails ({type(error).__name__}: {reasons}); {OTHER}"
@@ -160,8 +168,6 @@ def _failure(model: PreTrainedModel) -> Exception | None:
         lm.forward([0, 0, 0], [-1, 0, 0])
         lm.keep([0, 2])
         lm.forward([0])
-    except LayoutError as error:
-        return error
     except ModelError:
         raise
     except Exception as error:  # an architecture may raise anything

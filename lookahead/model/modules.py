@@ -1,8 +1,7 @@
 """A forward pass through transformers' own modules: any architecture, any device.
 
-Registers our attention with transformers under the name `BY_BRANCH`; the layout of a pass arrives as a keyword through
-the model's own forward, and a mask of four dimensions tells transformers to build none. Without a layout it is ordinary
-eager attention, so `model.generate` works as ever.
+Registers our attention with transformers under the name `ATTENTION`. It refuses arguments that it does not implement, so that
+no model is computed with some of them ignored. The rows of a tree have an additive mask of four dimensions.
 
 Importing this takes seconds, most of them transformers', so a family that can do without is loaded without
 (`kernels.llama_files`).
@@ -11,7 +10,7 @@ Importing this takes seconds, most of them transformers', so a family that can d
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -22,19 +21,16 @@ from transformers import (
     DynamicCache,
     PreTrainedModel,
 )
-from transformers.activations import ACT2FN
 from transformers.cache_utils import DynamicLayer
 from transformers.masking_utils import eager_mask
-from transformers.pytorch_utils import Conv1D
 
 from ..core.events import ModelError
 from . import attention
-from .attention import Layout
 from .cache import CacheLayer, KeyValueCache
-from .forward import EVERY, IMPLEMENTATIONS, Forward, Product, plain
+from .forward import EVERY, IMPLEMENTATIONS, Forward
 from .shape import Shape
 
-BY_BRANCH = "lookahead_by_branch"
+ATTENTION = "lookahead"
 OTHER = "choose a plain decoder, such as Llama or Qwen."
 # Arguments that models pass to attention and that do not change its result here.
 INERT = {
@@ -43,32 +39,24 @@ INERT = {
 }  # fmt: skip
 
 
-class LayoutError(ModelError):
-    """A model's layers call our attention without the layout of a pass."""
-
-
-def by_branch(
+def attend(
     module, query, key, value, attention_mask, scaling=None, dropout=0.0, softcap=None, s_aux=None, is_causal=None,
-    sliding_window=None, rows: Layout | None = None, **others,
+    sliding_window=None, **others,
 ):  # fmt: skip
     """transformers' attention interface over `attention.attend`.
 
     `s_aux` are attention sinks: one more score per head, which takes weight and has no value. Raises `ModelError` for
     arguments that would change the result and are not implemented.
     """
-    scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
     ignored = sorted(name for name, value in others.items() if value is not None and name not in INERT)
     if ignored:
         raise _unsupported(module, f"its attention takes {', '.join(ignored)}, which is not implemented here")
-    if rows is None:  # a pass of `model.generate`, for example: transformers made the mask
-        if attention_mask is not None and attention_mask.dtype == torch.bool:
-            raise LayoutError("model", _kind(module), f"its layers do not pass on the layout of draft rows; {OTHER}")
-        return attention.plain(query, key, value, scaling, softcap, attention_mask, s_aux), None
     if is_causal is False or getattr(module, "is_causal", True) is False:
         raise _unsupported(module, "its attention is not causal")
     if sliding_window is not None and sliding_window < Shape.of_model(module.config).context_length:
         raise _unsupported(module, f"its attention sees only the last {sliding_window} tokens")
-    return attention.attend(query, key, value, scaling, softcap, rows, s_aux), None
+    scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
+    return attention.attend(query, key, value, scaling, softcap, attention_mask, s_aux), None
 
 
 def _unsupported(module: torch.nn.Module, reason: str) -> ModelError:
@@ -79,8 +67,8 @@ def _kind(module: torch.nn.Module) -> str:
     return getattr(getattr(module, "config", None), "model_type", type(module).__name__)
 
 
-AttentionInterface.register(BY_BRANCH, by_branch)
-AttentionMaskInterface.register(BY_BRANCH, eager_mask)
+AttentionInterface.register(ATTENTION, attend)
+AttentionMaskInterface.register(ATTENTION, eager_mask)
 
 
 class _ModulesLayer(DynamicLayer):
@@ -103,8 +91,8 @@ class _ModulesLayer(DynamicLayer):
 class _ModulesCache(KeyValueCache):
     """Our cache, and transformers' over the same layers."""
 
-    def __init__(self, model: PreTrainedModel, layers: int, in_blocks: bool):
-        super().__init__(layers, in_blocks)
+    def __init__(self, model: PreTrainedModel, layers: int):
+        super().__init__(layers)
         self.dynamic = DynamicCache(config=model.config)
         lend(self, self.dynamic)
 
@@ -118,12 +106,6 @@ def lent(dynamic: DynamicCache) -> KeyValueCache | None:
     """Our cache behind transformers'; None where there is none."""
     layer = next(iter(dynamic.layers), None)
     return layer.layer.cache if isinstance(layer, _ModulesLayer) else None
-
-
-def _transposed(weight: torch.Tensor) -> Product:
-    """A `Conv1D`'s product, whose weight [in, out] lies the other way round."""
-    turned, zero = weight.t().contiguous(), torch.zeros(len(weight), dtype=weight.dtype)
-    return lambda x: torch.addmm(zero, x, turned)
 
 
 class Modules(Forward):
@@ -154,12 +136,8 @@ class Modules(Forward):
         spread = getattr(self.model, "hf_device_map", None) or {"": self.device}
         return {str(place) for place in spread.values()}
 
-    @property
-    def by_branch(self) -> bool:
-        return self.model.config._attn_implementation == BY_BRANCH
-
     def new_cache(self) -> KeyValueCache:
-        return _ModulesCache(self.model, self.layers, in_blocks=self.by_branch)
+        return _ModulesCache(self.model, self.layers)
 
     @torch.inference_mode()
     def __call__(
@@ -167,17 +145,11 @@ class Modules(Forward):
         ids: torch.Tensor,
         positions: torch.Tensor | slice,
         cache: KeyValueCache,
-        rows: Layout | torch.Tensor | None,
+        rows: torch.Tensor | None,
         only: slice = EVERY,
     ) -> torch.Tensor:
         if isinstance(positions, slice):
             positions = torch.arange(positions.start, positions.stop, device=self.device)
-        positions = positions.clamp(max=self.shape.context_length - 1)  # of rows that only fill a pass up
-        attending: dict[str, Any] = {}
-        if isinstance(rows, Layout):
-            attending = {"rows": rows, "attention_mask": rows.later[None, None]}
-        elif rows is not None:
-            attending = {"attention_mask": rows}
         start = cache.length()
         out = self.model(
             input_ids=ids[None],
@@ -186,7 +158,7 @@ class Modules(Forward):
             use_cache=True,
             logits_to_keep=only,  # a slice, for rows may end on another GPU than they began on
             output_hidden_states=len(cache.taps) > 0,
-            **attending,
+            attention_mask=rows,
         )
         self._keep_states(out, cache, start, len(ids))
         return out.logits[0]
@@ -215,28 +187,6 @@ class Modules(Forward):
         if embedding is None or head is None or embedding.weight is head.weight:
             return self.nbytes
         return self.nbytes - embedding.weight.nbytes
-
-    def products(self) -> list[tuple[tuple[int, int], Callable[[torch.Tensor], Product]]]:
-        modules = [m for m in self.model.modules() if isinstance(m, (torch.nn.Linear, Conv1D))]
-        return [
-            (tuple(m.weight.shape[::-1]), _transposed) if isinstance(m, Conv1D) else (tuple(m.weight.shape), plain)
-            for m in modules
-        ]
-
-    def norm(self, x: torch.Tensor) -> torch.Tensor:
-        for module in self.model.modules():
-            weight = getattr(module, "weight", None)
-            if weight is not None and weight.dim() == 1 and weight.shape[0] == self.shape.hidden:
-                return module(x[None])[0]
-        return x
-
-    def activation(self, x: torch.Tensor) -> torch.Tensor:
-        return ACT2FN[self.shape.activation](x)
-
-    def use_sdpa(self) -> bool:
-        if self.model._supports_sdpa:
-            self.model.set_attn_implementation("sdpa")
-        return self.model._supports_sdpa
 
 
 def of(model: PreTrainedModel) -> Forward:

@@ -16,14 +16,14 @@ import torch
 from safetensors.torch import load_file
 from torch.nn.functional import linear, silu
 
-from ..core.tree import Limits, ancestor_mask, depths
+from ..core.tree import ancestor_mask, depths
 
 
 class Reference:
     """A model and its cache, with the methods of `core.lm.LanguageModel`. `tokens` is what the cache holds."""
 
     longest, confidence, kind, seconds = 1 << 20, None, None, 0.0
-    device, limits = torch.device("cpu"), Limits()
+    device = torch.device("cpu")
 
     def __init__(self, config: Mapping[str, Any], weights: Mapping[str, torch.Tensor]):
         self.config, self.weights = config, weights

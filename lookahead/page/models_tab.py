@@ -18,7 +18,7 @@ import gradio as gr
 import torch
 
 from ..core.events import BIT_EXACT
-from ..core.numbers import count, millions, seconds, size
+from ..core.numbers import millions, seconds, size
 from ..family import hub, models, sources
 from ..family.suggested import SUGGESTED, Pair
 from ..measure.scenarios import USUAL
@@ -159,12 +159,9 @@ def _family(family: Family, titled: bool) -> str:
             role, f"{loaded.names[role]}, a trained head", millions(head.parameters), size(head.nbytes),
             f"{seconds(took.tokens_s(1) + sum(took.cold_s[:1]))} for the first token", _licence(family, role),
         ])  # fmt: skip
-    probe, exact = loaded.probe, loaded.exactness == BIT_EXACT
-    so = "drafting cannot change the text" if exact else "two tokens that are very close may swap"
-    words = (
-        f"{loaded.dtype} on {_where(loaded)}, {loaded.exactness}: of {count(probe.compared)} rows that were computed in company, "
-        f"{count(probe.differ) if probe.differ else 'none'} differed from the same row computed alone, so {so}. {probe.sentence}"
-    )
+    exact = loaded.exactness == BIT_EXACT
+    so = "Drafting cannot change the text." if exact else "Two tokens that close may swap."
+    words = f"{loaded.dtype} on {_where(loaded)}, {loaded.exactness}. {loaded.probe.sentence} {so}"
     heads = ["", "model", "parameters", "memory", "a pass", "licence"]
     built = f'<p class="la-caption">{BUILT}</p>' if loaded.spec == USUAL else ""
     title = f'<h4 class="la-familyname">{html.escape(described(loaded.spec))}</h4>' if titled else ""

@@ -17,10 +17,9 @@ from starlette.middleware import Middleware
 
 from ..core import processor
 from ..core.events import BIT_EXACT, LookaheadError
-from ..core.numbers import count, decimal, seconds, significant
+from ..core.numbers import decimal, seconds
 from ..core.version import VERSION
 from ..family.models import Models
-from ..model.attention import WIDEST
 from ..server import measuring_job
 from ..server.limits import Telling
 from ..server.queue import queue
@@ -142,14 +141,10 @@ def _of_machine(models: Models) -> tuple[str, str]:
         f"<tr><td>{n}</td><td>{seconds(s)}</td><td>{decimal(curve.ratio(n))}</td></tr>"
         for n, s in zip(curve.rows, curve.seconds, strict=True)
     )
-    compared = (
-        f"At start, every operator of a pass was tried with 1 to {WIDEST} rows, and {count(probe.compared)} rows of chains and trees "
-        f"were compared with the same rows computed alone: {count(probe.differ)} differed"
-    )
-    exact = f"{probe.sentence} {compared}" + (
-        ", bit for bit. Drafting cannot change the text here."
+    consequence = (
+        "Drafting cannot change the text here."
         if models.exactness == BIT_EXACT
-        else f", by {significant(probe.worst, 2)} at most. Two tokens that close may swap; the page says so when it happens."
+        else "Two tokens that close may swap; the page says so when it happens."
     )
     names = html.escape(", ".join(f"{role}: {name}" for role, name in models.names.items()))
     doubt = (
@@ -158,7 +153,7 @@ def _of_machine(models: Models) -> tuple[str, str]:
     )
     return (
         f"{models.exactness} · {models.dtype} · {processor.cores()} cores",
-        f"<p>{exact}</p><p>What a pass of so many rows costs the target:</p>"
+        f"<p>{probe.sentence} {consequence}</p><p>What a pass of so many rows costs the target:</p>"
         f"<table><thead><tr><th>rows</th><th>a pass</th><th>in one-row passes</th></tr></thead><tbody>{rows}</tbody></table>"
         f"{doubt if models.measured.faults else ''}"
         f'<p>{names}</p><p><button type="button" class="la-again">measure again</button></p>',

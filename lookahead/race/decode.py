@@ -82,7 +82,7 @@ class Text:
         proposed = drafter.propose(self.context, limit) if limit > 0 else EMPTY
         if not isfinite(sum(proposed.chances)):
             raise not_finite("draft model")
-        self.draft = steps.within_limits(policy.trim(steps.up_to_end(proposed, self._ends.eos)), self.target.limits)
+        self.draft = policy.trim(steps.up_to_end(proposed, self._ends.eos))
         self.propose_s = perf_counter() - begin
         return self.draft
 

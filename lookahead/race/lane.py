@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.accept import rule_for
 from ..core.events import MethodError, Settings, SettingsError, Step
-from ..core.lm import Target
 from ..core.numbers import count
-from ..core.tree import Limits
 from ..drafting import Resources
 from .decode import Reading, Text
 from .decode import decode as loop
@@ -85,32 +83,21 @@ class Lane:
             others.append(text)
             return loop(text, others, reading)
         self.models.use_threads()
-        self._target = self._fresh_target()
+        self._target = self.models.target.fresh()
         peer = self._cls(self._target, self.draft, self._rule, self.settings.k, self._method_options)
         return peer.steps(self.prompt, self._ends)
 
     def text(self, pass_s: Callable[[int, int], float], drafting: int = 1) -> Text:
         """The text of this lane. A pass takes `pass_s(rows, branches)` seconds, and `drafting` texts draft at the same time."""
         self.models.use_threads()
-        self._target = self._fresh_target()
+        self._target = self.models.target.fresh()
         if self.keeps_states:
             self.draft.follow(self._target)
         costs = self.costs.drafters.get(self.options.get("draft", ""))
         resources = Resources(self._rule, self.draft, self.costs.pass_s, costs and costs.scaled(1 / drafting))
         drafter, k = self._cls(resources, self._method_options), self.settings.k
-        longest = self._target.limits.chain_rows - 1  # what follows the root in one pass
-        policy = (
-            AdaptiveLength(pass_s, min(MOST_AUTO, longest), drafter.sources())
-            if k == "auto"
-            else FixedLength(min(k, longest))
-        )
+        policy = AdaptiveLength(pass_s, MOST_AUTO, drafter.sources()) if k == "auto" else FixedLength(k)
         return Text(self._target, drafter, policy, self._rule, self.prompt, self._ends, details=self.settings.details)
-
-    def _fresh_target(self) -> Target:
-        target = self.models.target.fresh()
-        if self.settings.wide:
-            target.limits = Limits()
-        return target
 
     def forward_seconds(self) -> float:
         """Seconds spent inside models since `steps` was called, drafting included."""

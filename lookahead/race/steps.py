@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..core.events import ACCEPTED, REJECTED, UNVISITED, WINDOW, Draft, Test
-from ..core.tree import Limits
 
 
 def up_to_end(draft: Draft, eos: frozenset[int]) -> Draft:
@@ -21,15 +20,6 @@ def up_to_end(draft: Draft, eos: frozenset[int]) -> Draft:
             if token not in eos:
                 goes_on.add(row)
     return draft.pruned(rows)
-
-
-def within_limits(draft: Draft, limits: Limits) -> Draft:
-    """The draft as far as one exact pass goes. A window is whole or useless: its pass is computed in parts."""
-    most = limits.rows(draft.parents) - 1
-    if draft.window or len(draft) <= most:
-        return draft
-    trunk = next((row for row, parent in enumerate(draft.parents) if parent != row - 1), len(draft))
-    return draft.pruned(range(max(most, min(trunk, limits.chain_rows - 1))))
 
 
 def kept_tests(tests: Sequence[Test], kept: int) -> tuple[Test, ...]:

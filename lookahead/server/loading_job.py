@@ -57,9 +57,8 @@ def loaded(server: ServerState, spec: str) -> Iterator[tuple[str, float]]:
 
 
 def _look(server: ServerState, spec: str, job: DownloadJob) -> hub.Plan:
-    dtype = server.models.target.passes.dtype  # most likely: it is measured once the weights are there
     plan = hub.check(
-        spec, limits=server.limits, dtype=dtype, progress=job.progress, compute=job.compute,
+        spec, limits=server.limits, progress=job.progress, compute=job.compute,
         spare_bytes=server.families.spare_bytes,
     )  # fmt: skip
     job.publish(plan)

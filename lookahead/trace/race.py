@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..core import processor
-from ..core.events import TIE_AWARE, MethodError, Settings, Step, Test
-from ..core.tree import is_chain
+from ..core.events import MethodError, Settings, Step, Test
 from ..core.version import VERSION
 from ..race.decode import Reading
 from ..race.lane import Lane, split_options
@@ -144,13 +143,6 @@ class Race:
         """Stop early; what has run stays in `result()`."""
         self._laps.close()
 
-    def _exactness(self) -> str:
-        """Return what holds for this race: wide passes, a text that is too long, and trees on some devices are not exact."""
-        probe, longest = self._models.probe, len(self._prompt.tokens) + self.settings.max_new_tokens
-        drafted = (step.draft.parents for recorder in self._recorders for step in recorder.steps)
-        trees = probe.tree_rows == 1 and not all(map(is_chain, drafted))
-        return TIE_AWARE if self.settings.wide or trees else probe.kind_for(longest)
-
     def _head(self, kind: str) -> HeadRecord:
         shape, layers = self._models.heads[kind].shape, self._models.target.passes.shape.layers
         return HeadRecord(
@@ -170,7 +162,7 @@ class Race:
                 drafts={role: name for role, name in self._models.names.items() if role in self._models.drafts},
                 heads={kind: self._head(kind) for kind in self._models.heads},
             ),
-            exactness=self._exactness(),
+            exactness=self._models.exactness,
             settings=SettingsRecord(**_copied(self.settings, *SettingsRecord.model_fields) | deciding),
             prompt=self._prompt,
             costs=Costs.of(self._models.costs),

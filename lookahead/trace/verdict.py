@@ -146,8 +146,7 @@ def _difference(race: Any, record: Any, naive: Any, position: int) -> Badge:
     apart = f" Naive's two favourites there were {words} apart." if words else ""
     detail = (
         f"Token {position + 1}: naive wrote id {naive.tokens[position]}, this lane {record.tokens[position]}, in its pass "
-        f'{number} of {counted(rows, "row")}.{apart} The Lab\'s "Why do bits differ?" shows which operator rounds a row '
-        "differently in such a pass."
+        f"{number} of {counted(rows, 'row')}.{apart}"
     )
     numbers = {"position": position, "margin": margin, "pass": number, "rows": rows}
     return _badge(False, f"differs at token {position + 1}: {cause}", detail, **numbers)

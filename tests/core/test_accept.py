@@ -29,6 +29,8 @@ from lookahead.race.decode import Text, decode
 from lookahead.race.draft_length import FixedLength
 from lookahead.race.ends import Ends
 
+pytestmark = pytest.mark.split
+
 VOCAB, LENGTH, RUNS, ODDS = 4, 3, 3000, 1e-4
 TARGET, DRAFTER = TableLM(VOCAB, seed=3, spread=1.2), TableLM(VOCAB, seed=8, spread=1.2)
 PROMPT = (1, 2)

@@ -8,6 +8,7 @@ from time import process_time
 import pytest
 from conftest import table_steps
 
+from lookahead import METHODS
 from lookahead.core.accept import Greedy
 from lookahead.core.events import Settings
 from lookahead.core.table import TableLM
@@ -16,7 +17,7 @@ from lookahead.drafting import Resources
 from lookahead.drafting.automaton import SuffixAutomaton
 from lookahead.drafting.lookahead import SHAPES, choose
 from lookahead.race.draft_length import FixedLength
-from lookahead.race.methods import METHODS, method_class, options_of
+from lookahead.race.methods import method_class, options_of
 
 
 def made(name, draft=None, **options):

@@ -1,31 +1,26 @@
-"""Exactness as it was found, kept and promised; and the same under every instruction set that this processor can play.
+"""Exactness: what the probe finds, what is remembered, and the same under every instruction set of this processor.
 
-Exactness is a property of the machine. With newer instructions hidden from the kernels, the number format must be chosen
-by measuring, the probe must tell the truth, and every lane must still print naive's text or name the tie.
+Exactness is a property of the kernels. With newer instructions hidden from them, every lane must still emit the ids of naive.
 """
 
 import os
 import subprocess
 import sys
-from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 import torch
 from conftest import POCKET, ROOT, finished, tiny
 from numba.core.codegen import get_host_cpu_features
 from pydantic import TypeAdapter
-from transformers import AutoModelForCausalLM
 
 import lookahead
 from lookahead.core.costs import CostCurve
-from lookahead.core.events import BIT_EXACT, TIE_AWARE, SettingsError
-from lookahead.core.tree import MANY, Limits
-from lookahead.family import cost, exactness, number_format, operators, remembered
-from lookahead.family.exactness import Exactness
-from lookahead.family.operators import Kernels, Operator
+from lookahead.core.events import BIT_EXACT, TIE_AWARE, ModelError, SettingsError
+from lookahead.family import cost, exactness, number_format, remembered
 from lookahead.model import modules
 from lookahead.model.lm import CachedLM
+
+pytestmark = pytest.mark.split
 
 # Instruction sets by torch's name, and a processor that had no more for our kernels. Those that this one has more than: with
 # all it has, the property tests run as they are.
@@ -56,31 +51,15 @@ def properties(folder, **environment):
 def test_the_promise_holds_under_every_instruction_set(isa, tmp_path):
     """Chains, trees and lanes of every method; a machine that is tie-aware asserts its badges."""
     found = properties(tmp_path, ONEDNN_MAX_CPU_ISA=isa, **CAPS[isa])
-    assert found.exactness.whole
-    assert "Bit-exact" in found.exactness.sentence
+    assert found.exactness.kind == BIT_EXACT
 
 
-def test_six_starts_give_one_answer():
-    """What is exact, each time found anew."""
-    target = AutoModelForCausalLM.from_pretrained(
-        POCKET / "target", dtype=torch.bfloat16, attn_implementation=modules.BY_BRANCH
-    ).eval()
-    answers = set()
-    for _ in range(6):
-        found = exactness.of_operators(CachedLM(target))
-        answers.add((found.kind, found.limits))
-    assert len(answers) == 1, answers
-
-
-@pytest.mark.parametrize(
-    ("seconds", "most", "name"), [((3.1, 1.0), 64, "float32"), ((2.9, 1.0), 64, "bfloat16"), ((0.5, 1.0), 1, "float32")]
-)
-def test_bfloat16_is_planned_for_where_it_is_not_hopeless_and_rows_are_exact(monkeypatch, seconds, most, name):
-    monkeypatch.setattr(number_format, "interleaved", lambda *_: seconds)
-    monkeypatch.setattr(number_format.operators, "reach", lambda _: SimpleNamespace(most=most))
-    number_format.likely.cache_clear()
-    assert number_format.likely(torch.device("cpu")).name == name
-    number_format.likely.cache_clear()
+def test_our_kernels_and_gpus_compute_bfloat16_and_torch_on_a_processor_float32(monkeypatch):
+    cpu, gpu = torch.device("cpu"), torch.device("cuda")
+    assert [number_format.usual(cpu, compiled).name for compiled in (True, False)] == ["bfloat16", "float32"]
+    for supported, name in ((True, "bfloat16"), (False, "float32")):
+        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda supported=supported: supported)
+        assert number_format.usual(gpu).name == name
 
 
 @pytest.mark.parametrize("given", ["bfloat16", torch.bfloat16, "float32"])
@@ -100,113 +79,45 @@ def test_an_unknown_format_is_refused(monkeypatch):
         lookahead.load("pocket")
 
 
-def operator(run, **changes):
-    return Operator("made up", run, **changes)
-
-
-def test_an_operator_that_changes_with_its_company_is_found():
-    x = torch.randn(64, 8)
-    assert operators.reach(operator(lambda rows, _: x[rows])).most == 64
-    off = lambda n: operator(lambda rows, _: x[rows] + (len(x[rows]) > n) * 2**-20)  # noqa: E731
-    for most in (2, 13, 32, 63):
-        found = operators.reach(off(most))
-        assert (found.least, found.most) == (1, most)
-        assert operators.units(off(most), most + 1) >= 1
-    lone = operators.reach(operator(lambda rows, _: x[rows] + (len(x[rows]) == 1)))
-    assert (lone.least, lone.most) == (2, 64), "a kernel of its own for a single row"
-    never = operators.reach(operator(lambda rows, _: x[rows] + len(x[rows])))
-    assert never.most == 1
-    short = operators.reach(operator(lambda rows, n: x[rows] + (n > 256), keys=9, columns=(128, 256, 384)))
-    assert (short.most, short.columns, short.asked) == (64, 256, 384)
-
-
-def test_sums_of_zero_show_what_ordinary_numbers_hide():
-    """The same products added in two orders: sums of zero nearly all differ, ordinary ones in bfloat16 hardly ever."""
-
-    def differ(natural):
-        kernels = Kernels(torch.bfloat16, natural=natural)
-        x, weight = operators._cancelling(8, 64, 320, kernels, torch.Generator().manual_seed(3))
-        terms = (x[:, None].float() * weight[None].float()).split(1, -1)
-        forth, back = (sum(order[1:], order[0]).bfloat16() for order in (terms, terms[::-1]))
-        return float((forth != back).float().mean())
-
-    assert differ(natural=False) > 0.5
-    assert differ(natural=True) < 0.05
-
-
-def test_what_was_found_says_how_far_it_holds():
-    found = Exactness(32, 16, 896, Limits(1, 32, 16, 32))
-    assert found.kind == BIT_EXACT
-    assert [found.kind_for(n) for n in (896, 897)] == [BIT_EXACT, TIE_AWARE]
-    for told in ("chains up to 32 rows", "trees up to 16", "up to 896 tokens"):
-        assert told in found.sentence
-    assert "depend on the rows beside it" in Exactness(1, 1, None, Limits()).sentence
-
-
-def test_a_model_that_breaks_the_promise_is_caught(models, monkeypatch):
-    """Rows that are rounded otherwise in company than alone: the passes of the model itself show it."""
+def test_a_row_that_changes_with_the_pass_is_found(models, monkeypatch):
+    """Rows that are rounded differently with other rows than alone, by passes that should be exact."""
     lm = models.target.fresh()
-    honest = type(lm)._pass
+    honest = CachedLM.forward
 
-    def changed(self, tokens, parents, only, first=0):
-        out = honest(self, tokens, parents, only, first)
-        return out + 0.25 * (len(tokens) - first > 4)
+    def changed(self, tokens, *others, **options):
+        out = honest(self, tokens, *others, **options)
+        return out + 0.25 * (len(out) > 4)
 
-    monkeypatch.setattr(CachedLM, "_pass", changed)
-    found = exactness.confirm(lm, replace(models.probe, chain_rows=8, tree_rows=8), 0.5)
-    assert found.differ > 0
-    assert found.kind == TIE_AWARE
-    assert found.worst >= 0.2
-
-
-@pytest.mark.parametrize(("kernels", "limits"), [
-    (lambda rows: 0, Limits(1, 64, 64)), (lambda rows: rows > 1, Limits(16, 16, 16)), (None, Limits()),
-])  # fmt: skip
-def test_on_a_gpu_row_counts_are_tried_and_trees_are_not_promised(models, monkeypatch, kernels, limits):
-    """Kernels that are alike for all row counts, that depend on the row count, and that never give the same."""
-    passes, draws = [], torch.Generator().manual_seed(0)
-
-    class Elsewhere(CachedLM):
-        def _pass(self, tokens, parents, *others):
-            passes.append((len(tokens), tuple(parents)))
-            off = kernels(len(tokens)) if kernels else torch.rand(1, generator=draws)
-            return super()._pass(tokens, parents, *others) + off
-
-    monkeypatch.setattr(exactness, "_on_gpu", lambda lm: True)
-    lm = Elsewhere(models.target.passes)
-    found = exactness.find(lm)
-    assert (found.limits, lm.limits, found.tree_rows) == (limits, limits, 1)
-    assert found.kind == (BIT_EXACT if kernels else TIE_AWARE) and not found.whole
-    assert found.compared >= exactness.LEAST_ON_GPU and bool(found.differ) is (kernels is None)
-    counts = {rows for rows, _ in passes}
-    assert counts >= ({*exactness.COUNTS} if limits.least == 1 else {16})
+    monkeypatch.setattr(CachedLM, "forward", changed)
+    found = exactness.probe(lm)
+    assert found.kind == TIE_AWARE and found.differ > 0 and found.worst >= 0.2
+    assert f"{found.differ} of {found.compared} compared rows differ" in found.sentence
+    assert lm.tokens == []
 
 
-def test_a_race_with_trees_says_so_where_only_chains_are_exact(models):
-    """As on a GPU: its lanes may part by a tie, and that is no bug."""
-    chains_only = replace(models, measured=replace(models.measured, exactness=replace(models.probe, tree_rows=1)))
-    for method, kind in (("draft", BIT_EXACT), ("tree", TIE_AWARE)):
-        race = lookahead.race(chains_only, "Once upon a time", methods=["naive", method], k=4, max_new_tokens=12)
-        finished(race)
-        assert race.result().exactness == kind, method
-    assert "not for trees" in chains_only.probe.sentence
+def test_only_passes_that_sum_in_a_fixed_order_are_called_exact(models, monkeypatch):
+    assert exactness.probe(models.target.fresh()).kind == BIT_EXACT
+    monkeypatch.setattr(type(models.target.passes), "batch_invariant", False)
+    assert exactness.probe(models.target.fresh()).kind == TIE_AWARE, "a sample is no proof"
 
 
-def test_passes_keep_to_what_is_exact(models):
-    """Drafts are held within it, a window is computed in parts, and a wide pass says that it is tie-aware."""
-    narrow = models.target.fresh()
-    narrow.limits = Limits(chain_rows=5, tree_rows=4)
-    family = replace(models, target=narrow)
-    options = {"max_new_tokens": 24, "details": False}
-    for method in ("draft", "tree", "ngram", "suffix"):
-        steps = list(lookahead.decode(family, "the cat the cat the cat the", method=method, k=16, **options))[1:]
-        assert max(1 + len(s.draft) for s in steps) <= 5, method
-    window = list(lookahead.decode(family, "the cat", method="lookahead", k=4, window=5, ngram=4, **options))[1:]
-    assert max(1 + len(s.draft) for s in window) > 15, "a window is whole or useless"
-    wide = list(lookahead.decode(family, "the cat", method="draft", k=16, wide=True, **options))[1:]
-    assert max(len(s.draft) for s in wide) == 16
-    race = lookahead.race(family, "the cat", methods=["naive", "draft"], wide=True, max_new_tokens=4)
-    assert finished(race).exactness == TIE_AWARE
+def test_a_model_that_ignores_the_branches_of_a_draft_is_refused(tmp_path, monkeypatch):
+    """One whose layers make their own causal mask sees the rows of other branches."""
+    folder = tiny("qwen2", tmp_path / "m", layers=2)
+    forward = modules.Modules.__call__
+    monkeypatch.setattr(modules.Modules, "__call__", lambda *given: forward(*given[:4], None, *given[5:]))
+    with pytest.raises(ModelError, match="does not follow the branches of a draft"):
+        lookahead.load(folder)
+
+
+def test_a_tie_aware_family_says_so(tmp_path):
+    """torch's kernels choose an order by the number of rows; lanes agree here because float32 rarely ties."""
+    family = lookahead.load(tiny("qwen2", tmp_path / "m"))
+    assert (family.exactness, family.dtype) == (TIE_AWARE, "float32")
+    race = lookahead.race(family, "Once upon a time", methods=["naive", "tree"], draft="self", max_new_tokens=12)
+    trace = finished(race)
+    assert trace.exactness == TIE_AWARE
+    assert trace.agreement(1)["badge"] == "identical"
 
 
 def test_what_was_measured_is_remembered_and_checked(models, tmp_path, monkeypatch):
@@ -238,9 +149,3 @@ def test_a_kept_curve_is_told_at_todays_speed(models):
     assert drift is None or 1 / 40 < drift < 4 / 10
     bent = CostCurve(now.rows, (now.seconds[0] / 10, *now.seconds[1:]))
     assert cost.drift(models.target.fresh(), bent) is None, "one row and several drifted apart"
-
-
-def test_a_limit_names_the_shape_it_is_for():
-    limits = Limits(1, 32, 16)
-    assert [limits.rows(parents) for parents in ((-1, 0, 1), (-1, 0, 0), ())] == [32, 16, 32]
-    assert Limits().rows((-1, -1)) == MANY

@@ -33,6 +33,8 @@ from lookahead.family.models import load as load_measured
 from lookahead.family.suggested import SUGGESTED, billions, drafts, family
 from lookahead.server.limits import Limits
 
+pytestmark = pytest.mark.long
+
 VISITOR = Limits()
 IN_A_CHILD = download.download
 BF16 = torch.bfloat16

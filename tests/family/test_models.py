@@ -21,6 +21,8 @@ from lookahead.core import memory
 from lookahead.family.models import load as load_measured
 from lookahead.race.methods import methods_for
 
+pytestmark = pytest.mark.long
+
 
 def test_the_bundled_family(models):
     assert models.spec == "pocket"

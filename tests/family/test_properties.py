@@ -15,10 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import lookahead
+from lookahead import METHODS
 from lookahead.core import tree
 from lookahead.core.events import BIT_EXACT
 from lookahead.model.layer_skip import shallow
-from lookahead.race.methods import METHODS
 
 EXAMPLES = int(os.environ.get("LOOKAHEAD_EXAMPLES", "12"))
 SETTLED = settings(
@@ -120,7 +120,7 @@ def test_a_row_has_the_bits_that_it_has_alone(models, first_layer, parents, behi
         lm.keep([0])
     lm.sync([*text, 0])
     together = lm.forward(rows, parents)
-    exact = models.probe.kind_for(behind + len(path)) == BIT_EXACT
+    exact = models.exactness == BIT_EXACT
     for row, logits in zip(path, alone, strict=True):
         same = torch.equal(together[row], logits)
         assert same if exact else torch.allclose(together[row].float(), logits.float(), atol=0.1, rtol=0.05)

@@ -66,10 +66,10 @@ def test_a_hopeless_draft_costs_little(models, tmp_path):
 
     from conftest import tiny
 
-    from lookahead.model.modules import BY_BRANCH
+    from lookahead.model.modules import ATTENTION
 
     folder = tiny("llama", tmp_path / "random", layers=1)
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16, attn_implementation=BY_BRANCH)
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16, attn_implementation=ATTENTION)
     useless = dataclasses.replace(models, drafts={"draft": lookahead.CachedLM(model.eval(), 4096)})
 
     def seconds(name):

@@ -15,7 +15,7 @@ from lookahead.core import tree
 from lookahead.family import recording
 from lookahead.model.cuda_graphs import ROWS, SHORTEST, CudaGraphs
 from lookahead.model.lm import CachedLM
-from lookahead.model.modules import BY_BRANCH, Modules
+from lookahead.model.modules import ATTENTION, Modules
 
 KINDS = ("qwen3", "gpt2")
 
@@ -29,7 +29,7 @@ def traced(run):
 @pytest.fixture(scope="module", params=KINDS)
 def passes(request, tmp_path_factory):
     folder = tiny(request.param, tmp_path_factory.mktemp(request.param), max_position_embeddings=2048)
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation=BY_BRANCH).eval()
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation=ATTENTION).eval()
     return Modules(model)
 
 

@@ -14,13 +14,13 @@ from transformers import AutoModelForCausalLM
 from lookahead import kernels
 from lookahead.core import tree
 from lookahead.core.events import ModelError
-from lookahead.model import attention, llama_config, modules
+from lookahead.model import llama_config, modules
 from lookahead.model.lm import CachedLM
 
 FAMILIES = ["llama", "mistral", "qwen2", "qwen3", "gemma", "gpt2"]
 
 
-def load(folder, dtype=torch.float32, how=modules.BY_BRANCH):
+def load(folder, dtype=torch.float32, how=modules.ATTENTION):
     return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation=how).eval()
 
 
@@ -41,7 +41,7 @@ def reference(model, tokens):
     return model(input_ids=torch.tensor([tokens])).logits[0]
 
 
-@pytest.mark.parametrize("how", [modules.BY_BRANCH, "eager", "sdpa"])
+@pytest.mark.parametrize("how", [modules.ATTENTION, "eager", "sdpa"])
 @pytest.mark.parametrize("kind", FAMILIES)
 def test_trees_over_a_cache_give_what_each_path_gives_alone(folders, kind, how):
     plain, lm = load(folders[kind], how="eager"), CachedLM(load(folders[kind], how=how))
@@ -98,7 +98,6 @@ def test_what_one_has_read_another_need_not_read(folders, kind):
         lm.keep([])
     other.taps = (1,)
     assert not other.can_take(lm), "other hidden states"
-    assert not CachedLM(lm.passes, limits=tree.Limits(2, 8, 8)).can_take(lm), "passes of other shapes"
     assert not CachedLM(load(folders[kind])).can_take(lm), "another model"
     empty = lm.fresh()
     other.take(empty)
@@ -232,49 +231,3 @@ def test_a_model_that_is_spread_over_devices_gives_the_same(folders, kind):
         lm.keep([0, 2, 6])
         logits += [(rows, lm.extend([5]))]
     assert all(torch.equal(a, b) for a, b in zip(*logits, strict=True))
-
-
-def test_a_layout_follows_its_layer_to_another_device():
-    tree = attention.layout(attention.branches([-1, 0, 0, 1], 5), 5, 128, torch.device("cpu"))
-    assert tree.to("cpu") is tree
-    there = tree.to(torch.device("meta"), non_blocking=True)
-    assert {t.device.type for t in (there.later, there.ancestors, there.spread)} == {"meta"}
-    assert (there.past, there.whole) == (tree.past, tree.whole)
-    assert attention.layout(4, 5, 128, torch.device("cpu")).to("meta").ancestors is None
-
-
-def test_the_branches_of_a_tree_are_laid_out_as_its_docstring_says():
-    """6 keys, rows a, b, c of which b and c continue a, tiles of 4: b's branch lies in place, c has a tile of its own."""
-    found = attention.branches([-1, 0, 0], 6, tile=4)
-    assert found.whole == 4
-    assert found.tiles_at == 12, "the next whole tile behind 9 columns"
-    assert found.tiles == (4, 5, 6, 8)
-    assert found.spread == ((4, 5, 6, 16), (4, 5, 6, 7), (12, 13, 14, 15))
-    assert found.columns == 17
-
-
-@pytest.mark.parametrize("kind", FAMILIES)
-@pytest.mark.parametrize("limits", [tree.Limits(2, 4, 3, 4), tree.Limits(1, 5, 5, 32, columns=384)], ids=str)
-def test_a_pass_in_parts_is_the_pass_at_once(folders, kind, limits):
-    whole, parted = CachedLM(load(folders[kind])), CachedLM(load(folders[kind]), limits=limits)
-    draws = random.Random(9)
-    for lm in (whole, parted):
-        lm.extend(text(129))
-    for parents in (None, [-1, *(draws.randint(-1, i) for i in range(12))], [-1, 0, 0], [-1]):
-        rows = text(13 if parents is None else len(parents), draws.random())
-        at_once, passes = whole.forward(rows, parents), parted.forward(rows, parents)
-        assert torch.allclose(at_once, passes, atol=1e-4)
-        assert passes.shape == at_once.shape
-        path = tree.ancestors(parents, len(rows) - 1) if parents else range(len(rows))
-        for lm in (whole, parted):
-            lm.keep(path)
-        assert parted.tokens == whole.tokens
-        assert parted.cached() == whole.cached()
-
-
-def test_a_pass_may_be_filled_up_at_the_very_end_of_the_context(folders):
-    for kind in FAMILIES:
-        lm, plain = CachedLM(load(folders[kind]), limits=tree.Limits(least=2)), CachedLM(load(folders[kind]))
-        for one in (lm, plain):
-            one.extend(text(255))
-        assert torch.allclose(lm.forward([7]), plain.forward([7]), atol=1e-4), kind

@@ -202,7 +202,7 @@ def test_falcon_runs_or_is_refused(tmp_path, alibi):
 def test_an_argument_of_attention_that_is_not_implemented_is_named(argument):
     q = torch.zeros(1, 1, 1, 8)
     with pytest.raises(ModelError, match=argument):
-        modules.by_branch(torch.nn.Module(), q, q, q, None, **{argument: torch.ones(1)})
+        modules.attend(torch.nn.Module(), q, q, q, None, **{argument: torch.ones(1)})
 
 
 @pytest.mark.parametrize("rope", ["linear", "dynamic", "yarn", "llama3"])

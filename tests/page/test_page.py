@@ -17,7 +17,7 @@ from lookahead.measure.scenarios import SCENARIOS
 from lookahead.page.page import _card
 from lookahead.trace import wire
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser-1"), pytest.mark.long]
 STATE = "window.lookahead.state()"
 EVENTS = """[...document.querySelectorAll('#la-race-timeline, #la-race-timeline *')].find(element => element.laTimeline)
     .laTimeline.log.events.map(event => JSON.stringify(event))"""

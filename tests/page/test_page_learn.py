@@ -13,7 +13,7 @@ from lookahead.measure.bugs import BUGS
 from lookahead.page.learn.lessons import TEACHER, Prose, lessons, read
 from lookahead.page.learn.widgets import Bug, Code, Cost, Dice, Guess, Quiz, Race, Recording, WhatIf
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.long]
 ALL = {lesson.name: lesson for lesson in (*lessons(), read(TEACHER))}
 FIRST = next(iter(ALL))
 

@@ -12,7 +12,7 @@ from test_page import SHORT, race
 from test_page_access import SCREENS, in_other_colours, serious
 from test_page_lab import turn_to
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser-1")]
 PAIR = "org/tiny-target+org/tiny-draft"
 SLOW_S = 0.03
 

@@ -11,7 +11,7 @@ from prompts import ENDLESS
 
 from lookahead.trace.trace import Trace
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser-1")]
 STATE = "window.lookahead.state()"
 
 

@@ -18,6 +18,8 @@ from lookahead import METHODS
 from lookahead.race import external
 from lookahead.trace.verdict import TIE, TIES
 
+pytestmark = pytest.mark.split
+
 PROMPTS = (
     "Once upon a time there was a small frog who",
     "Lily and Ben went to the park. They saw a big",
@@ -105,7 +107,7 @@ def test_a_closed_run_leaves_the_models_usable(models):
 
 def test_the_context_may_be_filled_to_the_last_token(models):
     """By the target's first layers: the same positions and kernels in a fifth of the time."""
-    target = lookahead.CachedLM(models.target.passes.first(2), models.target.vocab, limits=models.target.limits)
+    target = lookahead.CachedLM(models.target.passes.first(2), models.target.vocab)
     family = dataclasses.replace(models, target=target)
     ids = (models.tokenizer(PROMPTS[0])["input_ids"] * 200)[: target.context_length - 12]
     assert list(lookahead.decode(family, ids, method="naive", max_new_tokens=200))[-1].finish in ("context", "eos")

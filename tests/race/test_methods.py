@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import pytest
 
 import lookahead
-from lookahead import LookaheadError
+from lookahead import METHODS, LookaheadError
 from lookahead.race.lane import Lane
-from lookahead.race.methods import METHODS, methods_for, needed_by
+from lookahead.race.methods import methods_for, needed_by
 
 ALONE = ("naive", "ngram", "suffix", "lookahead", "hf-generate", "hf-lookup")
 WITH_DRAFT = ("hybrid", "draft", "tree", "hf-assisted")

@@ -50,8 +50,8 @@ def test_their_configuration_is_put_back_also_when_a_run_is_dropped(models):
     running = lookahead.decode(models, PROMPT, method="hf-assisted", attention="sdpa", max_new_tokens=60)
     next(running), next(running)
     running.close()
-    assert {lm.model.config._attn_implementation for lm in models.drafts.values()} == {"lookahead_by_branch"}
-    assert models.target.model.config._attn_implementation == "lookahead_by_branch"
+    assert {lm.model.config._attn_implementation for lm in models.drafts.values()} == {"lookahead"}
+    assert models.target.model.config._attn_implementation == "lookahead"
 
 
 def test_plain_generate_is_a_lane_too(models):

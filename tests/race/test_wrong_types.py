@@ -37,7 +37,7 @@ def test_a_setting(name, value):
         Settings(**{name: value})
 
 
-@pytest.mark.parametrize("name", ["chat", "details", "wide"])
+@pytest.mark.parametrize("name", ["chat", "details"])
 @pytest.mark.parametrize("value", [None, 1, "yes", []], ids=named)
 def test_a_switch(name, value):
     with pytest.raises(SettingsError, match=f"{name} is .* give true or false"):

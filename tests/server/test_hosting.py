@@ -20,6 +20,8 @@ from conftest import ROOT, App, free_port
 import places
 from lookahead.model.heads.shape import KINDS
 
+pytestmark = pytest.mark.long
+
 MOST_BYTES = 10_000_000
 COLOURS = {"red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray"}
 DOCKERFILE = re.sub(

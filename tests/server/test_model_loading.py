@@ -22,6 +22,8 @@ from lookahead.server.limits import Limits
 from lookahead.server.queue import THREAD, Ended, Job, queue
 from lookahead.server.state import ServerState
 
+pytestmark = pytest.mark.last
+
 
 @pytest.fixture
 def server(tmp_path):

@@ -27,7 +27,7 @@ from lookahead.server.limits import Limits, Telling
 from lookahead.server.queue import FAULT, Ended, Job, Refused, published, queue
 from lookahead.server.state import ServerState
 
-pytestmark = pytest.mark.timed
+pytestmark = [pytest.mark.timed, pytest.mark.last]
 SECRET = "Zanzibar"
 
 

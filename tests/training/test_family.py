@@ -15,6 +15,8 @@ from lookahead.model.heads import files
 from training import card, command, drills, evaluate, heads, passages, tokenizer
 from training.family import ROLES, Job, describe, train
 
+pytestmark = pytest.mark.long
+
 FEW_TEXTS = dataclasses.replace(SMALL, texts_together=8, writing_tokens=800)
 
 

@@ -9,11 +9,11 @@ import gradio as gr
 
 from ...core import processor
 from ...core.costs import DrafterCosts
-from ...core.numbers import count, decimal, ratio, seconds, size, speed
+from ...core.numbers import decimal, ratio, seconds, size, speed
 from ...drafting import DRAFTERS
 from ...family import threads
 from ...family.models import Models
-from ...measure import bits, charts
+from ...measure import charts
 from ...measure.machine import LEAST, Compared, Passes, PassParts, compare, take_apart
 from ...server.state import ServerState
 from ..parts import DARK, Follow, Opening, answered, drawn, markup, plot, prose, table
@@ -26,11 +26,6 @@ INTRO = (
 COMPARE = (
     "<b>Another format, other threads?</b> The target's pass in float32 and bfloat16 with several thread counts, in turns. "
     "The weights are copied for it; what races run with stays as it is."
-)
-BITS = (
-    "<b>Why do bits differ?</b> A drafted token is checked in company: its row is computed beside others. A library may add "
-    "up a row's numbers in another order when there are more rows, and then the last bits differ, and now and then the text. "
-    "Here every operator of a pass is tried on this machine, in the order of a pass."
 )
 PARTS = (
     "<b>How near is a pass to memory's speed?</b> No pass can be quicker than memory delivers its weights. Here a buffer as large "
@@ -48,30 +43,28 @@ def add(server: ServerState, follow: Follow) -> Opening:
     def curve(dark: bool, request: gr.Request) -> gr.Plot:
         return drawn(charts.cost_curve(server.models_for(request.session_hash).costs.target, dark))
 
-    _trial(COMPARE, "Compare formats and threads", measuring(server, _compare), charted=True)
-    _trial(PARTS, "Take a pass apart", measuring(server, _take_apart), charted=True)
-    _trial(BITS, "Why do bits differ?", measuring(server, _examine), charted=False)
+    _trial(COMPARE, "Compare formats and threads", measuring(server, _compare))
+    _trial(PARTS, "Take a pass apart", measuring(server, _take_apart))
     return curve, dark, figure, f"() => {DARK}"
 
 
-def _trial(words: str, label: str, work: Callable[..., Iterator[Any]], charted: bool) -> None:
-    """Something that is measured when asked: what it says goes below its buttons, and its chart if it has one."""
+def _trial(words: str, label: str, work: Callable[..., Iterator[Any]]) -> None:
+    """A measurement that starts with a button. Its result and its chart appear below."""
     prose(words)
     with gr.Row(elem_classes="la-do"):
         start, stop = buttons(label, 300)
-    line, *answer = markup(), markup(), *([plot()] if charted else [])
-    run_and_stop(start, stop, work, [], answer, status=line, draws=charted)
+    line, *answer = markup(), markup(), plot()
+    run_and_stop(start, stop, work, [], answer, status=line, draws=True)
 
 
 def _facts(models: Models) -> str:
-    costs, probe = models.costs, models.probe
-    passes = models.target.passes
+    costs, passes = models.costs, models.target.passes
     fitted = (drafter.fitted(models.deciding_costs(), costs) for drafter in DRAFTERS.values())
     rows = [
         ["processor", f"{processor.name()}, {processor.cores()} cores"],
         ["threads", _threads(models)],
-        ["format", _format(models)],
-        ["exactness", f"{probe.sentence} {count(probe.differ)} of {count(probe.compared)} rows compared differ"],
+        ["format", models.dtype],
+        ["exactness", f"{models.exactness}. {models.probe.sentence}"],
         ["target", f"{models.names['target']}, {size(passes.nbytes)} of weights, {seconds(costs.pass_s(1))} a pass"],
         ["memory read", f"{speed(passes.read_bytes / costs.pass_s(1))} in a one-row pass (weights only)"],
         ["8 rows", f"{decimal(costs.target.ratio(8))} one-row passes, {decimal(costs.target.ratio(8) / 8)} a row"],
@@ -100,36 +93,6 @@ def _threads(models: Models) -> str:
     if used == most:
         return f"{used}"
     return f"{used} of {most}: more are not clearly quicker here, and a pass would wait for each of them"
-
-
-def _format(models: Models) -> str:
-    """The number format in use, and bfloat16's time against float32's."""
-    slowdown = models.measured.bfloat16_ratio
-    words = f"{models.dtype}, {models.exactness}"
-    if slowdown is not None:
-        slower = (
-            f"{decimal(slowdown)} times as long as" if slowdown >= 1 else f"{decimal(1 / slowdown)} times as quick as"
-        )
-        words += f"; bfloat16's passes of 1 and 9 rows together are {slower} float32's in the trial"
-    return words
-
-
-def _examine(models: Models) -> Iterator[Any]:
-    for line, examined in measured(lambda: bits.examine(models)):
-        yield [line, _operators(examined) if examined and examined.operators else gr.skip()]
-
-
-def _operators(examined: bits.Examined) -> str:
-    """The answer, and the operators of a pass one by one."""
-    rows = []
-    for one in examined.operators:
-        exact = "none" if one.most == 1 else f"{one.most} and more" if one.rows is None else str(one.most)
-        since = "" if one.rows is None else f"from {one.rows} rows, by {one.units or 'under 1'} ulp"
-        rows.append([one.format, one.name, count(one.keys) if one.keys else "", exact, since])
-    heads = ["format", "operator", "keys", "rows that keep a row's bits", "then it changes"]
-    return answered(examined.sentence) + table(
-        heads, rows, "in the order of a pass; an ulp is one unit in the last place"
-    )
 
 
 def _take_apart(models: Models, dark: bool) -> Iterator[Any]:

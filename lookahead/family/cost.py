@@ -39,17 +39,10 @@ SLOW_S = 0.8  # seconds for `LEAST_REPEATS` of the small passes: a model that ta
 WARM_S = 0.6  # behind a further length of text kernels are warmed only where that took no longer so far
 LEAST_TOKEN_S = 1e-6  # of a further drafted token, however quick it seems
 DRAFTED = 8  # tokens of the longer ones of the drafts that are timed
-COLD = 5  # passes until one is as quick as it gets
 MOST_DRIFT = 1.3  # how much more passes of one row may have drifted than those of several
 VERIFIED_ROWS = 5  # of the target's passes between drafts
 DRAFTS_S = 0.2  # drafts are timed for so long at least, since their times vary
 SETTLED_S = 0.007  # of one-row passes, until a processor that passes of many rows made slower is itself again
-
-
-def quickest_s(lm: CachedLM) -> float:
-    """Seconds of the fastest of a few one-row passes after the cached text."""
-    (seconds,) = interleaved([lambda: lm.forward([0])], COLD + REPEATS, min)
-    return seconds
 
 
 def drift(lm: CachedLM, curve: CostCurve) -> float | None:

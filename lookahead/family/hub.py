@@ -275,9 +275,6 @@ def _part(progress: Progress, start: float, stop: float) -> Progress:
     return lambda text, share: progress(text, start + (stop - start) * share)
 
 
-# ---------------------------------------------------------------- one model
-
-
 def _find(known: Known, trusted: bool, waiting: Callable[[int], None]) -> None:
     """Find a model's entry on the hub and its small files, or its folder. `waiting` is called during the request.
 
@@ -376,9 +373,6 @@ def _describe(known: Known) -> None:
     known.attempt("cache", lambda _: loading.check(model))
 
 
-# ---------------------------------------------------------------- the checks
-
-
 def _checks(plan: Plan, limits: Allowed | None, spare_bytes: int) -> list[Check]:
     """Check what can be checked without the network. Computes for a second or two if the vocabulary is large."""
     known, spec = plan.models, plan.spec
@@ -444,9 +438,6 @@ def _vocabulary(known: list[Known]) -> list[Check]:
             checks.append(Check("vocabulary", "", error))
     same = {1: "", 2: ", the same in both"}.get(len(known), ", the same in all")
     return checks or [Check("vocabulary", f"{count(len(tokenizers[0].get_vocab()))} tokens{same}.")]
-
-
-# ---------------------------------------------------------------- drafts that fit
 
 
 def fitting(target: Known, but: Iterable[str] = (), visitor: bool = True) -> list[str]:

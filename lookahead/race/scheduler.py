@@ -8,23 +8,14 @@ for no lane.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from ..core.events import Step
 from .decode import Reading, Text
 from .lane import Lane
 
 
-class LaneStep(NamedTuple):
-    """One step of one lane, with that lane's clock at its end, in seconds without prefill."""
-
-    lane: int
-    step: Step
-    clock_s: float
-
-
-def schedule(lanes: Sequence[Lane], reading: Reading | None = None) -> Iterator[LaneStep]:
-    """Run all lanes to their end, one step at a time. The generator may be closed at any step.
+def schedule(lanes: Sequence[Lane], reading: Reading | None = None) -> Iterator[tuple[int, Step, float]]:
+    """Run all lanes to their end; yields a lane's number, its step and its clock then. May be closed at any step.
 
     `reading` is called with the share of a long prompt that is read, before each of its parts. Its exceptions end the race.
     """
@@ -34,14 +25,14 @@ def schedule(lanes: Sequence[Lane], reading: Reading | None = None) -> Iterator[
     try:
         # A prompt read with hidden states serves a lane without them too, but not the other way round.
         for number in sorted(running, key=lambda lane: not lanes[lane].keeps_states):
-            yield LaneStep(number, next(running[number]), 0.0)
+            yield number, next(running[number]), 0.0
         while running:
             number = min(running, key=lambda lane: (clocks[lane], lane))
             step = next(running[number])
             clocks[number] += step.seconds
             if step.finish:
                 del running[number]
-            yield LaneStep(number, step, clocks[number])
+            yield number, step, clocks[number]
     finally:
         for steps in running.values():
             steps.close()

@@ -31,9 +31,6 @@ TITLE, CAPTION = 60, 300  # characters
 SECONDS, OTHER = 6, 4  # decimals
 
 
-# ---------------------------------------------------------------- the table
-
-
 def to_csv(trace: RaceRecord) -> str:
     """One row per pass of every lane, as CSV text (RFC 4180); `csv_file` makes a file of it.
 
@@ -69,9 +66,6 @@ def _paths(draft: DraftRecord) -> str:
 
 def _ms(seconds: float) -> float:
     return round(seconds * 1e3, 4)
-
-
-# ---------------------------------------------------------------- the page
 
 
 def replay_html(trace: RaceRecord, caption: str | None = None, home: str = "") -> str:
@@ -130,9 +124,6 @@ def _plain(text: str, most: int) -> str:
         if len(out) > most:
             return "".join(out[: most - 3]).rstrip() + "..."
     return "".join(out).strip()
-
-
-# ---------------------------------------------------------------- the log in the page
 
 
 def _log(trace: RaceRecord, caption: str) -> str:

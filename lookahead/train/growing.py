@@ -128,8 +128,6 @@ class Growing:
                 yield from self._measure()
                 checked_s = self.progress.seconds
 
-    # ---------------------------------------------------------------- writing
-
     @torch.no_grad()
     def _write(self) -> Iterator[None]:
         """Write batches of texts, one token of every text per slice."""
@@ -167,8 +165,6 @@ class Growing:
         planned[: len(fitting)] = torch.tensor(fitting)
         return len(opening)
 
-    # ---------------------------------------------------------------- training
-
     def _train(self) -> None:
         network, device = self.network.train(), self._writer.device
         places = [(batch, row) for batch in self._texts for row in range(len(batch.ids))]
@@ -193,8 +189,6 @@ class Growing:
             optimizer.zero_grad(set_to_none=True)
         now, before = float(loss.detach()), self.progress.loss
         self._note(steps=steps, loss=now if before is None else SMOOTH * before + (1 - SMOOTH) * now)
-
-    # ---------------------------------------------------------------- measuring
 
     def _measure(self) -> Iterator[None]:
         """Measure tokens per pass after held-out prompts, greedily, with one prompt per slice."""

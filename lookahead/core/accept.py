@@ -71,15 +71,12 @@ class Rule(ABC):
         """Logits [n, vocab] after penalty, temperature, top-k and top-p; see `processing.process`."""
         return process(self.settings, logits, context, above)
 
-    def _above(self, draft: Draft) -> Sequence[Sequence[int]]:
-        """What the penalty must know of each tested row; nothing where there is no penalty."""
-        return rows_above(draft) if self.settings.repetition_penalty != 1.0 else ()
-
     def _scored(self, logits: torch.Tensor, draft: Draft, context: Sequence[int]) -> torch.Tensor:
         """The target's processed logits [1 + tested rows, vocab] of a pass. Raises `ModelError` if they are not finite."""
-        tested = _tested(logits, draft)
+        tested = logits[: 1 + draft.tested] if draft.window else logits
         require_finite(tested, "target")
-        return self.process(tested, context, self._above(draft))
+        paths = rows_above(draft) if self.settings.repetition_penalty != 1.0 else ()  # only the penalty reads them
+        return self.process(tested, context, paths)
 
     @abstractmethod
     def choose(self, logits: torch.Tensor, context: Sequence[int], chance: float | None = None) -> Pick:
@@ -105,11 +102,6 @@ class Rule(ABC):
     def decisive(self, scores: torch.Tensor, positions: Sequence[int]) -> torch.Tensor | None:
         """The scores [n, vocab] whose highest wins at these absolute positions; None where a draw decides."""
         return scores
-
-
-def _tested(logits: torch.Tensor, draft: Draft) -> torch.Tensor:
-    """Without the rows [rows, vocab] of a window."""
-    return logits[: 1 + draft.tested] if draft.window else logits
 
 
 def _surest(scores: torch.Tensor, chance: float | None) -> Pick:
@@ -150,22 +142,24 @@ def follow(draft: Draft, wanted: Sequence[int]) -> Verification:
 
 
 class Greedy(Rule):
-    """The target's most likely token, or nothing."""
+    """The token with the highest score: the target's most likely one."""
 
     name = "greedy"
 
     def choose(self, logits, context, chance=None):
-        return _surest(self.process(logits[None], context)[0], chance)
+        return _surest(self.decisive(self.process(logits[None], context), [len(context)])[0], chance)
 
     def scores(self, position, count, vocab):
         return None if self.settings.repetition_penalty != 1.0 else Scores()
 
     def verify(self, logits, draft, context):
-        return follow(draft, _highest(self._scored(logits, draft, context)))
+        scores = self._scored(logits, draft, context)
+        positions = [len(context), *(len(context) + d for d in depths(draft.parents[: draft.tested]))]
+        return follow(draft, _highest(self.decisive(scores, positions)))
 
 
-class Coupled(Rule):
-    """Sampling with noise that both sides share: gumbel(seed, position), one value a token."""
+class Coupled(Greedy):
+    """Sampling with noise that both sides share: gumbel(seed, position), one value per token, is added to the scores."""
 
     name = "coupled"
 
@@ -177,19 +171,11 @@ class Coupled(Rule):
         noise = torch.stack([self.noise(p, scores.shape[-1]) for p in positions])
         return scores + noise.to(scores.device)
 
-    def choose(self, logits, context, chance=None):
-        return _surest(self.decisive(self.process(logits[None], context), [len(context)])[0], chance)
-
     def scores(self, position, count, vocab):
         s = self.settings
         if s.repetition_penalty != 1.0 or 0 < s.top_k < vocab or s.top_p < 1.0:
             return None
         return Scores(1 / s.temperature, torch.stack([self.noise(position + i, vocab) for i in range(count)]))
-
-    def verify(self, logits, draft, context):
-        scores = self._scored(logits, draft, context)
-        positions = [len(context), *(len(context) + d for d in depths(draft.parents[: draft.tested]))]
-        return follow(draft, _highest(self.decisive(scores, positions)))
 
 
 class Rejection(Rule):

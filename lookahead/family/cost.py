@@ -193,18 +193,7 @@ def measure_drafter(lm: CachedLM, target: CachedLM, target_curve: CostCurve) -> 
 
 
 def _in_turn(curve: CostCurve, lm: CachedLM | CachedHead, target: CachedLM, target_curve: CostCurve) -> DrafterCosts:
-    """The costs of a drafter between passes of the target, given the curve of its passes alone."""
-    first_s, token_s, verify_s, return_s = _time_drafts(lm, target)
-    # A token of a chain that is drafted in one call, or read off a slot, takes less than a pass by itself.
-    curve = replace(curve, seconds=(min(curve.seconds[0], token_s), *curve.seconds[1:]))
-    costs = DrafterCosts(curve, token_s - curve.seconds[0], (max(0.0, first_s - token_s),), max(0.0, return_s))
-    return costs.scaled(target_curve.pass_s(VERIFIED_ROWS) / verify_s)
-
-
-def _time_drafts(lm: CachedLM | CachedHead, target: CachedLM) -> tuple[float, float, float, float]:
-    """Median seconds of a draft's first token, of a further one, of a target's pass after another, and how much longer a
-    pass after a draft takes. Leaves both models empty.
-    """
+    """The costs of a drafter between passes of the target, given the curve of its passes alone. Leaves both models empty."""
     rule, draws = rule_for(Settings()), random.Random(0)
     cached = min(CONTEXT - 2, lm.context_length - DRAFTED - 1, target.context_length - DRAFTED)
     prompt = [draws.randrange(lm.vocab) for _ in range(cached)]
@@ -212,7 +201,6 @@ def _time_drafts(lm: CachedLM | CachedHead, target: CachedLM) -> tuple[float, fl
     drafts_s, verify_s, return_s = {1: [], longest: []}, [], []
     target.reset()
     target.extend(prompt)
-
     verify = partial(target.forward, prompt[:VERIFIED_ROWS])
     least, most = perf_counter() + DRAFTS_S, perf_counter() + DRAFTS_S + SLOW_S / 2
     while len(drafts_s[1]) <= LEAST_REPEATS or perf_counter() < (most if len(drafts_s[1]) <= REPEATS else least):
@@ -231,9 +219,13 @@ def _time_drafts(lm: CachedLM | CachedHead, target: CachedLM) -> tuple[float, fl
     lm.reset()
     target.reset()
     # The first drafts are a warm-up.
-    one_s, whole_s = (statistics.median(drafts_s[length][1:]) for length in (1, longest))
-    further_s = max(LEAST_TOKEN_S, (whole_s - one_s) / (longest - 1)) if longest > 1 else one_s
-    return one_s, further_s, statistics.median(verify_s[2:]), statistics.median(return_s[2:])
+    first_s, whole_s = (statistics.median(drafts_s[length][1:]) for length in (1, longest))
+    token_s = max(LEAST_TOKEN_S, (whole_s - first_s) / (longest - 1)) if longest > 1 else first_s
+    back_s = statistics.median(return_s[2:])
+    # A token of a chain that is drafted in one call, or read off a slot, takes less than a pass by itself.
+    curve = replace(curve, seconds=(min(curve.seconds[0], token_s), *curve.seconds[1:]))
+    costs = DrafterCosts(curve, token_s - curve.seconds[0], (max(0.0, first_s - token_s),), max(0.0, back_s))
+    return costs.scaled(target_curve.pass_s(VERIFIED_ROWS) / statistics.median(verify_s[2:]))
 
 
 def _branching(rows: int) -> list[int]:

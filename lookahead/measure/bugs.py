@@ -54,8 +54,7 @@ class NoResidual(Rejection):
         if last.outcome != CORRECTION:
             return verification
         row = verification.path[-1] + 1 if verification.path else 0
-        above = self._above(draft)
-        p = self.process(logits[row : row + 1], context, above[row : row + 1])[0].softmax(-1)
+        p = self._scored(logits, draft, context)[row].softmax(-1)
         token = at_quantile(p, last.draw)
         return Verification(
             verification.path, token, (*verification.tests[:-1], replace(last, token=token, p=float(p[token])))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from time import perf_counter
 from typing import Any, ClassVar
 
@@ -58,14 +59,24 @@ class ExternalGenerator:
         return {}
 
     def steps(self, prompt: Sequence[int], ends: Ends) -> Iterator[Step]:
-        """Continue `prompt`; yields the loop's `Step`s without drafts."""
+        """Continue `prompt`; yields the loop's `Step`s without drafts, timed without the work of other lanes."""
         with self._configured():
-            reading = self._reading_seconds(prompt)
+            start = perf_counter()
+            for lm in (self.target, self.draft):
+                if lm and len(prompt) > 1:
+                    lm.read_plainly(prompt[:-1])
+            reading = perf_counter() - start
         yield Step("prefill", 0, verify_s=reading)
         context = list(prompt)
         passes = _in_greenlet(lambda emit: self._generate(prompt, ends, emit))
         try:
-            for index, (tokens, seconds) in enumerate(self._timed(passes), start=1):
+            for index in count(1):
+                with self._configured():
+                    start = perf_counter()
+                    tokens = next(passes, None)
+                    seconds = perf_counter() - start
+                if tokens is None:
+                    return
                 if index == 1:  # `generate` reads the prompt in its first pass; no lane's clock counts that
                     seconds = max(0.0, seconds - reading)
                 kept, finish = ends.cut(len(prompt), context, tokens)
@@ -78,29 +89,10 @@ class ExternalGenerator:
         finally:
             passes.close()
 
-    def _timed(self, passes: Iterator[list[int]]) -> Iterator[tuple[list[int], float]]:
-        """Every pass with its seconds, without the time of other lanes and of the consumer."""
-        while True:
-            with self._configured():
-                start = perf_counter()
-                tokens = next(passes, None)
-                seconds = perf_counter() - start
-            if tokens is None:
-                return
-            yield tokens, seconds
-
     def _configured(self) -> Any:
         """This lane's configuration while it computes; other lanes share the models."""
         attention = "sdpa" if self.options.attention == "sdpa" else None
         return self.target.configured(self.draft, self.drafting(), attention)
-
-    def _reading_seconds(self, prompt: Sequence[int]) -> float:
-        """Seconds of reading the prompt without its last token, with every model that will."""
-        start = perf_counter()
-        for lm in (self.target, self.draft):
-            if lm and len(prompt) > 1:
-                lm.read_plainly(prompt[:-1])
-        return perf_counter() - start
 
     def _generate(self, prompt: Sequence[int], ends: Ends, emit: Callable[[list[int]], None]) -> None:
         self.target.generate(

@@ -41,10 +41,8 @@ class Tree(DraftModel):
 
     def __init__(self, resources, options):
         super().__init__(resources, options)
-        self._read: tuple[int, list[tuple[int, int]]] = (
-            0,
-            [],
-        )  # tokens in the cache, and the rows after them: token and parent
+        # Tokens in the cache, and the rows after them: token and parent.
+        self._read: tuple[int, list[tuple[int, int]]] = 0, []
 
     def propose(self, context, limit):
         longest = self.longest(context, limit)

@@ -16,10 +16,8 @@ LAYERS = {MEDUSA: 1, EAGLE: 1, BLOCK: 2}
 RANK = 64  # rank of the Markov head
 FADING = 4.0  # tokens after which the weight of a drafted token's loss is 1 / e
 CONFIDENCE = 0.2  # weight of the confidence head's loss
-LARGE = {
-    BLOCK: {"inner": 512, "rank": 24},
-    EAGLE: {"inner": 192},
-}  # sizes for a target with a large vocabulary, so that both heads fit 18 MB
+# Sizes for a target with a large vocabulary, so that both heads fit 18 MB.
+LARGE = {BLOCK: {"inner": 512, "rank": 24}, EAGLE: {"inner": 192}}
 WIDEST = 1024  # largest feed-forward width of a new head
 
 

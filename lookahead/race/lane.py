@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.accept import rule_for
 from ..core.events import MethodError, Settings, SettingsError, Step
+from ..core.lm import Target
 from ..core.numbers import count
 from ..drafting import Resources
 from .decode import Reading, Text
@@ -83,14 +84,14 @@ class Lane:
             others.append(text)
             return loop(text, others, reading)
         self.models.use_threads()
-        self._target = self.models.target.fresh()
+        self._target = self._fresh_target()
         peer = self._cls(self._target, self.draft, self._rule, self.settings.k, self._method_options)
         return peer.steps(self.prompt, self._ends)
 
     def text(self, pass_s: Callable[[int, int], float], drafting: int = 1) -> Text:
         """The text of this lane. A pass takes `pass_s(rows, branches)` seconds, and `drafting` texts draft at the same time."""
         self.models.use_threads()
-        self._target = self.models.target.fresh()
+        self._target = self._fresh_target()
         if self.keeps_states:
             self.draft.follow(self._target)
         costs = self.costs.drafters.get(self.options.get("draft", ""))
@@ -98,6 +99,10 @@ class Lane:
         drafter, k = self._cls(resources, self._method_options), self.settings.k
         policy = AdaptiveLength(pass_s, MOST_AUTO, drafter.sources()) if k == "auto" else FixedLength(k)
         return Text(self._target, drafter, policy, self._rule, self.prompt, self._ends, details=self.settings.details)
+
+    def _fresh_target(self) -> Target:
+        """The target with a cache of its own; `measure.bugs` puts a broken one in its place."""
+        return self.models.target.fresh()
 
     def forward_seconds(self) -> float:
         """Seconds spent inside models since `steps` was called, drafting included."""

@@ -379,10 +379,10 @@ def _checks(plan: Plan, limits: Allowed | None, spare_bytes: int) -> list[Check]
     for one in known:
         if one.folder and CONFIG in one.sizes:
             one.attempt("code", _describe)
-    whose, checks, reached = {1: "It is", 2: "Both are"}.get(len(known), "All are"), [], True
+    checks, reached = [], True
     for topic, words in (
-        ("hub", f"{whose} there, and open to this server." if plan.files else f"{whose} there."),
-        ("weights", f"{whose} in safetensors."),
+        ("hub", "Found, and open to this server." if plan.files else "Found."),
+        ("weights", "In safetensors."),
         ("code", "Nothing but transformers' own code is needed."),
         ("cache", "Every layer can be rolled back when a draft is rejected."),
     ):
@@ -416,7 +416,7 @@ def _heads(known: Sequence[Known]) -> list[Check]:
     for head in heads if target.shape else ():
         try:
             layers = ", ".join(map(str, head_files.shape_of(head.head, target.shape, head.name).taps))
-            words = f"Made for this target: it reads hidden states behind layers {layers} of {target.shape.layers}."
+            words = f"Made for this target: it reads hidden states after layers {layers} of {target.shape.layers}."
             checks.append(Check("head", words))
         except ModelError as error:
             checks.append(Check("head", "", error))
@@ -436,7 +436,7 @@ def _vocabulary(known: list[Known]) -> list[Check]:
             if error.field != "draft":  # it cannot be read
                 return [Check("vocabulary", "", ModelError("model", one.name, error.mend))]
             checks.append(Check("vocabulary", "", error))
-    same = {1: "", 2: ", the same in both"}.get(len(known), ", the same in all")
+    same = ", the same in all models" if len(known) > 1 else ""
     return checks or [Check("vocabulary", f"{count(len(tokenizers[0].get_vocab()))} tokens{same}.")]
 
 

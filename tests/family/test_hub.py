@@ -115,7 +115,7 @@ def test_a_pair_is_known_before_its_weights_are_here(shelf, folders):
     assert plan.missing == sum(Path(f, "model.safetensors").stat().st_size for f in folders["llama"])
     assert not shelf.asked(".safetensors")
     assert list(words(plan)) == ["hub", "weights", "code", "cache", "vocabulary", "memory", "disk", "host"]
-    assert "4,096 tokens, the same in both" in words(plan)["vocabulary"]
+    assert "4,096 tokens, the same in all models" in words(plan)["vocabulary"]
 
 
 def test_tied_weights_count_once(tmp_path, shelf):

@@ -110,11 +110,11 @@ class Lookahead(Drafter):
                 self._pool.add(ngram, (self._pass, column))
 
 
-def choose(pass_s, most_cost: float = MOST_COST) -> tuple[int, int]:
+def choose(pass_s) -> tuple[int, int]:
     """(window, ngram) with the most rows whose pass this machine bears: a small one on a CPU, a large one on a GPU."""
     best = SHAPES[0]
     for columns, n in SHAPES:
         rows = 1 + 2 * columns * (n - 1)  # window and guesses
-        if pass_s(rows, 1 + columns) <= most_cost * pass_s(1, 1):
+        if pass_s(rows, 1 + columns) <= MOST_COST * pass_s(1, 1):
             best = (columns, n)
     return best

@@ -109,14 +109,13 @@ def measure(lm: CachedLM, rows: Sequence[int] | None = None) -> CostCurve:
         return partial(lm.forward, tokens[CONTEXT : CONTEXT + n])
 
     small = [n for n in sizes if n <= SMALL]
-    slow = bool(small) and LEAST_REPEATS * len(small) * _timed(forward(small[-1])) > SLOW_S
-    repeats = LEAST_REPEATS if slow else REPEATS
+    slow = LEAST_REPEATS * len(small) * _timed(forward(small[-1])) > SLOW_S
     large = [] if slow and not rows else [n for n in sizes if n > SMALL]
     branching = min(BRANCHING_ROWS, max(small + large))
     branched = tokens[CONTEXT : CONTEXT + branching]
     narrow = [settling(lm), *map(forward, small), lambda: lm.forward(branched, _branching(branching))]
-    _, *small_s, branched_s = interleaved(narrow, repeats, most_s=LAPS_S)
-    seconds = (*small_s, *interleaved([*map(forward, large)], repeats, most_s=LAPS_S))
+    _, *small_s, branched_s = interleaved(narrow, REPEATS, most_s=LAPS_S)
+    seconds = (*small_s, *interleaved([*map(forward, large)], REPEATS, most_s=LAPS_S))
     lm.reset()
     measured = (*small, *large)
     if lm.passes.batch_invariant:

@@ -53,9 +53,6 @@ class _Lane:
     symbol: str
 
 
-# ---------------------------------------------------------------- the figures
-
-
 def tokens_over_time(trace: RaceRecord, dark: bool = False) -> go.Figure:
     """How many tokens each lane had written when its own clock read so many seconds; prefill is not on it.
 
@@ -253,9 +250,6 @@ def heading(figure: Callable[..., go.Figure]) -> tuple[str, str]:
     return figure.__name__.replace("_", " ").capitalize(), (figure.__doc__ or "").split("\n")[0]
 
 
-# ---------------------------------------------------------------- what lanes look like
-
-
 def _lanes(trace: RaceRecord, dark: bool) -> list[_Lane]:
     """The lanes with their names and looks: the last lane that drafts has the first look, and looks repeat after the fourth."""
     ink, names = DARK if dark else LIGHT, _names(trace)
@@ -313,9 +307,6 @@ def _bars(
 def _whole_tick(figure: go.Figure) -> int:
     """The distance of ticks under bars at whole numbers."""
     return every(max((len(bar.x) for bar in figure.data), default=1))
-
-
-# ---------------------------------------------------------------- what figures share
 
 
 def blank(dark: bool, x: str, y: str | None) -> go.Figure:

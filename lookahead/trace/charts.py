@@ -110,36 +110,6 @@ def acceptance_by_kind(trace: RaceRecord, dark: bool = False) -> go.Figure:
     return figure.update_xaxes(categoryorder="array", categoryarray=shown).update_yaxes(range=[0, 100], dtick=25)
 
 
-def kind(piece: str, before: str) -> str:
-    """The kind of a piece that follows the text `before`."""
-    text = piece.strip()
-    if not text:
-        return "space"
-    if any(character in CODE for character in text):
-        return "code"
-    if any(character.isdigit() for character in text):
-        return "digits"
-    if not any(character.isalnum() for character in text):
-        return "punctuation"
-    if before and piece[0].isalnum() and before[-1].isalnum():
-        return "inside a word"
-    begins = before.rstrip(" ")[-1:]  # a capital at the beginning of a sentence is no name
-    return "name" if text[0].isupper() and begins not in ("", ".", "!", "?", "\n", '"', ":") else "start of a word"
-
-
-def by_kind(lane: LaneRecord) -> dict[str, tuple[int, int]]:
-    """How many tested tokens of each kind were accepted, of how many. A rejected token counts as the kind that replaced it."""
-    before, counts = "", {name: [0, 0] for name in KINDS}
-    for step in lane.verified:
-        for piece, origin in zip(step.pieces, step.origins, strict=True):
-            if origin in (ACCEPTED, CORRECTION):
-                count = counts[kind(piece, before)]
-                count[0] += origin == ACCEPTED
-                count[1] += 1
-            before = (before + piece)[-8:]
-    return {name: (accepted, tested) for name, (accepted, tested) in counts.items() if tested}
-
-
 def accepted_per_pass(trace: RaceRecord, dark: bool = False) -> go.Figure:
     """How many passes accepted none, one, two, ... drafted tokens; the target's own token comes on top.
 
@@ -248,6 +218,36 @@ FIGURES = (
 def heading(figure: Callable[..., go.Figure]) -> tuple[str, str]:
     """A figure's title, and the sentence that says what is to be seen: its name, and how its docstring begins."""
     return figure.__name__.replace("_", " ").capitalize(), (figure.__doc__ or "").split("\n")[0]
+
+
+def kind(piece: str, before: str) -> str:
+    """The kind of a piece that follows the text `before`."""
+    text = piece.strip()
+    if not text:
+        return "space"
+    if any(character in CODE for character in text):
+        return "code"
+    if any(character.isdigit() for character in text):
+        return "digits"
+    if not any(character.isalnum() for character in text):
+        return "punctuation"
+    if before and piece[0].isalnum() and before[-1].isalnum():
+        return "inside a word"
+    begins = before.rstrip(" ")[-1:]  # a capital at the beginning of a sentence is no name
+    return "name" if text[0].isupper() and begins not in ("", ".", "!", "?", "\n", '"', ":") else "start of a word"
+
+
+def by_kind(lane: LaneRecord) -> dict[str, tuple[int, int]]:
+    """How many tested tokens of each kind were accepted, of how many. A rejected token counts as the kind that replaced it."""
+    before, counts = "", {name: [0, 0] for name in KINDS}
+    for step in lane.verified:
+        for piece, origin in zip(step.pieces, step.origins, strict=True):
+            if origin in (ACCEPTED, CORRECTION):
+                count = counts[kind(piece, before)]
+                count[0] += origin == ACCEPTED
+                count[1] += 1
+            before = (before + piece)[-8:]
+    return {name: (accepted, tested) for name, (accepted, tested) in counts.items() if tested}
 
 
 def _lanes(trace: RaceRecord, dark: bool) -> list[_Lane]:

@@ -384,7 +384,7 @@ def test_lesson_4_lookups():
     automaton = SuffixAutomaton()
     automaton.extend(["abcd".index(letter) for letter in letters.split()])
     state, length = automaton.seen()
-    assert (length, automaton.follows(state)) == (5, {3: 1})
+    assert (length, automaton._counts[state]) == (5, {3: 1})
 
 
 def test_lesson_5_jacobi_by_hand():

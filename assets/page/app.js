@@ -1,7 +1,7 @@
 /* app.js: the entry of the app's page.
 
-   Gradio runs the scripts of its components as text, and text cannot import. So `lookaheadPage` has the modules that
-   they call. It is the only global, with `lookahead`, which timeline.js publishes for tests. */
+   Gradio runs the scripts of its components and events as text, which cannot import. They call the modules in
+   `lookaheadPage`. The only other global is `lookahead`, through which they and tests read the main timeline. */
 
 import * as classroom from "../lab/class.js";
 import * as learn from "../learn/learn.js";

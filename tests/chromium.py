@@ -11,11 +11,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import cache
 from pathlib import Path
 
 import pytest
 from filelock import FileLock
 from playwright.sync_api import Error, sync_playwright
+
+from lookahead.trace import assets
 
 INSTALLING = FileLock(Path(tempfile.gettempdir()) / f"installing-chromium-{os.getuid()}.lock", timeout=900)
 ARGUMENTS = [
@@ -59,6 +62,14 @@ def executable() -> str:
     if os.environ.get("CI"):
         pytest.fail(message)
     pytest.skip(message)
+
+
+@cache
+def exposed(*names: str) -> str:
+    """A script that leaves `modules`, in which each of these modules of `assets/` has the name of its file."""
+    stems = {Path(name).stem: name for name in names}
+    imports = "".join(f'import * as {stem} from "./{name}";\n' for stem, name in stems.items())
+    return assets.small_script(assets.bundle(f"{imports}globalThis.modules = {{{', '.join(stems)}}};")) + "\n"
 
 
 def bare_page(browser, body: str, style: str, script: str, size: tuple[int, int] = (1280, 900), **options):

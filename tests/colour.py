@@ -9,7 +9,7 @@ from lookahead.trace import assets
 
 def palette(block):
     """The colours of a block of palette.css, ":root" or ".dark", by name."""
-    css = assets.joined("page/palette.css")
+    css = assets.style_sheet("page/palette.css")
     body = css[css.index(f"\n{block} {{") :]
     return dict(re.findall(r"--la-([\w-]+): (#[0-9a-f]{6})", body[: body.index("}")]))
 

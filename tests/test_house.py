@@ -13,7 +13,6 @@ from conftest import ROOT
 
 import lookahead
 from lookahead.drafting import DRAFTERS
-from lookahead.trace import assets
 
 PACKAGE = ROOT / "lookahead"
 FILES = sorted([*PACKAGE.rglob("*.py"), *(ROOT / "training").rglob("*.py")])
@@ -41,34 +40,19 @@ def test_a_room_is_a_folder_and_says_what_it_knows():
         assert ast.get_docstring(ast.parse((room / "__init__.py").read_text(encoding="utf-8"))), room.name
 
 
+ENTRIES = ("page/app", "page/replay", "page/waiting", "learn/widgets")  # each is a script and a style
+IMPORTED = re.compile(r'(?:from|import) "(\S+)";$', re.MULTILINE)
+
+
 def test_the_page_is_handed_all_its_files():
-    """Every script and style is in a list, and the linter knows every name that a script leaves for others."""
-    listed = {
-        *assets.SCRIPTS,
-        *assets.STYLES,
-        *assets.GAMES,
-        *assets.GAMES_STYLES,
-        *assets.PAGE_STYLES,
-        *assets.PAGE_SCRIPTS,
-    }
-    alone = {
-        f"page/{name}"
-        for name in (
-            "clocks.js",
-            "place.js",
-            "theme.js",
-            "standalone.css",
-            "replay.js",
-            "replay.css",
-            "waiting.js",
-            "waiting.css",
-        )
-    }
-    assert {path.relative_to(ASSETS).as_posix() for path in PAGE} == listed | alone
-    left = {
-        name for path in PAGE for name in re.findall(r"^globalThis\.(\w+) = ", path.read_text(encoding="utf-8"), re.M)
-    }
-    assert left == set(re.findall(r'"(lookahead\w+)"', (ROOT / "biome.jsonc").read_text(encoding="utf-8")))
+    """Every script and style is imported, in some steps, by an entry."""
+    left = [ASSETS / "page/first.js", *(ASSETS / f"{name}{kind}" for name in ENTRIES for kind in (".js", ".css"))]
+    reached = set()
+    while left:
+        path = left.pop()
+        reached.add(path)
+        left += [(path.parent / name).resolve() for name in IMPORTED.findall(path.read_text(encoding="utf-8"))]
+    assert reached == {*PAGE}
 
 
 def test_the_loop_fits_one_screen_and_a_drafter_a_short_file():

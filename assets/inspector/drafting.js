@@ -8,156 +8,149 @@
 
    What it does not know.  How slots and levels follow from a draft: that is heads.js's business. */
 
-globalThis.lookaheadDrafting = (() => {
-  const {HIDDEN, make, svg} = lookaheadDom;
-  const {count, probability} = lookaheadNumbers;
-  const {bar, drawn, heading, sign, small, table, token, unseen} = lookaheadParts;
-  const MOST_LAYERS = 96; // that are drawn
-  const STEP = 12; // pixels from layer to layer
-  const TALL = 32;
-  const LOW = 14;
+import {HIDDEN, make, svg} from "../page/dom.js";
+import {count, probability} from "../page/numbers.js";
+import {bar, drawn, heading, sign, small, table, token, unseen} from "./parts.js";
 
-  /** The target's layers, first to last, as a row of marks: those that were read are tall, filled and numbered. */
-  function layersPicture({taps, layers}) {
-    if (layers > MOST_LAYERS) return [];
-    const first = taps.includes(0) ? 0 : 1; // 0 is the embedding
-    const width = (layers - first + 1) * STEP + 8; // the last number is wider than its mark
-    const shapes = [];
-    for (let layer = first; layer <= layers; layer++) {
-      const isRead = taps.includes(layer);
-      const height = isRead ? TALL : LOW;
-      const x = (layer - first) * STEP + 2;
-      const kind = isRead ? "la-h-read" : "la-h-passed";
-      shapes.push(svg("rect", {class: kind, x, y: (TALL - height) / 2 + 0.5, width: STEP - 4, height: height - 1}));
-      if (isRead) shapes.push(svg("text", {class: "la-h-number", x: x + STEP / 2 - 2, y: TALL + 15}, String(layer)));
-    }
-    const picture = svg("svg", {viewBox: `-4 0 ${width} ${TALL + 18}`, class: "la-h-layers", ...HIDDEN}, ...shapes);
-    picture.style.width = `${width}px`;
-    return [picture];
+const MOST_LAYERS = 96; // that are drawn
+const STEP = 12; // pixels from layer to layer
+const TALL = 32;
+const LOW = 14;
+
+/** The target's layers, first to last, as a row of marks: those that were read are tall, filled and numbered. */
+function layersPicture({taps, layers}) {
+  if (layers > MOST_LAYERS) return [];
+  const first = taps.includes(0) ? 0 : 1; // 0 is the embedding
+  const width = (layers - first + 1) * STEP + 8; // the last number is wider than its mark
+  const shapes = [];
+  for (let layer = first; layer <= layers; layer++) {
+    const isRead = taps.includes(layer);
+    const height = isRead ? TALL : LOW;
+    const x = (layer - first) * STEP + 2;
+    const kind = isRead ? "la-h-read" : "la-h-passed";
+    shapes.push(svg("rect", {class: kind, x, y: (TALL - height) / 2 + 0.5, width: STEP - 4, height: height - 1}));
+    if (isRead) shapes.push(svg("text", {class: "la-h-number", x: x + STEP / 2 - 2, y: TALL + 15}, String(layer)));
   }
+  const picture = svg("svg", {viewBox: `-4 0 ${width} ${TALL + 18}`, class: "la-h-layers", ...HIDDEN}, ...shapes);
+  picture.style.width = `${width}px`;
+  return [picture];
+}
 
-  const WHOSE = {
-    heads: "of one token: the last that the target has read. The text’s last token it reads with the draft.",
-    passes: "of every token, each with the embedding of the token that follows it.",
-    slots: "of all the text before the anchor, which is the text’s last token.",
-  };
+const WHOSE = {
+  heads: "of one token: the last that the target has read. The text’s last token it reads with the draft.",
+  passes: "of every token, each with the embedding of the token that follows it.",
+  slots: "of all the text before the anchor, which is the text’s last token.",
+};
 
-  /** The text's last tokens, and what the head read of each. */
-  function readTable({read: {pairs, tokens, cut}}) {
-    const mark = isRead =>
-      make(`td.${isRead ? "la-h-seen" : ""}`, sign(isRead ? "●" : "○"), unseen(isRead ? "read" : "not read"));
-    const cells = pairs ? tokens.map(({beside}) => make("td", token(beside))) : tokens.map(({read}) => mark(read));
-    const dots = cut ? [make("td", "…")] : [];
-    const row = make("tr", make("th", {scope: "row"}, pairs ? "states of" : "its states"), ...dots, ...cells);
-    const heads = [pairs ? "embedding of" : "token", ...(cut ? ["…"] : []), ...tokens.map(({text}) => token(text))];
-    return table("la-h-text", "What was read of the text’s last tokens", heads, [row]);
+/** The text's last tokens, and what the head read of each. */
+function readTable({read: {pairs, tokens, cut}}) {
+  const mark = isRead =>
+    make(`td.${isRead ? "la-h-seen" : ""}`, sign(isRead ? "●" : "○"), unseen(isRead ? "read" : "not read"));
+  const cells = pairs ? tokens.map(({beside}) => make("td", token(beside))) : tokens.map(({read}) => mark(read));
+  const dots = cut ? [make("td", "…")] : [];
+  const row = make("tr", make("th", {scope: "row"}, pairs ? "states of" : "its states"), ...dots, ...cells);
+  const heads = [pairs ? "embedding of" : "token", ...(cut ? ["…"] : []), ...tokens.map(({text}) => token(text))];
+  return table("la-h-text", "What was read of the text’s last tokens", heads, [row]);
+}
+
+function readBox(drafting) {
+  const scroll = {role: "region", tabindex: "0", "aria-label": "What the head read of the text"};
+  const layers = make("div.la-h-source", ...layersPicture(drafting));
+  return make(
+    "div.la-h-part",
+    heading("What the head read"),
+    make("p.la-h-words", `In the target: ${drafting.words}, ${WHOSE[drafting.shape]}`),
+    make("div.la-h-sources", layers, make("div.la-i-scroll", scroll, readTable(drafting))),
+  );
+}
+
+/** One drafted token in its place. */
+function drafted({text, fate, sign: mark, words, chance, after}, {tree, confident}) {
+  const known = chance === null ? [] : [bar(chance, "p"), unseen(confident ? "confidence " : "probability ")];
+  return make(
+    "div.la-h-drafted",
+    make("span.la-h-token", sign(mark), token(text, fate), unseen(`, ${words}`)),
+    ...(known.length ? [make("span.la-h-chance", ...known, probability(chance))] : []),
+    ...(tree && after !== null ? [make("span.la-i-small.la-h-after", "after ", token(after, "said"))] : []),
+  );
+}
+
+/** What a place is called, and what its token was drafted from. */
+function placeWords({shape, tree}, i) {
+  if (shape === "heads") return [`head ${i + 1}`, ""];
+  if (shape === "slots") return [`slot ${i + 1}`, ""];
+  const feature = tree ? "from features of its own" : "from its own feature";
+  return [`pass ${i + 1}`, i ? feature : "from the target’s states"];
+}
+
+function placeItem(drafting, i, ...content) {
+  const [name, from] = placeWords(drafting, i);
+  const {shape, markov} = drafting;
+  const isHanded = shape === "passes" ? i > 0 : shape === "slots" && markov;
+  const arrow = isHanded && content.length ? [drawn("la-h-arrow", {}, "→")] : [];
+  const label = make("span.la-i-label", name, ...(from ? [make("span.la-h-from", from)] : []));
+  const box = content.length ? content : [make("span.la-h-none", "empty")];
+  return make(`li.la-h-place.${content.length ? "" : "la-h-empty"}`, ...arrow, label, ...box);
+}
+
+function places(drafting) {
+  const anchor = make(
+    "li.la-h-place.la-h-anchor",
+    make("span.la-i-label", drafting.shape === "slots" ? "anchor" : "last token"),
+    make("span.la-h-token", token(drafting.anchor, "root")),
+  );
+  const filled = drafting.levels.map((level, i) => placeItem(drafting, i, ...level.map(one => drafted(one, drafting))));
+  const empty = Array.from({length: drafting.empty}, (_, i) => placeItem(drafting, drafting.levels.length + i));
+  return make(`ol.la-h-places.la-h-${drafting.shape}`, anchor, ...filled, ...empty);
+}
+
+const SURE = "The number is the head’s probability of the token.";
+
+function howWords({shape, tree, markov, confident, slots}) {
+  if (shape === "heads") {
+    return [`${count(slots, "small head")} on that one state, all at once. None knows what another drafted.`, SURE];
   }
-
-  function readBox(drafting) {
-    const scroll = {role: "region", tabindex: "0", "aria-label": "What the head read of the text"};
-    const layers = make("div.la-h-source", ...layersPicture(drafting));
-    return make(
-      "div.la-h-part",
-      heading("What the head read"),
-      make("p.la-h-words", `In the target: ${drafting.words}, ${WHOSE[drafting.shape]}`),
-      make("div.la-h-sources", layers, make("div.la-i-scroll", scroll, readTable(drafting))),
-    );
-  }
-
-  /** One drafted token in its place. */
-  function drafted({text, fate, sign: mark, words, chance, after}, {tree, confident}) {
-    const known = chance === null ? [] : [bar(chance, "p"), unseen(confident ? "confidence " : "probability ")];
-    return make(
-      "div.la-h-drafted",
-      make("span.la-h-token", sign(mark), token(text, fate), unseen(`, ${words}`)),
-      ...(known.length ? [make("span.la-h-chance", ...known, probability(chance))] : []),
-      ...(tree && after !== null ? [make("span.la-i-small.la-h-after", "after ", token(after, "said"))] : []),
-    );
-  }
-
-  /** What a place is called, and what its token was drafted from. */
-  function placeWords({shape, tree}, i) {
-    if (shape === "heads") return [`head ${i + 1}`, ""];
-    if (shape === "slots") return [`slot ${i + 1}`, ""];
-    const feature = tree ? "from features of its own" : "from its own feature";
-    return [`pass ${i + 1}`, i ? feature : "from the target’s states"];
-  }
-
-  function placeItem(drafting, i, ...content) {
-    const [name, from] = placeWords(drafting, i);
-    const {shape, markov} = drafting;
-    const isHanded = shape === "passes" ? i > 0 : shape === "slots" && markov;
-    const arrow = isHanded && content.length ? [drawn("la-h-arrow", {}, "→")] : [];
-    const label = make("span.la-i-label", name, ...(from ? [make("span.la-h-from", from)] : []));
-    const box = content.length ? content : [make("span.la-h-none", "empty")];
-    return make(`li.la-h-place.${content.length ? "" : "la-h-empty"}`, ...arrow, label, ...box);
-  }
-
-  function places(drafting) {
-    const anchor = make(
-      "li.la-h-place.la-h-anchor",
-      make("span.la-i-label", drafting.shape === "slots" ? "anchor" : "last token"),
-      make("span.la-h-token", token(drafting.anchor, "root")),
-    );
-    const filled = drafting.levels.map((level, i) =>
-      placeItem(drafting, i, ...level.map(one => drafted(one, drafting))),
-    );
-    const empty = Array.from({length: drafting.empty}, (_, i) => placeItem(drafting, drafting.levels.length + i));
-    return make(`ol.la-h-places.la-h-${drafting.shape}`, anchor, ...filled, ...empty);
-  }
-
-  const SURE = "The number is the head’s probability of the token.";
-
-  function howWords({shape, tree, markov, confident, slots}) {
-    if (shape === "heads") {
-      return [`${count(slots, "small head")} on that one state, all at once. None knows what another drafted.`, SURE];
-    }
-    if (shape === "passes") {
-      const first = tree
-        ? "One pass of the head a level, so each depth of the tree"
-        : "One pass of the head a token. It";
-      return [
-        `${first} waits for the one before.`,
-        "The target has no states of drafted tokens yet: from the second on, it goes on from its own feature (→).",
-        SURE,
-      ];
-    }
+  if (shape === "passes") {
+    const first = tree ? "One pass of the head a level, so each depth of the tree" : "One pass of the head a token. It";
     return [
-      "One pass of the head over the anchor and blanks (masks) behind it drafts the whole block, " +
-        `${count(slots, "slot")} at once.`,
-      markov
-        ? "Then a small table, the Markov part (→), corrects each slot by the token just put before it."
-        : "No slot knows what another was given.",
-      confident ? "The number is the head’s confidence: how likely it finds its token to be accepted." : SURE,
+      `${first} waits for the one before.`,
+      "The target has no states of drafted tokens yet: from the second on, it goes on from its own feature (→).",
+      SURE,
     ];
   }
+  return [
+    "One pass of the head over the anchor and blanks (masks) behind it drafts the whole block, " +
+      `${count(slots, "slot")} at once.`,
+    markov
+      ? "Then a small table, the Markov part (→), corrects each slot by the token just put before it."
+      : "No slot knows what another was given.",
+    confident ? "The number is the head’s confidence: how likely it finds its token to be accepted." : SURE,
+  ];
+}
 
-  const ENDS = {
-    room: "No more was drafted: the text ends here.",
-    unworthy: "No more was drafted: a further token was not worth its row in the target’s pass.",
-  };
+const ENDS = {
+  room: "No more was drafted: the text ends here.",
+  unworthy: "No more was drafted: a further token was not worth its row in the target’s pass.",
+};
 
-  function howBox(drafting) {
-    const {end, k, shape, levels, empty} = drafting;
-    const noun = shape === "heads" ? "head" : "slot";
-    const full = `All ${count(levels.length, noun)} were used.`;
-    const last = end === "k" ? `No more was drafted: k is ${k}.` : end === "full" ? full : ENDS[end];
-    const emptied = empty ? ` ${count(empty, noun)} left empty.` : "";
-    const passes = shape === "passes" ? count(levels.length, "pass") : "1 pass";
-    return make(
-      "div.la-h-part",
-      heading(`How it drafted: ${passes} of the head`),
-      places(drafting),
-      small(howWords(drafting).join(" ")),
-      ...(last ? [small(make("b", last), emptied)] : []),
-    );
-  }
+function howBox(drafting) {
+  const {end, k, shape, levels, empty} = drafting;
+  const noun = shape === "heads" ? "head" : "slot";
+  const full = `All ${count(levels.length, noun)} were used.`;
+  const last = end === "k" ? `No more was drafted: k is ${k}.` : end === "full" ? full : ENDS[end];
+  const emptied = empty ? ` ${count(empty, noun)} left empty.` : "";
+  const passes = shape === "passes" ? count(levels.length, "pass") : "1 pass";
+  return make(
+    "div.la-h-part",
+    heading(`How it drafted: ${passes} of the head`),
+    places(drafting),
+    small(howWords(drafting).join(" ")),
+    ...(last ? [small(make("b", last), emptied)] : []),
+  );
+}
 
-  /** The part of the inspector about one draft of a trained head. */
-  function view(drafting) {
-    const label = {"aria-label": `Draft of a trained head, ${drafting.name}`};
-    return make("section.la-drafting", label, readBox(drafting), howBox(drafting));
-  }
-
-  return {view};
-})();
+/** The part of the inspector about one draft of a trained head. */
+export function view(drafting) {
+  const label = {"aria-label": `Draft of a trained head, ${drafting.name}`};
+  return make("section.la-drafting", label, readBox(drafting), howBox(drafting));
+}

@@ -9,178 +9,183 @@
 
    What it does not know.  How a pass came to be what it is: all it shows comes from pass.js. */
 
-globalThis.lookaheadInspector = (() => {
-  const {make} = lookaheadDom;
-  const {duration, percent} = lookaheadNumbers;
-  const {passOf} = lookaheadPass;
-  const {drawn, heading, quoted, small} = lookaheadParts;
-  const PREFILL =
-    "The target read all of the prompt but its last token into its cache, and emitted nothing. " +
-    "The race does not put this on the clock.";
+import {make} from "../page/dom.js";
+import {duration, percent} from "../page/numbers.js";
+import * as headDrafting from "./drafting.js";
+import * as favourites from "./favourites.js";
+import {flow, plain} from "./flow.js";
+import {draftingOf} from "./heads.js";
+import {maskOf} from "./jacobi.js";
+import {Mask} from "./mask.js";
+import * as microscope from "./microscope.js";
+import {drawn, heading, quoted, small, token} from "./parts.js";
+import {passOf} from "./pass.js";
+import {quote} from "./text.js";
 
-  /** A bar in pieces, which `words` say. */
-  function timeLine(label, words, pieces, longest) {
-    const spans = pieces.map(({kind, seconds}) =>
-      drawn(`la-i-span.la-i-${kind}`, {width: percent(seconds / longest, 3)}),
-    );
-    const attributes = {role: "img", "aria-label": words};
-    return make("div.la-i-timeline", attributes, make("span.la-i-label", label), make("span.la-i-time", ...spans));
+const PREFILL =
+  "The target read all of the prompt but its last token into its cache, and emitted nothing. " +
+  "The race does not put this on the clock.";
+
+/** A bar in pieces, which `words` say. */
+function timeLine(label, words, pieces, longest) {
+  const spans = pieces.map(({kind, seconds}) =>
+    drawn(`la-i-span.la-i-${kind}`, {width: percent(seconds / longest, 3)}),
+  );
+  const attributes = {role: "img", "aria-label": words};
+  return make("div.la-i-timeline", attributes, make("span.la-i-label", label), make("span.la-i-time", ...spans));
+}
+
+/** A pass and an ordinary one on one scale, and the arithmetic. */
+function timeBox({parts, total, ordinary, sentence, sum, basis, rows}) {
+  const longest = Math.max(total, ordinary?.seconds || 0) || 1;
+  const words = parts.map(({name, seconds}) => `${name} ${duration(seconds)}`);
+  const box = make("div.la-i-timebox", timeLine("this pass", `This pass: ${words.join(", ")}`, parts, longest));
+  if (ordinary) {
+    const piece = {kind: "ordinary", seconds: ordinary.seconds};
+    box.append(timeLine("ordinary", `An ordinary pass: ${duration(ordinary.seconds)}`, [piece], longest));
+  }
+  const key = parts.map(({kind}, i) => make("li", drawn(`la-i-swatch.la-i-${kind}`, {}), words[i]));
+  box.append(make("ul.la-i-key", ...key));
+  if (sentence) box.append(make("p.la-i-cost", sentence, ...(sum ? [" ", make("span.la-i-sum", sum)] : [])));
+  box.append(...[basis, rows].filter(Boolean).map(note => small(note)));
+  return box;
+}
+
+/** The rows of a drafted pass, the cache, and who may look at whom; a window has its microscope instead. */
+function rowsBox(log, laneIndex, stepIndex, chosen) {
+  const {node} = new Mask(maskOf(log, laneIndex, stepIndex), chosen, 0);
+  return make("section.la-i-rows", {"aria-label": "Rows, cache and mask"}, node);
+}
+
+/** What the pass did. */
+function happened(pass) {
+  if (pass.kind === "prefill") return make("p.la-i-note", PREFILL);
+  return pass.kind === "drafted" ? flow(pass) : plain(pass);
+}
+
+const labelled = (label, text) => make("button.la-button", {type: "button", "aria-label": label}, text);
+
+export class Inspector {
+  #at = null; // {laneIndex, stepIndex, pass}, while it is open
+  #drawn = ""; // what the drawn body depends on
+  #from = null; // where the focus was before it opened
+  #close;
+  #go;
+  #title = make("h3.la-i-title", {tabindex: "-1"});
+  #says = make("p.la-i-says");
+  #body = make("div.la-i-body");
+  #crumbs = make("nav.la-i-crumbs", {"aria-label": "From the text to its numbers"});
+  #previous = labelled("Previous pass of this lane", "← previous");
+  #next = labelled("Next pass of this lane", "next →");
+
+  /** `close()` is called when the reader closes it, `go(lane, step)` when another pass is wanted. */
+  constructor({close, go}) {
+    this.#close = close;
+    this.#go = go;
+    const shut = labelled("Close the inspector", "close");
+    const group = {role: "group", "aria-label": "Passes"};
+    const buttons = make("div.la-i-buttons", group, this.#previous, this.#next, shut);
+    const head = make("div.la-i-head", make("div.la-i-says-box", this.#title, this.#says), buttons);
+    const attributes = {"aria-label": "Pass inspector", hidden: ""};
+    this.node = make("section.la-inspector.la-i", attributes, this.#crumbs, head, this.#body);
+    this.#previous.addEventListener("click", () => this.#step(-1));
+    this.#next.addEventListener("click", () => this.#step(1));
+    shut.addEventListener("click", () => this.#leave());
+    this.node.addEventListener("keydown", event => {
+      if (event.key !== "Escape" || event.defaultPrevented) return;
+      event.preventDefault();
+      event.stopPropagation();
+      this.#leave();
+    });
   }
 
-  /** A pass and an ordinary one on one scale, and the arithmetic. */
-  function timeBox({parts, total, ordinary, sentence, sum, basis, rows}) {
-    const longest = Math.max(total, ordinary?.seconds || 0) || 1;
-    const words = parts.map(({name, seconds}) => `${name} ${duration(seconds)}`);
-    const box = make("div.la-i-timebox", timeLine("this pass", `This pass: ${words.join(", ")}`, parts, longest));
-    if (ordinary) {
-      const piece = {kind: "ordinary", seconds: ordinary.seconds};
-      box.append(timeLine("ordinary", `An ordinary pass: ${duration(ordinary.seconds)}`, [piece], longest));
-    }
-    const key = parts.map(({kind}, i) => make("li", drawn(`la-i-swatch.la-i-${kind}`, {}), words[i]));
-    box.append(make("ul.la-i-key", ...key));
-    if (sentence) box.append(make("p.la-i-cost", sentence, ...(sum ? [" ", make("span.la-i-sum", sum)] : [])));
-    box.append(...[basis, rows].filter(Boolean).map(note => small(note)));
-    return box;
-  }
-
-  /** The rows of a drafted pass, the cache, and who may look at whom; a window has its microscope instead. */
-  function rowsBox(log, laneIndex, stepIndex, chosen) {
-    const {node} = new lookaheadMask.Mask(lookaheadJacobi.maskOf(log, laneIndex, stepIndex), chosen, 0);
-    return make("section.la-i-rows", {"aria-label": "Rows, cache and mask"}, node);
-  }
-
-  /** What the pass did. */
-  function happened(pass) {
-    if (pass.kind === "prefill") return make("p.la-i-note", PREFILL);
-    return pass.kind === "drafted" ? lookaheadFlow.flow(pass) : lookaheadFlow.plain(pass);
-  }
-
-  const labelled = (label, text) => make("button.la-button", {type: "button", "aria-label": label}, text);
-
-  class Inspector {
-    #at = null; // {laneIndex, stepIndex, pass}, while it is open
-    #drawn = ""; // what the drawn body depends on
-    #from = null; // where the focus was before it opened
-    #close;
-    #go;
-    #title = make("h3.la-i-title", {tabindex: "-1"});
-    #says = make("p.la-i-says");
-    #body = make("div.la-i-body");
-    #crumbs = make("nav.la-i-crumbs", {"aria-label": "From the text to its numbers"});
-    #previous = labelled("Previous pass of this lane", "← previous");
-    #next = labelled("Next pass of this lane", "next →");
-
-    /** `close()` is called when the reader closes it, `go(lane, step)` when another pass is wanted. */
-    constructor({close, go}) {
-      this.#close = close;
-      this.#go = go;
-      const shut = labelled("Close the inspector", "close");
-      const group = {role: "group", "aria-label": "Passes"};
-      const buttons = make("div.la-i-buttons", group, this.#previous, this.#next, shut);
-      const head = make("div.la-i-head", make("div.la-i-says-box", this.#title, this.#says), buttons);
-      const attributes = {"aria-label": "Pass inspector", hidden: ""};
-      this.node = make("section.la-inspector.la-i", attributes, this.#crumbs, head, this.#body);
-      this.#previous.addEventListener("click", () => this.#step(-1));
-      this.#next.addEventListener("click", () => this.#step(1));
-      shut.addEventListener("click", () => this.#leave());
-      this.node.addEventListener("keydown", event => {
-        if (event.key !== "Escape" || event.defaultPrevented) return;
-        event.preventDefault();
-        event.stopPropagation();
-        this.#leave();
-      });
-    }
-
-    show(log, laneIndex, stepIndex) {
-      const pass = passOf(log, laneIndex, stepIndex);
-      if (!pass) {
-        this.hide();
-        return;
-      }
-      this.#at = {laneIndex, stepIndex, pass};
-      this.#draw(log);
-      if (!this.node.hidden) return;
-      this.#from = document.activeElement;
-      this.node.hidden = false;
-      this.node.scrollIntoView({block: "nearest"});
-      this.#crumbs.scrollIntoView({block: "nearest"}); // where the panel is longer than the screen
-      this.#title.focus({preventScroll: true});
-    }
-
-    #draw(log) {
-      const {laneIndex, stepIndex, pass} = this.#at;
-      // The pass after this one tells what the target said at the window; the end tells how many passes there are.
-      const key = [log.run, laneIndex, stepIndex, pass.next, pass.title].join("/");
-      if (key === this.#drawn) return;
-      this.#drawn = key;
-      this.#title.replaceChildren(make("bdi", pass.method), `: ${pass.title}`);
-      this.#says.replaceChildren(...quoted({words: pass.lead, said: pass.said, tail: pass.tail}));
-      const hasWindow = pass.window || pass.pooled;
-      const chosen = row => this.#drawCrumbs(log, row);
-      const window = hasWindow ? [lookaheadMicroscope.view(log, laneIndex, stepIndex, this.#go, chosen)] : [];
-      const rows = pass.kind === "drafted" && !hasWindow ? [rowsBox(log, laneIndex, stepIndex, chosen)] : [];
-      const drafting = lookaheadHeads.draftingOf(log, laneIndex, stepIndex);
-      const head = drafting ? [lookaheadDrafting.view(drafting)] : [];
-      const places = lookaheadFavourites.places(pass);
-      this.#body.replaceChildren(
-        happened(pass),
-        ...head,
-        ...rows,
-        ...places,
-        ...window,
-        heading("Time"),
-        timeBox(pass.time),
-      );
-      this.#drawCrumbs(log, hasWindow ? -1 : 0);
-      // Not `disabled`: a button that turns disabled under the reader's finger throws the focus away.
-      this.#previous.setAttribute("aria-disabled", String(!pass.previous));
-      this.#next.setAttribute("aria-disabled", String(!pass.next));
-    }
-
-    /** From the text to this pass, its rows, and what the target thought behind one of them; -1 for none. */
-    #drawCrumbs(log, row) {
-      const {laneIndex, stepIndex, pass} = this.#at;
-      const crumb = (label, act) => {
-        const node = make("button.la-button", {type: "button"}, label);
-        node.addEventListener("click", act);
-        return node;
-      };
-      const to = node => () => node.scrollIntoView({block: "start"});
-      const field = this.#body.querySelector(".la-m-field");
-      const places = [...this.#body.querySelectorAll(".la-i-place")];
-      const place = places.find(({dataset}) => Number(dataset.row) === row);
-      const all = [crumb("text", () => this.#leave()), crumb(pass.title, to(this.node))];
-      if (field) all.push(crumb("rows", to(field.closest(".la-m-part"))));
-      for (const other of places) other.classList.toggle("la-i-zoomed", other === place && Boolean(field));
-      if (row >= 0 && places.length) {
-        const {text} = lookaheadJacobi.maskOf(log, laneIndex, stepIndex)[row];
-        const label = [`row ${row}: `, lookaheadParts.token(lookaheadText.quote(text), "said")];
-        all.push(place ? crumb(make("span", ...label), to(place)) : make("span", ...label, ", not looked at"));
-      }
-      this.#crumbs.replaceChildren(...all.flatMap((node, i) => (i ? [" › ", node] : [node])));
-    }
-
-    hide() {
-      if (this.node.hidden) return;
-      const hadFocus = this.node.contains(document.activeElement);
-      this.node.hidden = true;
-      this.#at = null;
-      this.#drawn = "";
-      if (hadFocus && this.#from?.isConnected) this.#from.focus();
-      this.#from = null;
-    }
-
-    #leave() {
+  show(log, laneIndex, stepIndex) {
+    const pass = passOf(log, laneIndex, stepIndex);
+    if (!pass) {
       this.hide();
-      this.#close();
+      return;
     }
-
-    #step(direction) {
-      if (!this.#at) return;
-      const {laneIndex, stepIndex, pass} = this.#at;
-      if (direction > 0 ? pass.next : pass.previous) this.#go(laneIndex, stepIndex + direction);
-    }
+    this.#at = {laneIndex, stepIndex, pass};
+    this.#draw(log);
+    if (!this.node.hidden) return;
+    this.#from = document.activeElement;
+    this.node.hidden = false;
+    this.node.scrollIntoView({block: "nearest"});
+    this.#crumbs.scrollIntoView({block: "nearest"}); // where the panel is longer than the screen
+    this.#title.focus({preventScroll: true});
   }
 
-  return {Inspector};
-})();
+  #draw(log) {
+    const {laneIndex, stepIndex, pass} = this.#at;
+    // The pass after this one tells what the target said at the window; the end tells how many passes there are.
+    const key = [log.run, laneIndex, stepIndex, pass.next, pass.title].join("/");
+    if (key === this.#drawn) return;
+    this.#drawn = key;
+    this.#title.replaceChildren(make("bdi", pass.method), `: ${pass.title}`);
+    this.#says.replaceChildren(...quoted({words: pass.lead, said: pass.said, tail: pass.tail}));
+    const hasWindow = pass.window || pass.pooled;
+    const chosen = row => this.#drawCrumbs(log, row);
+    const window = hasWindow ? [microscope.view(log, laneIndex, stepIndex, this.#go, chosen)] : [];
+    const rows = pass.kind === "drafted" && !hasWindow ? [rowsBox(log, laneIndex, stepIndex, chosen)] : [];
+    const drafting = draftingOf(log, laneIndex, stepIndex);
+    const head = drafting ? [headDrafting.view(drafting)] : [];
+    const places = favourites.places(pass);
+    this.#body.replaceChildren(
+      happened(pass),
+      ...head,
+      ...rows,
+      ...places,
+      ...window,
+      heading("Time"),
+      timeBox(pass.time),
+    );
+    this.#drawCrumbs(log, hasWindow ? -1 : 0);
+    // Not `disabled`: a button that turns disabled under the reader's finger throws the focus away.
+    this.#previous.setAttribute("aria-disabled", String(!pass.previous));
+    this.#next.setAttribute("aria-disabled", String(!pass.next));
+  }
+
+  /** From the text to this pass, its rows, and what the target thought behind one of them; -1 for none. */
+  #drawCrumbs(log, row) {
+    const {laneIndex, stepIndex, pass} = this.#at;
+    const crumb = (label, act) => {
+      const node = make("button.la-button", {type: "button"}, label);
+      node.addEventListener("click", act);
+      return node;
+    };
+    const to = node => () => node.scrollIntoView({block: "start"});
+    const field = this.#body.querySelector(".la-m-field");
+    const places = [...this.#body.querySelectorAll(".la-i-place")];
+    const place = places.find(({dataset}) => Number(dataset.row) === row);
+    const all = [crumb("text", () => this.#leave()), crumb(pass.title, to(this.node))];
+    if (field) all.push(crumb("rows", to(field.closest(".la-m-part"))));
+    for (const other of places) other.classList.toggle("la-i-zoomed", other === place && Boolean(field));
+    if (row >= 0 && places.length) {
+      const {text} = maskOf(log, laneIndex, stepIndex)[row];
+      const label = [`row ${row}: `, token(quote(text), "said")];
+      all.push(place ? crumb(make("span", ...label), to(place)) : make("span", ...label, ", not looked at"));
+    }
+    this.#crumbs.replaceChildren(...all.flatMap((node, i) => (i ? [" › ", node] : [node])));
+  }
+
+  hide() {
+    if (this.node.hidden) return;
+    const hadFocus = this.node.contains(document.activeElement);
+    this.node.hidden = true;
+    this.#at = null;
+    this.#drawn = "";
+    if (hadFocus && this.#from?.isConnected) this.#from.focus();
+    this.#from = null;
+  }
+
+  #leave() {
+    this.hide();
+    this.#close();
+  }
+
+  #step(direction) {
+    if (!this.#at) return;
+    const {laneIndex, stepIndex, pass} = this.#at;
+    if (direction > 0 ? pass.next : pass.previous) this.#go(laneIndex, stepIndex + direction);
+  }
+}

@@ -5,150 +5,147 @@
 
    What it does not know.  How a mask follows from a draft: that is jacobi.js's business. */
 
-globalThis.lookaheadMask = (() => {
-  const {make, svg} = lookaheadDom;
-  const {count} = lookaheadNumbers;
-  const {quote} = lookaheadText;
-  const {seesWords} = lookaheadJacobi;
-  const {heading, small, token} = lookaheadParts;
-  const MOST = 60; // rows drawn
-  const TEXT = 2; // columns that stand for the cached text
-  const MOVES = {
-    ArrowUp: [-1, 0],
-    ArrowDown: [1, 0],
-    ArrowLeft: [0, -1],
-    ArrowRight: [0, 1],
-    Home: [0, -Infinity],
-    End: [0, Infinity],
-  };
+import {make, svg} from "../page/dom.js";
+import {count} from "../page/numbers.js";
+import {seesWords} from "./jacobi.js";
+import {heading, small, token} from "./parts.js";
+import {quote} from "./text.js";
 
-  /** The shapes of a mask's squares, of `side` pixels each, by what they stand for. */
-  function pathsOf(rows, side) {
-    const square = (x, y, width) => `M${x * side + 0.5} ${y * side + 0.5}h${width}v${side - 1}h${-width}z`;
-    const paths = {itself: "", tried: "", window: "", text: "", breaks: `M${TEXT * side} 0V${rows.length * side}`};
-    rows.forEach(({sees, group}, y) => {
-      paths.text += square(0, y, TEXT * side - 2);
-      for (const x of sees.filter(row => row < rows.length)) {
-        const kind = x === y ? "itself" : group === "window" ? "window" : "tried";
-        paths[kind] += square(x + TEXT, y, side - 1);
-      }
-      if (y && group !== rows[y - 1].group) {
-        paths.breaks += `M0 ${y * side}H${(rows.length + TEXT) * side}M${(y + TEXT) * side} 0V${rows.length * side}`;
-      }
-    });
-    return paths;
+const MOST = 60; // rows drawn
+const TEXT = 2; // columns that stand for the cached text
+const MOVES = {
+  ArrowUp: [-1, 0],
+  ArrowDown: [1, 0],
+  ArrowLeft: [0, -1],
+  ArrowRight: [0, 1],
+  Home: [0, -Infinity],
+  End: [0, Infinity],
+};
+
+/** The shapes of a mask's squares, of `side` pixels each, by what they stand for. */
+function pathsOf(rows, side) {
+  const square = (x, y, width) => `M${x * side + 0.5} ${y * side + 0.5}h${width}v${side - 1}h${-width}z`;
+  const paths = {itself: "", tried: "", window: "", text: "", breaks: `M${TEXT * side} 0V${rows.length * side}`};
+  rows.forEach(({sees, group}, y) => {
+    paths.text += square(0, y, TEXT * side - 2);
+    for (const x of sees.filter(row => row < rows.length)) {
+      const kind = x === y ? "itself" : group === "window" ? "window" : "tried";
+      paths[kind] += square(x + TEXT, y, side - 1);
+    }
+    if (y && group !== rows[y - 1].group) {
+      paths.breaks += `M0 ${y * side}H${(rows.length + TEXT) * side}M${(y + TEXT) * side} 0V${rows.length * side}`;
+    }
+  });
+  return paths;
+}
+
+export class Mask {
+  #rows;
+  #side;
+  #row;
+  #column = -1; // -1 stands for the cached text
+  #across;
+  #down;
+  #picture;
+  #chosen;
+  #line = make("p.la-m-line", {"aria-live": "polite"});
+
+  /** `all` are the rows of the mask, as `maskOf` gives them; `chosen(row)` is called when the reader goes
+      to another than `at`, where they begin. */
+  constructor(all, chosen, at = all.length - 1) {
+    const rows = all.slice(0, MOST);
+    this.#rows = rows;
+    this.#chosen = chosen;
+    this.#row = Math.min(at, rows.length - 1);
+    this.#side = rows.length <= 20 ? 16 : rows.length <= 36 ? 10 : 7;
+    this.#picture = this.#draw();
+    const label = `Attention mask, ${count(all.length, "row")}: arrow keys choose a row and a column`;
+    const field = make("div.la-m-field", {tabindex: "0", role: "application", "aria-label": label}, this.#picture);
+    field.addEventListener("keydown", event => this.#press(event));
+    field.addEventListener("pointermove", event => this.#point(event));
+    field.addEventListener("pointerdown", event => this.#point(event));
+    this.#tell();
+    this.node = make("div.la-m-part", heading("Who may look at whom"), small(legendOf(all)), field, this.#line);
   }
 
-  class Mask {
-    #rows;
-    #side;
-    #row;
-    #column = -1; // -1 stands for the cached text
-    #across;
-    #down;
-    #picture;
-    #chosen;
-    #line = make("p.la-m-line", {"aria-live": "polite"});
-
-    /** `all` are the rows of the mask, as `maskOf` gives them; `chosen(row)` is called when the reader goes
-        to another than `at`, where they begin. */
-    constructor(all, chosen, at = all.length - 1) {
-      const rows = all.slice(0, MOST);
-      this.#rows = rows;
-      this.#chosen = chosen;
-      this.#row = Math.min(at, rows.length - 1);
-      this.#side = rows.length <= 20 ? 16 : rows.length <= 36 ? 10 : 7;
-      this.#picture = this.#draw();
-      const label = `Attention mask, ${count(all.length, "row")}: arrow keys choose a row and a column`;
-      const field = make("div.la-m-field", {tabindex: "0", role: "application", "aria-label": label}, this.#picture);
-      field.addEventListener("keydown", event => this.#press(event));
-      field.addEventListener("pointermove", event => this.#point(event));
-      field.addEventListener("pointerdown", event => this.#point(event));
-      this.#tell();
-      this.node = make("div.la-m-part", heading("Who may look at whom"), small(legendOf(all)), field, this.#line);
-    }
-
-    #draw() {
-      const side = this.#side;
-      const height = this.#rows.length * side;
-      const width = height + TEXT * side;
-      const paths = Object.entries(pathsOf(this.#rows, side));
-      this.#across = svg("rect", {class: "la-m-band", x: 0, width, height: side});
-      this.#down = svg("rect", {class: "la-m-band", y: 0, height});
-      const picture = svg(
-        "svg",
-        {viewBox: `-1 -1 ${width + 2} ${height + 2}`, "aria-hidden": "true", class: "la-m-mask"},
-        svg("rect", {class: "la-m-ground", x: 0, y: 0, width, height}),
-        ...paths.map(([name, d]) => svg("path", {class: `la-m-${name}`, d})),
-        this.#across,
-        this.#down,
-      );
-      picture.style.width = `${width + 2}px`;
-      return picture;
-    }
-
-    #press(event) {
-      const move = MOVES[event.key];
-      if (!move || event.ctrlKey || event.metaKey || event.altKey) return;
-      event.preventDefault();
-      event.stopPropagation(); // the arrows step through passes everywhere else
-      this.#put(this.#row + move[0], this.#column + move[1]);
-    }
-
-    #point(event) {
-      const box = this.#picture.getBoundingClientRect();
-      const square = box.width / (this.#rows.length + TEXT); // pixels on the screen
-      const column = Math.floor((event.clientX - box.left) / square) - TEXT;
-      this.#put(Math.floor((event.clientY - box.top) / square), column);
-    }
-
-    #put(row, column) {
-      const last = this.#rows.length - 1;
-      this.#row = Math.max(0, Math.min(last, row));
-      this.#column = Math.max(-1, Math.min(last, column));
-      this.#tell();
-      this.#chosen(this.#row);
-    }
-
-    /** Says what the row and the column are, and whether the one may see the other. */
-    #tell() {
-      const row = this.#rows[this.#row];
-      const other = this.#rows[this.#column];
-      const isSeen = !other || row.sees.includes(this.#column);
-      const column = other ? [`Column ${this.#column}: ${other.name}, `, token(quote(other.text), "said")] : [];
-      this.#line.replaceChildren(
-        make("b", `row ${this.#row}`),
-        `: ${row.name}, `,
-        token(quote(row.text), "said"),
-        `; may see: ${seesWords(this.#row, row.sees)}. `,
-        ...(other ? column : ["The text before it"]),
-        `: ${isSeen ? "seen" : "hidden"}.`,
-      );
-      this.#across.setAttribute("y", this.#row * this.#side);
-      this.#down.setAttribute("x", other ? (this.#column + TEXT) * this.#side : 0);
-      this.#down.setAttribute("width", other ? this.#side : TEXT * this.#side);
-    }
+  #draw() {
+    const side = this.#side;
+    const height = this.#rows.length * side;
+    const width = height + TEXT * side;
+    const paths = Object.entries(pathsOf(this.#rows, side));
+    this.#across = svg("rect", {class: "la-m-band", x: 0, width, height: side});
+    this.#down = svg("rect", {class: "la-m-band", y: 0, height});
+    const picture = svg(
+      "svg",
+      {viewBox: `-1 -1 ${width + 2} ${height + 2}`, "aria-hidden": "true", class: "la-m-mask"},
+      svg("rect", {class: "la-m-ground", x: 0, y: 0, width, height}),
+      ...paths.map(([name, d]) => svg("path", {class: `la-m-${name}`, d})),
+      this.#across,
+      this.#down,
+    );
+    picture.style.width = `${width + 2}px`;
+    return picture;
   }
 
-  /** "rows 1 to 4 are the draft"; nothing where there are none. */
-  function rowsAre(first, last, what) {
-    if (last < first) return [];
-    return [first === last ? `row ${first} is ${what}` : `rows ${first} to ${last} are ${what}`];
+  #press(event) {
+    const move = MOVES[event.key];
+    if (!move || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    event.stopPropagation(); // the arrows step through passes everywhere else
+    this.#put(this.#row + move[0], this.#column + move[1]);
   }
 
-  function legendOf(all) {
-    const last = all.length - 1;
-    const before = all.filter(row => row.group !== "window").length - 1; // the last row before the window
-    const isWindow = before < last;
-    const parts = [
-      "Row 0 is the text’s last token",
-      ...rowsAre(1, before, isWindow ? "the n-grams" : "the draft"),
-      ...rowsAre(before + 1, last, "the window"),
-    ];
-    const cut = all.length > MOST ? ` Drawn: the first ${MOST} of ${all.length} rows.` : "";
-    const reading = "A line is a row of this pass; a filled square is a row it may see";
-    return `${reading}; the band at the left is the text before it, in the cache. ${parts.join(", ")}.${cut}`;
+  #point(event) {
+    const box = this.#picture.getBoundingClientRect();
+    const square = box.width / (this.#rows.length + TEXT); // pixels on the screen
+    const column = Math.floor((event.clientX - box.left) / square) - TEXT;
+    this.#put(Math.floor((event.clientY - box.top) / square), column);
   }
 
-  return {Mask};
-})();
+  #put(row, column) {
+    const last = this.#rows.length - 1;
+    this.#row = Math.max(0, Math.min(last, row));
+    this.#column = Math.max(-1, Math.min(last, column));
+    this.#tell();
+    this.#chosen(this.#row);
+  }
+
+  /** Says what the row and the column are, and whether the one may see the other. */
+  #tell() {
+    const row = this.#rows[this.#row];
+    const other = this.#rows[this.#column];
+    const isSeen = !other || row.sees.includes(this.#column);
+    const column = other ? [`Column ${this.#column}: ${other.name}, `, token(quote(other.text), "said")] : [];
+    this.#line.replaceChildren(
+      make("b", `row ${this.#row}`),
+      `: ${row.name}, `,
+      token(quote(row.text), "said"),
+      `; may see: ${seesWords(this.#row, row.sees)}. `,
+      ...(other ? column : ["The text before it"]),
+      `: ${isSeen ? "seen" : "hidden"}.`,
+    );
+    this.#across.setAttribute("y", this.#row * this.#side);
+    this.#down.setAttribute("x", other ? (this.#column + TEXT) * this.#side : 0);
+    this.#down.setAttribute("width", other ? this.#side : TEXT * this.#side);
+  }
+}
+
+/** "rows 1 to 4 are the draft"; nothing where there are none. */
+function rowsAre(first, last, what) {
+  if (last < first) return [];
+  return [first === last ? `row ${first} is ${what}` : `rows ${first} to ${last} are ${what}`];
+}
+
+function legendOf(all) {
+  const last = all.length - 1;
+  const before = all.filter(row => row.group !== "window").length - 1; // the last row before the window
+  const isWindow = before < last;
+  const parts = [
+    "Row 0 is the text’s last token",
+    ...rowsAre(1, before, isWindow ? "the n-grams" : "the draft"),
+    ...rowsAre(before + 1, last, "the window"),
+  ];
+  const cut = all.length > MOST ? ` Drawn: the first ${MOST} of ${all.length} rows.` : "";
+  const reading = "A line is a row of this pass; a filled square is a row it may see";
+  return `${reading}; the band at the left is the text before it, in the cache. ${parts.join(", ")}.${cut}`;
+}

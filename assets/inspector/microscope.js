@@ -6,117 +6,114 @@
 
    What it does not know.  How levels, columns and births follow from a draft: that is jacobi.js's business. */
 
-globalThis.lookaheadMicroscope = (() => {
-  const {make} = lookaheadDom;
-  const {count} = lookaheadNumbers;
-  const {maskOf, triedOf, windowOf} = lookaheadJacobi;
-  const {heading, sign, small, table, token, unseen} = lookaheadParts;
+import {make} from "../page/dom.js";
+import {count} from "../page/numbers.js";
+import {maskOf, triedOf, windowOf} from "./jacobi.js";
+import {Mask} from "./mask.js";
+import {heading, sign, small, table, token, unseen} from "./parts.js";
 
-  const MOVES = {
-    opened: "The window opens: one level of tokens picked at random from the text.",
-    restarted: "The window rested and opens again with its oldest level.",
-    grew: "The window is filling: what the target said in the pass before became its newest level.",
-    moved:
-      "Since the pass before every level moved up one: the oldest left, what the target said then became the newest.",
-  };
-  const ANSWER = "“Said now” is the target’s answer under the newest level";
-  const SETTLING =
-    " marks a guess that the iteration before had made for the same place (one level up, one column right): " +
-    "it is settling.";
+const MOVES = {
+  opened: "The window opens: one level of tokens picked at random from the text.",
+  restarted: "The window rested and opens again with its oldest level.",
+  grew: "The window is filling: what the target said in the pass before became its newest level.",
+  moved:
+    "Since the pass before every level moved up one: the oldest left, what the target said then became the newest.",
+};
+const ANSWER = "“Said now” is the target’s answer under the newest level";
+const SETTLING =
+  " marks a guess that the iteration before had made for the same place (one level up, one column right): " +
+  "it is settling.";
 
-  function gridCell({text, settled}) {
-    if (!settled) return make("td", token(text));
-    return make("td.la-m-settled", token(text), sign("="), unseen(" unchanged"));
-  }
+function gridCell({text, settled}) {
+  if (!settled) return make("td", token(text));
+  return make("td.la-m-settled", token(text), sign("="), unseen(" unchanged"));
+}
 
-  /** Which of `levels` levels one is, in a word; "" for those between. */
-  const ageOf = (level, levels) => (levels < 2 ? "" : level === 0 ? "oldest" : level === levels - 1 ? "newest" : "");
+/** Which of `levels` levels one is, in a word; "" for those between. */
+const ageOf = (level, levels) => (levels < 2 ? "" : level === 0 ? "oldest" : level === levels - 1 ? "newest" : "");
 
-  function gridTable({columns, levels, said}) {
-    const lines = levels.map((level, l) => {
-      const age = ageOf(l, levels.length);
-      const name = make("th", {scope: "row"}, `level ${l + 1}`, ...(age ? [make("span.la-i-word", age)] : []));
-      return make("tr", name, ...level.map(gridCell));
-    });
-    if (said) lines.push(make("tr.la-m-said", make("th", {scope: "row"}, "said now"), ...said.map(gridCell)));
-    const heads = [unseen("level"), ...Array.from({length: columns}, (_, c) => `column ${c + 1}`)];
-    return table("la-m-grid", "Window: levels down, columns across", heads, lines);
-  }
+function gridTable({columns, levels, said}) {
+  const lines = levels.map((level, l) => {
+    const age = ageOf(l, levels.length);
+    const name = make("th", {scope: "row"}, `level ${l + 1}`, ...(age ? [make("span.la-i-word", age)] : []));
+    return make("tr", name, ...level.map(gridCell));
+  });
+  if (said) lines.push(make("tr.la-m-said", make("th", {scope: "row"}, "said now"), ...said.map(gridCell)));
+  const heads = [unseen("level"), ...Array.from({length: columns}, (_, c) => `column ${c + 1}`)];
+  return table("la-m-grid", "Window: levels down, columns across", heads, lines);
+}
 
-  function answerWords({said, full}) {
-    if (!said) return "What the target said at the newest level is not known: no pass with a window follows.";
-    if (!full) return `${ANSWER}; it becomes the next one.`;
-    return `${ANSWER}. Each column, read down to it, went into the pool as one n-gram.`;
-  }
+function answerWords({said, full}) {
+  if (!said) return "What the target said at the newest level is not known: no pass with a window follows.";
+  if (!full) return `${ANSWER}; it becomes the next one.`;
+  return `${ANSWER}. Each column, read down to it, went into the pool as one n-gram.`;
+}
 
-  function grid(window) {
-    const {columns, levels, moved} = window;
-    const scroll = {role: "region", tabindex: "0", "aria-label": "Window of guesses"};
-    return make(
-      "div.la-m-part.la-m-gridpart",
-      heading(`The window: ${count(columns, "column")}, ${count(levels.length, "level")}`),
-      small(MOVES[moved]),
-      make("div.la-i-scroll", scroll, gridTable(window)),
-      small("Level l, column c guesses the token l + c − 1 places ahead. ", make("b", "="), SETTLING),
-      small(answerWords(window)),
-    );
-  }
+function grid(window) {
+  const {columns, levels, moved} = window;
+  const scroll = {role: "region", tabindex: "0", "aria-label": "Window of guesses"};
+  return make(
+    "div.la-m-part.la-m-gridpart",
+    heading(`The window: ${count(columns, "column")}, ${count(levels.length, "level")}`),
+    small(MOVES[moved]),
+    make("div.la-i-scroll", scroll, gridTable(window)),
+    small("Level l, column c guesses the token l + c − 1 places ahead. ", make("b", "="), SETTLING),
+    small(answerWords(window)),
+  );
+}
 
-  function birthplace(birth, lane, go) {
-    if (birth.kind === "unknown") return "not recorded";
-    if (birth.kind === "prompt") return "from the prompt";
-    const words = `pass ${birth.pass}, column ${birth.column}`;
-    if (birth.step < 0) return words;
-    const label = `Open ${words}, where this n-gram was born`;
-    const button = make("button.la-button.la-m-birth", {type: "button", "aria-label": label}, words);
-    button.addEventListener("click", () => go(lane, birth.step));
-    return button;
-  }
+function birthplace(birth, lane, go) {
+  if (birth.kind === "unknown") return "not recorded";
+  if (birth.kind === "prompt") return "from the prompt";
+  const words = `pass ${birth.pass}, column ${birth.column}`;
+  if (birth.step < 0) return words;
+  const label = `Open ${words}, where this n-gram was born`;
+  const button = make("button.la-button.la-m-birth", {type: "button", "aria-label": label}, words);
+  button.addEventListener("click", () => go(lane, birth.step));
+  return button;
+}
 
-  function gramLine(gram, i, lane, go) {
-    const outcome = sign(gram.accepted ? "✓" : gram.outcome === "rejected" ? "✕" : "–");
-    const tokens = gram.tokens.map(({text, fate}) => token(text, fate));
-    return make(
-      `tr.${gram.accepted ? "la-m-accepted" : ""}`,
-      make("td", String(i + 1)),
-      make("th", {scope: "row"}, token(gram.root, "root"), ...tokens),
-      make("td", birthplace(gram.birth, lane, go)),
-      make("td", outcome, gram.outcome),
-    );
-  }
+function gramLine(gram, i, lane, go) {
+  const outcome = sign(gram.accepted ? "✓" : gram.outcome === "rejected" ? "✕" : "–");
+  const tokens = gram.tokens.map(({text, fate}) => token(text, fate));
+  return make(
+    `tr.${gram.accepted ? "la-m-accepted" : ""}`,
+    make("td", String(i + 1)),
+    make("th", {scope: "row"}, token(gram.root, "root"), ...tokens),
+    make("td", birthplace(gram.birth, lane, go)),
+    make("td", outcome, gram.outcome),
+  );
+}
 
-  /** Where an n-gram that was accepted as a whole came from. */
-  function origin({birth: {kind, pass, column}, tokens}) {
-    const gram = `This accepted ${tokens.length + 1}-gram`;
-    return kind === "prompt" ? `${gram} came from the prompt.` : `${gram} was born at pass ${pass}, column ${column}.`;
-  }
+/** Where an n-gram that was accepted as a whole came from. */
+function origin({birth: {kind, pass, column}, tokens}) {
+  const gram = `This accepted ${tokens.length + 1}-gram`;
+  return kind === "prompt" ? `${gram} came from the prompt.` : `${gram} was born at pass ${pass}, column ${column}.`;
+}
 
-  function triedBox(grams, lane, go) {
-    const box = make("div.la-m-part", heading("N-grams tried from the pool"));
-    if (!grams.length) {
-      box.append(small("None: the pool held nothing that begins with the text’s last token, or trying did not pay."));
-      return box;
-    }
-    const heads = [unseen("number"), "n-gram", "born", "outcome"];
-    const lines = grams.map((gram, i) => gramLine(gram, i, lane, go));
-    box.append(table("la-m-tried", "N-grams tried in this pass", heads, lines));
-    const wholes = grams.filter(({whole, birth}) => whole && birth.kind !== "unknown");
-    box.append(...wholes.map(gram => make("p.la-m-origin", origin(gram))));
+function triedBox(grams, lane, go) {
+  const box = make("div.la-m-part", heading("N-grams tried from the pool"));
+  if (!grams.length) {
+    box.append(small("None: the pool held nothing that begins with the text’s last token, or trying did not pay."));
     return box;
   }
+  const heads = [unseen("number"), "n-gram", "born", "outcome"];
+  const lines = grams.map((gram, i) => gramLine(gram, i, lane, go));
+  box.append(table("la-m-tried", "N-grams tried in this pass", heads, lines));
+  const wholes = grams.filter(({whole, birth}) => whole && birth.kind !== "unknown");
+  box.append(...wholes.map(gram => make("p.la-m-origin", origin(gram))));
+  return box;
+}
 
-  /** The microscope of one pass; of a pass whose window rested, the n-grams alone. */
-  function view(log, laneIndex, stepIndex, go, chosen) {
-    const window = windowOf(log, laneIndex, stepIndex);
-    const tried = triedBox(triedOf(log, laneIndex, stepIndex), laneIndex, go);
-    const box = (label, ...parts) => make("section.la-microscope", {"aria-label": label}, ...parts);
-    if (window) {
-      const {node} = new lookaheadMask.Mask(maskOf(log, laneIndex, stepIndex), chosen);
-      return box("Lookahead window", make("div.la-m-column", grid(window), tried), node);
-    }
-    const rests = small("The window rests: it cost more than it found. What it left in the pool is still tried.");
-    return box("N-grams from the pool", make("div.la-m-column", tried, rests));
+/** The microscope of one pass; of a pass whose window rested, the n-grams alone. */
+export function view(log, laneIndex, stepIndex, go, chosen) {
+  const window = windowOf(log, laneIndex, stepIndex);
+  const tried = triedBox(triedOf(log, laneIndex, stepIndex), laneIndex, go);
+  const box = (label, ...parts) => make("section.la-microscope", {"aria-label": label}, ...parts);
+  if (window) {
+    const {node} = new Mask(maskOf(log, laneIndex, stepIndex), chosen);
+    return box("Lookahead window", make("div.la-m-column", grid(window), tried), node);
   }
-
-  return {view};
-})();
+  const rests = small("The window rests: it cost more than it found. What it left in the pool is still tried.");
+  return box("N-grams from the pool", make("div.la-m-column", tried, rests));
+}

@@ -5,78 +5,74 @@
 
    What it does not know.  The DOM. Nothing is estimated: what was not recorded is null. */
 
-globalThis.lookaheadPlaces = (() => {
-  const {probability} = lookaheadNumbers;
-  const {shown} = lookaheadText;
-  const {tested} = lookaheadDraft;
+import {probability} from "../page/numbers.js";
+import {tested} from "./draft.js";
+import {shown} from "./text.js";
 
-  /** For each emitted token that a test settled {at, node: the row above it, rejected: tests, settled: that test}. */
-  function placesOf(step) {
-    const places = [];
-    let rejected = [];
-    for (const test of step.tests) {
-      if (test.outcome === "rejected") rejected.push(test);
-      else {
-        const at = places.length;
-        places.push({at, node: at ? step.path[at - 1] : -1, rejected, settled: test});
-        rejected = [];
-      }
+/** For each emitted token that a test settled {at, node: the row above it, rejected: tests, settled: that test}. */
+export function placesOf(step) {
+  const places = [];
+  let rejected = [];
+  for (const test of step.tests) {
+    if (test.outcome === "rejected") rejected.push(test);
+    else {
+      const at = places.length;
+      places.push({at, node: at ? step.path[at - 1] : -1, rejected, settled: test});
+      rejected = [];
     }
-    return places;
   }
+  return places;
+}
 
-  /** The target's favourites at a place, and after them what was drafted or emitted there without being one. */
-  function favourites(step, place, rule) {
-    const {settled, rejected, at, node} = place;
-    const {draft} = step;
-    const own = step.emitted[at];
-    const drafted = draft.tokens.filter((_, row) => row < tested(draft) && draft.parents[row] === node);
-    const list = settled.top.map(([id, text, p]) => ({id, text: shown(text), p, favourite: true}));
-    const add = (id, text, p) => {
-      if (!list.some(entry => entry.id === id)) list.push({id, text: shown(text), p, favourite: false});
-    };
-    // Under the rejection rule p of a second rejection, and of a correction, is of the residual, not of the target.
-    const drawn = rule === "rejection";
-    rejected.forEach((test, i) => {
-      add(test.token, draft.pieces[test.row], drawn && i ? null : test.p);
-    });
-    if (own !== undefined) add(own, step.pieces[at], drawn && rejected.length ? null : settled.p);
-    return list.map(entry => ({
-      ...entry,
-      drafted: drafted.includes(entry.id),
-      rejected: rejected.some(test => test.token === entry.id),
-      emitted: entry.id === own,
-    }));
+/** The target's favourites at a place, and after them what was drafted or emitted there without being one. */
+export function favourites(step, place, rule) {
+  const {settled, rejected, at, node} = place;
+  const {draft} = step;
+  const own = step.emitted[at];
+  const drafted = draft.tokens.filter((_, row) => row < tested(draft) && draft.parents[row] === node);
+  const list = settled.top.map(([id, text, p]) => ({id, text: shown(text), p, favourite: true}));
+  const add = (id, text, p) => {
+    if (!list.some(entry => entry.id === id)) list.push({id, text: shown(text), p, favourite: false});
+  };
+  // Under the rejection rule p of a second rejection, and of a correction, is of the residual, not of the target.
+  const drawn = rule === "rejection";
+  rejected.forEach((test, i) => {
+    add(test.token, draft.pieces[test.row], drawn && i ? null : test.p);
+  });
+  if (own !== undefined) add(own, step.pieces[at], drawn && rejected.length ? null : settled.p);
+  return list.map(entry => ({
+    ...entry,
+    drafted: drafted.includes(entry.id),
+    rejected: rejected.some(test => test.token === entry.id),
+    emitted: entry.id === own,
+  }));
+}
+
+/** What max(0, p - q) leaves of the favourites, as far as it was recorded: q is known for the tested token only,
+    so for the others it is known to lie between `low` and `high`. Null where nothing was rejected by a draw. */
+export function residualOf(place, list, rule) {
+  const {rejected, settled} = place;
+  if (rule !== "rejection" || !rejected.length) return null;
+  if (rejected.some(test => test.p == null || test.q == null)) return null;
+  const [first] = rejected;
+  const exact = rejected.every(test => test.q === 1); // point masses: the others keep their p
+  const isBounded = exact || rejected.length === 1;
+  const low = p => (exact ? p : Math.max(0, p - (1 - first.q)));
+  const bound = entry => {
+    if (entry.rejected) return {low: 0, high: 0};
+    return isBounded && entry.p != null ? {low: low(entry.p), high: entry.p} : null;
+  };
+  const left = exact ? rejected.reduce((rest, test) => rest * (1 - test.p), 1) : null;
+  const share = settled.outcome === "correction" ? settled.p : null;
+  return {left, share, known: knownOf(rejected, left), rows: list.map(bound)};
+}
+
+/** How far the residual is known, in words; `left` is its sum, null where that is not known. */
+function knownOf([{q}, ...others], left) {
+  if (left !== null) {
+    return `The drafter put all of q on what was rejected, so the others keep their p: ${probability(left)} in all.`;
   }
-
-  /** What max(0, p - q) leaves of the favourites, as far as it was recorded: q is known for the tested token only,
-      so for the others it is known to lie between `low` and `high`. Null where nothing was rejected by a draw. */
-  function residualOf(place, list, rule) {
-    const {rejected, settled} = place;
-    if (rule !== "rejection" || !rejected.length) return null;
-    if (rejected.some(test => test.p == null || test.q == null)) return null;
-    const [first] = rejected;
-    const exact = rejected.every(test => test.q === 1); // point masses: the others keep their p
-    const isBounded = exact || rejected.length === 1;
-    const low = p => (exact ? p : Math.max(0, p - (1 - first.q)));
-    const bound = entry => {
-      if (entry.rejected) return {low: 0, high: 0};
-      return isBounded && entry.p != null ? {low: low(entry.p), high: entry.p} : null;
-    };
-    const left = exact ? rejected.reduce((rest, test) => rest * (1 - test.p), 1) : null;
-    const share = settled.outcome === "correction" ? settled.p : null;
-    return {left, share, known: knownOf(rejected, left), rows: list.map(bound)};
-  }
-
-  /** How far the residual is known, in words; `left` is its sum, null where that is not known. */
-  function knownOf([{q}, ...others], left) {
-    if (left !== null) {
-      return `The drafter put all of q on what was rejected, so the others keep their p: ${probability(left)} in all.`;
-    }
-    if (others.length) return "After more than one rejection the rest was not recorded.";
-    const known = `q was recorded for the rejected token only, ${probability(q)}.`;
-    return `${known} Of any other at least p − ${probability(1 - q)} is left (solid) and at most p (dashed).`;
-  }
-
-  return {placesOf, favourites, residualOf};
-})();
+  if (others.length) return "After more than one rejection the rest was not recorded.";
+  const known = `q was recorded for the rejected token only, ${probability(q)}.`;
+  return `${known} Of any other at least p − ${probability(1 - q)} is left (solid) and at most p (dashed).`;
+}

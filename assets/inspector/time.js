@@ -4,94 +4,89 @@
 
    What it does not know.  The DOM. All times are in seconds. */
 
-globalThis.lookaheadTime = (() => {
-  const {count, digits, duration} = lookaheadNumbers;
-  const {branches, tested} = lookaheadDraft;
+import {count, digits, duration} from "../page/numbers.js";
+import {branches, tested} from "./draft.js";
 
-  /** Seconds of a pass of so many rows: straight lines between the measured points and past the last. */
-  function costOf(costs, rows, branched = false) {
-    if (!costs?.rows?.length || costs.rows.length !== costs.seconds.length) return null;
-    const {rows: xs, seconds: ys} = costs;
-    const branching = branched ? costs.branching_s || 0 : 0;
-    if (xs.length === 1 || rows <= xs[0]) return ys[0] + branching;
-    const after = xs.findIndex((x, i) => i > 0 && rows <= x);
-    const i = after < 0 ? xs.length - 1 : after;
-    return ys[i - 1] + ((rows - xs[i - 1]) / (xs[i] - xs[i - 1])) * (ys[i] - ys[i - 1]) + branching;
-  }
+/** Seconds of a pass of so many rows: straight lines between the measured points and past the last. */
+export function costOf(costs, rows, branched = false) {
+  if (!costs?.rows?.length || costs.rows.length !== costs.seconds.length) return null;
+  const {rows: xs, seconds: ys} = costs;
+  const branching = branched ? costs.branching_s || 0 : 0;
+  if (xs.length === 1 || rows <= xs[0]) return ys[0] + branching;
+  const after = xs.findIndex((x, i) => i > 0 && rows <= x);
+  const i = after < 0 ? xs.length - 1 : after;
+  return ys[i - 1] + ((rows - xs[i - 1]) / (xs[i] - xs[i - 1])) * (ys[i] - ys[i - 1]) + branching;
+}
 
-  /** An ordinary pass of this log: the median target pass of its naive lane, else the measured pass of one row. */
-  function ordinaryOf(log) {
-    const steps = log.lanes.find(lane => lane.naive)?.steps || [];
-    const times = steps.filter(step => step.kind === "verify").map(step => step.verify_s);
-    const seconds = times.length ? median(times) : 0;
-    if (seconds > 0)
-      return {seconds, words: `the median target pass of the naive lane (${count(times.length, "pass")})`};
-    const measured = costOf(log.header.costs, 1);
-    return measured > 0 ? {seconds: measured, words: "a pass of 1 row, as measured before the race"} : null;
-  }
+/** An ordinary pass of this log: the median target pass of its naive lane, else the measured pass of one row. */
+function ordinaryOf(log) {
+  const steps = log.lanes.find(lane => lane.naive)?.steps || [];
+  const times = steps.filter(step => step.kind === "verify").map(step => step.verify_s);
+  const seconds = times.length ? median(times) : 0;
+  if (seconds > 0) return {seconds, words: `the median target pass of the naive lane (${count(times.length, "pass")})`};
+  const measured = costOf(log.header.costs, 1);
+  return measured > 0 ? {seconds: measured, words: "a pass of 1 row, as measured before the race"} : null;
+}
 
-  function median(numbers) {
-    const sorted = [...numbers].sort((a, b) => a - b);
-    const half = sorted.length >> 1;
-    return sorted.length % 2 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
-  }
+function median(numbers) {
+  const sorted = [...numbers].sort((a, b) => a - b);
+  const half = sorted.length >> 1;
+  return sorted.length % 2 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
+}
 
-  /** Where the time of a pass went: [{kind, name, seconds}]. */
-  function partsOf(lane, {kind, propose_s, verify_s, other_s}) {
-    const draft = (name, seconds) => ({kind: "draft", name, seconds});
-    const verify = (name, seconds) => ({kind: "verify", name, seconds});
-    const other = seconds => ({kind: "other", name: "sample + engine", seconds});
-    if (kind === "prefill") return [draft("drafter reads", propose_s), verify("target reads", verify_s)];
-    if (lane.opaque) return [verify("the pass with its drafting", propose_s + verify_s + other_s)];
-    if (lane.naive) return [verify("verify", verify_s), other(propose_s + other_s)];
-    return [draft("draft", propose_s), verify("verify", verify_s), other(other_s)];
-  }
+/** Where the time of a pass went: [{kind, name, seconds}]. */
+function partsOf(lane, {kind, propose_s, verify_s, other_s}) {
+  const draft = (name, seconds) => ({kind: "draft", name, seconds});
+  const verify = (name, seconds) => ({kind: "verify", name, seconds});
+  const other = seconds => ({kind: "other", name: "sample + engine", seconds});
+  if (kind === "prefill") return [draft("drafter reads", propose_s), verify("target reads", verify_s)];
+  if (lane.opaque) return [verify("the pass with its drafting", propose_s + verify_s + other_s)];
+  if (lane.naive) return [verify("verify", verify_s), other(propose_s + other_s)];
+  return [draft("draft", propose_s), verify("verify", verify_s), other(other_s)];
+}
 
-  /** The time of a pass against an ordinary one, in numbers and in words. */
-  function timeOf(log, lane, step) {
-    const total = step.propose_s + step.verify_s + step.other_s;
-    const time = {parts: partsOf(lane, step), total, ordinary: null, sentence: "", sum: "", basis: "", rows: ""};
-    if (step.kind === "prefill") return time;
-    const emitted = count(step.emitted.length, "token");
-    const rows = lane.opaque ? "" : rowsWords(log, step);
-    const ordinary = ordinaryOf(log);
-    if (!ordinary) return {...time, rows, sentence: `This pass took ${duration(total)} and emitted ${emitted}.`};
-    const ratio = total / ordinary.seconds;
-    const cost = `${digits(ratio)} ordinary ${digits(ratio) === "1.00" ? "pass" : "passes"}`;
-    return {
-      ...time,
-      rows,
-      ordinary,
-      sentence: `This pass cost ${cost} and emitted ${emitted}.`,
-      sum: `${sumOf(time.parts)} ms / ${duration(ordinary.seconds)} = ${digits(ratio)}`,
-      basis: `An ordinary pass is ${ordinary.words}: ${duration(ordinary.seconds)}.`,
-    };
-  }
+/** The time of a pass against an ordinary one, in numbers and in words. */
+export function timeOf(log, lane, step) {
+  const total = step.propose_s + step.verify_s + step.other_s;
+  const time = {parts: partsOf(lane, step), total, ordinary: null, sentence: "", sum: "", basis: "", rows: ""};
+  if (step.kind === "prefill") return time;
+  const emitted = count(step.emitted.length, "token");
+  const rows = lane.opaque ? "" : rowsWords(log, step);
+  const ordinary = ordinaryOf(log);
+  if (!ordinary) return {...time, rows, sentence: `This pass took ${duration(total)} and emitted ${emitted}.`};
+  const ratio = total / ordinary.seconds;
+  const cost = `${digits(ratio)} ordinary ${digits(ratio) === "1.00" ? "pass" : "passes"}`;
+  return {
+    ...time,
+    rows,
+    ordinary,
+    sentence: `This pass cost ${cost} and emitted ${emitted}.`,
+    sum: `${sumOf(time.parts)} ms / ${duration(ordinary.seconds)} = ${digits(ratio)}`,
+    basis: `An ordinary pass is ${ordinary.words}: ${duration(ordinary.seconds)}.`,
+  };
+}
 
-  function sumOf(parts) {
-    const terms = parts.map(part => digits(1000 * part.seconds));
-    return terms.length > 1 ? `(${terms.join(" + ")})` : terms[0];
-  }
+function sumOf(parts) {
+  const terms = parts.map(part => digits(1000 * part.seconds));
+  return terms.length > 1 ? `(${terms.join(" + ")})` : terms[0];
+}
 
-  /** How many rows the pass had, and what the cost curve says of so many. */
-  function rowsWords(log, step) {
-    const {draft} = step;
-    const rows = 1 + draft.tokens.length;
-    const cost = costOf(log.header.costs, rows, branches(draft));
-    const one = costOf(log.header.costs, 1);
-    const terms = [
-      draft.tokens.length && "1",
-      tested(draft) && `${tested(draft)} drafted`,
-      draft.window && `${draft.window} in the window`,
-    ].filter(Boolean);
-    const counted = `${count(rows, "row")}${terms.length ? ` (${terms.join(" + ")})` : ""}`;
-    if (!(one > 0)) return `The pass had ${counted}.`;
-    const unknown = branches(draft) && log.header.costs.branching_s == null;
-    const branching = unknown ? ", before what branching adds" : "";
-    const times = rows > 1 ? `, ${digits(cost / one)} times ${duration(one)} for 1 row${branching}` : "";
-    const curve = `the cost curve measured before the race puts ${rows === 1 ? "that" : "so many"} at`;
-    return `${counted} in the target’s pass; ${curve} ${duration(cost)}${times}.`;
-  }
-
-  return {costOf, timeOf};
-})();
+/** How many rows the pass had, and what the cost curve says of so many. */
+function rowsWords(log, step) {
+  const {draft} = step;
+  const rows = 1 + draft.tokens.length;
+  const cost = costOf(log.header.costs, rows, branches(draft));
+  const one = costOf(log.header.costs, 1);
+  const terms = [
+    draft.tokens.length && "1",
+    tested(draft) && `${tested(draft)} drafted`,
+    draft.window && `${draft.window} in the window`,
+  ].filter(Boolean);
+  const counted = `${count(rows, "row")}${terms.length ? ` (${terms.join(" + ")})` : ""}`;
+  if (!(one > 0)) return `The pass had ${counted}.`;
+  const unknown = branches(draft) && log.header.costs.branching_s == null;
+  const branching = unknown ? ", before what branching adds" : "";
+  const times = rows > 1 ? `, ${digits(cost / one)} times ${duration(one)} for 1 row${branching}` : "";
+  const curve = `the cost curve measured before the race puts ${rows === 1 ? "that" : "so many"} at`;
+  return `${counted} in the target’s pass; ${curve} ${duration(cost)}${times}.`;
+}

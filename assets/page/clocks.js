@@ -5,9 +5,7 @@
 
     What it does not know.  Who shows a clock. It runs before Gradio's own scripts, which keep what they find. */
 
-{
-  const TICK_MS = 100; // they show tenths of seconds
-  const CLOCK = /^\(\) ?=> ?\{[\w$]+\([\w$]+,\(performance\.now\(\)-/; // in statustracker
-  const ask = window.requestAnimationFrame.bind(window);
-  window.requestAnimationFrame = step => (CLOCK.test(step) ? setTimeout(step, TICK_MS) : ask(step));
-}
+const TICK_MS = 100; // they show tenths of seconds
+const CLOCK = /^\(\) ?=> ?\{[\w$]+\([\w$]+,\(performance\.now\(\)-/; // in statustracker
+const ask = window.requestAnimationFrame.bind(window);
+window.requestAnimationFrame = step => (CLOCK.test(step) ? setTimeout(step, TICK_MS) : ask(step));

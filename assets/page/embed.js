@@ -4,19 +4,15 @@
 
    What it does not know.  Whose page it stands in. */
 
-globalThis.lookaheadEmbed = (() => {
-  const {make} = lookaheadDom;
+import {make} from "./dom.js";
 
-  function connect({root}) {
-    const address = new URL(location.href);
-    if (!address.searchParams.has("embed") || root.classList.contains("la-embedded")) return;
-    address.searchParams.delete("embed");
-    document.body.classList.add("la-alone"); // what stands around the timeline goes
-    root.classList.add("la-embedded");
-    root.append(
-      make("a.la-whole", {href: address.href, target: "_blank", rel: "noopener"}, "Lookahead: race it yourself"),
-    );
-  }
-
-  return {connect};
-})();
+export function connect({root}) {
+  const address = new URL(location.href);
+  if (!address.searchParams.has("embed") || root.classList.contains("la-embedded")) return;
+  address.searchParams.delete("embed");
+  document.body.classList.add("la-alone"); // what stands around the timeline goes
+  root.classList.add("la-embedded");
+  root.append(
+    make("a.la-whole", {href: address.href, target: "_blank", rel: "noopener"}, "Lookahead: race it yourself"),
+  );
+}

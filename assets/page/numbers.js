@@ -8,34 +8,32 @@
 
    What it does not know.  Units of its arguments beyond what a function's name says; where the text is shown. */
 
-globalThis.lookaheadNumbers = (() => {
-  const UNKNOWN = "—";
-  const known = format => x => (x == null ? UNKNOWN : format(x));
+const UNKNOWN = "—";
+const known = format => x => (x == null ? UNKNOWN : format(x));
 
-  /** Three significant digits at most: 0.42, 5.12, 38.4, 412. For ratios and for times in a given unit. */
-  const digits = x => x.toFixed(x < 9.995 ? 2 : x < 99.95 ? 1 : 0);
-  const tenths = known(x => x.toFixed(1));
-  const hundredths = x => x.toFixed(2);
+/** Three significant digits at most: 0.42, 5.12, 38.4, 412. For ratios and for times in a given unit. */
+export const digits = x => x.toFixed(x < 9.995 ? 2 : x < 99.95 ? 1 : 0);
+export const tenths = known(x => x.toFixed(1));
+export const hundredths = x => x.toFixed(2);
 
-  const seconds = known(s => `${digits(s)} s`);
-  /** A duration in seconds, in the unit that suits it. */
-  const duration = known(s =>
-    s >= 0.9995 ? seconds(s) : s > 0 && s < 5e-6 ? "under 0.01 ms" : `${digits(1000 * s)} ms`,
-  );
-  const perSecond = known(rate => `${rate < 9.95 ? tenths(rate) : rate.toFixed(0)} tok/s`);
+export const seconds = known(s => `${digits(s)} s`);
+/** A duration in seconds, in the unit that suits it. */
+export const duration = known(s =>
+  s >= 0.9995 ? seconds(s) : s > 0 && s < 5e-6 ? "under 0.01 ms" : `${digits(1000 * s)} ms`,
+);
+export const perSecond = known(rate => `${rate < 9.95 ? tenths(rate) : rate.toFixed(0)} tok/s`);
 
-  /** Probabilities: 1.00, 0.785, 0.0042, 0. */
-  const probability = known(p => (p === 0 ? "0" : p >= 0.9995 ? "1.00" : p >= 0.00995 ? p.toFixed(3) : p.toFixed(4)));
-  const bits = nats => (nats == null ? null : `${digits(nats / Math.LN2)} bits`);
+/** Probabilities: 1.00, 0.785, 0.0042, 0. */
+export const probability = known(p =>
+  p === 0 ? "0" : p >= 0.9995 ? "1.00" : p >= 0.00995 ? p.toFixed(3) : p.toFixed(4),
+);
+export const bits = nats => (nats == null ? null : `${digits(nats / Math.LN2)} bits`);
 
-  /** A share as a percentage, also for style sheets: two decimals unless fewer are asked for. */
-  const percent = (share, decimals = 2) => `${(100 * share).toFixed(decimals)}%`;
+/** A share as a percentage, also for style sheets: two decimals unless fewer are asked for. */
+export const percent = (share, decimals = 2) => `${(100 * share).toFixed(decimals)}%`;
 
-  /** As many significant digits as given at most, and no idle zeros: numbers of an exercise, which are exact. */
-  const exact = (x, most = 6) => String(Number(x.toPrecision(most)));
+/** As many significant digits as given at most, and no idle zeros: numbers of an exercise, which are exact. */
+export const exact = (x, most = 6) => String(Number(x.toPrecision(most)));
 
-  /** "1 pass", "2 passes". */
-  const count = (n, noun) => `${n} ${noun}${n === 1 ? "" : noun.endsWith("s") ? "es" : "s"}`;
-
-  return {digits, tenths, hundredths, seconds, duration, perSecond, probability, bits, percent, exact, count};
-})();
+/** "1 pass", "2 passes". */
+export const count = (n, noun) => `${n} ${noun}${n === 1 ? "" : noun.endsWith("s") ? "es" : "s"}`;

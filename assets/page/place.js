@@ -6,13 +6,11 @@
    What it does not know.  Who asks for what. It runs before Gradio's own scripts: of several bases the first counts,
    and scripts of modules run after the document has been read. */
 
-{
-  const root = location.origin + location.pathname.replace(/\/+$/, "");
-  const base = document.createElement("base");
-  base.href = `${root}/`;
-  document.head.prepend(base);
-  const settle = () => {
-    if (window.gradio_config) window.gradio_config.root = root;
-  };
-  document.addEventListener("readystatechange", settle, {once: true});
-}
+const root = location.origin + location.pathname.replace(/\/+$/, "");
+const base = document.createElement("base");
+base.href = `${root}/`;
+document.head.prepend(base);
+const settle = () => {
+  if (window.gradio_config) window.gradio_config.root = root;
+};
+document.addEventListener("readystatechange", settle, {once: true});

@@ -7,23 +7,24 @@
 
    What it does not know.  Servers. Nothing is ever sent or asked for; the timeline's host has one thing to read. */
 
-(() => {
-  const element = document.getElementById("replay");
+import {mount} from "../timeline/timeline.js";
+import "./theme.js";
 
-  function unpack(base64) {
-    const bytes = Uint8Array.from(atob(base64), character => character.charCodeAt(0));
-    const json = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-    return new Response(json).text();
-  }
+const element = document.getElementById("replay");
 
-  function fail() {
-    element.textContent = "The recording in this file cannot be read: the file is damaged, or this browser is too old.";
-  }
+function unpack(base64) {
+  const bytes = Uint8Array.from(atob(base64), character => character.charCodeAt(0));
+  const json = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return new Response(json).text();
+}
 
-  async function start() {
-    const batch = await unpack(document.getElementById("replay-log").textContent);
-    lookaheadTimeline.mount({element, read: () => batch, watch: () => {}});
-  }
+function fail() {
+  element.textContent = "The recording in this file cannot be read: the file is damaged, or this browser is too old.";
+}
 
-  start().catch(fail);
-})();
+async function start() {
+  const batch = await unpack(document.getElementById("replay-log").textContent);
+  mount({element, read: () => batch, watch: () => {}});
+}
+
+start().catch(fail);

@@ -2,10 +2,8 @@
 
    What it does not know.  Colours: the style sheet has them. */
 
-(() => {
-  const theme = new URLSearchParams(location.search).get("__theme"); // the app's own name for it
-  const system = matchMedia("(prefers-color-scheme: dark)");
-  const apply = () => document.body.classList.toggle("dark", theme ? theme === "dark" : system.matches);
-  system.addEventListener("change", apply);
-  apply();
-})();
+const theme = new URLSearchParams(location.search).get("__theme"); // the app's own name for it
+const system = matchMedia("(prefers-color-scheme: dark)");
+const apply = () => document.body.classList.toggle("dark", theme ? theme === "dark" : system.matches);
+system.addEventListener("change", apply);
+apply();

@@ -9,41 +9,43 @@
 
    What it does not know.  What is being loaded, and by whom. */
 
-(() => {
-  const {setText} = lookaheadDom;
-  const {percent} = lookaheadNumbers;
-  const EVERY_MS = 600;
-  const GONE_AFTER_MS = 8000;
-  // A proxy may serve the app below a path, and a visitor may have left out the slash at its end.
-  const LOADING = `${location.origin}${location.pathname.replace(/\/+$/, "")}/loading`;
-  const GONE = "The server does not answer any more. Where it was started it says why. Still trying.";
-  const part = id => document.getElementById(id);
-  const element = part("la-race-timeline");
-  let answered = performance.now();
+import {leave} from "../timeline/stored.js";
+import {mount} from "../timeline/timeline.js";
+import {setText} from "./dom.js";
+import {percent} from "./numbers.js";
+import "./theme.js";
 
-  function show({text, share}) {
-    setText(part("la-says"), `Getting ready: ${text}.`);
-    setText(part("la-share"), percent(share, 0).replace("%", " %"));
-    part("la-done").style.width = percent(share, 0);
-  }
+const EVERY_MS = 600;
+const GONE_AFTER_MS = 8000;
+// A proxy may serve the app below a path, and a visitor may have left out the slash at its end.
+const LOADING = `${location.origin}${location.pathname.replace(/\/+$/, "")}/loading`;
+const GONE = "The server does not answer any more. Where it was started it says why. Still trying.";
+const part = id => document.getElementById(id);
+const element = part("la-race-timeline");
+let answered = performance.now();
 
-  async function ask() {
-    try {
-      const loading = await (await fetch(LOADING, {cache: "no-store"})).json();
-      if (loading.ready) {
-        lookaheadStored.leave(window.lookahead.state().run, element.laTimeline.view());
-        location.reload();
-        return;
-      }
-      answered = performance.now();
-      show(loading);
-    } catch {
-      if (performance.now() - answered > GONE_AFTER_MS) setText(part("la-says"), GONE);
+function show({text, share}) {
+  setText(part("la-says"), `Getting ready: ${text}.`);
+  setText(part("la-share"), percent(share, 0).replace("%", " %"));
+  part("la-done").style.width = percent(share, 0);
+}
+
+async function ask() {
+  try {
+    const loading = await (await fetch(LOADING, {cache: "no-store"})).json();
+    if (loading.ready) {
+      leave(window.lookahead.state().run, element.laTimeline.view());
+      location.reload();
+      return;
     }
-    setTimeout(ask, EVERY_MS);
+    answered = performance.now();
+    show(loading);
+  } catch {
+    if (performance.now() - answered > GONE_AFTER_MS) setText(part("la-says"), GONE);
   }
+  setTimeout(ask, EVERY_MS);
+}
 
-  const batch = part("waiting-batch").textContent;
-  lookaheadTimeline.mount({element, read: () => batch, watch: () => {}});
-  ask();
-})();
+const batch = part("waiting-batch").textContent;
+mount({element, read: () => batch, watch: () => {}});
+ask();

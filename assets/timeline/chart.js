@@ -11,235 +11,232 @@
    What it does not know.  Playback, events, Gradio. Its colours are the page's own custom properties, read again
    when a class on the body changes (that is how the host switches to dark). */
 
-globalThis.lookaheadChart = (() => {
-  const {make} = lookaheadDom;
-  const {duration, isDone, tokensOf} = lookaheadLog;
-  const MARGIN = {left: 52, right: 72, top: 10, bottom: 42}; // pixels, as all lengths here
-  const RUG = 16; // height of the band of pass ticks, under the axis
-  const LINE = 14; // height of a label
-  const COLOURS = ["paper", "ink", "ink-2", "rule", "accent", "draft", "own", "heat"];
-  // Of the lanes before the last: a colour and a dash each.
-  const FURTHER = [
-    ["own", [7, 3]],
-    ["heat", [2, 3]],
-    ["ink", [9, 3, 2, 3]],
-  ];
-  const LABEL = "Tokens over time, a line a lane; the figures in words stand above the lanes";
-  const ENOUGH = 8; // tokens after which a lane's pace tells how long it will take
+import {make} from "../page/dom.js";
+import {duration, isDone, tokensOf} from "./log.js";
 
-  /** How far the axes reach: {seconds, tokens}; while a race runs, estimated from what has been written. */
-  function reach(log) {
-    const most = Math.max(1, ...log.lanes.map(tokensOf));
-    if (isDone(log)) return {seconds: duration(log), tokens: most};
-    const tokens = Math.max(most, log.header.settings?.max_new_tokens || 0);
-    const running = log.lanes.filter(lane => tokensOf(lane) >= ENOUGH && !lane.finish);
-    const estimates = running.map(lane => (lane.clock * tokens) / tokensOf(lane));
-    return {seconds: Math.max(duration(log), ...estimates), tokens};
+const MARGIN = {left: 52, right: 72, top: 10, bottom: 42}; // pixels, as all lengths here
+const RUG = 16; // height of the band of pass ticks, under the axis
+const LINE = 14; // height of a label
+const COLOURS = ["paper", "ink", "ink-2", "rule", "accent", "draft", "own", "heat"];
+// Of the lanes before the last: a colour and a dash each.
+const FURTHER = [
+  ["own", [7, 3]],
+  ["heat", [2, 3]],
+  ["ink", [9, 3, 2, 3]],
+];
+const LABEL = "Tokens over time, a line a lane; the figures in words stand above the lanes";
+const ENOUGH = 8; // tokens after which a lane's pace tells how long it will take
+
+/** How far the axes reach: {seconds, tokens}; while a race runs, estimated from what has been written. */
+function reach(log) {
+  const most = Math.max(1, ...log.lanes.map(tokensOf));
+  if (isDone(log)) return {seconds: duration(log), tokens: most};
+  const tokens = Math.max(most, log.header.settings?.max_new_tokens || 0);
+  const running = log.lanes.filter(lane => tokensOf(lane) >= ENOUGH && !lane.finish);
+  const estimates = running.map(lane => (lane.clock * tokens) / tokensOf(lane));
+  return {seconds: Math.max(duration(log), ...estimates), tokens};
+}
+
+/** The smallest of 1, 2, 5 times a power of ten that gives at most `intervals` over `span`. */
+function niceStep(span, intervals) {
+  const raw = span / intervals;
+  const power = 10 ** Math.floor(Math.log10(raw));
+  return [1, 2, 5, 10].map(m => m * power).find(step => step >= raw * 0.999);
+}
+
+/** A label of an axis whose ticks are `step` apart. */
+const onAxis = (x, step) => x.toFixed(Math.max(0, -Math.floor(Math.log10(step) + 1e-9)));
+
+export class Chart {
+  canvas = make("canvas.la-canvas", {role: "img", "aria-label": LABEL});
+  #root;
+  #paint = this.canvas.getContext("2d");
+  #size = {width: 0, height: 0};
+  #ink = {};
+  #horizon = {run: null, seconds: 0}; // of the race that runs: never shrinks
+  #last = null; // what was drawn: {log, frame}
+  #sizes = new ResizeObserver(() => this.#resize());
+  #themes = new MutationObserver(() => this.#recolour());
+  #recolour = () => {
+    const style = getComputedStyle(this.#root);
+    for (const name of COLOURS) this.#ink[name] = style.getPropertyValue(`--la-${name}`).trim() || "#777";
+    this.#ink.font = `12px ${style.fontFamily}`;
+    this.#redraw();
+  };
+
+  constructor(root) {
+    this.#root = root;
+    this.#sizes.observe(this.canvas);
+    const classes = {attributes: true, attributeFilter: ["class"]};
+    for (const node of [document.body, document.documentElement]) this.#themes.observe(node, classes);
+    // The style sheet may arrive after the script: read the colours again once everything has loaded.
+    window.addEventListener("load", this.#recolour);
+    this.#recolour();
   }
 
-  /** The smallest of 1, 2, 5 times a power of ten that gives at most `intervals` over `span`. */
-  function niceStep(span, intervals) {
-    const raw = span / intervals;
-    const power = 10 ** Math.floor(Math.log10(raw));
-    return [1, 2, 5, 10].map(m => m * power).find(step => step >= raw * 0.999);
+  destroy() {
+    this.#sizes.disconnect();
+    this.#themes.disconnect();
+    window.removeEventListener("load", this.#recolour);
   }
 
-  /** A label of an axis whose ticks are `step` apart. */
-  const onAxis = (x, step) => x.toFixed(Math.max(0, -Math.floor(Math.log10(step) + 1e-9)));
-
-  class Chart {
-    canvas = make("canvas.la-canvas", {role: "img", "aria-label": LABEL});
-    #root;
-    #paint = this.canvas.getContext("2d");
-    #size = {width: 0, height: 0};
-    #ink = {};
-    #horizon = {run: null, seconds: 0}; // of the race that runs: never shrinks
-    #last = null; // what was drawn: {log, frame}
-    #sizes = new ResizeObserver(() => this.#resize());
-    #themes = new MutationObserver(() => this.#recolour());
-    #recolour = () => {
-      const style = getComputedStyle(this.#root);
-      for (const name of COLOURS) this.#ink[name] = style.getPropertyValue(`--la-${name}`).trim() || "#777";
-      this.#ink.font = `12px ${style.fontFamily}`;
-      this.#redraw();
-    };
-
-    constructor(root) {
-      this.#root = root;
-      this.#sizes.observe(this.canvas);
-      const classes = {attributes: true, attributeFilter: ["class"]};
-      for (const node of [document.body, document.documentElement]) this.#themes.observe(node, classes);
-      // The style sheet may arrive after the script: read the colours again once everything has loaded.
-      window.addEventListener("load", this.#recolour);
-      this.#recolour();
-    }
-
-    destroy() {
-      this.#sizes.disconnect();
-      this.#themes.disconnect();
-      window.removeEventListener("load", this.#recolour);
-    }
-
-    #resize() {
-      const {width, height} = this.canvas.getBoundingClientRect();
-      const scale = window.devicePixelRatio || 1;
-      if (!width || !height) return;
-      this.#size = {width, height};
-      this.canvas.width = Math.round(width * scale);
-      this.canvas.height = Math.round(height * scale);
-      this.#paint.setTransform(scale, 0, 0, scale, 0, 0);
-      this.#redraw();
-    }
-
-    #redraw() {
-      if (this.#last) this.draw(this.#last.log, this.#last.frame);
-    }
-
-    /** From seconds and tokens to pixels. */
-    #scale(log) {
-      const {seconds, tokens} = reach(log);
-      const xMax = (isDone(log) ? seconds : this.#stretch(log.run, seconds)) || 1;
-      const width = this.#size.width - MARGIN.left - MARGIN.right;
-      const height = this.#size.height - MARGIN.top - MARGIN.bottom;
-      const x = t => MARGIN.left + (width * t) / xMax;
-      const y = n => MARGIN.top + height * (1 - n / tokens);
-      return {xMax, yMax: tokens, left: MARGIN.left, width, base: MARGIN.top + height, x, y};
-    }
-
-    /** An estimate in seconds, rounded up, and never less than one before for that run. */
-    #stretch(run, seconds) {
-      if (this.#horizon.run !== run) this.#horizon = {run, seconds: 0};
-      const step = niceStep(seconds, 5);
-      if (seconds > this.#horizon.seconds) this.#horizon.seconds = Math.ceil(seconds / step) * step;
-      return this.#horizon.seconds;
-    }
-
-    draw(log, frame) {
-      this.#last = {log, frame};
-      if (!this.#size.width) return;
-      this.#paint.clearRect(0, 0, this.#size.width, this.#size.height);
-      if (!log.lanes.length) return;
-      const scale = this.#scale(log);
-      this.#drawAxes(scale);
-      if (!log.lanes.at(-1).naive) this.#drawRug(log.lanes.at(-1), frame.lanes.at(-1).settled, scale);
-      const labels = log.lanes.map((lane, i) => {
-        const isLast = i === log.lanes.length - 1;
-        const [colour, dash] = lane.naive
-          ? ["draft", []]
-          : isLast
-            ? ["accent", []]
-            : FURTHER.at((i - 1) % FURTHER.length);
-        return this.#drawLane(lane, frame.lanes[i].settled, frame.t, {scale, colour: this.#ink[colour], dash});
-      });
-      this.#drawPlayhead(scale.x(Math.min(frame.t, scale.xMax)), scale);
-      this.#drawLabels(labels);
-    }
-
-    #line(x1, y1, x2, y2) {
-      this.#paint.beginPath();
-      this.#paint.moveTo(x1, y1);
-      this.#paint.lineTo(x2, y2);
-      this.#paint.stroke();
-    }
-
-    #text(string, x, y, align, colour) {
-      this.#paint.fillStyle = colour;
-      this.#paint.textAlign = align;
-      this.#paint.fillText(string, x, y);
-    }
-
-    #drawAxes(scale) {
-      const {font, rule, "ink-2": grey} = this.#ink;
-      Object.assign(this.#paint, {font, textBaseline: "middle", lineWidth: 1, strokeStyle: rule});
-      for (const tokens of [0, Math.round(scale.yMax / 2), scale.yMax]) {
-        const y = Math.round(scale.y(tokens)) + 0.5;
-        this.#line(scale.left, y, scale.left + scale.width, y);
-        this.#text(String(tokens), scale.left - 8, y, "right", grey);
-      }
-      const step = niceStep(scale.xMax, Math.max(2, Math.min(6, scale.width / 90)));
-      for (let t = 0; t <= scale.xMax * 1.0001; t += step) {
-        this.#text(t ? onAxis(t, step) : "0 s", scale.x(t), scale.base + RUG + LINE, "center", grey);
-      }
-      this.#text("tokens", scale.left + 8, MARGIN.top + 10, "left", grey);
-    }
-
-    /** One tick a pass under the axis, as tall as what it emitted; those ahead of the playhead are faint. */
-    #drawRug(lane, settled, scale) {
-      const paint = this.#paint;
-      this.#text("passes", scale.left - 8, scale.base + RUG - 3, "right", this.#ink["ink-2"]);
-      Object.assign(paint, {strokeStyle: this.#ink.accent, lineWidth: 1});
-      const tallest = Math.max(4, ...lane.steps.map(step => step.emitted.length));
-      let before = -Infinity;
-      lane.steps.forEach(({emitted}, i) => {
-        const x = Math.round(scale.x(lane.ends[i])) + 0.5;
-        if (!emitted.length || x - before < 2) return;
-        before = x;
-        paint.globalAlpha = i < settled ? 1 : 0.3;
-        const top = scale.base + 4;
-        this.#line(x, top, x, top + Math.max(2, ((RUG - 4) * emitted.length) / tallest));
-      });
-      paint.globalAlpha = 1;
-    }
-
-    /** The line of a lane, faint where the playhead has not been; its label, {x, y, name, colour}. */
-    #drawLane(lane, settled, t, {scale, colour, dash}) {
-      const paint = this.#paint;
-      paint.strokeStyle = colour;
-      paint.setLineDash(dash);
-      Object.assign(paint, {lineWidth: 1, globalAlpha: 0.35});
-      const end = this.#staircase(lane, lane.steps.length, lane.clock, scale);
-      Object.assign(paint, {lineWidth: 2, globalAlpha: 1});
-      const head = this.#staircase(lane, settled, Math.min(t, lane.clock), scale);
-      paint.setLineDash([]);
-      paint.fillStyle = paint.strokeStyle;
-      paint.beginPath();
-      paint.arc(head.x, head.y, 3.5, 0, 2 * Math.PI);
-      paint.fill();
-      return {...end, name: lane.name, colour: lane.naive ? this.#ink["ink-2"] : this.#ink.ink};
-    }
-
-    /** A lane up to its first `count` passes, carried on level to the instant `until`; where that ends. */
-    #staircase(lane, count, until, scale) {
-      let y = scale.y(0);
-      this.#paint.beginPath();
-      this.#paint.moveTo(scale.x(0), y);
-      for (let i = 0; i < count; i++) {
-        const x = scale.x(lane.ends[i]);
-        this.#paint.lineTo(x, y);
-        y = scale.y(lane.tokens[i]);
-        this.#paint.lineTo(x, y);
-      }
-      this.#paint.lineTo(scale.x(until), y);
-      this.#paint.stroke();
-      return {x: scale.x(until), y};
-    }
-
-    #drawPlayhead(x, scale) {
-      Object.assign(this.#paint, {strokeStyle: this.#ink["ink-2"], lineWidth: 1});
-      this.#line(Math.round(x) + 0.5, 4, Math.round(x) + 0.5, scale.base + RUG + 4);
-    }
-
-    /** Names where the lines end, moved apart where they would cover each other. */
-    #drawLabels(labels) {
-      labels.sort((a, b) => a.y - b.y || a.x - b.x);
-      labels.forEach((label, i) => {
-        const above = labels[i - 1];
-        if (above && label.y - above.y < LINE && Math.abs(label.x - above.x) < 64) label.y = above.y + LINE;
-        // A halo, so that no line runs through a name.
-        Object.assign(this.#paint, {strokeStyle: this.#ink.paper, lineWidth: 5, textAlign: "left"});
-        this.#paint.strokeText(label.name, label.x + 9, label.y);
-        this.#text(label.name, label.x + 9, label.y, "left", label.colour);
-      });
-    }
-
-    /** The instant under a pointer at `clientX`, for scrubbing on the chart itself. */
-    timeAt(clientX) {
-      if (!this.#last?.log.lanes.length || !this.#size.width) return 0;
-      const {left, width, xMax} = this.#scale(this.#last.log);
-      const x = clientX - this.canvas.getBoundingClientRect().left - left;
-      return Math.max(0, Math.min(xMax, (x / width) * xMax));
-    }
+  #resize() {
+    const {width, height} = this.canvas.getBoundingClientRect();
+    const scale = window.devicePixelRatio || 1;
+    if (!width || !height) return;
+    this.#size = {width, height};
+    this.canvas.width = Math.round(width * scale);
+    this.canvas.height = Math.round(height * scale);
+    this.#paint.setTransform(scale, 0, 0, scale, 0, 0);
+    this.#redraw();
   }
 
-  return {Chart};
-})();
+  #redraw() {
+    if (this.#last) this.draw(this.#last.log, this.#last.frame);
+  }
+
+  /** From seconds and tokens to pixels. */
+  #scale(log) {
+    const {seconds, tokens} = reach(log);
+    const xMax = (isDone(log) ? seconds : this.#stretch(log.run, seconds)) || 1;
+    const width = this.#size.width - MARGIN.left - MARGIN.right;
+    const height = this.#size.height - MARGIN.top - MARGIN.bottom;
+    const x = t => MARGIN.left + (width * t) / xMax;
+    const y = n => MARGIN.top + height * (1 - n / tokens);
+    return {xMax, yMax: tokens, left: MARGIN.left, width, base: MARGIN.top + height, x, y};
+  }
+
+  /** An estimate in seconds, rounded up, and never less than one before for that run. */
+  #stretch(run, seconds) {
+    if (this.#horizon.run !== run) this.#horizon = {run, seconds: 0};
+    const step = niceStep(seconds, 5);
+    if (seconds > this.#horizon.seconds) this.#horizon.seconds = Math.ceil(seconds / step) * step;
+    return this.#horizon.seconds;
+  }
+
+  draw(log, frame) {
+    this.#last = {log, frame};
+    if (!this.#size.width) return;
+    this.#paint.clearRect(0, 0, this.#size.width, this.#size.height);
+    if (!log.lanes.length) return;
+    const scale = this.#scale(log);
+    this.#drawAxes(scale);
+    if (!log.lanes.at(-1).naive) this.#drawRug(log.lanes.at(-1), frame.lanes.at(-1).settled, scale);
+    const labels = log.lanes.map((lane, i) => {
+      const isLast = i === log.lanes.length - 1;
+      const [colour, dash] = lane.naive
+        ? ["draft", []]
+        : isLast
+          ? ["accent", []]
+          : FURTHER.at((i - 1) % FURTHER.length);
+      return this.#drawLane(lane, frame.lanes[i].settled, frame.t, {scale, colour: this.#ink[colour], dash});
+    });
+    this.#drawPlayhead(scale.x(Math.min(frame.t, scale.xMax)), scale);
+    this.#drawLabels(labels);
+  }
+
+  #line(x1, y1, x2, y2) {
+    this.#paint.beginPath();
+    this.#paint.moveTo(x1, y1);
+    this.#paint.lineTo(x2, y2);
+    this.#paint.stroke();
+  }
+
+  #text(string, x, y, align, colour) {
+    this.#paint.fillStyle = colour;
+    this.#paint.textAlign = align;
+    this.#paint.fillText(string, x, y);
+  }
+
+  #drawAxes(scale) {
+    const {font, rule, "ink-2": grey} = this.#ink;
+    Object.assign(this.#paint, {font, textBaseline: "middle", lineWidth: 1, strokeStyle: rule});
+    for (const tokens of [0, Math.round(scale.yMax / 2), scale.yMax]) {
+      const y = Math.round(scale.y(tokens)) + 0.5;
+      this.#line(scale.left, y, scale.left + scale.width, y);
+      this.#text(String(tokens), scale.left - 8, y, "right", grey);
+    }
+    const step = niceStep(scale.xMax, Math.max(2, Math.min(6, scale.width / 90)));
+    for (let t = 0; t <= scale.xMax * 1.0001; t += step) {
+      this.#text(t ? onAxis(t, step) : "0 s", scale.x(t), scale.base + RUG + LINE, "center", grey);
+    }
+    this.#text("tokens", scale.left + 8, MARGIN.top + 10, "left", grey);
+  }
+
+  /** One tick a pass under the axis, as tall as what it emitted; those ahead of the playhead are faint. */
+  #drawRug(lane, settled, scale) {
+    const paint = this.#paint;
+    this.#text("passes", scale.left - 8, scale.base + RUG - 3, "right", this.#ink["ink-2"]);
+    Object.assign(paint, {strokeStyle: this.#ink.accent, lineWidth: 1});
+    const tallest = Math.max(4, ...lane.steps.map(step => step.emitted.length));
+    let before = -Infinity;
+    lane.steps.forEach(({emitted}, i) => {
+      const x = Math.round(scale.x(lane.ends[i])) + 0.5;
+      if (!emitted.length || x - before < 2) return;
+      before = x;
+      paint.globalAlpha = i < settled ? 1 : 0.3;
+      const top = scale.base + 4;
+      this.#line(x, top, x, top + Math.max(2, ((RUG - 4) * emitted.length) / tallest));
+    });
+    paint.globalAlpha = 1;
+  }
+
+  /** The line of a lane, faint where the playhead has not been; its label, {x, y, name, colour}. */
+  #drawLane(lane, settled, t, {scale, colour, dash}) {
+    const paint = this.#paint;
+    paint.strokeStyle = colour;
+    paint.setLineDash(dash);
+    Object.assign(paint, {lineWidth: 1, globalAlpha: 0.35});
+    const end = this.#staircase(lane, lane.steps.length, lane.clock, scale);
+    Object.assign(paint, {lineWidth: 2, globalAlpha: 1});
+    const head = this.#staircase(lane, settled, Math.min(t, lane.clock), scale);
+    paint.setLineDash([]);
+    paint.fillStyle = paint.strokeStyle;
+    paint.beginPath();
+    paint.arc(head.x, head.y, 3.5, 0, 2 * Math.PI);
+    paint.fill();
+    return {...end, name: lane.name, colour: lane.naive ? this.#ink["ink-2"] : this.#ink.ink};
+  }
+
+  /** A lane up to its first `count` passes, carried on level to the instant `until`; where that ends. */
+  #staircase(lane, count, until, scale) {
+    let y = scale.y(0);
+    this.#paint.beginPath();
+    this.#paint.moveTo(scale.x(0), y);
+    for (let i = 0; i < count; i++) {
+      const x = scale.x(lane.ends[i]);
+      this.#paint.lineTo(x, y);
+      y = scale.y(lane.tokens[i]);
+      this.#paint.lineTo(x, y);
+    }
+    this.#paint.lineTo(scale.x(until), y);
+    this.#paint.stroke();
+    return {x: scale.x(until), y};
+  }
+
+  #drawPlayhead(x, scale) {
+    Object.assign(this.#paint, {strokeStyle: this.#ink["ink-2"], lineWidth: 1});
+    this.#line(Math.round(x) + 0.5, 4, Math.round(x) + 0.5, scale.base + RUG + 4);
+  }
+
+  /** Names where the lines end, moved apart where they would cover each other. */
+  #drawLabels(labels) {
+    labels.sort((a, b) => a.y - b.y || a.x - b.x);
+    labels.forEach((label, i) => {
+      const above = labels[i - 1];
+      if (above && label.y - above.y < LINE && Math.abs(label.x - above.x) < 64) label.y = above.y + LINE;
+      // A halo, so that no line runs through a name.
+      Object.assign(this.#paint, {strokeStyle: this.#ink.paper, lineWidth: 5, textAlign: "left"});
+      this.#paint.strokeText(label.name, label.x + 9, label.y);
+      this.#text(label.name, label.x + 9, label.y, "left", label.colour);
+    });
+  }
+
+  /** The instant under a pointer at `clientX`, for scrubbing on the chart itself. */
+  timeAt(clientX) {
+    if (!this.#last?.log.lanes.length || !this.#size.width) return 0;
+    const {left, width, xMax} = this.#scale(this.#last.log);
+    const x = clientX - this.canvas.getBoundingClientRect().left - left;
+    return Math.max(0, Math.min(xMax, (x / width) * xMax));
+  }
+}

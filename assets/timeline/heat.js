@@ -7,24 +7,20 @@
 
    What it does not know.  The DOM and colours. Entropy is what the recording says: it is never estimated. */
 
-globalThis.lookaheadHeat = (() => {
-  const BITS = [0.25, 1, 2, 3.5]; // bounds between the five classes of entropy, in bits
+const BITS = [0.25, 1, 2, 3.5]; // bounds between the five classes of entropy, in bits
 
-  /** For every emitted token {fails, bits}: `fails` is true where a drafted token was rejected, false where one was
-      accepted, null where none was drafted; `bits` is null where no entropy was recorded. */
-  function heatOf(step) {
-    const settling = step.tests.filter(test => test.outcome !== "rejected");
-    const hasRejection = settling.length < step.tests.length;
-    return step.origins.map((origin, i) => ({
-      fails: origin === "accepted" ? false : origin === "correction" && hasRejection ? true : null,
-      bits: settling[i]?.entropy == null ? null : settling[i].entropy / Math.LN2,
-    }));
-  }
+/** For every emitted token {fails, bits}: `fails` is true where a drafted token was rejected, false where one was
+    accepted, null where none was drafted; `bits` is null where no entropy was recorded. */
+export function heatOf(step) {
+  const settling = step.tests.filter(test => test.outcome !== "rejected");
+  const hasRejection = settling.length < step.tests.length;
+  return step.origins.map((origin, i) => ({
+    fails: origin === "accepted" ? false : origin === "correction" && hasRejection ? true : null,
+    bits: settling[i]?.entropy == null ? null : settling[i].entropy / Math.LN2,
+  }));
+}
 
-  const levelOf = bits => (bits == null ? -1 : BITS.filter(bound => bits >= bound).length);
+export const levelOf = bits => (bits == null ? -1 : BITS.filter(bound => bits >= bound).length);
 
-  /** The classes in words, for the legend. */
-  const CLASSES = ["under 0.25 bits: sure", "to 1 bit", "to 2 bits", "to 3.5 bits", "more: anything goes"];
-
-  return {heatOf, levelOf, CLASSES};
-})();
+/** The classes in words, for the legend. */
+export const CLASSES = ["under 0.25 bits: sure", "to 1 bit", "to 2 bits", "to 3.5 bits", "more: anything goes"];

@@ -4,186 +4,183 @@
 
    What it does not know.  What is shown, hidden or said in them later; races; time. */
 
-globalThis.lookaheadSkeleton = (() => {
-  const {HIDDEN, make, svg} = lookaheadDom;
+import {HIDDEN, make, svg} from "../page/dom.js";
+import {CLASSES} from "./heat.js";
 
-  const icon = path => svg("svg", {viewBox: "0 0 16 16", ...HIDDEN}, svg("path", {d: path}));
-  const PLAY = "M4 2.5v11l9.5-5.5z";
-  const PAUSE = "M3.5 2.5h3v11h-3zM9.5 2.5h3v11h-3z";
-  const BACK = "M3 3h1.6v10H3zM13 3v10L5.6 8z";
-  const NEXT = "M11.4 3H13v10h-1.6zM3 3v10l7.4-5z";
+export const icon = path => svg("svg", {viewBox: "0 0 16 16", ...HIDDEN}, svg("path", {d: path}));
+export const PLAY = "M4 2.5v11l9.5-5.5z";
+export const PAUSE = "M3.5 2.5h3v11h-3zM9.5 2.5h3v11h-3z";
+const BACK = "M3 3h1.6v10H3zM13 3v10L5.6 8z";
+const NEXT = "M11.4 3H13v10h-1.6zM3 3v10l7.4-5z";
 
-  const plainButton = (label, attributes) => make("button.la-button", {type: "button", ...attributes}, label);
-  /** A button whose sign needs words. */
-  const button = (className, label, sign) =>
-    make(`button.la-button.${className}`, {type: "button", "aria-label": label, title: label}, sign);
-  /** A button that is on or off. */
-  const toggle = (label, pressed, attributes) => plainButton(label, {"aria-pressed": String(pressed), ...attributes});
+const plainButton = (label, attributes) => make("button.la-button", {type: "button", ...attributes}, label);
+/** A button whose sign needs words. */
+const button = (className, label, sign) =>
+  make(`button.la-button.${className}`, {type: "button", "aria-label": label, title: label}, sign);
+/** A button that is on or off. */
+const toggle = (label, pressed, attributes) => plainButton(label, {"aria-pressed": String(pressed), ...attributes});
 
-  const TAKE = [
-    ["card", "share card", "A picture of this race, 1200 by 630 pixels"],
-    ["clip", "clip", "A film of the first passes, as WebM"],
-    ["json", "recording", "The whole race as JSON: open it here again, or read it with a program"],
-    ["csv", "table", "One line a pass, as CSV"],
-    ["replay", "replay.html", "One file that plays this race anywhere, without a server"],
-    ["link", "copy link", "An address that brings back this prompt, these lanes and these settings"],
-    ["open", "open a recording", "Show a recording that was saved here or elsewhere"],
-  ];
-  const KEYS = [
-    ["Space", "play or pause"],
-    ["← →", "the pass before, the pass after"],
-    ["Home, End", "the beginning, the end"],
-    ["[ ]", "slower, faster"],
-    ["Enter", "in a lane: ask about its tokens; ← → then go from token to token, Enter opens the pass, Escape leaves"],
-    ["P", "large type for a projector, and the teacher’s plan"],
-    ["?", "this list"],
-  ];
+const TAKE = [
+  ["card", "share card", "A picture of this race, 1200 by 630 pixels"],
+  ["clip", "clip", "A film of the first passes, as WebM"],
+  ["json", "recording", "The whole race as JSON: open it here again, or read it with a program"],
+  ["csv", "table", "One line a pass, as CSV"],
+  ["replay", "replay.html", "One file that plays this race anywhere, without a server"],
+  ["link", "copy link", "An address that brings back this prompt, these lanes and these settings"],
+  ["open", "open a recording", "Show a recording that was saved here or elsewhere"],
+];
+const KEYS = [
+  ["Space", "play or pause"],
+  ["← →", "the pass before, the pass after"],
+  ["Home, End", "the beginning, the end"],
+  ["[ ]", "slower, faster"],
+  ["Enter", "in a lane: ask about its tokens; ← → then go from token to token, Enter opens the pass, Escape leaves"],
+  ["P", "large type for a projector, and the teacher’s plan"],
+  ["?", "this list"],
+];
 
-  const POINTING =
-    "Point at a token, or tap it, to see who drafted it and what the target thought. " +
-    "The clock counts only a lane’s own work; playback stretches it to reading speed.";
-  const SAMPLES = [
-    ["ghost", "drafted"],
-    ["accepted", "accepted"],
-    ["rejected", "rejected"],
-    ["unvisited", "never reached"],
-    ["own", "target’s own"],
-    ["plain", "no draft"],
-  ];
+const POINTING =
+  "Point at a token, or tap it, to see who drafted it and what the target thought. " +
+  "The clock counts only a lane’s own work; playback stretches it to reading speed.";
+const SAMPLES = [
+  ["ghost", "drafted"],
+  ["accepted", "accepted"],
+  ["rejected", "rejected"],
+  ["unvisited", "never reached"],
+  ["own", "target’s own"],
+  ["plain", "no draft"],
+];
 
-  function help() {
-    const rows = KEYS.map(([key, deed]) => make("tr", make("th", {scope: "row"}, make("kbd", key)), make("td", deed)));
-    const close = plainButton("close", {autofocus: ""});
-    const table = make("table", make("tbody", ...rows));
-    const box = make("dialog.la-help", {"aria-label": "Keys"}, make("h3", "Keys"), table, make("p", POINTING), close);
-    close.addEventListener("click", () => box.close());
-    box.addEventListener("click", event => {
-      if (event.target === box) box.close();
-    });
-    return box;
-  }
-
-  function legend() {
-    const samples = SAMPLES.map(([kind, word]) => make("li", make(`span.la-tok.la-${kind}`, word)));
-    const tick = make("li", make("span.la-tok.la-tick", HIDDEN), "a rejected run, folded");
-    return make("ul.la-legend", {"aria-label": "Legend"}, ...samples, tick);
-  }
-
-  /** The legends of the two heat views; the style sheet shows the one that is on. */
-  function heatLegends() {
-    const sample = (data, word) => make("li", make("span.la-tok.la-sample", data, "abc"), " ", word);
-    const failures = [
-      sample({"data-fails": "true"}, "a draft was rejected here"),
-      sample({"data-fails": "false"}, "a draft was accepted"),
-      sample({}, "no draft"),
-    ];
-    const entropy = lookaheadHeat.CLASSES.map((words, level) => sample({"data-bits": level}, words));
-    return make(
-      "div.la-classes",
-      make("ul.la-legend.la-of-failures", {"aria-label": "Legend: failures"}, ...failures),
-      make("ul.la-legend.la-of-entropy", {"aria-label": "Legend: entropy of the target"}, ...entropy),
-    );
-  }
-
-  const group = (className, label, ...children) =>
-    make(`div.${className}`, {role: "group", "aria-label": label}, ...children);
-
-  const scoreParts = () => ({
-    say: make("div.la-unseen", {"aria-live": "polite", role: "status"}),
-    statusText: make("span.la-statustext"),
-    bar: make("span.la-bar", make("span")),
-    tour: plainButton("show me in a minute", {title: "Six stops on the race below, with a sentence each"}),
-    number: make("span.la-number"),
-    words: make("span.la-words"),
-    winner: make("span.la-winner"),
-    outcome: make("p.la-outcome"),
-    note: make("p.la-sub"),
-    scores: make("div.la-scores", {role: "table", "aria-label": "Lanes at the playhead"}),
-    error: make("div.la-error", {hidden: ""}),
-    strip: make("div.la-strip", HIDDEN),
-    lanes: make("div.la-lanes"),
+function help() {
+  const rows = KEYS.map(([key, deed]) => make("tr", make("th", {scope: "row"}, make("kbd", key)), make("td", deed)));
+  const close = plainButton("close", {autofocus: ""});
+  const table = make("table", make("tbody", ...rows));
+  const box = make("dialog.la-help", {"aria-label": "Keys"}, make("h3", "Keys"), table, make("p", POINTING), close);
+  close.addEventListener("click", () => box.close());
+  box.addEventListener("click", event => {
+    if (event.target === box) box.close();
   });
+  return box;
+}
 
-  const TIME = {type: "range", min: "0", max: "1", step: "any", value: "0", "aria-label": "Time on the lanes' clock"};
-  const transportParts = () => ({
-    play: button("la-play", "Play", icon(PLAY)),
-    back: button("", "Previous pass", icon(BACK)),
-    next: button("", "Next pass", icon(NEXT)),
-    marks: make("div.la-marks", HIDDEN),
-    scrub: make("input.la-scrub", TIME),
-    time: make("span.la-time"),
-    slower: button("", "Slower playback", "−"),
-    faster: button("", "Faster playback", "+"),
-    rate: make("span.la-rate"),
-    teach: make("button.la-button.la-teach", {type: "button", "aria-pressed": "true"}, "teaching pace"),
-    onePass: toggle("one pass", false, {title: "Every pass in two seconds, however quick it was"}),
-    pace: make("span.la-pace"),
-    ask: button("la-ask", "Keys and help", "?"),
-    help: help(),
-  });
+function legend() {
+  const samples = SAMPLES.map(([kind, word]) => make("li", make(`span.la-tok.la-${kind}`, word)));
+  const tick = make("li", make("span.la-tok.la-tick", HIDDEN), "a rejected run, folded");
+  return make("ul.la-legend", {"aria-label": "Legend"}, ...samples, tick);
+}
 
-  const viewParts = () => ({
-    chartbox: make("div.la-chart"),
-    heat: ["drafts", "failures", "entropy"].map((view, i) => toggle(view, i === 0, {"data-view": view})),
-    fade: toggle("fade", true),
-    keep: toggle("keep", false),
-    pass: make("p.la-passline"),
-    open: make("button.la-button.la-open", {type: "button"}, "open the pass"),
-    panel: make("div.la-panel"),
-    cardbox: make("div.la-cardbox", {hidden: "", role: "status"}),
-    verdict: make("summary"),
-    sums: make("div.la-sums"),
-    offer: make("p.la-next-races", {hidden: ""}),
-  });
+/** The legends of the two heat views; the style sheet shows the one that is on. */
+function heatLegends() {
+  const sample = (data, word) => make("li", make("span.la-tok.la-sample", data, "abc"), " ", word);
+  const failures = [
+    sample({"data-fails": "true"}, "a draft was rejected here"),
+    sample({"data-fails": "false"}, "a draft was accepted"),
+    sample({}, "no draft"),
+  ];
+  const entropy = CLASSES.map((words, level) => sample({"data-bits": level}, words));
+  return make(
+    "div.la-classes",
+    make("ul.la-legend.la-of-failures", {"aria-label": "Legend: failures"}, ...failures),
+    make("ul.la-legend.la-of-entropy", {"aria-label": "Legend: entropy of the target"}, ...entropy),
+  );
+}
 
-  function homeParts() {
-    const accept = ".json,.jsonl,application/json";
-    return {
-      take: Object.fromEntries(TAKE.map(([name, label, title]) => [name, plainButton(label, {title})])),
-      file: make("input", {type: "file", accept, hidden: "", "aria-label": "A recording to open"}),
-      taken: make("span.la-taken", {role: "status"}),
-    };
-  }
+const group = (className, label, ...children) =>
+  make(`div.${className}`, {role: "group", "aria-label": label}, ...children);
 
-  const headBox = ui => {
-    const headline = make(
-      "div.la-headline",
-      make("p.la-big", ui.number, " ", ui.words, " ", ui.winner),
-      ui.outcome,
-      ui.note,
-    );
-    return make("div.la-head", headline, ui.scores);
+const scoreParts = () => ({
+  say: make("div.la-unseen", {"aria-live": "polite", role: "status"}),
+  statusText: make("span.la-statustext"),
+  bar: make("span.la-bar", make("span")),
+  tour: plainButton("show me in a minute", {title: "Six stops on the race below, with a sentence each"}),
+  number: make("span.la-number"),
+  words: make("span.la-words"),
+  winner: make("span.la-winner"),
+  outcome: make("p.la-outcome"),
+  note: make("p.la-sub"),
+  scores: make("div.la-scores", {role: "table", "aria-label": "Lanes at the playhead"}),
+  error: make("div.la-error", {hidden: ""}),
+  strip: make("div.la-strip", HIDDEN),
+  lanes: make("div.la-lanes"),
+});
+
+const TIME = {type: "range", min: "0", max: "1", step: "any", value: "0", "aria-label": "Time on the lanes' clock"};
+const transportParts = () => ({
+  play: button("la-play", "Play", icon(PLAY)),
+  back: button("", "Previous pass", icon(BACK)),
+  next: button("", "Next pass", icon(NEXT)),
+  marks: make("div.la-marks", HIDDEN),
+  scrub: make("input.la-scrub", TIME),
+  time: make("span.la-time"),
+  slower: button("", "Slower playback", "−"),
+  faster: button("", "Faster playback", "+"),
+  rate: make("span.la-rate"),
+  teach: make("button.la-button.la-teach", {type: "button", "aria-pressed": "true"}, "teaching pace"),
+  onePass: toggle("one pass", false, {title: "Every pass in two seconds, however quick it was"}),
+  pace: make("span.la-pace"),
+  ask: button("la-ask", "Keys and help", "?"),
+  help: help(),
+});
+
+const viewParts = () => ({
+  chartbox: make("div.la-chart"),
+  heat: ["drafts", "failures", "entropy"].map((view, i) => toggle(view, i === 0, {"data-view": view})),
+  fade: toggle("fade", true),
+  keep: toggle("keep", false),
+  pass: make("p.la-passline"),
+  open: make("button.la-button.la-open", {type: "button"}, "open the pass"),
+  panel: make("div.la-panel"),
+  cardbox: make("div.la-cardbox", {hidden: "", role: "status"}),
+  verdict: make("summary"),
+  sums: make("div.la-sums"),
+  offer: make("p.la-next-races", {hidden: ""}),
+});
+
+function homeParts() {
+  const accept = ".json,.jsonl,application/json";
+  return {
+    take: Object.fromEntries(TAKE.map(([name, label, title]) => [name, plainButton(label, {title})])),
+    file: make("input", {type: "file", accept, hidden: "", "aria-label": "A recording to open"}),
+    taken: make("span.la-taken", {role: "status"}),
   };
+}
 
-  function transportBox(ui) {
-    const steps = make("div.la-buttons", ui.play, ui.back, make("span.la-word", HIDDEN, "pass"), ui.next);
-    const track = make("div.la-track", make("div.la-rail", ui.marks, ui.scrub), ui.time);
-    const speed = make("div.la-speed", ui.slower, ui.rate, ui.faster, ui.teach, ui.onePass, ui.pace, ui.ask);
-    return group("la-transport", "Playback", steps, track, speed);
-  }
+const headBox = ui => {
+  const headline = make(
+    "div.la-headline",
+    make("p.la-big", ui.number, " ", ui.words, " ", ui.winner),
+    ui.outcome,
+    ui.note,
+  );
+  return make("div.la-head", headline, ui.scores);
+};
 
-  const keyBox = ui =>
-    make(
-      "div.la-key",
-      legend(),
-      heatLegends(),
-      group("la-choice", "What the text shows", "show:", ...ui.heat),
-      group("la-choice.la-rejects", "Rejected runs", "rejected:", ui.fade, ui.keep),
-    );
+function transportBox(ui) {
+  const steps = make("div.la-buttons", ui.play, ui.back, make("span.la-word", HIDDEN, "pass"), ui.next);
+  const track = make("div.la-track", make("div.la-rail", ui.marks, ui.scrub), ui.time);
+  const speed = make("div.la-speed", ui.slower, ui.rate, ui.faster, ui.teach, ui.onePass, ui.pace, ui.ask);
+  return group("la-transport", "Playback", steps, track, speed);
+}
 
-  function skeleton(root) {
-    const ui = {root, ...scoreParts(), ...transportParts(), ...viewParts(), ...homeParts()};
-    const take = [make("span.la-homeword", "take home:"), ...Object.values(ui.take), ui.file, ui.taken];
-    ui.home = group("la-home", "Take it home", ...take);
-    ui.details = make("details.la-verdict", {hidden: ""}, ui.verdict, ui.sums);
-    root.replaceChildren(
-      make("div.la-status", ui.statusText, ui.tour, ui.bar),
-      ...[ui.say, headBox(ui), ui.error, ui.strip, ui.lanes, transportBox(ui), ui.chartbox, keyBox(ui)],
-      make("div.la-foot", ui.pass, ui.open),
-      ...[ui.panel, ui.details, ui.offer, ui.home, ui.cardbox, ui.help],
-    );
-    return ui;
-  }
+const keyBox = ui =>
+  make(
+    "div.la-key",
+    legend(),
+    heatLegends(),
+    group("la-choice", "What the text shows", "show:", ...ui.heat),
+    group("la-choice.la-rejects", "Rejected runs", "rejected:", ui.fade, ui.keep),
+  );
 
-  return {skeleton, icon, PLAY, PAUSE};
-})();
+export function skeleton(root) {
+  const ui = {root, ...scoreParts(), ...transportParts(), ...viewParts(), ...homeParts()};
+  const take = [make("span.la-homeword", "take home:"), ...Object.values(ui.take), ui.file, ui.taken];
+  ui.home = group("la-home", "Take it home", ...take);
+  ui.details = make("details.la-verdict", {hidden: ""}, ui.verdict, ui.sums);
+  root.replaceChildren(
+    make("div.la-status", ui.statusText, ui.tour, ui.bar),
+    ...[ui.say, headBox(ui), ui.error, ui.strip, ui.lanes, transportBox(ui), ui.chartbox, keyBox(ui)],
+    make("div.la-foot", ui.pass, ui.open),
+    ...[ui.panel, ui.details, ui.offer, ui.home, ui.cardbox, ui.help],
+  );
+  return ui;
+}

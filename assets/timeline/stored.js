@@ -8,52 +8,48 @@
 
    What it does not know.  The DOM, what is in a batch. */
 
-globalThis.lookaheadStored = (() => {
-  const RUN = "lookahead-timeline";
-  const LONGEST = 3e6; // characters of a run worth keeping
-  const PLAYHEAD = "lookahead-left";
-  const FRESH_MS = 30000;
+const RUN = "lookahead-timeline";
+const LONGEST = 3e6; // characters of a run worth keeping
+const PLAYHEAD = "lookahead-left";
+const FRESH_MS = 30000;
 
-  /** `storage` is a name: where storage is forbidden, the property itself throws. */
-  function get(key, storage = "sessionStorage") {
-    try {
-      return JSON.parse(window[storage].getItem(key));
-    } catch {
-      return null;
-    }
+/** `storage` is a name: where storage is forbidden, the property itself throws. */
+export function get(key, storage = "sessionStorage") {
+  try {
+    return JSON.parse(window[storage].getItem(key));
+  } catch {
+    return null;
   }
+}
 
-  function put(key, value, storage = "sessionStorage") {
-    try {
-      const text = JSON.stringify(value);
-      if (text.length < LONGEST) window[storage].setItem(key, text);
-      else window[storage].removeItem(key);
-    } catch {
-      // full or forbidden
-    }
+export function put(key, value, storage = "sessionStorage") {
+  try {
+    const text = JSON.stringify(value);
+    if (text.length < LONGEST) window[storage].setItem(key, text);
+    else window[storage].removeItem(key);
+  } catch {
+    // full or forbidden
   }
+}
 
-  /** Keeps a live run, as it is on show. */
-  function save(log, {t, playing}) {
-    const batch = {run: log.run, i0: 0, ev: log.events};
-    put(RUN, {path: location.pathname + location.search, t, playing, stopped: log.stopped, batch});
-  }
+/** Keeps a live run, as it is on show. */
+export function save(log, {t, playing}) {
+  const batch = {run: log.run, i0: 0, ev: log.events};
+  put(RUN, {path: location.pathname + location.search, t, playing, stopped: log.stopped, batch});
+}
 
-  /** What `save` kept at this address: {t, playing, stopped, batch}, or null. */
-  function saved() {
-    const run = get(RUN);
-    return run?.batch && run.path === location.pathname + location.search ? run : null;
-  }
+/** What `save` kept at this address: {t, playing, stopped, batch}, or null. */
+export function saved() {
+  const run = get(RUN);
+  return run?.batch && run.path === location.pathname + location.search ? run : null;
+}
 
-  const leave = (run, {t, playing}) => put(PLAYHEAD, {run, t, playing, when: Date.now()});
+export const leave = (run, {t, playing}) => put(PLAYHEAD, {run, t, playing, when: Date.now()});
 
-  /** The playhead that `leave` left for this run a moment ago, once: {t, playing}, or null. */
-  function left(run) {
-    const playhead = get(PLAYHEAD);
-    if (playhead?.run !== run) return null; // the run it belongs to may still come
-    sessionStorage.removeItem(PLAYHEAD);
-    return Date.now() - playhead.when < FRESH_MS ? playhead : null;
-  }
-
-  return {get, put, save, saved, leave, left};
-})();
+/** The playhead that `leave` left for this run a moment ago, once: {t, playing}, or null. */
+export function left(run) {
+  const playhead = get(PLAYHEAD);
+  if (playhead?.run !== run) return null; // the run it belongs to may still come
+  sessionStorage.removeItem(PLAYHEAD);
+  return Date.now() - playhead.when < FRESH_MS ? playhead : null;
+}

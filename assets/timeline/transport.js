@@ -4,88 +4,84 @@
 
    What it does not know.  What is played. Keys are keyboard.js's business. */
 
-globalThis.lookaheadTransport = (() => {
-  const {make, setText, setAttr} = lookaheadDom;
-  const {hundredths, percent, seconds} = lookaheadNumbers;
-  const {duration, liveEdge} = lookaheadLog;
-  const {RATES} = lookaheadPlayhead;
-  const {rateLabel, rateWords} = lookaheadWords;
-  const {icon, PLAY, PAUSE} = lookaheadSkeleton;
+import {make, setAttr, setText} from "../page/dom.js";
+import {hundredths, percent, seconds} from "../page/numbers.js";
+import {duration, liveEdge} from "./log.js";
+import {RATES} from "./playhead.js";
+import {icon, PAUSE, PLAY} from "./skeleton.js";
+import {rateLabel, rateWords} from "./words.js";
 
-  /** `on(node, type, handler)` listens for as long as the timeline lives. */
-  function connect({ui, playhead, on}) {
-    on(ui.play, "click", () => playhead.toggle());
-    on(ui.back, "click", () => playhead.step(-1));
-    on(ui.next, "click", () => playhead.step(1));
-    on(ui.scrub, "input", () => playhead.seek(Number(ui.scrub.value), {keepPlaying: true}));
-    on(ui.slower, "click", () => playhead.shift(-1));
-    on(ui.faster, "click", () => playhead.shift(1));
-    on(ui.teach, "click", () => playhead.teach());
-    on(ui.onePass, "click", () => playhead.passByPass());
+/** `on(node, type, handler)` listens for as long as the timeline lives. */
+export function connect({ui, playhead, on}) {
+  on(ui.play, "click", () => playhead.toggle());
+  on(ui.back, "click", () => playhead.step(-1));
+  on(ui.next, "click", () => playhead.step(1));
+  on(ui.scrub, "input", () => playhead.seek(Number(ui.scrub.value), {keepPlaying: true}));
+  on(ui.slower, "click", () => playhead.shift(-1));
+  on(ui.faster, "click", () => playhead.shift(1));
+  on(ui.teach, "click", () => playhead.teach());
+  on(ui.onePass, "click", () => playhead.passByPass());
+}
+
+export class Transport {
+  #ui;
+  #playing = false; // as drawn
+  #marks = ""; // what the drawn marks depend on
+
+  constructor(ui) {
+    this.#ui = ui;
   }
 
-  class Transport {
-    #ui;
-    #playing = false; // as drawn
-    #marks = ""; // what the drawn marks depend on
-
-    constructor(ui) {
-      this.#ui = ui;
-    }
-
-    draw(log, playhead) {
-      const total = duration(log);
-      this.#drawButtons(log, playhead);
-      this.#drawRail(playhead.t, total);
-      this.#drawMarks(log, total);
-      const ui = this.#ui;
-      const {rate} = playhead;
-      setText(ui.rate, rateLabel(rate));
-      setText(ui.pace, playhead.slowed ? "slow motion" : rateWords(rate));
-      setAttr(ui.teach, "aria-pressed", String(playhead.teaching));
-      setAttr(ui.onePass, "aria-pressed", String(playhead.onePass));
-      ui.slower.disabled = rate === RATES[0];
-      ui.faster.disabled = rate === RATES.at(-1);
-    }
-
-    #drawButtons(log, {t, playing}) {
-      const {play, back, next, scrub} = this.#ui;
-      if (playing !== this.#playing) {
-        this.#playing = playing;
-        play.title = playing ? "Pause" : "Play";
-        play.setAttribute("aria-label", play.title);
-        play.replaceChildren(icon(playing ? PAUSE : PLAY));
-      }
-      play.disabled = scrub.disabled = !log.lanes.length;
-      back.disabled = !log.lanes.length || t <= 0;
-      next.disabled = !log.lanes.length || t >= liveEdge(log);
-    }
-
-    #drawRail(t, total) {
-      const {scrub, time} = this.#ui;
-      setAttr(scrub, "max", String(total || 1));
-      scrub.value = String(t);
-      scrub.style.setProperty("--la-done", percent(total ? t / total : 0));
-      setAttr(scrub, "aria-valuetext", `${hundredths(t)} s of ${hundredths(total)} s`);
-      setText(time, `${hundredths(t)} of ${hundredths(total)} s`);
-    }
-
-    /** Where each lane finished. */
-    #drawMarks(log, total) {
-      const finished = log.lanes.filter(lane => lane.finish);
-      const marks = `${log.run}/${total}/${finished.length}`;
-      if (marks === this.#marks) return;
-      this.#marks = marks;
-      this.#ui.marks.replaceChildren(
-        ...finished.map(({naive, name, clock}) => {
-          const title = `${name} finished at ${seconds(clock)}`;
-          const mark = make(`span.la-mark.${naive ? "la-naive" : ""}`, {title});
-          mark.style.left = percent(clock / (total || 1));
-          return mark;
-        }),
-      );
-    }
+  draw(log, playhead) {
+    const total = duration(log);
+    this.#drawButtons(log, playhead);
+    this.#drawRail(playhead.t, total);
+    this.#drawMarks(log, total);
+    const ui = this.#ui;
+    const {rate} = playhead;
+    setText(ui.rate, rateLabel(rate));
+    setText(ui.pace, playhead.slowed ? "slow motion" : rateWords(rate));
+    setAttr(ui.teach, "aria-pressed", String(playhead.teaching));
+    setAttr(ui.onePass, "aria-pressed", String(playhead.onePass));
+    ui.slower.disabled = rate === RATES[0];
+    ui.faster.disabled = rate === RATES.at(-1);
   }
 
-  return {connect, Transport};
-})();
+  #drawButtons(log, {t, playing}) {
+    const {play, back, next, scrub} = this.#ui;
+    if (playing !== this.#playing) {
+      this.#playing = playing;
+      play.title = playing ? "Pause" : "Play";
+      play.setAttribute("aria-label", play.title);
+      play.replaceChildren(icon(playing ? PAUSE : PLAY));
+    }
+    play.disabled = scrub.disabled = !log.lanes.length;
+    back.disabled = !log.lanes.length || t <= 0;
+    next.disabled = !log.lanes.length || t >= liveEdge(log);
+  }
+
+  #drawRail(t, total) {
+    const {scrub, time} = this.#ui;
+    setAttr(scrub, "max", String(total || 1));
+    scrub.value = String(t);
+    scrub.style.setProperty("--la-done", percent(total ? t / total : 0));
+    setAttr(scrub, "aria-valuetext", `${hundredths(t)} s of ${hundredths(total)} s`);
+    setText(time, `${hundredths(t)} of ${hundredths(total)} s`);
+  }
+
+  /** Where each lane finished. */
+  #drawMarks(log, total) {
+    const finished = log.lanes.filter(lane => lane.finish);
+    const marks = `${log.run}/${total}/${finished.length}`;
+    if (marks === this.#marks) return;
+    this.#marks = marks;
+    this.#ui.marks.replaceChildren(
+      ...finished.map(({naive, name, clock}) => {
+        const title = `${name} finished at ${seconds(clock)}`;
+        const mark = make(`span.la-mark.${naive ? "la-naive" : ""}`, {title});
+        mark.style.left = percent(clock / (total || 1));
+        return mark;
+      }),
+    );
+  }
+}

@@ -61,7 +61,7 @@ def build(server: ServerState, telling: Telling) -> gr.Blocks:
         shown = eight.click(_class, None, [tabs, sections], queue=False, show_progress_on=eight, **QUIET)
         shown.then(None, js=classroom.PRESS, **QUIET)
         for other in (racing, measuring, choosing):
-            other.select(None, js="() => lookaheadLearn.left()", queue=False, api_visibility="private")
+            other.select(None, js="() => lookaheadPage.learn.left()", queue=False, api_visibility="private")
         # Gradio copies what shows progress with all that is in it, at every message of any run: never the tabs.
         page.load(_arrive, None, [tabs, lesson], queue=False, show_progress_on=lesson, **QUIET)
 
@@ -77,7 +77,7 @@ def build(server: ServerState, telling: Telling) -> gr.Blocks:
         markup(_footer(telling.revision), elem_id="la-footer")
         api.add(server, page)
         gradio_internals.describe(page, _card())
-        gradio_internals.run_first(assets.small("script", "page/clocks.js", "page/place.js"))
+        gradio_internals.run_first(assets.script("page/first.js"))
         gradio_internals.forget_gone(page, server.forget)
         gradio_internals.answer_in_words(page)
     # Nothing is computed past the queue: an address of Gradio's that skips its own is closed.
@@ -181,9 +181,9 @@ def mount_options(waiting: int = 64) -> dict[str, Any]:
     mono = ["ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace"]
     return {
         "theme": gr.themes.Default(primary_hue="blue", neutral_hue="stone", font=fonts, font_mono=mono),
-        "css": assets.style(*assets.PAGE_STYLES),
+        "css": assets.style("page/app.css"),
         # Gradio's own footer, where a style sheet of ours does not reach: no dot behind the last link, and not on paper.
-        "head": f"<script>{assets.script(*assets.PAGE_SCRIPTS)}lookaheadPresent.follow({json.dumps(plan())});</script>"
+        "head": f"<script>{assets.script('page/app.js')}lookaheadPage.present.follow({json.dumps(plan())});</script>"
         "<style>footer .divider { display: none } @media print { footer { display: none } }</style>",
         "footer_links": ["api"],
         "run_history": False,

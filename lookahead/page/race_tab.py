@@ -43,7 +43,7 @@ TOGGLE = """() => {
     const open = document.getElementById('la-more').classList.toggle('la-open');
     document.getElementById('la-more-button').setAttribute('aria-expanded', open);
 }"""
-CHIPS_BEGIN = f"() => lookaheadChips.connect({json.dumps([{'id': one.id, 'note': one.note} for one in CHIPS])})"
+CHIPS_BEGIN = f"() => lookaheadPage.chips.connect({json.dumps([{'id': one.id, 'note': one.note} for one in CHIPS])})"
 LABELS = """() => {
     const more = document.getElementById('la-more-button');
     more.setAttribute('aria-expanded', 'false');

@@ -1,7 +1,6 @@
 """The timeline as a Gradio component: one HTML element, drawn by our own script from values that are batches.
 
-The script lives in `assets/timeline/` and comes with the page's head, once, so nothing else is loaded and no build step is
-needed. A value is a JSON string with the new events only.
+The script is in `assets/timeline/` and comes once, with the page's head. A value is a JSON string with the new events only.
 """
 
 from __future__ import annotations
@@ -22,11 +21,13 @@ HOST = (
 )
 MAIN = (
     ", recording: id => server.recorded(id), run: () => document.getElementById('la-race').click(), "
-    "tour: () => lookaheadTour.begin(stage), next: run => lookaheadChips.after(run.replace(/^recording-/, '')), "
-    "press: id => lookaheadChips.press(id)"
+    "tour: () => lookaheadPage.tour.begin(stage), next: run => lookaheadPage.chips.after(run.replace(/^recording-/, '')), "
+    "press: id => lookaheadPage.chips.press(id)"
 )
-MOUNT = "const first = props.value; const stage = lookaheadTimeline.mount(%s);"
-CONNECT = " lookaheadTour.connect(stage); lookaheadPresent.connect(stage); lookaheadEmbed.connect(stage);"
+MOUNT = "const first = props.value; const stage = lookaheadPage.timeline.mount(%s);"
+CONNECT = (
+    " lookaheadPage.tour.connect(stage); lookaheadPage.present.connect(stage); lookaheadPage.embed.connect(stage);"
+)
 
 
 def timeline(value: str, runs: Runs, functions: Sequence[Callable] = (), elem_id: str | None = None) -> gr.HTML:

@@ -1,9 +1,8 @@
-"""The page's own scripts and styles, joined and made small, and the pages that stand in one file.
+"""The page's scripts and styles, each entry bundled with what it imports, and the pages that are one file.
 
-The files in `assets/` are plain and need no build step: a script is a function that is called where it stands and
-leaves one name, `lookahead...`, for those after it. Blanks and comments are left out when they are handed to a browser.
-
-Knows file names and their order. It does not know what the files do.
+The scripts in `assets/` are ES modules, the styles import each other, and neither needs a build step. A browser gets an
+entry and all that it imports as one text: a replay that is opened from a disk cannot import files, and one text loads
+sooner than sixty.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
+import posixpath
 import re
 from functools import cache
 from pathlib import Path
@@ -21,84 +21,108 @@ from minify_html import minify
 from ..core.version import VERSION
 
 ASSETS = Path(__file__).parents[2] / "assets"
-# In this order: a file may use, as it is read, those before it.
-SCRIPTS = (
-    "page/dom.js", "page/numbers.js", "timeline/log.js", "timeline/player.js", "timeline/words.js", "timeline/repair.js",
-    "timeline/stored.js", "timeline/heat.js", "timeline/chart.js", "timeline/pointer.js", "timeline/lane.js",
-    "timeline/skeleton.js", "timeline/playhead.js", "timeline/transport.js", "timeline/keyboard.js", "timeline/feed.js",
-    "timeline/scoreboard.js", "timeline/strip.js", "timeline/share.js", "timeline/home.js", "inspector/text.js", "inspector/draft.js", "inspector/places.js",
-    "inspector/time.js", "inspector/pass.js", "inspector/parts.js", "inspector/flow.js", "inspector/favourites.js",
-    "inspector/jacobi.js", "inspector/mask.js", "inspector/microscope.js", "inspector/heads.js", "inspector/drafting.js",
-    "inspector/inspector.js", "inspector/card.js", "timeline/selection.js", "timeline/timeline.js",
-)  # fmt: skip
-PAGE_SCRIPTS = ("page/chips.js", "learn/learn.js", "lab/class.js", "page/tour.js", "page/present.js", "page/embed.js")
-FIGURES = ("handles", "weights", "pencil", "shelf", "overlap", "matching", "window", "costs")
-GAMES = (
-    "learn/widget.js", "learn/guess.js", "learn/cost.js", *(f"learn/figures/{name}.js" for name in FIGURES), "learn/games.js",
-)  # fmt: skip
-STYLES = (
-    "page/palette.css", "timeline/layout.css", "timeline/strip.css", "timeline/tokens.css", "timeline/controls.css", "timeline/narrow.css",
-    "inspector/parts.css", "inspector/panel.css", "inspector/microscope.css", "inspector/drafting.css", "inspector/card.css",
-    "inspector/phone.css",
-)  # fmt: skip
-PAGE_STYLES = (
-    "page/page.css",
-    "page/lab.css",
-    "lab/class.css",
-    "page/present.css",
-    "page/phone.css",
-    "learn/learn.css",
-)
-GAMES_STYLES = ("learn/games.css", "learn/figures.css", "learn/drawn.css")
 
-# One that fills its lines, as the formatter leaves it; the minifier would keep those that stand before a declaration.
+# The forms of import and export that the modules use: `bundle` refuses all others.
+IMPORT = re.compile(r'^import (?:(?P<bindings>\{[^}]*\}|\* as \w+) from )?"(?P<path>\.{1,2}/[\w/.]+)";$', re.MULTILINE)
+EXPORT = re.compile(r"^export (?=(?:const|class|(?:async )?function) (\w+))", re.MULTILINE)
+OTHER_FORM = re.compile(r"^(?:import|export)\b.*|\bimport(?:\(|\.meta).*", re.MULTILINE)
+STYLE_IMPORT = re.compile(r'^@import "(\S+)";$', re.MULTILINE)
+
+# A comment on lines of its own. The minifier keeps one that precedes a declaration.
 COMMENT = re.compile(r"^ */\*.*?\*/\n", re.MULTILINE | re.DOTALL)
 
 
-def script(*more: str) -> str:
-    """The timeline's scripts, and then those named, as one text."""
-    return small("script", *SCRIPTS, *more)
-
-
-def style(*more: str) -> str:
-    """The timeline's styles, and then those named, as one text."""
-    return small("style", *STYLES, *more)
+@cache
+def script(name: str) -> str:
+    """Return the script `name` and all modules that it imports as one small script."""
+    return small_script(bundle(_read(name), name))
 
 
 @cache
-def small(element: str, *names: str) -> str:
-    """What an HTML minifier makes of the files as the content of a `script` or `style` element."""
-    strict = '"use strict";\n' if element == "script" else ""
-    code = COMMENT.sub("", joined(*names))
-    content = minify(f"<{element}>{strict}{code}</{element}>", minify_js=True, minify_css=True)
+def style(name: str) -> str:
+    """Return the style sheet `name` and all that it imports as one small style sheet."""
+    return _small("style", style_sheet(name))
+
+
+def bundle(source: str, name: str = "entry.js") -> str:
+    """Return one script of the module `source`, which has that name in `assets/`, and of all modules that it imports.
+
+    Each module becomes a function that runs once, after the modules that it imports, and returns its exports. Raises
+    `AssertionError` if modules import each other, and for a form of import or export other than
+    `import {a, b as c} from "./x.js"`, `import * as x from "./x.js"`, `import "./x.js"` and `export` before a `const`,
+    `class` or `function`.
+    """
+    modules: dict[str, str] = {}  # in the order in which they run
+
+    def function(source: str, *names: str) -> str:
+        """The module as a call whose value is its exports. `names` are those that import it, and at last its own."""
+
+        def imported(match: re.Match[str]) -> str:
+            name = _resolved(names[-1], match["path"])
+            assert name not in names, f"modules import each other: {' -> '.join((*names, name))}"
+            if name not in modules:
+                modules[name] = function(_read(name), *names, name)
+            bindings = (match["bindings"] or "").removeprefix("* as ").replace(" as ", ": ")
+            return f"const {bindings} = {_variable(name)};" if bindings else ""
+
+        code = EXPORT.sub("", IMPORT.sub(imported, source))
+        assert not (other := OTHER_FORM.search(code)), f"{names[-1]}: bundle() does not allow {other[0]!r}"
+        return f"(() => {{\n{code}\nreturn {{{', '.join(EXPORT.findall(source))}}};\n}})()"
+
+    entry = function(source, name)
+    declarations = "".join(f"const {_variable(name)} = {code};\n" for name, code in modules.items())
+    return f"(() => {{\n{declarations}{entry};\n}})();"
+
+
+def style_sheet(name: str) -> str:
+    """Return a style sheet with those that it imports in place of its imports."""
+    return STYLE_IMPORT.sub(lambda match: style_sheet(_resolved(name, match[1])), _read(name))
+
+
+def small_script(code: str) -> str:
+    """Return a script without comments and blanks, in strict mode, as modules are."""
+    return f'"use strict";{_small("script", code)}'  # the minifier removes the directive
+
+
+def _small(element: str, code: str) -> str:
+    content = minify(f"<{element}>{COMMENT.sub('', code)}</{element}>", minify_js=True, minify_css=True)
     return content.removeprefix(f"<{element}>").removesuffix(f"</{element}>")
 
 
-def joined(*names: str) -> str:
-    """The files as they are, one after the other."""
-    return "\n".join((ASSETS / name).read_text(encoding="utf-8") for name in names)
+def _variable(name: str) -> str:
+    """Return the variable of a bundle that has the exports of that module."""
+    return re.sub(r"\W", "_", name)
+
+
+def _resolved(name: str, path: str) -> str:
+    """Return the name of the file that the file `name` imports as `path`."""
+    return posixpath.normpath(posixpath.join(posixpath.dirname(name), path))
+
+
+def _read(name: str) -> str:
+    return (ASSETS / name).read_text(encoding="utf-8")
 
 
 def document(name: str, title: str, *, head: str = "", allowed: str = "", **values: str) -> str:
     """A page in one file, whose policy runs no script but ours and loads nothing but what is `allowed`.
 
     Its body is `page/<name>.html` with `values` put in as they are, so they must be escaped; `title` need not be. Its
-    script and its style are the timeline's and `page/<name>.js` and `.css`. `head` stands in its head, as it is.
+    script and its style are `page/<name>.js` and `.css`. `head` is added to its head as it is.
     """
-    code = script("page/theme.js", f"page/{name}.js")
-    looks = style("page/standalone.css", f"page/{name}.css")
+    code = script(f"page/{name}.js")
+    looks = style(f"page/{name}.css")
     assert not re.search("<!--|</?script|</style", code + looks, re.IGNORECASE), "our own files must not end their tags"
     policy = (
         f"default-src 'none'; script-src {fingerprint(code)}; style-src {fingerprint(looks)}; {allowed}"
         "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'"
     )
-    return Template(joined("page/document.html")).substitute(
+    return Template(_read("page/document.html")).substitute(
         policy=policy,
         version=VERSION,
         title=html.escape(title),
         head=head,
         style=looks,
-        body=Template(joined(f"page/{name}.html")).substitute(version=VERSION, **values),
+        body=Template(_read(f"page/{name}.html")).substitute(version=VERSION, **values),
         script=code,
     )
 

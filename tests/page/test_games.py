@@ -6,7 +6,7 @@ No server, no model. The cases are those of lesson 3 and the sum is small enough
 import re
 
 import pytest
-from chromium import bare_page
+from chromium import bare_page, exposed
 from colour import contrast, palette
 from test_page_access import serious
 
@@ -48,8 +48,9 @@ def code(**more):
 
 def blank(browser, size=(1280, 900), theme="", **options):
     body = f'<body class="{theme}" style="background: var(--la-paper)"><main></main>'
-    script = assets.script(*assets.GAMES) + "\nwindow.solved = 0;"
-    return bare_page(browser, body, assets.style(*assets.GAMES_STYLES), script, size, **options)
+    styles = assets.style("timeline/timeline.css") + assets.style("learn/widgets.css")
+    script = exposed("learn/games.js") + "window.solved = 0;"
+    return bare_page(browser, body, styles, script, size, **options)
 
 
 def mount(page, data):
@@ -57,7 +58,7 @@ def mount(page, data):
     before = page.locator(".la-game").count()
     page.evaluate(
         """data => { const box = document.createElement("div"); document.querySelector("main").append(box);
-                     lookaheadGames.mount(box, data, {solved: () => window.solved++}); }""",
+                     modules.games.mount(box, data, {solved: () => window.solved++}); }""",
         data,
     )
     return page.locator(".la-game").nth(before)
@@ -164,7 +165,7 @@ def test_quiz_goes_on_after_a_wrong_answer_and_ends_with_the_right_one(page):
 
 
 def test_hooks_may_be_left_out(page):
-    page.evaluate("data => lookaheadGames.mount(document.querySelector('main'), data)", quiz("A caption."))
+    page.evaluate("data => modules.games.mount(document.querySelector('main'), data)", quiz("A caption."))
     press(page.locator(".la-game"), "three")
     assert page.locator(".la-g-say").inner_text() == "A caption."
 
@@ -360,7 +361,7 @@ def test_contrast(block):
 
 
 def test_only_the_palette_has_colours():
-    css = assets.joined(*assets.GAMES_STYLES)
+    css = assets.style_sheet("learn/widgets.css")
     assert re.findall(r"#[0-9a-f]{3,8}\b|rgba?\(|hsl", css.replace("#000", "")) == []
     rules = re.findall(r"^\s*(\.[^{}@]+)\{", css, re.MULTILINE)
     assert len(rules) > 50 and all(

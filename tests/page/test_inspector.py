@@ -5,7 +5,7 @@ law (the oldest level leaves, what the target said enters), so births and settle
 """
 
 import pytest
-from chromium import bare_page
+from chromium import bare_page, exposed
 
 from lookahead.trace import assets
 
@@ -63,10 +63,10 @@ const window3 = [
 ];
 const rule = (name, extra) => ({settings: {max_new_tokens: 8, rule: name}, prompt: {text: "Once upon a time", tokens: [], pieces: []}, costs: {rows: [1, 2, 5], seconds: [0.005, 0.006, 0.009]}, ...extra});
 function logOf(name, lanes, extra) {
-  const log = lookaheadLog.createLog(), ev = [{kind: "begin", caption: null, live: false, trace: {...rule(name, extra), lanes: lanes.map(([method, , opaque]) => ({method, options: {}, opaque: Boolean(opaque)}))}}];
+  const log = modules.log.createLog(), ev = [{kind: "begin", caption: null, live: false, trace: {...rule(name, extra), lanes: lanes.map(([method, , opaque]) => ({method, options: {}, opaque: Boolean(opaque)}))}}];
   lanes.forEach(([, steps], lane) => steps.forEach((step, i) => ev.push({kind: "step", lane, clock_s: i * 0.01, step})));
   ev.push({kind: "end", reason: "finished", message: null, stats: [], verdict: null, agreement: []});
-  lookaheadLog.applyBatch(log, {run: "r", i0: 0, ev, end: true});
+  modules.log.applyBatch(log, {run: "r", i0: 0, ev, end: true});
   return log;
 }
 const base = ["naive", [prefill, naive(" a", 1, 7), naive(" b", 2, 10), naive(" c", 3, 8)]];
@@ -79,9 +79,9 @@ const logs = {
   window: () => logOf("greedy", [base, ["lookahead", [prefill, ...window3]]]),
   pool: () => logOf("greedy", [base, ["lookahead", [prefill, ...window3, looked(4, [[]], [[[" was", " it"], [3, 1]]], [0, 1], " big")]]]),
 };
-const I = {...lookaheadText, ...lookaheadDraft, ...lookaheadPlaces, ...lookaheadTime, ...lookaheadPass, ...lookaheadNumbers}, J = lookaheadJacobi;
+const I = {...modules.text, ...modules.draft, ...modules.places, ...modules.time, ...modules.pass, ...modules.numbers}, J = modules.jacobi;
 window.asked = [];
-window.inspector = new lookaheadInspector.Inspector({close: () => asked.push("close"), go: (lane, step) => { asked.push([lane, step]); inspector.show(shownLog, lane, step); }});
+window.inspector = new modules.inspector.Inspector({close: () => asked.push("close"), go: (lane, step) => { asked.push([lane, step]); inspector.show(shownLog, lane, step); }});
 document.querySelector(".la-timeline").append(inspector.node);
 function open(name, lane, step) { window.shownLog = typeof name === "string" ? logs[name]() : name; inspector.show(shownLog, lane, step); }
 """
@@ -90,8 +90,10 @@ function open(name, lane, step) { window.shownLog = typeof name === "string" ? l
 BODY = '<body><button id="before">before</button><div class="la-timeline"></div>'
 
 
-def blank(browser, **options):
-    return bare_page(browser, BODY, assets.style(), assets.script() + FAKES, **options)
+def blank(browser, script=FAKES, **options):
+    names = ("text", "draft", "places", "time", "pass", "jacobi", "heads", "inspector", "card")
+    modules = exposed("page/numbers.js", "timeline/log.js", *(f"inspector/{name}.js" for name in names))
+    return bare_page(browser, BODY, assets.style("timeline/timeline.css"), modules + script, **options)
 
 
 def lines(page, selector):
@@ -395,7 +397,7 @@ def test_showing_the_same_pass_again_touches_nothing(page):
 
 def test_card_of_a_rejection_test(page):
     page.evaluate(
-        "document.body.append(lookaheadCard.card(logs.rejection(), 0, 1, {kind: 'rejected', row: 1, emitted: -1}))"
+        "document.body.append(modules.card.card(logs.rejection(), 0, 1, {kind: 'rejected', row: 1, emitted: -1}))"
     )
     text = page.inner_text(".la-card")
     for part in (
@@ -414,7 +416,7 @@ def test_card_of_a_rejection_test(page):
 
 def test_card_of_naive_and_opaque_tokens(page):
     cards = page.evaluate("""[[logs.greedy(), 0, {kind: 'plain', row: -1, emitted: 0}], [logs.opaque(), 1, {kind: 'accepted', row: -1, emitted: 0}]]
-      .map(([log, lane, part]) => lookaheadCard.card(log, lane, 1, part).textContent)""")
+      .map(([log, lane, part]) => modules.card.card(log, lane, 1, part).textContent)""")
     assert "nothing was drafted" in cards[0] and "this lane does not tell" in cards[1]
 
 
@@ -516,7 +518,7 @@ HOSTILE = """(() => { const bad = '<img src=x onerror="window.hit=1">\\u202E' + 
 def test_hostile_text_stays_text(page, name, steps):
     log = HOSTILE.replace("NAME", f"'{name}'").replace("STEPS", steps)
     page.evaluate(f"""(() => {{ const log = {log}; for (let i = 0; i < log.lanes[0].steps.length; i++) open(log, 0, i);
-      document.body.append(lookaheadCard.card(log, 0, 1, {{kind: 'accepted', row: 0, emitted: 0}}), lookaheadCard.card(log, 0, 1, {{kind: 'tick', row: -1, emitted: -1}})); }})()""")
+      document.body.append(modules.card.card(log, 0, 1, {{kind: 'accepted', row: 0, emitted: 0}}), modules.card.card(log, 0, 1, {{kind: 'tick', row: -1, emitted: -1}})); }})()""")
     page.keyboard.press("Tab")
     assert page.locator("img").count() == 0 and page.evaluate("window.hit") is None
     assert page.evaluate(

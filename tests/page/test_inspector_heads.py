@@ -1,17 +1,15 @@
 """How the inspector draws a trained head's draft: what was read, who knew whom, and where it ended. No server, no model."""
 
 import pytest
-from chromium import bare_page
-from test_inspector import BODY, FAKES, lines
-
-from lookahead.trace import assets
+from test_inspector import FAKES, lines
+from test_inspector import blank as inspected
 
 pytestmark = pytest.mark.browser
 
 HEADS = (
     FAKES
     + """
-const H = lookaheadHeads;
+const H = modules.heads;
 const head = extra => ({name: "a head", taps: [2, 5, 7, 10], layers: 12, slots: 8, markov: true, confident: true, ...extra});
 const heads = {block: head(), eagle: head({taps: [2, 6, 9], slots: 1, markov: false, confident: false}), medusa: head({taps: [12], slots: 4, markov: false, confident: false})};
 const of = (name, step) => ({...step, draft: {...step.draft, sources: step.draft.sources.map(() => name)}});
@@ -30,7 +28,7 @@ function seen(log, step = 1) { inspector.hide(); open(log, 1, step); return docu
 
 
 def blank(browser, **options):
-    return bare_page(browser, BODY, assets.style(), assets.script() + HEADS, **options)
+    return inspected(browser, HEADS, **options)
 
 
 def places(page):

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from chromium import bare_page
+from chromium import bare_page, exposed
 from test_page_access import serious
 
 from lookahead.page.learn.lessons import lessons
@@ -16,13 +16,14 @@ NAMES = ("weights", "pencil", "shelf", "overlap", "matching", "window", "costs")
 
 
 def blank(browser, size=(900, 900), **options):
-    styles = assets.style(*assets.PAGE_STYLES, *assets.GAMES_STYLES)
-    return bare_page(browser, "<body><div id=host></div>", styles, assets.script(*assets.GAMES), size, **options)
+    styles = assets.style("page/app.css") + assets.style("learn/widgets.css")
+    script = exposed("learn/games.js", *(f"learn/figures/{name}.js" for name in NAMES))
+    return bare_page(browser, "<body><div id=host></div>", styles, script, size, **options)
 
 
 def mounted(page, name):
     data = json.dumps({"kind": "figure", "figure": name, "say": "Try it."})
-    page.evaluate(f"lookaheadGames.mount(document.getElementById('host'), {data})")
+    page.evaluate(f"modules.games.mount(document.getElementById('host'), {data})")
     return page.locator("#host")
 
 
@@ -33,7 +34,7 @@ def test_every_lesson_of_the_first_six_has_its_figure():
 
 
 def test_speedups_are_the_lessons_own(page):
-    pass_of = "([at, k]) => lookaheadFigureCosts.passOf(at, k).speedup"
+    pass_of = "([at, k]) => modules.costs.passOf(at, k).speedup"
     at = {"c": 0.1, "row": 0.03}
     for alpha, k, expected in ((0.8, 4, 2.21), (0.3, 1, 1.15), (0.3, 4, 0.94), (0.1, 16, 0.36)):
         assert page.evaluate(pass_of, [{**at, "alpha": alpha}, k]) == pytest.approx(expected, abs=0.005)
@@ -41,10 +42,10 @@ def test_speedups_are_the_lessons_own(page):
 
 def test_what_is_left_of_p(page):
     p, q = [0.5, 0.3, 0.2], [0.2, 0.7, 0.1]
-    assert page.evaluate("([p, q]) => lookaheadFigureOverlap.residual(p, q)", [p, q]) == pytest.approx([0.75, 0, 0.25])
-    assert page.evaluate("p => lookaheadFigureOverlap.residual(p, p)", p) is None
-    assert page.evaluate("p => lookaheadFigureOverlap.withShare(p, 0, 0.8)", p) == pytest.approx([0.8, 0.12, 0.08])
-    assert page.evaluate("lookaheadFigureOverlap.withShare([1, 0, 0], 0, 0.4)") == pytest.approx([0.4, 0.3, 0.3])
+    assert page.evaluate("([p, q]) => modules.overlap.residual(p, q)", [p, q]) == pytest.approx([0.75, 0, 0.25])
+    assert page.evaluate("p => modules.overlap.residual(p, p)", p) is None
+    assert page.evaluate("p => modules.overlap.withShare(p, 0, 0.8)", p) == pytest.approx([0.8, 0.12, 0.08])
+    assert page.evaluate("modules.overlap.withShare([1, 0, 0], 0, 0.4)") == pytest.approx([0.4, 0.3, 0.3])
 
 
 def test_dice_settle_on_p(page):
@@ -58,7 +59,7 @@ def test_dice_settle_on_p(page):
 
 
 def test_a_pass_by_pencil(page):
-    pass_of = "draft => lookaheadFigurePencil.passOf(draft)"
+    pass_of = "draft => modules.pencil.passOf(draft)"
     assert page.evaluate(pass_of, ["quick", "brown", "fox", "jumps"]) == {
         "fates": ["accepted", "accepted", "rejected", "not looked at"], "written": ["quick", "brown", "dog"], "kept": 3,
     }  # fmt: skip
@@ -73,20 +74,18 @@ def test_a_pass_by_pencil(page):
 
 def test_matches_windows_and_shelves(page):
     words = ["the", "cat", "sat", "on", "the", "mat", ".", "the", "dog", "saw", "the", "cat"]
-    assert page.evaluate("w => lookaheadFigureMatching.matchOf(w)", words) == {
+    assert page.evaluate("w => modules.matching.matchOf(w)", words) == {
         "from": 0, "length": 2, "draft": ["sat", "on", "the", "mat"],
     }  # fmt: skip
-    assert page.evaluate("w => lookaheadFigureMatching.followers(w)", [*words, "sat", "on", "the"]) == [
+    assert page.evaluate("w => modules.matching.followers(w)", [*words, "sat", "on", "the"]) == [
         ["cat", 2], ["mat", 1], ["dog", 1],
     ]  # fmt: skip
-    answers = page.evaluate("lookaheadFigureWindow.passes().map(pass => pass.answers.join(' '))")
+    answers = page.evaluate("modules.window.passes().map(pass => pass.answers.join(' '))")
     assert answers == ["cat a sat .", "cat sat mat on", "cat sat on .", "cat sat on a"], "as in the lesson's table"
-    assert "cat sat" in page.evaluate("lookaheadFigureWindow.poolOf(1)")
-    assert page.evaluate("lookaheadFigureShelf.reads(2, true).join(' ')") == "Once there was a small green toad"
-    assert (
-        page.evaluate("lookaheadFigureShelf.reads(2, false).join(' ')") == "Once there was a small green frog who toad"
-    )
-    assert page.evaluate("[1, 200, 400].map(lookaheadFigureWeights.passMs)") == [16, 16, 32]
+    assert "cat sat" in page.evaluate("modules.window.poolOf(1)")
+    assert page.evaluate("modules.shelf.reads(2, true).join(' ')") == "Once there was a small green toad"
+    assert page.evaluate("modules.shelf.reads(2, false).join(' ')") == "Once there was a small green frog who toad"
+    assert page.evaluate("[1, 200, 400].map(modules.weights.passMs)") == [16, 16, 32]
 
 
 @pytest.mark.parametrize("name", NAMES)

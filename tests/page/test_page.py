@@ -420,7 +420,7 @@ def test_what_is_taken_home_comes_back(visit, tmp_path):
         assert files[name].suffix == ending
         waiting.value.save_as(files[name])
     assert files["table"].read_bytes().startswith(b"\xef\xbb\xbflane,method,pass")
-    assert "lookaheadTimeline" in files["replay.html"].read_text(encoding="utf-8")
+    assert "timeline_timeline_js" in files["replay.html"].read_text(encoding="utf-8")
     other = visit()
     other.set_input_files(".la-home input", files["recording"])
     other.wait_for_function(f"{STATE}.run.startsWith('opened-')")

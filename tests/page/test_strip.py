@@ -7,7 +7,7 @@ from test_timeline import blank, raced, seek  # noqa: F401  (`page` asks for `bl
 pytestmark = pytest.mark.browser
 
 SCENE = """t => { const log = full(); const lane = log.lanes.at(-1);
-  return lookaheadStrip.sceneAt(lane, P.frameAt(log, t).lanes.at(-1), t); }"""
+  return modules.strip.sceneAt(lane, P.frameAt(log, t).lanes.at(-1), t); }"""
 
 
 @pytest.mark.parametrize(
@@ -27,12 +27,12 @@ def test_a_scene_follows_from_the_instant(page, t, phase, index):
 
 
 def test_what_a_pass_comes_to_in_words(page):
-    words = "p => lookaheadStrip.caption(lookaheadStrip.partsOf(full().lanes.at(-1).steps[p[0]]), p[1])"
+    words = "p => modules.strip.caption(modules.strip.partsOf(full().lanes.at(-1).steps[p[0]]), p[1])"
     assert page.evaluate(words, [1, "draft"]) == ["1 guess", "4 tokens ahead, from something cheap"]
     assert page.evaluate(words, [1, "check"]) == ["2 check", "the target looks at all 4 in one pass"]
     assert page.evaluate(words, [1, "kept"]) == ["3 keep", "2 of 4 fit; instead of the third the target writes its own"]
     assert page.evaluate(words, [2, "kept"]) == ["3 keep", "all 4 fit, and the target adds one more"]
-    last = "lookaheadStrip.caption({guesses: [{kind: 'accepted'}, {kind: 'accepted'}], own: []}, 'kept')"
+    last = "modules.strip.caption({guesses: [{kind: 'accepted'}, {kind: 'accepted'}], own: []}, 'kept')"
     assert page.evaluate(last) == ["3 keep", "all 2 fit, and the text ends"]
 
 
@@ -49,11 +49,11 @@ def test_the_strip_draws_boxes_marks_and_the_targets_own_token(page):
 
 
 def test_a_texts_end_cuts_no_letter_in_half(page):
-    ends = page.evaluate("[1, 2, 3, 9].map(most => lookaheadDom.ending('a🐢b', most))")
+    ends = page.evaluate("[1, 2, 3, 9].map(most => modules.dom.ending('a🐢b', most))")
     assert ends == ["b", "b", "🐢b", "a🐢b"]
 
 
-SLOW = """live => { const log = full(); log.live = live; const head = new lookaheadPlayhead.Playhead(log, {moved() {}, ticked() {}});
+SLOW = """live => { const log = full(); log.live = live; const head = new modules.playhead.Playhead(log, {moved() {}, ticked() {}});
   head.rate = 1; const out = []; for (const t of [0, 0.02, 0.041]) { head.t = t; out.push(head.slowed && head.slowed.wall); } return out; }"""
 
 
@@ -63,7 +63,7 @@ def test_a_recording_begins_in_slow_motion_and_a_live_race_does_not(page):
 
 
 def test_one_pass_takes_two_seconds_live_too(page):
-    script = """() => { const log = full(); log.live = true; const head = new lookaheadPlayhead.Playhead(log, {moved() {}, ticked() {}});
+    script = """() => { const log = full(); log.live = true; const head = new modules.playhead.Playhead(log, {moved() {}, ticked() {}});
       head.passByPass(); return [head.onePass, head.teaching, head.slowed.wall, P.RATES[0]]; }"""
     assert page.evaluate(script) == [True, False, 2, 1 / 64]
 

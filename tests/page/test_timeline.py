@@ -7,7 +7,7 @@ hand-made events, so every expected number below can be checked by eye.
 import json
 
 import pytest
-from chromium import bare_page
+from chromium import bare_page, exposed
 from colour import contrast, palette
 
 from lookahead.trace import assets
@@ -37,7 +37,7 @@ const events = () => {
   return list;
 };
 const batch = (i0, i1, run) => { const ev = events(), to = i1 === undefined ? ev.length : i1; return {run: run || "r", i0: i0 || 0, ev: ev.slice(i0 || 0, to), ...(to >= ev.length ? {end: true} : {})}; };
-const P = {...lookaheadLog, ...lookaheadPlayer, ...lookaheadPlayhead, ...lookaheadWords, ...lookaheadNumbers, ...lookaheadRepair};
+const P = {...modules.log, ...modules.player, ...modules.playhead, ...modules.words, ...modules.numbers, ...modules.repair};
 const full = (i0, i1) => { const log = P.createLog(); P.applyBatch(log, batch(i0, i1)); return log; };
 """
 
@@ -45,9 +45,14 @@ const full = (i0, i1) => { const log = P.createLog(); P.applyBatch(log, batch(i0
 BODY = '<body><div id="host"><div class="la-timeline"></div></div><input id="field">'
 
 
+def script():
+    """The modules that the tests of this file and of test_strip.py ask, and the fakes."""
+    names = ("player", "playhead", "words", "repair", "log", "feed", "heat", "strip", "timeline")
+    return exposed("page/dom.js", "page/numbers.js", *(f"timeline/{name}.js" for name in names)) + FAKES
+
+
 def blank(browser, size=(1280, 900), **options):
-    # One script, as in the page that hosts it: the files must work joined together.
-    return bare_page(browser, BODY, assets.style(), assets.script() + FAKES, size, **options)
+    return bare_page(browser, BODY, assets.style("timeline/timeline.css"), script(), size, **options)
 
 
 MOUNT = """(value) => {
@@ -56,7 +61,7 @@ MOUNT = """(value) => {
   window.host = {element: document.getElementById("host"), read: () => window.value, watch: fn => window.handlers.push(fn),
                  resend: (run, i0) => { window.calls.push([run, i0]); return Promise.resolve(window.reply(run, i0)); }, make: (kind, trace) => { window.made = [kind, JSON.parse(trace)]; return Promise.resolve(window.made.answer || {text: "a,b"}); },
                  open: text => { window.opened = text; return Promise.resolve(JSON.stringify(window.answer || {error: "no such trace"})); }};
-  lookaheadTimeline.mount(window.host);
+  modules.timeline.mount(window.host);
 }"""
 
 
@@ -269,7 +274,7 @@ def test_what_was_to_be_shown_does_not_replace_a_race_that_runs(page, shown):
     runs = page.evaluate(
         """shown => { const log = P.createLog(), seen = [];
       const owner = {resend: () => null, refused: () => null, news: () => null, changed: () => null};
-      const feed = new lookaheadFeed.Feed(log, () => null, null, owner);
+      const feed = new modules.feed.Feed(log, () => null, null, owner);
       const race = [{kind: "status", text: "Waiting: one run is before yours."}, ...events()];
       for (const [run, ev] of [["race", race.slice(0, 1)], [shown, events()], ["race", race.slice(0, 4)], [shown, events()], ["race", race], [shown, events()]]) {
         feed.receive({run, i0: 0, ev, end: ev.at(-1).kind === "end"}); seen.push(log.run); }
@@ -365,7 +370,7 @@ def test_keys_act_only_where_they_should(page):
 
 def test_mounting_twice_doubles_nothing(page):
     raced(page)
-    page.evaluate("lookaheadTimeline.mount(window.host)")
+    page.evaluate("modules.timeline.mount(window.host)")
     assert page.locator(".la-lane").count() == 2 and page.locator("canvas").count() == 1
     assert page.evaluate("lookahead.state().received") == 14, "the log survives"
     seek(page, 0)
@@ -436,15 +441,15 @@ def test_a_token_tells_under_the_pointer_and_by_keyboard(page):
 
 
 def test_heat_views(page):
-    assert page.evaluate("""(() => { const log = full(), [first, second] = [1, 2].map(i => lookaheadHeat.heatOf(log.lanes[1].steps[i]).map(h => h.fails));
-      return [first, second, lookaheadHeat.heatOf(one(" k"))[0]]; })()""") == [
+    assert page.evaluate("""(() => { const log = full(), [first, second] = [1, 2].map(i => modules.heat.heatOf(log.lanes[1].steps[i]).map(h => h.fails));
+      return [first, second, modules.heat.heatOf(one(" k"))[0]]; })()""") == [
         [False, False, None],
         [False, False, False, False, None],
         {"fails": None, "bits": None},
     ], "no test was recorded as refused: nothing is guessed"
-    bits = """(() => { const step = one(" k"); step.tests = [{row: null, token: 1, outcome: "bonus", entropy: 2 * Math.LN2}]; return lookaheadHeat.heatOf(step)[0].bits; })()"""
+    bits = """(() => { const step = one(" k"); step.tests = [{row: null, token: 1, outcome: "bonus", entropy: 2 * Math.LN2}]; return modules.heat.heatOf(step)[0].bits; })()"""
     assert page.evaluate(bits) == pytest.approx(2)
-    assert page.evaluate("[null, 0, 0.3, 1, 2.5, 9].map(lookaheadHeat.levelOf)") == [-1, 0, 1, 2, 3, 4]
+    assert page.evaluate("[null, 0, 0.3, 1, 2.5, 9].map(modules.heat.levelOf)") == [-1, 0, 1, 2, 3, 4]
     mount(page, "")
     page.evaluate("""() => { const b = batch(), step = b.ev[11].step;
       step.tests = [{row: 0, token: 0, outcome: "accepted", entropy: 0.1}, {row: 1, token: 1, outcome: "accepted", entropy: 1}, {row: 2, token: 2, outcome: "rejected"}, {row: null, token: 2, outcome: "correction", entropy: 4}]; push(b); }""")
@@ -547,7 +552,7 @@ def test_a_live_run_survives_a_reload(chromium):
     raced(page)
     page.evaluate("window.dispatchEvent(new Event('pagehide'))")
     page.goto("http://localhost/")
-    page.add_script_tag(content=assets.script() + FAKES)
+    page.add_script_tag(content=script())
     recording = json.loads(page.evaluate("JSON.stringify(batch(0, undefined, 'bundled'))"))
     recording["ev"][0].update(live=False, caption="A recording")
     mount(page, json.dumps(recording))

@@ -6,65 +6,61 @@
 
     What it does not know.  How an index makes this quick. */
 
-globalThis.lookaheadFigureMatching = (() => {
-  const {make, setText} = lookaheadDom;
-  const {range} = lookaheadHandles;
-  const WORDS = "the cat sat on the mat . the dog saw the cat sit on the mat and the cat sat on the mat .".split(" ");
-  const [LONGEST, DRAFTED] = [4, 4];
+import {make, setText} from "../../page/dom.js";
+import {range} from "./handles.js";
 
-  /** {from, length, draft} of the longest, most recent earlier match of the text's last words; null for none. */
-  function matchOf(words) {
-    for (let n = Math.min(LONGEST, words.length - 1); n > 0; n--) {
-      const last = words.slice(-n).join(" ");
-      for (let from = words.length - n - 1; from >= 0; from--) {
-        if (words.slice(from, from + n).join(" ") === last) {
-          return {from, length: n, draft: words.slice(from + n, from + n + DRAFTED)};
-        }
+const WORDS = "the cat sat on the mat . the dog saw the cat sit on the mat and the cat sat on the mat .".split(" ");
+const [LONGEST, DRAFTED] = [4, 4];
+
+/** {from, length, draft} of the longest, most recent earlier match of the text's last words; null for none. */
+export function matchOf(words) {
+  for (let n = Math.min(LONGEST, words.length - 1); n > 0; n--) {
+    const last = words.slice(-n).join(" ");
+    for (let from = words.length - n - 1; from >= 0; from--) {
+      if (words.slice(from, from + n).join(" ") === last) {
+        return {from, length: n, draft: words.slice(from + n, from + n + DRAFTED)};
       }
     }
-    return null;
   }
+  return null;
+}
 
-  /** What followed the last word so far: [[word, times]], the most frequent first. */
-  function followers(words) {
-    const counts = new Map();
-    words.slice(0, -1).forEach((word, i) => {
-      if (word === words.at(-1)) counts.set(words[i + 1], (counts.get(words[i + 1]) || 0) + 1);
+/** What followed the last word so far: [[word, times]], the most frequent first. */
+export function followers(words) {
+  const counts = new Map();
+  words.slice(0, -1).forEach((word, i) => {
+    if (word === words.at(-1)) counts.set(words[i + 1], (counts.get(words[i + 1]) || 0) + 1);
+  });
+  return [...counts].sort(([, a], [, b]) => b - a);
+}
+
+export function figure() {
+  const text = make("p.la-f-text");
+  const words = make("p.la-f-advice", {"aria-live": "polite"});
+  const trie = make("ul.la-f-trie", {"aria-label": "What followed the last word so far"});
+
+  function draw(length) {
+    const read = WORDS.slice(0, length);
+    const match = matchOf(read);
+    const isOf = (i, start) => match && i >= start && i < start + match.length;
+    const spans = read.map((word, i) => {
+      const kind = isOf(i, length - match?.length) ? ".la-f-last" : isOf(i, match?.from) ? ".la-f-match" : "";
+      return make(`span${kind}`, `${word} `);
     });
-    return [...counts].sort(([, a], [, b]) => b - a);
+    const drafted = (match?.draft || []).map((word, i) => {
+      const fits = match.draft.slice(0, i + 1).every((w, j) => w === WORDS[length + j]);
+      return make(`span.la-f-drafted${fits ? ".la-f-fits" : ""}`, `${fits ? "✓" : "✕"}${word} `);
+    });
+    text.replaceChildren(...spans, ...drafted);
+    const found =
+      match && `“${read.slice(-match.length).join(" ")}” stood before; it was followed by “${match.draft.join(" ")}”.`;
+    setText(words, found || `“${read.at(-1)}” has not been written before: nothing is drafted.`);
+    const last = make("li", make("b", read.at(-1)), " →");
+    trie.replaceChildren(last, ...followers(read).map(([word, times]) => make("li", `${word} ${"●".repeat(times)}`)));
   }
 
-  function figure() {
-    const text = make("p.la-f-text");
-    const words = make("p.la-f-advice", {"aria-live": "polite"});
-    const trie = make("ul.la-f-trie", {"aria-label": "What followed the last word so far"});
-
-    function draw(length) {
-      const read = WORDS.slice(0, length);
-      const match = matchOf(read);
-      const isOf = (i, start) => match && i >= start && i < start + match.length;
-      const spans = read.map((word, i) => {
-        const kind = isOf(i, length - match?.length) ? ".la-f-last" : isOf(i, match?.from) ? ".la-f-match" : "";
-        return make(`span${kind}`, `${word} `);
-      });
-      const drafted = (match?.draft || []).map((word, i) => {
-        const fits = match.draft.slice(0, i + 1).every((w, j) => w === WORDS[length + j]);
-        return make(`span.la-f-drafted${fits ? ".la-f-fits" : ""}`, `${fits ? "✓" : "✕"}${word} `);
-      });
-      text.replaceChildren(...spans, ...drafted);
-      const found =
-        match &&
-        `“${read.slice(-match.length).join(" ")}” stood before; it was followed by “${match.draft.join(" ")}”.`;
-      setText(words, found || `“${read.at(-1)}” has not been written before: nothing is drafted.`);
-      const last = make("li", make("b", read.at(-1)), " →");
-      trie.replaceChildren(last, ...followers(read).map(([word, times]) => make("li", `${word} ${"●".repeat(times)}`)));
-    }
-
-    const value = 12;
-    const limits = {min: 2, max: WORDS.length - 1, step: 1, value, words: n => `${n} words`};
-    draw(value);
-    return [range("read so far", limits, draw), text, words, trie];
-  }
-
-  return {figure, matchOf, followers};
-})();
+  const value = 12;
+  const limits = {min: 2, max: WORDS.length - 1, step: 1, value, words: n => `${n} words`};
+  draw(value);
+  return [range("read so far", limits, draw), text, words, trie];
+}

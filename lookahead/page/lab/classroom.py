@@ -24,7 +24,7 @@ INTRO = (
 )
 TEXTS, TOKENS = 8, 64
 LENGTHS = {"two tokens each": 2, "four tokens each": 4, "only what pays": "auto"}
-MOUNT = "lookaheadClass.mount({element, read: () => props.value, watch: fn => watch('value', fn)});"
+MOUNT = "lookaheadPage.classroom.mount({element, read: () => props.value, watch: fn => watch('value', fn)});"
 START = "la-class-start"
 # The section is drawn when it is first turned to, and its button is there soon after.
 PRESS = f"""() => {{

@@ -81,7 +81,7 @@ def _draw_at_first(
 
     def script_where(condition: str) -> str:
         return f"""(_, family, ...given) => {{
-            const drawn = (window.lookaheadDrawn ||= {{}}), before = drawn[{json.dumps(name)}];
+            const {{drawn}} = lookaheadPage, before = drawn[{json.dumps(name)}];
             const first = {condition};
             if (first) drawn[{json.dumps(name)}] = {"family" if by_models else "true"};
             return [first, family].concat(({script})(...given));

@@ -23,9 +23,9 @@ from ..running import followed
 from .guesses import TEMPERATURE, cases
 from .widgets import BY_ID, Code, Cost, Figure, Guess, Quiz, Widget
 
-# The script comes with each widget: a page that is only raced on does not carry it.
+# The script comes with each widget, because a page that shows only races needs none.
 MOUNT = """%s
-const show = () => lookaheadGames.mount(element.querySelector('div'), JSON.parse(props.value), {solved: () => lookaheadLearn.solved(%s)});
+const show = () => lookaheadPage.games.mount(element.querySelector('div'), JSON.parse(props.value), {solved: () => lookaheadPage.learn.solved(%s)});
 show();
 watch('value', show);"""
 REAL = "story"  # the scenario on which anybody may guess for real
@@ -37,7 +37,7 @@ def add(widget: Widget, server: ServerState, lesson: str) -> None:
     shown = markup(
         _json(widget, server.families.usual.models),
         html_template="<div></div>",
-        js_on_load=MOUNT % (assets.small("script", *assets.GAMES), json.dumps(lesson)),
+        js_on_load=MOUNT % (assets.script("learn/widgets.js"), json.dumps(lesson)),
         elem_classes="la-widget",
     )
     if isinstance(widget, Guess):

@@ -35,7 +35,7 @@ def tab(server: ServerState, learn: gr.Tab) -> gr.Textbox:
         with gr.Column(elem_id="la-lessons", scale=0, min_width=0):
             for name, lesson in all_.items():
                 turn = gr.Button(_title(lesson), size="sm", elem_id=f"la-lesson-{name}")
-                turn.click(None, js=f"() => lookaheadLearn.opened({json.dumps(name)})", outputs=open_, **QUIET)
+                turn.click(None, js=f"() => lookaheadPage.learn.opened({json.dumps(name)})", outputs=open_, **QUIET)
         with gr.Column(elem_id="la-lesson"):
 
             @gr.render(open_, triggers=[open_.change], show_progress="hidden", queue=False)
@@ -46,7 +46,7 @@ def tab(server: ServerState, learn: gr.Tab) -> gr.Textbox:
                     markup(refused(SettingsError("lesson", name[:200], f"choose one of {', '.join(all_)}.")))
 
     gradio_internals.progress_on(open_)
-    learn.select(None, js=f"() => lookaheadLearn.begun({json.dumps(next(iter(all_)))})", outputs=open_, **QUIET)
+    learn.select(None, js=f"() => lookaheadPage.learn.begun({json.dumps(next(iter(all_)))})", outputs=open_, **QUIET)
     return open_
 
 
@@ -56,9 +56,9 @@ def _lesson(lesson: Lesson, all_: list[Lesson], server: ServerState) -> None:
     heading = (
         f'<h2 class="la-lessontitle">{html.escape(lesson.title)}</h2><p class="la-learns">{html.escape(words)}</p>'
     )
-    styles = f"<style>{assets.small('style', *assets.GAMES_STYLES)}</style>"
+    styles = f"<style>{assets.style('learn/widgets.css')}</style>"
     # Marks the lesson in the list.
-    script = f"lookaheadLearn.shown(document.getElementById('la-lesson'), {json.dumps(lesson.name)});"
+    script = f"lookaheadPage.learn.shown(document.getElementById('la-lesson'), {json.dumps(lesson.name)});"
     markup(styles + heading, js_on_load=script)
     for part in lesson.parts:
         if isinstance(part, Prose):
@@ -69,7 +69,7 @@ def _lesson(lesson: Lesson, all_: list[Lesson], server: ServerState) -> None:
     if lesson.name == TEACHER.stem:
         with gr.Row(elem_classes="la-do"):
             for name in PRINTED:
-                js = f"() => lookaheadLearn.handout({json.dumps(name)})"
+                js = f"() => lookaheadPage.learn.handout({json.dumps(name)})"
                 gr.Button(f"Print the {name.lower()}", scale=0).click(None, js=js, **QUIET)
     after = all_[all_.index(lesson) + 1 :]
     if after:

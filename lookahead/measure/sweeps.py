@@ -18,7 +18,7 @@ from ..core.costs import PassCosts
 from ..family.models import Models
 from .decision import Forecast, forecast
 from .progress import Arm, Progress, questions, rows_of
-from .timing import Entry, Sample, middle_pairs, read_entry, samples
+from .timing import Entry, Sample, median_pairs, read_entry, samples
 
 LENGTHS = (1, 2, 3, 4, 6, 8, 12, 16)
 TEMPERATURES = (0.0, 0.3, 0.6, 0.8, 1.0, 1.3, 1.6)
@@ -102,8 +102,8 @@ def sweep(
     repeats: int = 3,
     tokens: int = 64,
     most: int | None = None,
-) -> Iterator[Progress]:
-    """Measure every point of a sweep of `SWEEPS` against naive; yields the `Sweep` so far, and may be closed at any point.
+) -> Iterator[Progress | None]:
+    """Measure every point of a sweep of `SWEEPS` against naive; yields the `Sweep` so far, and None after every run.
 
     `values` stand in for the whole range. `prompts` are categories or ids of bundled prompts, `most` of them; `tokens` is
     the length where it is not what is swept. Every point has a naive run of its own, so that a machine that slows down
@@ -117,13 +117,16 @@ def sweep(
     for run, run_prompts in zip(runs, prompts_by_run, strict=True):
         entry, before, taken = read_entry(run.entry), swept.points, []
         for sample in samples(models, [read_entry("naive"), entry], run_prompts, repeats, {}):
+            if sample is None:
+                yield None
+                continue
             taken.append(sample)
             done += sample.entry is entry
             if point := _point(models, run, entry, taken):
                 swept = replace(swept, points=(*before, point))
             yield Progress(done, total, f"{run.label}: {sample.question.id}", swept)
         if name == "draft-length":
-            pairs[run.x] = middle_pairs(taken, entry.label)
+            pairs[run.x] = median_pairs(taken, entry.label)
             if run.x == SEEN > (few := min(pairs)):
                 forecasts = forecast(models.costs, (few, pairs[few]), (SEEN, pairs[SEEN]), whole_range)
                 swept = replace(swept, forecasts=tuple(forecasts))

@@ -75,7 +75,8 @@ def test_an_engine_is_timed_without_its_prompt_and_beside_naive(models, naive_id
         Question("b", "hot", "A", False, {"temperature": 1.0}),
     ]
     others = [engine(naive_ids, ask=ask), engine([7] * 12, ask=ask, label="vllm")]
-    report = bench.run(models, ["naive"], questions, repeat=2, others=others, max_new_tokens=12)
+    *_, last = bench.measure(models, ["naive"], questions, repeat=2, others=others, max_new_tokens=12)
+    report = last.result
     rows = {row["method"]: row for row in report["rows"] if row["id"] == "a"}
     assert rows.keys() == {"naive", "vllm-draft:k=2", "vllm"}
     for label in ("vllm-draft:k=2", "vllm"):

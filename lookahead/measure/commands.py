@@ -80,7 +80,7 @@ def batch(arguments: Namespace) -> None:
         method: decision.texts_at_once(decision.levels_of(row for row in report["rows"] if row["method"] == method))
         for method in dict.fromkeys(row["method"] for row in report["rows"])
     }
-    _finish(arguments, report, terminal.show_batches, "batch", batches.markdown)
+    _finish(arguments, report, _show_batches, "batch", batches.markdown)
 
 
 def deciding(
@@ -133,7 +133,7 @@ def lab(arguments: Namespace) -> None:
         else:
             results.append(terminal.measured(experiment.run(models, arguments.repeat, **caps)))
     report = experiments.document(models, results, arguments.repeat)
-    _finish(arguments, report, terminal.show_lab, "lab", experiments.markdown)
+    _finish(arguments, report, _show_lab, "lab", experiments.markdown)
 
 
 def calibrate(arguments: Namespace) -> None:
@@ -178,6 +178,20 @@ def read_levels(name: str, text: str, most: int) -> list[int]:
     if not levels or not 1 <= levels[0] <= levels[-1] <= most or len(levels) > MOST_LEVELS:
         raise SettingsError(name, text, f"give up to {MOST_LEVELS} numbers from 1 to {most}: 1,4,16.")
     return levels
+
+
+def _show_batches(report: dict[str, Any]) -> None:
+    for method, sentence in report["advice"].items():
+        rows = [row for row in report["rows"] if row["method"] == method]
+        terminal.show_table(*batches.table(rows), [f"\n{method}: {sentence}"])
+    terminal.show_lines([f"\n{tables.measured_where(report)}; {report['note']}"])
+
+
+def _show_lab(report: dict[str, Any]) -> None:
+    for (first, *heads), rows in experiments.tables(report):
+        terminal.show_table([f"{first}<", "claimed<", "measured here<", *heads[2:]], rows)
+    terminal.show_lines(f"\n{one['title']}: {one['why']}" for one in report["experiments"])
+    terminal.show_lines([f"\n{tables.measured_where(report)}; {report['note']}"])
 
 
 def _load(arguments: Namespace) -> Models:

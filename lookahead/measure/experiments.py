@@ -11,7 +11,6 @@ import re
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from itertools import groupby
 from math import inf
 from typing import Any
 
@@ -23,11 +22,10 @@ from ..trace.race import measured_on
 from . import batches
 from .decision import Level, levels_of
 from .intervals import interval
-from .progress import Arm, Progress, because, difference, questions, rows_of
+from .progress import Arm, Progress, because, difference, measure, questions, rows_of
 from .tables import markdown_table, measured_where
-from .timing import Question, read_entry, samples
+from .timing import Question, read_entry
 
-NAIVE = "naive"
 TABLE, HELPS, HURTS = "performance expectations", "when most effective", "when least effective"
 NEWER = "generations of drafters"
 LENGTH, SHORT, LONG = 96, 12, 192
@@ -96,25 +94,14 @@ class Experiment:
         `prompts` and `tokens` cap how many prompts an arm has and how long their texts get. Yields None while nothing is new.
         """
         result = Result(self, tuple(Arm.of(plan.label, plan.method, ()) for plan in self.plans))
-        by_plan = [plan.questions(prompts, tokens) for plan in self.plans]
-        total, done = sum(map(len, by_plan)) * repeats, 0
-        # Neighbouring plans with the same questions are measured together.
-        for shared, group in groupby(range(len(by_plan)), key=by_plan.__getitem__):
-            plans, taken = {i: self.plans[i] for i in group}, []
-            methods = [plan.method for plan in plans.values()]
-            entries = [read_entry(method) for method in dict.fromkeys([NAIVE, *methods])]
-            for sample in samples(models, entries, shared, repeats, {}):
-                if sample is None:
-                    yield None
-                    continue
-                taken.append(sample)
-                done += methods.count(sample.entry.label)
-                arms = list(result.arms)
-                for i, plan in plans.items():
-                    arms[i] = Arm.of(plan.label, plan.method, rows_of(taken, plan.method))
-                result = replace(result, arms=tuple(arms))
-                yield Progress(done, total, f"{sample.question.id}: {sample.entry.label}", result)
-        measuring = batches.measure(models, by_plan[0], [self.plans[0].method], self.batches) if self.batches else ()
+        arms, done = [(plan.method, plan.questions(prompts, tokens)) for plan in self.plans], 0
+        for now in measure(models, arms, repeats):
+            if now:
+                both = zip(self.plans, now.result, strict=True)
+                known = (Arm.of(plan.label, plan.method, rows_of(taken, plan.method)) for plan, taken in both)
+                result, done = replace(result, arms=tuple(known)), now.done
+            yield now and replace(now, result=result)
+        measuring = batches.measure(models, arms[0][1], [arms[0][0]], self.batches) if self.batches else ()
         for now in measuring:
             levels = levels_of(now.result["rows"]) if now else ()
             yield now and Progress(done + now.done, done + now.total, now.text, replace(result, batches=tuple(levels)))
@@ -238,13 +225,19 @@ def document(models: Models, results: Sequence[Result], repeat: int) -> dict[str
     }
 
 
-def markdown(report: Mapping[str, Any]) -> str:
-    """The report as Markdown tables, one for each list of claims."""
-    tables = []
-    for group in dict.fromkeys(one["group"] for one in report["experiments"]):
+def tables(report: Mapping[str, Any]) -> list[tuple[list[str], list[list[str]]]]:
+    """Head and rows of a table for each list of claims."""
+    listed, out = report["experiments"], []
+    for group in dict.fromkeys(one["group"] for one in listed):
         head = [group, "claimed", "measured here", "90% interval", "lowest to highest", "compared with", ""]
-        tables.append(markdown_table(head, [_cells(one) for one in report["experiments"] if one["group"] == group]))
-    return "\n\n".join([*tables, f"{measured_where(report)}; {report['note']}."])
+        out.append((head, [_cells(one) for one in listed if one["group"] == group]))
+    return out
+
+
+def markdown(report: Mapping[str, Any]) -> str:
+    """The tables in Markdown, and what they were measured on."""
+    parts = [markdown_table(head, rows) for head, rows in tables(report)]
+    return "\n\n".join([*parts, f"{measured_where(report)}; {report['note']}."])
 
 
 def _cells(one: Mapping[str, Any]) -> list[str]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from math import log
 from typing import Any
 
 from ..core.numbers import decimal, percent, ratio
+from ..family.models import Models
 from .intervals import interval
 from .scenarios import ANSWERS_BENCH, BENCH, USUAL
-from .timing import Question, Sample, by_question, median_run, token_s
+from .timing import Question, Sample, by_question, median_run, read_entry, samples, token_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,24 @@ def questions(*categories: str, most: int | None = None, family: str = USUAL, **
     bundled = [s for s in ANSWERS_BENCH if s.family == family] or BENCH
     chosen = [s for s in bundled if not categories or s.category in categories or s.id in categories]
     return [Question(s.id, s.category, s.prompt, s.chat, {**s.options, **settings}) for s in chosen[:most]]
+
+
+def measure(models: Models, arms: Sequence[tuple[str, list[Question]]], repeats: int) -> Iterator[Progress | None]:
+    """Measure methods (with options, as in `bench`), each on its questions, against naive. The result is the list of the samples
+    of each so far; None after every run, where it may be closed. Neighbours with the same questions are measured together."""
+    taken: list[list[Sample]] = [[] for _ in arms]
+    total = repeats * sum(len(prompts) for _, prompts in arms)
+    for shared, group in groupby(range(len(arms)), key=lambda i: arms[i][1]):
+        methods = {i: arms[i][0] for i in group}
+        entries = [read_entry(method) for method in dict.fromkeys(["naive", *methods.values()])]
+        for sample in samples(models, entries, shared, repeats, {}):
+            if sample is None:
+                yield None
+                continue
+            for i, method in methods.items():
+                if method == sample.entry.label:
+                    taken[i].append(sample)
+            yield Progress(sum(map(len, taken)), total, f"{sample.question.id}: {sample.entry.label}", taken)
 
 
 def rows_of(taken: Iterable[Sample], label: str) -> list[Row]:

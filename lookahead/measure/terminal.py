@@ -48,11 +48,15 @@ def show_table(
         table.add_column(heading.removesuffix("<"), justify="left" if heading.endswith("<") else "right")
     for row in rows:
         table.add_row(*(Text(clean(cell)) for cell in row))
-    for line in before:
-        console.print(Text(clean(line)))
+    show_lines(before)
     console.print(table)
-    for line in after:
-        console.print(Text(clean(line)))
+    show_lines(after)
+
+
+def show_lines(lines: Iterable[str]) -> None:
+    """Print lines of text."""
+    for line in lines:
+        Console(highlight=False).print(Text(clean(line)))
 
 
 def show_race(race: Race) -> None:
@@ -132,38 +136,6 @@ def show_bench(report: dict[str, Any]) -> None:
         for line in report["summary"]
     ]  # fmt: skip
     show_table(heads, rows, [measured_where(report)], [report["note"]])
-
-
-def show_batches(report: dict[str, Any]) -> None:
-    """Batches of several sizes, and advice."""
-    heads = [
-        "method<", "texts", "tokens/s", "naive", "speedup", "90% interval", "tokens a pass", "rows a pass", "identical",
-    ]  # fmt: skip
-    rows = [
-        [
-            row["method"], str(row["texts"]), decimal(row["tokens_per_second"]), decimal(row["naive_tokens_per_second"]),
-            ratio(row["speedup"]), ranged(row["interval"]), decimal(row["mean_acceptance_length"]),
-            decimal(row["rows_per_pass"]), "yes" if row["identical"] else "no",
-        ]
-        for row in report["rows"]
-    ]  # fmt: skip
-    advice = [f"{method}: {sentence}" for method, sentence in report["advice"].items()]
-    show_table(heads, rows, [measured_where(report)], [*advice, report["note"]])
-
-
-def show_lab(report: dict[str, Any]) -> None:
-    """Claims and measurements, and why."""
-    heads = ["experiment<", "claimed<", "measured<", "median", "90% interval", "lowest to highest", "outcome<"]
-    rows = [
-        [
-            one["id"], one["claimed"], one["measured"], ratio(one["median"]), ranged(one["interval"]),
-            f"{ratio(one['low'])} to {ratio(one['high'])}", one["outcome"],
-        ]
-        for one in report["experiments"]
-        if one["median"] is not None
-    ]  # fmt: skip
-    why = [f"\n{one['title']}: {one['why']}" for one in report["experiments"]]
-    show_table(heads, rows, after=[*why, f"\n{report['note']}"])
 
 
 def show_calibration(report: dict[str, Any]) -> None:

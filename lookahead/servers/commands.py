@@ -44,7 +44,9 @@ def attach(arguments: Namespace) -> None:
     if arguments.json:
         print(json.dumps(measured))
     else:
-        _show_report(measured)
+        before = [f"{side}: {server['model']}, {server['kind']}" for side, server in measured["servers"].items()]
+        remarks = dict.fromkeys(line for level in measured["levels"] for line in level["remarks"])
+        show_table(*report.table(measured), before, [*remarks, measured["advice"], measured["note"]])
     if arguments.trace:
         race = ServerRace([*sides.values()], prompts[0].prompt, arguments.max_new_tokens, prompts[0].chat)
         for _ in race:
@@ -85,23 +87,6 @@ def acceptance(arguments: Namespace) -> None:
 def to_csv(measured: dict[str, Any]) -> str:
     """Return the rows as CSV."""
     return csv_text(COLUMNS, ([row.get(name) for name in COLUMNS] for row in measured["rows"]))
-
-
-def _show_report(measured: dict[str, Any]) -> None:
-    heads = [
-        "at once", "tokens/s", "without", "speedup", "90% interval", "tokens a pass", "accepted", "first token",
-        "longest gaps (p99)", "identical", "failed",
-    ]  # fmt: skip
-    rows = [
-        [
-            str(level["concurrency"]), decimal(level["tokens_per_second"]), decimal(level["baseline_tokens_per_second"]),
-            *report.figures(level), str(level["identical"]), str(level["failed"]),
-        ]
-        for level in measured["levels"]
-    ]  # fmt: skip
-    before = [f"{side}: {server['model']}, {server['kind']}" for side, server in measured["servers"].items()]
-    remarks = dict.fromkeys(line for level in measured["levels"] for line in level["remarks"])
-    show_table(heads, rows, before, [*remarks, measured["advice"], measured["note"]])
 
 
 def _show_acceptance(judgement: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..core.acceptance import Acceptance
-from ..core.numbers import decimal, percent, ranged, ratio, seconds
+from ..core.numbers import UNKNOWN, decimal, percent, ranged, ratio, seconds
 from ..measure.decision import levels_of, texts_at_once
 from ..measure.intervals import interval
 from ..measure.progress import Progress
@@ -22,7 +22,6 @@ from .load import SIDES, Block, Plan, blocks, rounds_of
 from .reply import Answer
 
 COUNTER_SHARE = 0.05  # by which a server's counters may differ, because it may have other readers
-UNKNOWN = "\u2013"
 
 
 def of(known: Mapping[str, Known], prompts: Sequence[Question], blocks: Sequence[Block], most: int) -> dict[str, Any]:
@@ -68,17 +67,24 @@ def measured(
     yield from arriving(work)
 
 
-def figures(level: Mapping[str, Any]) -> list[str]:
-    """Return a level's figures as text: speedup, interval, tokens per pass, acceptance, first token, longest gaps."""
-    latency = level["latency"]["speculative"]
-    times = (latency["first_token_s"], latency["gap_p99_s"])
-    return [
-        ratio(level["speedup"]) if level["speedup"] else UNKNOWN,
-        ranged(level["interval"]) if level["interval"] else UNKNOWN,
-        decimal(level["mean_acceptance_length"]) if level["mean_acceptance_length"] else UNKNOWN,
-        percent(level["draft_acceptance_rate"]),
-        *(UNKNOWN if time is None else seconds(time) for time in times),
-    ]
+def table(measured: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """Return the heads of a table and a row for every load."""
+    heads = [
+        "at once", "tokens/s without", "with", "speedup", "90% interval", "tokens a pass", "accepted", "first token",
+        "longest gaps (p99)", "same text", "failed",
+    ]  # fmt: skip
+    prompts, rows = len({row["id"] for row in measured["rows"]}), []
+    for level in measured["levels"]:
+        latency = level["latency"]["speculative"]
+        times = (latency["first_token_s"], latency["gap_p99_s"])
+        rows.append([
+            str(level["concurrency"]), decimal(level["baseline_tokens_per_second"]), decimal(level["tokens_per_second"]),
+            ratio(level["speedup"]) if level["speedup"] else UNKNOWN, ranged(level["interval"]),
+            decimal(level["mean_acceptance_length"]) if level["mean_acceptance_length"] else UNKNOWN,
+            percent(level["draft_acceptance_rate"]), *(UNKNOWN if time is None else seconds(time) for time in times),
+            f"{level['identical']} of {prompts}", str(level["failed"]),
+        ])  # fmt: skip
+    return heads, rows
 
 
 def _level(at_once: int, prompts: Sequence[Question], blocks: Sequence[Block]) -> dict[str, Any]:

@@ -132,7 +132,6 @@ def test_every_experiment_runs_and_tells_what_it_knows_on_the_way(models, experi
     if experiment.batches:
         experiment = dataclasses.replace(experiment, batches=experiment.batches[:3])
     laps = [lap for lap in experiment.run(models, **TINY) if lap]
-    assert laps[0].result.measured.median is None, "nothing is told before both sides ran"
     assert [lap.done for lap in laps] == sorted(lap.done for lap in laps)
     assert laps[-1].done == laps[-1].total
     result = laps[-1].result

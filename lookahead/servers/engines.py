@@ -22,11 +22,11 @@ from typing import Any
 
 import httpx2
 
-from ..core.events import Settings, SettingsError
+from ..core.events import SettingsError
 from ..drafting.base import DRAFT_MODEL, EAGLE, LOOKUP, NO_DRAFT
 from ..family.models import Models
 from ..family.sources import places
-from ..measure.timing import Entry, Question, Sample, Timing, time_lane
+from ..measure.timing import Entry, Question, Sample, Timing, lane_of, read_entry, time_lane
 from ..race.lane import Lane
 from .gguf import write
 
@@ -51,7 +51,7 @@ class Engine:
         """Time every greedy question, given with its number, `repeat` times, each time with a naive lane of ours."""
         with EngineProcess(self) as process:
             for number, q in questions:
-                lane = _naive(models, q, options)
+                lane = lane_of(models, q, read_entry("naive"), options)
                 for turn in range(-1, repeat):  # the first is for warming up
                     process.pause()
                     naive = time_lane(lane)
@@ -209,10 +209,6 @@ class EngineProcess:
         except (httpx2.HTTPError, ValueError, LookupError) as error:
             raise self._wrong(f"it did not answer as expected ({error.__class__.__name__}: {error}).") from None
         return following, perf_counter() - start
-
-
-def _naive(models: Models, q: Question, options: Mapping[str, Any]) -> Lane:
-    return Lane(models, q.prompt, "naive", Settings(**{**options, **q.settings, "chat": q.chat, "details": False}))
 
 
 def _timed(process: EngineProcess, lane: Lane, naive: Timing) -> Timing:

@@ -7,7 +7,7 @@ from typing import Any
 
 import gradio as gr
 
-from ...core.numbers import counted, decimal, ranged, ratio
+from ...core.numbers import counted
 from ...family.models import Models
 from ...measure import batches, charts, published
 from ...measure.decision import levels_of, texts_at_once
@@ -83,26 +83,9 @@ def _write(models: Models, dark: bool, method: str, sizes: str) -> Iterator[Any]
                 gr.Dropdown([*kept], value=(drafting or [*kept])[-1], visible=True) if len(kept) != sizes_kept else same
             )
             sizes_kept = len(kept)
-            yield [line, says(texts_at_once(levels)), figure, _rows(newest), kept, newer, gr.Slider(visible=True)]
+            rows = table(*batches.table(newest["rows"]))
+            yield [line, says(texts_at_once(levels)), figure, rows, kept, newer, gr.Slider(visible=True)]
 
 
 def _picture(dark: bool, passes: Mapping[str, Any], which: str, number: float) -> gr.Plot:
     return drawn(charts.shared_pass(passes.get(which, ()), int(number), dark))
-
-
-def _rows(measured: Mapping[str, Any]) -> str:
-    """A line for every size."""
-    titles = [
-        "texts at once", "tokens/s, naive", "with drafts", "a text", "speedup", "90% interval", "tokens a text and pass",
-        "rows a pass", "same texts",
-    ]  # fmt: skip
-    rows = [
-        [
-            str(row["texts"]), decimal(row["naive_tokens_per_second"]), decimal(row["tokens_per_second"]),
-            decimal(row["tokens_per_second"] / row["texts"]), ratio(row["speedup"]),
-            ranged(row["interval"]),
-            decimal(row["mean_acceptance_length"]), decimal(row["rows_per_pass"]), "yes" if row["identical"] else "no",
-        ]
-        for row in measured["rows"]
-    ]  # fmt: skip
-    return table(titles, rows)

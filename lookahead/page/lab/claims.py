@@ -10,7 +10,7 @@ import gradio as gr
 
 from ...core.numbers import ranged, ratio
 from ...family.models import Models
-from ...measure import charts, drafter_charts
+from ...measure import charts
 from ...measure.experiments import EXPERIMENTS, HELPS, HURTS, Experiment, Result
 from ...measure.published import published
 from ...server.state import ServerState
@@ -87,7 +87,7 @@ def _run(
                 continue
             results[e.id] = result
             yield row(line, results, same, same, e=e, cell=_cell(result))
-        drafters = drawn(drafter_charts.generations(results[e.id], dark)) if e.id == GENERATIONS else same
+        drafters = drawn(charts.generations(results[e.id], dark)) if e.id == GENERATIONS else same
         yield row(same, results, _chart(dark, results), drafters, e=e, why=_why(results[e.id]))
 
 

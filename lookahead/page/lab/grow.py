@@ -12,7 +12,7 @@ import gradio as gr
 
 from ...core.events import LookaheadError
 from ...core.numbers import counted, decimal, seconds
-from ...measure import drafter_charts
+from ...measure import charts
 from ...model.heads.shape import BLOCK
 from ...server.growing_job import Drafters
 from ...server.runs import Run
@@ -135,7 +135,7 @@ def _grown(server: ServerState, drafters: Drafters, dark: bool, visitor: str) ->
         elif curve.seconds - shown_s > SHOW_S:
             shown_s, line, headline = curve.seconds, _line(curve.last, server.limits.max_grow_s), curve.headline()
         if curve.seconds - drawn_s > DRAW_S and curve.losses:
-            drawn_s, figure = curve.seconds, drawn(drafter_charts.growing(curve.losses, curve.accepted, dark))
+            drawn_s, figure = curve.seconds, drawn(charts.growing(curve.losses, curve.accepted, dark))
             keep, download = _pressable(drafters.ready(visitor))
         if run and run.unsent:
             batch = run.batch()
@@ -143,7 +143,7 @@ def _grown(server: ServerState, drafters: Drafters, dark: bool, visitor: str) ->
     yield [
         same,
         curve.headline(),
-        drawn(drafter_charts.growing(curve.losses, curve.accepted, dark)),
+        drawn(charts.growing(curve.losses, curve.accepted, dark)),
         same,
         *_pressable(True),
     ]

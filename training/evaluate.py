@@ -20,11 +20,11 @@ from lookahead.model.heads.head import Head
 from lookahead.model.heads.shape import KINDS
 from lookahead.model.lm import CachedLM
 from lookahead.race.lane import decode
+from lookahead.train.losses import next_token
 from lookahead.train.verified import LONGEST, verified_passes
 
 from .corpus import ASSISTANT, TEXT, Document
 from .instructions import measuring
-from .losses import next_token
 from .prompts import SAMPLES
 from .tokenizer import has_markers
 

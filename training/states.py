@@ -14,8 +14,9 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel
 
+from lookahead.train.rows import TargetOutputs, target_outputs
+
 from .fit import Report, Watch
-from .rows import TargetOutputs, target_outputs
 
 BLOCK, TOGETHER = 256, 8  # rows per file and per pass
 LAST, SUMS = "last", "sums"  # names of the files besides those of the taps

@@ -27,11 +27,11 @@ from transformers import (
 from transformers.masking_utils import eager_mask
 
 from lookahead.train.cache import growing_cache
+from lookahead.train.rows import Rows
 
 from .batches import Batches, Streams
 from .fit import Report, Watch
 from .plan import Plan
-from .rows import Rows
 from .states import States
 from .tokenizer import ANSWERS_ID, ASKS_ID, END_ID
 

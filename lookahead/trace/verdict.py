@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Sequence
-from itertools import accumulate
 from typing import Any, NotRequired
 
 from typing_extensions import TypedDict  # pydantic needs this one before Python 3.12
 
-from ..core.events import BIT_EXACT, REJECTED
-from ..core.numbers import count, counted, decimal, percent, ratio, seconds, significant
+from ..core.events import BIT_EXACT
+from ..core.numbers import count, decimal, percent, ratio, seconds, significant
+from . import agreement as agreements
+from .agreement import Agreement, Outcome
 
 LEAST_S = 1e-9  # that a clock shows; no lane is faster
-TIES = {"bfloat16": 0.5, "float16": 0.06}  # logits closer than this may swap by rounding
-TIE = 0.01
 LEAST_PASSES = 8  # of naive, to judge the clock by
 STEADY = 2.0  # from the fastest tenth to the slowest: the context grows, and clocks vary
 
@@ -90,78 +87,56 @@ def of(race: Any, lane: int) -> Verdict | None:
 
 
 def agreement(race: Any, lane: int) -> Badge | None:
-    """Whether a lane wrote naive's text, as far as both were written; None for naive itself, and without naive."""
-    record, naive = race.lanes[lane], race.naive()
-    if naive is None or record is naive:
+    """Whether a lane wrote naive's text, in words; None for naive itself, and without naive."""
+    compared = agreements.of(race, lane)
+    if compared is None:
         return None
-    if "server" in record.options:
-        return _of_servers(record, naive)
-    if race.settings.rule == "rejection":
-        detail = "The rejection rule keeps the target's distribution, not its text."
-        return _badge(None, "same distribution, different text", detail)
-    ids, base = record.tokens, naive.tokens
-    position = _first_difference(ids, base)
-    if position is not None:
-        return _difference(race, record, naive, position)
-    if len(ids) != len(base) and _ended(record) and _ended(naive):
-        return _badge(False, "differs in length: a bug", f"{len(ids)} tokens against {len(base)}.")
-    return _badge(True, "identical, bit-exact" if race.exactness == BIT_EXACT else "identical")
+    match compared.outcome:
+        case Outcome.SAME:
+            exact = race.exactness == BIT_EXACT and "server" not in race.lanes[lane].options
+            return _badge(True, "identical, bit-exact" if exact else "identical")
+        case Outcome.DISTRIBUTION:
+            detail = "The rejection rule keeps the target's distribution, not its text."
+            return _badge(None, "same distribution, different text", detail)
+        case Outcome.LENGTH:
+            detail = f"{compared.lengths[0]} tokens against {compared.lengths[1]}."
+            return _badge(False, "differs in length: a bug", detail)
+        case Outcome.NO_TEXT:
+            which = "One of the two servers" if any(compared.lengths) else "Neither server"
+            return _badge(None, "no text to compare", f"{which} sent no text.")
+        case Outcome.SERVERS:
+            where = f"{'character' if compared.as_text else 'token'} {compared.position + 1}"
+            detail = (
+                f"The two texts part at {where}. Engines round a row differently in company of others, so where two tokens "
+                "are nearly as likely either may win."
+            )
+            return _badge(False, f"parts at {where}", detail, position=compared.position)
+    return _difference(compared)
 
 
-def _of_servers(record: Any, naive: Any) -> Badge:
-    """Compare ids, or the texts if one of the servers gives no ids."""
-    streamed = record.streamed or naive.streamed
-    text, other = (lane.text if streamed else lane.tokens for lane in (record, naive))
-    if not text or not other:
-        which = "One of the two servers" if text or other else "Neither server"
-        return _badge(None, "no text to compare", f"{which} sent no text.")
-    position = _first_difference(text, other)
-    if position is None:
-        if len(text) == len(other) or not (_ended(record) and _ended(naive)):
-            return _badge(True, "identical")
-        position = min(len(text), len(other))
-    where = f"{'character' if streamed else 'token'} {position + 1}"
-    detail = (
-        f"The two texts part at {where}. Engines round a row differently in company of others, so where two tokens "
-        "are nearly as likely either may win."
-    )
-    return _badge(False, f"parts at {where}", detail, position=position)
-
-
-def _difference(race: Any, record: Any, naive: Any, position: int) -> Badge:
+def _difference(compared: Agreement) -> Badge:
     """The words on the first token that differs."""
-    tests = [test for step in naive.verified for test in step.tests if test.outcome != REJECTED]
-    margin = tests[position].margin if position < len(tests) else None
-    words = "" if margin is None else f"{significant(margin)} logits"
-    if race.exactness == BIT_EXACT and not record.opaque:  # an opaque lane reads the prompt in passes of its own
-        cause = "a bug"
-    elif margin is None:
-        cause = "its margin was not recorded"
-    elif margin <= TIES.get(race.machine.dtype, TIE):
-        cause = f"a tie of {words}"
-    else:
-        cause = f"a bug, the margin is {words}"
-    number = bisect_right([*accumulate(len(step.emitted) for step in record.verified)], position) + 1
-    rows = 1 + sum(len(step.draft.tokens) for step in record.verified[number - 1 : number])
-    apart = f" Naive's two favourites there were {words} apart." if words else ""
+    apart, margin = "", ""
+    if compared.margin is not None:
+        margin = f"{significant(compared.margin)} logits"
+        apart = f" Naive's two favourites there were {margin} apart."
+    cause = {
+        Outcome.BUG: "a bug",
+        Outcome.TIE: f"a tie of {margin}",
+        Outcome.TOO_FAR: f"a bug, the margin is {margin}",
+        Outcome.NO_MARGIN: "its margin was not recorded",
+    }[compared.outcome]
+    token, (naive, other) = compared.position + 1, compared.tokens
     detail = (
-        f"Token {position + 1}: naive wrote id {naive.tokens[position]}, this lane {record.tokens[position]}, in its pass "
-        f"{number} of {counted(rows, 'row')}.{apart}"
+        f"Token {token}: naive wrote id {naive}, this lane {other}, in its pass {compared.number} of {compared.rows} "
+        f"{'row' if compared.rows == 1 else 'rows'}.{apart}"
     )
-    numbers = {"position": position, "margin": margin, "pass": number, "rows": rows}
-    return _badge(False, f"differs at token {position + 1}: {cause}", detail, **numbers)
+    numbers = {"position": compared.position, "margin": compared.margin, "pass": compared.number, "rows": compared.rows}
+    return _badge(False, f"differs at token {token}: {cause}", detail, **numbers)
 
 
 def _badge(identical: bool | None, badge: str, detail: str | None = None, **numbers: Any) -> Badge:
     return {"identical": identical, "badge": badge, "detail": detail, **numbers}
-
-
-def _first_difference(one: Sequence[Any], other: Sequence[Any]) -> int | None:
-    return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), None)
-
-
-def _ended(lane: Any) -> bool:
-    return bool(lane.steps) and lane.steps[-1].finish is not None
 
 
 def trust(race: Any) -> Trust | None:

@@ -1,1 +1,4 @@
-"""Training in the running app: a head that grows in the Lab, and what `training/` shares with it."""
+"""Training at run time: a drafter that learns while the app runs (`growing`), networks and losses of trained heads.
+
+The bundled models are trained by the top-level package `training`, which uses the same heads and losses.
+"""

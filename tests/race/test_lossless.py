@@ -16,7 +16,7 @@ from prompts import HUNDRED
 import lookahead
 from lookahead import METHODS
 from lookahead.race import external
-from lookahead.trace.verdict import TIE, TIES
+from lookahead.trace.agreement import TIE, TIES
 
 pytestmark = pytest.mark.split
 

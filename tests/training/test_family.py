@@ -12,7 +12,8 @@ from small_training import FEW_DRILLS, SMALL, write_corpus
 import lookahead
 from lookahead.__main__ import main
 from lookahead.model.heads import files
-from training import card, command, drills, evaluate, heads, passages, tokenizer
+from lookahead.train import heads
+from training import card, command, drills, evaluate, passages, tokenizer
 from training.family import ROLES, Job, describe, train
 
 pytestmark = pytest.mark.long

@@ -1,0 +1,104 @@
+"""Whether a lane wrote the same text as naive, as an outcome and numbers. `verdict.py` has the words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any
+
+from ..core.events import BIT_EXACT, REJECTED
+
+TIES = {"bfloat16": 0.5, "float16": 0.06}  # logits closer than this may swap by rounding
+TIE = 0.01
+
+
+class Outcome(Enum):
+    """How a lane's text compares with naive's."""
+
+    SAME = auto()  # as far as both were written
+    LENGTH = auto()  # both ended, one earlier: a bug
+    DISTRIBUTION = auto()  # the rejection rule keeps the target's distribution, not its text
+    BUG = auto()  # a token differs although passes are bit-exact
+    TIE = auto()  # a token differs, and naive's two best tokens were so close that rounding decides
+    TOO_FAR = auto()  # a token differs, and naive's margin is too large for rounding: a bug
+    NO_MARGIN = auto()  # a token differs, and naive's margin was not recorded
+    NO_TEXT = auto()  # a server sent no text
+    SERVERS = auto()  # two servers wrote different texts
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """The outcome. The numbers below describe the first difference, and are None where there is none.
+
+    `position` counts from 0. `tokens` are the ids of naive and of the lane at that position. `number` is the lane's pass that
+    wrote the token, from 1, and `rows` the rows of that pass. `lengths` are the lane's and naive's. `as_text` is true if
+    characters were compared, because a server gives no ids.
+    """
+
+    outcome: Outcome
+    position: int | None = None
+    margin: float | None = None
+    tokens: tuple[int, int] | None = None
+    number: int | None = None
+    rows: int | None = None
+    lengths: tuple[int, int] = (0, 0)
+    as_text: bool = False
+
+
+def of(race: Any, lane: int) -> Agreement | None:
+    """Compare a lane with naive; None for naive itself, and without naive."""
+    record, naive = race.lanes[lane], race.naive()
+    if naive is None or record is naive:
+        return None
+    if "server" in record.options:
+        return _of_servers(record, naive)
+    if race.settings.rule == "rejection":
+        return Agreement(Outcome.DISTRIBUTION)
+    ids, base = record.tokens, naive.tokens
+    lengths = len(ids), len(base)
+    shared = next((i for i, (a, b) in enumerate(zip(ids, base, strict=False)) if a != b), None)
+    if shared is None:
+        cut = len(ids) != len(base) and _ended(record) and _ended(naive)
+        return Agreement(Outcome.LENGTH if cut else Outcome.SAME, lengths=lengths)
+    margin = _margin(naive, shared)
+    if race.exactness == BIT_EXACT and not record.opaque:  # an opaque lane reads the prompt in passes of its own
+        outcome = Outcome.BUG
+    elif margin is None:
+        outcome = Outcome.NO_MARGIN
+    else:
+        outcome = Outcome.TIE if margin <= TIES.get(race.machine.dtype, TIE) else Outcome.TOO_FAR
+    number, rows = _pass_of(record, shared)
+    return Agreement(outcome, shared, margin, (base[shared], ids[shared]), number, rows, lengths)
+
+
+def _of_servers(record: Any, naive: Any) -> Agreement:
+    """Compare ids, or the texts if one of the servers gives no ids."""
+    as_text = record.streamed or naive.streamed
+    text, other = (lane.text if as_text else lane.tokens for lane in (record, naive))
+    lengths = len(text), len(other)
+    if not text or not other:
+        return Agreement(Outcome.NO_TEXT, lengths=lengths, as_text=as_text)
+    place = next((i for i, (a, b) in enumerate(zip(text, other, strict=False)) if a != b), None)
+    if place is None and (len(text) == len(other) or not (_ended(record) and _ended(naive))):
+        return Agreement(Outcome.SAME, lengths=lengths, as_text=as_text)
+    return Agreement(Outcome.SERVERS, min(lengths) if place is None else place, lengths=lengths, as_text=as_text)
+
+
+def _pass_of(lane: Any, position: int) -> tuple[int, int]:
+    """The number of the pass that wrote the token at a position, from 1, and the rows of that pass."""
+    written = 0
+    for number, step in enumerate(lane.verified, start=1):
+        written += len(step.emitted)
+        if written > position:
+            return number, 1 + len(step.draft.tokens)
+    return len(lane.verified), 1
+
+
+def _ended(lane: Any) -> bool:
+    return bool(lane.steps) and lane.steps[-1].finish is not None
+
+
+def _margin(naive: Any, position: int) -> float | None:
+    """How far naive's token led the runner-up at `position`, in the scores that decided."""
+    tests = [t for step in naive.verified for t in step.tests if t.outcome != REJECTED]
+    return tests[position].margin if position < len(tests) else None

@@ -62,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     document.add_argument("--json", action="store_true", help="one JSON document on stdout")
     prompts.add_argument("--prompts", metavar="FILE.jsonl", help='lines {"id", "category", "prompt", "chat"}')
     table.add_argument("--update", metavar="FILE.md", help="write the table between the command's markers in a file")
-    dtype.add_argument("--dtype", metavar="FORMAT", help="bfloat16, float32, or auto: measured (LOOKAHEAD_DTYPE)")
+    dtype.add_argument("--dtype", metavar="FORMAT", help="bfloat16, float32, or auto (LOOKAHEAD_DTYPE)")
     family = families(os.environ.get("LOOKAHEAD_MODELS") or USUAL)[0]
     shared.add_argument("--models", default=family, help='"pocket", "smol", or target+draft')
     loading = [dtype, shared, document]

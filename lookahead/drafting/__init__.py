@@ -7,11 +7,12 @@ from typing import Any
 
 from .base import Drafter, Resources
 from .draft import DraftModel
-from .heads import Block, BlockTree, Eagle, EagleTree, Medusa, SelfDraft
+from .heads import Block, BlockTree, Eagle, EagleTree, Medusa
 from .hybrid import Hybrid
 from .lookahead import Lookahead
 from .naive import Naive
 from .ngram import NGram
+from .self import SelfDraft
 from .suffix import Suffix
 from .tree import Tree
 

@@ -1,4 +1,4 @@
-"""Strategies without a second language model: trained heads that read the target's hidden states, and its own first layers."""
+"""Strategies with a trained head that reads the target's hidden states. They draft as `draft.py` and `tree.py` do."""
 
 from __future__ import annotations
 
@@ -60,17 +60,3 @@ class BlockTree(Tree):
     draft_model = "block"
     in_hybrid = True
     expected_tokens = HEAD_TOKENS
-
-
-class SelfDraft(DraftModel):
-    """A chain from the target's first layers (Draft & Verify, Zhang et al. 2024; LayerSkip, Elhoushi et al. 2024).
-
-    The layers are shared, the cache is not. `model/layer_skip.py` chooses how many layers.
-    """
-
-    name = "self"
-    summary = "drafts with the model's own first layers"
-    candidate = False
-    draft_model = "self"
-    in_hybrid = False
-    technique = None

@@ -237,7 +237,7 @@ def load(
 ) -> models.Models:
     """Load a family and measure it: a bundled one, a pair of hub names, or of folders.
 
-    `dtype` is "bfloat16" or "float32"; with None, LOOKAHEAD_DTYPE or a measurement decides. Names are checked before
+    `dtype` is "bfloat16" or "float32"; None is LOOKAHEAD_DTYPE or the usual format. Names are checked before
     anything large is downloaded. Raises `ModelError` if a model cannot be found, does not fit, or cannot be used for
     speculation.
     """

@@ -137,7 +137,7 @@ def load(
 ) -> Models:
     """Load a family and measure it, or check what an earlier start has measured.
 
-    `progress(text, share)` is called as work proceeds. `dtype` is "bfloat16" or "float32"; with None a measurement decides.
+    `progress(text, share)` is called as work proceeds. `dtype` is "bfloat16" or "float32"; None is the usual format (`number_format.usual`).
     `folder_of` maps hub names to folders with their files; transformers looks for the others. Raises `ModelError` if a model
     cannot be found, cannot be rolled back, does not fit or fails in a pass, and `SettingsError` for an unknown format.
     """

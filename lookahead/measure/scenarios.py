@@ -178,7 +178,7 @@ TAUGHT: tuple[Scenario, ...] = (
 )  # fmt: skip
 EVERY = (*CHIPS, *TAUGHT)
 
-# By which such models are measured: three prompts of each of seven kinds, none of them of those that its drafters learn from.
+# The bench of such models: six prompts of each of seven kinds, none of which its drafters are trained on.
 ANSWERS_BENCH: tuple[Scenario, ...] = (
     *(s for s in ANSWERS if s.id != "smol-date"),
     _message("explain-2", "explain", "explain", "Why do leaves change their colour in autumn?"),

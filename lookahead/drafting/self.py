@@ -1,0 +1,19 @@
+"""The target's own first layers as the draft model."""
+
+from __future__ import annotations
+
+from .draft import DraftModel
+
+
+class SelfDraft(DraftModel):
+    """A chain from the target's first layers (Draft & Verify, Zhang et al. 2024; LayerSkip, Elhoushi et al. 2024).
+
+    The layers are shared, the cache is not. `model/layer_skip.py` chooses how many layers.
+    """
+
+    name = "self"
+    summary = "drafts with the model's own first layers"
+    candidate = False
+    draft_model = "self"
+    in_hybrid = False
+    technique = None

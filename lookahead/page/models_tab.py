@@ -24,7 +24,6 @@ from ..family.suggested import SUGGESTED, Pair
 from ..measure.scenarios import USUAL
 from ..model import layer_skip
 from ..server import loading_job
-from ..server.download_job import DownloadJob
 from ..server.families import Family, described
 from ..server.state import ServerState
 from .parts import QUIET, fresh, markup, prose, says, table
@@ -201,7 +200,7 @@ def _load(server: ServerState, spec: str) -> Iterator[list[Any]]:
     yield [ARRIVED.format(html.escape(job.result())), gr.skip()]
 
 
-def _followed(job: DownloadJob) -> Iterator[list[Any]]:
+def _followed(job: loading_job.DownloadJob) -> Iterator[list[Any]]:
     """A line of progress, and the plan once there is one. The job publishes both."""
     yield [says("Asking the hub."), ""]
     for update in job.start().follow():

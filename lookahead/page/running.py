@@ -12,7 +12,7 @@ from typing import Any
 
 import gradio as gr
 
-from ..server.queue import Job, published, queue, words_of
+from ..server.queue import Job, queue, words_of
 from ..server.runs import failed
 from ..server.state import ServerState
 from . import gradio_internals
@@ -77,7 +77,7 @@ def run_and_stop(
 
 def followed(make: Callable[[], Iterator[Any]]) -> Iterator[tuple[Any, Any]]:
     """The generator `make()` computed as a job: (text for a status line or no change, newest value or None)."""
-    for update in queue.submit(Job("lab", published(make))).follow():
+    for update in queue.submit(Job("lab", lambda _: make())).follow():
         yield says(update.waiting) if update.waiting else gr.skip(), update.values[-1] if update.values else None
 
 

@@ -17,11 +17,10 @@ from lookahead.page import gradio_internals, race_tab
 from lookahead.page.page import build, mount_options
 from lookahead.page.running import reporting
 from lookahead.race import decode, text
-from lookahead.server import form, loading_job, race_job
+from lookahead.server import form, growing_job, loading_job, race_job
 from lookahead.server import logging as server_logging
-from lookahead.server.download_job import DownloadJob
-from lookahead.server.growing_job import Drafters
 from lookahead.server.limits import Limits, Telling
+from lookahead.server.loading_job import DownloadJob
 from lookahead.server.queue import FAULT, Queue, queue
 from lookahead.server.state import ServerState
 from lookahead.server.web import WebServer
@@ -170,7 +169,7 @@ def test_every_job_of_the_page_that_breaks_says_so(page, monkeypatch, log, name)
     """Where it is handed over: it has computed nothing yet."""
     monkeypatch.setattr(Queue, "submit", broken)
     monkeypatch.setattr(DownloadJob, "start", broken)
-    monkeypatch.setattr(Drafters, "grow", broken)
+    monkeypatch.setattr(growing_job, "grow", broken)
     monkeypatch.setattr(race_job, "follow", broken)
     assert FAULT in answer(page, name)
     assert logged_once(log)

@@ -14,7 +14,7 @@ from ...core.events import LookaheadError
 from ...core.numbers import counted, decimal, seconds
 from ...measure import drafter_charts
 from ...model.heads.shape import BLOCK
-from ...server.growing_job import Drafters
+from ...server import growing_job
 from ...server.runs import Run
 from ...server.state import ServerState
 from ..parts import QUIET, Follow, drawn, markup, plot, prose, refused, says
@@ -46,9 +46,8 @@ SAVE = """text => {
 
 def add(server: ServerState, follow: Follow) -> None:
     """The section."""
-    drafters = Drafters(server)
     prose(INTRO)
-    follow(lambda models: _words(lambda: drafters.refuse(models)), markup())
+    follow(lambda models: _words(lambda: growing_job.refuse(server, models)), markup())
     with gr.Row(elem_classes="la-do"):
         start, stop = buttons("Train")
         keep = gr.Button("Keep for my races", scale=0, min_width=192, interactive=False)
@@ -64,20 +63,23 @@ def add(server: ServerState, follow: Follow) -> None:
 
     # Gradio hands a request to functions whose parameters it can read, and it cannot read a partial's.
     def run(dark: bool, request: gr.Request) -> Iterator[list[Any]]:
-        yield from _grown(server, drafters, dark, request.session_hash)
+        yield from _grown(server, dark, request.session_hash)
 
     def keep_it(request: gr.Request) -> list[Any]:
-        words = _words(lambda: KEPT.format(drafters.keep(request.session_hash)))
-        return [words, gr.Button(visible=bool(drafters.kept(request.session_hash)))]
+        visitor = request.session_hash
+        words = _words(lambda: KEPT.format(growing_job.drafter_of(server, visitor).keep()))
+        return [words, gr.Button(visible=visitor in server.drafters and server.drafters[visitor].kept is not None)]
 
     def put_away(request: gr.Request) -> list[Any]:
-        drafters.put_away(request.session_hash)
+        if drafter := server.drafters.get(request.session_hash):
+            drafter.kept = None
         models = server.models_for(request.session_hash)
         return [says(BUNDLED if BLOCK in models.heads else NONE), gr.Button(visible=False)]
 
     def pack(request: gr.Request) -> list[Any]:
         try:
-            return [gr.skip(), base64.b64encode(drafters.packed(request.session_hash)).decode()]
+            drafter = growing_job.drafter_of(server, request.session_hash)
+            return [gr.skip(), base64.b64encode(drafter.packed()).decode()]
         except LookaheadError as error:
             return [refused(error), ""]
 
@@ -118,12 +120,13 @@ class Curve:
         return f'<p class="la-worth"><b>{decimal(accepted)}</b> tokens a pass, {after}</p>'
 
 
-def _grown(server: ServerState, drafters: Drafters, dark: bool, visitor: str) -> Iterator[list[Any]]:
+def _grown(server: ServerState, dark: bool, visitor: str) -> Iterator[list[Any]]:
     """Train until the visitor stops it or the time is over: a line of words, the headline, the chart, and races."""
     same, curve, run = gr.skip(), Curve(), None
     shown_s = drawn_s = 0.0
     yield [says("Getting ready."), "", drawn(None), same, *_pressable(False)]
-    for update in drafters.grow(visitor).follow():
+    drafter = growing_job.grow(server, visitor)
+    for update in drafter.job.follow():
         line = headline = figure = batch = keep = download = same
         for value in update.values:
             if isinstance(value, Run):
@@ -136,7 +139,7 @@ def _grown(server: ServerState, drafters: Drafters, dark: bool, visitor: str) ->
             shown_s, line, headline = curve.seconds, _line(curve.last, server.limits.max_grow_s), curve.headline()
         if curve.seconds - drawn_s > DRAW_S and curve.losses:
             drawn_s, figure = curve.seconds, drawn(drafter_charts.growing(curve.losses, curve.accepted, dark))
-            keep, download = _pressable(drafters.ready(visitor))
+            keep, download = _pressable(drafter.learned is not None)
         if run and run.unsent:
             batch = run.batch()
         yield [line, headline, figure, batch, keep, download]

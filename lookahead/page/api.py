@@ -20,8 +20,7 @@ from ..core.events import SettingsError
 from ..measure import decision
 from ..race.methods import all_methods, method_class
 from ..server import form, loading_job, race_job
-from ..server.families import described
-from ..server.state import ServerState
+from ..server.state import ServerState, described
 from ..trace.trace import Trace
 from .gradio_internals import address, forget, visitor
 

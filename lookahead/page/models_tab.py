@@ -24,8 +24,7 @@ from ..family.suggested import SUGGESTED, Pair
 from ..measure.scenarios import USUAL
 from ..model import layer_skip
 from ..server import loading_job
-from ..server.families import Family, described
-from ..server.state import ServerState
+from ..server.state import Family, ServerState, described
 from .parts import QUIET, fresh, markup, prose, says, table
 from .running import run_and_stop
 

@@ -20,13 +20,12 @@ from ..measure.scenarios import ANSWERS, CHIPS, EVERY, SCENARIOS, Scenario
 from ..model.heads.shape import KINDS
 from ..race.methods import all_methods, method_label, methods_with, needed_by
 from ..server import form, race_job
-from ..server.families import described
 from ..server.limits import Limits
 from ..server.loading_job import offered
 from ..server.queue import words_of
 from ..server.recording import passed, recording
 from ..server.runs import on_arrival, refusal, whole
-from ..server.state import ServerState
+from ..server.state import ServerState, described
 from ..servers.addresses import is_servers
 from ..trace import wire
 from ..trace.export import replay_html, to_csv

@@ -10,9 +10,8 @@ from typing import Any, TypeVar
 from ..core import memory
 from ..family import hub, models
 from ..servers import addresses
-from .families import bundled, described
 from .queue import EVERY_S, Job, Refused, queue
-from .state import ServerState
+from .state import ServerState, bundled, described
 
 T = TypeVar("T")
 BUSY = (

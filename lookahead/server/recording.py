@@ -1,7 +1,4 @@
-"""A scenario's bundled recording, as a page plays it.
-
-Knows recordings and batches. It does not know Gradio: the page that is shown while Gradio loads plays one too.
-"""
+"""A scenario's bundled recording as a batch, for the page and, without Gradio, for the loading page."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ REAL_TIME = "Recorded on {cpu}, and as fast as it really was behind its first pa
 
 
 def recording(scenario: str, at: int | None = None, caption: str = "") -> str:
-    """A scenario's recording as one batch, with the playhead at pass `at` where given; "" where there is none."""
+    """A scenario's recording as one batch, with the playhead at pass `at`; "" if there is none."""
     trace = recordings.read(scenario)
     if trace is None:
         return ""
@@ -26,12 +23,12 @@ def recording(scenario: str, at: int | None = None, caption: str = "") -> str:
 
 
 def described(scenario: str) -> str:
-    """What a scenario shows, and what it sets."""
+    """A scenario's note and its settings."""
     one = next(one for one in EVERY if one.id == scenario)
     changes = ", ".join(in_words(one.options))
     return f"{one.note} ({changes})" if changes else one.note
 
 
 def passed(text: str) -> int | None:
-    """The pass that a link's `pass=` names."""
+    """The number in a link's `pass=`."""
     return int(text) if text.isdecimal() and len(text) < 7 else None

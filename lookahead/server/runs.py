@@ -1,10 +1,8 @@
-"""Runs on the way to their pages: batches of events, and a memory to repair gaps from.
+"""Runs on the way to their pages: batches of events, and a store from which a page repairs gaps.
 
-A page may miss updates (a hidden tab, a dropped connection). Every event has an index; the page
-asks for what it lacks by run id and index. Ids cannot be guessed. Only so many runs are remembered that nobody follows
-any more, the oldest forgotten first; a page that asks for one that is not known, because the server was restarted
-meanwhile, is told so, and can keep what it has.
-
+A page may miss updates (a hidden tab, a dropped connection). Every event has an index; the page requests missing ones by
+run id and index. Ids cannot be guessed. Of the runs that no page follows, only the last are kept. A request for an unknown
+run, after a restart of the server, gets a sentence.
 """
 
 from __future__ import annotations
@@ -38,35 +36,35 @@ def whole(run: str, events: Sequence[Event]) -> str:
 
 
 def on_arrival(batch: str) -> str:
-    """The same batch, marked as what a page shows first. After a reload the page ignores it, because it restores its last run."""
+    """The batch marked as the first of a page. After a reload the page ignores it, because it restores its last run."""
     return f'{{"arrival":true,{batch[1:]}'
 
 
 def _safe(text: str) -> str:
-    # No "<" leaves here, so nothing that handles a batch on its way can mistake text for markup.
+    # Without "<", nothing that handles a batch on its way can mistake text for markup.
     return text.replace("<", "\\u003c")
 
 
 def _dump(data: Any) -> str:
-    return _safe(json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")))
+    return _safe(json.dumps(data, separators=(",", ":")))
 
 
 def refusal(message: str) -> str:
-    """Words for a request that was not run; what the page shows stays."""
+    """The batch for a request that was not run; the page keeps what it shows."""
     return _dump({"error": message})
 
 
 def failed(message: str) -> str:
-    """Return the refusal of a run that may have begun: the page keeps what has arrived and expects no more."""
+    """The refusal of a run that may have begun: the page keeps what has arrived and expects no more."""
     return _dump({"error": message, "stop": 1})
 
 
 class Run:
-    """One run's events, written by the thread that computes and read by the one that sends."""
+    """One run's events, written by the computing thread and read by the thread that sends."""
 
     def __init__(self) -> None:
         self.id = secrets.token_urlsafe(12)
-        self.followed = False  # somebody reads the batches
+        self.followed = False  # a page reads the batches
         self.size = 0  # characters
         self._events: list[str] = []
         self._sent = 0
@@ -74,7 +72,7 @@ class Run:
         self._lock = threading.Lock()
 
     def add(self, event: Event) -> None:
-        """Append an event. An `End` is the last: what comes after it is dropped."""
+        """Append an event. Events after an `End` are dropped."""
         text = _text(event)
         with self._lock:
             if not self._ended:
@@ -84,7 +82,7 @@ class Run:
 
     @property
     def unsent(self) -> bool:
-        """Whether there is something new for the next batch."""
+        """Whether the next batch has events."""
         return len(self._events) > self._sent
 
     def batch(self) -> str:
@@ -107,7 +105,7 @@ class Runs:
         self._lock = threading.Lock()
 
     def remember(self, run: Run) -> None:
-        """Keep this run, and forget what is oldest and too much; what somebody follows is kept."""
+        """Keep this run, and drop the oldest runs without a follower beyond the limits."""
         with self._lock:
             self._runs[run.id] = run
             old = [one for one in self._runs.values() if not one.followed and one is not run]
@@ -119,7 +117,7 @@ class Runs:
                 del self._runs[one.id]
 
     def resend(self, request: Any) -> str | None:
-        """What a page lacks, for a request [run id, first index]: of a run that is not known its end, with words."""
+        """The batch for a request [run id, first index]; the end of an unknown run, with a sentence; None for other values."""
         match request:
             case [str(run_id), int(first)] if first >= 0 and not isinstance(first, bool):
                 with self._lock:

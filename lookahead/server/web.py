@@ -1,12 +1,9 @@
 """The web server: one port and one application, from the first second to the end.
 
-Importing and measuring take seconds, and a browser that is refused shows an error and does not return. So the port is
-opened first. During loading, `/` plays the bundled recording with a Race button that shows the progress, `/loading`
-reports the progress as JSON, and every other address, `/healthz` included, answers 503. `show` replaces these routes
-by the app's between two requests, on the same connections. The loading page then reloads itself: same address, same
-playhead.
-
-This module imports neither Gradio nor torch, so that it answers before they are imported.
+The port opens before torch and Gradio are imported, because a browser that is refused shows an error and does not return.
+During loading, `/` plays the bundled recording with a Race button that shows the progress, `/loading` reports the progress
+as JSON, and every other address, `/healthz` included, answers 503. `show` replaces these routes by the app's between two
+requests, on the same connections. The loading page then reloads itself: same address, same playhead.
 """
 
 from __future__ import annotations
@@ -78,7 +75,7 @@ class WebServer:
         self._thread.start()
 
     def tell(self, text: str, share: float) -> None:
-        """Set what is loaded now, and the share of loading that is done, from 0 to 1."""
+        """Set the current step of loading, and the share that is done."""
         self.text, self.share = text, share
 
     def show(self, routes: Sequence[Route]) -> None:
@@ -96,7 +93,7 @@ class WebServer:
         self._thread.join(CLOSING_S)
 
     def page(self, query: str) -> str:
-        """Return the loading page for an address with that query."""
+        """The loading page for an address with that query."""
         fields = {name: values[-1] for name, values in parse_qs(query).items()}
         scenario = next((one for one in EVERY if one.id == fields.get("recording")), EVERY[0])
         key = scenario.id, passed(fields.get("pass", "")) if "recording" in fields else None
@@ -133,13 +130,13 @@ class WebServer:
 
 
 def end_at_signals() -> None:
-    """Have SIGTERM and SIGINT end the process at once: nothing that is being loaded needs an end of its own."""
+    """End the process at once at SIGTERM and SIGINT, while it loads."""
     for number in SIGNALS:
         signal.signal(number, lambda *_: os._exit(0))
 
 
 def _listening(host: str, ports: range | list[int]) -> list[socket.socket]:
-    """Sockets on the first of these ports that is free, one for each address of the host."""
+    """Sockets on the first free port, one for each address of the host."""
     *others, last = ports
     for port in others:
         with suppress(OSError):
@@ -170,7 +167,7 @@ def _bound(host: str, port: int) -> list[socket.socket]:
 
 
 def _page(scenario: str, at: int | None, prompt: str) -> str:
-    """One self-contained page; its policy lets it ask this server alone."""
+    """One self-contained page, whose policy allows requests to this server only."""
     return assets.document(
         "waiting",
         TITLE,

@@ -18,8 +18,7 @@ import gradio as gr
 
 from ...family.models import Models
 from ...measure.scenarios import USUAL
-from ...server.families import described
-from ...server.state import ServerState
+from ...server.state import ServerState, described
 from ...servers.addresses import offered
 from ..parts import QUIET, markup, says
 from . import batches, claims, classroom, decision, dice, drafters, grow, machine, servers, sweeps, whatif

@@ -48,7 +48,6 @@ class RaceForm:
 
     @property
     def family(self) -> str:
-        """The family of models, or the servers."""
         return str(self.fields.get("family") or "")
 
     def __call__(self, server: ServerState) -> Race | ServerRace:
@@ -133,12 +132,12 @@ def known(name: str, value: Any, allowed: Sequence[str]) -> str:
     return value
 
 
-def _number(name: str, value: Any, *, whole: bool) -> Any:
+def _number(name: str, value: Any, *, whole: bool, mend: str = "give a number.") -> Any:
     if isinstance(value, str):
         try:
             value = int(value) if whole and value.strip().lstrip("-").isdecimal() else float(value)
         except ValueError:
-            raise SettingsError(name, value, "give a number.") from None
+            raise SettingsError(name, value, mend) from None
     if value is None or isinstance(value, bool) or not isinstance(value, (int, float)):
         raise SettingsError(name, value, "the field holds no number; type one.")
     return int(value) if whole and (isinstance(value, int) or value.is_integer()) else value
@@ -146,10 +145,4 @@ def _number(name: str, value: Any, *, whole: bool) -> Any:
 
 def _k(value: Any) -> Any:
     text = str(value).strip().lower() if value is not None else ""
-    if text in ("auto", ""):
-        return "auto"
-    try:
-        number = float(text)
-    except ValueError:
-        raise SettingsError("k", value, 'give "auto" or a whole number.') from None
-    return int(number) if number.is_integer() else number
+    return "auto" if text in ("auto", "") else _number("k", text, whole=True, mend='give "auto" or a whole number.')

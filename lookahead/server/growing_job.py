@@ -83,7 +83,6 @@ class Drafter:
         return self.learned
 
     def _fits(self) -> bool:
-        """Whether its family is still in use."""
         return any(family.models is self.models for family in self._server.families)
 
     def _slices(self) -> Iterator[Any]:
@@ -109,7 +108,6 @@ class Drafter:
                 self._now(growing)
 
     def _now(self, growing: Any) -> Models:
-        """The models with what has been learned so far."""
         network, progress = growing.copied(), growing.progress
         head = Head.of(network, self.models.target.passes)
         if self._costs is None:  # the same whatever it has learned

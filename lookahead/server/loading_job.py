@@ -31,7 +31,6 @@ class DownloadJob(Job[None]):
         self._part: Job | None = None  # in the queue
 
     def start(self) -> DownloadJob:
-        """Begin; returns itself."""
         self.done.set_running_or_notify_cancel()
         Thread(target=self._run, name="lookahead-download", daemon=True).start()
         return self

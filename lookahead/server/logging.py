@@ -93,7 +93,6 @@ def failed(what: str) -> None:
 
 
 def _place(record: logging.LogRecord) -> dict[str, str]:
-    """The place in a library's code that logged, and the class of the error."""
     place = {"logger": record.name, "at": f"{record.filename}:{record.lineno}"}
     return {**place, "error": _name(record.exc_info[0])} if record.exc_info else place
 

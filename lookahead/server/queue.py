@@ -282,14 +282,12 @@ class Queue:
         return self._executor.submit(function, *arguments).result()
 
     def refuse(self, kind: str, error: LookaheadError, prompt: str = "") -> None:
-        """Count and log a refused job. The error may quote the prompt, so its text is private."""
         with self._lock:
             self.counts[kind, REFUSED] += 1
         private = {"prompt": prompt[:LOGGED_CHARS], "words": str(error)}
         logging.event("refused", kind=kind, field=error.field, private=private)
 
     def count(self, job: Job) -> None:
-        """Count and log a job that is over."""
         with self._lock:
             self.counts[job.kind, job.outcome] += 1
             self.tokens += job.tokens
@@ -315,7 +313,6 @@ class Queue:
         return max((job.computed_s for job in list(self._jobs)), default=0.0)
 
     def idle(self) -> bool:
-        """Whether there is no job."""
         return not self._jobs
 
     def stuck(self) -> bool:

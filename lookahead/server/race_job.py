@@ -33,10 +33,10 @@ def submit(server: ServerState, make: Make, kind: str, run: Run | None = None) -
     """
     filled = isinstance(make, RaceForm)
     prompt = str(make.prompt) if filled else ""
-    query = link(make.prompt, make.methods, make.fields) if filled else None
 
     def begun(trace: Trace) -> None:
         if run is not None:
+            query = link(make.prompt, make.methods, make.fields) if filled else None
             run.add(wire.Begin(trace=trace, live=True, link=query))
 
     try:
@@ -91,8 +91,6 @@ def follow(server: ServerState, make: Make) -> Iterator[str]:
 
 
 def _compute(race: Race | ServerRace | zero.Lent, run: Run | None, job: Job[Trace]) -> Trace:
-    """Run the race in the computing thread."""
-
     def reading(share: float) -> None:
         if run is not None:
             run.add(wire.Status(text="Reading the prompt.", fraction=share))

@@ -14,8 +14,14 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
+from ..core.wording import in_words
+from ..measure import recordings
+from ..measure.scenarios import EVERY, USUAL
+from ..trace import wire
 from ..trace.wire import End, Event
 
+CAPTION = "Recorded on {cpu}; press Race to run it here."
+REAL_TIME = "Recorded on {cpu}, and as fast as it really was behind its first passes; press Race to run it here."
 MOST_RUNS = 64
 MOST_CHARACTERS = 64_000_000
 GONE = "The server does not know this run any more: it was restarted. What had arrived is shown, and can be taken home."
@@ -59,6 +65,23 @@ def failed(message: str) -> str:
     return _dump({"error": message, "stop": 1})
 
 
+def recording(scenario: str, at: int | None = None, caption: str = "") -> str:
+    """A scenario's bundled recording as one batch, with the playhead at pass `at`; "" if there is none."""
+    trace = recordings.read(scenario)
+    if trace is None:
+        return ""
+    one = next(one for one in EVERY if one.id == scenario)
+    changes = f" ({', '.join(in_words(one.options))})" if in_words(one.options) else ""
+    caption = caption or f"{one.note}{changes} {CAPTION if trace.models.spec == USUAL else REAL_TIME}"
+    events = wire.events(trace, caption.format(cpu=trace.machine.cpu), link=f"?recording={scenario}", at=at)
+    return whole(f"recording-{scenario}" + (f"-{at}" if at else ""), events)
+
+
+def passed(text: str) -> int | None:
+    """The number in a link's `pass=`."""
+    return int(text) if text.isdecimal() and len(text) < 7 else None
+
+
 class Run:
     """One run's events, written by the computing thread and read by the thread that sends."""
 
@@ -82,17 +105,14 @@ class Run:
 
     @property
     def unsent(self) -> bool:
-        """Whether the next batch has events."""
         return len(self._events) > self._sent
 
     def batch(self) -> str:
-        """The events since the last batch."""
         with self._lock:
             first, self._sent = self._sent, len(self._events)
             return _batch(self.id, first, self._events[first:], self._ended)
 
     def since(self, first: int) -> str:
-        """The events from index `first` on, as a batch."""
         with self._lock:
             return _batch(self.id, first, self._events[first:], self._ended)
 

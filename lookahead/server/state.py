@@ -75,7 +75,6 @@ class Families:
         return self._loaded.get(spec, self.first)
 
     def draft_models(self, spec: str) -> list[str]:
-        """Names of a loaded family's draft models."""
         return self._loaded[spec].models.draft_models if spec in self else []
 
     def drafters(self, spec: str) -> set[str]:
@@ -107,18 +106,15 @@ class Families:
         return family
 
     def choose(self, visitor: str, spec: str) -> None:
-        """Set a visitor's choice, which need not be loaded yet."""
         self._chosen.pop(visitor, None)
         self._chosen[visitor] = spec
         while len(self._chosen) > MOST_CHOICES:
             self._chosen.pop(next(iter(self._chosen)))
 
     def forget(self, visitor: str) -> None:
-        """Drop a visitor's choice."""
         self._chosen.pop(visitor, None)
 
     def add(self, models: Models, licences: Mapping[str, str]) -> None:
-        """Add a family that a visitor has loaded."""
         self._loaded[models.spec] = Family(models, licences, used=next(self._uses))
 
     def renew(self, models: Models) -> None:
@@ -155,7 +151,6 @@ class ServerState:
 
     @property
     def models(self) -> Models:
-        """The models of the first family."""
         return self.families.first.models
 
     def models_for(self, visitor: str | None, family: str | None = None) -> Models:
@@ -173,6 +168,5 @@ class ServerState:
                     self.drafters.pop(visitor, None)
 
     def forget(self, visitor: str) -> None:
-        """Drop the choice and the drafter of a visitor who has gone."""
         self.drafters.pop(visitor, None)
         self.families.forget(visitor)

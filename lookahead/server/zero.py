@@ -106,7 +106,6 @@ class Lent:
         self._laps.close()
 
     def result(self) -> Trace:
-        """The trace so far."""
         return self._trace
 
 

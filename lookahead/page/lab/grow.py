@@ -17,7 +17,7 @@ from ...model.heads.shape import BLOCK
 from ...server import growing_job
 from ...server.runs import Run
 from ...server.state import ServerState
-from ..parts import QUIET, Follow, drawn, markup, plot, prose, refused, says
+from ..parts import QUIET, Follow, drawn, markup, plot, refused, says
 from ..running import STOP_LANES, buttons, run_and_stop
 from ..timeline import timeline
 
@@ -46,7 +46,6 @@ SAVE = """text => {
 
 def add(server: ServerState, follow: Follow) -> None:
     """The section."""
-    prose(INTRO)
     follow(lambda models: _words(lambda: growing_job.refuse(server, models)), markup())
     with gr.Row(elem_classes="la-do"):
         start, stop = buttons("Train")
@@ -96,7 +95,7 @@ def add(server: ServerState, follow: Follow) -> None:
 
 @dataclass(slots=True)
 class Curve:
-    """What is shown of the training so far: its last `Progress`, (seconds, loss) and (seconds, tokens a pass)."""
+    """The training so far: its last `Progress`, (seconds, loss) and (seconds, tokens a pass)."""
 
     losses: list[tuple[float, float]] = field(default_factory=list)
     accepted: list[tuple[float, float]] = field(default_factory=list)
@@ -104,7 +103,6 @@ class Curve:
     seconds: float = 0.0
 
     def add(self, progress: Any) -> None:
-        """Take up what the training says."""
         if progress.checks > len(self.accepted):
             self.accepted.append((progress.seconds, progress.accepted))
         if progress.loss is not None and (not self.losses or progress.seconds - self.losses[-1][0] > SHOW_S):
@@ -112,12 +110,14 @@ class Curve:
         self.last, self.seconds = progress, progress.seconds
 
     def headline(self) -> str:
-        """The one figure that counts."""
         if not self.accepted:
             return ""
         at_s, accepted = self.accepted[-1]
         after = f"after {seconds(at_s)}" if len(self.accepted) > 1 else "before training"
         return f'<p class="la-worth"><b>{decimal(accepted)}</b> tokens a pass, {after}</p>'
+
+    def figure(self, dark: bool) -> gr.Plot:
+        return drawn(drafter_charts.growing(self.losses, self.accepted, dark))
 
 
 def _grown(server: ServerState, dark: bool, visitor: str) -> Iterator[list[Any]]:
@@ -136,25 +136,16 @@ def _grown(server: ServerState, dark: bool, visitor: str) -> Iterator[list[Any]]
         if update.waiting:
             line = says(update.waiting)
         elif curve.seconds - shown_s > SHOW_S:
-            shown_s, line, headline = curve.seconds, _line(curve.last, server.limits.max_grow_s), curve.headline()
+            shown_s, headline = curve.seconds, curve.headline()
+            words = TRAINING.format(counted(curve.last.tokens, "token"), counted(curve.last.steps, "step"))
+            line = says(words, min(1.0, curve.seconds / server.limits.max_grow_s))
         if curve.seconds - drawn_s > DRAW_S and curve.losses:
-            drawn_s, figure = curve.seconds, drawn(drafter_charts.growing(curve.losses, curve.accepted, dark))
+            drawn_s, figure = curve.seconds, curve.figure(dark)
             keep, download = _pressable(drafter.learned is not None)
         if run and run.unsent:
             batch = run.batch()
         yield [line, headline, figure, batch, keep, download]
-    yield [
-        same,
-        curve.headline(),
-        drawn(drafter_charts.growing(curve.losses, curve.accepted, dark)),
-        same,
-        *_pressable(True),
-    ]
-
-
-def _line(progress: Any, most_s: float) -> str:
-    words = TRAINING.format(counted(progress.tokens, "token"), counted(progress.steps, "step"))
-    return says(words, min(1.0, progress.seconds / most_s))
+    yield [same, curve.headline(), curve.figure(dark), same, *_pressable(True)]
 
 
 def _pressable(on: bool) -> list[gr.Button]:

@@ -1,7 +1,7 @@
-"""The command line: `python -m lookahead run | bench | batch | lab | attach | calibrate | record | train | fetch | schema | limits`.
+"""The command line, `python -m lookahead`: what can be typed, and which function runs it.
 
-Bad input prints one clear line on stderr and exits 2. `--json` puts one JSON document on stdout
-and nothing else; progress goes to stderr.
+Bad input prints one clear line on stderr and exits 2. `--json` prints one JSON document on stdout and nothing else; progress
+goes to stderr. Modules that compute are imported when a command runs, so that help comes at once.
 """
 
 from __future__ import annotations
@@ -11,19 +11,13 @@ import json
 import os
 import signal
 import sys
-from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
 
-from .core import memory
-from .core.events import LookaheadError, Settings, SettingsError
+from .core.events import LookaheadError, SettingsError
 from .core.numbers import size
 from .core.streams import tolerate_any_text
 from .family.spec import families
-from .measure import batch_command, command, decide_command
 from .measure.scenarios import USUAL
-from .servers import command as servers_command
 
 CHECKOUT = Path(__file__).parent.parent
 
@@ -40,7 +34,7 @@ def main(argv: list[str] | None = None) -> int:
         from transformers.utils import logging
 
         logging.disable_progress_bar()
-        arguments.call(arguments)
+        _run(arguments)
         return 0
     except LookaheadError as error:
         print(f"lookahead: {error}", file=sys.stderr)
@@ -64,16 +58,15 @@ _k.__name__ = 'whole number or "auto"'
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m lookahead", description="Speculative decoding, seen and measured.")
     commands = parser.add_subparsers(dest="command", required=True)
-    number_format = argparse.ArgumentParser(add_help=False)
-    number_format.add_argument(
-        "--dtype", metavar="FORMAT", help="bfloat16, float32, or auto: measured (LOOKAHEAD_DTYPE)"
-    )
-    shared = argparse.ArgumentParser(add_help=False, parents=[number_format])
+    document, dtype, shared, decoding, prompts, table = (argparse.ArgumentParser(add_help=False) for _ in range(6))
+    document.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    prompts.add_argument("--prompts", metavar="FILE.jsonl", help='lines {"id", "category", "prompt", "chat"}')
+    table.add_argument("--update", metavar="FILE.md", help="write the table between the command's markers in a file")
+    dtype.add_argument("--dtype", metavar="FORMAT", help="bfloat16, float32, or auto: measured (LOOKAHEAD_DTYPE)")
     family = families(os.environ.get("LOOKAHEAD_MODELS") or USUAL)[0]
     shared.add_argument("--models", default=family, help='"pocket", "smol", or target+draft')
-    shared.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    loading = [dtype, shared, document]
 
-    decoding = argparse.ArgumentParser(add_help=False)
     decoding.add_argument("--max-new-tokens", type=int, help="at most so many tokens (128)")
     decoding.add_argument("--k", type=_k, help='tokens to draft in a pass, or "auto"')
     decoding.add_argument("--temperature", type=float, help="0 is greedy")
@@ -86,180 +79,112 @@ def _parser() -> argparse.ArgumentParser:
     decoding.add_argument("--stop", action="append", help="end at this text (may be repeated)")
     decoding.add_argument("--chat", action="store_true", default=None, help="wrap the prompt in the chat template")
 
-    run = commands.add_parser("run", parents=[shared, decoding], help="write a continuation, coloured by origin")
-    run.set_defaults(call=_run)
+    run = commands.add_parser("run", parents=[*loading, decoding], help="write a continuation, coloured by origin")
     run.add_argument("prompt")
     run.add_argument("--method", default="draft")
-    run.add_argument("--race", action="store_true", help="run naive beside it and compare")
+    run.add_argument("--race", action="store_true", help="run naive too and compare")
     run.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="an option of the method")
 
-    bench = commands.add_parser("bench", parents=[shared, decoding], help="measure methods against naive")
-    bench.set_defaults(call=_bench)
+    measuring = [*loading, decoding, prompts]
+    bench = commands.add_parser("bench", parents=[*measuring, table], help="measure methods against naive")
     bench.add_argument("--methods", help='"a,b", or with options "a b:k=4 draft:draft=offdomain"; all by default')
     bench.add_argument("--peers", action="store_true", help="add transformers' own, with several settings each")
     bench.add_argument("--vllm", metavar="PYTHON", help="add vLLM: the interpreter of the environment it is in")
     bench.add_argument("--llama-server", metavar="PROGRAM", help="add llama.cpp's server")
-    bench.add_argument(
-        "--fixed", metavar="METHODS", help="compare auto with fixed draft lengths, for these methods: a,b"
-    )
-    bench.add_argument("--prompts", metavar="FILE.jsonl", help='lines {"id", "category", "prompt", "chat"}')
+    fixed = "compare auto with fixed draft lengths, for these methods: a,b"
+    bench.add_argument("--fixed", metavar="METHODS", help=fixed)
     bench.add_argument("--repeat", type=int, default=3)
-    bench.add_argument("--update", metavar="FILE.md", help="write the table between the bench markers of a file")
 
-    batch_command.add(commands, [shared, decoding]).set_defaults(
-        call=lambda arguments: batch_command.run(arguments, _load, _settings(arguments))
-    )
-    decide_command.add(commands, [shared, decoding]).set_defaults(
-        call=lambda arguments: decide_command.run(arguments, _load, _settings(arguments))
-    )
-    command.add(commands, shared).set_defaults(call=partial(command.run, load=_load))
-    servers_command.add(commands)
-    calibrate = commands.add_parser("calibrate", parents=[shared], help="pass costs of this machine, and exactness")
-    calibrate.set_defaults(call=_calibrate)
+    several = "how many texts at once? Batches of several sizes"
+    batch = commands.add_parser("batch", parents=[*measuring, table], help=several)
+    batch.add_argument("--methods", default="draft,ngram", metavar="A,B", help="compared with naive (%(default)s)")
+    batch.add_argument("--texts", default="1,2,4,8,16,32,64", metavar="N,N", help="texts at once (%(default)s)")
+    batch.add_argument("--repeat", type=int, default=1, metavar="N", help="times that every batch is written (1)")
+
+    answer = "should I turn it on? An answer for your own prompts"
+    decide = commands.add_parser("decide", parents=measuring, help=answer)
+    decide.add_argument("--seconds", type=float, default=60.0, metavar="S", help="to measure for (60)")
+    decide.add_argument("--methods", default="", metavar="A,B", help="all that the family has by default")
+    decide.add_argument("--baseline", metavar="URL", help="ask servers: the one without speculation, and")
+    other = "the one with it: addresses, or names of LOOKAHEAD_SERVERS"
+    decide.add_argument("--speculative", metavar="URL", help=other)
+    decide.add_argument("--markdown", type=Path, metavar="FILE.md", help="write the answer with its tables")
+    decide.add_argument("--csv", type=Path, metavar="FILE.csv", help="write a row for every method and prompt")
+
+    lab = commands.add_parser("lab", parents=[*loading, table], help="measure the claims that everybody quotes")
+    lab.add_argument("experiment", nargs="?", metavar="NAME,NAME|all", help="which to run; without it they are listed")
+    lab.add_argument("--repeat", type=int, default=3, help="repetitions (3)")
+    lab.add_argument("--prompts-each", type=int, metavar="N", help="at most so many prompts in each arm")
+    lab.add_argument("--max-new-tokens", type=int, metavar="N", help="at most so many tokens a text")
+
+    attached = "does speculation pay on the server you run? Two servers under load"
+    attach = commands.add_parser("attach", parents=[document, prompts], help=attached)
+    address = "the server without speculation: its address, or a name of LOOKAHEAD_SERVERS"
+    attach.add_argument("--baseline", required=True, metavar="URL", help=address)
+    attach.add_argument("--speculative", required=True, metavar="URL", help="the server with it")
+    attach.add_argument("--concurrency", default="1,2,4,8,16", metavar="N,N", help="texts at once (%(default)s)")
+    attach.add_argument("--max-new-tokens", type=int, default=128, metavar="N", help="of a text (128)")
+    attach.add_argument("--repeat", type=int, default=2, metavar="N", help="rounds at each load (2)")
+    traced = "race them on the first prompt too, and keep that: the page opens it"
+    attach.add_argument("--trace", metavar="FILE", type=Path, help=traced)
+    attach.add_argument("--csv", metavar="FILE", type=Path, help="write the rows as CSV")
+
+    recorded = "what was recorded of drafts by AIPerf, by vLLM or in a trace of ours"
+    acceptance = commands.add_parser("acceptance", parents=[document], help=recorded)
+    acceptance.add_argument("file", type=Path, help="JSON, or JSON lines")
+    acceptance.add_argument("--records", type=Path, metavar="OUT.jsonl", help="write AIPerf's records, one a text")
+
+    calibrate = commands.add_parser("calibrate", parents=loading, help="pass costs of this machine, and exactness")
     calibrate.add_argument("--ship", metavar="FAMILY", help="write the costs into a family's folder, for costs=typical")
+
     train = commands.add_parser("train", help="train a family of models on text; needs a checkout of the repository")
-    train.set_defaults(call=_train)
     train.add_argument("--corpus", type=Path, metavar="DIR", help="the text; see the model card. Heads can do without")
     train.add_argument("--out", required=True, type=Path, metavar="DIR", help="the family, and its work folder")
     train.add_argument("--minutes", type=float, help="time to spend in all (120)")
     train.add_argument("--tokens", type=int, help="or: tokens to train the target on")
     train.add_argument("--resume", action="store_true", help="go on where an earlier run in --out stopped")
     train.add_argument("--start-from", type=Path, metavar="DIR", help="a family to go on from")
-    train.add_argument(
-        "--only",
-        nargs="+",
-        metavar="ROLE",
-        help="train these of target, draft, offdomain, medusa, eagle, block; take the rest from --start-from",
-    )
+    roles = "train these of target, draft, offdomain, medusa, eagle, block; take the rest from --start-from"
+    train.add_argument("--only", nargs="+", metavar="ROLE", help=roles)
     train.add_argument("--compile", action="store_true", help="use torch.compile: faster, needs a C++ compiler")
     train.add_argument("--card", action="store_true", help="only measure the family in --out and write its card")
-    record = commands.add_parser(
-        "record", parents=[number_format], help="race every scenario and keep the recordings the page shows"
-    )
-    record.set_defaults(call=_record)
+
+    kept = "race every scenario and keep the recordings the page shows"
+    record = commands.add_parser("record", parents=[dtype], help=kept)
     record.add_argument("--models", default=USUAL, metavar="FAMILY", help='those of "pocket", or of "smol"')
     record.add_argument("--out", type=Path, metavar="DIR", help="where to keep them (assets/traces)")
     record.add_argument("--only", metavar="ID,ID", help="these scenarios; all by default")
-    fetch = commands.add_parser("fetch", help="get a family ready whose target is not bundled: smol")
-    fetch.set_defaults(call=_fetch)
+
+    fetch = commands.add_parser("fetch", parents=[document], help="get a family whose target is not bundled: smol")
     fetch.add_argument("family")
-    fetch.add_argument("--json", action="store_true", help="one JSON document on stdout")
     schema = commands.add_parser("schema", help="the JSON schema of a trace, or of a record of acceptance")
     schema.add_argument("--acceptance", action="store_true", help="that of a record of acceptance")
-    schema.set_defaults(call=_schema)
-    limits = commands.add_parser("limits", help="the variables by which a host limits a server, as a table")
-    limits.set_defaults(call=_limits)
-    limits.add_argument("--update", metavar="FILE.md", help="write it between the limits markers of a file")
+    commands.add_parser("limits", parents=[table], help="the variables by which a host limits a server, as a table")
     return parser
 
 
-def _settings(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The decoding settings that were given."""
-    given = {name: getattr(arguments, name, None) for name in Settings.names()}
-    return {name: value for name, value in given.items() if value is not None}
-
-
-def _load(arguments: argparse.Namespace):
-    from .family.hub import load
-
-    models = load(arguments.models)
-    memory.release()
-    return models
-
-
 def _run(arguments: argparse.Namespace) -> None:
-    from .measure import terminal
-    from .race.methods import method_class, read_options
-    from .trace.race import race
+    """Run a command. `measure` does not import `servers`, so it gets what it needs of them here."""
+    name = arguments.command
+    if name in HERE:
+        HERE[name](arguments)
+    elif name in ("attach", "acceptance"):
+        from .servers import commands as of_servers
 
-    options = {**_settings(arguments), **read_options(arguments.option)}
-    method_class(arguments.method)
-    Settings(**{name: value for name, value in options.items() if name in Settings.names()})
-    methods = [arguments.method] if not arguments.race or arguments.method == "naive" else ["naive", arguments.method]
-    running = race(_load(arguments), arguments.prompt, methods, **options)
-    if arguments.json:
-        for _ in running:
-            pass
-        print(json.dumps(json.loads(running.result().to_json())))
+        getattr(of_servers, name)(arguments)
     else:
-        terminal.show_race(running)
+        from .measure import commands
 
-
-def _bench(arguments: argparse.Namespace) -> None:
-    from .measure import bench, prompt_files, terminal
-    from .measure.progress import questions
-    from .measure.tables import replace_between
-    from .race.methods import methods_for
-
-    groups = (arguments.methods or "").split()
-    given = [m for group in groups for m in ([group] if ":" in group else group.split(",")) if m]
-    further = list(bench.PEERS) if arguments.peers else []
-    if arguments.fixed:
-        further += [f"{method}:k={k}" for method in arguments.fixed.split(",") for k in bench.FIXED]
-    for method in (*given, *further):
-        bench.read_entry(method)
-    options = _settings(arguments)
-    options.pop("chat", None)
-    Settings(**options)
-    prompts = prompt_files.read(arguments.prompts) if arguments.prompts else questions(family=arguments.models)
-    models = _load(arguments)
-    methods = [*(given or methods_for(models)), *further]
-    with terminal.progress() as progress, TemporaryDirectory() as folder:
-        others = []
-        if arguments.vllm or arguments.llama_server:
+        more = []
+        if name == "bench":
             from .servers.engines import rivals
 
-            others = rivals(models, arguments.vllm, arguments.llama_server, Path(folder))
-        report = bench.run(
-            models, methods, prompts, repeat=arguments.repeat, progress=progress, others=others, **options
-        )
-    if arguments.update:
-        replace_between(arguments.update, bench.marks(models.spec), bench.markdown(report))
-    if arguments.json:
-        print(json.dumps(report))
-    else:
-        terminal.show_bench(report)
+            more = [rivals]
+        elif name == "decide" and (arguments.baseline or arguments.speculative):
+            from .servers.commands import deciding
 
-
-def _calibrate(arguments: argparse.Namespace) -> None:
-    from .core import processor
-    from .family import typical
-    from .family.typical import Typical
-    from .measure import terminal
-    from .trace.race import measured_on
-
-    models = _load(arguments)
-    curve, probe = models.costs.target, models.probe
-    report = {
-        **measured_on(models),
-        "probe": {
-            "compared": probe.compared,
-            "differ": probe.differ,
-            "largest_difference": probe.worst,
-            "sentence": probe.sentence,
-        },
-        "pass": [
-            {"rows": rows, "seconds": seconds, "ratio": curve.ratio(rows)}
-            for rows, seconds in zip(curve.rows, curve.seconds, strict=True)
-        ],
-    }
-    if arguments.ship:
-        typical.write(Path(arguments.ship), Typical(processor.name(), models.costs))
-    if arguments.json:
-        print(json.dumps(report))
-    else:
-        terminal.show_calibration(report)
-
-
-def _record(arguments: argparse.Namespace) -> None:
-    from .family.hub import load
-    from .measure import recordings, terminal
-
-    scenarios = recordings.choose(arguments.only, arguments.models)
-    with terminal.progress() as progress:
-        files = recordings.write(load(arguments.models), arguments.out or recordings.FOLDER, scenarios, progress)
-    for path in files:
-        print(f"{path} {size(path.stat().st_size)}")
+            more = [deciding]
+        getattr(commands, name)(arguments, *more)
 
 
 def _fetch(arguments: argparse.Namespace) -> None:
@@ -289,10 +214,10 @@ def _schema(arguments: argparse.Namespace) -> None:
 
 def _limits(arguments: argparse.Namespace) -> None:
     from .measure.tables import replace_between
-    from .server.limits import MARKS, table
+    from .server.limits import table
 
     if arguments.update:
-        replace_between(arguments.update, MARKS, table())
+        replace_between(arguments.update, "limits", table())
     print(table())
 
 
@@ -305,6 +230,8 @@ def _train(arguments: argparse.Namespace) -> None:
 
     run(arguments)
 
+
+HERE = {"fetch": _fetch, "schema": _schema, "limits": _limits, "train": _train}
 
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, _stop)

@@ -1,4 +1,4 @@
-"""How many texts at once: naive decoding against drafting, both in batches of several sizes.
+"""Texts written together, naively and with drafts: batches of several sizes (`measure`), and a class to be played (`play`).
 
 A batch has a fixed number of places; when a text ends, the next begins in its place. Passes with all places taken count,
 with their drafting and the loop; reading prompts is left out on both sides. Every group of prompts is written naively and
@@ -7,25 +7,28 @@ with drafts one after the other, in alternating order; small batches are measure
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice, product
 from math import ceil
 from typing import Any
 
 from ..core.events import SettingsError, whole_number
-from ..core.numbers import counted
+from ..core.numbers import count, counted, decimal, ranged, ratio
 from ..core.parallel import workers
 from ..drafting import DRAFTERS
 from ..drafting.naive import Naive
 from ..family.models import Models
-from ..race.batch import MOST_TEXTS, Batch
+from ..race.batch import MOST_TEXTS, Batch, Pass
 from ..race.methods import methods_for, needed_by
+from ..race.text import Pieces
 from ..trace.race import measured_on
 from .intervals import interval
 from .progress import Progress
+from .tables import markdown_table, measured_where
 from .timing import Entry, Question, check, lane_of, read_entry
 
+MOST_PLAYED = 16  # texts of a class
 LEAST_TEXTS, LEAST_GROUPS = 8, 3  # places that every size is measured on, and groups of prompts
 PICTURES = 24  # passes that are kept to be looked at
 TURNS = 2  # texts for every place, so that all are taken most of the time
@@ -62,10 +65,10 @@ def write(
     """Write a text for each question, so many at once. Yields at every pass, where it may be closed."""
     texts: list[list[int]] = [[] for _ in questions]
     full = []
-    for passed in _batch(models, questions, at_once, entry, options):
+    for passed in Batch([lane_of(models, q, entry, options) for q in questions], at_once):
         for number, step in passed.steps.items():
             texts[number] += step.emitted
-        if len(passed.steps) == at_once and all(step.kind == "verify" for step in passed.steps.values()):
+        if len(passed.steps) == at_once and _decodes(passed):
             full.append(passed)
         yield
     steps = [step for passed in full for step in passed.steps.values()]
@@ -79,10 +82,9 @@ def write(
     )  # fmt: skip
 
 
-def _batch(
-    models: Models, questions: Sequence[Question], at_once: int, entry: Entry, options: Mapping[str, Any]
-) -> Batch:
-    return Batch([lane_of(models, q, entry, options) for q in questions], at_once)
+def _decodes(passed: Pass) -> bool:
+    """Whether no text of a pass reads its prompt."""
+    return all(step.kind == "verify" for step in passed.steps.values())
 
 
 def measure(
@@ -184,3 +186,86 @@ def _rate(batches: Sequence[Written]) -> float:
 def speedup(pairs: Sequence[tuple[Written, Written]]) -> float:
     """How much faster the first of each pair are than the second, together."""
     return _rate([one for one, _ in pairs]) / _rate([plain for _, plain in pairs])
+
+
+def table(rows: Iterable[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """Heads of a table, and a row for every size of one method's `rows` of a document."""
+    heads = [
+        "texts at once", "tokens/s, naive", "with drafts", "a text", "speedup", "90% interval", "tokens a text and pass",
+        "rows a pass", "same texts",
+    ]  # fmt: skip
+    return heads, [
+        [
+            str(row["texts"]), decimal(row["naive_tokens_per_second"]), decimal(row["tokens_per_second"]),
+            decimal(row["tokens_per_second"] / row["texts"]), ratio(row["speedup"]), ranged(row["interval"]),
+            decimal(row["mean_acceptance_length"]), decimal(row["rows_per_pass"]), "yes" if row["identical"] else "no",
+        ]
+        for row in rows
+    ]  # fmt: skip
+
+
+def markdown(report: Mapping[str, Any]) -> str:
+    """The document as a Markdown table: a line for every size, speedups with their intervals."""
+    rows = report["rows"]
+    methods = list(dict.fromkeys(row["method"] for row in rows))
+    head = ["texts at once", "naive, tokens/s", *(f"`{method}`" for method in methods)]
+    lines = []
+    for size in dict.fromkeys(row["texts"] for row in rows):
+        of = {row["method"]: row for row in rows if row["texts"] == size}
+        rate = count(round(max(row["naive_tokens_per_second"] for row in of.values())))
+        cells = [f"{ratio(of[method]['speedup'])} [{ranged(of[method]['interval'])}]" for method in methods]
+        lines.append([str(size), rate, *cells])
+    return f"{markdown_table(head, lines)}\n\n{measured_where(report)}; {report['note']}."
+
+
+# ------------------------------------------------------------------ a class of texts, to be played
+
+
+def play(models: Models, questions: Sequence[Question], method: str, **options: Any) -> Iterator[Progress | None]:
+    """Write a class of texts together, first naively, then with drafts, and keep every pass; reading prompts is left out.
+
+    Yields None at every pass, where it may be closed, and at last the document that the page plays. Raises `LookaheadError` for
+    bad input before the first second is spent.
+    """
+    if not 2 <= len(questions) <= MOST_PLAYED:
+        raise SettingsError("texts", len(questions), f"give 2 to {MOST_PLAYED} prompts.")
+    arms = [read_entry("naive"), read_entry(method)]
+    check(models, questions, arms, options, shared=True)
+    for entry in arms:  # kernels are compiled at first use
+        yield from write(models, questions, len(questions), entry, {**options, "max_new_tokens": 8})
+    written = []
+    for number, entry in enumerate(arms):
+        yield Progress(number, len(arms), f"{len(questions)} texts together: {entry.label}", None)
+        written.append((yield from _played(models, questions, entry, options)))
+    naive, drafted = written
+    yield Progress(len(arms), len(arms), "done", {
+        **measured_on(models), "texts": [{"id": q.id, "prompt": q.prompt} for q in questions], "arms": written,
+        "speedup": naive["seconds"] / drafted["seconds"], "identical": naive["ids"] == drafted["ids"],
+    })  # fmt: skip
+
+
+def _played(
+    models: Models, questions: Sequence[Question], entry: Entry, options: Mapping[str, Any]
+) -> Generator[None, None, dict[str, Any]]:
+    """All texts by one method: of every pass its seconds, and of each text in it [its number, tokens drafted, tokens accepted,
+    the pieces it wrote]."""
+    lanes = [lane_of(models, q, entry, options) for q in questions]
+    pieces = [Pieces(models.tokenizer, lane.prompt) for lane in lanes]
+    passes: list[dict[str, Any]] = []
+    ids: list[list[int]] = [[] for _ in questions]
+    for passed in Batch(lanes):
+        yield None
+        if not _decodes(passed):
+            continue
+        texts = []
+        for number, step in passed.steps.items():
+            ids[number] += step.emitted
+            words = [pieces[number].add(token) for token in step.emitted]
+            if step.finish and words:
+                words[-1] += pieces[number].flush()
+            texts.append([number, len(step.draft), step.accepted, words])
+        passes.append({"seconds": round(passed.seconds, 7), "texts": texts})
+    return {
+        "method": entry.label, "seconds": sum(one["seconds"] for one in passes), "tokens": sum(map(len, ids)),
+        "passes": passes, "ids": ids,
+    }  # fmt: skip

@@ -1,11 +1,8 @@
 """Break it: the classic mistakes as switches, each with the test that catches it.
 
-A bug is one part of the engine (the rule, the target, the ends) replaced in a run of its own; nothing of
-the engine is changed, and the engine does not import this file. `catch` runs the test that a bug names, for
-real. `race` races the broken method beside an honest naive lane, so that a page can show the damage.
-
-Three of them stand in the sketch that everybody copies: rows misread, the accepted prefix dropped, the
-bonus token lost. Knows the engine's parts; it does not know pages.
+A bug is one part of the engine (the rule, the target, the ends) replaced in a run of its own. `catch` runs the test that a bug
+names, for real. `race` races the broken method with an honest naive lane. Three bugs are those of the sketch that everybody
+copies: rows misread, the accepted prefix dropped, the bonus token lost.
 """
 
 from __future__ import annotations
@@ -15,10 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
-
 from ..core.accept import Pick, Rejection, Rule, Verification, at_quantile, rule_for
-from ..core.events import ACCEPTED, BONUS, CORRECTION, Draft, MethodError, Settings, SettingsError
+from ..core.events import ACCEPTED, BONUS, CORRECTION, MethodError, Settings, SettingsError
 from ..family.models import Models
 from ..race.ends import Ends
 from ..race.lane import Lane
@@ -83,86 +78,76 @@ def _of_rejection(broken: type[Rejection]) -> Callable[[Settings], Rule]:
     return lambda settings: broken(settings) if settings.acceptance == Rejection.name else rule_for(settings)
 
 
-class _Altered:
-    """The rule in force, with its verification altered before it is returned to the loop."""
+class _Wrapped:
+    """A rule or a target with some methods replaced; the others are its own."""
 
-    def __init__(self, settings: Settings):
-        self._rule = rule_for(settings)
+    def __init__(self, part: Any):
+        self._part = part
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._rule, name)
-
-    def verify(self, logits: torch.Tensor, draft: Draft, context: Sequence[int]) -> Verification:
-        return self.alter(self._rule.verify(logits, draft, context), draft)
-
-    def alter(self, verification: Verification, draft: Draft) -> Verification:
-        return verification
+        return getattr(self._part, name)
 
 
-class PrefixDropped(_Altered):
+def _altered(broken: Callable[[Rule], Any]) -> Callable[[Settings], Any]:
+    """Makes the rule in force, with `broken` around it."""
+    return lambda settings: broken(rule_for(settings))
+
+
+class PrefixDropped(_Wrapped):
     """On a rejection, appends the correction without the tokens accepted before it."""
 
-    def alter(self, verification, draft):
+    def verify(self, logits, draft, context):
+        verification = self._part.verify(logits, draft, context)
         if verification.tests[-1].outcome != CORRECTION:
             return verification
-        return Verification(
-            (), verification.token, tuple(test for test in verification.tests if test.outcome != ACCEPTED)
-        )
+        tests = tuple(test for test in verification.tests if test.outcome != ACCEPTED)
+        return Verification((), verification.token, tests)
 
 
-class BonusLost(_Altered):
+class BonusLost(_Wrapped):
     """When everything is accepted, drops the token that the target computed after it."""
 
-    def alter(self, verification, draft):
+    def verify(self, logits, draft, context):
+        verification = self._part.verify(logits, draft, context)
         if verification.tests[-1].outcome != BONUS or not verification.path:
             return verification
         return Verification(verification.path[:-1], draft.tokens[verification.path[-1]], verification.tests[:-1])
 
 
-class RowsMisread(_Altered):
+class RowsMisread(_Wrapped):
     """Looks for the target's answer to a token in the row before it."""
 
     def verify(self, logits, draft, context):
-        return self._rule.verify(logits.roll(1, dims=0), draft, context)
+        return self._part.verify(logits.roll(1, dims=0), draft, context)
 
 
-class NotRolledBack:
-    """A target whose cache keeps every row of a pass while `cached` counts only the accepted ones."""
+class NotRolledBack(_Wrapped):
+    """A target whose cache keeps every row of a pass, as long as there is space, while `cached` counts only the accepted ones."""
 
-    def __init__(self, lm: Any):
-        self._lm, self._rows, self._reported = lm, 0, 0
+    _rows = _reported = 0
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._lm, name)
-
-    def reset(self) -> None:
-        """See `CachedLM.reset`."""
+    def reset(self):
         self._reported = 0
-        self._lm.reset()
+        self._part.reset()
 
-    def extend(self, tokens: Sequence[int]) -> torch.Tensor:
-        """See `CachedLM.extend`."""
+    def extend(self, tokens):
         self._reported += len(tokens)
-        return self._lm.extend(tokens)
+        return self._part.extend(tokens)
 
-    def take(self, other: Any) -> None:
-        """See `CachedLM.take`."""
+    def take(self, other):
         self._reported = len(other.tokens)
-        self._lm.take(other)
+        self._part.take(other)
 
-    def forward(self, tokens: Sequence[int], parents: Sequence[int]) -> torch.Tensor:
-        """See `CachedLM.forward`."""
+    def forward(self, tokens, parents):
         self._rows = len(tokens)
-        return self._lm.forward(tokens, parents)
+        return self._part.forward(tokens, parents)
 
-    def keep(self, path: Sequence[int]) -> None:
-        """Keeps all rows, for as long as there is room for another such pass."""
+    def keep(self, path):
         self._reported += len(path)
-        full = self._lm.cached() + 4 * self._rows > self._lm.context_length
-        self._lm.keep(path if full else range(self._rows))
+        full = self._part.cached() + 4 * self._rows > self._part.context_length
+        self._part.keep(path if full else range(self._rows))
 
-    def cached(self) -> int:
-        """The length as if rejected rows had been dropped."""
+    def cached(self):
         return self._reported
 
 
@@ -170,7 +155,6 @@ class EndsOverlooked(Ends):
     """Checks only the last token of a pass for an end of the text."""
 
     def cut(self, prompt, context, emitted):
-        """See `Ends.cut`."""
         _, finish = super().cut(prompt, [*context, *emitted[:-1]], emitted[-1:])
         return len(emitted), finish
 
@@ -211,17 +195,17 @@ BUGS: dict[str, Bug] = {
         Bug(
             "prefix-dropped", "accepted prefix dropped",
             "On a mismatch only the correction is appended: the drafted tokens accepted before it are thrown away.",
-            TEXT, _SAME, Parts(rule=PrefixDropped), seed=True,
+            TEXT, _SAME, Parts(rule=_altered(PrefixDropped)), seed=True,
         ),
         Bug(
             "rows-misread", "rows misread",
             "The target's logits are read a row off, so a drafted token is compared with the answer to another question.",
-            TEXT, _SAME, Parts(rule=RowsMisread), seed=True,
+            TEXT, _SAME, Parts(rule=_altered(RowsMisread)), seed=True,
         ),
         Bug(
             "bonus-lost", "bonus token lost",
             "When every drafted token is accepted, the target's own next token, computed in the same pass, is discarded.",
-            SPEED, _WHOLE, Parts(rule=BonusLost), seed=True,
+            SPEED, _WHOLE, Parts(rule=_altered(BonusLost)), seed=True,
         ),
     )
 }  # fmt: skip

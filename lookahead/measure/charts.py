@@ -1,8 +1,7 @@
-"""The Lab's figures: claims and measurements, sweeps and theory, the cost of rows, dice.
+"""The Lab's figures: claims and measurements, sweeps and theory, the cost of rows, dice, drafters that learn.
 
-They share their type and inks with the figures of a race. A measured value is a solid mark with its extremes; claimed and
-computed values differ in dash, hatching and shape as well as in colour. Each function takes what the Lab's generators
-yield, so a figure can be drawn before a run ends.
+A measured value is a solid mark with its extremes; claimed and computed values differ in dash, hatching and shape as well as in
+colour. Each function takes what the Lab's generators yield, so a figure can be drawn before a run ends.
 """
 
 from __future__ import annotations
@@ -27,6 +26,7 @@ from .sweeps import SEEN, Point, Surface, Sweep
 from .whatif import Outcome
 
 NOTHING = "Nothing has been measured yet."
+MOST_NATS = 9.0  # of a loss that is shown: a drafter that knows nothing but how often words are used has about 6
 CLAIM, HERE = "claimed", "measured here"
 ELSEWHERE = ("diamond-open", "square-open", "triangle-up-open")  # a machine each
 PART_HATCHES = ("", "/", "x", ".", "-")
@@ -38,68 +38,116 @@ def expectations(
     known: Mapping[str, Median] | None = None,
     all_: Sequence[Experiment] = (),
 ) -> go.Figure:
-    """Every experiment's median speedup with its extremes, over the range that is claimed; naive stands at 1.
+    """Every experiment's median speedup with its extremes, over the range that is claimed; naive is at 1.
 
-    A claim without numbers has no range; what it is compared with stands beside it as a ring. Those of `all_` that were not run
-    here have a row too, and what is `known` of other machines is hollow.
+    A claim without numbers has no range; what it is compared with is a ring. Those of `all_` that were not run here have a row
+    too, and `known` medians of other machines are hollow.
     """
-    figure, ink = blank(dark, "speedup (times naive)", None), DARK if dark else LIGHT
+    figure, ink = _begun(dark, "speedup (times naive)", None)
     done = [result for result in results if result.measured.median is not None]
-    names = [html.escape(result.experiment.title) for result in done]
     chosen = list(all_) or [result.experiment for result in done]
-    claims = [(html.escape(e.title), e) for e in chosen if e.low is not None]
+    claims = [e for e in chosen if e.low is not None]
     if claims:
         figure.add_bar(
-            x=[e.high - e.low for _, e in claims], base=[e.low for _, e in claims], y=[name for name, _ in claims],
-            name=CLAIM, orientation="h", width=0.62, customdata=[e.claim for _, e in claims],
+            x=[e.high - e.low for e in claims], base=[e.low for e in claims], y=[html.escape(e.title) for e in claims],
+            name=CLAIM, orientation="h", width=0.62, customdata=[e.claim for e in claims],
             marker=_hatched(ink), hovertemplate="claimed: %{customdata}<extra></extra>",
         )  # fmt: skip
-    compared = [(name, r.compared) for name, r in zip(names, done, strict=True) if r.compared and r.compared.median]
-    if compared:
-        figure.add_scatter(
-            x=[arm.median for _, arm in compared], y=[name for name, _ in compared], name="compared with", mode="markers",
-            customdata=[html.escape(arm.label) for _, arm in compared],
-            marker={"symbol": "circle-open", "size": 11, "color": ink["quiet"], "line": {"width": 2}},
-            hovertemplate="%{customdata}: %{x:.2f}x<extra></extra>",
-        )  # fmt: skip
-    others = [(html.escape(e.title), known[e.title]) for e in chosen if known and e.title in known]
+
+    def hollow(name: str, symbol: str, colour: str, medians: Sequence[tuple[Experiment, float, str]]) -> None:
+        if medians:
+            figure.add_scatter(
+                x=[median for _, median, _ in medians], y=[html.escape(e.title) for e, _, _ in medians], name=name,
+                mode="markers", customdata=[html.escape(label) for _, _, label in medians],
+                marker={"symbol": symbol, "size": 11, "color": colour, "line": {"width": 2}},
+                hovertemplate="%{customdata}: %{x:.2f}x<extra></extra>",
+            )  # fmt: skip
+
+    beside = [(r.experiment, r.compared.median, r.compared.label) for r in done if r.compared and r.compared.median]
+    hollow("compared with", "circle-open", ink["quiet"], beside)
+    others = [(e, known[e.title]) for e in chosen if known and e.title in known]
     for machine, symbol in zip(dict.fromkeys(median.machine for _, median in others), ELSEWHERE, strict=False):
-        there = [(name, median) for name, median in others if median.machine == machine]
-        figure.add_scatter(
-            x=[median.speedup for _, median in there], y=[name for name, _ in there], name=f"measured on<br>{html.escape(machine)}",
-            mode="markers", customdata=[html.escape(median.label) for _, median in there],
-            marker={"symbol": symbol, "size": 11, "color": ink["ink"], "line": {"width": 1.5}},
-            hovertemplate="%{customdata}: %{x:.2f}x<extra></extra>",
-        )  # fmt: skip
+        there = [(e, median.speedup, median.label) for e, median in others if median.machine == machine]
+        hollow(f"measured on<br>{html.escape(machine)}", symbol, ink["ink"], there)
     if done:
         arms = [result.measured for result in done]
         figure.add_scatter(
-            x=[arm.median for arm in arms], y=names, name=HERE, mode="markers+text",
-            text=[f"<b>{ratio(arm.median)}</b>" for arm in arms], textposition="top center", textfont={"color": ink["ink"]},
-            customdata=[[html.escape(arm.label), arm.low, arm.high] for arm in arms],
+            x=[arm.median for arm in arms], y=[html.escape(result.experiment.title) for result in done], name=HERE,
+            mode="markers+text", text=[f"<b>{ratio(arm.median)}</b>" for arm in arms], textposition="top center",
+            textfont={"color": ink["ink"]}, customdata=[[html.escape(arm.label), arm.low, arm.high] for arm in arms],
             marker={"symbol": "diamond", "size": 12, "color": ink["lanes"][0]},
             error_x=_errors([(arm.low, arm.median, arm.high) for arm in arms], ink["lanes"][0]),
             hovertemplate="%{customdata[0]}: %{x:.2f}x, %{customdata[1]:.2f}x to %{customdata[2]:.2f}x<extra></extra>",
         )  # fmt: skip
     if chosen:
-        highs = [
-            *(r.measured.high for r in done),
-            *(e.high for _, e in claims),
-            *(median.speedup for _, median in others),
-        ]
+        highs = [*(r.measured.high for r in done), *(e.high for e in claims), *(median.speedup for _, median in others)]
         figure.update_xaxes(range=[0, 1.1 * max([2.0, *highs])], ticksuffix="x")
-        figure.add_vline(x=1, line={"color": ink["naive"], "dash": "2px,3px", "width": 1.5})
+        figure.add_vline(x=1, line=_naive(ink))
+        # A claim without a mark has its row too.
+        figure.update_yaxes(
+            range=[len(chosen) - 0.5, -0.5], categoryorder="array", categoryarray=[html.escape(e.title) for e in chosen]
+        )
     if all_:
         figure.update_layout(height=120 + 30 * len(all_))
-    order = {"categoryorder": "array", "categoryarray": [html.escape(e.title) for e in chosen]}
-    rows = {"range": [len(chosen) - 0.5, -0.5]} if chosen else {}  # one without a mark has its row too
-    figure.update_yaxes(showgrid=False, ticksuffix="  ", tickfont_color=ink["ink"], **order, **rows)
+    figure.update_yaxes(showgrid=False, ticksuffix="  ", tickfont_color=ink["ink"])
     return finished(figure, figure.data, [] if chosen else [NOTHING], dark)
+
+
+def generations(result: Result | None, dark: bool = False) -> go.Figure:
+    """Of every drafter what a pass writes, what drafting for it costs and the speedup, the oldest first; naive is at 1 token
+    and 1x."""
+    figure, ink = _begun(dark, "tokens, passes and times naive", None)
+    arms = [arm for arm in reversed(result.arms) if arm.rows] if result else []
+    names = [html.escape(arm.label) for arm in arms]
+    kinds = (
+        ("tokens a pass", [arm.mean("tokens_per_pass") for arm in arms], "", " tokens", 0),
+        ("draft cost (ordinary passes)", [arm.mean("draft_cost") for arm in arms], "/", " passes", 2),
+        ("speedup", [arm.median for arm in arms], "x", "x", 1),
+    )
+    for name, values, hatch, unit, look in kinds if arms else ():
+        figure.add_bar(
+            x=values, y=names, name=name, orientation="h", text=[f"{decimal(value)}{unit}" for value in values],
+            textposition="outside", cliponaxis=False, textfont={"color": ink["ink"]},
+            marker={"color": ink["lanes"][look], "line": {"width": 0}, "pattern": {"shape": hatch, "size": 7}},
+            hovertemplate=f"%{{y}}: %{{x:.2f}}{unit}",
+        )  # fmt: skip
+    if arms:
+        figure.add_vline(x=1, line=_naive(ink))
+        figure.update_xaxes(range=[0, 1.6 * max(max(values) for _, values, *_ in kinds)])
+        figure.update_yaxes(autorange="reversed", showgrid=False, ticksuffix="  ", tickfont_color=ink["ink"])
+        figure.update_layout(height=140 + 88 * len(arms), legend_traceorder="normal")
+    return finished(figure, figure.data, [] if arms else [NOTHING], dark)
+
+
+def growing(
+    losses: Sequence[tuple[float, float]], accepted: Sequence[tuple[float, float]], dark: bool = False
+) -> go.Figure:
+    """A drafter that learns: tokens a pass when they were measured, and the loss, over seconds of computing."""
+    figure, ink = _begun(dark, "seconds of training", "tokens a pass")
+    if losses:
+        figure.add_scatter(
+            x=[s for s, _ in losses], y=[loss for _, loss in losses], name="loss", mode="lines", yaxis="y2",
+            line=_naive(ink), hovertemplate="loss %{y:.2f} at %{x:.0f} s",
+        )  # fmt: skip
+    if accepted:
+        figure.add_scatter(
+            x=[s for s, _ in accepted], y=[tokens for _, tokens in accepted], name="tokens a pass", mode="lines+markers",
+            line={"color": ink["lanes"][0], "width": 2.5}, marker={"size": 8}, hovertemplate="%{y:.2f} tokens a pass at %{x:.0f} s",
+        )  # fmt: skip
+    figure.update_yaxes(range=[0.95, max([2.0, *(1.05 * tokens for _, tokens in accepted)])])
+    figure.update_xaxes(range=[0, max([60.0, *(s for s, _ in (*losses[-1:], *accepted[-1:]))])])
+    quiet = {"color": ink["quiet"]}
+    right = {
+        "overlaying": "y", "side": "right", "showgrid": False, "zeroline": False, "fixedrange": True, "automargin": True,
+        "range": [0, MOST_NATS], "tickfont": quiet, "title": {"text": "loss (nats)", "font": {**quiet, "size": 14}},
+    }  # fmt: skip
+    figure.update_layout(height=264, yaxis2=right)
+    return finished(figure, figure.data, [] if losses else [NOTHING], dark)
 
 
 def sweep(swept: Sweep, dark: bool = False) -> go.Figure:
     """The measured speedup at every point with its extremes, and what the two formulas expect there."""
-    figure, ink = blank(dark, html.escape(swept.setting), "speedup (times naive)"), DARK if dark else LIGHT
+    figure, ink = _begun(dark, html.escape(swept.setting), "speedup (times naive)")
     points = [point for point in swept.points if point.speedup is not None]
     lines = (
         ("leviathan", "theory, verifying for nothing", "2px,3px", 3),
@@ -145,7 +193,7 @@ def _forecast_line(figure: go.Figure, forecasts: Sequence[Forecast], ink: Mappin
 def load(levels: Sequence[Level], dark: bool = False, theory: Sequence[float] = ()) -> go.Figure:
     """The speedup of speculation over how many texts are written at once, with intervals; naive stands at 1, and the place where
     it stops paying is marked. `theory` is what would come of it if every text drafted as it does alone."""
-    figure, ink = blank(dark, "texts at once", "speedup (times without)"), DARK if dark else LIGHT
+    figure, ink = _begun(dark, "texts at once", "speedup (times without)")
     known = [level for level in levels if level.speedup]
     if known:
         ends = [level.interval or (level.speedup,) * 2 for level in known]
@@ -171,7 +219,7 @@ def load(levels: Sequence[Level], dark: bool = False, theory: Sequence[float] = 
 
 def shared_pass(passes: Sequence[Sequence[tuple[int, int]]], number: int, dark: bool = False) -> go.Figure:
     """One pass of several texts, a line each: its own row, the drafted rows that were accepted, and those that were not."""
-    figure, ink = blank(dark, "rows of the pass", "text"), DARK if dark else LIGHT
+    figure, ink = _begun(dark, "rows of the pass", "text")
     texts = passes[min(number, len(passes)) - 1] if passes else ()
     names = [str(text) for text in range(1, len(texts) + 1)]
     kinds = (
@@ -193,7 +241,7 @@ def shared_pass(passes: Sequence[Sequence[tuple[int, int]]], number: int, dark: 
 
 def what_if(ks: Sequence[int], lines: Sequence[tuple[Outcome, Outcome]], k: int, dark: bool = False) -> go.Figure:
     """The predicted speedup of a lookup setting over the draft length, below the oracle's; `k` is marked."""
-    figure, ink = blank(dark, "draft length k", "predicted speedup (times naive)"), DARK if dark else LIGHT
+    figure, ink = _begun(dark, "draft length k", "predicted speedup (times naive)")
     kinds = ((1, "7px,3px", ink["quiet"], 1.5), (0, "solid", ink["lanes"][0], 2.5))
     for which, dash, colour, width in kinds if lines else ():
         outcomes = [pair[which] for pair in lines]
@@ -215,7 +263,7 @@ def speedup_surface(drawn: Surface, points: Sequence[Point] = (), dark: bool = F
 
     The thick contour is naive's speed: below it drafting loses. A point's text is what was measured there.
     """
-    figure, ink = blank(dark, "draft length k", "acceptance (% of tested tokens)"), DARK if dark else LIGHT
+    figure, ink = _begun(dark, "draft length k", "acceptance (% of tested tokens)")
     accepted = [100 * alpha for alpha in drawn.alphas]
     field = ink["field"]
     figure.add_contour(
@@ -245,7 +293,7 @@ def speedup_surface(drawn: Surface, points: Sequence[Point] = (), dark: bool = F
 
 def cost_curve(curve: CostCurve, dark: bool = False) -> go.Figure:
     """What a pass of so many rows costs, in one-row passes, between rows for nothing and rows at full price."""
-    figure, ink = blank(dark, "rows in a pass", "cost (one-row passes)"), DARK if dark else LIGHT
+    figure, ink = _begun(dark, "rows in a pass", "cost (one-row passes)")
     rows = list(curve.rows)
     for name, y, dash in (
         ("rows for nothing", [1.0] * len(rows), "2px,3px"),
@@ -267,7 +315,7 @@ def formats(compared: Compared, dark: bool = False) -> go.Figure:
 
     Formats differ in dash and filling, thread counts in colour and shape; what is in use is the thick line.
     """
-    figure, ink = blank(dark, "rows in a pass", "a pass (ms)"), DARK if dark else LIGHT
+    figure, ink = _begun(dark, "rows in a pass", "a pass (ms)")
     used, counts = compared.in_use, sorted({one.threads or 0 for one in compared.passes})
     counts.sort(key=lambda n: n != (used.threads or 0))  # what is in use has the first look
     for one in compared.measured:
@@ -287,7 +335,7 @@ def formats(compared: Compared, dark: bool = False) -> go.Figure:
 
 def pass_parts(models: Sequence[PassParts], dark: bool = False) -> go.Figure:
     """What each model's one-row pass takes, part by part, in units of reading its weights at memory's speed."""
-    figure, ink = blank(dark, "times as long as reading the weights", None), DARK if dark else LIGHT
+    figure, ink = _begun(dark, "times as long as reading the weights", None)
     inks = (ink["quiet"], *ink["lanes"])
     for number, name in enumerate(dict.fromkeys(name for one in models for name in one.segments)):
         has = [one for one in models if name in one.segments]
@@ -304,7 +352,7 @@ def pass_parts(models: Sequence[PassParts], dark: bool = False) -> go.Figure:
 
 def dice(thrown: Histogram | None, dark: bool = False, names: Sequence[str] = ()) -> go.Figure:
     """How often each token fell, beside how often the target says it should; `names` of the tokens, if they have any."""
-    figure, ink = blank(dark, "token", "share of the throws (%)"), DARK if dark else LIGHT
+    figure, ink = _begun(dark, "token", "share of the throws (%)")
     if thrown is None:
         return finished(figure, [], [NOTHING], dark)
     tokens, n = [html.escape(name) for name in names] or list(range(len(thrown.seen))), thrown.throws
@@ -321,6 +369,16 @@ def dice(thrown: Histogram | None, dark: bool = False, names: Sequence[str] = ()
         )  # fmt: skip
     figure.update_xaxes(dtick=1, showgrid=False)
     return finished(figure, figure.data, [], dark)
+
+
+def _begun(dark: bool, x: str, y: str | None) -> tuple[go.Figure, Mapping[str, Any]]:
+    """An empty figure with titles of its axes, and its colours."""
+    return blank(dark, x, y), DARK if dark else LIGHT
+
+
+def _naive(ink: Mapping[str, Any]) -> dict:
+    """The line at naive's speed."""
+    return {"color": ink["naive"], "dash": "2px,3px", "width": 1.5}
 
 
 def _errors(values: Sequence[tuple[float, float, float]], colour: str) -> dict:
@@ -345,7 +403,7 @@ def _hatched(ink: Mapping[str, Any]) -> dict:
 def _against_naive(figure: go.Figure, ink: Mapping[str, Any]) -> None:
     """An axis of speedups, with a line at 1."""
     figure.update_yaxes(rangemode="tozero", ticksuffix="x")
-    figure.add_hline(y=1, line={"color": ink["naive"], "dash": "2px,3px", "width": 1.5})
+    figure.add_hline(y=1, line=_naive(ink))
 
 
 def _log_axes(figure: go.Figure, rows: Sequence[int], between: tuple[float, float]) -> None:

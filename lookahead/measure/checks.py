@@ -1,10 +1,7 @@
-"""Four tests that any verifying loop must pass, to be run on the spot over weightless models.
+"""Four tests that any verifying loop must pass, over models without weights.
 
-Each is the core of a test of the same name in this project's tests, and runs the real loop, the real
-rules and real drafters in a second or less. `Parts` are the pieces that a run is put together from; the
-engine's own pass every test, and a bug is one piece replaced.
-
-Knows the engine. It does not know which bugs there are.
+Each runs the real loop, the real rules and real drafters in a second or less. `Parts` are the pieces of a run; the engine's
+own pass every test, and a bug is one piece replaced.
 """
 
 from __future__ import annotations
@@ -30,17 +27,13 @@ K, PROMPT, LENGTH = 4, (1, 2, 3), 40
 MISS = 0.3
 
 
-def _same(part: Any) -> Any:
-    return part
-
-
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a run is put together from: a rule made from settings, a target and the ends, each perhaps altered."""
+    """The pieces of a run: a rule made from settings, a target and the ends, each perhaps altered."""
 
     rule: Callable[[Settings], Rule] = rule_for
-    target: Callable[[Any], Any] = _same
-    ends: Callable[[Ends], Ends] = _same
+    target: Callable[[Any], Any] = lambda target: target
+    ends: Callable[[Ends], Ends] = lambda ends: ends
 
 
 HONEST = Parts()
@@ -56,7 +49,7 @@ class Finding:
 
 
 class _Near(TableLM):
-    """A draft that knows most of the target's table and is wrong about the rest."""
+    """A draft that has most of the target's table and is wrong about the rest."""
 
     def logits_after(self, sequence):
         missed = random.Random(f"miss:{list(sequence[-self.order :])}").random() < MISS

@@ -1,8 +1,7 @@
-"""Whether to turn speculative decoding on: one `Report`, its three sources, and its text, Markdown, CSV and JSON.
+"""Whether to turn speculative decoding on: one `Report`, its sources, and its text, Markdown, CSV and JSON.
 
-`decide` measures methods on a user's prompts within a budget of seconds; `attach.decision` does the same on two servers.
-`advise` predicts from a recorded race. `forecast` predicts other draft lengths from two runs, and `texts_at_once` states
-in a sentence up to how many texts speculation pays.
+`decide` measures methods on a user's prompts within a budget of seconds; `servers.decision` does the same on two servers.
+`advise` predicts from a recorded race, `forecast` predicts other draft lengths from two runs.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ PREDICTED_PAYS = 1.05  # a predicted one: the formula leaves out the loop, and h
 KS = tuple(range(1, 17))  # draft lengths that are predicted from a race
 SIZES = (1, 2, 4, 8, 16)  # texts at once
 LENGTHS, SEEN = tuple(range(1, 9)), 8  # draft lengths that are predicted from runs with 1 and `SEEN`
-FULL = 0.5  # of `SEEN`: with a longer mean draft all drafts have one length; the end of a text shortens the last ones
+FULL = 0.5  # of `SEEN`: with a longer mean draft all drafts have one length, but for the last of a text
 LEAST_S, MOST_S, MOST_PROMPTS = 5.0, 600.0, 200
 RACING, LENGTHS_SHARE = 0.5, 0.15  # of the budget
 SURE = 3  # prompts that show that a method is slower
@@ -145,13 +144,11 @@ class Report:
     def sentence(self) -> str:
         """The answer."""
         best = self.best
-        if best.terms and self.on:
-            return f"Yes: {best.method}, drafting {best.k}, should give {ratio(best.speedup)} here.{self.note}"
         if best.terms:
-            return (
-                f"Don't: the best there is, {best.method} with {best.k} drafted, should give {ratio(best.speedup)}, "
-                f"and less than {ratio(PREDICTED_PAYS)} is not worth having.{self.note}"
-            )
+            predicted = f"{best.method}, drafting {best.k}, should give {ratio(best.speedup)} here"
+            if self.on:
+                return f"Yes: {predicted}.{self.note}"
+            return f"Don't: {predicted} at best, and less than {ratio(PREDICTED_PAYS)} is not worth having.{self.note}"
         speed = shown(best) if best.interval else f"{shown(best)}, of one prompt"
         if not self.on:
             return f"Off. The best there is, {best.method}, gives {speed}: no gain that is sure."
@@ -234,13 +231,9 @@ class Report:
             if points:
                 rows = [[str(at), ratio(speedup), ranged(sure)] for at, speedup, sure in points if speedup]
                 parts.append(markdown_table([title, f"speedup, {note}", "90% interval"], rows))
-        source = self.source
-        if "servers" in source:
-            where = "; ".join(
-                f"{side}: {of['name']}, {of['kind']}, {of['model']}" for side, of in source["servers"].items()
-            )
-        else:
-            where = measured_where(source)
+        servers = self.source.get("servers", {})
+        where = [f"{side}: {of['name']}, {of['kind']}, {of['model']}" for side, of in servers.items()]
+        where = "; ".join(where or [measured_where(self.source)])
         return "\n\n".join([*parts, f"{where}; {self.note}."]) + "\n"
 
     def csv(self) -> str:
@@ -368,10 +361,12 @@ def decide(
         timed(0, entry, max_new_tokens=8)
     for turn in turns():
         number, start_s = turn % len(questions), spent()
-        for entry in (naive, *entries[:: 1 if turn % 2 == 0 else -1]):
-            if entry is naive or entry.label in racing:
-                taken.append(Sample(number, questions[number], entry, turn, 0, timed(number, entry)))
+        plain = timed(number, naive)
+        for entry in entries[:: 1 if turn % 2 == 0 else -1]:
+            if entry.label in racing:
                 yield None
+                taken.append(Sample(number, questions[number], entry, timed(number, entry), plain))
+        yield None
         left = min(SURE, len(questions)) - turn - 1
         hurried = left > 0 and left * (spent() - start_s) > RACING * budget_s - spent()
         racing = still_racing({label: rows_of(taken, label) for label in racing}, hurried)
@@ -433,27 +428,25 @@ def forecast(costs: PassCosts, short: tuple[int, Pairs], long: tuple[int, Pairs]
 
     A pass of another length takes what the calibrated curve gives, scaled to match both runs; drafting and the rest are
     linear between them. Acceptance by position gives the tokens. It holds for chains of one length in a homogeneous
-    text. The shorter length may have been run on fewer prompts.
+    text.
     """
     (few, short_pairs), (many, long_pairs) = short, long
     cheap = [statistics.mean(part) for part in zip(*(_pass(run, costs, few) for run, _ in short_pairs), strict=True)]
     out = []
     for k in ks:
         share, speedups = (k - few) / (many - few), []
-        for number, (run, naive) in enumerate(long_pairs):
-            known = run.acceptance + short_pairs[number][0].acceptance if number < len(short_pairs) else run.acceptance
+        for (short_run, _), (run, naive) in zip(short_pairs, long_pairs, strict=True):
             dear = _pass(run, costs, many)
             scale, draft_s, rest_s = (a + (b - a) * share for a, b in zip(cheap, dear, strict=True))
-            pass_s = costs.pass_s(1 + k) * scale + draft_s + rest_s
-            speedups.append(naive.seconds / (known.passes(k, len(naive.tokens)) * pass_s))
+            passes = (run.acceptance + short_run.acceptance).passes(k, len(naive.tokens))
+            speedups.append(naive.seconds / (passes * (costs.pass_s(1 + k) * scale + draft_s + rest_s)))
         out.append(Forecast(k, statistics.median(speedups), interval(speedups, statistics.median)))
     return out
 
 
 def _pass(run: Timing, costs: PassCosts, k: int) -> tuple[float, float, float]:
     """A pass with `k` drafted tokens: the target's time over the calibrated one, then seconds of drafting and of the rest."""
-    rest_s = run.seconds - run.verify_s - run.propose_s
-    return run.verify_s / run.passes / costs.pass_s(1 + k), run.propose_s / run.passes, rest_s / run.passes
+    return run.verify_s / run.passes / costs.pass_s(1 + k), run.propose_s / run.passes, run.rest_s / run.passes
 
 
 # ------------------------------------------------------------------ predicted from a race

@@ -1,11 +1,8 @@
-"""The rejection rule as a game of dice: a token drafted from q, tested, and whatever stands is counted.
+"""The rejection rule as a game of dice: a token is drafted from q and tested, and the token that is written is counted.
 
-Thousands of throws on a vocabulary of eight: under the real rule of `accept.py` the histogram settles on
-the target's p, whatever q is. With a bug of `bugs.py` in the rule's place it settles on something else,
-and the chi-square test says so. A p-value that is looked at after every few throws dips below any line
-now and then; the one at the end is the one that counts.
-
-Knows the rule and its draws. It does not know the loop, for one token is enough to see the law.
+After thousands of throws on a vocabulary of eight the histogram is the target's p, whatever q is. With a bug of `bugs.py` it is
+not, and the chi-square test shows it. Only the p-value at the end counts: one that is read again and again falls below any
+threshold now and then.
 """
 
 from __future__ import annotations
@@ -30,10 +27,9 @@ CONTEXT = (0,)
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """What has fallen after so many `throws` of `of`: how often each token was `seen`, and how often it should be.
+    """The counts after so many `throws` of `of`: how often each token was `seen`, and how often it should be.
 
-    `accepted` counts the drafted tokens accepted. `chi_square` has `freedom` degrees; `p_value` is how often a
-    correct rule would stray as far, None while there are too few throws to tell.
+    `chi_square` has `freedom` degrees; `p_value` is how often a correct rule strays as far, None after too few throws.
     """
 
     throws: int
@@ -58,8 +54,8 @@ def throw(
 ) -> Iterator[Histogram]:
     """Throw and count; yields the histogram `every` so many throws and at the end. May be closed at any point.
 
-    `p` and `q` are the two sides' distributions as they are tested, at `temperature`. `rule` makes the rule from
-    settings: the real one, or a bug's.
+    `p` and `q` are the distributions at `temperature`. `rule` makes the rule from settings: the real one, or a bug's. Raises
+    `SettingsError` before the first throw.
     """
     p, q = _distribution("p", p), _distribution("q", q)
     if len(p) != len(q):

@@ -1,36 +1,31 @@
 """The claims that everybody quotes, measured here: the table of speedups and the list of when it helps.
 
-An experiment is data: the claim in the words it is quoted in, and arms, each a method on some of the
-bundled prompts under some settings. The first arm is the claim's; the others are what it is compared
-with. `run` measures all of them against naive, one lane at a time, and yields what is known so far.
-
-Of the two claims about machines, memory-bound is read from what a pass with more rows costs, and compute-bound from
-batches: many texts that share every pass, naively and with so many drafted tokens each, whether they pay or not.
-
-Knows lanes and costs. It does not know pages.
+An experiment is data: the claim in the words it is quoted in, and arms, each a method on some of the bundled prompts under some
+settings. The first arm is the claim's; the others are compared with it. All of them are measured against naive, one lane at a
+time. The compute-bound claim is measured in batches: many texts that share every pass, naively and with drafted tokens.
 """
 
 from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from itertools import groupby
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from math import inf
 from typing import Any
 
 from ..core.events import SettingsError
-from ..core.numbers import counted, decimal, ratio
+from ..core.numbers import counted, decimal, ranged, ratio
 from ..family.models import Models
 from ..race.methods import needed_by
+from ..trace.race import measured_on
 from . import batches
 from .decision import Level, levels_of
 from .intervals import interval
-from .progress import Arm, Progress, because, difference, questions, rows_of
-from .timing import Question, read_entry, samples
+from .progress import Arm, Progress, because, difference, measure, questions, rows_of
+from .tables import markdown_table, measured_where
+from .timing import Question, read_entry
 
-NAIVE = "naive"
 TABLE, HELPS, HURTS = "performance expectations", "when most effective", "when least effective"
 NEWER = "generations of drafters"
 LENGTH, SHORT, LONG = 96, 12, 192
@@ -50,17 +45,17 @@ class Plan:
 
     def questions(self, most: int | None, tokens: int | None) -> list[Question]:
         """The prompts with the plan's settings; `tokens` caps the length."""
-        settings = {"max_new_tokens": LENGTH, **self.settings}
-        settings["max_new_tokens"] = min(settings["max_new_tokens"], tokens or settings["max_new_tokens"])
-        return questions(*self.prompts, most=most, **settings)
+        length = self.settings.get("max_new_tokens", LENGTH)
+        capped = {"max_new_tokens": min(length, tokens or length)}
+        return questions(*self.prompts, most=most, **{**self.settings, **capped})
 
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
     """A claim and what is run here for it.
 
-    `group` is the list that the claim stands in. `low` and `high` are the speedups it promises, None for a claim
-    that only says that something helps or hurts. With `batches` so many texts at once are measured too, by the first plan's method.
+    `group` is the list that has the claim. `low` and `high` are the speedups it promises, None for a claim that only says that
+    something helps or hurts. With `batches`, so many texts at once are measured too, by the first plan's method.
     """
 
     id: str
@@ -74,11 +69,16 @@ class Experiment:
 
     @property
     def claimed(self) -> str:
-        """What a reader is told beside the title: figures, a sentence, or that it is to help, or to help less, and why."""
+        """The claim next to its title: figures, a sentence, or that it is to help, or to help less, and why."""
         if self.group in (TABLE, NEWER):
             return self.claim
         why = re.search(r"\((.*?)\)", self.claim)
         return ("to help less" if self.group == HURTS else "to help") + (f": {why[1]}" if why else "")
+
+    def listing(self) -> dict[str, Any]:
+        """The experiment as plain data."""
+        words = {name: getattr(self, name) for name in ("id", "title", "group", "claim", "claimed")}
+        return {**words, "runs": [f"{plan.method}: {plan.label}" for plan in self.plans]}
 
     def missing(self, models: Models) -> list[str]:
         """The draft models and trained heads it needs that this family does not have."""
@@ -91,39 +91,20 @@ class Experiment:
     ) -> Iterator[Progress | None]:
         """Measure it; every `Progress` holds the `Result` so far, the last one all of it. May be closed at any point.
 
-        `prompts` and `tokens` cap how many prompts an arm has and how long their texts get.
+        `prompts` and `tokens` cap how many prompts an arm has and how long their texts get. Yields None while nothing is new.
         """
         result = Result(self, tuple(Arm.of(plan.label, plan.method, ()) for plan in self.plans))
-        by_plan = [plan.questions(prompts, tokens) for plan in self.plans]
-        total = sum(len(q) for q in by_plan) * repeats
-        done = 0
-        # Neighbouring plans with the same questions are measured side by side.
-        for shared, group in groupby(range(len(by_plan)), key=by_plan.__getitem__):
-            indices, taken = list(group), []
-            methods = [self.plans[i].method for i in indices]
-            entries = [read_entry(method) for method in dict.fromkeys([NAIVE, *methods])]
-            for sample in samples(models, entries, shared, repeats, {}):
-                taken.append(sample)
-                done += methods.count(sample.entry.label)
-                arms = list(result.arms)
-                for i in indices:
-                    plan = self.plans[i]
-                    arms[i] = Arm.of(plan.label, plan.method, rows_of(taken, plan.method))
-                result = replace(result, arms=tuple(arms))
-                yield Progress(done, total, f"{sample.question.id}: {sample.entry.label}", result)
-        yield from self._share_passes(models, result, by_plan[0], done)
-
-    def _share_passes(
-        self, models: Models, result: Result, shared: list[Question], before: int
-    ) -> Iterator[Progress | None]:
-        """Many texts at once, after so many steps of other work; None at every pass, where it may be closed."""
-        method = self.plans[0].method
-        for now in batches.measure(models, shared, [method], self.batches) if self.batches else ():
-            if now is None:
-                yield None
-                continue
-            levels = levels_of(now.result["rows"])
-            yield Progress(before + now.done, before + now.total, now.text, replace(result, batches=tuple(levels)))
+        arms, done = [(plan.method, plan.questions(prompts, tokens)) for plan in self.plans], 0
+        for now in measure(models, arms, repeats):
+            if now:
+                both = zip(self.plans, now.result, strict=True)
+                known = (Arm.of(plan.label, plan.method, rows_of(taken, plan.method)) for plan, taken in both)
+                result, done = replace(result, arms=tuple(known)), now.done
+            yield now and replace(now, result=result)
+        measuring = batches.measure(models, arms[0][1], [arms[0][0]], self.batches) if self.batches else ()
+        for now in measuring:
+            levels = levels_of(now.result["rows"]) if now else ()
+            yield now and Progress(done + now.done, done + now.total, now.text, replace(result, batches=tuple(levels)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,14 +117,14 @@ class Result:
 
     @property
     def measured(self) -> Arm:
-        """The arm to set beside the claim: the first, or for the compute-bound claim the largest batch."""
-        if self.experiment.id == "compute-bound":
-            if not self.batches:
-                return Arm("many texts at once", self.arms[0].method)
-            last = self.batches[-1]
-            low, high = last.interval or (last.speedup,) * 2
-            return Arm(f"{last.at_once} texts at once", self.arms[0].method, (), last.speedup, low, high)
-        return self.arms[0]
+        """The claim's arm: the first, or if the claim is about batches the largest one."""
+        method = self.arms[0].method
+        if not self.experiment.batches:
+            return self.arms[0]
+        if not self.batches:
+            return Arm("many texts at once", method)
+        last = self.batches[-1]
+        return Arm(f"{last.at_once} texts at once", method, (), last.speedup, *(last.interval or (last.speedup,) * 2))
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -152,8 +133,8 @@ class Result:
 
     @property
     def compared(self) -> Arm | None:
-        """What a claim without numbers is compared with."""
-        if self.experiment.id == "compute-bound":
+        """The arm that a claim without numbers is compared with."""
+        if self.experiment.batches:
             return self.arms[0]
         return self.arms[1] if self.experiment.low is None and len(self.arms) > 1 else None
 
@@ -165,19 +146,33 @@ class Result:
             return ""
         if e.low is not None:
             return _decided(self.interval, e.low, e.high)
-        ratios = _paired_interval(self.measured, self.compared) if self.compared else self.interval
-        if ratios is None and self.compared and self.interval and self.compared.interval:
-            (low, high), (least, most) = self.interval, self.compared.interval
-            ratios = low / most, high / least
+        ratios = _ratio_interval(self) if self.compared else self.interval
         return _decided(ratios, 0, 1) if e.group == HURTS else _decided(ratios, 1, inf)
 
     @property
     def why(self) -> str:
-        """Sentences on why, out of what was measured."""
+        """Sentences on why, from what was measured."""
         sentences = [because(arm) for arm in self.arms if arm.rows]
         if self.compared and self.compared.rows and self.measured.rows:
             sentences.append(difference(self.measured, self.compared))
         return " ".join([*sentences, *_on_rows(self)])
+
+    def document(self) -> dict[str, Any]:
+        """The result as plain data."""
+        arm = self.measured
+        return {
+            **self.experiment.listing(),
+            "measured": arm.label,
+            "median": arm.median,
+            "low": arm.low,
+            "high": arm.high,
+            "interval": self.interval,
+            "compared": None if self.compared is None else asdict(self.compared),
+            "outcome": self.outcome,
+            "why": self.why,
+            "arms": [asdict(arm) for arm in self.arms],
+            "batches": [level._asdict() for level in self.batches],
+        }
 
 
 def _decided(interval: tuple[float, float] | None, low: float, high: float) -> str:
@@ -187,21 +182,25 @@ def _decided(interval: tuple[float, float] | None, low: float, high: float) -> s
     return CLAIMED if low <= interval[0] and interval[1] <= high else NOT
 
 
-def _paired_interval(one: Arm, other: Arm) -> tuple[float, float] | None:
-    """The 90% interval of the median speedup ratio; None if the arms do not share at least two prompts."""
+def _ratio_interval(result: Result) -> tuple[float, float] | None:
+    """The 90% interval of the ratio of two speedups: of prompts that both arms have, else the widest of both intervals."""
+    one, other = result.measured, result.compared
     others = {row.question: row.speedup for row in other.rows}
     ratios = [row.speedup / others[row.question] for row in one.rows if row.question in others]
-    return interval(ratios, statistics.median)
+    paired = interval(ratios, statistics.median)
+    if paired or not result.interval or not other.interval:
+        return paired
+    return result.interval[0] / other.interval[1], result.interval[1] / other.interval[0]
 
 
 def _on_rows(result: Result) -> list[str]:
-    """Sentences on what rows cost: of one text, or of many; none where that is not what the claim is about."""
+    """Sentences on what rows cost, of one text or of many, if the claim is about that."""
     arm, sentences = result.arms[0], []
     if result.experiment.id == "memory-bound" and arm.rows:
         rows, tokens = 1 + K, arm.mean("tokens_per_pass")
         sentences.append(
             f"A pass of {rows} rows costs {decimal(arm.mean('verify_cost'))} one-row passes here; where rows cost what they "
-            f"compute, it would cost {rows}, and {decimal(tokens)} tokens a pass would make {ratio(tokens / rows)}."
+            f"compute, it would cost {rows}, and {decimal(tokens)} tokens per pass would make {ratio(tokens / rows)}."
         )
     if result.batches:
         last = result.batches[-1]
@@ -214,6 +213,43 @@ def _on_rows(result: Result) -> list[str]:
             f"{ratio(last.speedup)} at {last.at_once}."
         )
     return sentences
+
+
+def document(models: Models, results: Sequence[Result], repeat: int) -> dict[str, Any]:
+    """Results as plain data, with what they were measured on: what `lab --json` prints."""
+    return {
+        **measured_on(models),
+        "options": {"repeat": repeat},
+        "note": "speedups over naive decoding, prefill excluded on both sides; the median prompt, and the extremes of all prompts and repetitions",
+        "experiments": [result.document() for result in results],
+    }
+
+
+def tables(report: Mapping[str, Any]) -> list[tuple[list[str], list[list[str]]]]:
+    """Head and rows of a table for each list of claims."""
+    listed, out = report["experiments"], []
+    for group in dict.fromkeys(one["group"] for one in listed):
+        head = [group, "claimed", "measured here", "90% interval", "lowest to highest", "compared with", ""]
+        out.append((head, [_cells(one) for one in listed if one["group"] == group]))
+    return out
+
+
+def markdown(report: Mapping[str, Any]) -> str:
+    """The tables in Markdown, and what they were measured on."""
+    parts = [markdown_table(head, rows) for head, rows in tables(report)]
+    return "\n\n".join([*parts, f"{measured_where(report)}; {report['note']}."])
+
+
+def _cells(one: Mapping[str, Any]) -> list[str]:
+    """An experiment's row."""
+    if one["median"] is None:
+        return [one["title"], one["claimed"], "not measured", "", "", "", ""]
+    compared = one["compared"]
+    return [
+        one["title"], one["claimed"], f"{one['measured']}: {ratio(one['median'])}",
+        ranged(one["interval"]), f"{ratio(one['low'])} to {ratio(one['high'])}",
+        f"{compared['label']}: {ratio(compared['median'])}" if compared and compared["median"] else "", one["outcome"],
+    ]  # fmt: skip
 
 
 DRAFT, FIXED = "draft", f"draft:k={K}"

@@ -1,9 +1,4 @@
-"""How sure a figure is: bootstrap intervals over prompts (Efron 1979), by percentiles.
-
-Prompts are what a figure is a sample of; repetitions of one prompt are not. So they are resampled, whole.
-
-Knows numbers. It does not know what was measured.
-"""
+"""Bootstrap intervals over prompts (Efron 1979), by percentiles. Prompts are resampled, not repetitions of one prompt."""
 
 from __future__ import annotations
 
@@ -18,8 +13,7 @@ RESAMPLES, LEVEL = 2000, 0.90
 def interval(
     values: Sequence[Any], figure: Callable[[Sequence[Any]], float], level: float = LEVEL, seed: int = 0
 ) -> tuple[float, float] | None:
-    """Between which two numbers `figure` lies for a share `level` of the resampled `values`, one for each prompt; None where
-    there are fewer than two."""
+    """The interval of `figure` over resampled `values`, one for each prompt, at a `level`; None for fewer than two."""
     if len(values) < 2:
         return None
     draws = np.random.default_rng(seed).integers(len(values), size=(RESAMPLES, len(values)))

@@ -41,7 +41,6 @@ TURNS, IN_A_ROW = 12, 3
 READING, LAYERS, ATTENTION, HEAD, REST = (
     "reading at memory's speed", "layers' products", "attention", "head", "the rest",
 )  # fmt: skip
-Setup = tuple[torch.dtype, int | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,31 +97,25 @@ class Compared:
         return next(one for one in self.passes if one.in_use)
 
     def verdict(self) -> str:
-        """One sentence: the fastest combination, whether it is in use, and if not, why; "" before a few visits to all."""
+        """The fastest combination, whether it is in use, and if not, why; "" before a few visits to all."""
         used = self.in_use
         if self.visits < LEAST or len(self.measured) < 2 or used.rows[-1] < MANY:
             return ""
         best = min(self.measured, key=lambda one: one.both_s)
-        took = f"{seconds(best.seconds(FEW))} for one row, {seconds(best.seconds(MANY))} for nine"
-        many = min(self.measured, key=lambda one: one.seconds(MANY))
-        if best is used and best.seconds(MANY) < CLOSE * many.seconds(MANY):
-            return f"Quickest here is {best.name} ({took}), and that is what is in use."
-        if best is used:
-            return (
-                f"Quickest here for one row and nine together is {best.name} ({took}), and that is what is in use; "
-                f"for nine alone it is {many.name} ({seconds(many.seconds(MANY))})."
-            )
         faster = used.both_s / best.both_s
-        if faster < CLOSE:
+        if best is not used and faster < CLOSE:
             vary = percent(CLOSE - 1)
-            return f"In use is {used.name}, and nothing here is quicker by more than measurements vary ({vary})."
+            return f"In use is {used.name}, and nothing here is faster by more than measurements vary ({vary})."
+        took = f"{seconds(best.seconds(FEW))} for one row, {seconds(best.seconds(MANY))} for nine"
+        if best is used:
+            return f"Fastest here is {best.name} ({took}), and that is what is in use."
         if best.dtype == used.dtype:
-            why = f"the app takes the fewest threads that are about as quick; OMP_NUM_THREADS={best.threads} would change it"
+            why = f"the app takes the fewest threads that are about as fast; OMP_NUM_THREADS={best.threads} would change it"
         elif used.threads is None:
-            why = f"on a GPU {used.dtype} is taken wherever there is hardware for it, and larger models win by it"
+            why = f"on a GPU {used.dtype} is taken if there is hardware for it, and larger models gain by it"
         else:
             why = "bfloat16 is used where our kernels compute the passes, else float32; LOOKAHEAD_DTYPE changes it"
-        return f"Quickest here is {best.name} ({took}), {decimal(faster)} times as quick as {used.name}, which is in use: {why}."
+        return f"Fastest here is {best.name} ({took}), {decimal(faster)} times as fast as {used.name}, which is in use: {why}."
 
 
 def compare(
@@ -131,28 +124,39 @@ def compare(
     """Measure every combination; yields what is `Compared` so far, and may be closed at any point.
 
     `visits` to each, fewer if `budget_s` does not suffice, but at least 3. Combinations are visited in turns, so that
-    noise hits all alike. The other format is a copy for the time of the measurement; the thread count is changed for a
-    visit and never while the generator waits.
+    noise hits all alike; the one in use comes first and is never left out. The other format is a copy for the time of the
+    measurement; the thread count is changed for a visit and never while the generator waits.
     """
-    began, bench = perf_counter(), _Bench(models, rows)
-    done, total = 0, visits * len(bench.table)
+    began, done, visited, setups = perf_counter(), 0, 0, _setups(models, rows)
+    total = visits * len(setups)
+
+    def now(text: str) -> Progress:
+        return Progress(done, total, text, Compared(tuple(one.passes for one in setups), visited))
+
     try:
-        yield Progress(done, total, "a copy of the weights in the other format", bench.result)
-        bench.load()
-        while bench.visits < visits:
-            for at in bench.active():
-                yield Progress(done, total, bench.table[at].name, bench.result)
-                bench.visit(at)
-                done += 1
-            bench.visits += 1
-            if bench.visits == 1:
-                lap_s = sum(sum(one.pass_s) + 2 * one.pass_s[0] for one in bench.result.measured)
-                visits = min(visits, max(LEAST, 1 + int((budget_s - (perf_counter() - began)) / lap_s)))
-            total = done + (visits - bench.visits) * len(bench.active())
-            yield Progress(done, total, f"visit {bench.visits} of {visits}", bench.result)
-        yield Progress(total, total, "done", bench.result)
+        yield now("a copy of the weights in the other format")
+        _load(models, setups)
+        while visited < visits:
+            for one in sorted(setups, key=lambda one: not one.passes.in_use):
+                if not one.passes.left_out:
+                    yield now(one.passes.name)
+                    one.visit(setups)
+                    done += 1
+            visited += 1
+            active = [one.passes for one in setups if not one.passes.left_out]
+            if visited == 1:
+                round_s = sum(sum(one.pass_s) + 2 * one.pass_s[0] for one in active if one.pass_s)
+                visits = min(visits, max(LEAST, 1 + int((budget_s - (perf_counter() - began)) / round_s)))
+            total = done + (visits - visited) * len(active)
+            yield now(f"visit {visited} of {visits}")
+        total = done
+        yield now("done")
     finally:
-        bench.close()
+        for one in setups:
+            one.lm = None
+        gc.collect()  # a model may hold itself
+        if models.target.device.type == "cuda":
+            torch.cuda.empty_cache()
 
 
 def thread_counts(cores: int, used: int) -> list[int]:
@@ -161,88 +165,70 @@ def thread_counts(cores: int, used: int) -> list[int]:
     return sorted(list(dict.fromkeys(wanted))[:MOST_COUNTS])
 
 
-class _Bench:
-    """The combinations, their models and their times. The one in use is always visited first, and never left out."""
+class _Setup:
+    """A combination of a number format and a thread count: its model, its cache and its times."""
 
-    def __init__(self, models: Models, rows: Sequence[int]):
-        target = models.target
-        self.target, self.used, self.visits = target, target.passes.dtype, 0
-        gpu = target.device.type == "cuda"
-        self.formats = (self.used, *(dtype for dtype in FORMATS if dtype != self.used))
-        now = None if gpu else models.measured.threads
-        self.counts = [None] if gpu else thread_counts(processor.cores(), now)
-        self.rows = tuple(n for n in rows if CACHED + n <= target.context_length) or (1,)
-        self.text = [(7 + 31 * i) % target.vocab for i in range(CACHED + self.rows[-1])]
-        read = target.passes.read_bytes // self.used.itemsize
-        self.table = {
-            (dtype, n): Passes(
-                str(dtype).removeprefix("torch."), n, (dtype, n) == (self.used, now), read * dtype.itemsize, self.rows
-            )
-            for dtype in self.formats
-            for n in self.counts
-        }
-        self.times = {at: {n: [] for n in self.rows} for at in self.table}
-        self.doubted: set[Setup] = set()
-        self.lms: dict[torch.dtype, CachedLM] = {}
+    def __init__(self, dtype: torch.dtype, passes: Passes):
+        self.dtype, self.passes = dtype, passes
+        self.times: dict[int, list[float]] = {n: [] for n in passes.rows}
+        self.doubted = False
+        self.lm: CachedLM | None = None
+        self.text: list[int] = []
 
-    @property
-    def result(self) -> Compared:
-        """The result so far."""
-        return Compared(tuple(self.table.values()), self.visits)
-
-    def active(self) -> list[Setup]:
-        """The combinations that are not left out, the one in use first."""
-        return sorted(
-            (at for at, one in self.table.items() if not one.left_out), key=lambda at: not self.table[at].in_use
-        )
-
-    def _update(self, at: Setup, **known) -> None:
-        self.table[at] = replace(self.table[at], **known)
-
-    def load(self) -> None:
-        """Give the target a cache of its own, and a copy in the other format if memory allows."""
-        for dtype in self.formats:
-            passes, copied = self.target.passes, dtype != self.used
-            if copied and passes.size * dtype.itemsize > COPY_SHARE * memory.free():
-                for count in self.counts:
-                    self._update((dtype, count), left_out=NO_ROOM)
-                continue
-            self.lms[dtype] = CachedLM(passes.converted(dtype) if copied else passes, self.target.vocab)
-            self.lms[dtype].extend(self.text[: min(CACHED, self.lms[dtype].context_length - 1)])
-
-    def visit(self, at: Setup) -> None:
+    def visit(self, setups: Sequence[_Setup]) -> None:
         """Time a pass of every row count, after two that fetch the weights and wake the threads.
 
         Each visit begins with another row count, because on a busy machine passes after a change of threads are slow. A
         combination far slower than another is left out if its next visit finds the same.
         """
-        lm, tokens, times = self.lms[at[0]], self.text[-self.rows[-1] :], self.times[at]
-        first = len(times[self.rows[0]]) % len(self.rows)
-        with threads.using(at[1]):
+        rows = self.passes.rows
+        first = len(self.times[rows[0]]) % len(rows)
+        with threads.using(self.passes.threads):
             for _ in range(2):
-                lm.forward(tokens[:1])
-            for n in (*self.rows[first:], *self.rows[:first]):
-                if not times[n]:
-                    lm.forward(tokens[:n])  # kernels are compiled at first use
-                times[n].append(_timed(lm, tokens[:n]))
-                others = [other[n][0] for key, other in self.times.items() if key != at and other[n]]
-                if (
-                    len(times[n]) == 1
-                    and times[n][0] > FAR * min(others, default=math.inf)
-                    and not self.table[at].in_use
-                ):
-                    self._update(at, left_out=FAR_SLOWER if at in self.doubted else "")
-                    self.doubted.add(at)
-                    self.times[at] = {n: [] for n in self.rows}
+                self.lm.forward(self.text[:1])
+            for n in (*rows[first:], *rows[:first]):
+                if not self.times[n]:
+                    self.lm.forward(self.text[:n])  # kernels are compiled at first use
+                self.times[n].append(_timed(self.lm, self.text[:n]))
+                fastest = min((one.times[n][0] for one in setups if one is not self and one.times[n]), default=math.inf)
+                if len(self.times[n]) == 1 and self.times[n][0] > FAR * fastest and not self.passes.in_use:
+                    self.passes = replace(self.passes, left_out=FAR_SLOWER if self.doubted else "")
+                    self.doubted, self.times = True, {n: [] for n in rows}
                     return
-        self._update(at, pass_s=tuple(map(statistics.median, times.values())))
+        self.passes = replace(self.passes, pass_s=tuple(map(statistics.median, self.times.values())))
 
-    def close(self) -> None:
-        """Free the copy."""
-        self.lms.clear()
-        gc.collect()  # a model may hold itself
-        if self.counts == [None]:
-            torch.cuda.empty_cache()
+
+def _setups(models: Models, rows: Sequence[int]) -> list[_Setup]:
+    target, passes = models.target, models.target.passes
+    used = None if target.device.type == "cuda" else models.measured.threads
+    counts = [None] if used is None else thread_counts(processor.cores(), used)
+    rows = tuple(n for n in rows if CACHED + n <= target.context_length) or (1,)
+    numbers = passes.read_bytes // passes.dtype.itemsize
+    return [
+        _Setup(
+            dtype,
+            Passes(
+                str(dtype).removeprefix("torch."), n, (dtype, n) == (passes.dtype, used), numbers * dtype.itemsize, rows
+            ),
+        )
+        for dtype in (passes.dtype, *(dtype for dtype in FORMATS if dtype != passes.dtype))
+        for n in counts
+    ]
+
+
+def _load(models: Models, setups: Sequence[_Setup]) -> None:
+    """Give each format a cache of its own, and the other one a copy of the weights if memory allows."""
+    target, passes, lms = models.target, models.target.passes, {}
+    for one in setups:
+        copied, longest = one.dtype != passes.dtype, one.passes.rows[-1]
+        if copied and passes.size * one.dtype.itemsize > COPY_SHARE * memory.free() and one.dtype not in lms:
+            one.passes = replace(one.passes, left_out=NO_ROOM)
+            continue
+        text = [(7 + 31 * i) % target.vocab for i in range(CACHED + longest)]
+        if one.dtype not in lms:
+            lms[one.dtype] = CachedLM(passes.converted(one.dtype) if copied else passes, target.vocab)
+            lms[one.dtype].extend(text[: min(CACHED, target.context_length - 1)])
+        one.lm, one.text = lms[one.dtype], text[-longest:]
 
 
 def _timed(lm: CachedLM, tokens: Sequence[int]) -> float:

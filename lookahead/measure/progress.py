@@ -1,31 +1,26 @@
-"""What the lab's measurements share: a method on a prompt against naive, and a sentence on why.
-
-A `Row` is one prompt, an `Arm` several under one name. Each is computed from the timings so far, so a run
-that is stopped half way has rows to show. The words come from the numbers: how many tokens a pass wrote,
-what a pass cost, and which of the two made the difference.
-
-Knows timings. It does not know claims.
-"""
+"""A method on a prompt against naive (`Row`), on several (`Arm`), and sentences on why it is faster or slower."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from math import log
 from typing import Any
 
 from ..core.numbers import decimal, percent, ratio
+from ..family.models import Models
 from .intervals import interval
 from .scenarios import ANSWERS_BENCH, BENCH, USUAL
-from .timing import Question, Sample, Timing, by_question, middle, paired, predicted, token_s
+from .timing import Question, Sample, by_question, median_run, read_entry, samples, token_s
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
     """One prompt. `speedup` compares median times; `low` and `high` are the extremes of single repetitions.
 
-    `acceptance` is the share of the tested tokens that stood. Costs are those of a pass, in naive passes:
+    `acceptance` is the share of the tested tokens that were accepted. Costs are those of a pass, in naive passes:
     `pass_cost` of all of it, `verify_cost` of the target's part, `draft_cost` of the drafting. `predicted` is the
     speedup by the measured cost curves, None for a method whose drafts are not visible.
     """
@@ -96,22 +91,35 @@ def questions(*categories: str, most: int | None = None, family: str = USUAL, **
     return [Question(s.id, s.category, s.prompt, s.chat, {**s.options, **settings}) for s in chosen[:most]]
 
 
-def rows_of(samples: Iterable[Sample], label: str) -> list[Row]:
-    """The rows of an entry, of the questions on which both it and naive have been timed."""
-    both = [(taken[0].question, paired(taken, label)) for taken in by_question(samples)]
-    return [row_of(question, *zip(*pairs, strict=True)) for question, pairs in both if pairs]
+def measure(models: Models, arms: Sequence[tuple[str, list[Question]]], repeats: int) -> Iterator[Progress | None]:
+    """Measure methods (with options, as in `bench`), each on its questions, against naive. The result is the list of the samples
+    of each so far; None after every run, where it may be closed. Neighbours with the same questions are measured together."""
+    taken: list[list[Sample]] = [[] for _ in arms]
+    total = repeats * sum(len(prompts) for _, prompts in arms)
+    for shared, group in groupby(range(len(arms)), key=lambda i: arms[i][1]):
+        methods = {i: arms[i][0] for i in group}
+        entries = [read_entry(method) for method in dict.fromkeys(["naive", *methods.values()])]
+        for sample in samples(models, entries, shared, repeats, {}):
+            if sample is None:
+                yield None
+                continue
+            for i, method in methods.items():
+                if method == sample.entry.label:
+                    taken[i].append(sample)
+            yield Progress(sum(map(len, taken)), total, f"{sample.question.id}: {sample.entry.label}", taken)
 
 
-def row_of(question: Question, runs: Sequence[Timing], naive: Sequence[Timing]) -> Row:
-    """One question's row, from runs and the naive runs beside them."""
-    new_tokens, shown = len(runs[0].tokens), middle(runs)
-    plain = statistics.median(t.seconds for t in naive) / naive[0].passes
-    single = [token_s([b]) / token_s([a]) for a, b in zip(runs, naive, strict=True)]
+def rows_of(taken: Iterable[Sample], label: str) -> list[Row]:
+    """The rows of an entry, one for each question."""
+    return [row_of(of) for of in by_question(taken, label)]
 
-    def mean(name: str) -> float:
-        return statistics.mean(getattr(t, name) for t in shown)
 
-    passes, tested = mean("passes"), mean("tested")
+def row_of(taken: Sequence[Sample]) -> Row:
+    """The row of an entry's samples of one question."""
+    question, runs, naive = taken[0].question, [s.timing for s in taken], [s.naive for s in taken]
+    run, new_tokens = median_run(runs), len(runs[0].tokens)
+    plain_s = median_run(naive).seconds / naive[0].passes
+    single = [token_s([s.naive]) / token_s([s.timing]) for s in taken]
     return Row(
         question=question.id,
         category=question.category,
@@ -119,20 +127,20 @@ def row_of(question: Question, runs: Sequence[Timing], naive: Sequence[Timing]) 
         speedup=token_s(naive) / token_s(runs),
         low=min(single),
         high=max(single),
-        tokens_per_pass=new_tokens / passes,
-        acceptance=mean("accepted") / tested if tested else None,
-        drafted_per_pass=mean("drafted") / passes,
-        pass_cost=mean("seconds") / passes / plain,
-        verify_cost=mean("verify_s") / passes / plain,
-        draft_cost=mean("propose_s") / passes / plain,
-        predicted=priced.speedup if (priced := predicted(runs)) else None,
+        tokens_per_pass=new_tokens / run.passes,
+        acceptance=run.accepted / run.tested if run.tested else None,
+        drafted_per_pass=run.drafted / run.passes,
+        pass_cost=run.seconds / run.passes / plain_s,
+        verify_cost=run.verify_s / run.passes / plain_s,
+        draft_cost=run.propose_s / run.passes / plain_s,
+        predicted=run.predicted.speedup if run.predicted else None,
         identical=all(t.tokens == naive[0].tokens for t in runs),
-        depth_per_pass=mean("depth") / passes,
+        depth_per_pass=run.depth / run.passes,
     )
 
 
 def because(arm: Arm) -> str:
-    """One sentence: the arm's speedup out of its tokens a pass and its cost a pass."""
+    """One sentence: the arm's speedup from its tokens per pass and its cost per pass."""
     if not arm.rows:
         return f"{arm.label}: not measured."
     tokens, cost = arm.mean("tokens_per_pass"), arm.mean("pass_cost")
@@ -140,9 +148,11 @@ def because(arm: Arm) -> str:
         return f"{arm.label}: nothing was drafted, so a pass wrote one token as in naive decoding: {ratio(arm.median)}."
     loop = max(0.0, cost - arm.mean("verify_cost") - arm.mean("draft_cost"))
     share = arm.mean("acceptance")
-    stood = "no drafted token was tested" if share is None else f"{percent(share)} of the tested tokens stood"
+    accepted = (
+        "no drafted token was tested" if share is None else f"{percent(share)} of the tested tokens were accepted"
+    )
     return (
-        f"{arm.label}: {stood} and a pass wrote {decimal(tokens)} tokens; with "
+        f"{arm.label}: {accepted} and a pass wrote {decimal(tokens)} tokens; with "
         f"{decimal(arm.mean('drafted_per_pass'))} drafted it cost {decimal(cost)} naive passes ({decimal(arm.mean('verify_cost'))} the "
         f"target's, {decimal(arm.mean('draft_cost'))} drafting, {decimal(loop)} the loop). {decimal(tokens)} / {decimal(cost)} = {ratio(tokens / cost)} on average; "
         f"the median prompt had {ratio(arm.median)}."
@@ -150,7 +160,7 @@ def because(arm: Arm) -> str:
 
 
 def difference(one: Arm, other: Arm) -> str:
-    """One sentence: what makes `one` faster or slower than `other`, tokens a pass or the cost of a pass."""
+    """One sentence: whether tokens per pass or the cost of a pass makes `one` faster or slower than `other`."""
     if not one.rows or not other.rows:
         return ""
     tokens = one.mean("tokens_per_pass") / other.mean("tokens_per_pass")

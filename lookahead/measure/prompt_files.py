@@ -1,7 +1,4 @@
-"""Prompts of one's own: JSON lines, Spec-Bench's files, or plain text with a prompt on every line.
-
-Knows text. It does not know what is measured on it.
-"""
+"""Prompts of one's own: JSON lines, Spec-Bench's files, or plain text with a prompt on every line."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What the Lab's experiments gave on the machine that the README's table was measured on, to stand beside one's own.
-
-Knows the README's tables between their markers, which `lab` and `batch` write with `--update`. It does not know experiments.
-"""
+"""The tables of the README, which `lab` and `batch` write, as figures of another machine next to one's own."""
 
 from __future__ import annotations
 
@@ -12,15 +9,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..core.events import SettingsError
-from . import batch_command
-from .command import MARKS
 from .decision import Level
-from .tables import between
+from .tables import split
 
 README = Path(__file__).parents[2] / "README.md"
-ROW = re.compile(r"^\| (?P<title>[^|]+?) +\| [^|]* \| (?P<label>[^|]*): (?P<speedup>[\d.,]+)x +\|", re.MULTILINE)
-
-
+ARM = re.compile(r"(.*): ([\d.,]+)x")
 SPEEDUP = re.compile(r"([\d.]+)x \[([\d.]+)x to ([\d.]+)x\]")
 
 
@@ -34,24 +27,22 @@ class Median(NamedTuple):
 
 @cache
 def published(readme: Path = README) -> Mapping[str, Median]:
-    """What stands in the table, by the experiment's title; nothing where there is none."""
-    table, usual = _table(readme, MARKS)
-    return {
-        row["title"]: Median(float(row["speedup"].replace(",", "")), row["label"], usual) for row in ROW.finditer(table)
-    }
+    """The experiments' medians by title; none if there is no table."""
+    rows, machine = _table(readme, "lab")
+    arms = {row[0]: ARM.fullmatch(row[2]) for row in rows}
+    return {title: Median(float(arm[2].replace(",", "")), arm[1], machine) for title, arm in arms.items() if arm}
 
 
 @cache
 def batches(readme: Path = README) -> tuple[Mapping[str, Sequence[Level]], str]:
-    """The speedups by method over texts at once, and the machine they were measured on; nothing and "" where there are none."""
-    table, machine = _table(readme, batch_command.MARKS)
-    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines() if line.startswith("|")]
-    if not lines:
+    """The speedups by method over texts at once, and the machine they were measured on; none and "" if there is no table."""
+    rows, machine = _table(readme, "batch")
+    if not rows:
         return {}, ""
-    (_, _, *methods), _, *rows = lines
+    (_, _, *methods), _, *lines = rows
     return {
-        method.strip("`"): [_level(size, cells[column]) for size, _, *cells in rows]
-        for column, method in enumerate(methods)
+        method.strip("`"): [_level(line[0], line[column]) for line in lines]
+        for column, method in enumerate(methods, start=2)
     }, machine
 
 
@@ -60,11 +51,12 @@ def _level(size: str, cell: str) -> Level:
     return Level(int(size), speedup, (low, high))
 
 
-def _table(readme: Path, marks: tuple[str, str]) -> tuple[str, str]:
-    """What stands between two markers, and the machine that its last line names."""
+def _table(readme: Path, name: str) -> tuple[list[list[str]], str]:
+    """The lines of cells between the markers of that name, and the machine of the last line."""
     try:
-        before, after = between(str(readme), marks)
+        _, text, _ = split(readme, name)
     except SettingsError:
-        return "", ""
-    table = readme.read_text(encoding="utf-8")[len(before) : -len(after)]
-    return table, ", ".join(table.strip().splitlines()[-1].split(", ")[:2])
+        return [], ""
+    *_, last = lines = text.strip().splitlines()
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if line.startswith("|")]
+    return rows, ", ".join(last.split(", ")[:2])

@@ -1,34 +1,29 @@
 """The bundled recordings: every scenario raced once and kept, so that a page has one to show at once.
 
-A recording is an ordinary trace, made by the command that anyone can run: the scenario's methods
-beside naive, its own settings, the fixed seed. It is kept small: decimals nobody reads are rounded
-off and fields that hold their default are left out, which `Trace.from_json` puts back.
-
-Knows races and files. It does not know who shows them.
+A recording is an ordinary trace of the scenario's methods and naive, with its own settings and the fixed seed. Its numbers are
+rounded and fields with defaults are left out; `Trace.from_json` restores them.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ..core.events import SettingsError
+from ..family.models import Models
+from ..trace import race as races
 from ..trace.assets import ASSETS
 from ..trace.export import rounded
 from ..trace.schema import SCHEMA
 from ..trace.trace import Trace
+from .progress import Progress
 from .scenarios import EVERY, Scenario
-
-if TYPE_CHECKING:
-    from ..family.models import Models
 
 FOLDER = ASSETS / "traces"
 MOST_NEW_TOKENS = 128
 SEED = 0
-Progress = Callable[[int, int, str], None]
 
 
 def choose(ids: str | None, family: str) -> list[Scenario]:
@@ -45,11 +40,9 @@ def choose(ids: str | None, family: str) -> list[Scenario]:
 
 def record(models: Models, scenario: Scenario) -> Trace:
     """One scenario, raced here: its methods beside naive."""
-    from ..trace.race import race  # reading a recording needs no torch
-
     options = {"seed": SEED, "chat": scenario.chat, **scenario.options}
     options["max_new_tokens"] = min(MOST_NEW_TOKENS, options.get("max_new_tokens", MOST_NEW_TOKENS))
-    running = race(models, scenario.prompt, ["naive", *scenario.methods], **options)
+    running = races.race(models, scenario.prompt, ["naive", *scenario.methods], **options)
     for _ in running:
         pass
     return running.result()
@@ -61,26 +54,23 @@ def compact(trace: Trace) -> str:
     return json.dumps(rounded({"schema": SCHEMA, **data}), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
-def write(
-    models: Models, out: Path, scenarios: Iterable[Scenario], progress: Progress = lambda done, total, text: None
-) -> list[Path]:
-    """Record scenarios into the folder `out`, a file each; returns the files.
+def write(models: Models, out: Path, scenarios: Sequence[Scenario]) -> Iterator[Progress]:
+    """Record scenarios into the folder `out`, a file each; yields the files so far.
 
     A first race that is not kept warms the models. Raises `SettingsError` if the folder cannot be written to.
     """
-    scenarios, files = list(scenarios), []
+    files: list[Path] = []
     with _writing(out):
         out.mkdir(parents=True, exist_ok=True)
-    if scenarios:
-        record(models, scenarios[0])
-    for done, scenario in enumerate(scenarios):
-        progress(done, len(scenarios), scenario.label)
+    for scenario in scenarios:
+        yield Progress(len(files), len(scenarios), scenario.label, files)
+        if not files:
+            record(models, scenario)
         text, path = compact(record(models, scenario)), out / f"{scenario.id}.json"
         with _writing(out):
             path.write_text(text + "\n", encoding="utf-8", newline="\n")
         files.append(path)
-        progress(done + 1, len(scenarios), scenario.label)
-    return files
+        yield Progress(len(files), len(scenarios), scenario.label, files)
 
 
 @contextmanager

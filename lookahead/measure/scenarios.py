@@ -1,7 +1,6 @@
-"""Presets: a prompt, the method that suits it and what to look for. Data, no logic.
+"""Presets: a prompt, the method that suits it and what to look for.
 
-Prompts are of the kind the bundled models were trained on, and none of them is in the training
-text. `chat` wraps the prompt in the model's chat template.
+Prompts are of the kind the bundled models were trained on; none is in the training text. `chat` uses the chat template.
 """
 
 from __future__ import annotations

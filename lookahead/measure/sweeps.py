@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 from ..core.costs import PassCosts
 from ..family.models import Models
 from .decision import Forecast, forecast
-from .progress import Arm, Progress, questions, rows_of
-from .timing import Entry, Sample, middle_pairs, read_entry, samples
+from .progress import Arm, Progress, measure, questions, rows_of
+from .timing import Sample, median_pairs, read_entry
 
 LENGTHS = (1, 2, 3, 4, 6, 8, 12, 16)
 TEMPERATURES = (0.0, 0.3, 0.6, 0.8, 1.0, 1.3, 1.6)
@@ -102,39 +102,31 @@ def sweep(
     repeats: int = 3,
     tokens: int = 64,
     most: int | None = None,
-) -> Iterator[Progress]:
-    """Measure every point of a sweep of `SWEEPS` against naive; yields the `Sweep` so far, and may be closed at any point.
+) -> Iterator[Progress | None]:
+    """Measure every point of a sweep of `SWEEPS` against naive; yields the `Sweep` so far, and None after every run.
 
     `values` stand in for the whole range. `prompts` are categories or ids of bundled prompts, `most` of them; `tokens` is
-    the length where it is not what is swept. Every point has a naive run of its own, so that a machine that slows down
-    slows both.
+    the length if that is not swept. Every few points have a naive run of their own, so that a machine that slows down slows
+    both.
     """
     setting, whole_range, run_at = SWEEPS[name]
     runs = [run_at(value) for value in values or whole_range]
-    prompts_by_run = [questions(*prompts, most=most, **{"max_new_tokens": tokens, **run.settings}) for run in runs]
-    total, done = sum(map(len, prompts_by_run)) * repeats, 0
-    swept, pairs = Sweep(setting), {}
-    for run, run_prompts in zip(runs, prompts_by_run, strict=True):
-        entry, before, taken = read_entry(run.entry), swept.points, []
-        for sample in samples(models, [read_entry("naive"), entry], run_prompts, repeats, {}):
-            taken.append(sample)
-            done += sample.entry is entry
-            if point := _point(models, run, entry, taken):
-                swept = replace(swept, points=(*before, point))
-            yield Progress(done, total, f"{run.label}: {sample.question.id}", swept)
-        if name == "draft-length":
-            pairs[run.x] = middle_pairs(taken, entry.label)
-            if run.x == SEEN > (few := min(pairs)):
-                forecasts = forecast(models.costs, (few, pairs[few]), (SEEN, pairs[SEEN]), whole_range)
-                swept = replace(swept, forecasts=tuple(forecasts))
-                yield Progress(done, total, run.label, swept)
+    arms = [(run.entry, questions(*prompts, most=most, **{"max_new_tokens": tokens, **run.settings})) for run in runs]
+    swept = Sweep(setting)
+    for now in measure(models, arms, repeats):
+        if now:
+            newest = now
+            points = (_point(models, run, taken) for run, taken in zip(runs, now.result, strict=True) if taken)
+            swept = replace(swept, points=tuple(points))
+        yield now and replace(now, result=swept)
+    by_length = {run.x: median_pairs(taken, run.entry) for run, taken in zip(runs, newest.result, strict=True)}
+    if name == "draft-length" and SEEN in by_length and (few := min(by_length)) < SEEN:
+        forecasts = forecast(models.costs, (few, by_length[few]), (SEEN, by_length[SEEN]), whole_range)
+        yield replace(newest, result=replace(swept, forecasts=tuple(forecasts)))
 
 
-def _point(models: Models, run: Run, entry: Entry, taken: Sequence[Sample]) -> Point | None:
-    rows = rows_of(taken, entry.label)
-    if not rows:
-        return None
-    arm = Arm.of(run.label, entry.label, rows)
+def _point(models: Models, run: Run, taken: Sequence[Sample]) -> Point:
+    entry, arm = read_entry(run.entry), Arm.of(run.label, run.entry, rows_of(taken, run.entry))
     alpha = arm.mean("acceptance")
     leviathan, priced = None, arm.mean("predicted")
     if "k" in entry.settings and alpha is not None:

@@ -24,24 +24,25 @@ def measured_where(report: Mapping[str, Any]) -> str:
 
 
 def writable(path: Path) -> None:
-    """Raises `SettingsError` where a file cannot be written."""
+    """Raise `SettingsError` if a file cannot be written."""
     try:
         path.open("a").close()
     except OSError as error:
         raise SettingsError("file", str(path), f"it cannot be written ({error.__class__.__name__}).") from None
 
 
-def replace_between(path: str, marks: tuple[str, str], new: str) -> None:
-    """Replace what stands between two markers of a text file."""
-    before, after = between(path, marks)
+def replace_between(path: str | Path, name: str, new: str) -> None:
+    """Replace the text between the markers `<!-- name -->` and `<!-- /name -->` of a file."""
+    before, _, after = split(path, name)
     Path(path).write_text(f"{before}\n{new}\n{after}", encoding="utf-8")
 
 
-def between(path: str, marks: tuple[str, str]) -> tuple[str, str]:
-    """What stands before and after the place between two markers of a file, or a `SettingsError`."""
+def split(path: str | Path, name: str) -> tuple[str, str, str]:
+    """The text of a file before, between and after the markers of that name, which stay outside. Raises `SettingsError`."""
+    start, stop = f"<!-- {name} -->", f"<!-- /{name} -->"
     try:
-        text = Path(path).read_text(encoding="utf-8")
-        start, stop = text.index(marks[0]) + len(marks[0]), text.index(marks[1])
+        before, rest = Path(path).read_text(encoding="utf-8").split(start, 1)
+        between, after = rest.split(stop, 1)
     except (OSError, ValueError):
-        raise SettingsError("update", path, f"give a file that holds {marks[0]} and {marks[1]}.") from None
-    return text[:start], text[stop:]
+        raise SettingsError("update", str(path), f"give a file that holds {start} and {stop}.") from None
+    return before + start, between, stop + after

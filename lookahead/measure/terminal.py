@@ -1,4 +1,4 @@
-"""The terminal's view: coloured tokens, a bench table, a cost curve. Drawn with rich.
+"""What commands print for people: coloured tokens, tables, a progress bar. Drawn with rich.
 
 Text from prompts and models is printed as text: markup in it is not interpreted, and control
 characters are dropped. Colour is never alone: accepted tokens are underlined, the target's own
@@ -8,9 +8,9 @@ are bold, rejected ones are struck through.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -22,11 +22,8 @@ from ..core.numbers import decimal, percent, ranged, ratio, seconds
 from ..trace.race import Race
 from ..trace.schema import StepRecord
 from ..trace.verdict import ending
+from .progress import Progress as Lap
 from .tables import measured_where
-
-if TYPE_CHECKING:
-    from .decision import Report
-    from .progress import Progress as Lap
 
 STYLES = {
     "accepted": "underline green",
@@ -42,27 +39,24 @@ def clean(text: str) -> str:
     return "".join(c for c in text if c in "\n\t" or unicodedata.category(c) != "Cc")
 
 
-def _table(*headings: str) -> Table:
-    """An empty table; columns of figures stand to the right, those whose heading ends with "<" to the left."""
-    table = Table(box=None, pad_edge=False)
-    for heading in headings:
-        table.add_column(heading.removesuffix("<"), justify="left" if heading.endswith("<") else "right")
-    return table
-
-
 def show_table(
-    heads: Iterable[str], rows: Iterable[Iterable[str]], before: Iterable[str] = (), after: Iterable[str] = ()
+    heads: Sequence[str], rows: Iterable[Sequence[str]], before: Iterable[str] = (), after: Iterable[str] = ()
 ) -> None:
-    """Print a table of figures with the lines of text before and after it."""
-    console = Console(highlight=False)
-    for line in before:
-        console.print(Text(clean(line)))
-    table = _table(*heads)
+    """Print a table with the lines of text before and after it. Columns whose heading ends with "<" are aligned left."""
+    console, table = Console(highlight=False), Table(box=None, pad_edge=False)
+    for heading in heads:
+        table.add_column(heading.removesuffix("<"), justify="left" if heading.endswith("<") else "right")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*(Text(clean(cell)) for cell in row))
+    show_lines(before)
     console.print(table)
-    for line in after:
-        console.print(Text(clean(line)))
+    show_lines(after)
+
+
+def show_lines(lines: Iterable[str]) -> None:
+    """Print lines of text."""
+    for line in lines:
+        Console(highlight=False).print(Text(clean(line)))
 
 
 def show_race(race: Race) -> None:
@@ -81,18 +75,17 @@ def show_race(race: Race) -> None:
     trace = race.result()
     console.print()
     console.print(legend)
-    table = _table("method<", "tokens", "time", "tokens/s", "tokens a pass", "text<")
+    rows = []
     for i in range(lanes):
         stats, agreement = trace.stats(i), trace.agreement(i)
-        table.add_row(
+        rows.append([
             stats["method"], str(stats["new_tokens"]), seconds(stats["clock_s"]), decimal(stats["tokens_per_second"]),
             decimal(stats["new_tokens"] / stats["num_spec_steps"]), agreement["badge"] if agreement else "",
-        )  # fmt: skip
-    console.print(table)
-    if verdict := trace.verdict():
-        console.print(verdict["sentence"])
-    elif words := ending(trace.lanes[-1], trace.prompt):
-        console.print(words.strip())
+        ])  # fmt: skip
+    verdict = trace.verdict()
+    words = verdict["sentence"] if verdict else (ending(trace.lanes[-1], trace.prompt) or "").strip()
+    heads = ["method<", "tokens", "time", "tokens/s", "tokens a pass", "text<"]
+    show_table(heads, rows, after=[words] if words else [])
 
 
 def _step(record: StepRecord, *, plain: bool) -> Text:
@@ -130,87 +123,27 @@ def measured(laps: Iterable[Lap | None]) -> Any:
 
 def show_bench(report: dict[str, Any]) -> None:
     """The summary of a bench."""
-    console = Console(highlight=False)
-    console.print(measured_where(report))
-    table = _table(
+    heads = [
         "method<", "category<", "prompts", "speedup", "90% interval", "worst", "tokens/s", "tokens a pass", "of predicted", "identical", "overhead",
-    )  # fmt: skip
-    for line in report["summary"]:
-        table.add_row(
+    ]  # fmt: skip
+    rows = [
+        [
             line["method"], line["category"], str(line["prompts"]), ratio(line["speedup_median"]),
             ranged(line["speedup_interval"]), ratio(line["speedup_min"]),
             decimal(line["tokens_per_second_median"]), decimal(line["mean_acceptance_length"]), percent(line["of_predicted"]),
             percent(line["identical_share"]), percent(line["overhead_fraction"]),
-        )  # fmt: skip
-    console.print(table)
-    console.print(report["note"])
-
-
-def show_batches(report: dict[str, Any]) -> None:
-    """Batches of several sizes, and advice."""
-    console = Console(highlight=False)
-    console.print(measured_where(report))
-    table = _table(
-        "method<", "texts", "tokens/s", "naive", "speedup", "90% interval", "tokens a pass", "rows a pass", "identical"
-    )
-    for row in report["rows"]:
-        table.add_row(
-            row["method"], str(row["texts"]), decimal(row["tokens_per_second"]), decimal(row["naive_tokens_per_second"]),
-            ratio(row["speedup"]), ranged(row["interval"]), decimal(row["mean_acceptance_length"]),
-            decimal(row["rows_per_pass"]), "yes" if row["identical"] else "no",
-        )  # fmt: skip
-    console.print(table)
-    for method, sentence in report["advice"].items():
-        console.print(Text(f"{method}: {sentence}"))
-    console.print(report["note"])
-
-
-def show_experiments(listed: list[dict[str, Any]]) -> None:
-    """What the lab can measure."""
-    table = _table("name<", "claim<", "runs<")
-    for one in listed:
-        table.add_row(one["id"], one["claim"], Text("\n".join(one["runs"])))
-    Console(highlight=False).print(table)
-
-
-def show_lab(report: dict[str, Any]) -> None:
-    """Claims beside measurements, and why."""
-    console = Console(highlight=False)
-    table = _table("experiment<", "claimed<", "measured<", "median", "90% interval", "lowest to highest", "outcome<")
-    for one in report["experiments"]:
-        if one["median"] is not None:
-            spread = f"{ratio(one['low'])} to {ratio(one['high'])}"
-            sure = ranged(one["interval"])
-            table.add_row(
-                one["id"], one["claimed"], one["measured"], ratio(one["median"]), sure, spread, one["outcome"]
-            )
-    console.print(table)
-    for one in report["experiments"]:
-        console.print(f"\n{one['title']}: {one['why']}", markup=False)
-    console.print(f"\n{report['note']}")
-
-
-def show_decision(report: Report) -> None:
-    """Whether to turn it on, and why."""
-    console = Console(highlight=False)
-    heads, rows = report.table()
-    table = _table(f"{heads[0]}<", *heads[1:])
-    for row in rows:
-        table.add_row(*row)
-    console.print(table)
-    for text in (report.sentence, report.reasons(), report.note):
-        console.print(Text(clean(text)))
+        ]
+        for line in report["summary"]
+    ]  # fmt: skip
+    show_table(heads, rows, [measured_where(report)], [report["note"]])
 
 
 def show_calibration(report: dict[str, Any]) -> None:
     """The cost curve and the exactness probe."""
-    console = Console(highlight=False)
     machine, probe = report["machine"], report["probe"]
-    console.print(
-        f"{machine['cpu']}, {machine['cores']} cores, {machine['threads']} threads, {machine['device']}, {machine['dtype']}"
-    )
-    console.print(probe["sentence"])
-    table = _table("rows", "a pass", "in one-row passes")
-    for line in report["pass"]:
-        table.add_row(str(line["rows"]), seconds(line["seconds"]), decimal(line["ratio"]))
-    console.print(table)
+    before = [
+        f"{machine['cpu']}, {machine['cores']} cores, {machine['threads']} threads, {machine['device']}, {machine['dtype']}",
+        probe["sentence"],
+    ]
+    rows = [[str(line["rows"]), seconds(line["seconds"]), decimal(line["ratio"])] for line in report["pass"]]
+    show_table(["rows", "a pass", "in one-row passes"], rows, before)

@@ -1,18 +1,16 @@
-"""Lanes on the clock: one at a time, after a warm-up, in an order that turns round with every repetition.
+"""Lanes on the clock: one at a time, after a warm-up, in an order that is reversed with every repetition.
 
-What the bench, the lab's experiments and its sweeps share. A machine has quicker and slower spells of a few
-seconds, so naive runs again beside every few lanes, and a lane is compared with that run. A lane's seconds
-exclude reading the prompt; its overhead is the share of its wall time spent outside models' passes, the
-drafter's included; positions and mask are part of a pass, as they are of a forward of transformers.
-
-Knows lanes and clocks. It does not know tables or claims.
+A machine has faster and slower spells of a few seconds, so naive runs again with every few lanes, and a lane is compared with
+that run. A lane's seconds exclude reading the prompt. Its overhead is the share of its wall time outside models' passes, the
+drafter's included; positions and mask are part of a pass.
 """
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from itertools import groupby
+from operator import attrgetter
 from time import perf_counter
 from typing import Any
 
@@ -27,7 +25,7 @@ from ..race.lane import Lane
 from ..race.methods import method_class, read_options
 
 MOST_REPEATS = 1000
-BESIDE = 3  # lanes that share a naive run
+BESIDE = 3  # entries that share a naive run
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +92,8 @@ def check(
 class Timing:
     """One lane, run once and alone. `predicted` is what its passes should take; None for an opaque lane.
 
-    `tested` of the `drafted` tokens were verified, `accepted` of these passed. `verify_s` and `propose_s` are the
-    parts of its `seconds` that the target's passes and the drafting took; `acceptance` is by position.
+    Of the `drafted` tokens some were `tested`, and of these some `accepted`. `verify_s` and `propose_s` are the parts of its
+    `seconds` that the target's passes and the drafting took; `acceptance` is by position.
     """
 
     tokens: tuple[int, ...]
@@ -111,25 +109,26 @@ class Timing:
     acceptance: Acceptance = UNTESTED
     depth: int = 0  # sum over passes of the longest path in the draft
 
+    @property
+    def rest_s(self) -> float:
+        """Seconds outside the target's passes and the drafting."""
+        return self.seconds - self.verify_s - self.propose_s
+
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """An entry on a question, the `number`th of them, timed once; `turn` counts the repetitions.
-
-    Samples of the same question, turn and `block` were taken one right after another, the first entry's among them.
-    """
+    """An entry on the `number`th question, timed once, and the `naive` run next to it."""
 
     number: int
     question: Question
     entry: Entry
-    turn: int
-    block: int
     timing: Timing
+    naive: Timing
 
 
 def time_lane(lane: Lane) -> Timing:
     """Run a lane to its end and time it."""
-    steps = lane.steps()
+    steps, costs = lane.steps(), lane.models.costs
     next(steps)  # the prompt is read, off the clock
     inside = lane.forward_seconds()
     start = perf_counter()
@@ -145,9 +144,7 @@ def time_lane(lane: Lane) -> Timing:
         verify_s=sum(step.verify_s for step in done),
         propose_s=sum(step.propose_s for step in done),
         overhead=None if lane.opaque else 1 - (lane.forward_seconds() - inside) / wall,
-        predicted=None
-        if lane.opaque
-        else lane.models.costs.of_passes(done, lane.options.get("draft"), level_rows(lane.options)),
+        predicted=None if lane.opaque else costs.of_passes(done, lane.options.get("draft"), level_rows(lane.options)),
         acceptance=Acceptance.of(done),
         depth=sum(max(depths(step.draft.parents[: step.draft.tested]), default=0) for step in done),
     )
@@ -155,26 +152,31 @@ def time_lane(lane: Lane) -> Timing:
 
 def samples(
     models: Models, entries: Sequence[Entry], questions: Sequence[Question], repeat: int, options: Mapping[str, Any]
-) -> Iterator[Sample]:
-    """Time every entry on every question `repeat` times, the first one (naive, as a rule) in every block of others.
+) -> Iterator[Sample | None]:
+    """Time every entry on every question `repeat` times. The first entry is naive; it runs again with every few others.
 
-    May be closed after any sample. The first entry is warmed up once, the others on every question. Bad input of
-    any of them raises a `LookaheadError` before the first second is spent.
+    Yields None after every run, where it may be closed. Naive is warmed up once, the others on every question. Bad input raises
+    a `LookaheadError` before the first second is spent.
     """
     whole_number("repeat", repeat, 1, MOST_REPEATS)
     check(models, questions, entries, options)
 
-    def lane(entry: Entry, q: Question) -> Lane:
-        return lane_of(models, q, entry, options)
+    def timed(entry: Entry, q: Question) -> Timing:
+        return time_lane(lane_of(models, q, entry, options))
 
-    time_lane(lane(entries[0], questions[0]))
+    timed(entries[0], questions[0])
     for number, q in enumerate(questions):
         for entry in entries[1:]:
-            time_lane(lane(entry, q))
+            timed(entry, q)
         for turn in range(repeat):
-            order = [(block, entry) for block, beside in enumerate(blocks(entries)) for entry in beside]
-            for block, entry in order if turn % 2 == 0 else reversed(order):
-                yield Sample(number, q, entry, turn, block, time_lane(lane(entry, q)))
+            direction = 1 if turn % 2 == 0 else -1
+            for block in blocks(entries)[::direction]:
+                timings: dict[str, Timing] = {}
+                for entry in block[::direction]:
+                    timings[entry.label] = timed(entry, q)
+                    yield None
+                for entry in block:
+                    yield Sample(number, q, entry, timings[entry.label], timings[entries[0].label])
 
 
 def blocks(entries: Sequence[Entry]) -> list[list[Entry]]:
@@ -183,49 +185,25 @@ def blocks(entries: Sequence[Entry]) -> list[list[Entry]]:
     return [[first, *others[i : i + BESIDE]] for i in range(0, max(1, len(others)), BESIDE)]
 
 
-def paired(taken: Iterable[Sample], label: str) -> list[tuple[Timing, Timing]]:
-    """An entry's timings on one question, each with naive's beside it."""
-    taken = list(taken)
-    beside = {(s.turn, s.block): s.timing for s in taken if s.entry.label == "naive"}
-    pairs = [(s.timing, beside.get((s.turn, s.block))) for s in taken if s.entry.label == label]
-    return [(timing, plain) for timing, plain in pairs if plain]
+def by_question(taken: Iterable[Sample], label: str) -> list[list[Sample]]:
+    """The samples of an entry, question by question."""
+    of_entry = sorted((sample for sample in taken if sample.entry.label == label), key=attrgetter("number"))
+    return [[*of] for _, of in groupby(of_entry, key=attrgetter("number"))]
 
 
-def by_question(taken: Iterable[Sample]) -> list[list[Sample]]:
-    """The samples of every question."""
-    out: dict[int, list[Sample]] = {}
-    for sample in taken:
-        out.setdefault(sample.number, []).append(sample)
-    return [*out.values()]
+def median_pairs(taken: Iterable[Sample], label: str) -> list[tuple[Timing, Timing]]:
+    """For every question the median run of an entry, and the median naive run next to it."""
+    return [
+        (median_run([sample.timing for sample in of]), median_run([sample.naive for sample in of]))
+        for of in by_question(taken, label)
+    ]
 
 
-def middle_pairs(taken: Iterable[Sample], label: str) -> list[tuple[Timing, Timing]]:
-    """For every question the median run, and the median naive run beside it."""
-    pairs = [paired(of, label) for of in by_question(taken)]
-    return [tuple(map(_median_run, zip(*of, strict=True))) for of in pairs if of]
-
-
-def _median_run(runs: Sequence[Timing]) -> Timing:
-    """The run of median seconds; of two around it the mean seconds of every part."""
-    around = middle(runs)
-    parts = {name: statistics.mean(getattr(t, name) for t in around) for name in ("seconds", "verify_s", "propose_s")}
-    return replace(around[0], **parts)
-
-
-def middle(runs: Sequence[Timing]) -> list[Timing]:
-    """The run of median seconds, or the two around it: whose passes and acceptance go with the median."""
-    return sorted(runs, key=lambda t: t.seconds)[(len(runs) - 1) // 2 : len(runs) // 2 + 1]
-
-
-def predicted(runs: Sequence[Timing]) -> PricedRun | None:
-    """What the run of median seconds should have taken; None for an opaque lane."""
-    priced = [t.predicted for t in middle(runs) if t.predicted]
-    if not priced:
-        return None
-    verify_s, draft_s = statistics.mean(p.verify_s for p in priced), statistics.mean(p.draft_s for p in priced)
-    return PricedRun(priced[0].tokens, priced[0].plain_s, verify_s, draft_s)
+def median_run(runs: Sequence[Timing]) -> Timing:
+    """The run of median seconds; of two in the middle the slower."""
+    return sorted(runs, key=lambda t: t.seconds)[len(runs) // 2]
 
 
 def token_s(runs: Sequence[Timing]) -> float:
-    """Seconds a token: the median run's. (The rejection rule writes another text, perhaps of another length.)"""
-    return statistics.median(t.seconds for t in runs) / len(runs[0].tokens)
+    """Seconds per token of the median run. (The rejection rule writes another text, perhaps of another length.)"""
+    return median_run(runs).seconds / len(runs[0].tokens)

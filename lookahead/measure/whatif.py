@@ -1,17 +1,11 @@
 """What if: from one naive recording, the passes that any n-gram or suffix setting would have taken.
 
-Under the greedy and the coupled rule every method writes naive's text, so the recording already holds
-every answer the target could give along the way. The real loop runs with the real drafters; only the
-target and the rule are replaced by ones that read their answers from the recording. No model is
-needed and a setting takes milliseconds.
+Under the greedy and the coupled rule every method writes naive's text, so the recording has every answer of the target. The real
+loop runs with the real drafters; only the target and the rule are replaced by ones that read the recording.
 
-The passes are exact: those of a real run with that draft length, step for step. (`auto` also goes by
-measured times, and a text alone does not tell what it would do. Nor does a recording that was cut short
-tell what ends a text: rows behind such a token, which a run leaves out, are counted.) Times are
-predictions: the recording's own measured passes, scaled by the cost curve to each pass's rows.
-
-Drafters that need the target or a model to draft (`draft`, `tree`, `lookahead`, ...) cannot be told
-from a text alone. Knows recordings and the loop; it does not know pages.
+The passes are those of a real run with that draft length, step for step. `auto` also depends on measured times, so it is left
+out. If a recording was cut short, tokens that end a text are unknown, and rows after them, which a run leaves out, are counted.
+Times are predicted: the recording's measured passes, scaled by the cost curve to each pass's rows.
 """
 
 from __future__ import annotations
@@ -34,15 +28,14 @@ from ..race.methods import method_class, options_of, text_methods
 from ..trace.trace import Trace
 
 ORACLE = "oracle"
-BEYOND = -1  # the target's token behind the recording's end: none
+BEYOND = -1  # the target's token after the recording's end: none
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A naive run: ids of the prompt and of what was written, and how and when the text ended.
+    """A naive run: ids of the prompt and of the text, and why it ended.
 
-    `costs` are those of the machine that the times are for. `naive_s` is the run's own time without prefill, `verify_s`
-    the part of it spent in passes.
+    `costs` are those of the machine that the times are for. `naive_s` is the run's time without prefill, `verify_s` its passes.
     """
 
     prompt: tuple[int, ...]
@@ -55,9 +48,9 @@ class Recording:
 
     @classmethod
     def of(cls, trace: Trace, costs: PassCosts | None = None) -> Recording:
-        """The naive lane of a trace, or a `TraceError` where there is none to work with.
+        """The naive lane of a trace, with its costs or others. A stopped run counts as one of so many new tokens.
 
-        `costs` may give another machine's than the trace's own. A run that was stopped counts as one of so many new tokens.
+        Raises `TraceError` if there is no naive lane, or if its text depends on the drafter.
         """
         naive = trace.naive()
         if naive is None or not naive.verified:
@@ -81,16 +74,6 @@ class Recording:
         plain_s = len(self.tokens) * costs.pass_s(1)
         return replace(self, costs=costs, naive_s=plain_s, verify_s=plain_s)
 
-    @property
-    def scale(self) -> float:
-        """How much slower the recording's passes were than the cost curve says."""
-        return self.verify_s / (len(self.tokens) * self.costs.pass_s(1))
-
-    @property
-    def other_s(self) -> float:
-        """Seconds a naive pass spent outside the target."""
-        return (self.naive_s - self.verify_s) / len(self.tokens)
-
     def ends(self) -> Ends:
         """What ended the text, so that it ends there again."""
         n, whole = len(self.tokens), len(self.prompt) + len(self.tokens)
@@ -104,11 +87,7 @@ class Recording:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a setting would have done.
-
-    `steps` are its passes, prefill left out: `verify_s` and `other_s` predicted, `propose_s` really spent here, now.
-    Seconds are predictions, naive's are its own.
-    """
+    """The passes of a setting, without prefill: `verify_s` and `other_s` are predicted, `propose_s` is measured now."""
 
     method: str
     k: int
@@ -159,20 +138,22 @@ def _outcome(recording: Recording, drafter: Drafter, k: int) -> Outcome:
     whole_number("k", k, 0, MOST_DRAFTED)
     target, rule, policy = _RecordedTarget(), _RecordedRule(recording), FixedLength(k)
     steps = loop(Text(target, drafter, policy, rule, recording.prompt, recording.ends(), details=False))
-    priced = [_priced(recording, step, drafter.name == ORACLE) for step in steps if step.kind == "verify"]
-    seconds = sum(step.seconds for step in priced)
-    return Outcome(drafter.name, k, tuple(priced), seconds, recording.naive_s)
-
-
-def _priced(recording: Recording, step: Step, free: bool) -> Step:
-    """The step with the times that its pass should take."""
-    verify_s = recording.scale * recording.costs.pass_s(1 + len(step.draft), branch_count(step.draft.parents))
-    spent = 0.0 if free else step.propose_s
-    return replace(step, propose_s=spent, verify_s=verify_s, other_s=recording.other_s)
+    costs, written = recording.costs, len(recording.tokens)
+    slower, other_s = (
+        recording.verify_s / (written * costs.pass_s(1)),
+        (recording.naive_s - recording.verify_s) / written,
+    )
+    priced = []
+    for step in steps:
+        if step.kind == "verify":
+            verify_s = slower * costs.pass_s(1 + len(step.draft), branch_count(step.draft.parents))
+            propose_s = 0.0 if drafter.name == ORACLE else step.propose_s
+            priced.append(replace(step, propose_s=propose_s, verify_s=verify_s, other_s=other_s))
+    return Outcome(drafter.name, k, tuple(priced), sum(step.seconds for step in priced), recording.naive_s)
 
 
 class _RecordedTarget:
-    """In the target's place: it counts tokens and computes nothing, for the answers are known."""
+    """In the target's place: it counts tokens and computes nothing, because the answers are known."""
 
     def __init__(self):
         self._length = 0

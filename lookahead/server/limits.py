@@ -16,7 +16,6 @@ from ..core.numbers import count
 from ..measure.tables import markdown_table
 
 PREFIX = "LOOKAHEAD_"
-MARKS = ("<!-- limits -->", "<!-- /limits -->")
 MOST = 10**9
 
 Whole = Annotated[int, Field(ge=1, le=MOST)]

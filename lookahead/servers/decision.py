@@ -6,8 +6,7 @@ reports what it accepted but not how long it drafted, so a pass with its draft i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
@@ -16,9 +15,7 @@ from ..measure.progress import Progress
 from ..measure.timing import Question
 from . import report
 from .addresses import RemoteError, Server
-from .background import arriving
-from .completion import Known
-from .load import Block, blocks
+from .load import Plan
 
 SIZES = (2, 4, 8, 16, 32, 64)
 SLICE, MOST = 4, 64  # prompts between two looks at the clock; tokens per text
@@ -31,40 +28,25 @@ def decide(
     """Measure for about `budget_s` seconds, the first few prompts at least, and yield the `Report` so far; None while nothing
     is new. Raises `LookaheadError` for bad prompts and budgets, and for servers that cannot be reached."""
     check_budget(questions, budget_s)
-    begun = perf_counter()
+    begun, answered = perf_counter(), False
 
     def spent() -> float:
         return perf_counter() - begun
 
-    async def work(put: Callable[[Progress], None]) -> None:
-        done: list[Block] = []
-        known: dict[str, Known] = {}
-
-        async def more(first: int, last: int, at_once: int) -> None:
-            nonlocal known
-            async for what in blocks(
-                *(sides[side] for side in report.SIDES), questions[first:last], [at_once], most, rounds=1
-            ):
-                if isinstance(what, Block):
-                    texts = tuple(replace(text, prompt=first + text.prompt) for text in what.texts)
-                    done.append(replace(what, texts=texts))
-                else:
-                    known = what
-            measured = report.of(known, questions[:seen], done, most)
-            text = f"{at_once} at once" if at_once > 1 else f"{seen} of {len(questions)} prompts"
-            put(Progress(round(min(spent(), budget_s)), round(budget_s), text, of(measured, questions, budget_s)))
-
+    def plan() -> Plan:
         seen = 0
         while seen < len(questions) and (not seen or spent() < ALONE * budget_s):
             first, seen = seen, min(seen + SLICE, len(questions))
-            await more(first, seen, 1)
+            yield 1, range(first, seen)
         for at_once in SIZES:
-            await more(0, seen, at_once)
+            yield at_once, range(seen)
 
-    answered = False
-    for progress in arriving(work):
-        answered = answered or progress is not None
-        yield progress
+    for progress in report.measured(sides, questions, plan(), most):
+        if progress and progress.result:
+            answered, answer = True, of(progress.result, questions, budget_s)
+            yield Progress(round(min(spent(), budget_s)), round(budget_s), progress.text, answer)
+        else:
+            yield None
         if answered and spent() > budget_s:
             return
 

@@ -22,11 +22,11 @@ from typing import Any
 
 import httpx2
 
-from ..core.events import Settings, SettingsError
+from ..core.events import SettingsError
 from ..drafting.base import DRAFT_MODEL, EAGLE, LOOKUP, NO_DRAFT
 from ..family.models import Models
 from ..family.sources import places
-from ..measure.timing import Entry, Question, Sample, Timing, read_entry, time_lane
+from ..measure.timing import Entry, Question, Sample, Timing, lane_of, read_entry, time_lane
 from ..race.lane import Lane
 from .gguf import write
 
@@ -46,28 +46,25 @@ class Engine:
     technique: str = NO_DRAFT
 
     def samples(
-        self, models: Models, questions: Sequence[tuple[int, Question]], repeat: int, options: Mapping[str, Any], block: int
-    ) -> Iterator[Sample]:  # fmt: skip
+        self, models: Models, questions: Sequence[tuple[int, Question]], repeat: int, options: Mapping[str, Any]
+    ) -> Iterator[Sample]:
         """Time every greedy question, given with its number, `repeat` times, each time with a naive lane of ours."""
         with EngineProcess(self) as process:
             for number, q in questions:
-                lane = _naive(models, q, options)
+                lane = lane_of(models, q, read_entry("naive"), options)
                 for turn in range(-1, repeat):  # the first is for warming up
                     process.pause()
                     naive = time_lane(lane)
                     process.resume()
                     timing = _timed(process, lane, naive)
                     if turn >= 0:
-                        yield Sample(number, q, read_entry("naive"), turn, block, naive)
-                        yield Sample(number, q, Entry(self.label, self.label, {}, {}), turn, block, timing)
+                        yield Sample(number, q, Entry(self.label, self.label, {}, {}), timing, naive)
 
 
 def rivals(models: Models, vllm_python: str | None, llama_server: str | None, folder: Path) -> list[Engine]:
     """Return the engines of an interpreter that has vLLM and of a llama-server program. The latter's models go to a folder."""
-    return [
-        *(vllm(vllm_python, models) if vllm_python else []),
-        *(llama_cpp(llama_server, models, folder) if llama_server else []),
-    ]
+    of_vllm = vllm(vllm_python, models) if vllm_python else []
+    return of_vllm + (llama_cpp(llama_server, models, folder) if llama_server else [])
 
 
 def vllm(python: str, models: Models) -> list[Engine]:
@@ -78,29 +75,19 @@ def vllm(python: str, models: Models) -> list[Engine]:
         "--dtype", models.dtype, "--max-model-len", str(models.target.context_length), "--max-num-seqs", "1",
         "--no-enable-prefix-caching",
     ]  # fmt: skip
-    plans: list[tuple[str, str, dict[str, Any]]] = []
+    variables = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1"}
+    kinds: list[tuple[str, str, Sequence[int], dict[str, Any]]] = []
     if "draft" in members:
-        plans += [
-            ("draft", DRAFT_MODEL, {"method": "draft_model", "model": members["draft"], "num_speculative_tokens": k})
-            for k in VLLM_DRAFTS
-        ]
+        kinds.append(("draft", DRAFT_MODEL, VLLM_DRAFTS, {"method": "draft_model", "model": members["draft"]}))
     if "eagle" in members:  # the only kind of our heads that runs in vLLM on a processor
-        plans += [
-            ("eagle", EAGLE, {"method": "eagle3", "model": members["eagle"], "num_speculative_tokens": k})
-            for k in VLLM_HEADS
-        ]
-    lookup = {"method": "ngram", "prompt_lookup_min": 2, "prompt_lookup_max": 5}
-    plans += [("ngram", LOOKUP, lookup | {"num_speculative_tokens": k}) for k in VLLM_NGRAMS]
-
-    def engine(label: str, technique: str, *more: str) -> Engine:
-        variables = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1"}
-        return Engine(label, [*command, *more], ask_vllm, variables, technique)
-
-    speculating = (
-        engine(f"vllm-{name}:k={plan['num_speculative_tokens']}", technique, "--speculative-config", json.dumps(plan))
-        for name, technique, plan in plans
-    )
-    return [engine("vllm", NO_DRAFT), *speculating]
+        kinds.append(("eagle", EAGLE, VLLM_HEADS, {"method": "eagle3", "model": members["eagle"]}))
+    kinds.append(("ngram", LOOKUP, VLLM_NGRAMS, {"method": "ngram", "prompt_lookup_min": 2, "prompt_lookup_max": 5}))
+    engines = [Engine("vllm", command, ask_vllm, variables)]
+    for name, technique, lengths, settings in kinds:
+        for k in lengths:
+            speculating = ["--speculative-config", json.dumps(settings | {"num_speculative_tokens": k})]
+            engines.append(Engine(f"vllm-{name}:k={k}", [*command, *speculating], ask_vllm, variables, technique))
+    return engines
 
 
 def ask_vllm(client: httpx2.Client, ids: Sequence[int], most: int) -> list[int]:
@@ -121,16 +108,17 @@ def llama_cpp(program: str, models: Models, folder: Path) -> list[Engine]:
         program, "--model", str(files["target"]), "--ctx-size", str(models.target.context_length), "--parallel", "1", "--no-webui",
         "--threads", str(os.cpu_count()),
     ]  # fmt: skip
-
-    def engine(label: str, technique: str, *more: str) -> Engine:
-        return Engine(label, [*command, *more], ask_llama_cpp, technique=technique)
-
-    engines = [engine("llama.cpp", NO_DRAFT)]
+    lookup = ["--spec-type", "ngram-simple", "--spec-ngram-simple-size-n", "3", "--spec-ngram-simple-size-m"]
+    kinds = [("ngram", LOOKUP, LLAMA_NGRAMS, lookup)]
     if "draft" in files:
         draft = ["--spec-type", "draft-simple", "--spec-draft-model", str(files["draft"]), "--spec-draft-n-max"]
-        engines += [engine(f"llama.cpp-draft:k={k}", DRAFT_MODEL, *draft, str(k)) for k in LLAMA_DRAFTS]
-    lookup = ["--spec-type", "ngram-simple", "--spec-ngram-simple-size-n", "3", "--spec-ngram-simple-size-m"]
-    return engines + [engine(f"llama.cpp-ngram:k={k}", LOOKUP, *lookup, str(k)) for k in LLAMA_NGRAMS]
+        kinds.insert(0, ("draft", DRAFT_MODEL, LLAMA_DRAFTS, draft))
+    engines = [Engine("llama.cpp", command, ask_llama_cpp)]
+    for name, technique, lengths, options in kinds:
+        for k in lengths:
+            speculating = [*command, *options, str(k)]
+            engines.append(Engine(f"llama.cpp-{name}:k={k}", speculating, ask_llama_cpp, technique=technique))
+    return engines
 
 
 def ask_llama_cpp(client: httpx2.Client, ids: Sequence[int], most: int) -> list[int]:
@@ -221,10 +209,6 @@ class EngineProcess:
         except (httpx2.HTTPError, ValueError, LookupError) as error:
             raise self._wrong(f"it did not answer as expected ({error.__class__.__name__}: {error}).") from None
         return following, perf_counter() - start
-
-
-def _naive(models: Models, q: Question, options: Mapping[str, Any]) -> Lane:
-    return Lane(models, q.prompt, "naive", Settings(**{**options, **q.settings, "chat": q.chat, "details": False}))
 
 
 def _timed(process: EngineProcess, lane: Lane, naive: Timing) -> Timing:

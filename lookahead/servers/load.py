@@ -7,7 +7,7 @@ measured time is that in which all readers are busy: it ends when a reader finds
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from time import perf_counter
@@ -19,12 +19,19 @@ from .completion import Completion, Known, identify
 from .reply import Answer
 from .stream import Client, Timeouts, connect, get_text
 
+SIDES = ("baseline", "speculative")
 EACH = 2  # texts for each reader, at least
+Plan = Iterable[tuple[int, Sequence[int]]]  # of every round the texts at once, and the numbers of its prompts
+
+
+def rounds_of(levels: Iterable[int], prompts: int, rounds: int = 1) -> Plan:
+    """Return so many rounds with all prompts for every number of texts at once."""
+    return [(at_once, range(prompts)) for at_once in levels for _ in range(rounds)]
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A text that a server wrote under load: the index of its prompt, and the seconds from the block's beginning to the request.
+    """A text that a server wrote under load: the number of its prompt, and the seconds from the block's beginning to the request.
 
     A text that failed has an `error` and no answer.
     """
@@ -37,7 +44,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """All texts of one server in one round. `side` is "baseline" or "speculative".
+    """All texts of one server in one round. `side` is one of `SIDES`.
 
     `busy_s` are the seconds in which all readers were busy, `tokens` those that arrived in them, and `counted` what the server's
     own counters added, None if it has none.
@@ -58,46 +65,45 @@ class Block:
 
 
 async def blocks(
-    baseline: Server, speculative: Server, prompts: Sequence[Question], levels: Sequence[int], most: int, *, rounds: int = 2,
-    timeouts: Timeouts | None = None,
-) -> AsyncIterator[Block | dict[str, Known]]:  # fmt: skip
-    """Yield first what runs at both servers, then block after block.
+    sides: Mapping[str, Server], prompts: Sequence[Question], plan: Plan, most: int, timeouts: Timeouts | None = None
+) -> AsyncIterator[Block | dict[str, Known]]:
+    """Yield first what runs at both servers, then block after block, two for every round of the plan.
 
     Raises `RemoteError` if a server cannot be reached at all. A single text may fail; its block has the error.
     """
     timeouts = timeouts or Timeouts()
     async with AsyncExitStack() as stack:
         opened, known = {}, {}
-        for side, server in (("baseline", baseline), ("speculative", speculative)):
-            opened[side] = await stack.enter_async_context(connect(server, timeouts, max(levels)))
-            known[side] = await identify(opened[side], server, timeouts)
+        for side in SIDES:
+            opened[side] = await stack.enter_async_context(connect(sides[side], timeouts))
+            known[side] = await identify(opened[side], sides[side], timeouts)
         yield known
-        for side in known:  # a first text, for whatever a server does only once
+        for side in SIDES:  # a first text, for whatever a server does only once
             first = prompts[0]
             await Completion(opened[side], known[side], first.prompt, min(most, 16), first.chat, timeouts).whole()
-        for at_once in levels:
-            for number in range(rounds):
-                for side in ("baseline", "speculative")[:: -1 if number % 2 else 1]:
-                    yield await _block(opened[side], known[side], side, prompts, at_once, number, most, timeouts)
+        for number, (at_once, numbers) in enumerate(plan):
+            for side in SIDES[:: -1 if number % 2 else 1]:
+                repeats = -(-max(EACH * at_once, len(numbers)) // len(numbers))
+                waiting = [(i, prompts[i]) for _ in range(repeats) for i in numbers][::-1]
+                before = await _counters(opened[side], known[side], timeouts)
+                busy_s, texts = await _read(opened[side], known[side], waiting, at_once, most, timeouts)
+                after = await _counters(opened[side], known[side], timeouts)
+                counted = {name: after[name] - n for name, n in before.items()} if before and after else None
+                tokens = sum(_within(text, busy_s) for text in texts if text.answer)
+                yield Block(side, at_once, number, busy_s, round(tokens), tuple(texts), counted)
 
 
-async def _block(
-    opened: Client, known: Known, side: str, prompts: Sequence[Question], at_once: int, number: int, most: int,
-    timeouts: Timeouts,
-) -> Block:  # fmt: skip
-    """Return one server's texts of one round."""
-    rounds_of_prompts = -(-max(EACH * at_once, len(prompts)) // len(prompts))
-    waiting = [i for _ in range(rounds_of_prompts) for i in range(len(prompts))][::-1]
-    before = await _counters(opened, known, timeouts)
+async def _read(
+    opened: Client, known: Known, waiting: list[tuple[int, Question]], at_once: int, most: int, timeouts: Timeouts
+) -> tuple[float, list[Written]]:
+    """Return the seconds in which all readers were busy, and the texts of all prompts that were waiting."""
     start, idle, texts = perf_counter(), [], []
 
     async def reader() -> None:
         while waiting:
-            i, begun_s, answer, failed = waiting.pop(), perf_counter() - start, None, None
+            (i, prompt), begun_s, answer, failed = waiting.pop(), perf_counter() - start, None, None
             try:
-                answer = await Completion(
-                    opened, known, prompts[i].prompt, most, prompts[i].chat, timeouts
-                ).whole()  # fmt: skip
+                answer = await Completion(opened, known, prompt.prompt, most, prompt.chat, timeouts).whole()
             except RemoteError as error:
                 failed = str(error)
             texts.append(Written(i, begun_s, answer, failed))
@@ -106,10 +112,7 @@ async def _block(
     async with asyncio.TaskGroup() as group:
         for _ in range(at_once):
             group.create_task(reader())
-    busy_s, after = min(idle), await _counters(opened, known, timeouts)
-    counted = {name: after[name] - n for name, n in before.items()} if before and after else None
-    tokens = sum(_within(text, busy_s) for text in texts if text.answer)
-    return Block(side, at_once, number, busy_s, round(tokens), tuple(texts), counted)
+    return min(idle), texts
 
 
 def _within(text: Written, seconds: float) -> float:

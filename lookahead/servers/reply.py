@@ -63,16 +63,6 @@ class Answer:
         """Seconds from the request to the last token."""
         return self.passes[-1].at_s if self.passes else 0.0
 
-    @property
-    def seconds(self) -> float:
-        """Seconds from the first token to the last, without the wait for the prompt."""
-        return self.passes[-1].at_s - self.passes[0].at_s if self.passes else 0.0
-
-    @property
-    def written(self) -> int:
-        """Tokens that arrived in `seconds`: all but those of the first arrival."""
-        return max(0, self.tokens - self.passes[0].tokens) if self.passes else 0
-
 
 def text_in(value: Any) -> str:
     """Return the text of a field that holds a string, null, or a list of parts with text. Raises an error of `UNREADABLE`.

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..core.acceptance import Acceptance
-from ..core.numbers import decimal, percent, ranged, ratio, seconds
+from ..core.numbers import UNKNOWN, decimal, percent, ranged, ratio, seconds
 from ..measure.decision import levels_of, texts_at_once
 from ..measure.intervals import interval
 from ..measure.progress import Progress
@@ -18,12 +18,10 @@ from ..measure.timing import Question
 from .addresses import Server
 from .background import arriving
 from .completion import Known
-from .load import Block, blocks
+from .load import SIDES, Block, Plan, blocks, rounds_of
 from .reply import Answer
 
-SIDES = ("baseline", "speculative")
 COUNTER_SHARE = 0.05  # by which a server's counters may differ, because it may have other readers
-UNKNOWN = "\u2013"
 
 
 def of(known: Mapping[str, Known], prompts: Sequence[Question], blocks: Sequence[Block], most: int) -> dict[str, Any]:
@@ -37,9 +35,8 @@ def of(known: Mapping[str, Known], prompts: Sequence[Question], blocks: Sequence
         "rows": [row for level in levels for row in level.pop("rows")],
         "levels": levels,
         "advice": texts_at_once(levels_of(levels, "concurrency")),
-        "note": "seconds are the client's, the network included. Speedups are of whole texts, from asking to the last token; "
-        "after_first_token is the same behind the first, which a server that sends late and in bundles distorts. Tokens a second "
-        "are of all readers while all were busy. Intervals are 90%, by resampling prompts",
+        "note": "seconds are the client's, the network included. Speedups are of whole texts, from the request to the last token. "
+        "Tokens per second are of all readers while all were busy. Intervals are 90%, by resampling prompts",
     }  # fmt: skip
 
 
@@ -47,33 +44,47 @@ def measure(
     sides: Mapping[str, Server], prompts: Sequence[Question], levels: Sequence[int], most: int, rounds: int
 ) -> Iterator[Progress | None]:
     """Yield the report so far after every block, and None while nothing is new. Raises what `blocks` does."""
+    total = 2 * rounds * len(levels)
+    yield from measured(sides, prompts, rounds_of(levels, len(prompts), rounds), most, total)
+
+
+def measured(
+    sides: Mapping[str, Server], prompts: Sequence[Question], plan: Plan, most: int, total: int = 0
+) -> Iterator[Progress | None]:
+    """The same for a plan, which may depend on what was measured; `total` is the number of its blocks."""
 
     async def work(put: Callable[[Progress], None]) -> None:
-        known, done, total = {}, [], 2 * rounds * len(levels)
-        async for what in blocks(*(sides[side] for side in SIDES), prompts, levels, most, rounds=rounds):
+        known, done = {}, []
+        async for what in blocks(sides, prompts, plan, most):
             if isinstance(what, Block):
                 done.append(what)
-                text = f"{what.side}, {what.at_once} at once"
-                by_both = set.intersection(*({one.at_once for one in done if one.side == side} for side in SIDES))
-                seen = [block for block in done if block.at_once in by_both]
-                put(Progress(len(done), total, text, of(known, prompts, seen, most) if seen else None))
+                whole = done[: len(done) // 2 * 2]  # rounds of which both servers are done
+                report = of(known, prompts, whole, most) if whole else None
+                put(Progress(len(done), total, f"{what.side}, {what.at_once} at once", report))
             else:
                 known = what
 
     yield from arriving(work)
 
 
-def figures(level: Mapping[str, Any]) -> list[str]:
-    """Return a level's figures as text: speedup, interval, tokens per pass, acceptance, first token, longest gaps."""
-    latency = level["latency"]["speculative"]
-    times = (latency["first_token_s"], latency["gap_p99_s"])
-    return [
-        ratio(level["speedup"]) if level["speedup"] else UNKNOWN,
-        ranged(level["interval"]) if level["interval"] else UNKNOWN,
-        decimal(level["mean_acceptance_length"]) if level["mean_acceptance_length"] else UNKNOWN,
-        percent(level["draft_acceptance_rate"]),
-        *(UNKNOWN if time is None else seconds(time) for time in times),
-    ]
+def table(measured: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """Return the heads of a table and a row for every load."""
+    heads = [
+        "at once", "tokens/s without", "with", "speedup", "90% interval", "tokens a pass", "accepted", "first token",
+        "longest gaps (p99)", "same text", "failed",
+    ]  # fmt: skip
+    prompts, rows = len({row["id"] for row in measured["rows"]}), []
+    for level in measured["levels"]:
+        latency = level["latency"]["speculative"]
+        times = (latency["first_token_s"], latency["gap_p99_s"])
+        rows.append([
+            str(level["concurrency"]), decimal(level["baseline_tokens_per_second"]), decimal(level["tokens_per_second"]),
+            ratio(level["speedup"]) if level["speedup"] else UNKNOWN, ranged(level["interval"]),
+            decimal(level["mean_acceptance_length"]) if level["mean_acceptance_length"] else UNKNOWN,
+            percent(level["draft_acceptance_rate"]), *(UNKNOWN if time is None else seconds(time) for time in times),
+            f"{level['identical']} of {prompts}", str(level["failed"]),
+        ])  # fmt: skip
+    return heads, rows
 
 
 def _level(at_once: int, prompts: Sequence[Question], blocks: Sequence[Block]) -> dict[str, Any]:
@@ -88,7 +99,7 @@ def _level(at_once: int, prompts: Sequence[Question], blocks: Sequence[Block]) -
     pairs = [(prompt, pair) for prompt, pair in pairs if all(pair)]
     rows = [_row(prompt, at_once, *pair) for prompt, pair in pairs]
     throughput = {side: median(block.tokens_per_second for block in of[side]) for side in SIDES}
-    whole, after_first = ([sums for _, pair in pairs if all(sums := _sums(pair, after))] for after in (False, True))
+    whole = [sums for _, pair in pairs if all(sums := _sums(pair))]
     failed = [text.error for side in SIDES for text in texts[side] if text.error]
     errors = list(dict.fromkeys(failed))[:5]
     differs = list(dict.fromkeys(answer.differs for answer in answers["speculative"] if answer.differs))[:5]
@@ -98,8 +109,6 @@ def _level(at_once: int, prompts: Sequence[Question], blocks: Sequence[Block]) -
         "baseline_tokens_per_second": throughput["baseline"],
         "speedup": _speedup(whole) if whole else None,
         "interval": interval(whole, _speedup),
-        "after_first_token": _speedup(after_first) if after_first else None,
-        "throughput_ratio": throughput["speculative"] / throughput["baseline"] if throughput["baseline"] else None,
         **_acceptance(answers["speculative"]),
         "latency": {side: _latency(answers[side]) for side in SIDES},
         "identical": sum(row["identical"] is True for row in rows),
@@ -148,13 +157,9 @@ def _apart(one: Answer, other: Answer) -> int | None:
     return next((i for i in range(short) if a[i] != b[i]), None if len(a) == len(b) else short)
 
 
-def _sums(pair: Sequence[Sequence[Answer]], after: bool) -> list[float]:
-    """Return tokens and seconds of both sides' answers, the baseline's first, of whole texts or `after` the first token."""
-    return [
-        sum(getattr(answer, name) for answer in answers)
-        for answers in pair
-        for name in (("written", "seconds") if after else ("tokens", "whole_s"))
-    ]
+def _sums(pair: Sequence[Sequence[Answer]]) -> list[float]:
+    """Return tokens and seconds of both sides' answers, the baseline's first."""
+    return [sum(getattr(answer, name) for answer in answers) for answers in pair for name in ("tokens", "whole_s")]
 
 
 def _speedup(sums: Sequence[Sequence[float]]) -> float:
@@ -185,16 +190,14 @@ def _tested(answers: Sequence[Answer]) -> Acceptance:
 
 
 def _latency(answers: Sequence[Answer]) -> dict[str, float | None]:
-    """Return seconds to the first token and between arrivals, and tokens per arrival."""
+    """Return seconds to the first token and between arrivals, and the most tokens in one arrival."""
     first = [answer.passes[0].at_s for answer in answers if answer.passes]
     gaps = [b.at_s - a.at_s for answer in answers for a, b in pairwise(answer.passes)]
-    bursts = [part.tokens for answer in answers for part in answer.passes[1:]]
     return {
         "first_token_s": median(first) if first else None,
         "gap_p50_s": float(np.quantile(gaps, 0.5)) if gaps else None,
         "gap_p99_s": float(np.quantile(gaps, 0.99)) if gaps else None,
-        "tokens_an_arrival": sum(bursts) / len(bursts) if bursts else None,
-        "largest_burst": max(bursts, default=None),
+        "largest_burst": max((part.tokens for answer in answers for part in answer.passes[1:]), default=None),
     }
 
 

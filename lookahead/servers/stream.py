@@ -7,13 +7,14 @@ silence, a broken stream, an event that cannot be read. The caller keeps what ar
 from __future__ import annotations
 
 import asyncio
-import codecs
 import json
 import ssl
+from codecs import getincrementaldecoder
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
+from io import IncrementalNewlineDecoder
 from time import perf_counter
 from typing import Any
 
@@ -23,7 +24,7 @@ from ..core.numbers import seconds
 from .addresses import RemoteError, Server
 from .reply import text_in
 
-MOST_LINE, MOST_LIST, MOST_BYTES = 1 << 20, 8 << 20, 64 << 20  # bytes of an event, of a list of models, of an answer
+MOST_LINE, MOST_LIST, MOST_BYTES = 1 << 20, 8 << 20, 64 << 20  # of an event, of a list of models, of an answer
 MOST_WORDS = 200  # characters of a server's own words
 DONE = "[DONE]"
 Client = httpx2.AsyncClient
@@ -40,10 +41,10 @@ class Timeouts:
 
 
 @asynccontextmanager
-async def connect(server: Server, timeouts: Timeouts, at_once: int = 1) -> AsyncIterator[Client]:
+async def connect(server: Server, timeouts: Timeouts) -> AsyncIterator[Client]:
     """Open a client for a server. It uses no proxies of the environment and follows no redirects."""
     timeout = httpx2.Timeout(None, connect=timeouts.connect_s)
-    limits = httpx2.Limits(max_connections=at_once + 1, max_keepalive_connections=at_once + 1)
+    limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None)  # the callers limit their readers
     async with httpx2.AsyncClient(
         base_url=server.url, headers=server.headers, timeout=timeout, limits=limits, trust_env=False, verify=_trusted()
     ) as opened:
@@ -126,12 +127,12 @@ async def _stream(response: httpx2.Response, server: Server) -> AsyncIterator[di
     data: list[str] = []
     size, has_event = 0, False
     async for line in _lines(response, server):
-        name, _, value = line.partition(b":")
-        if name == b"error":  # older llama-servers
-            raise _ended(server, value.decode(errors="replace"))
-        has_event, is_end = has_event or name == b"data", not line.strip()
-        if is_data := name == b"data" and bool(value.strip()):
-            data.append(value.strip().decode(errors="replace"))
+        name, _, value = line.partition(":")
+        if name == "error":  # older llama-servers
+            raise _ended(server, value)
+        has_event, is_end = has_event or name == "data", not line.strip()
+        if is_data := name == "data" and bool(value.strip()):
+            data.append(value.strip())
             size += len(line)
         if size > MOST_LINE:
             raise _too_much(server)
@@ -144,22 +145,21 @@ async def _stream(response: httpx2.Response, server: Server) -> AsyncIterator[di
         raise RemoteError(server.name, "it sends something else than a stream of events.")
 
 
-async def _lines(response: httpx2.Response, server: Server) -> AsyncIterator[bytes]:
+async def _lines(response: httpx2.Response, server: Server) -> AsyncIterator[str]:
     """Yield the lines of a body, which end with LF, CR or both, and an empty line at its end."""
-    rest, last, whole = bytearray(), b"", 0
+    decoder = IncrementalNewlineDecoder(getincrementaldecoder("utf-8-sig")("replace"), translate=True)
+    rest, whole = "", 0
     async for part in response.aiter_bytes():
-        part = part if whole else part.removeprefix(codecs.BOM_UTF8)
-        whole, part = whole + len(part), last + part
-        last = b"\r" if part.endswith(b"\r") else b""  # its LF may still arrive
-        first, *more = part.removesuffix(b"\r").replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+        whole += len(part)
+        first, *more = decoder.decode(part).split("\n")
         rest += first
         if max(map(len, (rest, *more))) > MOST_LINE or whole > MOST_BYTES:
             raise _too_much(server)
         for line in more:
-            yield bytes(rest)
-            rest = bytearray(line)
-    yield bytes(rest)
-    yield b""  # the stream's end ends its last event
+            yield rest
+            rest = line
+    yield rest + decoder.decode(b"", final=True)
+    yield ""  # the stream's end ends its last event
 
 
 def _parsed(data: str) -> Any:

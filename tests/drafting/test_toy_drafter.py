@@ -53,7 +53,8 @@ def test_it_is_offered_where_its_model_is_loaded(models, toy):
 
 def test_the_bench_measures_it(models, toy):
     asked = [bench.Question("q", "story", PROMPT, False, {})]
-    report = bench.run(models, [toy.name], asked, repeat=1, max_new_tokens=12)
+    *_, last = bench.measure(models, [toy.name], asked, repeat=1, max_new_tokens=12)
+    report = last.result
     row = next(row for row in report["rows"] if row["method"] == toy.name)
     assert row["identical"] and row["predicted_speedup"] > 0
     assert f"| `{toy.name}` |" in re.sub(" +", " ", bench.markdown(report))

@@ -11,7 +11,6 @@ from lookahead.__main__ import main
 from lookahead.core.costs import CostCurve, DrafterCosts, PassCosts
 from lookahead.core.events import LookaheadError
 from lookahead.measure import batches, published
-from lookahead.measure.batch_command import MARKS
 from lookahead.measure.progress import questions
 
 PROMPTS = [q for q in questions() if not q.settings][:4]
@@ -117,7 +116,7 @@ def test_bad_arguments_are_one_line(capsys, arguments):
 
 def test_the_table_is_written_between_the_markers_of_a_file(tmp_path, capsys):
     readme = tmp_path / "table.md"
-    readme.write_text("\n".join(["before", *MARKS, "after"]), encoding="utf-8")
+    readme.write_text("\n".join(["before", "<!-- batch -->", "<!-- /batch -->", "after"]), encoding="utf-8")
     arguments = ["batch", "--methods", "suffix", "--texts", "1,2", "--max-new-tokens", "6", "--update", str(readme)]
     assert main([*arguments, "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["rows"]

@@ -8,7 +8,7 @@ import pytest
 from lookahead.core.costs import PricedRun
 from lookahead.core.events import LookaheadError
 from lookahead.measure import bench, prompt_files, timing
-from lookahead.measure.timing import Timing, blocks, paired, predicted, read_entry
+from lookahead.measure.timing import Timing, blocks, read_entry
 
 
 def test_an_entry_is_a_method_with_settings_and_options():
@@ -74,17 +74,16 @@ def test_every_few_lanes_have_a_naive_run_beside_them(models, monkeypatch):
     clock = itertools.count(1)
     monkeypatch.setattr(timing, "time_lane", lambda lane: timed(4, next(clock), 0, 0, 1, 0))
     asked = [bench.Question("q", "story", "Once upon a time", False, {})]
-    taken = list(timing.samples(models, entries, asked, 2, {"max_new_tokens": 4}))
+    taken = [s for s in timing.samples(models, entries, asked, 2, {"max_new_tokens": 4}) if s]
+    runs = {s.timing.seconds: s.entry.label for s in taken}
     forth = [*labels[:4], "naive", *labels[4:]]
     back = [*labels[:3:-1], "naive", *labels[3::-1]]
-    assert [s.entry.label for s in taken] == forth + back
-    first = next(clock) - 1 - len(taken)  # ticks that the warm-up took
-    at = {(s.entry.label, s.turn, s.block): n for n, s in enumerate(taken, start=first + 1)}
-    for label, block in (("draft", 0), ("draft:k=2", 1)):
-        pairs = [(own.seconds, plain.seconds) for own, plain in paired(taken, label)]
-        assert pairs == [(at[label, turn, block], at["naive", turn, block]) for turn in (0, 1)]
-    assert len(paired(taken, "naive")) == 4
-    assert paired(taken[1:4], "draft") == [], "not before both have run"
+    assert [runs[seconds] for seconds in sorted(runs)] == forth + back, "in the order in which they ran"
+    first = min(runs)
+    for label, beside in (("draft", (0, 13)), ("draft:k=2", (4, 9)), ("draft:k=1", (4, 9))):
+        assert [s.naive.seconds - first for s in taken if s.entry.label == label] == [*beside]
+    assert all(s.naive is s.timing for s in taken if s.entry.label == "naive")
+    assert len([s for s in taken if s.entry.label == "naive"]) == 4
 
 
 def timed(tokens, verify_s, propose_s, rest_s, passes_s, drafts_s):
@@ -106,23 +105,23 @@ def test_what_is_missing_to_the_prediction_is_shared_out(verify_s, propose_s, re
     """Naive's passes take 1.1 of the calibrated second; its own drafting (none) and the rest 0.04 of it each."""
     naive = [timed(10, 11, 0.4, 0.4, 10, 0), timed(10, 50, 1, 1, 10, 0), timed(10, 1, 0, 0, 10, 0)]
     runs = [timed(10, verify_s, propose_s, rest_s, 4, 2)]
-    found, seconds = bench._theory(runs, naive), runs[0].seconds
+    found, seconds = bench._theory(runs[0], timing.median_run(naive)), runs[0].seconds
     assert found["predicted_speedup"] == pytest.approx(10 / 6)
     assert [found[name] * seconds for name in bench.LOST] == pytest.approx(lost, abs=1e-9)
     of_predicted = (11.8 / seconds) / found["predicted_speedup"]
     assert of_predicted + sum(found[name] for name in bench.LOST) == pytest.approx(1)
 
 
-def test_of_an_even_number_of_runs_the_two_in_the_middle_count():
+def test_of_an_even_number_of_runs_the_slower_in_the_middle_counts():
     runs = [timed(4, 1, 1, 1, 2, 2), timed(4, 9, 9, 9, 9, 9), timed(4, 2, 1, 2, 4, 2), timed(4, 0, 0, 0, 0, 0)]
-    assert bench._spent(runs) == [1.5, 1, 1.5]
-    assert predicted(runs) == PricedRun(4, 1.0, 3, 2)
+    assert timing.median_run(runs) is runs[2] and timing.median_run(runs[:1]) is runs[0]
 
 
 def test_a_report_becomes_tables(models):
     questions = [bench.Question("q", "story", "Once upon a time", False, {})]
     methods = ["draft", "draft:k=2", "hf-assisted:attention=sdpa,k=3"]
-    report = bench.run(models, methods, questions, repeat=1, max_new_tokens=10)
+    *_, last = bench.measure(models, methods, questions, repeat=1, max_new_tokens=10)
+    report = last.result
     text = re.sub(" +", " ", bench.markdown(report))
     assert "| `draft` |" in text
     assert "`hf-assisted`, 1 setting |" in text

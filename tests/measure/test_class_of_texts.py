@@ -3,12 +3,12 @@
 import pytest
 
 from lookahead.core.events import LookaheadError, SettingsError
-from lookahead.measure import classroom
+from lookahead.measure import batches
 from lookahead.measure.progress import questions
 
 
 def test_a_class_is_written_twice_with_the_same_texts(models):
-    laps = list(classroom.write(models, questions()[:4], "draft", max_new_tokens=12, k=2))
+    laps = list(batches.play(models, questions()[:4], "draft", max_new_tokens=12, k=2))
     assert laps.count(None) > 20, "it may be closed at every pass"
     got = laps[-1].result
     naive, drafted = got["arms"]
@@ -29,6 +29,6 @@ def test_a_class_is_written_twice_with_the_same_texts(models):
 
 def test_what_cannot_share_a_pass_is_refused_before_a_second_is_spent(models):
     with pytest.raises(SettingsError, match="texts"):
-        next(classroom.write(models, questions()[:1], "draft"))
+        next(batches.play(models, questions()[:1], "draft"))
     with pytest.raises(LookaheadError, match="one text at a time"):
-        next(classroom.write(models, questions()[:2], "hf-generate"))
+        next(batches.play(models, questions()[:2], "hf-generate"))

@@ -22,7 +22,7 @@ from lookahead.measure.decision import COLUMNS, Level, Option, Report, advise, f
 from lookahead.measure.intervals import interval
 from lookahead.measure.progress import questions
 from lookahead.measure.sweeps import SEEN, sweep
-from lookahead.measure.timing import Question, Timing, middle_pairs, paired, read_entry, samples
+from lookahead.measure.timing import Question, Timing, median_pairs, read_entry, samples
 
 PROMPTS = [
     Question("a", "yours", "Once upon a time there was a frog", False),
@@ -260,7 +260,7 @@ def test_two_regular_runs_tell_every_length():
 
 def test_intervals_are_over_prompts():
     slower = [dataclasses.replace(regular(8), seconds=regular(8).seconds * by) for by in (1.0, 1.1, 1.5)]
-    short, long = (1, [(regular(1), regular(0))]), (8, [(run, regular(0)) for run in slower])
+    short, long = (1, [(regular(1), regular(0))] * 3), (8, [(run, regular(0)) for run in slower])
     (one,) = forecast(LINEAR, short, long, [8])
     low, high = one.interval
     assert low < one.speedup < high
@@ -283,15 +283,15 @@ def test_an_interval_covers_as_often_as_it_says():
 def test_two_runs_tell_what_other_lengths_bring(models):
     ks, prompts = (1, 2, 3, 4, 5, 6, 8), questions("story", most=3, max_new_tokens=96)
     entries = [read_entry("naive"), *(read_entry(f"draft:k={k}") for k in ks)]
-    taken = list(samples(models, entries, prompts, 5, {}))
-    pairs = {k: middle_pairs(taken, f"draft:k={k}") for k in ks}
+    taken = [sample for sample in samples(models, entries, prompts, 5, {}) if sample]
+    pairs = {k: median_pairs(taken, f"draft:k={k}") for k in ks}
     off = []
     for one in forecast(models.costs, (1, pairs[1]), (SEEN, pairs[SEEN]), ks):
         measured = statistics.median(naive.seconds / run.seconds for run, naive in pairs[one.k])
         off.append(abs(one.speedup / measured - 1))
     assert statistics.mean(off) < 0.1, "the bar is 0.05, on a quiet machine"
-    assert middle_pairs(taken, "naive")[0][0].acceptance.tested == ()
-    assert all(paired(taken, f"draft:k={k}") for k in ks)
+    assert median_pairs(taken, "naive")[0][0].acceptance.tested == ()
+    assert all(pairs.values())
 
 
 def test_a_sweep_of_draft_lengths_predicts_all_of_them(models):

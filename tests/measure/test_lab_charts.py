@@ -3,10 +3,9 @@
 import pytest
 from test_lab_experiments import COSTS, CURVE, row
 
-from lookahead.measure import charts, dice, drafter_charts, sweeps
-from lookahead.measure.command import MARKS, listing, markdown
+from lookahead.measure import charts, dice, sweeps
 from lookahead.measure.decision import Level
-from lookahead.measure.experiments import EXPERIMENTS, Result
+from lookahead.measure.experiments import EXPERIMENTS, Result, markdown
 from lookahead.measure.progress import Arm
 from lookahead.measure.published import batches, published
 from lookahead.measure.sweeps import Point, Sweep
@@ -53,7 +52,7 @@ def test_generations_have_a_bar_for_each_number():
         Arm.of(name, name, [row(speedup, tokens)])
         for name, speedup, tokens in (("block <i>", 2.5, 3.0), ("draft", 1.5, 2.0))
     ]
-    figure = drafter_charts.generations(Result(EXPERIMENTS["generations"], (*arms, Arm("medusa", "medusa"))))
+    figure = charts.generations(Result(EXPERIMENTS["generations"], (*arms, Arm("medusa", "medusa"))))
     marks = drawn(figure)
     assert list(marks["tokens a pass"].y) == ["draft", "block &lt;i&gt;"], (
         "the oldest first; what was not measured has no bar"
@@ -61,7 +60,7 @@ def test_generations_have_a_bar_for_each_number():
     assert list(marks["tokens a pass"].x) == [2.0, 3.0] and list(marks["speedup"].text) == ["1.50x", "2.50x"]
     assert list(marks["draft cost (ordinary passes)"].x) == [0.3, 0.3]
     assert len({bar.marker.pattern.shape for bar in figure.data}) == 3, "told apart by hatching too"
-    empty = drafter_charts.generations(None)
+    empty = charts.generations(None)
     assert not empty.data and empty.layout.annotations[0].text == charts.NOTHING
 
 
@@ -175,14 +174,14 @@ def test_what_the_command_writes_is_what_the_lab_shows(tmp_path):
         "machine": {"cpu": "A CPU", "cores": 4, "dtype": "bfloat16"}, "exactness": "bit-exact", "note": "a note",
         "experiments": [
             {
-                **listing(result.experiment), "measured": result.measured.label, "median": result.measured.median,
+                **result.experiment.listing(), "measured": result.measured.label, "median": result.measured.median,
                 "low": result.measured.low, "high": result.measured.high, "interval": None, "compared": None, "outcome": "",
             }
             for result in RESULTS
         ],
     }  # fmt: skip
     readme = tmp_path / "README.md"
-    readme.write_text("\n".join([MARKS[0], markdown(report), MARKS[1]]), encoding="utf-8")
+    readme.write_text("\n".join(["<!-- lab -->", markdown(report), "<!-- /lab -->"]), encoding="utf-8")
     known = published(readme)
     assert {median.machine for median in known.values()} == {"A CPU, 4 cores"}
     assert {title: median.speedup for title, median in known.items()} == {

@@ -33,8 +33,8 @@ def raced(monkeypatch):
 
 
 def test_every_scenario_is_raced_as_it_stands(raced, tmp_path):
-    told = []
-    files = recordings.write("models", tmp_path / "new", SCENARIOS, lambda *report: told.append(report))
+    told = list(recordings.write("models", tmp_path / "new", SCENARIOS))
+    files = told[-1].result
     assert [path.name for path in files] == [f"{scenario.id}.json" for scenario in SCENARIOS]
     kept = raced[1:]
     assert raced[0] == kept[0], "the first race warms up and is run again"
@@ -43,7 +43,7 @@ def test_every_scenario_is_raced_as_it_stands(raced, tmp_path):
         assert options["seed"] == recordings.SEED and options["chat"] == scenario.chat
         assert options["max_new_tokens"] <= recordings.MOST_NEW_TOKENS
         assert scenario.options.items() <= options.items()
-    assert told[0] == (0, len(SCENARIOS), "story") and told[-1][:2] == (len(SCENARIOS), len(SCENARIOS))
+    assert told[0].text == "story" and told[-1].done == told[-1].total == len(SCENARIOS)
 
 
 def test_a_recording_is_short_and_comes_back_whole(tmp_path):
@@ -61,7 +61,7 @@ def test_a_recording_is_short_and_comes_back_whole(tmp_path):
 
 
 def test_reading(raced, tmp_path):
-    recordings.write(None, tmp_path, [BY_ID["hot"]])
+    list(recordings.write(None, tmp_path, [BY_ID["hot"]]))
     assert recordings.read("hot", tmp_path) is not None
     for name in ("story", "nothing", "../traces/story", "", "hot.json", "/etc/passwd"):
         assert recordings.read(name, tmp_path) is None
@@ -100,7 +100,7 @@ def test_the_command_lists_what_it_wrote(raced, tmp_path, capsys, monkeypatch):
 
 
 def test_a_real_recording(models, tmp_path):
-    recordings.write(models, tmp_path, [BY_ID["short"]])
+    list(recordings.write(models, tmp_path, [BY_ID["short"]]))
     race = recordings.read("short", tmp_path)
     assert race.lanes[0].text == race.lanes[1].text
     assert len(race.lanes[0].tokens) <= 12

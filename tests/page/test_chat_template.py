@@ -10,6 +10,7 @@ import pytest
 
 import lookahead
 from lookahead import __main__ as command_line
+from lookahead.measure import commands
 from lookahead.page.lab.decision import HERE
 from lookahead.page.page import build
 from lookahead.server import form
@@ -54,7 +55,7 @@ def test_the_lab_ends_with_a_sentence(handler):
 
 
 def test_the_command_line_prints_one_line(failing, monkeypatch, capsys):
-    monkeypatch.setattr(command_line, "_load", lambda arguments: failing)
+    monkeypatch.setattr(commands, "_load", lambda arguments: failing)
     assert command_line.main(["run", "Hi", "--chat", "--max-new-tokens", "4"]) == 2
     said = capsys.readouterr().err
     assert WORDS in said and said.count("\n") == 1

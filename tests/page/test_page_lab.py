@@ -213,7 +213,7 @@ def test_formats_and_threads_are_compared_and_what_was_found_stays_when_stopped(
     assert page.locator(".la-says", has_text="Done.").count() == 0
     compare.click()
     page.locator(".la-says", has_text="Done.").wait_for()
-    assert page.locator(".la-answer").inner_text().startswith(("Quickest here", "In use is"))
+    assert page.locator(".la-answer").inner_text().startswith(("Fastest here", "In use is"))
     assert "GB/s" in table.inner_text()
     page.locator(".js-plotly-plot").locator("visible=true").first.wait_for()
     expect(compare).to_be_enabled()

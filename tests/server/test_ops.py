@@ -239,10 +239,8 @@ def test_variables_are_read_and_one_table_says_them_all(monkeypatch):
 
 
 def test_the_readme_holds_the_table():
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    before, after = tables.between(str(ROOT / "README.md"), limits.MARKS)
-    held = text[len(before) : len(text) - len(after)].strip()
-    assert held == limits.table(), "python -m lookahead limits --update README.md"
+    _, held, _ = tables.split(ROOT / "README.md", "limits")
+    assert held.strip() == limits.table(), "python -m lookahead limits --update README.md"
 
 
 def test_the_revision_is_what_the_build_or_the_host_names():

@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM
 
 from lookahead.core.events import LookaheadError
 from lookahead.measure import bench
-from lookahead.measure.timing import Question
+from lookahead.measure.timing import Question, lane_of, read_entry
 from lookahead.servers import engines, gguf
 from lookahead.servers.engines import Engine, EngineProcess
 
@@ -63,7 +63,9 @@ def engine(ids, *more, ask=engines.ask_vllm, label="vllm-draft:k=2"):
 
 @pytest.fixture(scope="module")
 def naive_ids(models):
-    lane = engines._naive(models, Question("a", "story", "Once upon a time", False, {}), {"max_new_tokens": 12})
+    lane = lane_of(
+        models, Question("a", "story", "Once upon a time", False), read_entry("naive"), {"max_new_tokens": 12}
+    )
     return [token for step in lane.steps() for token in step.emitted]
 
 
@@ -75,7 +77,8 @@ def test_an_engine_is_timed_without_its_prompt_and_beside_naive(models, naive_id
         Question("b", "hot", "A", False, {"temperature": 1.0}),
     ]
     others = [engine(naive_ids, ask=ask), engine([7] * 12, ask=ask, label="vllm")]
-    report = bench.run(models, ["naive"], questions, repeat=2, others=others, max_new_tokens=12)
+    *_, last = bench.measure(models, ["naive"], questions, repeat=2, others=others, max_new_tokens=12)
+    report = last.result
     rows = {row["method"]: row for row in report["rows"] if row["id"] == "a"}
     assert rows.keys() == {"naive", "vllm-draft:k=2", "vllm"}
     for label in ("vllm-draft:k=2", "vllm"):

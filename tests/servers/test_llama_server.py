@@ -16,7 +16,7 @@ from lookahead.servers import report
 from lookahead.servers.addresses import server_at
 from lookahead.servers.background import complete
 from lookahead.servers.engines import Engine, EngineProcess, llama_cpp
-from lookahead.servers.load import blocks
+from lookahead.servers.load import SIDES, blocks, rounds_of
 from lookahead.servers.race import ServerRace
 
 PROGRAM = os.environ.get("LLAMA_SERVER")
@@ -59,12 +59,17 @@ def test_races_are_complete_and_their_counts_are_whole(servers):
 
 def test_its_own_counters_agree(servers):
     async def work():
-        known, *done = [what async for what in blocks(*servers, PROMPTS, [1], MOST, rounds=4)]
+        known, *done = [
+            what
+            async for what in blocks(
+                dict(zip(SIDES, servers, strict=False)), PROMPTS, rounds_of([1], len(PROMPTS), 4), MOST
+            )
+        ]
         return report.of(known, PROMPTS, done, MOST)
 
     (level,) = complete(work)["levels"]
     assert level["failed"] == 0 and not level["differs"], level["errors"]
-    for side in report.SIDES:
+    for side in SIDES:
         counted = level["counters"][side]
         assert counted["counted"] == counted["arrived"], (side, counted)
     assert level["counters"]["speculative"]["counted"]["drafted"] > 0

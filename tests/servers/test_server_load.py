@@ -10,14 +10,14 @@ from fakeserver import Fake, serving
 
 from lookahead.__main__ import main
 from lookahead.core.events import SettingsError
-from lookahead.measure.batch_command import read_levels
+from lookahead.measure.commands import read_levels
 from lookahead.measure.intervals import interval
 from lookahead.measure.timing import Question
 from lookahead.servers import report
 from lookahead.servers.addresses import server_at
 from lookahead.servers.background import complete
-from lookahead.servers.command import to_csv
-from lookahead.servers.load import Block, blocks
+from lookahead.servers.commands import to_csv
+from lookahead.servers.load import SIDES, Block, blocks, rounds_of
 from lookahead.servers.reply import Answer, Pass
 from lookahead.trace.trace import Trace
 
@@ -29,8 +29,8 @@ def measured(plain, fast, levels, most=24, rounds=1):
     """The report on two fake servers."""
 
     async def work(urls):
-        servers = [server_at(url, name, {}) for url, name in zip(urls, ("plain", "fast"), strict=True)]
-        first, *done = [what async for what in blocks(*servers, PROMPTS, levels, most, rounds=rounds)]
+        sides = {side: server_at(url, name, {}) for side, url, name in zip(SIDES, urls, ("plain", "fast"), strict=True)}
+        first, *done = [what async for what in blocks(sides, PROMPTS, rounds_of(levels, len(PROMPTS), rounds), most)]
         assert all(isinstance(block, Block) for block in done)
         return report.of(first, PROMPTS, done, most)
 

@@ -17,7 +17,7 @@ from lookahead.servers import report
 from lookahead.servers.addresses import RemoteError, server_at
 from lookahead.servers.background import complete
 from lookahead.servers.completion import Completion, identify
-from lookahead.servers.load import blocks
+from lookahead.servers.load import SIDES, blocks, rounds_of
 from lookahead.servers.race import ServerRace
 from lookahead.servers.stream import Timeouts, connect
 from lookahead.trace.trace import Trace
@@ -123,7 +123,8 @@ def loaded(plain, fast):
 
     async def work(urls):
         servers = [server_at(url, name, {}) for url, name in zip(urls, ("plain", "fast"), strict=True)]
-        known, *done = [what async for what in blocks(*servers, prompts, [1], 8, rounds=1, timeouts=QUICK)]
+        sides = dict(zip(SIDES, servers, strict=True))
+        known, *done = [what async for what in blocks(sides, prompts, rounds_of([1], 1), 8, QUICK)]
         return report.of(known, prompts, done, 8)
 
     with serving(plain, fast) as urls:

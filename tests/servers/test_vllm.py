@@ -22,7 +22,7 @@ from lookahead.servers import report
 from lookahead.servers.addresses import RemoteError, server_at
 from lookahead.servers.background import complete
 from lookahead.servers.engines import Engine, EngineProcess
-from lookahead.servers.load import Block, blocks
+from lookahead.servers.load import SIDES, Block, blocks, rounds_of
 from lookahead.servers.race import ServerRace
 
 pytestmark = [pytest.mark.timed, pytest.mark.timeout(1500)]  # the first of them installs it
@@ -110,7 +110,10 @@ def test_a_hundred_races_are_complete_and_their_counts_reconcile(servers):
 
 def test_under_load_its_own_counters_agree(servers):
     async def work():
-        known, *done = [what async for what in blocks(*servers[:2], PROMPTS[:8], [1, 4, 16], MOST, rounds=1)]
+        known, *done = [
+            what
+            async for what in blocks(dict(zip(SIDES, servers, strict=False)), PROMPTS, rounds_of([1, 4, 16], 8), MOST)
+        ]
         assert all(isinstance(block, Block) for block in done)
         return report.of(known, PROMPTS[:8], done, MOST)
 
@@ -118,7 +121,7 @@ def test_under_load_its_own_counters_agree(servers):
     assert [level["concurrency"] for level in measured["levels"]] == [1, 4, 16]
     for level in measured["levels"]:
         assert level["failed"] == 0 and not level["differs"]
-        for side in report.SIDES:
+        for side in SIDES:
             counted = level["counters"][side]
             assert counted["counted"] == counted["arrived"], (side, counted)
         assert level["counters"]["speculative"]["counted"]["drafted"] > 0

@@ -7,7 +7,7 @@ from typing import Any
 
 import gradio as gr
 
-from ...core.numbers import counted, decimal, ranged, ratio
+from ...core.numbers import counted
 from ...family.models import Models
 from ...measure import batches, charts, published
 from ...measure.decision import levels_of, texts_at_once
@@ -79,27 +79,11 @@ def _write(models: Models, dark: bool, method: str, sizes: str) -> Iterator[Any]
         drafting = [name for name, pictures in passes.items() if pictures and any(map(any, pictures[0]))]
         offered = [*passes]
         chosen = gr.Dropdown(offered, value=(drafting or offered)[-1], visible=True) if offered != before else gr.skip()
-        return [says(texts_at_once(levels)), figure, _rows(newest), passes, chosen, gr.Slider(visible=True)]
+        advice, rows = says(texts_at_once(levels)), table(*batches.table(newest["rows"]))
+        return [advice, figure, rows, passes, chosen, gr.Slider(visible=True)]
 
     yield from measured(lambda: batches.measure(models, prompts, [method], SIZES[sizes], max_new_tokens=MOST), show, 6)
 
 
 def _picture(dark: bool, passes: Mapping[str, Any], which: str, number: float) -> gr.Plot:
     return drawn(charts.shared_pass(passes.get(which, ()), int(number), dark))
-
-
-def _rows(measured: Mapping[str, Any]) -> str:
-    titles = [
-        "texts at once", "tokens/s, naive", "with drafts", "a text", "speedup", "90% interval", "tokens a text and pass",
-        "rows a pass", "same texts",
-    ]  # fmt: skip
-    rows = [
-        [
-            str(row["texts"]), decimal(row["naive_tokens_per_second"]), decimal(row["tokens_per_second"]),
-            decimal(row["tokens_per_second"] / row["texts"]), ratio(row["speedup"]),
-            ranged(row["interval"]),
-            decimal(row["mean_acceptance_length"]), decimal(row["rows_per_pass"]), "yes" if row["identical"] else "no",
-        ]
-        for row in measured["rows"]
-    ]  # fmt: skip
-    return table(titles, rows)

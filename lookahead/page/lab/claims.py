@@ -11,7 +11,7 @@ import gradio as gr
 
 from ...core.numbers import ranged, ratio
 from ...family.models import Models
-from ...measure import charts, drafter_charts
+from ...measure import charts
 from ...measure.experiments import EXPERIMENTS, HELPS, HURTS, Experiment, Result
 from ...measure.published import published
 from ...server.state import ServerState
@@ -83,7 +83,7 @@ def _run(
             yield [same, *row(e, text)]
             continue
         yield from measured(lambda e=e: e.run(models, int(repeats)), partial(show, e=e), len(row(e)))
-        drafters = drawn(drafter_charts.generations(results[e.id], dark)) if e.id == GENERATIONS else same
+        drafters = drawn(charts.generations(results[e.id], dark)) if e.id == GENERATIONS else same
         yield [
             same,
             *row(

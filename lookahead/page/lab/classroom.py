@@ -9,8 +9,7 @@ from typing import Any
 import gradio as gr
 
 from ...family.models import Models
-from ...measure import classroom
-from ...measure.batches import shared_methods
+from ...measure import batches
 from ...measure.progress import questions
 from ...server.state import ServerState
 from ..parts import Follow, markup
@@ -40,7 +39,7 @@ PRESS = f"""() => {{
 def add(server: ServerState, follow: Follow) -> None:
     """The section."""
     with gr.Row(elem_classes="la-do"):
-        method = gr.Dropdown(shared_methods(server.models), value="draft", label="method", filterable=False)
+        method = gr.Dropdown(batches.shared_methods(server.models), value="draft", label="method", filterable=False)
         length = gr.Dropdown(list(LENGTHS), value="two tokens each", label="drafts", filterable=False)
         start, stop = buttons("Let them write", 170, elem_id=START)
     status = markup()
@@ -54,6 +53,6 @@ def _write(models: Models, server: ServerState, method: str, length: str) -> Ite
     every = questions(family=models.spec)
     chosen = [every[number * len(every) // TEXTS] for number in range(TEXTS)]
     yield from measured(
-        lambda: classroom.write(models, chosen, method, max_new_tokens=tokens, k=LENGTHS[length]),
+        lambda: batches.play(models, chosen, method, max_new_tokens=tokens, k=LENGTHS[length]),
         lambda newest: [json.dumps(newest)], 1,
     )  # fmt: skip

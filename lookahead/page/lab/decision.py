@@ -22,7 +22,7 @@ from ...server import form
 from ...server.state import ServerState
 from ...servers.addresses import is_servers, offered, servers_of
 from ...servers.decision import decide as decide_servers
-from ...servers.report import SIDES
+from ...servers.load import SIDES
 from ...trace.trace import Trace
 from ..parts import QUIET, TRACE, Follow, answered, drawn, markup, plot, prose, refused, table
 from ..running import buttons, measured, measuring, run_and_stop

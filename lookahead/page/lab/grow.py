@@ -12,7 +12,7 @@ import gradio as gr
 
 from ...core.events import LookaheadError
 from ...core.numbers import counted, decimal, seconds
-from ...measure import drafter_charts
+from ...measure import charts
 from ...model.heads.shape import BLOCK
 from ...server import growing_job
 from ...server.runs import Run
@@ -117,7 +117,7 @@ class Curve:
         return f'<p class="la-worth"><b>{decimal(accepted)}</b> tokens a pass, {after}</p>'
 
     def figure(self, dark: bool) -> gr.Plot:
-        return drawn(drafter_charts.growing(self.losses, self.accepted, dark))
+        return drawn(charts.growing(self.losses, self.accepted, dark))
 
 
 def _grown(server: ServerState, dark: bool, visitor: str) -> Iterator[list[Any]]:

@@ -7,7 +7,6 @@ from typing import Any
 
 import gradio as gr
 
-from ...core.numbers import decimal
 from ...measure import charts
 from ...measure.decision import levels_of
 from ...measure.progress import questions
@@ -48,17 +47,5 @@ def _load(dark: bool, spec: str, load: str) -> Iterator[Any]:
 
 
 def _rows(measured: Mapping[str, Any]) -> str:
-    prompts = len({row["id"] for row in measured["rows"]})
-    rows = [
-        [
-            str(level["concurrency"]), decimal(level["baseline_tokens_per_second"]), decimal(level["tokens_per_second"]),
-            *report.figures(level), f"{level['identical']} of {prompts}", str(level["failed"]),
-        ]
-        for level in measured["levels"]
-    ]  # fmt: skip
     remarks = {remark for level in measured["levels"] for remark in level["remarks"]}
-    titles = [
-        "at once", "tokens/s without", "with", "speedup", "90% interval", "tokens a pass", "accepted", "first token",
-        "longest gaps (p99)", "same text", "failed",
-    ]  # fmt: skip
-    return table(titles, rows) + "".join(says(remark) for remark in sorted(remarks))
+    return table(*report.table(measured)) + "".join(says(remark) for remark in sorted(remarks))

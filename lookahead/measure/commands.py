@@ -1,0 +1,233 @@
+"""The commands that measure: `run`, `bench`, `batch`, `decide`, `lab`, `calibrate` and `record`.
+
+`__main__` parses their arguments. Everything in the arguments is checked before models are loaded.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from ..core import memory, processor
+from ..core.events import Settings, SettingsError, whole_number
+from ..core.numbers import size
+from ..core.text_files import csv_file
+from ..family import hub, typical
+from ..family.models import Models
+from ..race.methods import method_class, methods_for, read_options
+from ..trace.race import measured_on, race
+from . import batches, decision, experiments, prompt_files, recordings, tables, terminal
+from . import bench as methods_on_prompts
+from .progress import Progress, questions
+from .scenarios import USUAL
+from .timing import Question, read_entry
+
+MOST_LEVELS = 16
+
+
+def run(arguments: Namespace) -> None:
+    """Write one text, and naive's too with `--race`."""
+    options = {**_settings(arguments), **read_options(arguments.option)}
+    method_class(arguments.method)
+    Settings(**{name: value for name, value in options.items() if name in Settings.names()})
+    methods = [arguments.method] if not arguments.race or arguments.method == "naive" else ["naive", arguments.method]
+    running = race(_load(arguments), arguments.prompt, methods, **options)
+    if not arguments.json:
+        terminal.show_race(running)
+        return
+    for _ in running:
+        pass
+    print(json.dumps(json.loads(running.result().to_json())))
+
+
+def bench(arguments: Namespace, rivals: Callable[..., list[methods_on_prompts.Rival]]) -> None:
+    """Every method on every prompt. `rivals` makes other engines of a family, programs and a folder for files."""
+    given = [m for group in (arguments.methods or "").split() for m in ([group] if ":" in group else group.split(","))]
+    given, further = [*filter(None, given)], [*methods_on_prompts.PEERS] if arguments.peers else []
+    if arguments.fixed:
+        further += [f"{method}:k={k}" for method in arguments.fixed.split(",") for k in methods_on_prompts.FIXED]
+    for method in (*given, *further):
+        read_entry(method)
+    options, prompts = _measuring(arguments), _prompts(arguments)
+    name = "bench" if arguments.models == USUAL else f"bench {arguments.models}"
+    _check_update(arguments, name)
+    models = _load(arguments)
+    methods = [*(given or methods_for(models)), *further]
+    with TemporaryDirectory() as folder:
+        others = rivals(models, arguments.vllm, arguments.llama_server, Path(folder))
+        report = terminal.measured(
+            methods_on_prompts.measure(models, methods, prompts, repeat=arguments.repeat, others=others, **options)
+        )
+    _finish(arguments, report, terminal.show_bench, name, methods_on_prompts.markdown)
+
+
+def batch(arguments: Namespace) -> None:
+    """Batches of several sizes, and up to which size drafting pays."""
+    methods = [read_entry(method).label for method in filter(None, arguments.methods.split(","))]
+    sizes = read_levels("texts", arguments.texts, batches.MOST_TEXTS)
+    whole_number("repeat", arguments.repeat, 1, 1000)
+    options, prompts = _measuring(arguments), _prompts(arguments)
+    _check_update(arguments, "batch")
+    report = terminal.measured(
+        batches.measure(_load(arguments), prompts, methods, sizes, repeat=arguments.repeat, **options)
+    )
+    report["advice"] = {
+        method: decision.texts_at_once(decision.levels_of(row for row in report["rows"] if row["method"] == method))
+        for method in dict.fromkeys(row["method"] for row in report["rows"])
+    }
+    _finish(arguments, report, _show_batches, "batch", batches.markdown)
+
+
+def deciding(
+    arguments: Namespace, prompts: Sequence[Question], options: Mapping[str, Any]
+) -> Iterator[Progress | None]:
+    """The measurement of `decide` on this machine."""
+    methods = [*filter(None, arguments.methods.split(","))]
+    return decision.decide(_load(arguments), prompts, arguments.seconds, methods=methods, **options)
+
+
+def decide(arguments: Namespace, measuring: Callable[..., Iterator[Progress | None]] = deciding) -> None:
+    """Measure until the seconds are spent, and answer. `measuring` is `deciding`, or the same on two servers."""
+    options, prompts = _measuring(arguments), _prompts(arguments)
+    for path in filter(None, (arguments.markdown, arguments.csv)):
+        tables.writable(path)
+    report = terminal.measured(measuring(arguments, prompts, options))
+    if arguments.markdown:
+        arguments.markdown.write_text(report.markdown(), encoding="utf-8", newline="")
+    if arguments.csv:
+        arguments.csv.write_text(csv_file(report.csv()), encoding="utf-8", newline="")
+    if arguments.json:
+        print(json.dumps(report.document()))
+    else:
+        (first, *heads), rows = report.table()
+        terminal.show_table([f"{first}<", *heads], rows, after=(report.sentence, report.reasons(), report.note))
+
+
+def lab(arguments: Namespace) -> None:
+    """Run experiments, or list them if none is named."""
+    if arguments.experiment is None:
+        listed = [experiment.listing() for experiment in experiments.EXPERIMENTS.values()]
+        if arguments.json:
+            print(json.dumps(listed))
+        else:
+            rows = [[one["id"], one["claim"], "\n".join(one["runs"])] for one in listed]
+            terminal.show_table(["name<", "claim<", "runs<"], rows)
+        return
+    chosen = experiments.choose(arguments.experiment)
+    for name, most in (("repeat", 1000), ("prompts_each", 1000), ("max_new_tokens", 100_000)):
+        if (value := getattr(arguments, name)) is not None:
+            whole_number(name, value, 1, most)
+    _check_update(arguments, "lab")
+    models = _load(arguments)
+    caps, results = {"prompts": arguments.prompts_each, "tokens": arguments.max_new_tokens}, []
+    for experiment in chosen:
+        missing = experiment.missing(models) if arguments.experiment == "all" else []
+        if missing:
+            words = f"lookahead: {experiment.id} left out: {models.spec} has no {' and no '.join(missing)}"
+            print(words, file=sys.stderr)
+        else:
+            results.append(terminal.measured(experiment.run(models, arguments.repeat, **caps)))
+    report = experiments.document(models, results, arguments.repeat)
+    _finish(arguments, report, _show_lab, "lab", experiments.markdown)
+
+
+def calibrate(arguments: Namespace) -> None:
+    """What passes cost on this machine, and how exact they are."""
+    models = _load(arguments)
+    curve, probe = models.costs.target, models.probe
+    report = {
+        **measured_on(models),
+        "probe": {
+            "compared": probe.compared,
+            "differ": probe.differ,
+            "largest_difference": probe.worst,
+            "sentence": probe.sentence,
+        },
+        "pass": [
+            {"rows": rows, "seconds": seconds, "ratio": curve.ratio(rows)}
+            for rows, seconds in zip(curve.rows, curve.seconds, strict=True)
+        ],
+    }
+    if arguments.ship:
+        typical.write(Path(arguments.ship), typical.Typical(processor.name(), models.costs))
+    _finish(arguments, report, terminal.show_calibration)
+
+
+def record(arguments: Namespace) -> None:
+    """Race scenarios and keep the recordings."""
+    scenarios = recordings.choose(arguments.only, arguments.models)
+    folder = arguments.out or recordings.FOLDER
+    for path in terminal.measured(recordings.write(hub.load(arguments.models), folder, scenarios)):
+        print(f"{path} {size(path.stat().st_size)}")
+
+
+def read_levels(name: str, text: str, most: int) -> list[int]:
+    """Rising numbers of texts at once, from "1,4,16". Raises `SettingsError` for the setting `name`."""
+    try:
+        levels = sorted({int(part) for part in text.split(",")})
+    except ValueError:
+        levels = []
+    if not levels or not 1 <= levels[0] <= levels[-1] <= most or len(levels) > MOST_LEVELS:
+        raise SettingsError(name, text, f"give up to {MOST_LEVELS} numbers from 1 to {most}: 1,4,16.")
+    return levels
+
+
+def _show_batches(report: dict[str, Any]) -> None:
+    for method, sentence in report["advice"].items():
+        rows = [row for row in report["rows"] if row["method"] == method]
+        terminal.show_table(*batches.table(rows), [f"\n{method}: {sentence}"])
+    terminal.show_lines([f"\n{tables.measured_where(report)}; {report['note']}"])
+
+
+def _show_lab(report: dict[str, Any]) -> None:
+    for (first, *heads), rows in experiments.tables(report):
+        terminal.show_table([f"{first}<", "claimed<", "measured here<", *heads[2:]], rows)
+    terminal.show_lines(f"\n{one['title']}: {one['why']}" for one in report["experiments"])
+    terminal.show_lines([f"\n{tables.measured_where(report)}; {report['note']}"])
+
+
+def _load(arguments: Namespace) -> Models:
+    models = hub.load(arguments.models)
+    memory.release()
+    return models
+
+
+def _settings(arguments: Namespace) -> dict[str, Any]:
+    """The decoding settings that were given."""
+    given = {name: getattr(arguments, name, None) for name in Settings.names()}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _measuring(arguments: Namespace) -> dict[str, Any]:
+    """The same for several prompts, each of which says itself whether it is a chat. Raises `SettingsError`."""
+    options = {name: value for name, value in _settings(arguments).items() if name != "chat"}
+    Settings(**options)
+    return options
+
+
+def _prompts(arguments: Namespace) -> list[Question]:
+    return prompt_files.read(arguments.prompts) if arguments.prompts else questions(family=arguments.models)
+
+
+def _check_update(arguments: Namespace, name: str) -> None:
+    """Raise `SettingsError` before the first second is spent if the file of `--update` has no such markers."""
+    if arguments.update:
+        tables.split(arguments.update, name)
+
+
+def _finish(
+    arguments: Namespace, report: dict[str, Any], show: Callable[[dict[str, Any]], None], name: str = "",
+    markdown: Callable[[dict[str, Any]], str] | None = None,
+) -> None:  # fmt: skip
+    """Print a report, as JSON or with `show`, and write its tables between the markers `name` of the file of `--update`."""
+    if markdown and arguments.update:
+        tables.replace_between(arguments.update, name, markdown(report))
+    if arguments.json:
+        print(json.dumps(report))
+    else:
+        show(report)

@@ -1,0 +1,108 @@
+"""The commands about servers: `attach`, two servers under the same load, and `acceptance`, records of other tools."""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
+from typing import Any
+
+from ..core.events import SettingsError, TraceError, whole_number
+from ..core.numbers import count, counted, decimal, percent
+from ..core.text_files import csv_file, csv_text
+from ..measure import prompt_files
+from ..measure.commands import read_levels
+from ..measure.progress import Progress, questions
+from ..measure.tables import writable
+from ..measure.terminal import measured as followed
+from ..measure.terminal import show_table
+from ..measure.timing import Question
+from . import decision, records, report
+from .addresses import both
+from .race import ServerRace
+
+MOST_AT_ONCE = 512
+COLUMNS = (
+    "id", "concurrency", "tokens_per_second", "baseline_tokens_per_second", "speedup", "mean_acceptance_length",
+    "draft_acceptance_rate", "identical",
+)  # fmt: skip
+
+
+def attach(arguments: Namespace) -> None:
+    """Load both servers, and print the report."""
+    levels = read_levels("concurrency", arguments.concurrency, MOST_AT_ONCE)
+    whole_number("max_new_tokens", arguments.max_new_tokens, 1, 100_000)
+    whole_number("repeat", arguments.repeat, 1, 1000)
+    sides = both(arguments.baseline, arguments.speculative)
+    prompts = prompt_files.read(arguments.prompts) if arguments.prompts else questions()
+    for path in filter(None, (arguments.csv, arguments.trace)):
+        writable(path)  # before the first second is spent
+    measured = followed(report.measure(sides, prompts, levels, arguments.max_new_tokens, arguments.repeat))
+    if arguments.csv:
+        arguments.csv.write_text(csv_file(to_csv(measured)), encoding="utf-8", newline="")
+    if arguments.json:
+        print(json.dumps(measured))
+    else:
+        before = [f"{side}: {server['model']}, {server['kind']}" for side, server in measured["servers"].items()]
+        remarks = dict.fromkeys(line for level in measured["levels"] for line in level["remarks"])
+        show_table(*report.table(measured), before, [*remarks, measured["advice"], measured["note"]])
+    if arguments.trace:
+        race = ServerRace([*sides.values()], prompts[0].prompt, arguments.max_new_tokens, prompts[0].chat)
+        for _ in race:
+            pass
+        arguments.trace.write_text(race.result().to_json(), encoding="utf-8")
+
+
+def deciding(
+    arguments: Namespace, prompts: Sequence[Question], options: Mapping[str, Any]
+) -> Iterator[Progress | None]:
+    """The measurement of `decide` on two servers."""
+    sides = both(arguments.baseline, arguments.speculative)
+    methods = [*filter(None, arguments.methods.split(","))]
+    if others := [*methods, *(options.keys() - {"max_new_tokens"})]:
+        raise SettingsError("servers", others[0], "servers draft as they were started; leave it out.")
+    return decision.decide(sides, prompts, arguments.seconds, options.get("max_new_tokens", decision.MOST))
+
+
+def acceptance(arguments: Namespace) -> None:
+    """Read and judge records, print the result, and write the records if requested."""
+    if arguments.records:
+        writable(arguments.records)
+    try:
+        text = arguments.file.read_bytes()
+    except OSError as error:
+        raise TraceError("file", str(arguments.file), f"it cannot be read ({error.__class__.__name__}).") from None
+    texts = records.read(text)
+    if arguments.records:
+        lines = "".join(record.model_dump_json(exclude_none=True) + "\n" for record in texts)
+        arguments.records.write_text(lines, encoding="utf-8")
+    judgement = records.judged(texts)
+    if arguments.json:
+        print(json.dumps(judgement))
+    else:
+        _show_acceptance(judgement)
+
+
+def to_csv(measured: dict[str, Any]) -> str:
+    """Return the rows as CSV."""
+    return csv_text(COLUMNS, ([row.get(name) for name in COLUMNS] for row in measured["rows"]))
+
+
+def _show_acceptance(judgement: dict[str, Any]) -> None:
+    between = judgement["interval"]
+    sure = f" [{decimal(between[0])}, {decimal(between[1])}]" if between else ""
+    summary = (
+        f"{counted(judgement['texts'], 'text')} by {', '.join(judgement['engines'])}: {decimal(judgement['mean_acceptance_length'])}{sure} tokens a "
+        f"pass, over {count(judgement['num_spec_steps'])} passes with a draft; {percent(judgement['draft_acceptance_rate'])} of the drafted tokens accepted."
+    )
+    rows = []
+    for place, expected in zip_longest(judgement["by_position"], judgement["tokens_a_pass"]):
+        tested = (
+            [str(place["position"]), str(place["accepted"]), str(place["tested"]), percent(place["rate"])]
+            if place
+            else [""] * 4
+        )
+        rows.append([*tested, *([f"k = {expected['k']}", decimal(expected["tokens"])] if expected else [])])
+    forecast = ["drafting as many", "tokens per pass"] if judgement["tokens_a_pass"] else []
+    show_table(["position", "accepted", "tested", "rate", *forecast], rows, [summary], [judgement["note"]])

@@ -1,10 +1,14 @@
-"""The page. Only this package and app.py know Gradio.
+"""The page. Only this package and `server` import Gradio.
 
-Gradio is imported with the first name that needs it: what is shown while it loads, and the log, do without.
+The first use of a name imports Gradio, so that the loading page and the log work without it. Read in the version of
+`gradio_internals.READ_IN`: component_meta.py `create_or_modify_pyi` parses the source of every component and writes a stub
+for editors, at every start, which takes half of the import's time. It makes none for a class without a source file.
 """
 
+import inspect
 from importlib import import_module
 from typing import Any
+from unittest.mock import patch
 
 _HOME = {"build": "page", "mount_options": "page", "serve": "serving"}
 __all__ = ["build", "mount_options", "serve"]
@@ -13,5 +17,6 @@ __all__ = ["build", "mount_options", "serve"]
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import_module(".gradio_import", __name__)
+    with patch.object(inspect, "getfile", side_effect=OSError("no stub")):
+        import_module("gradio")
     return getattr(import_module(f".{_HOME[name]}", __name__), name)

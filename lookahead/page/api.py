@@ -1,9 +1,7 @@
-"""Named endpoints for gradio_client: the same engine, the same queue.
+"""Named endpoints for gradio_client, with the same engine and the same queue.
 
-A call to /race says where it stands while it waits: what comes before the trace, for whoever iterates over a job, is
-{"status": words}. A caller who is gone is noticed by the next of these, and the race ends.
-
-Knows Gradio's API and races. It does not know the page.
+A call to /race yields {"status": words} until it yields the trace. If its caller has gone, the race ends at the next of
+these.
 """
 
 from __future__ import annotations
@@ -20,14 +18,12 @@ from ..core.events import SettingsError
 from ..measure import decision
 from ..race.methods import all_methods, method_class
 from ..server import form, loading_job, race_job
-from ..server.families import described
-from ..server.state import ServerState
+from ..server.state import ServerState, described
 from ..trace.trace import Trace
 from .gradio_internals import address, forget, visitor
 
-# A caller who is gone is noticed within this; telling many who wait takes time from the one who computes.
-EVERY_S, WAITING_S = 0.2, 0.8
-PERSONAL = ("choose",)  # what changes something for its caller
+EVERY_S, WAITING_S = 0.2, 0.8  # between two statuses; many callers may wait, and their statuses take computing time
+PERSONAL = ("choose",)  # endpoints that change something for their caller
 ADVISED = "draft"  # races for advice; lookups are computed from the naive lane
 
 
@@ -138,7 +134,6 @@ def _forgotten(page: gr.Blocks) -> Iterator[None]:
 
 
 def _race(server: ServerState, prompt: str, method: str, given: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Where the race stands, again and again, and at last its trace."""
     job = race_job.submit(server, form.RaceForm(prompt, form.lanes(method), given), "api")
     for _ in job.follow(EVERY_S, WAITING_S):
         yield {"status": job.waiting() or "Computing."}

@@ -1,16 +1,13 @@
-"""Everything that is private in Gradio and used here, in one file, read in the version `READ_IN`.
+"""All uses of Gradio's private names, as read in the version `READ_IN`.
 
-A test holds requirements.txt to that version, and every other file to Gradio's public names. When Gradio is raised,
-read the passages that are named here again, then raise `READ_IN`.
-
-Knows how Gradio is mounted, answers events, keeps sessions and runs, shows progress, and updates components. It does not know what is on the page.
+A test holds requirements.txt to that version, and all other files to public names. Before a newer Gradio is pinned, read the
+named passages again, then raise `READ_IN`.
 """
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from inspect import signature
 from logging import getLogger
@@ -50,30 +47,27 @@ def mount(
     personal: Iterable[str] = (),
     **options: Any,
 ) -> None:
-    """`gr.mount_gradio_app` at the root of `web.app`, with what only `Blocks.launch` sets.
+    """`gr.mount_gradio_app` at the root of `web.app`, with the settings that only `Blocks.launch` makes.
 
-    `personal` are endpoints that change something for their caller. They are removed from an assistant's tools: mcp.py
-    asks for all assistants as one visitor, so the choice of one would be the choice of all.
+    `personal` endpoints change something for their caller. They are no tools of assistants, because mcp.py calls for all
+    assistants as one visitor.
 
     - blocks.py `launch` sets the three limits, and `has_launched`, with which processing_utils.py checks paths of files.
-    - blocks.py `launch` reads the variables GRADIO_ALLOWED_PATHS and GRADIO_BLOCKED_PATHS; makes a web app for phones
-      of the page on a Space; and keeps the mounted app for `close`.
-    - routes.py `startup_events` starts the queue again for everybody who asks, unless it is marked as started.
-    - routes.py keeps runs under way in `App.iterators`: see `_Iterators`.
-    - queueing.py looks for work a thousand times a second and for progress a hundred times: a tenth of a core, with which
-      timed races would compete.
+      It reads GRADIO_ALLOWED_PATHS and GRADIO_BLOCKED_PATHS, makes a web app for phones of the page on a Space, and keeps the
+      mounted app for `close`.
+    - routes.py `startup_events` starts the queue again for each request, unless it is marked as started.
+    - queueing.py looks for work a thousand times a second and for progress a hundred times, which takes a tenth of a core.
     - mcp.py answers an assistant through a client of this server. Without `_local_url`, the first request's Host header
       decides where that client connects.
-    - mcp's server.py logs what its transport has logged before.
+    - mcp's server.py logs again what its transport has logged.
     """
     getLogger("mcp.server.lowlevel.server").addFilter(lambda entry: "exception from stream" not in entry.getMessage())
     page.max_threads = page._queue.max_thread_count = max_threads
     page.state_session_capacity = state_session_capacity
     page._queue.sleep_when_free, page._queue.progress_update_sleep_when_free = LOOK_S, LOOK_FOR_PROGRESS_S
-    paths = {
-        f"{kind}_paths": _paths(os.environ.get(f"GRADIO_{kind.upper()}_PATHS", "")) for kind in ("allowed", "blocked")
-    }
-    gr.mount_gradio_app(web.app, page, "", pwa=page.space_id is not None, **paths, **options)
+    allowed, blocked = _paths("GRADIO_ALLOWED_PATHS"), _paths("GRADIO_BLOCKED_PATHS")
+    pwa = page.space_id is not None
+    gr.mount_gradio_app(web.app, page, "", pwa=pwa, allowed_paths=allowed, blocked_paths=blocked, **options)
     page.app = web.app.routes[-1].app
     page.app.iterators = _Iterators()
     page.has_launched = page.app.startup_events_triggered = True
@@ -84,11 +78,11 @@ def mount(
 
 
 def _paths(variable: str) -> list[str]:
-    return [path.strip() for path in variable.split(",") if path.strip()]
+    return [path.strip() for path in os.environ.get(variable, "").split(",") if path.strip()]
 
 
 def share(page: gr.Blocks, web: WebServer) -> str:
-    """Open Gradio's tunnel to this server; return the public address. Raises whatever the tunnel raises.
+    """Open Gradio's tunnel to this server; return the public address. Raises the tunnel's errors.
 
     - networking.py writes the tunnel's certificate to `CERTIFICATE_PATH`, which is in the working directory.
     - routes.py answers with a page that robots shall not index if `share` is set.
@@ -107,8 +101,8 @@ def close(page: gr.Blocks) -> None:
 
 
 class _Iterators(dict):
-    """Where Stop meets a run's end, routes.py `cancel_event` and queueing.py `reset_iterators` take the same run out of
-    `App.iterators`. The second must not raise: what it does after that would be left undone, and the request kept for ever."""
+    """The runs of an app. routes.py `cancel_event` and queueing.py `reset_iterators` may both remove a run that ends when it is
+    stopped. The second must not raise, because it would leave the request open."""
 
     def __delitem__(self, key: Any) -> None:
         self.pop(key, None)
@@ -120,11 +114,11 @@ class _Iterators(dict):
 def answer_in_words(page: gr.Blocks) -> None:
     """Answer every event with its values or with a sentence, and print nothing of it.
 
-    - blocks.py `preprocess_data` makes a function's arguments of what a request holds. It lets many wrong values through,
-      and names others in errors.
+    - blocks.py `preprocess_data` makes a function's arguments from a request. It accepts many wrong values, and quotes
+      others in errors.
     - utils.py `error_payload` answers null for every error that is not Gradio's own, and queueing.py and routes.py print
-      its traceback. blocks.py `process_api` is where an event begins, so no other error leaves it.
-    - queueing.py, routes.py and route_utils.py print the traceback of whatever goes wrong besides.
+      its traceback. Every event begins in blocks.py `process_api`, which therefore raises Gradio's own errors only.
+    - queueing.py, routes.py and route_utils.py print the traceback of other errors.
     """
     prepare, process = page.preprocess_data, page.process_api
 
@@ -168,19 +162,20 @@ def _checked(function: Any, inputs: list[Any], state: Any) -> list[Any]:
     traverse(given, _no_file, is_file_obj_with_meta)
     for name, block, value in zip(_names(function), function.inputs, given, strict=True):
         kept = state is not None and not block.stateful and block._id in state
-        _check(name, state[block._id] if kept else block, value)
+        if not _fits(state[block._id] if kept else block, value):
+            raise SettingsError(name, value, WRONG)
     return given
 
 
 def _names(function: Any) -> list[str]:
-    """Return the names of a function's inputs: parameters of an endpoint, labels on the page."""
+    """The names of a function's inputs: parameters of an endpoint, labels on the page."""
     if function.inputs and all(map(_is_argument, function.inputs)):
         return [*signature(function.fn).parameters]
     return [getattr(block, "label", None) or block.get_block_name() for block in function.inputs]
 
 
 def _is_argument(block: Any) -> bool:
-    """Whether it stands for an argument of an endpoint: api_component.py, whose import would take time."""
+    """Whether it is an argument of an endpoint: api_component.py, whose import would take time."""
     return block.get_block_name() == "api"
 
 
@@ -188,28 +183,26 @@ def _no_file(_: Any) -> None:
     raise SettingsError("input", "a file", "this server takes none.")
 
 
-def _check(name: str, block: Any, value: Any) -> None:
-    """Raise `SettingsError` for a value that the component on the page cannot have."""
+def _fits(block: Any, value: Any) -> bool:
+    """Whether the component on the page can have this value."""
     match block:
         case gr.CheckboxGroup() | gr.Dropdown(multiselect=True):
-            choices = [choice for _, choice in block.choices]
-            right, mend = isinstance(value, list) and all(one in choices for one in value), f"choose from {choices}."
+            return isinstance(value, list) and all(one in _values(block) for one in value)
         case gr.Dropdown() | gr.Radio():
-            choices = [choice for _, choice in block.choices]
-            right, mend = value in choices or value is block.value is None, f"choose one of {choices}."
+            return value in _values(block) or value is block.value is None
         case gr.Checkbox():
-            right, mend = isinstance(value, bool), "give true or false."
+            return isinstance(value, bool)
         case gr.Slider():
-            right = _is_number(value) and block.minimum <= value <= block.maximum
-            mend = f"give a number from {block.minimum} to {block.maximum}."
+            return _is_number(value) and block.minimum <= value <= block.maximum
         case gr.Number():
-            right, mend = value is None or _is_number(value), "give a number."
+            return value is None or _is_number(value)
         case gr.Textbox() | gr.HTML():  # a script may fill a field with a number
-            right, mend = isinstance(value, (str, int, float)), "give text."
-        case _:
-            return
-    if not right:
-        raise SettingsError(name, value, mend)
+            return isinstance(value, (str, int, float))
+    return True
+
+
+def _values(block: Any) -> list[Any]:
+    return [value for _, value in block.choices]
 
 
 def _is_number(value: Any) -> bool:
@@ -222,8 +215,7 @@ def _is_number(value: Any) -> bool:
 class _Session(state_holder.SessionState):
     """The state of a visitor, without Gradio's copy of every component's settings.
 
-    The copy takes almost a megabyte, keeps every value that was sent, and takes 0.14 s to make. state_holder.py makes it for
-    deep links, which pages do not have.
+    state_holder.py makes the copy for deep links, which pages do not have. It takes almost a megabyte and 0.14 s.
     """
 
     def __init__(self, page: gr.Blocks):
@@ -239,13 +231,13 @@ state_holder.SessionState = _Session
 
 
 def forget_gone(page: gr.Blocks, forgotten: Callable[[str], None] = lambda session: None) -> None:
-    """Have the sessions of visitors forgotten when they have gone; `forgotten` is told which.
+    """Drop the sessions of visitors who have gone, and call `forgotten` for each.
 
-    state_holder.py keeps the components of each session. Where nothing in them differs from the page as it was built, they
-    are dropped: should the visitor come back (a phone that slept), they are made again. Where something does, an open
-    lesson or a result, they are kept until `GONE_SESSIONS` others have gone and the visitor has not done anything since.
+    state_holder.py keeps the components of each session. If they do not differ from the page as it was built, they are
+    dropped at once, and made again for a visitor who comes back (a phone that slept). Otherwise they are kept until
+    `GONE_SESSIONS` others have gone and the visitor has not done anything since.
     """
-    last_used: dict[str, Any] = {}  # of the sessions whose visitors have gone, the first to go first
+    last_used: dict[str, Any] = {}  # of the sessions whose visitors have gone, oldest first
 
     def gone(request: gr.Request) -> None:
         session, holder = request.session_hash, page.state_holder
@@ -264,19 +256,19 @@ def forget_gone(page: gr.Blocks, forgotten: Callable[[str], None] = lambda sessi
 
 
 def visitor() -> str | None:
-    """Whose event is being answered in this thread: utils.py `get_function_with_locals` sets its request before every call,
-    and before every value of a generator. None outside of events."""
+    """The session of the event in this thread, None outside of events: utils.py `get_function_with_locals` sets its request
+    before every call, and before every value of a generator."""
     return getattr(LocalContext.request.get(None), "session_hash", None)
 
 
 def address() -> str:
-    """The address of the page that is being answered, which mcp.py gives as Starlette's request, and others in Gradio's."""
+    """The address of the page in this event's request, which is Starlette's from mcp.py, and else in Gradio's."""
     request = LocalContext.request.get()
     return str(getattr(request, "request", request).base_url).rstrip("/")
 
 
 def forget(page: gr.Blocks, session: str | None) -> bool:
-    """Drop a session unless something would be lost; whether nothing is kept."""
+    """Drop a session unless something would be lost. Returns whether nothing is kept."""
     state = page.state_holder.session_data.get(session)
     if state is not None:
         built, current = page.default_config, state.blocks_config
@@ -292,8 +284,8 @@ def _drop(page: gr.Blocks, session: str | None) -> None:
 
 
 def describe(page: gr.Blocks, fields: Mapping[str, str]) -> None:
-    """Have the page's HTML carry these: its template has Open Graph tags for `thumbnail` and `simple_description`, which
-    blocks.py `get_config_file` gives of an Interface alone."""
+    """Set fields of the page's template: it has Open Graph tags for `thumbnail` and `simple_description`, which blocks.py
+    `get_config_file` returns for an Interface only."""
     config = page.get_config_file
 
     def described(*given: Any, **named: Any) -> Any:
@@ -303,7 +295,7 @@ def describe(page: gr.Blocks, fields: Mapping[str, str]) -> None:
 
 
 class _Beginning(BaseLoader):
-    """Templates whose pages run a script of ours before all others: `head` comes when Gradio's own have been read."""
+    """Templates whose pages run a script before all others: Gradio adds `head` after its own."""
 
     def __init__(self, loader: BaseLoader, script: str):
         self.loader, self._head = loader, f"<head><script>{{% raw %}}{script}{{% endraw %}}</script>"
@@ -314,7 +306,7 @@ class _Beginning(BaseLoader):
 
 
 def run_first(script: str) -> None:
-    """Have every page run this before any script of Gradio's: routes.py answers with `templates`."""
+    """Run a script in every page before any script of Gradio's: routes.py answers with `templates`."""
     loader = routes.templates.env.loader
     routes.templates.env.loader = _Beginning(loader.loader if isinstance(loader, _Beginning) else loader, script)
 
@@ -323,23 +315,10 @@ def run_first(script: str) -> None:
 
 
 def progress_on(component: gr.components.Component) -> None:
-    """Show the progress of the `gr.render` made last on this component.
+    """Show the progress of the last `gr.render` on this component.
 
-    renderable.py shows it on the container of all that is rendered, and at every message of any run the page copies what
-    shows progress with all that is in it (core, `update_state`).
+    renderable.py shows it on the container of all that is rendered. At every message of any run the page copies the
+    components that show progress, with their children (core, `update_state`).
     """
     functions = get_blocks_context().fns
     functions[max(functions)].show_progress_on = [component]
-
-
-# ---------------------------------------------------------------- updates from a script
-
-
-def interactive(states: Iterable[bool]) -> Sequence[str]:
-    """For each state what a `js` function returns to make a button interactive, or not: `gr.update` as JSON, helpers.py."""
-    return [json.dumps({"__type__": "update", "interactive": state}) for state in states]
-
-
-def unchanged(count: int) -> str:
-    """What a `js` function returns to leave so many outputs as they are, as JSON."""
-    return json.dumps([{"__type__": "update"}] * count)

@@ -1,10 +1,7 @@
 """Middleware that answers requests which no page sends with one sentence.
 
-Such requests (a function that does not exist, a body that is not what it says) can raise deep in the web framework. They
-get one plain answer, and the log one line instead of a page of them. Files are refused before they are read: pages send
-recordings and prompts as text, and Gradio would keep whatever anybody uploads.
-
-Knows HTTP. It does not know what was asked for.
+Such requests (an unknown function, a malformed body) can raise deep in the web framework. The log gets one line instead of
+a traceback. Files are refused before they are read: pages send text, and Gradio would keep every upload.
 """
 
 from __future__ import annotations
@@ -37,7 +34,6 @@ class Guard:
         self._app = app
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Pass the request on; answer it here if it is refused, or if it fails before an answer has begun."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -69,7 +65,7 @@ class Guard:
 
 
 async def _body(receive: Any) -> bytearray:
-    """Return the body of a request, or its beginning if it is too large or the connection ends."""
+    """The body of a request, or its beginning if it is too large or the connection ends."""
     body, more = bytearray(), True
     while more and len(body) <= MOST_BODY:
         message = await receive()
@@ -79,7 +75,6 @@ async def _body(receive: Any) -> bytearray:
 
 
 def _is_large(body: bytearray) -> bool:
-    """Return whether a body is larger than any that a page sends."""
     if len(body) <= MOST_PLAIN:
         return False
     return len(body) > MOST_BODY or body.count(b"\\") > MOST_ESCAPES or _values(body) > MOST_VALUES
@@ -100,7 +95,6 @@ def _values(body: bytearray) -> int:
 
 
 def _refusal(scope: Any) -> JSONResponse | None:
-    """Return the answer to a request that is refused before it is read, else None."""
     headers = dict(scope["headers"])
     size, kind = headers.get(b"content-length", b""), headers.get(b"content-type", b"")
     if not CLOSED.isdisjoint(scope["path"].split("/")) or kind.lower().lstrip().startswith(b"multipart/"):

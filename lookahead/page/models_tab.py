@@ -1,9 +1,7 @@
-"""The Models tab: what is in use, pairs worth trying, and a field for any pair of the hub, looked at before it is loaded.
+"""The Models tab: the loaded families, suggested pairs, and a field for any pair of the hub, checked before it is loaded.
 
-What is loaded stands beside the other families from then on, for whoever chooses it in the Race tab; a host may restrict
-loading or switch it off (`limits`). Whatever goes wrong, the families in use are as they were.
-
-Knows Gradio, plans and the models in use. What a plan is made of is hub's business.
+A loaded family can be chosen in the Race tab. A host may restrict loading or switch it off (`limits`). Errors leave the
+loaded families unchanged.
 """
 
 from __future__ import annotations
@@ -17,25 +15,24 @@ from typing import Any
 import gradio as gr
 import torch
 
-from ..core.events import BIT_EXACT
-from ..core.numbers import millions, seconds, size
+from ..core.numbers import counted, millions, seconds, size
 from ..family import hub, models, sources
 from ..family.suggested import SUGGESTED, Pair
 from ..measure.scenarios import USUAL
 from ..model import layer_skip
 from ..server import loading_job
-from ..server.download_job import DownloadJob
-from ..server.families import Family, described
-from ..server.state import ServerState
-from .parts import QUIET, fresh, markup, prose, says, table
+from ..server.state import Family, ServerState, described
+from .parts import QUIET, exactness, markup, prose, says, table
 from .running import run_and_stop
 
 NAME = "models"
 BOTH = (torch.bfloat16, torch.float32)
 TOPICS = {
-    "hub": "found", "weights": "weights", "code": "code", "cache": "rolling back", "vocabulary": "vocabulary", "head": "trained head", "memory": "memory",
-    "disk": "disk", "host": "this server",
-}  # fmt: skip
+    "hub": "found",
+    "cache": "rolling back",
+    "head": "trained head",
+    "host": "this server",
+}  # others are themselves
 ROOMS = {"a processor": "For a processor", "one GPU": "For one GPU", "several GPUs": "For several GPUs"}
 ANY = (
     "A target and a draft by their names on the hub. They must share one vocabulary, and their caches must allow rolling back. "
@@ -72,14 +69,17 @@ STOPPED = "Stopped. The models in use are as they were."
 
 
 def tab(server: ServerState, choosing: gr.Tab) -> None:
-    """Everything on the Models tab `choosing`."""
+    """The Models tab `choosing`."""
     allowed = server.limits.loading != "none"
     with gr.Column(elem_id="la-models", elem_classes="la-section"):
-        choosing.select(lambda: in_use(server), None, fresh(lambda: in_use(server)), queue=False, **QUIET)
+        shown = markup(in_use(server))
+        for event in (choosing.select, partial(gr.on, None)):  # `on` without triggers: when a page is opened
+            event(lambda: in_use(server), None, shown, queue=False, **QUIET)
         markup("<h3>Any pair</h3>")
         prose(OFF if not allowed else ANY)
         if allowed:
-            prose(BESIDE + _restricted(server))
+            listed, most = server.limits.loading == "listed", server.limits.max_model_gb
+            prose(BESIDE + LISTED * listed + AT_MOST.format(most=f"{most:g} GB") * bool(most))
         with gr.Row(elem_classes="la-do"):
             pair = gr.Textbox(
                 "", label="target+draft", placeholder=SUGGESTED[0].spec, elem_id="la-pair", scale=1, min_width=280, interactive=allowed,
@@ -98,23 +98,16 @@ def tab(server: ServerState, choosing: gr.Tab) -> None:
                 _row(one, pair, allowed)
         if allowed:
             shared = {"status": line, "done": None, "stopped": (line, says(STOPPED)), "then": RELOAD}
-            runs = (
-                (check, partial(_check, server), [pair], [check.click, pair.submit]),
-                (load, partial(_load, server), [pair], []),
-            )
-            for start, work, inputs, triggers in runs:
-                others = [load if start is check else check]
-                run_and_stop(start, stop, work, inputs, [plan], triggers=triggers, others=others, **shared)
-
-
-def _restricted(server: ServerState) -> str:
-    most = server.limits.max_model_gb
-    words = LISTED if server.limits.loading == "listed" else ""
-    return words + AT_MOST.format(most=f"{most:g} GB") if most else words
+            for start, other, work, triggers in (
+                (check, load, _check, [check.click, pair.submit]),
+                (load, check, _load, [load.click]),
+            ):
+                run_and_stop(
+                    start, stop, partial(work, server), [pair], [plan], triggers=triggers, others=[other], **shared
+                )
 
 
 def _row(pair: Pair, field: gr.Textbox, allowed: bool) -> None:
-    """A suggestion, with a button that fills it in."""
     sizes = " and ".join(millions(1e9 * billions) for billions in pair.sizes)
     with gr.Row(elem_classes="la-claim la-suggested"):
         markup(
@@ -131,7 +124,7 @@ def _row(pair: Pair, field: gr.Textbox, allowed: bool) -> None:
 
 
 def in_use(server: ServerState) -> str:
-    """The families in use, each in a table and two sentences."""
+    """The loaded families, each with a table and two sentences."""
     families = list(server.families)
     together = size(sum(family.models.nbytes for family in families))
     words = f"{len(families)} families side by side, {together} of memory together." if len(families) > 1 else ""
@@ -146,7 +139,8 @@ def _family(family: Family, titled: bool) -> str:
     for role, lm in members.items():
         skip, passes = role == layer_skip.ROLE, lm.passes
         numbers, nbytes = (0, passes.copies) if skip else (passes.size, passes.nbytes + passes.copies)
-        name = _first(loaded.names["target"], passes.shape.layers) if skip else loaded.names[role]
+        layers = counted(passes.shape.layers, "layer").removeprefix("1 ")
+        name = f"{loaded.names['target']}, first {layers}" if skip else loaded.names[role]
         rows.append([
             role, name, millions(numbers) if numbers else "the target's own",
             size(nbytes) if nbytes else "none of its own",
@@ -159,17 +153,11 @@ def _family(family: Family, titled: bool) -> str:
             role, f"{loaded.names[role]}, a trained head", millions(head.parameters), size(head.nbytes),
             f"{seconds(took.tokens_s(1) + sum(took.cold_s[:1]))} for the first token", _licence(family, role),
         ])  # fmt: skip
-    exact = loaded.exactness == BIT_EXACT
-    so = "Drafting cannot change the text." if exact else "Two tokens that close may swap."
-    words = f"{loaded.dtype} on {_where(loaded)}, {loaded.exactness}. {loaded.probe.sentence} {so}"
+    words = f"{loaded.dtype} on {_where(loaded)}, {loaded.exactness}. {exactness(loaded)}"
     heads = ["", "model", "parameters", "memory", "a pass", "licence"]
     built = f'<p class="la-caption">{BUILT}</p>' if loaded.spec == USUAL else ""
     title = f'<h4 class="la-familyname">{html.escape(described(loaded.spec))}</h4>' if titled else ""
     return f'{title}<p class="la-prose">{html.escape(words)}</p>{table(heads, rows)}{built}'
-
-
-def _first(target: str, layers: int) -> str:
-    return f"{target}, first {'layer' if layers == 1 else f'{layers} layers'}"
 
 
 def _where(loaded: models.Models) -> str:
@@ -201,8 +189,8 @@ def _load(server: ServerState, spec: str) -> Iterator[list[Any]]:
     yield [ARRIVED.format(html.escape(job.result())), gr.skip()]
 
 
-def _followed(job: DownloadJob) -> Iterator[list[Any]]:
-    """A line of progress, and the plan once there is one. The job publishes both."""
+def _followed(job: loading_job.DownloadJob) -> Iterator[list[Any]]:
+    """The job's progress and, once it is published, the plan."""
     yield [says("Asking the hub."), ""]
     for update in job.start().follow():
         line, plan = says(update.waiting, 0.0) if update.waiting else gr.skip(), gr.skip()
@@ -215,7 +203,7 @@ def _followed(job: DownloadJob) -> Iterator[list[Any]]:
 
 
 def plan_shown(plan: hub.Plan) -> str:
-    """A plan: the answer, the sizes, and everything that was looked at."""
+    """A plan: the answer, the sizes, and all checks."""
     rows = [
         [one.role, one.name, one.architecture, millions(one.parameters) if one.parameters else "",
          size(one.missing) if one.missing else "nothing" if one.bytes else "",
@@ -235,11 +223,10 @@ def plan_shown(plan: hub.Plan) -> str:
 
 
 def _checks(checks: tuple[hub.Check, ...]) -> str:
-    items = []
+    items = ""
     for check in checks:
         kind, mark = ("fails", "no") if check.error else ("passes", "yes")
         words = f"{check.error.value}: {check.error.mend}" if check.error else check.words
-        items.append(
-            f'<li class="la-{kind}"><span class="la-mark">{mark}</span><b>{TOPICS[check.topic]}</b><span>{html.escape(words)}</span></li>'
-        )
-    return f'<ul class="la-checks" aria-label="what was checked">{"".join(items)}</ul>'
+        topic = TOPICS.get(check.topic, check.topic)
+        items += f'<li class="la-{kind}"><span class="la-mark">{mark}</span><b>{topic}</b><span>{html.escape(words)}</span></li>'
+    return f'<ul class="la-checks" aria-label="what was checked">{items}</ul>'

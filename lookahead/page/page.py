@@ -1,7 +1,4 @@
-"""The page: the header with what was measured of this machine, the tabs, the footer.
-
-Knows what is where. What a tab does is in its own file.
-"""
+"""The page: the header with the measurements of this machine, the tabs, the footer."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ import gradio as gr
 from starlette.middleware import Middleware
 
 from ..core import processor
-from ..core.events import BIT_EXACT, LookaheadError
+from ..core.events import LookaheadError
 from ..core.numbers import decimal, seconds
 from ..core.version import VERSION
 from ..family.models import Models
@@ -32,13 +29,13 @@ from .lab import classroom
 from .lab import tab as lab
 from .learn import tab as learn
 from .learn.lessons import plan
-from .parts import QUIET, markup
+from .parts import QUIET, exactness, markup
 
-# The badge is written anew now and then, so its button presses one that stays.
+# The header is replaced now and then, so its button presses a permanent one.
 PRESS_AGAIN = """() => document.addEventListener('click', event => {
     if (event.target.closest('.la-again')) document.getElementById('la-again').click();
 })"""
-SPARE_THREADS = 64  # for page loads and clicks, beside those who wait
+SPARE_THREADS = 64  # for page loads and clicks
 MOST_QUEUED = 10_000
 
 
@@ -86,12 +83,10 @@ def build(server: ServerState, telling: Telling) -> gr.Blocks:
 
 
 def _class() -> list[gr.Tabs]:
-    """The Lab's class of eight, for the chip that leads there."""
     return [gr.Tabs(selected=lab.NAME), gr.Tabs(selected=lab.CLASS)]
 
 
 def _arrive(request: gr.Request) -> Any:
-    """The tab and the lesson of a link."""
     name = request.query_params.get("lesson")
     if name is None and request.query_params.get("tab") == models_tab.NAME:
         return [gr.Tabs(selected=models_tab.NAME), gr.skip()]
@@ -99,7 +94,6 @@ def _arrive(request: gr.Request) -> Any:
 
 
 def _again(server: ServerState, spec: str) -> Iterator[str]:
-    """The header while what passes cost is measured again, and with what came of it."""
     models = server.families.shown(spec).models
     try:
         job = measuring_job.submit(server, models)
@@ -112,8 +106,7 @@ def _again(server: ServerState, spec: str) -> Iterator[str]:
 
 
 def _header(models: Models, spec: str = "", news: str = "") -> str:
-    """The name, and what was measured of this machine at start; of servers that are chosen, what is not known of them. With
-    `news` it is open."""
+    """The name, and the measurements of this machine, or the facts about the chosen servers. With `news` it is open."""
     summary, facts = _of_servers(spec) if is_servers(spec) else _of_machine(models)
     facts = f'<p role="status">{html.escape(news)}</p>{facts}' if news else facts
     return (
@@ -124,7 +117,6 @@ def _header(models: Models, spec: str = "", news: str = "") -> str:
 
 
 def _of_servers(spec: str) -> tuple[str, str]:
-    """Of a race between servers."""
     names = html.escape(" and ".join(spec.removeprefix(PREFIX).split(",")))
     return (
         "servers, as seen from here",
@@ -135,16 +127,10 @@ def _of_servers(spec: str) -> tuple[str, str]:
 
 
 def _of_machine(models: Models) -> tuple[str, str]:
-    """Of models that run here."""
-    probe, curve = models.probe, models.costs.target
+    curve = models.costs.target
     rows = "".join(
         f"<tr><td>{n}</td><td>{seconds(s)}</td><td>{decimal(curve.ratio(n))}</td></tr>"
         for n, s in zip(curve.rows, curve.seconds, strict=True)
-    )
-    consequence = (
-        "Drafting cannot change the text here."
-        if models.exactness == BIT_EXACT
-        else "Two tokens that close may swap; the page says so when it happens."
     )
     names = html.escape(", ".join(f"{role}: {name}" for role, name in models.names.items()))
     doubt = (
@@ -153,7 +139,7 @@ def _of_machine(models: Models) -> tuple[str, str]:
     )
     return (
         f"{models.exactness} · {models.dtype} · {processor.cores()} cores",
-        f"<p>{probe.sentence} {consequence}</p><p>What a pass of so many rows costs the target:</p>"
+        f"<p>{exactness(models)}</p><p>The costs of the target's passes by their number of rows:</p>"
         f"<table><thead><tr><th>rows</th><th>a pass</th><th>in one-row passes</th></tr></thead><tbody>{rows}</tbody></table>"
         f"{doubt if models.measured.faults else ''}"
         f'<p>{names}</p><p><button type="button" class="la-again">measure again</button></p>',
@@ -169,14 +155,14 @@ def _footer(revision: str) -> str:
 
 
 def _card(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """What a link to the page looks like where it is passed on; the picture is served by us, by its whole address on a Space."""
+    """The preview of a link to the page. On a Space the picture needs its whole address."""
     host = environment.get("SPACE_HOST", "")
     text = "One model writes the same text twice: a token a pass, and with drafts that it checks several at a time."
     return {"thumbnail": f"https://{host}/card.png" if host else "card.png", "simple_description": text}
 
 
 def mount_options(waiting: int = 64) -> dict[str, Any]:
-    """What the page needs of `gradio_internals.mount` if so many visitors may wait."""
+    """Options of `gradio_internals.mount` if so many visitors may wait."""
     fonts = ["system-ui", "-apple-system", "Segoe UI", "Roboto", "Helvetica Neue", "sans-serif"]
     mono = ["ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace"]
     return {
@@ -191,7 +177,7 @@ def mount_options(waiting: int = 64) -> dict[str, Any]:
         "show_error": False,
         "ssr_mode": False,
         "app_kwargs": {"middleware": [Middleware(Guard)]},
-        # Every run that is at work or waits holds one, asleep nearly all the time.
+        # Every run that computes or waits keeps one, asleep nearly all the time.
         "max_threads": waiting + SPARE_THREADS,
         "state_session_capacity": gradio_internals.SESSIONS,
     }

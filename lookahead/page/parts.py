@@ -4,29 +4,37 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import gradio as gr
 
-from ..core.events import LookaheadError
+from ..core.events import BIT_EXACT, LookaheadError
 from ..family.models import Models
 
-Follow = Callable[[Callable[[Models], Any], Any], None]  # registers what a component shows of a visitor's models
-# What a section shows when it is turned to: a function, its inputs and outputs, and the script that fills the inputs.
-Opening = tuple[Callable[..., Any], Any, Any, str]
+Follow = Callable[[Callable[[Models], Any], Any], None]  # registers a function of a visitor's models for a component
 QUIET = {"show_progress": "hidden", "api_visibility": "private"}
 DARK = "document.body.classList.contains('dark')"
 TRACE = "window.lookahead.trace() || ''"
 
 
+class Opening(NamedTuple):
+    """What a section of the Lab shows when it is first opened: the result of `function(dark, *inputs)`, which is also passed
+    the request if it depends on the visitor's models. The script `fill` maps the values of the inputs."""
+
+    function: Callable[..., Any]
+    outputs: Any
+    inputs: Sequence[Any] = ()
+    fill: str = "given => given"
+
+
 def says(text: str, share: float | None = None) -> str:
-    """A line of words, with a bar where there is a share of the work done."""
+    """A line of words, with a bar for the share of the work that is done."""
     bar = "" if share is None else f'<span class="la-done"><i style="width:{100 * share:.0f}%"></i></span>'
     return f'<p class="la-says" role="status">{html.escape(text)}{bar}</p>'
 
 
 def refused(error: LookaheadError | str) -> str:
-    """Words for what was not run."""
+    """A line for an error."""
     return f'<p class="la-refused" role="alert">{html.escape(str(error))}</p>'
 
 
@@ -36,8 +44,15 @@ def answered(sentence: str, reasons: str = "") -> str:
     return "".join(f'<p class="{kind}">{html.escape(text)}</p>' for kind, text in parts if text)
 
 
+def exactness(models: Models) -> str:
+    """How exact the target's passes are, in sentences."""
+    exact = models.exactness == BIT_EXACT
+    so = "Drafting cannot change the text." if exact else "Two tokens that close may swap; the page then reports it."
+    return f"{models.probe.sentence} {so}"
+
+
 def pressed(event: gr.EventData) -> str:
-    """The `elem_id` of the button that was pressed; nothing where a request that no page sends names none."""
+    """The `elem_id` of the pressed button; "" for a request that no page sends."""
     return getattr(event.target, "elem_id", None) or ""
 
 
@@ -50,16 +65,8 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]], caption: str = ""
 
 
 def markup(value: str = "", **more: Any) -> gr.HTML:
-    """HTML that our own styles alone dress."""
+    """HTML without Gradio's styles."""
     return gr.HTML(value, apply_default_css=False, **more)
-
-
-def fresh(value: Callable[[], str], **more: Any) -> gr.HTML:
-    """The same with what `value` gives, asked again whenever a page is opened: past the queue, and with no sign over it that it
-    loads, which Gradio would show over a component whose value is a function."""
-    shown = markup(value(), **more)
-    gr.on(fn=value, outputs=shown, queue=False, **QUIET)
-    return shown
 
 
 def prose(text: str) -> gr.HTML:
@@ -68,10 +75,10 @@ def prose(text: str) -> gr.HTML:
 
 
 def plot() -> gr.Plot:
-    """A place for a figure, invisible while it is empty."""
+    """A figure, invisible while it is empty."""
     return gr.Plot(show_label=False, visible=False)
 
 
 def drawn(figure: Any) -> gr.Plot:
-    """The figure in its place; None takes it away."""
+    """The update that shows a figure, or hides it for None."""
     return gr.Plot(figure, visible=figure is not None)

@@ -1,4 +1,4 @@
-"""The Race tab: a form, its chips, and the timeline of a race with up to four lanes.
+"""The Race tab: a form, its chips, the timeline of a race with up to four lanes, and its figures.
 
 An error that a user causes becomes a message in the timeline. The form and the last race stay.
 """
@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -20,20 +19,17 @@ from ..measure.scenarios import ANSWERS, CHIPS, EVERY, SCENARIOS, Scenario
 from ..model.heads.shape import KINDS
 from ..race.methods import all_methods, method_label, methods_with, needed_by
 from ..server import form, race_job
-from ..server.families import described
 from ..server.limits import Limits
 from ..server.loading_job import offered
 from ..server.queue import words_of
-from ..server.recording import passed, recording
-from ..server.runs import on_arrival, refusal, whole
-from ..server.state import ServerState
+from ..server.runs import on_arrival, passed, recording, refusal, whole
+from ..server.state import ServerState, described
 from ..servers.addresses import is_servers
-from ..trace import wire
+from ..trace import charts, wire
 from ..trace.export import replay_html, to_csv
 from ..trace.parsing import uncollected
 from ..trace.trace import Trace
-from . import figures, gradio_internals
-from .parts import QUIET, markup, pressed
+from .parts import DARK, QUIET, TRACE, markup, pressed
 from .running import STOP_LANES, run_and_stop
 from .timeline import timeline
 
@@ -53,81 +49,16 @@ CHIP = "la-chip-"  # the beginning of a chip's name on the page
 # The first chip of each group.
 GROUPS = {"story": "easy", "sum": "hard", "short": "what goes wrong", "window": "exotic"}
 REQUESTED = "This link is a race. Nothing has run yet."
-UNRECORDED = "Of this one there is no recording yet. Press Race to run it here."
+UNRECORDED = "This example has no recording yet. Press Race to run it here."
 COSTS_OFFERED = [("as usual", "auto"), ("of a typical machine", "typical"), ("of this machine", "measured")]
 NAMES = ("prompt", "method", "also", *form.FIELDS)
 SET_BY_CHIPS = tuple(name for name in NAMES if name != "family")
 IDLE = "() => [!window.lookahead.state().done]"
 
 
-@dataclass(frozen=True)
-class Form:
-    """The components of the form."""
-
-    prompt: gr.Textbox
-    method: gr.Dropdown
-    also: gr.Dropdown
-    fields: Mapping[str, Any]  # by the names of `form.FIELDS`
-
-    @property
-    def by_name(self) -> dict[str, Any]:
-        """All components."""
-        parts = {"prompt": self.prompt, "method": self.method, "also": self.also, **self.fields}
-        return {name: parts[name] for name in NAMES}
-
-    @staticmethod
-    def filled(values: Sequence[Any], visitor: str | None) -> form.RaceForm:
-        """What a visitor has filled in, from the components' values in the order of `by_name`."""
-        named = dict(zip(NAMES, values, strict=True))
-        methods = form.lanes(named["method"], named["also"])
-        return form.RaceForm(named["prompt"], methods, {name: named[name] for name in form.FIELDS}, visitor)
-
-
-@dataclass(frozen=True)
-class Parts:
-    """The components of the Race tab."""
-
-    form: Form
-    start: gr.Button
-    stop: gr.Button
-    chip_row: gr.Row
-    chips: Sequence[gr.Button]
-    eight: gr.Button
-    select: gr.Button
-    more: gr.Button
-    lanes: gr.HTML
-
-    def updates(self, values: Mapping[str, Any]) -> dict[Any, Any]:
-        """Updates by component, from values by name; "lanes" is the timeline."""
-        named = {"lanes": self.lanes, **self.form.by_name}
-        return {named[name]: value for name, value in values.items()}
-
-
 def tab(server: ServerState, page: gr.Blocks) -> tuple[gr.Dropdown, list[Any], gr.Button]:
-    """Everything on the Race tab. Returns the choice of models, the events after which they may have been loaded, and the chip
-    of a race that is in the Lab."""
-    parts = _parts(server)
-
-    def run(request: gr.Request, *values: Any) -> Iterator[str]:
-        yield from race_job.follow(server, Form.filled(values, request.session_hash))
-
-    begun = run_and_stop(
-        parts.start, parts.stop, run, [*parts.form.by_name.values()], [parts.lanes],
-        triggers=[parts.start.click, parts.form.prompt.submit], stopped=(parts.lanes, STOP_LANES),
-    )  # fmt: skip
-    parts.more.click(None, js=TOGGLE, **QUIET)
-    page.load(None, js=LABELS, **QUIET)
-    page.load(None, js=CHIPS_BEGIN, **QUIET)
-    running = gr.Checkbox(False, visible=False)
-    _connect_chips(server, parts, running)
-    _connect_link(server, page, parts)
-    _connect_families(server, parts, running)
-    family = parts.form.fields["family"]
-    return family, [family.change, begun.then], parts.eight
-
-
-def _parts(server: ServerState) -> Parts:
-    """The components, top to bottom."""
+    """The Race tab. Returns the choice of models, the events after which they may have been loaded, and the chip of a race
+    that is in the Lab."""
     with gr.Row(elem_id="la-ask"):
         prompt = gr.Textbox(
             SCENARIOS[0].prompt, label="Prompt", lines=1, max_lines=3, elem_id="la-prompt", scale=1,
@@ -135,72 +66,63 @@ def _parts(server: ServerState) -> Parts:
         )  # fmt: skip
         start = gr.Button("Race", variant="primary", elem_id="la-race", scale=0)
         stop = gr.Button("Stop", interactive=False, elem_id="la-stop", scale=0)
+    first, choice = server.families.first.models.spec, {"filterable": False, "scale": 1}
     with gr.Row(elem_id="la-choose"):
-        first = server.families.first.models.spec
         with gr.Row(elem_id="la-chips", elem_classes=_chips(server, first)) as chip_row:
             chips = [_chip(scenario) for scenario in CHIPS]
             eight = gr.Button("class of eight", size="sm", elem_classes=["la-chip", "la-for-continued"], scale=0)
             select = gr.Button("your own", size="sm", elem_classes="la-chip", scale=0)
-        choice = {"filterable": False, "scale": 1}
         family = gr.Dropdown(_families(server), value=first, label="Models", elem_id="la-family", **choice)
-        method = gr.Dropdown(
-            _methods(server, first), value=form.DEFAULT_METHOD, label="Method", elem_id="la-method", **choice
-        )
+        methods = _methods(server, first)
+        method = gr.Dropdown(methods, value=form.DEFAULT_METHOD, label="Method", elem_id="la-method", **choice)
         more = gr.Button("more", size="sm", elem_id="la-more-button", scale=0)
     with gr.Column(elem_id="la-more"):
-        fields, also = _fields(server)
+        further = _fields(server)
     lanes = timeline(recording(SCENARIOS[0].id), server.runs, [make, open_, recorded], elem_id="la-race-timeline")
-    figures.add()
-    return Parts(
-        Form(prompt, method, also, {"family": family, **fields}),
-        start,
-        stop,
-        chip_row,
-        chips,
-        eight,
-        select,
-        more,
-        lanes,
+    _figures()
+    named = {"lanes": lanes, "prompt": prompt, "method": method, "family": family, **further}
+    inputs, preset = [named[name] for name in NAMES], [named[name] for name in SET_BY_CHIPS]
+    running = gr.Checkbox(False, visible=False)
+
+    def run(request: gr.Request, *values: Any) -> Iterator[str]:
+        given = dict(zip(NAMES, values, strict=True))
+        methods = form.lanes(given["method"], given["also"])
+        fields = {name: given[name] for name in form.FIELDS}
+        yield from race_job.follow(server, form.RaceForm(given["prompt"], methods, fields, request.session_hash))
+
+    begun = run_and_stop(
+        start, stop, run, inputs, [lanes], triggers=[start.click, prompt.submit], stopped=(lanes, STOP_LANES)
     )
+    more.click(None, js=TOGGLE, **QUIET)
+    page.load(None, js=LABELS, **QUIET)
+    page.load(None, js=CHIPS_BEGIN, **QUIET)
 
-
-def _connect_chips(server: ServerState, parts: Parts, running: gr.Checkbox) -> None:
-    """A chip fills in the form and shows its recording."""
-    preset = [parts.form.by_name[name] for name in SET_BY_CHIPS]
-    for chip, scenario in zip(parts.chips, CHIPS, strict=True):
-        values = json.dumps([*_preset(scenario, server.limits).values()])
-        js = f"() => window.lookahead.state().done ? {values} : {gradio_internals.unchanged(len(preset))}"  # a race has its form
+    for chip, scenario in zip(chips, CHIPS, strict=True):
+        values, same = json.dumps([*_preset(scenario, server.limits).values()]), json.dumps([gr.skip()] * len(preset))
+        js = f"() => window.lookahead.state().done ? {values} : {same}"  # a race has its form
         chip.click(None, js=js, outputs=preset, **QUIET)
 
     def show(event: gr.EventData, running: bool) -> Any:
         return _shown(pressed(event).removeprefix(CHIP), running)
 
-    clicks = [chip.click for chip in parts.chips]  # together: a page takes longer to begin for every event it has
-    gr.on(clicks, show, running, parts.lanes, js=IDLE, queue=False, trigger_mode="multiple", **QUIET)
+    clicks = [chip.click for chip in chips]  # together: a page takes longer to begin for every event it has
+    gr.on(clicks, show, running, lanes, js=IDLE, queue=False, trigger_mode="multiple", **QUIET)
     js = "() => { const field = document.querySelector('#la-prompt textarea'); field.focus(); field.select(); }"
-    parts.select.click(None, js=js, **QUIET)
-
-
-def _connect_link(server: ServerState, page: gr.Blocks, parts: Parts) -> None:
-    """A page that opens follows its link."""
+    select.click(None, js=js, **QUIET)
 
     def follow(request: gr.Request) -> Any:
         values = arrive(server, dict(request.query_params))
-        spec = values.get("family", server.families.first.models.spec)
+        spec = values.get("family", first)
         server.families.choose(request.session_hash, spec)
         # The choices on an opened page. The chosen value stays, because a chip may have been pressed since.
         values["method"] = _choices(_methods(server, spec), values.get("method"), visible=not is_servers(spec))
         values["family"] = _choices(_families(server), values.get("family"))
         values["draft"] = _choices(_drafts(server, spec), values.get("draft"))
-        return parts.updates(values) | {parts.chip_row: gr.Row(elem_classes=_chips(server, spec))}
+        return {named[name]: value for name, value in values.items()} | {
+            chip_row: gr.Row(elem_classes=_chips(server, spec))
+        }
 
-    outputs = [parts.lanes, *parts.form.by_name.values(), parts.chip_row]
-    page.load(follow, None, outputs, queue=False, show_progress_on=parts.lanes, **QUIET)
-
-
-def _connect_families(server: ServerState, parts: Parts, running: gr.Checkbox) -> None:
-    """A family has its own methods, draft models and chips."""
-    family, draft, method = parts.form.fields["family"], parts.form.fields["draft"], parts.form.method
+    page.load(follow, None, [lanes, *inputs, chip_row], queue=False, show_progress_on=lanes, **QUIET)
 
     def change(request: gr.Request, spec: str, draft: str) -> Any:
         server.families.choose(request.session_hash, spec)
@@ -213,33 +135,55 @@ def _connect_families(server: ServerState, parts: Parts, running: gr.Checkbox) -
         ]
 
     def begin_with(spec: str, text: str, running: bool) -> Any:
-        """The first chip of a family that was chosen, unless the prompt is the visitor's own."""
-        first = _first(server, spec)
-        if running or text not in (scenario.prompt for scenario in CHIPS if _kind(scenario) != _kind(first)):
+        """The first chip of the chosen family, unless the visitor has edited the prompt."""
+        scenario = _first(server, spec)
+        if running or text not in (one.prompt for one in CHIPS if _kind(one) != _kind(scenario)):
             return gr.skip()
-        return parts.updates({"lanes": _shown(first.id, running), **_preset(first, server.limits)})
+        return [_shown(scenario.id, running), *_preset(scenario, server.limits).values()]
 
+    draft = named["draft"]
     update = {"queue": False, "show_progress_on": method, **QUIET}
-    family.change(change, [family, draft], [parts.chip_row, method, draft], **update)
+    family.change(change, [family, draft], [chip_row, method, draft], **update)
     idle = f"(spec, text) => [spec, text, ({IDLE})()[0]]"
-    preset = [parts.form.by_name[name] for name in SET_BY_CHIPS]
-    family.input(
-        begin_with, [family, parts.form.prompt, running], [parts.lanes, *preset], js=idle, queue=False, **QUIET
-    )
+    family.input(begin_with, [family, prompt, running], [lanes, *preset], js=idle, queue=False, **QUIET)
+    return family, [family.change, begun.then], eight
 
 
-def _fields(server: ServerState) -> tuple[dict[str, Any], gr.Dropdown]:
-    """The fields under "more", by name, and the further lanes."""
+def _figures() -> None:
+    """A closed fold with the figures of the race on show, as JSON from the page; opening it draws them."""
+    with gr.Accordion("figures of this race", open=False, elem_id="la-figures") as fold:
+        notice = gr.Markdown("", visible=False)
+        plots = []
+        for figure in charts.FIGURES:
+            title, words = charts.heading(figure)
+            gr.Markdown(f"#### {title}\n{words}")
+            plots.append(gr.Plot(show_label=False, elem_classes="la-figure"))
+        again = gr.Button("draw what is on show now", size="sm", elem_id="la-redraw")
+    shown, dark = gr.Textbox(visible=False), gr.Checkbox(visible=False)
+    gr.on(
+        [fold.expand, again.click], _drawn, [shown, dark], [notice, *plots], js=f"() => [{TRACE}, {DARK}]",
+        show_progress="minimal", show_progress_on=plots[0], api_visibility="private", queue=False,
+    )  # fmt: skip
+
+
+def _drawn(text: str, dark: bool) -> list[Any]:
+    try:
+        trace = Trace.from_json(text)
+        return [gr.Markdown(visible=False), *(gr.Plot(make(trace, dark)) for make in charts.FIGURES)]
+    except LookaheadError:
+        return [gr.Markdown("There is no race on show to draw.", visible=True), *[None] * len(charts.FIGURES)]
+
+
+def _fields(server: ServerState) -> dict[str, Any]:
     further, first = server.limits.max_lanes - 2, form.first_values(server.limits)
-    fields: dict[str, Any] = {}
-
     drafts = _drafts(server, server.families.first.models.spec)
+    fields: dict[str, Any] = {}
 
     def field(kind: type, name: str, label: str, **more: Any) -> None:
         fields[name] = kind(value=first[name], label=label, **{"min_width": 120, **more})
 
     with gr.Row():
-        also = gr.Dropdown(
+        fields["also"] = gr.Dropdown(
             [m for m in all_methods() if m != "naive"], value=[], multiselect=True, max_choices=max(1, further), min_width=240,
             label=f"further lanes, up to {further}", elem_id="la-also", visible=further > 0,
         )  # fmt: skip
@@ -259,11 +203,10 @@ def _fields(server: ServerState) -> tuple[dict[str, Any], gr.Dropdown]:
         field(
             gr.Dropdown, "costs", "auto decides with pass costs", choices=COSTS_OFFERED, filterable=False, min_width=180
         )
-    return fields, also
+    return fields
 
 
 def _families(server: ServerState) -> list[tuple[str, str]]:
-    """The families to choose from."""
     return [(described(spec), spec) for spec in offered(server)]
 
 
@@ -273,7 +216,6 @@ def _kind(scenario: Scenario) -> str:
 
 
 def _chip(scenario: Scenario) -> gr.Button:
-    """A scenario's chip, and before the first of a group the group's name."""
     kind = f"la-for-{_kind(scenario)}"
     if scenario.id in GROUPS:
         markup(f'<span class="la-group">{GROUPS[scenario.id]}</span>', elem_classes=[kind], scale=0)
@@ -293,47 +235,41 @@ def _preset(scenario: Scenario, limits: Limits) -> dict[str, Any]:
 
 
 def _methods(server: ServerState, spec: str) -> list[tuple[str, str]]:
-    """All methods to choose from; one whose drafter is not loaded says so, and its race says what to do."""
-    loaded = methods_with(server.families.drafters(spec))
-    return [(_described(method, method in loaded), method) for method in all_methods() if method != "naive"]
-
-
-def _described(method: str, loaded: bool) -> str:
-    """A method's name and what it does."""
-    if loaded:
-        return method_label(method)
-    return f"{method_label(method)} ({'no such trained head' if needed_by(method) in KINDS else 'no draft model'} is loaded)"
+    """All methods to choose from, with a remark if a drafter is not loaded."""
+    loaded, choices = methods_with(server.families.drafters(spec)), []
+    for method in (name for name in all_methods() if name != "naive"):
+        lacks = "no such trained head" if needed_by(method) in KINDS else "no draft model"
+        remark = "" if method in loaded else f" ({lacks} is loaded)"
+        choices.append((method_label(method) + remark, method))
+    return choices
 
 
 def _further(scenario: Scenario, limits: Limits) -> list[str]:
-    """A scenario's further lanes, as many as the host allows."""
     return list(scenario.further[: max(0, limits.max_lanes - 2)])
 
 
 def _drafts(server: ServerState, spec: str) -> list[tuple[str, str]]:
-    """A family's draft models to choose from; without any, a trained head serves, or the race says what a method needs."""
+    """A family's draft models to choose from; without any, its trained head, or "none"."""
     names = [(name, name) for name in server.families.draft_models(spec)]
     heads = [kind for kind in reversed(KINDS) if kind in server.families.drafters(spec)]
     return names or [(f"{heads[0]}, a trained head" if heads else "none", form.DEFAULTS["draft"])]
 
 
 def _choices(choices: list[Any], value: Any, **more: Any) -> Any:
-    """An update of a list, and of what is chosen from it where a link says so."""
     return gr.update(choices=choices, **({"value": value} if isinstance(value, str) else {}), **more)
 
 
 def _first(server: ServerState, spec: str) -> Scenario:
-    """The first chip of a family's."""
     return (ANSWERS if server.families.chats(spec) else SCENARIOS)[0]
 
 
 def _shown(scenario: str, running: bool) -> Any:
-    """The recording of a chip that was pressed, or that there is none; a race that is running stays on show."""
+    """The recording of a pressed chip, or a sentence that there is none. A running race stays on show."""
     return gr.skip() if running else recording(scenario) or refusal(UNRECORDED)
 
 
 def arrive(server: ServerState, query: dict[str, str]) -> dict[str, Any]:
-    """The values, by name, that a link shows: a recording at a pass, or a form filled in. Nothing is run."""
+    """The values, by name, of a link: a recording at a pass, or a filled-in form. Nothing is run."""
     families, usual = offered(server), server.families.usual.models.spec
     scenario = next((s for s in EVERY if s.id == query.get("recording")), None)
     if scenario:
@@ -350,14 +286,18 @@ def arrive(server: ServerState, query: dict[str, str]) -> dict[str, Any]:
                 return _recorded(server, first, family)
             return {"family": family} if "family" in query else {}
 
-        def drafts(family: str) -> list[str]:
-            return [name for _, name in _drafts(server, family)]
-
-        prompt, method, also, fields = form.from_link({"family": usual, **query}, families, drafts, server.limits)
+        prompt, method, also, fields = form.from_link(
+            {"family": usual, **query},
+            families,
+            lambda spec: [name for _, name in _drafts(server, spec)],
+            server.limits,
+        )
     except LookaheadError as error:
         return {"lanes": refusal(f"This link cannot be followed. {error}")}
-    requested = _requested([*also, method], fields)
-    return {"lanes": requested, "prompt": prompt, "method": method, "also": also, **fields}
+    race = "the servers" if is_servers(fields["family"]) else ", ".join([*also, method]) + " beside naive"
+    requested = wire.Requested(message=REQUESTED, chips=[race, *form.changed(fields)])
+    lanes = on_arrival(whole(f"asked-{secrets.token_urlsafe(6)}", [requested]))
+    return {"lanes": lanes, "prompt": prompt, "method": method, "also": also, **fields}
 
 
 def _recorded(server: ServerState, scenario: Scenario, family: str, at: str = "") -> dict[str, Any]:
@@ -365,13 +305,6 @@ def _recorded(server: ServerState, scenario: Scenario, family: str, at: str = ""
     batch = recording(scenario.id, passed(at))
     shown = on_arrival(batch) if batch else refusal(UNRECORDED)
     return {"lanes": shown, **_preset(scenario, server.limits), "family": family}
-
-
-def _requested(methods: Sequence[str], fields: Mapping[str, Any]) -> str:
-    """A link's race that has not been run: what it would run, as chips, and a button."""
-    race = "the servers" if is_servers(fields["family"]) else ", ".join(methods) + " beside naive"
-    requested = wire.Requested(message=REQUESTED, chips=[race, *form.changed(fields)])
-    return on_arrival(whole(f"asked-{secrets.token_urlsafe(6)}", [requested]))
 
 
 def make(request: list) -> dict[str, str]:
@@ -389,7 +322,7 @@ def make(request: list) -> dict[str, str]:
 
 
 def recorded(scenario: str) -> str:
-    """A bundled recording by its scenario, for the tour and the teacher's plan; "" where there is none."""
+    """A bundled recording by its scenario, for the tour and the teacher's plan; "" if there is none."""
     return recording(scenario) if isinstance(scenario, str) else ""
 
 

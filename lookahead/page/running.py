@@ -1,7 +1,4 @@
-"""Run and Stop: the one place where a button begins work, another ends it, and a line says how it goes.
-
-Knows Gradio and jobs. It does not know what is computed.
-"""
+"""Run and Stop: a button that begins work, one that ends it, and a line that shows its progress."""
 
 from __future__ import annotations
 
@@ -12,20 +9,19 @@ from typing import Any
 
 import gradio as gr
 
-from ..server.queue import Job, published, queue, words_of
+from ..server.queue import Job, queue, words_of
 from ..server.runs import failed
 from ..server.state import ServerState
-from . import gradio_internals
 from .parts import DARK, QUIET, refused, says
 
 STOPPED = "Stopped. What is known so far stays."
-AFTER_STOP_MS = 800  # a stopped run ends with its next word; a press before that would be lost
+AFTER_STOP_MS = 800  # a stopped run ends at its next value; a press before that would be lost
 NOTHING = "() => {}"  # a script
 STOP_LANES = json.dumps({"stop": 1})  # to a timeline
 
 
 def buttons(run: str, width: int = 120, elem_id: str | None = None) -> tuple[gr.Button, gr.Button]:
-    """Run and Stop; `width` in pixels, for a Run of several words, and `elem_id` its own."""
+    """Run, with its width in pixels and its `elem_id`, and Stop."""
     return (
         gr.Button(run, variant="primary", scale=0, min_width=width, elem_id=elem_id),
         gr.Button("Stop", interactive=False, scale=0, min_width=96),
@@ -40,12 +36,11 @@ def run_and_stop(
     """Wire Run and Stop: `work(*inputs)` yields what the outputs become. Returns the event of the work.
 
     Args:
-        triggers: events that begin it, if not the click on `start` alone.
-        others: buttons that cannot be pressed meanwhile either.
-        status: a line for progress and errors. `work` then yields its text first, then the outputs, and says nothing of
-            its own end: `done` is written there, and any `LookaheadError`.
-        draws: `work` gets first whether the page is dark.
-        stopped: a component and what it shows when Stop is pressed; if not given, the `status`, and that it was stopped.
+        triggers: events that begin it, by default the click on `start`.
+        others: further buttons that cannot be pressed meanwhile.
+        status: a line for progress, errors and, at the end, `done`. `work` yields its text first, then the outputs.
+        draws: the first argument of `work` is whether the page is dark.
+        stopped: a component and its value after Stop, by default the `status`.
         then: a script to run when the work is over, however it ended.
     """
     all_buttons = {"outputs": [start, *others, stop], "queue": False, **QUIET}
@@ -76,19 +71,23 @@ def run_and_stop(
 
 
 def followed(make: Callable[[], Iterator[Any]]) -> Iterator[tuple[Any, Any]]:
-    """The generator `make()` computed as a job: (text for a status line or no change, newest value or None)."""
-    for update in queue.submit(Job("lab", published(make))).follow():
+    """Compute the generator `make()` as a job: yields (text for a status line or no change, newest value or None)."""
+    for update in queue.submit(Job("lab", lambda _: make())).follow():
         yield says(update.waiting) if update.waiting else gr.skip(), update.values[-1] if update.values else None
 
 
-def measured(make: Callable[[], Iterator[Any]]) -> Iterator[tuple[Any, Any]]:
-    """`followed` for generators of `Progress`: (text for a status line or no change, the result so far or None)."""
+def measured(
+    make: Callable[[], Iterator[Any]], show: Callable[[Any], Sequence[Any] | None], width: int
+) -> Iterator[list[Any]]:
+    """Compute a generator of `Progress` as a job: yields a status line, and the `width` values that `show` returns for the
+    result so far, or no change."""
     for line, progress in followed(make):
-        if progress is None:
-            yield line, None
-        else:
+        values = None
+        if progress is not None:
             share = progress.done / max(1, progress.total)
-            yield says(f"{progress.done} of {progress.total}: {progress.text}", share), progress.result
+            line = says(f"{progress.done} of {progress.total}: {progress.text}", share)
+            values = show(progress.result) if progress.result else None
+        yield [line, *(values or [gr.skip()] * width)]
 
 
 def measuring(server: ServerState, work: Callable[..., Iterator[Any]], *more: Any) -> Callable[..., Iterator[Any]]:
@@ -121,6 +120,6 @@ def reporting(
 
 
 def _set(states: Sequence[bool], after_ms: int = 0, *values: str, first: str = NOTHING) -> str:
-    """A script that makes buttons interactive or not and gives further outputs their values, behind another script."""
-    updates = ", ".join([*gradio_internals.interactive(states), *map(json.dumps, values)])
+    """A script that runs another one, makes buttons interactive or not, and sets further outputs."""
+    updates = ", ".join(map(json.dumps, [*(gr.update(interactive=on) for on in states), *values]))
     return f"() => new Promise(done => setTimeout(() => {{ ({first})(); done([{updates}]); }}, {after_ms}))"

@@ -1,9 +1,7 @@
-"""From start to end of a server: the page is mounted with its other addresses, and no recording is lost at the end.
+"""From start to end of a server: the page is mounted with its other addresses, and served until a signal.
 
-At SIGTERM and SIGINT nobody is let in any more, what runs is ended between two passes, its page gets what it has with
-words, and the process is over within `END_S`, whatever hangs.
-
-Knows signals and the web server. It does not know what is on the page.
+At SIGTERM and SIGINT the queue refuses new jobs and ends the others between two passes. Their pages keep the results so far
+with a sentence. The process ends within `END_S`, even if a pass hangs.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ from .page import build, mount_options
 
 END_S = 2.0
 LOOK_S = 0.5
-LAST_WORDS_S = 0.6  # for what was added last to reach the pages
+LAST_WORDS_S = 0.6  # for the last events to reach the pages
 
 
 def serve(server: ServerState, telling: Telling, web: WebServer, *, share: bool = False) -> None:
@@ -59,7 +57,7 @@ def serve(server: ServerState, telling: Telling, web: WebServer, *, share: bool 
 
 
 def _announce(page: gr.Blocks, web: WebServer, share: bool) -> None:
-    """Print the addresses, with a public one if `share` is set and the host is not a Space, which has one."""
+    """Print the addresses; `share` opens a public one, except on a Space, which has one."""
     print(f"* Running on local URL:  http://{web.host}:{web.port}")
     if share and not page.space_id:
         try:
@@ -72,7 +70,6 @@ def _announce(page: gr.Blocks, web: WebServer, share: bool) -> None:
 
 
 def _end(page: gr.Blocks, web: WebServer) -> None:
-    """Shut down: gently, and in any case in time."""
     late = threading.Timer(END_S, _leave)
     late.daemon = True
     late.start()
@@ -88,7 +85,6 @@ def _end(page: gr.Blocks, web: WebServer) -> None:
 
 
 def _leave() -> None:
-    """A pass hangs, or a connection does not close: neither may keep the process."""
     logging.event("ended", seconds=END_S, waited_for="what hangs")
     sys.stdout.flush()
     os._exit(0)

@@ -48,16 +48,10 @@ class RaceForm:
 
     @property
     def family(self) -> str:
-        """The family of models, or the servers, that the race runs with."""
         return str(self.fields.get("family") or "")
 
-    @property
-    def link(self) -> str:
-        """The query that brings this form back."""
-        return link(self.prompt, self.methods, self.fields)
-
     def __call__(self, server: ServerState) -> Race | ServerRace:
-        """Return the race, of methods or of servers. Raises `LookaheadError` if a field is wrong or exceeds the host's limits."""
+        """Return the race. Raises `LookaheadError` if a field is wrong or exceeds the host's limits."""
         if len(str(self.fields.get("options") or "")) > LONGEST_OPTIONS:
             raise SettingsError("options", self.fields["options"], f"give at most {count(LONGEST_OPTIONS)} characters.")
         given = options(self.fields)
@@ -68,7 +62,7 @@ class RaceForm:
 
 
 def options(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Form values by name -> options for `race`. Raises `SettingsError` for what is not a number."""
+    """Form values by name -> options for `race`. Raises `SettingsError` if a value is not a number."""
     out = {name: value for name, value in fields.items() if name != "family"}
     for name in (*WHOLE, *REAL):
         if name in out:
@@ -96,7 +90,7 @@ def link(prompt: str, methods: Sequence[str], fields: Mapping[str, Any]) -> str:
 
 
 def first_values(limits: Limits, **changes: Any) -> dict[str, Any]:
-    """What the fields hold at first, with `changes`, and no more tokens than the host allows."""
+    """The fields' first values with `changes`, and no more tokens than the host allows."""
     values = {**DEFAULTS, **changes}
     return {**values, "max_new_tokens": min(values["max_new_tokens"], limits.max_new_tokens)}
 
@@ -104,8 +98,8 @@ def first_values(limits: Limits, **changes: Any) -> dict[str, Any]:
 def from_link(
     query: Mapping[str, str], families: Sequence[str], drafts: Callable[[str], Sequence[str]], limits: Limits
 ) -> tuple[str, str, list[str], dict[str, Any]]:
-    """Prompt, method, further methods and fields from a link's query, where there are these families and drafts of a family.
-    Raises what a wrong field would raise."""
+    """Prompt, method, further methods and fields from a link's query; `drafts(family)` are a family's draft models.
+    Raises the same errors as a form."""
     prompt = str(query.get("prompt", ""))
     limits.check(prompt)
     methods = [m for m in str(query.get("methods", DEFAULT_METHOD)).split(",") if m] or [DEFAULT_METHOD]
@@ -126,24 +120,24 @@ def from_link(
 
 
 def changed(fields: Mapping[str, Any]) -> list[str]:
-    """Those fields that are not as usual, in words."""
+    """The fields that differ from the defaults, in words."""
     changes = {name: value for name, value in fields.items() if value != DEFAULTS[name]}
     return [*in_words(changes), *(["as a chat message"] if fields["chat"] else [])]
 
 
 def known(name: str, value: Any, allowed: Sequence[str]) -> str:
-    """The value, if it is one of those allowed; else raises `SettingsError`."""
+    """Return the value if it is allowed; else raise `SettingsError`."""
     if value not in list(allowed):
         raise SettingsError(name, value, f"choose one of {', '.join(allowed)}.")
     return value
 
 
-def _number(name: str, value: Any, *, whole: bool) -> Any:
+def _number(name: str, value: Any, *, whole: bool, mend: str = "give a number.") -> Any:
     if isinstance(value, str):
         try:
             value = int(value) if whole and value.strip().lstrip("-").isdecimal() else float(value)
         except ValueError:
-            raise SettingsError(name, value, "give a number.") from None
+            raise SettingsError(name, value, mend) from None
     if value is None or isinstance(value, bool) or not isinstance(value, (int, float)):
         raise SettingsError(name, value, "the field holds no number; type one.")
     return int(value) if whole and (isinstance(value, int) or value.is_integer()) else value
@@ -151,10 +145,4 @@ def _number(name: str, value: Any, *, whole: bool) -> Any:
 
 def _k(value: Any) -> Any:
     text = str(value).strip().lower() if value is not None else ""
-    if text in ("auto", ""):
-        return "auto"
-    try:
-        number = float(text)
-    except ValueError:
-        raise SettingsError("k", value, 'give "auto" or a whole number.') from None
-    return int(number) if number.is_integer() else number
+    return "auto" if text in ("auto", "") else _number("k", text, whole=True, mend='give "auto" or a whole number.')

@@ -1,10 +1,8 @@
-"""What whoever runs a server may ask it: `/healthz`, whether it computes; `/metrics`, how much, for Prometheus. And
-`/loading`, which the loading page (web.py) requests, reports that loading is over; `/card.png` is the picture of links to the page.
+"""Addresses next to the page's: `/healthz`, `/metrics` for Prometheus, `/loading` for the loading page (web.py), which is
+over, and `/card.png`, the picture of links to the page.
 
-Both are answered beside the page, without a place in the queue and without the threads that visitors wait in, so they
-answer when nothing else does. Neither tells anything about a visitor.
-
-Knows Starlette's routes, the queue and, where it is asked for, prometheus_client. It does not know the page.
+They need no place in the queue and no thread of the page's, so they answer also when a pass hangs. They hold nothing about
+visitors.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ MISSING = "LOOKAHEAD_METRICS is 1, but prometheus_client is not installed: /metr
 
 
 def routes(server: ServerState, telling: Telling) -> list[Route]:
-    """The addresses beside the page's."""
+    """The routes of these addresses."""
 
     async def healthz(request: Request) -> JSONResponse:
         report = health(server, telling)
@@ -49,7 +47,7 @@ def routes(server: ServerState, telling: Telling) -> list[Route]:
 
 
 def health(server: ServerState, telling: Telling) -> dict[str, Any]:
-    """What /healthz says: "ok"; "stuck", a pass hangs; "dead", nothing would be computed; "closing"."""
+    """The report of /healthz. Its status is "ok"; "stuck": a pass hangs; "dead": there is no computing thread; "closing"."""
     status = "dead" if not queue.alive() else "stuck" if queue.stuck() else "closing" if queue.closed else "ok"
     return {
         "status": status, "version": VERSION, "revision": telling.revision, "models": [family.models.spec for family in server.families],
@@ -62,15 +60,12 @@ def _metrics() -> Route:
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
     class Counts:
-        """The queue's counts, read when somebody asks."""
-
         def collect(self) -> Iterator[Any]:
             begun = CounterMetricFamily("lookahead_runs_begun", "Runs that were begun.", labels=["kind"])
-            for kind, number in sorted(queue.begun.items()):
-                begun.add_metric([kind], number)
             over = CounterMetricFamily("lookahead_runs", "Runs by what became of them.", labels=["kind", "outcome"])
-            for (kind, outcome), number in sorted(queue.counts.items()):
-                over.add_metric([kind, outcome], number)
+            for family, counts in ((begun, {(kind,): n for kind, n in queue.begun.items()}), (over, queue.counts)):
+                for labels, number in sorted(counts.items()):
+                    family.add_metric(labels, number)
             yield from (begun, over)
             yield CounterMetricFamily("lookahead_tokens", "Tokens written.", queue.tokens)
             yield CounterMetricFamily("lookahead_computed_seconds", "Seconds of computing.", queue.computed_s)

@@ -1,10 +1,7 @@
 """What the host of a server allows its visitors, and what the server reports: environment variables, read by pydantic-settings.
 
-Every field of `Limits` and `Telling` is the variable LOOKAHEAD_<NAME>; its description is the README's table. A value
-that cannot be read stops the server at its start with a clear error: a limit that is silently not in force is worse than
-none.
-
-Knows names and numbers. It does not know who asks.
+Every field of `Limits` and `Telling` is the variable LOOKAHEAD_<NAME>; its description is the README's table. An invalid
+value stops the server at its start with a clear error.
 """
 
 from __future__ import annotations
@@ -74,7 +71,7 @@ class Limits(Variables):
     )  # fmt: skip
 
     def check(self, prompt: Any = "", max_new_tokens: Any = 0, lanes: int = 0) -> None:
-        """Raise `SettingsError` for what is more than this host allows; what is wrong besides is the settings' business."""
+        """Raise `SettingsError` for a value above this host's limits; other errors are the settings'."""
         if isinstance(prompt, (str, list)) and len(prompt) > self.max_prompt_chars:
             mend = f"this server's limit is {count(self.max_prompt_chars)}; shorten it."
             raise SettingsError("prompt", f"{count(len(prompt))} characters", mend)
@@ -86,7 +83,7 @@ class Limits(Variables):
 
 
 class Telling(Variables):
-    """What a server tells about itself, and to whom."""
+    """What a server reports about itself."""
 
     log: Literal["text", "json"] = Field(
         "text", description="what is written to stderr: text (lines for people), json (an object a line)"
@@ -101,7 +98,7 @@ class Telling(Variables):
 
 
 def table() -> str:
-    """All variables as a Markdown table, with what holds when nothing is set."""
+    """All variables as a Markdown table, with their defaults."""
     fields = {**Limits.model_fields, **Telling.model_fields}
     rows = [[f"`{PREFIX}{name.upper()}`", _shown(one.default), one.description] for name, one in fields.items()]
     return markdown_table(["variable", "unless set", "what it does"], rows)

@@ -2,21 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from threading import Thread
+from typing import Any, TypeVar
 
 from ..core import memory
 from ..family import hub, models
 from ..servers import addresses
-from .download_job import DownloadJob
-from .families import bundled, described
-from .queue import EVERY_S, Refused
-from .state import ServerState
+from .queue import EVERY_S, Job, Refused, queue
+from .state import ServerState, bundled, described
 
+T = TypeVar("T")
 BUSY = (
     "Somebody is loading models on this server, or a load that was stopped is coming to its end. Try again in a moment."
 )
+FAULT = "This broke off because of a fault in Lookahead or in the model's files ({kind}). The models in use are as they were."
+
+
+class DownloadJob(Job[None]):
+    """`work(job)`, computed in a thread of its own after `start`, because a download must not hold up other jobs.
+
+    It publishes (sentence, share done) and other values. It passes to `compute` what must be computed in the queue.
+    """
+
+    def __init__(self, work: Callable[[DownloadJob], Any]):
+        super().__init__("models", work, limited=False, fault=FAULT)
+        self._part: Job | None = None  # in the queue
+
+    def start(self) -> DownloadJob:
+        self.done.set_running_or_notify_cancel()
+        Thread(target=self._run, name="lookahead-download", daemon=True).start()
+        return self
+
+    def progress(self, sentence: str, share: float) -> None:
+        """Publish the progress. Raises `Stopped` if the job must end now."""
+        self.publish((sentence, share))
+
+    def compute(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Compute a function in the queue and return its result."""
+        part = Job(self.kind, lambda _: function(*arguments), limited=False, fault=self.fault)
+        self._part = queue.submit(part)
+        try:
+            if self.end_reason:
+                part.leave()
+            return part.result()
+        finally:
+            self._part = None
+
+    def waiting(self) -> str:
+        return part.waiting() if (part := self._part) else ""
+
+    def leave(self) -> None:
+        super().leave()
+        if part := self._part:
+            part.leave()
+
+    def _run(self) -> None:
+        try:
+            self.done.set_result(self.run())
+        except Exception as error:
+            self.done.set_exception(error)
 
 
 def look(server: ServerState, spec: str) -> DownloadJob:
@@ -25,25 +71,24 @@ def look(server: ServerState, spec: str) -> DownloadJob:
 
 
 def load(server: ServerState, spec: str, waits: bool = False) -> DownloadJob:
-    """A job that loads a family beside the others, all the way; it publishes the plan when there is one. While somebody else
-    loads models it is refused, or waits."""
+    """A job that loads a family, and publishes its plan. While another visitor loads models it is refused, or waits."""
     return DownloadJob(lambda job: _load(server, spec, job, waits))
 
 
 def offered(server: ServerState) -> list[str]:
-    """What a visitor may choose from: the families in use, those that come with the app and may be loaded, and servers."""
+    """What a visitor may choose: the families in use, the bundled ones that may be loaded, and servers."""
     in_use = [family.models.spec for family in server.families]
     return in_use + [spec for spec in bundled() if missing(server, spec)] + [*addresses.offered()]
 
 
 def missing(server: ServerState, spec: str) -> bool:
-    """Whether a family that comes with the app is asked for, may be loaded here, and is not loaded yet."""
+    """Whether this is a bundled family that may be loaded here and is not loaded yet."""
     return spec not in server.families and server.limits.loading != "none" and spec in bundled()
 
 
 def loaded(server: ServerState, spec: str) -> Iterator[tuple[str, float]]:
-    """Load a family that comes with the app, unless it is there: (sentence, share done) meanwhile. Whoever comes while another
-    visitor loads models waits for that. Raises `LookaheadError`."""
+    """Load a bundled family unless it is loaded, and yield (sentence, share done). Waits while another visitor loads models.
+    Raises `LookaheadError`."""
     if not missing(server, spec):
         return
     begun = f"Loading {described(spec).partition(':')[0]}, once. "
@@ -66,7 +111,7 @@ def _look(server: ServerState, spec: str, job: DownloadJob) -> hub.Plan:
 
 
 def _load(server: ServerState, spec: str, job: DownloadJob, waits: bool) -> str:
-    """In the job's thread; `changing` is held until its end, whoever has left meanwhile. Returns what it is called."""
+    """In the job's thread. Holds `changing` until its end, also after the visitor has left. Returns the family's name."""
     while not server.changing.acquire(timeout=EVERY_S if waits else 0):
         if not waits:
             raise Refused(BUSY)

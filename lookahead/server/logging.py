@@ -1,13 +1,11 @@
-"""The server's log on stderr: an entry for its start, every run's end, what was refused, and every fault.
+"""The server's log on stderr: an entry for its start, for each run's end and refusal, and for each fault.
 
-Lines for people, or one JSON object a line. An entry is a name and fields. What a visitor typed, what a model wrote and
-where a visitor is are never in it: fields that may hold the first of these are `private`, and written only where the
-host asks for them. A fault's traceback names files and lines; its message may quote a prompt, so it is private too.
+An entry is a name and fields, as a line for people or as JSON. It never holds text of a model or a visitor's address.
+Fields that may quote a visitor are `private`: they are written only if the host asks for them. So is a fault's message; its
+traceback names files and lines.
 
-Libraries log, warn and print as well, and quote requests. From `serving` on, an entry of theirs has the place in their
-code and the kind of error, in one line; their words are private.
-
-Knows the standard library's logging. It does not know what the entries mean.
+Libraries log too, and quote requests. From `serving` on, an entry of theirs is one line: the place in their code and the
+class of the error.
 """
 
 from __future__ import annotations
@@ -26,15 +24,13 @@ WITHHELD = "(not logged; LOOKAHEAD_LOG_PROMPTS=1)"
 
 
 class EntryFormatter(logging.Formatter):
-    """An entry as a line: for people, or as JSON. `prompts`: whether private fields are written; `serving`: whether there
-    are visitors, whom the entries of libraries may quote."""
+    """An entry as a line. `prompts`: private fields are written. `serving`: messages of libraries are not."""
 
     def __init__(self, as_json: bool = False, prompts: bool = False):
         super().__init__()
         self._json, self._prompts, self.serving = as_json, prompts, False
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line; a traceback for people takes lines of its own."""
         withheld = self.serving and not self._prompts and record.name.partition(".")[0] != LOGGER.name
         other = _place(record) if withheld else {"message": record.getMessage(), "logger": record.name}
         fields = dict(getattr(record, "fields", other))
@@ -59,14 +55,14 @@ class EntryFormatter(logging.Formatter):
 
 
 def configure(as_json: bool = False, prompts: bool = False) -> None:
-    """Write entries to stderr from now on, and those of libraries in the same form."""
+    """Write entries to stderr from now on, also those of libraries."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(EntryFormatter(as_json, prompts))
     LOGGER.handlers[:], LOGGER.propagate = [handler], False
     LOGGER.setLevel(logging.INFO)
     logging.getLogger().handlers[:] = [handler]
     logging.captureWarnings(True)
-    threading.excepthook = lambda raised: fault_of(raised.exc_value)
+    threading.excepthook = lambda raised: fault(raised.exc_value, kind="thread")
 
 
 def serving() -> None:
@@ -81,18 +77,13 @@ def serving() -> None:
 
 
 def event(name: str, /, private: Mapping[str, Any] | None = None, **fields: Any) -> None:
-    """An entry. `private` fields are written only where the host asks for them."""
+    """Log an entry."""
     LOGGER.info(name, extra={"fields": fields, "private": dict(private or {})})
 
 
-def fault(prompt: str = "", **fields: Any) -> None:
-    """An entry for the exception that is being handled, with its traceback."""
-    LOGGER.error("fault", exc_info=True, extra={"fields": fields, "private": {"prompt": prompt}})
-
-
-def fault_of(error: BaseException | None) -> None:
-    """The same for an exception that ended a thread."""
-    LOGGER.error("fault", exc_info=error, extra={"fields": {"kind": "thread"}})
+def fault(error: BaseException | None = None, prompt: str = "", **fields: Any) -> None:
+    """Log an exception, by default the one that is being handled, with its traceback."""
+    LOGGER.error("fault", exc_info=error or True, extra={"fields": fields, "private": {"prompt": prompt}})
 
 
 def failed(what: str) -> None:
@@ -102,7 +93,6 @@ def failed(what: str) -> None:
 
 
 def _place(record: logging.LogRecord) -> dict[str, str]:
-    """Return the place in a library's code that logged, and the class of the error."""
     place = {"logger": record.name, "at": f"{record.filename}:{record.lineno}"}
     return {**place, "error": _name(record.exc_info[0])} if record.exc_info else place
 

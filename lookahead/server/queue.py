@@ -1,27 +1,21 @@
 """The queue: everything that computes for a visitor is a `Job`, and one thread does one job at a time, in order.
 
-Torch keeps a team of threads for every thread that calls it, and once there are more of them than cores they stop waiting
-actively for each other: on two cores a pass then takes nearly twice as long. So all computing is done by one thread, and
-two visitors never measure each other. There is one queue in a process, `queue`, and the host's limits hold in it.
+Torch keeps a team of threads for every thread that calls it. If there are more of them than cores, they stop waiting
+actively for each other: on two cores a pass then takes nearly twice as long. So one thread does all computing, and two
+visitors never measure each other. There is one queue in a process, `queue`, with the host's limits.
 
-Work of minutes gives way: of `Slices` one is computed at a time, and whoever has come meanwhile comes before the next.
-
-A job is ended between two passes: its work calls `publish` or `check` there, which raise `Stopped`. A single pass that
-hangs cannot be ended from Python; `stuck` tells of it, and /healthz with it, so that whoever watches can restart the server.
-
-Knows callables and limits. It does not know what is computed, or who waits for it.
+A job ends between two passes: its work calls `publish` or `check` there, or yields. A single pass that hangs cannot be
+ended from Python; `stuck` and /healthz report it, so that the server can be restarted.
 """
 
 from __future__ import annotations
 
 import secrets
 import threading
-from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
-from contextlib import closing
 from dataclasses import dataclass
-from statistics import median_low
 from time import perf_counter
 from typing import Any, Generic, TypeVar
 
@@ -34,18 +28,25 @@ T = TypeVar("T")
 FINISHED, LEFT, LIMIT, CLOSING, FAILED, REFUSED = "finished", "stopped", "limit", "closing", "failed", "refused"
 FAULT = "This broke off because of a fault in Lookahead, not in what you typed. It is logged; what ran so far is shown."
 GRACE_S = 10.0  # work that is not a race may take as long from one step to its next
-EVERY_S = 0.2  # a follower looks so often, and who has gone is noticed within this
-DURATIONS = 9  # of the last jobs of every kind, for an estimate
-LOGGED_CHARS = 1000  # of a prompt that was turned away
+EVERY_S = 0.2  # how often a follower looks; within this it notices that its visitor has gone
+LOGGED_CHARS = 1000  # of a refused prompt
 THREAD = "lookahead-compute"
 
 
 class ServerError(LookaheadError):
-    """Something the server has to say, in a sentence that stands for itself."""
+    """A complete sentence from the server, without a field or a value."""
 
     def __init__(self, sentence: str):
         ValueError.__init__(self, sentence)
         self.field, self.value, self.mend = "server", None, sentence
+
+
+class Refused(ServerError):
+    """A job was not begun."""
+
+
+class Ended(ServerError):
+    """A job was begun and not finished."""
 
 
 def words_of(error: Exception) -> str:
@@ -59,58 +60,52 @@ def words_of(error: Exception) -> str:
     return FAULT
 
 
-class Refused(ServerError):
-    """A job was not begun."""
-
-
-class Ended(ServerError):
-    """A job was begun and not finished."""
-
-
 @dataclass(frozen=True, slots=True)
 class Update:
-    """What a follower has not heard yet: its place in the queue where that has changed, and what the work has published."""
+    """News for a follower: its place in the queue if that has changed, and the values published since the last update."""
 
     waiting: str = ""
     values: Sequence[Any] = ()
 
 
 class Job(Generic[T]):
-    """`work(job)`, to be done for one visitor. `kind` and `methods` are for the log; so is `prompt`, where the host allows.
+    """`work(job)`, computed for one visitor. `kind`, `methods` and `prompt` are for the log.
 
-    `limited=False` is for what takes as long as it takes, whoever wants it. `fault` is what the visitor reads when the work
-    raises what is no `LookaheadError`; `{kind}` in it becomes the error's type. `paused` is set while it gives way to others.
+    If `work` returns a generator, the job publishes its values, except None, and can end after each of them. With
+    `gives_way`, all waiting jobs come before the next value. `limited=False` exempts a job from the limit on seconds, which
+    holds per value if it gives way. `fault` is the sentence for an unexpected error, whose class replaces `{kind}`.
     """
 
-    paused, visitor = False, None  # whose it is: the queue knows who submits it
+    visitor: str | None = None  # set by the queue
 
     def __init__(
-        self, kind: str, work: Callable[[Job[T]], T], *, methods: Sequence[str] = (), prompt: str = "",
-        limited: bool = True, fault: str = FAULT,
+        self, kind: str, work: Callable[[Job[T]], T | Generator], *, methods: Sequence[str] = (), prompt: str = "",
+        limited: bool = True, gives_way: bool = False, fault: str = FAULT,
     ):  # fmt: skip
         self.id = secrets.token_hex(4)  # for the log; nobody can reach a run by it
         self.kind, self.work, self.methods, self.prompt = kind, work, tuple(methods), prompt
-        self.limited, self.fault = limited, fault
+        self.limited, self.gives_way, self.fault = limited, gives_way, fault
         self.tokens = 0  # written so far; the work counts them
         self.done: Future[T | None] = Future()
+        self.outcome: str | None = None
+        self.paused = False  # between two values, while other jobs are computed
         self.submitted_at = perf_counter()
+        self.waited_s = self.spent_s = 0.0  # in the queue before the work began; computing, up to the last value
         self._started_at: float | None = None
         self._started = threading.Event()
-        self._waited_s = 0.0  # in the queue before its work began
-        self._spent_s = 0.0  # computing, before it last gave way
         self._end_reason: str | None = None
-        self._outcome: str | None = None
         self._values: list[Any] = []
+        self._steps: Generator | None = None
 
     # -------------------------------------------------------------- for the work
 
     def publish(self, value: Any) -> None:
-        """Hand a value to the follower. Raises `Stopped` when the job must end now."""
+        """Hand a value to the follower. Raises `Stopped` if the job must end now."""
         self._values.append(value)
         self.check()
 
     def check(self) -> None:
-        """Raise `Stopped` when the job must end now."""
+        """Raise `Stopped` if the job must end now."""
         if self.end_reason:
             raise Stopped
 
@@ -126,7 +121,7 @@ class Job(Generic[T]):
 
     @property
     def end_words(self) -> str | None:
-        """What to tell the visitor whose job the server has ended; None for any other."""
+        """The sentence for a visitor whose job the server has ended, else None."""
         if self._end_reason == LIMIT:
             limit = queue.limits.max_run_s
             return f"Ended by this server's limit of {count(limit)} s of computing; what ran so far is shown."
@@ -134,10 +129,10 @@ class Job(Generic[T]):
             return "Ended because this server is shutting down; what ran so far is shown."
         return None
 
-    # -------------------------------------------------------------- for who waits
+    # -------------------------------------------------------------- for the caller
 
     def follow(self, every_s: float = EVERY_S, waiting_s: float = EVERY_S) -> Iterator[Update]:
-        """Updates until the end: one at least every `every_s` seconds (`waiting_s` in the queue), an empty one if need be.
+        """Yield updates until the end, one at least every `every_s` seconds (`waiting_s` in the queue), even if empty.
 
         Only a generator that yields can be cancelled: closing this one leaves the job. Raises what `result` raises.
         """
@@ -157,8 +152,8 @@ class Job(Generic[T]):
             self.leave()
 
     def result(self) -> T | None:
-        """What the work has returned, waited for. Raises `Stopped` where the job was left, `Ended` where the server ended it
-        or the work failed (the log has the traceback), and the `LookaheadError` that the work raised."""
+        """Wait for the work and return its result. Raises `Stopped` if the job was left, `Ended` if the server ended it or
+        the work failed, and the `LookaheadError` that the work raised."""
         try:
             value = self.done.result()
         except CancelledError:
@@ -167,92 +162,78 @@ class Job(Generic[T]):
             raise
         except Exception as error:
             raise Ended(self.fault.format(kind=type(error).__name__)) from None
-        if self._outcome == FINISHED:
+        if self.outcome == FINISHED:
             return value
         raise Ended(words) if (words := self.end_words) else Stopped
 
     def leave(self) -> None:
-        """Nobody waits for it any more. Returns at once: whoever closes a page must not wait for a pass."""
+        """End the job at its next check, without waiting for it."""
         self._end_reason = self._end_reason or LEFT
         if self.done.cancel():
-            queue.count(self, LEFT)
+            self.waited_s, self.outcome = perf_counter() - self.submitted_at, LEFT
+            queue.count(self)
 
     def waiting(self) -> str:
-        """Its place in the queue, as a sentence; nothing once it computes."""
+        """Return the job's place in the queue as a sentence, or "" once it computes."""
         if not (ahead := queue.ahead(self)):
             return ""
-        about = f"; one takes about {max(1, round(s))} s" if (s := queue.usual_s({job.kind for job in ahead})) else ""
         if self.visitor and all(other.visitor == self.visitor for other in ahead):
-            return f"Waiting: this begins after your own {'run' if len(ahead) == 1 else 'runs'}{about}."
-        return f"Waiting: {_runs(len(ahead))} before yours{about}."
-
-    @property
-    def computed_s(self) -> float:
-        """Seconds since its work began, or went on; 0 while nothing of it is computed."""
-        started_at = self._started_at
-        return perf_counter() - started_at if started_at is not None else 0.0
-
-    def stuck(self) -> bool:
-        """Whether it has computed for longer than it may, and than it should need to notice."""
-        return self.limited and self.computed_s > queue.limits.max_run_s + GRACE_S
+            return f"Waiting: this begins after your own {'run' if len(ahead) == 1 else 'runs'}."
+        return f"Waiting: {_runs(len(ahead))} before yours."
 
     def _take(self) -> list[Any]:
         values, self._values = self._values, []
         return values
 
-    # -------------------------------------------------------------- for who runs it
+    # -------------------------------------------------------------- for the queue
+
+    @property
+    def computed_s(self) -> float:
+        """Seconds since its work began or went on; 0 while it is not computed."""
+        started_at = self._started_at
+        return perf_counter() - started_at if started_at is not None else 0.0
 
     def run(self) -> T | None:
-        """Do the work, in the thread that calls. Returns None where it was ended early: an exception that is kept would keep
-        its frames, and what they hold, for as long as the job."""
-        self._started_at, self._outcome = perf_counter(), FAILED
+        """Compute in this thread, up to the next value if it gives way. Returns None for a job that ended early: an exception
+        that is kept would keep its frames alive."""
+        self._started_at, self.outcome = perf_counter(), FAILED
         if not self._started.is_set():
-            self._waited_s = self._started_at - self.submitted_at
+            self.waited_s = self._started_at - self.submitted_at
             self._started.set()
         try:
-            value = self.work(self)
-            self._outcome = FINISHED
-            return value
+            result = self._steps or self.work(self)
+            if isinstance(result, Generator):
+                result = self._advance(result)
+            self.outcome = FINISHED
+            return result
         except Stopped:
-            self._outcome = self._end_reason or LEFT
+            self.outcome = self._end_reason or LEFT
             return None
         except LookaheadError:
-            self._outcome = REFUSED
+            self.outcome = REFUSED
             raise
         except Exception:
             logging.fault(id=self.id, kind=self.kind, prompt=self.prompt)
             raise
+        finally:
+            self.spent_s += self.computed_s
+            self._started_at = None
 
-    def account(self) -> tuple[str, float, float]:
-        """When its work is over or gives way: outcome, seconds in the queue, seconds of computing. Its clock stops here."""
-        self._spent_s += self.computed_s
-        self._started_at = None
-        return self._outcome, self._waited_s, self._spent_s
-
-
-class Slices(Job[None]):
-    """A job that publishes what the generator `make()` yields, but None, and gives way after every value. The host's limit on
-    seconds holds for each slice: what makes them knows when it has had enough."""
-
-    def __init__(self, kind: str, make: Callable[[], Iterator[Any]], **options: Any):
-        super().__init__(kind, Slices._slice, **options)
-        self._make = make
-        self._slices: Iterator[Any] | None = None
-
-    def _slice(self) -> None:
-        before, self.paused = self._slices, False
+    def _advance(self, steps: Generator) -> None:
+        self._steps, self.paused = steps, False
         try:
             self.check()
-            self._slices = before or self._make()
-            for value in self._slices:
-                if value is not None:
-                    self._values.append(value)
-                self.check()
-                self.paused = True
-                break
+            for value in steps:
+                if value is None:
+                    self.check()
+                    continue
+                self.publish(value)
+                if self.gives_way:
+                    self.paused = True
+                    return
         finally:
-            if not self.paused and self._slices:
-                self._slices.close()
+            if not self.paused:
+                steps.close()
 
 
 class Queue:
@@ -260,33 +241,33 @@ class Queue:
 
     def __init__(self) -> None:
         self.limits, self.closed = Limits(), False
-        self.visitor: Callable[[], str | None] = lambda: None  # who calls; the page can tell
+        self.visitor: Callable[[], str | None] = lambda: None  # the visitor who submits; set by the page
         self.counts: Counter[tuple[str, str]] = Counter()
         self.begun: Counter[str] = Counter()
         self.tokens = 0
         self.waited_s = self.computed_s = 0.0
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix=THREAD)
-        self._jobs: list[Job] = []  # the one at work, then those that wait
-        self._durations: dict[str, deque[float]] = defaultdict(lambda: deque(maxlen=DURATIONS))
+        self._jobs: list[Job] = []  # the one that is computed, then those that wait
         self._lock = threading.RLock()
 
     def open(self, limits: Limits) -> None:
-        """Begin to serve, within these limits."""
+        """Accept jobs, within these limits."""
         self.limits, self.closed = limits, False
 
     def close(self) -> None:
-        """Let nobody in any more, and have every job ended at its next pass."""
+        """Refuse new jobs, and end all others at their next check."""
         with self._lock:
             self.closed = True
 
     def submit(self, job: Job[T]) -> Job[T]:
-        """Put a job at the end of the queue; returns it. Raises `Refused` where there is no place."""
+        """Put a job at the end of the queue and return it. Raises `Refused` if there is no place."""
         try:
             with self._lock:
                 if self.closed:
                     raise Refused("This server is shutting down. Try again in a minute.")
-                if self.waiting() >= self.limits.max_waiting:
-                    raise Refused(self._full())
+                if (waiting := self.waiting()) >= self.limits.max_waiting:
+                    words = f"{_runs(waiting).capitalize()} waiting, as many as this server lets wait. Try again later."
+                    raise Refused(words)
                 job.submitted_at, job.visitor = perf_counter(), self.visitor()
                 self._jobs.append(job)
                 job.done.add_done_callback(lambda _: self._jobs.remove(job))
@@ -297,111 +278,72 @@ class Queue:
         return job
 
     def call(self, function: Callable[..., T], *arguments: Any) -> T:
-        """The answer of a function that is computed in the same thread, for the server itself: no job, in no statistics."""
+        """Compute a function of the server's own in the queue's thread, without a job, and return its result."""
         return self._executor.submit(function, *arguments).result()
 
     def refuse(self, kind: str, error: LookaheadError, prompt: str = "") -> None:
-        """Count and log what was turned away. The error's own words may quote what was typed, so they are private."""
         with self._lock:
             self.counts[kind, REFUSED] += 1
         private = {"prompt": prompt[:LOGGED_CHARS], "words": str(error)}
         logging.event("refused", kind=kind, field=error.field, private=private)
 
-    def count(self, job: Job, outcome: str, waited_s: float | None = None, computed_s: float = 0.0) -> None:
-        """Count and log what became of a job."""
-        waited_s = perf_counter() - job.submitted_at if waited_s is None else waited_s
+    def count(self, job: Job) -> None:
         with self._lock:
-            self.counts[job.kind, outcome] += 1
+            self.counts[job.kind, job.outcome] += 1
             self.tokens += job.tokens
-            self.waited_s += waited_s
-            self.computed_s += computed_s
+            self.waited_s += job.waited_s
+            self.computed_s += job.spent_s
         logging.event(
-            "run", id=job.id, kind=job.kind, outcome=outcome, methods=list(job.methods), tokens=job.tokens,
-            waited_s=round(waited_s, 3), computed_s=round(computed_s, 3), private={"prompt": job.prompt},
+            "run", id=job.id, kind=job.kind, outcome=job.outcome, methods=list(job.methods), tokens=job.tokens,
+            waited_s=round(job.waited_s, 3), computed_s=round(job.spent_s, 3), private={"prompt": job.prompt},
         )  # fmt: skip
 
     def ahead(self, job: Job) -> list[Job]:
-        """The jobs that come before this one, the one at work included; none once it is at work, or over. Slices do not count:
-        they are over in a moment, and those who wait for each other's take turns."""
+        """The jobs that come before this one; none once it is computed or over. Jobs that give way do not count."""
         with self._lock:
             before = self._jobs[: self._jobs.index(job)] if job in self._jobs else []
-            return [other for other in before if not isinstance(other, Slices)]
-
-    def usual_s(self, kinds: Collection[str] = ()) -> float:
-        """Seconds that jobs (of these kinds) have taken of late; 0 before the first was done."""
-        with self._lock:
-            took = [s for kind in kinds or [*self._durations] for s in self._durations[kind]]
-        return median_low(took) if took else 0.0
+            return [other for other in before if not other.gives_way]
 
     def waiting(self) -> int:
-        """How many jobs wait behind the one at work."""
+        """How many jobs wait, without the one that is computed."""
         return max(0, len(self._jobs) - 1)
 
     def computing_s(self) -> float:
-        """For how long the job at work has computed; 0 while there is none."""
+        """For how long the current job has computed; 0 if there is none."""
         return max((job.computed_s for job in list(self._jobs)), default=0.0)
 
     def idle(self) -> bool:
-        """Whether nothing is at work or waits."""
         return not self._jobs
 
     def stuck(self) -> bool:
-        """Whether a job computes that should have ended long ago: a pass hangs."""
-        return any(job.stuck() for job in list(self._jobs))
+        """Whether a job computes far beyond its limit: a pass hangs."""
+        most = self.limits.max_run_s + GRACE_S
+        return any(job.limited and job.computed_s > most for job in list(self._jobs))
 
     def alive(self) -> bool:
-        """Whether a job would be done; the thread begins with the first one."""
+        """Whether the thread exists; it begins with the first job."""
         return self.idle() or any(thread.name.startswith(THREAD) for thread in threading.enumerate())
 
     def _run(self, job: Job[T]) -> None:
-        """Do a job's work, or a slice of it, which puts what is left of it to the end of the queue."""
+        """Compute a job in the queue's thread; one that gives way goes to the end of the queue after each value."""
         if not job.paused:
             if not job.done.set_running_or_notify_cancel():
                 return
             self.begun[job.kind] += 1
         try:
-            value = job.run()
+            result = job.run()
         except BaseException as error:
-            self._account(job)
+            self.count(job)
             job.done.set_exception(error)
             return
-        if not job.paused:
-            self._account(job)
-            job.done.set_result(value)
-            return
-        job.account()
-        with self._lock:
-            self._jobs.remove(job)
-            self._jobs.append(job)
-            self._executor.submit(self._run, job)
-
-    def _account(self, job: Job[T]) -> None:
-        outcome, waited_s, computed_s = job.account()
-        if not isinstance(job, Slices):  # whoever comes does not wait for all of them
+        if job.paused:
             with self._lock:
-                self._durations[job.kind].append(computed_s)
-        self.count(job, outcome, waited_s, computed_s)
-
-    def _full(self) -> str:
-        waiting, minutes = self.waiting(), self.waiting() * self.usual_s() / 60
-        again = f"in about {max(1, round(minutes))} min" if minutes else "later"
-        return f"{_runs(waiting).capitalize()} waiting, as many as this server lets wait. Try again {again}."
-
-
-def published(make: Callable[[], Iterator[Any]]) -> Callable[[Job], None]:
-    """Work for a job that publishes what the generator `make()` yields, and ends it where the job must end; None is nothing to
-    publish, but a place to end."""
-
-    def work(job: Job) -> None:
-        job.check()
-        with closing(make()) as values:
-            for value in values:
-                if value is None:
-                    job.check()
-                else:
-                    job.publish(value)
-
-    return work
+                self._jobs.remove(job)
+                self._jobs.append(job)
+                self._executor.submit(self._run, job)
+        else:
+            self.count(job)
+            job.done.set_result(result)
 
 
 def _runs(number: int) -> str:

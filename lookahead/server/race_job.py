@@ -15,7 +15,7 @@ from ..trace import wire
 from ..trace.race import Race
 from ..trace.trace import Trace
 from . import loading_job, zero
-from .form import RaceForm
+from .form import RaceForm, link
 from .queue import FAULT, LEFT, Job, queue, words_of
 from .runs import Run, refusal
 from .state import ServerState
@@ -31,12 +31,13 @@ def submit(server: ServerState, make: Make, kind: str, run: Run | None = None) -
 
     Raises the `LookaheadError` that refuses the race, and logs it.
     """
-    filled = make if isinstance(make, RaceForm) else None
-    prompt = str(filled.prompt) if filled else ""
+    filled = isinstance(make, RaceForm)
+    prompt = str(make.prompt) if filled else ""
 
     def begun(trace: Trace) -> None:
         if run is not None:
-            run.add(wire.Begin(trace=trace, live=True, link=filled.link if filled else None))
+            query = link(make.prompt, make.methods, make.fields) if filled else None
+            run.add(wire.Begin(trace=trace, live=True, link=query))
 
     try:
         race = make(server)
@@ -51,10 +52,9 @@ def submit(server: ServerState, make: Make, kind: str, run: Run | None = None) -
 
 
 def follow(server: ServerState, make: Make) -> Iterator[str]:
-    """Yield batches of the race that `make(server)` makes, until its end or until this generator is closed.
+    """Yield batches of the race that `make(server)` makes, also empty ones, until its end or until this generator is closed.
 
-    A form's family is loaded first if it comes with the app. A race that is refused yields one refusal, and the page keeps
-    what it shows. Empty batches are sent while nothing is new.
+    A form's family is loaded first if it comes with the app. A refused race yields one refusal.
     """
     run, shown = Run(), False
     try:
@@ -91,8 +91,6 @@ def follow(server: ServerState, make: Make) -> Iterator[str]:
 
 
 def _compute(race: Race | ServerRace | zero.Lent, run: Run | None, job: Job[Trace]) -> Trace:
-    """Run the race in the computing thread. Every lap and the reason of the end go into `run`."""
-
     def reading(share: float) -> None:
         if run is not None:
             run.add(wire.Status(text="Reading the prompt.", fraction=share))

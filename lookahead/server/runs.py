@@ -1,10 +1,8 @@
-"""Runs on the way to their pages: batches of events, and a memory to repair gaps from.
+"""Runs on the way to their pages: batches of events, and a store from which a page repairs gaps.
 
-A page may miss updates (a hidden tab, a dropped connection). Every event has an index; the page
-asks for what it lacks by run id and index. Ids cannot be guessed. Only so many runs are remembered that nobody follows
-any more, the oldest forgotten first; a page that asks for one that is not known, because the server was restarted
-meanwhile, is told so, and can keep what it has.
-
+A page may miss updates (a hidden tab, a dropped connection). Every event has an index; the page requests missing ones by
+run id and index. Ids cannot be guessed. Of the runs that no page follows, only the last are kept. A request for an unknown
+run, after a restart of the server, gets a sentence.
 """
 
 from __future__ import annotations
@@ -16,8 +14,14 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
+from ..core.wording import in_words
+from ..measure import recordings
+from ..measure.scenarios import EVERY, USUAL
+from ..trace import wire
 from ..trace.wire import End, Event
 
+CAPTION = "Recorded on {cpu}; press Race to run it here."
+REAL_TIME = "Recorded on {cpu}, and as fast as it really was behind its first passes; press Race to run it here."
 MOST_RUNS = 64
 MOST_CHARACTERS = 64_000_000
 GONE = "The server does not know this run any more: it was restarted. What had arrived is shown, and can be taken home."
@@ -38,35 +42,52 @@ def whole(run: str, events: Sequence[Event]) -> str:
 
 
 def on_arrival(batch: str) -> str:
-    """The same batch, marked as what a page shows first. After a reload the page ignores it, because it restores its last run."""
+    """The batch marked as the first of a page. After a reload the page ignores it, because it restores its last run."""
     return f'{{"arrival":true,{batch[1:]}'
 
 
 def _safe(text: str) -> str:
-    # No "<" leaves here, so nothing that handles a batch on its way can mistake text for markup.
+    # Without "<", nothing that handles a batch on its way can mistake text for markup.
     return text.replace("<", "\\u003c")
 
 
 def _dump(data: Any) -> str:
-    return _safe(json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")))
+    return _safe(json.dumps(data, separators=(",", ":")))
 
 
 def refusal(message: str) -> str:
-    """Words for a request that was not run; what the page shows stays."""
+    """The batch for a request that was not run; the page keeps what it shows."""
     return _dump({"error": message})
 
 
 def failed(message: str) -> str:
-    """Return the refusal of a run that may have begun: the page keeps what has arrived and expects no more."""
+    """The refusal of a run that may have begun: the page keeps what has arrived and expects no more."""
     return _dump({"error": message, "stop": 1})
 
 
+def recording(scenario: str, at: int | None = None, caption: str = "") -> str:
+    """A scenario's bundled recording as one batch, with the playhead at pass `at`; "" if there is none."""
+    trace = recordings.read(scenario)
+    if trace is None:
+        return ""
+    one = next(one for one in EVERY if one.id == scenario)
+    changes = f" ({', '.join(in_words(one.options))})" if in_words(one.options) else ""
+    caption = caption or f"{one.note}{changes} {CAPTION if trace.models.spec == USUAL else REAL_TIME}"
+    events = wire.events(trace, caption.format(cpu=trace.machine.cpu), link=f"?recording={scenario}", at=at)
+    return whole(f"recording-{scenario}" + (f"-{at}" if at else ""), events)
+
+
+def passed(text: str) -> int | None:
+    """The number in a link's `pass=`."""
+    return int(text) if text.isdecimal() and len(text) < 7 else None
+
+
 class Run:
-    """One run's events, written by the thread that computes and read by the one that sends."""
+    """One run's events, written by the computing thread and read by the thread that sends."""
 
     def __init__(self) -> None:
         self.id = secrets.token_urlsafe(12)
-        self.followed = False  # somebody reads the batches
+        self.followed = False  # a page reads the batches
         self.size = 0  # characters
         self._events: list[str] = []
         self._sent = 0
@@ -74,7 +95,7 @@ class Run:
         self._lock = threading.Lock()
 
     def add(self, event: Event) -> None:
-        """Append an event. An `End` is the last: what comes after it is dropped."""
+        """Append an event. Events after an `End` are dropped."""
         text = _text(event)
         with self._lock:
             if not self._ended:
@@ -84,17 +105,14 @@ class Run:
 
     @property
     def unsent(self) -> bool:
-        """Whether there is something new for the next batch."""
         return len(self._events) > self._sent
 
     def batch(self) -> str:
-        """The events since the last batch."""
         with self._lock:
             first, self._sent = self._sent, len(self._events)
             return _batch(self.id, first, self._events[first:], self._ended)
 
     def since(self, first: int) -> str:
-        """The events from index `first` on, as a batch."""
         with self._lock:
             return _batch(self.id, first, self._events[first:], self._ended)
 
@@ -107,7 +125,7 @@ class Runs:
         self._lock = threading.Lock()
 
     def remember(self, run: Run) -> None:
-        """Keep this run, and forget what is oldest and too much; what somebody follows is kept."""
+        """Keep this run, and drop the oldest runs without a follower beyond the limits."""
         with self._lock:
             self._runs[run.id] = run
             old = [one for one in self._runs.values() if not one.followed and one is not run]
@@ -119,7 +137,7 @@ class Runs:
                 del self._runs[one.id]
 
     def resend(self, request: Any) -> str | None:
-        """What a page lacks, for a request [run id, first index]: of a run that is not known its end, with words."""
+        """The batch for a request [run id, first index]; the end of an unknown run, with a sentence; None for other values."""
         match request:
             case [str(run_id), int(first)] if first >= 0 and not isinstance(first, bool):
                 with self._lock:

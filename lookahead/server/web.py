@@ -1,12 +1,9 @@
 """The web server: one port and one application, from the first second to the end.
 
-Importing and measuring take seconds, and a browser that is refused shows an error and does not return. So the port is
-opened first. During loading, `/` plays the bundled recording with a Race button that shows the progress, `/loading`
-reports the progress as JSON, and every other address, `/healthz` included, answers 503. `show` replaces these routes
-by the app's between two requests, on the same connections. The loading page then reloads itself: same address, same
-playhead.
-
-This module imports neither Gradio nor torch, so that it answers before they are imported.
+The port opens before torch and Gradio are imported, because a browser that is refused shows an error and does not return.
+During loading, `/` plays the bundled recording with a Race button that shows the progress, `/loading` reports the progress
+as JSON, and every other address, `/healthz` included, answers 503. `show` replaces these routes by the app's between two
+requests, on the same connections. The loading page then reloads itself: same address, same playhead.
 """
 
 from __future__ import annotations
@@ -21,6 +18,7 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -33,8 +31,9 @@ from starlette.routing import BaseRoute, Mount, Route
 from ..core.numbers import percent
 from ..measure.scenarios import EVERY
 from ..trace import assets
-from .recording import passed, recording
+from .runs import passed, recording
 
+BY_ID = {one.id: one for one in EVERY}
 FIRST_PORT, PORTS = 7860, 100  # as Gradio chooses, where none is given
 AGAIN_S = "2"
 CAPTION = "A recording from {cpu}, while this machine gets ready."
@@ -58,7 +57,6 @@ class WebServer:
         self.host, self.port = host, sockets[0].getsockname()[1]
         self.url = f"http://{'localhost' if host == '0.0.0.0' else host}:{self.port}"  # from this machine
         self.text, self.share = "starting", 0.0
-        self._pages: dict[tuple[str, int | None], str] = {}
         self._while_loading: list[BaseRoute] = [
             Route("/", self._loading_page),
             Route("/loading", self._progress),
@@ -78,7 +76,6 @@ class WebServer:
         self._thread.start()
 
     def tell(self, text: str, share: float) -> None:
-        """Set what is loaded now, and the share of loading that is done, from 0 to 1."""
         self.text, self.share = text, share
 
     def show(self, routes: Sequence[Route]) -> None:
@@ -96,13 +93,11 @@ class WebServer:
         self._thread.join(CLOSING_S)
 
     def page(self, query: str) -> str:
-        """Return the loading page for an address with that query."""
         fields = {name: values[-1] for name, values in parse_qs(query).items()}
-        scenario = next((one for one in EVERY if one.id == fields.get("recording")), EVERY[0])
-        key = scenario.id, passed(fields.get("pass", "")) if "recording" in fields else None
-        if key not in self._pages and len(self._pages) < len(EVERY):  # any link works, but few pages are kept
-            self._pages[key] = _page(*key, scenario.prompt)
-        return self._pages.get(key) or _page(*key, scenario.prompt)
+        scenario = fields.get("recording", "")
+        return _page(
+            scenario if scenario in BY_ID else EVERY[0].id, passed(fields.get("pass", "")) if scenario else None
+        )
 
     async def _serve(self, sockets: list[socket.socket]) -> None:
         self._loop.set_result(asyncio.get_running_loop())
@@ -133,13 +128,13 @@ class WebServer:
 
 
 def end_at_signals() -> None:
-    """Have SIGTERM and SIGINT end the process at once: nothing that is being loaded needs an end of its own."""
+    """End the process at once at SIGTERM and SIGINT, while it loads."""
     for number in SIGNALS:
         signal.signal(number, lambda *_: os._exit(0))
 
 
 def _listening(host: str, ports: range | list[int]) -> list[socket.socket]:
-    """Sockets on the first of these ports that is free, one for each address of the host."""
+    """Sockets on the first free port, one for each address of the host."""
     *others, last = ports
     for port in others:
         with suppress(OSError):
@@ -169,13 +164,13 @@ def _bound(host: str, port: int) -> list[socket.socket]:
     return sockets
 
 
-def _page(scenario: str, at: int | None, prompt: str) -> str:
-    """One self-contained page; its policy lets it ask this server alone."""
+@lru_cache(maxsize=len(EVERY))
+def _page(scenario: str, at: int | None) -> str:
     return assets.document(
         "waiting",
         TITLE,
         head=NO_ICON,
         allowed="connect-src 'self'; img-src data:; ",
-        prompt=html.escape(prompt),
+        prompt=html.escape(BY_ID[scenario].prompt),
         batch=recording(scenario, at, CAPTION),
     )

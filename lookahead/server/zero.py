@@ -1,16 +1,12 @@
 """ZeroGPU: on a Space that is lent a GPU for one call at a time, races run in such a call. Elsewhere nothing is imported.
 
-The app of such a Space has no GPU. What a function decorated with `spaces.GPU` does is done by another process, which is
-lent one for as long as the call takes, out of the share of the visitor who asks. So:
+The app of such a Space has no GPU. Another process runs a function that `spaces.GPU` decorates, with a GPU for as long as
+the call takes, from the visitor's share. So:
 
-- The call is made in the visitor's own context (`spaces` finds the request there), which is carried into the computing
-  thread. A plain thread would lose it. The thread still does one thing at a time: two races never share the cores.
-- Arguments and results are pickled, and models are not: the other process loads and measures them itself, on the GPU, and
-  keeps them for its next call. What a pass costs on this process's cores would be wrong there.
-- `spaces` makes torch say that there is a GPU here, so that weights can be put on it ahead of a call. Here they are not,
-  and what this process computes, it computes on its cores, so torch is made to tell the truth again.
-
-Knows `spaces`, races. It does not know who follows a race, or how.
+- The computing thread makes the call in the visitor's context, where `spaces` finds the request.
+- Arguments and results are pickled. The other process loads and measures the models on its GPU, and keeps them for its next
+  call.
+- `spaces` makes torch report a GPU in this process too, which computes on its cores; this module undoes that.
 """
 
 from __future__ import annotations
@@ -40,12 +36,12 @@ _lent_to: list[ServerState] = []  # in the process that is lent a GPU: the model
 
 
 def present(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether GPUs are lent here: the environment says so, and the package is installed."""
+    """Whether GPUs are lent here: the environment states it, and the package is installed."""
     return environment.get("SPACES_ZERO_GPU", "").lower() in ("1", "t", "true") and find_spec("spaces") is not None
 
 
 def call_s(spec: str, limits: Limits, make: Make) -> int:
-    """Return the seconds of GPU that a race needs: for loading, and for each token of each lane. Without a form, take the limits."""
+    """The seconds of GPU that a race needs: for loading, and for each token of each lane. Without a form: of the limits."""
     filled = make if isinstance(make, RaceForm) else None
     tokens = float((filled and filled.fields.get("max_new_tokens")) or limits.max_new_tokens)
     lanes = len(filled.methods) if filled else limits.max_lanes
@@ -53,7 +49,7 @@ def call_s(spec: str, limits: Limits, make: Make) -> int:
 
 
 def _laps(spec: str, limits: Limits, make: Make) -> Iterator[Trace | Lap]:
-    """In the process that is lent a GPU: the race as it begins, then its laps."""
+    """In the process with the GPU: the race as it begins, then its laps."""
     if not _lent_to or spec not in _lent_to[0].families:
         _lent_to.clear()
         _lent_to.append(ServerState(load(spec), limits))
@@ -100,7 +96,7 @@ class Lent:
             while lap := self._context.run(next, laps, None):
                 self._trace.lanes[lap.lane].steps.append(lap.step)
                 yield lap
-        except gr.Error as error:  # no GPU, no share left, the call took too long: words for the visitor
+        except gr.Error as error:  # no GPU, no share left, or the call took too long
             raise Ended(f"ZeroGPU: {error.message}") from None
         finally:
             self._context.run(laps.close)
@@ -110,15 +106,14 @@ class Lent:
         self._laps.close()
 
     def result(self) -> Trace:
-        """The trace so far."""
         return self._trace
 
 
 def lent(
     racing: Race, server: ServerState, make: Make, begun: Callable[[Trace], Any] = lambda trace: None
 ) -> Race | Lent:
-    """The race that `make(server)` has made, to be run on a GPU where they are lent; elsewhere the race itself.
+    """Return the race that `make(server)` has made, to be run on a GPU if they are lent here.
 
-    `make` is called again in the other process, with that one's state, so it must be picklable.
+    The other process calls `make` again with its own state, so it must be picklable.
     """
     return Lent(racing, server, make, begun) if HERE else racing

@@ -24,7 +24,6 @@ from lookahead.measure.machine import (
     take_apart,
 )
 from lookahead.model.lm import CachedLM
-from lookahead.page import gradio_import  # noqa: F401
 from lookahead.page.lab.machine import _comparison, _parts
 
 QUICK = {"rows": (1, 2, 9), "visits": 3}

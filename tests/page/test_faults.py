@@ -17,11 +17,10 @@ from lookahead.page import gradio_internals, race_tab
 from lookahead.page.page import build, mount_options
 from lookahead.page.running import reporting
 from lookahead.race import decode, text
-from lookahead.server import form, loading_job, race_job
+from lookahead.server import form, growing_job, loading_job, race_job
 from lookahead.server import logging as server_logging
-from lookahead.server.download_job import DownloadJob
-from lookahead.server.growing_job import Drafters
 from lookahead.server.limits import Limits, Telling
+from lookahead.server.loading_job import DownloadJob
 from lookahead.server.queue import FAULT, Queue, queue
 from lookahead.server.state import ServerState
 from lookahead.server.web import WebServer
@@ -161,8 +160,8 @@ def answer(page, name, **changed):
         return "" if error.print_exception else error.message
 
 
-JOBS = ["run", "run_1", "run_2", "run_3", "reported", "reported_1", "reported_2", "partial_5",
-        *("measured_for" + (f"_{number}" if number else "") for number in range(7))]  # fmt: skip
+JOBS = ["run", "run_1", "run_2", "run_3", "_throw", "reported", "reported_1", "partial_5",
+        *("measured_for" + (f"_{number}" if number else "") for number in range(6))]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", JOBS)
@@ -170,14 +169,14 @@ def test_every_job_of_the_page_that_breaks_says_so(page, monkeypatch, log, name)
     """Where it is handed over: it has computed nothing yet."""
     monkeypatch.setattr(Queue, "submit", broken)
     monkeypatch.setattr(DownloadJob, "start", broken)
-    monkeypatch.setattr(Drafters, "grow", broken)
+    monkeypatch.setattr(growing_job, "grow", broken)
     monkeypatch.setattr(race_job, "follow", broken)
     assert FAULT in answer(page, name)
     assert logged_once(log)
 
 
 FIGURES = {
-    "reported": ("lookahead.measure.charts.dice", {"throws": 500}),
+    "_throw": ("lookahead.measure.charts.dice", {"throws": 500}),
     "draw_7": ("lookahead.measure.charts.dice", {"checkbox": True}),
     "partial": ("lookahead.page.lab.whatif.what_if", {}),
     "draw_4": ("lookahead.measure.charts.cost_curve", {"checkbox": True}),
@@ -250,7 +249,7 @@ def test_race_can_be_pressed_again_after_a_fault(served, chromium, monkeypatch, 
     expect(shown.locator("#la-race-timeline .la-error")).to_be_hidden()
     over = "window.lookahead.state().done && !window.lookahead.state().run.startsWith('recording')"
     shown.wait_for_function(over)
-    monkeypatch.setattr(gradio_internals, "_check", broken)  # before the race's own code
+    monkeypatch.setattr(gradio_internals, "_fits", broken)  # before the race's own code
     button.click()
     expect(shown.get_by_text("the page sends other values")).to_be_visible()
     expect(button).to_be_enabled()

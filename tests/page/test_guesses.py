@@ -3,7 +3,7 @@
 import pytest
 
 from lookahead import LookaheadError
-from lookahead.page.learn.guesses import DIGITS, OPEN, cases
+from lookahead.page.learn.games import DIGITS, OPEN, cases
 
 
 def test_cases_are_what_a_real_run_drew(models):

@@ -17,11 +17,10 @@ from lookahead.measure.scenarios import ANSWERS
 from lookahead.page import race_tab
 from lookahead.page.models_tab import in_use
 from lookahead.server import form, loading_job
-from lookahead.server.families import Families
 from lookahead.server.form import RaceForm
 from lookahead.server.limits import Limits
 from lookahead.server.race_job import follow
-from lookahead.server.state import ServerState
+from lookahead.server.state import Families, ServerState
 
 
 @pytest.fixture(scope="module")

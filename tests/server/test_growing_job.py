@@ -16,7 +16,7 @@ from lookahead.core.events import ModelError
 from lookahead.model.heads import files
 from lookahead.server import growing_job, race_job
 from lookahead.server.form import RaceForm
-from lookahead.server.growing_job import Drafters
+from lookahead.server.growing_job import drafter_of, grow
 from lookahead.server.limits import Limits
 from lookahead.server.queue import Job, Refused, queue
 from lookahead.server.runs import Run
@@ -52,11 +52,11 @@ def server(family, monkeypatch):
 
 def grown(server, visitor="a"):
     """A drafter that has learned something and goes on: what keeps it, and its followers' generator."""
-    drafters = Drafters(server)
-    following = drafters.grow(visitor).follow()
-    while not drafters.ready(visitor):
+    drafter = grow(server, visitor)
+    following = drafter.job.follow()
+    while not drafter.learned:
         next(following)
-    return drafters, following
+    return drafter, following
 
 
 def drafted(models):
@@ -67,7 +67,7 @@ def drafted(models):
 
 def refused(family, words, error=Refused, **limits):
     with pytest.raises(error, match=words):
-        Drafters(ServerState(family, Limits(**limits))).grow("a")
+        grow(ServerState(family, Limits(**limits)), "a")
 
 
 def test_where_none_can_grow_it_says_why(family, tmp_path, monkeypatch):
@@ -82,7 +82,7 @@ def test_it_ends_with_its_time_and_has_raced(server, monkeypatch):
     ticks = itertools.count(step=0.01)  # however busy the machine is, two seconds are enough to train in
     monkeypatch.setattr(growing, "perf_counter", lambda: next(ticks))
     server.limits = Limits(max_grow_s=2)
-    values = [value for update in Drafters(server).grow("a").follow() for value in update.values]
+    values = [value for update in grow(server, "a").job.follow() for value in update.values]
     runs, progress = [v for v in values if isinstance(v, Run)], [v for v in values if not isinstance(v, Run)]
     assert len(runs) >= 3, "before any training, every second, and at the end"
     assert runs[0].batch().count('"kind":"step"') > 12
@@ -91,37 +91,37 @@ def test_it_ends_with_its_time_and_has_raced(server, monkeypatch):
 
 
 def test_races_come_before_it_goes_on_and_stop_ends_it(server, family):
-    drafters, following = grown(server)
-    job = server.drafters["a"].job
+    drafter, following = grown(server)
+    job = drafter.job
     batches = list(race_job.follow(server, RaceForm(PROMPT, ["naive"], {"max_new_tokens": "8"}, "b")))
     assert '"reason":"finished"' in batches[-1] and not job.done.done()
     assert not any("Waiting" in batch for batch in batches)
     following.close()
     assert job.done.result(timeout=5) is None
-    assert queue.idle() and not server.drafters["a"].active
-    assert drafters.keep("a"), "what it has learned stays"
+    assert queue.idle()
+    assert drafter.keep(), "what it has learned stays"
 
 
 def test_only_so_many_grow_and_who_left_before_it_began_does_not_count(server, monkeypatch):
     monkeypatch.setattr(growing_job, "MOST", 1)
-    drafters, begun = Drafters(server), []
+    begun = []
     busy = queue.submit(Job("test", lambda job: (begun.append(1), time.sleep(0.5))))
     while not begun:
         time.sleep(0.01)
-    waiting = drafters.grow("a").follow()
+    waiting = grow(server, "a").job.follow()
     assert "one run is before yours" in next(waiting).waiting
     with pytest.raises(Refused, match="growing already"):
-        drafters.grow("b")
+        grow(server, "b")
     waiting.close()
-    drafters.grow("b").leave()
+    grow(server, "b").job.leave()
     busy.result()
 
 
 def test_what_is_kept_is_the_visitors_alone_until_it_is_put_away(server, family):
-    drafters, following = grown(server)
+    drafter, following = grown(server)
     with pytest.raises(Refused, match="Nothing has been learned yet"):
-        drafters.keep("b")
-    assert drafters.keep("a").startswith("your own, grown for ")
+        drafter_of(server, "b").keep()
+    assert drafter.keep().startswith("your own, grown for ")
     kept = server.models_for("a")
     assert "block" in kept.heads and server.models_for("b") is server.models_for(None) is family
     form = {"max_new_tokens": "8"}
@@ -132,19 +132,18 @@ def test_what_is_kept_is_the_visitors_alone_until_it_is_put_away(server, family)
     list(zip(range(5), following, strict=False))
     assert drafted(kept) == before, "training goes on without it"
     following.close()
-    drafters.grow("a").leave()
+    grow(server, "a").job.leave()
     assert server.models_for("a") is kept, "another one is begun"
-    drafters.put_away("a")
-    drafters.put_away("b")
+    drafter_of(server, "a").kept = None
     assert server.models_for("a") is family
 
 
 def test_what_is_taken_home_drafts_the_same(server, family, tmp_path):
-    drafters, following = grown(server)
+    drafter, following = grown(server)
     following.close()
     queue.call(lambda: None)
-    drafters.keep("a")
-    with zipfile.ZipFile(io.BytesIO(drafters.packed("a"))) as archive:
+    drafter.keep()
+    with zipfile.ZipFile(io.BytesIO(drafter.packed())) as archive:
         archive.extractall(tmp_path)
     kept = server.models_for("a")
     head = files.read(tmp_path, family.target.passes, "home")
@@ -154,21 +153,21 @@ def test_what_is_taken_home_drafts_the_same(server, family, tmp_path):
 
 
 def test_it_ends_where_other_models_are_loaded_and_goes_with_its_visitor(server, family):
-    drafters, following = grown(server)
-    drafters.keep("a")
+    drafter, following = grown(server)
+    drafter.keep()
     other = replace(family)
     server.families.first.models = other
     with pytest.raises(Refused, match="not in use any more"):
         list(following)
     assert server.models_for("a") is other
     with pytest.raises(Refused, match="not in use any more"):
-        drafters.packed("a")
-    drafters, following = grown(server)
+        drafter.packed()
+    drafter, following = grown(server)
     following.close()
     queue.call(lambda: None)
-    drafter = weakref.ref(server.drafters["a"])
+    forgotten = weakref.ref(drafter)
     server.forget("a")
     server.forget("a")
-    del drafters, following
+    del drafter, following
     gc.collect()
-    assert drafter() is None and server.models_for("a") is other
+    assert forgotten() is None and server.models_for("a") is other

@@ -17,8 +17,8 @@ from lookahead.core.events import ModelError, Stopped
 from lookahead.family import hub, models
 from lookahead.page import models_tab
 from lookahead.page.running import reporting
-from lookahead.server.download_job import DownloadJob
 from lookahead.server.limits import Limits
+from lookahead.server.loading_job import DownloadJob
 from lookahead.server.queue import THREAD, Ended, Job, queue
 from lookahead.server.state import ServerState
 

@@ -24,7 +24,7 @@ from lookahead.server import logging as server_logging
 from lookahead.server import queue as queue_module
 from lookahead.server.form import RaceForm
 from lookahead.server.limits import Limits, Telling
-from lookahead.server.queue import FAULT, Ended, Job, Refused, published, queue
+from lookahead.server.queue import FAULT, Ended, Job, Refused, queue
 from lookahead.server.state import ServerState
 
 pytestmark = [pytest.mark.timed, pytest.mark.last]
@@ -65,7 +65,7 @@ def busy():
 
 def follow(make, limited=True):
     """The values of a job that publishes what the generator `make()` yields."""
-    for update in queue.submit(Job("test", published(make), limited=limited)).follow():
+    for update in queue.submit(Job("test", lambda _: make(), limited=limited)).follow():
         yield from update.values or [update.waiting]
 
 

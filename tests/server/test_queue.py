@@ -2,17 +2,16 @@
 
 import threading
 import time
-from collections import defaultdict
 
 import pytest
 
 from lookahead.core.events import SettingsError
-from lookahead.server.queue import Ended, Job, Slices, published, queue
+from lookahead.server.queue import Ended, Job, queue
 
 
 def follow(make, **changed):
     """The updates of a job that publishes what the generator `make()` yields."""
-    return queue.submit(Job("test", published(make), **changed)).follow()
+    return queue.submit(Job("test", lambda _: make(), **changed)).follow()
 
 
 def test_every_value_comes_once_and_the_last_too():
@@ -45,21 +44,6 @@ def test_closing_ends_the_work_and_frees_the_thread():
     assert queue.submit(Job("test", lambda job: 5)).done.result(timeout=2) == 5
 
 
-@pytest.mark.parametrize(
-    ("kind", "about"), [("lab", "; one takes about 40 s."), ("race", "; one takes about 2 s."), ("new", ".")]
-)
-def test_how_long_it_takes_is_said_of_the_kind_that_is_before(monkeypatch, kind, about):
-    monkeypatch.setattr(queue, "_durations", defaultdict(list, race=[2.0, 2.0, 2.0], lab=[40.0]))
-    gate = threading.Event()
-    first = queue.submit(Job(kind, lambda job: gate.wait(10)))
-    watched = follow(lambda: iter([1]))
-    assert next(watched).waiting == f"Waiting: one run is before yours{about}"
-    watched.close()
-    gate.set()
-    first.done.result(timeout=2)
-    queue.call(lambda: None)
-
-
 def test_who_waits_is_told_and_may_leave():
     gate, begun = threading.Event(), []
     first = queue.submit(Job("test", lambda job: gate.wait(10)))
@@ -69,7 +53,7 @@ def test_who_waits_is_told_and_may_leave():
         yield 1
 
     watched = follow(late)
-    assert next(watched).waiting.startswith("Waiting: one run is before yours")
+    assert next(watched).waiting == "Waiting: one run is before yours."
     watched.close()
     gate.set()
     first.done.result(timeout=2)
@@ -81,14 +65,14 @@ def test_who_waits_for_a_run_of_their_own_reads_so(monkeypatch):
     gate, visitors = threading.Event(), iter(["anna", "anna", "ben", "anna"])
     monkeypatch.setattr(queue, "visitor", lambda: next(visitors))
     jobs = [queue.submit(Job("test", lambda job: gate.wait(10))) for _ in range(4)]
-    words = [job.waiting().split(";")[0].rstrip(".") for job in jobs[1:]]
+    words = [job.waiting() for job in jobs[1:]]
     gate.set()
     for job in jobs:
         job.done.result(timeout=2)
     assert words == [
-        "Waiting: this begins after your own run",
-        "Waiting: 2 runs are before yours",
-        "Waiting: 3 runs are before yours",
+        "Waiting: this begins after your own run.",
+        "Waiting: 2 runs are before yours.",
+        "Waiting: 3 runs are before yours.",
     ]
 
 
@@ -118,7 +102,7 @@ def test_slices_give_way_to_whoever_comes_and_then_go_on():
         order.append("race")
         places.append(len(queue.ahead(long)))
 
-    long = queue.submit(Slices("test", slices))
+    long = queue.submit(Job("test", lambda _: slices(), gives_way=True))
     watched = long.follow()
     while 1 not in order:
         next(watched)
@@ -142,7 +126,7 @@ def test_slices_that_are_left_end_at_the_next_one_also_while_they_wait():
         finally:
             ended.set()
 
-    long = queue.submit(Slices("test", forever))
+    long = queue.submit(Job("test", lambda _: forever(), gives_way=True))
     watched = long.follow()
     while not next(watched).values:
         pass
@@ -161,7 +145,7 @@ def test_an_error_in_a_slice_ends_them_all():
         yield 1
         raise SettingsError("seed", "x", "no")
 
-    long, heard = queue.submit(Slices("test", broken)), []
+    long, heard = queue.submit(Job("test", lambda _: broken(), gives_way=True)), []
     with pytest.raises(SettingsError, match="seed is 'x': no"):
         heard += [value for update in long.follow() for value in update.values]
     assert queue.idle() and not long.paused

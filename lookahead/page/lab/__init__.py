@@ -1,4 +1,1 @@
-"""The Lab tab, a file a section.
-
-Knows measurements and how they are shown. It does not know how they are made.
-"""
+"""The Lab tab, a file per section."""

@@ -13,7 +13,7 @@ from ...measure import batches, charts, published
 from ...measure.decision import levels_of, texts_at_once
 from ...measure.progress import questions
 from ...server.state import ServerState
-from ..parts import DARK, QUIET, Follow, Opening, drawn, markup, plot, prose, says, table
+from ..parts import DARK, QUIET, Follow, Opening, drawn, markup, plot, says, table
 from ..running import buttons, measured, measuring, run_and_stop
 
 INTRO = (
@@ -28,7 +28,6 @@ ELSEWHERE = "draft"  # the method whose figures of another machine stand there f
 
 def add(server: ServerState, follow: Follow) -> Opening:
     """The section."""
-    prose(INTRO)
     with gr.Row(elem_classes="la-do"):
         method = gr.Dropdown(batches.shared_methods(server.models), value="draft", label="method", filterable=False)
         sizes = gr.Dropdown(list(SIZES), value="1 to 8", label="texts at once", filterable=False)
@@ -40,27 +39,25 @@ def add(server: ServerState, follow: Follow) -> Opening:
         number = gr.Slider(1, batches.PICTURES, 1, step=1, label="pass", visible=False)
     picture = plot()
     follow(offered, method)
-    work = measuring(server, _write)
-    run_and_stop(
-        start, stop, work, [method, sizes], [advice, figure, rows, passes, which, number], status=status, draws=True
-    )
+    work, outputs = measuring(server, _write), [advice, figure, rows, passes, which, number]
+    run_and_stop(start, stop, work, [method, sizes], outputs, status=status, draws=True)
     dark = gr.Checkbox(False, visible=False)
     for change in (which.change, number.change):
         change(
             _picture, [dark, passes, which, number], picture, js=f"(_, ...rest) => [{DARK}, ...rest]", queue=False,
             trigger_mode="always_last", **QUIET,
         )  # fmt: skip
-    return _measured_elsewhere, dark, [advice, figure], f"() => {DARK}"
+    return Opening(_measured_elsewhere, [advice, figure])
 
 
 def _measured_elsewhere(dark: bool) -> list[Any]:
-    """What the README's table says, until something has been measured here."""
+    """The README's table, until there is a measurement of this machine."""
     by_method, machine = published.batches()
     levels = by_method.get(ELSEWHERE, ())
     words = (
         f"Measured on another machine ({machine}), with {ELSEWHERE}: {texts_at_once(levels)} Yours comes in its place."
     )
-    return [says(words), drawn(charts.load(levels, dark))] if levels else [gr.skip()] * 2
+    return [says(words), drawn(charts.load(levels, dark))] if levels else gr.skip()
 
 
 def offered(models: Models) -> gr.Dropdown:
@@ -70,21 +67,22 @@ def offered(models: Models) -> gr.Dropdown:
 
 
 def _write(models: Models, dark: bool, method: str, sizes: str) -> Iterator[Any]:
-    same, prompts, sizes_kept = gr.skip(), questions(family=models.spec), 0
-    for line, newest in measured(lambda: batches.measure(models, prompts, [method], SIZES[sizes], max_new_tokens=MOST)):
-        if not newest or not newest["rows"]:
-            yield [line, *[same] * 6]
-        else:
-            levels = levels_of(newest["rows"])
-            figure = drawn(charts.load(levels, dark, [row["theory"] for row in newest["rows"]]))
-            kept = {counted(row["texts"], "text"): row["passes"] for row in newest["rows"]}
-            drafting = [name for name, passes in kept.items() if passes and any(map(any, passes[0]))]
-            newer = (
-                gr.Dropdown([*kept], value=(drafting or [*kept])[-1], visible=True) if len(kept) != sizes_kept else same
-            )
-            sizes_kept = len(kept)
-            rows = table(*batches.table(newest["rows"]))
-            yield [line, says(texts_at_once(levels)), figure, rows, kept, newer, gr.Slider(visible=True)]
+    prompts, offered = questions(family=models.spec), []
+
+    def show(newest: Mapping[str, Any]) -> list[Any] | None:
+        nonlocal offered
+        if not newest["rows"]:
+            return None
+        levels, before = levels_of(newest["rows"]), offered
+        figure = drawn(charts.load(levels, dark, [row["theory"] for row in newest["rows"]]))
+        passes = {counted(row["texts"], "text"): row["passes"] for row in newest["rows"]}
+        drafting = [name for name, pictures in passes.items() if pictures and any(map(any, pictures[0]))]
+        offered = [*passes]
+        chosen = gr.Dropdown(offered, value=(drafting or offered)[-1], visible=True) if offered != before else gr.skip()
+        advice, rows = says(texts_at_once(levels)), table(*batches.table(newest["rows"]))
+        return [advice, figure, rows, passes, chosen, gr.Slider(visible=True)]
+
+    yield from measured(lambda: batches.measure(models, prompts, [method], SIZES[sizes], max_new_tokens=MOST), show, 6)
 
 
 def _picture(dark: bool, passes: Mapping[str, Any], which: str, number: float) -> gr.Plot:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import gradio as gr
@@ -14,7 +15,7 @@ from ...measure import charts
 from ...measure.experiments import EXPERIMENTS, HELPS, HURTS, Experiment, Result
 from ...measure.published import published
 from ...server.state import ServerState
-from ..parts import DARK, Follow, Opening, drawn, markup, plot, pressed, prose
+from ..parts import Follow, Opening, drawn, markup, plot, pressed
 from ..running import buttons, measured, run_and_stop
 
 ALL = tuple(EXPERIMENTS.values())
@@ -29,7 +30,6 @@ INTRO = (
 
 def add(server: ServerState, follow: Follow) -> Opening:
     """The section."""
-    prose(INTRO)
     results = gr.State({})
     with gr.Row(elem_classes="la-do"):
         everything, stop = buttons("Run all", elem_id=RUN)
@@ -56,11 +56,10 @@ def add(server: ServerState, follow: Follow) -> Opening:
         everything, stop, run, [results, repeats], outputs, triggers=triggers, others=[*starts.values()], status=status,
         draws=True,
     )  # fmt: skip
-    return _chart, [gr.Checkbox(False, visible=False), results], figure, f"(_, results) => [{DARK}, results]"
+    return Opening(_chart, figure, [results])
 
 
 def _chart(dark: bool, results: dict[str, Result]) -> gr.Plot:
-    """Every claim, what was measured elsewhere, and what is known here so far."""
     known = [results[id] for id in EXPERIMENTS if id in results]
     return drawn(charts.expectations(known, dark, published(), ALL))
 
@@ -68,36 +67,39 @@ def _chart(dark: bool, results: dict[str, Result]) -> gr.Plot:
 def _run(
     models: Models, chosen: Sequence[Experiment], dark: bool, results: dict[str, Result], repeats: float
 ) -> Iterator[Any]:
-    """Run experiments; what is known is shown as it comes, and kept when the run is stopped."""
-    results, order = dict(results), list(EXPERIMENTS)
-    same = gr.skip()
+    results, same = dict(results), gr.skip()
 
-    def row(line: Any, *shown: Any, e: Experiment, cell: Any = same, why: Any = same) -> list[Any]:
-        cells, whys = ([new if id == e.id else same for id in order] for new in (cell, why))
-        return [line, *shown, *cells, *whys]
+    def row(e: Experiment, cell: Any = same, why: Any = same, figure: Any = same, drafters: Any = same) -> list[Any]:
+        cells, whys = ([new if id == e.id else same for id in EXPERIMENTS] for new in (cell, why))
+        return [results, figure, drafters, *cells, *whys]
+
+    def show(result: Result, e: Experiment) -> list[Any]:
+        results[e.id] = result
+        return row(e, _cell(result))
 
     for e in chosen:
         if len(chosen) > 1 and (missing := e.missing(models)):
             text = f'<span class="la-unrun">left out: no {html.escape(" and no ".join(missing))} is loaded</span>'
-            yield row(same, same, same, same, e=e, cell=text)
+            yield [same, *row(e, text)]
             continue
-        for line, result in measured(lambda e=e: e.run(models, int(repeats))):
-            if result is None:
-                yield row(line, same, same, same, e=e)
-                continue
-            results[e.id] = result
-            yield row(line, results, same, same, e=e, cell=_cell(result))
+        yield from measured(lambda e=e: e.run(models, int(repeats)), partial(show, e=e), len(row(e)))
         drafters = drawn(charts.generations(results[e.id], dark)) if e.id == GENERATIONS else same
-        yield row(same, results, _chart(dark, results), drafters, e=e, why=_why(results[e.id]))
+        yield [
+            same,
+            *row(
+                e,
+                why=f'<p class="la-prose">{html.escape(results[e.id].why)}</p>',
+                figure=_chart(dark, results),
+                drafters=drafters,
+            ),
+        ]
 
 
 def _claimed(e: Experiment) -> str:
-    """The claim as a line below its title."""
     return f"claimed{'' if e.group in (HELPS, HURTS) else ':'} {e.claimed}"
 
 
 def _cell(result: Result | None) -> str:
-    """What was measured of a claim."""
     if result is None or result.measured.median is None:
         return '<span class="la-unrun">not run yet</span>'
     arm, beside = result.measured, result.compared
@@ -106,7 +108,3 @@ def _cell(result: Result | None) -> str:
     if beside and beside.median is not None:
         text += f"; {html.escape(beside.label)}: {ratio(beside.median)}"
     return f"{text}</span><em>{html.escape(result.outcome)}</em>"
-
-
-def _why(result: Result) -> str:
-    return f'<p class="la-prose">{html.escape(result.why)}</p>'

@@ -12,7 +12,7 @@ from ...family.models import Models
 from ...measure import batches
 from ...measure.progress import questions
 from ...server.state import ServerState
-from ..parts import Follow, markup, prose
+from ..parts import Follow, markup
 from ..running import buttons, measured, measuring, run_and_stop
 from .batches import offered
 
@@ -38,7 +38,6 @@ PRESS = f"""() => {{
 
 def add(server: ServerState, follow: Follow) -> None:
     """The section."""
-    prose(INTRO)
     with gr.Row(elem_classes="la-do"):
         method = gr.Dropdown(batches.shared_methods(server.models), value="draft", label="method", filterable=False)
         length = gr.Dropdown(list(LENGTHS), value="two tokens each", label="drafts", filterable=False)
@@ -53,7 +52,7 @@ def _write(models: Models, server: ServerState, method: str, length: str) -> Ite
     tokens = min(TOKENS, server.limits.max_new_tokens)
     every = questions(family=models.spec)
     chosen = [every[number * len(every) // TEXTS] for number in range(TEXTS)]
-    for line, newest in measured(
-        lambda: batches.play(models, chosen, method, max_new_tokens=tokens, k=LENGTHS[length])
-    ):
-        yield [line, json.dumps(newest) if newest else gr.skip()]
+    yield from measured(
+        lambda: batches.play(models, chosen, method, max_new_tokens=tokens, k=LENGTHS[length]),
+        lambda newest: [json.dumps(newest)], 1,
+    )  # fmt: skip

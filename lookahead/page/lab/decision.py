@@ -48,7 +48,6 @@ FILES = (
 
 def add(server: ServerState, follow: Follow) -> None:
     """The section."""
-    prose(INTRO)
     prompts = gr.Textbox(label="your prompts", placeholder=HINT, lines=3, max_lines=10, max_length=MOST_CHARACTERS)
     with gr.Row(elem_classes="la-do"):
         pairs = [(name, spec) for spec, name in offered().items()]
@@ -71,7 +70,7 @@ def add(server: ServerState, follow: Follow) -> None:
 def _decide(
     models: Models, server: ServerState, dark: bool, text: str, where: str, budget: str, chat: bool
 ) -> Iterator[Any]:
-    same, here = gr.skip(), where == HERE
+    here = where == HERE
     bundled = questions(family=models.spec) if here else questions()
     chosen = prompt_files.pasted(text, chat) if text.strip() else bundled
     tokens = min(MOST, server.limits.max_new_tokens)
@@ -84,17 +83,14 @@ def _decide(
         sides = dict(zip(SIDES, servers_of(where), strict=True))
         return decide_servers(sides, chosen, BUDGETS[budget], tokens)
 
-    for line, report in measured(deciding):
-        if report is None:
-            yield [line, same, same, same]
-            continue
-        chart = drawn(charts.load(report.levels, dark)) if report.levels else same
-        family = models.spec if here else where
-        yield [line, _answer(report, chosen[0], family, tokens), chart, table(*report.table())]
+    def show(report: Report) -> list[Any]:
+        chart = drawn(charts.load(report.levels, dark)) if report.levels else gr.skip()
+        return [_answer(report, chosen[0], models.spec if here else where, tokens), chart, table(*report.table())]
+
+    yield from measured(deciding, show, 3)
 
 
 def _answer(report: Report, first: Question, family: str, tokens: int) -> str:
-    """The sentence, its reasons, the files to download and a link to a race."""
     fields = {**form.DEFAULTS, "family": family, "chat": first.chat, "max_new_tokens": tokens}
     race = form.link(first.prompt, [] if is_servers(family) else [report.best.method], fields)
     saves = "".join(
@@ -108,7 +104,6 @@ def _answer(report: Report, first: Question, family: str, tokens: int) -> str:
 
 
 def _advice(server: ServerState, models: Models, text: str) -> str:
-    """The prediction from a race, with the arithmetic of every drafter."""
     try:
         if not text:
             raise TraceError("race", "nothing on show", "run one in the Race tab.")

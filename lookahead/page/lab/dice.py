@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator
 from typing import Any
 
 import gradio as gr
@@ -11,9 +10,9 @@ import gradio as gr
 from ...core.numbers import count, decimal, percent, significant
 from ...measure import charts
 from ...measure.bugs import BUGS
-from ...measure.dice import EVERY, THROWS, Histogram, P, Q, throw
+from ...measure.dice import EVERY, THROWS, Histogram, P, throw
 from ...server.state import ServerState
-from ..parts import DARK, Follow, Opening, drawn, markup, plot, prose, says
+from ..parts import Follow, Opening, drawn, markup, plot, says
 from ..running import buttons, followed, run_and_stop
 
 INTRO = (
@@ -28,42 +27,33 @@ SURE = 1e-4
 
 def add(server: ServerState, follow: Follow) -> Opening:
     """The section."""
-    prose(INTRO)
-    dark, (status, figure) = gr.Checkbox(False, visible=False), board()
+    status, figure = board()
     nothing = Histogram(0, THROWS, (0,) * len(P), tuple(P), 0, 0.0, len(P) - 1, None)
 
     def unthrown(dark: bool) -> list[Any]:
         return [says(UNTHROWN), drawn(charts.dice(nothing, dark))]
 
-    return unthrown, dark, [status, figure], f"() => {DARK}"
+    return Opening(unthrown, [status, figure])
 
 
-def board(
-    p: Sequence[float] = P, q: Sequence[float] = Q, tokens: Sequence[str] = (), bug: str = "", throws: int = THROWS
-) -> tuple[gr.HTML, gr.Plot]:
-    """The dice; `bug` and `throws` are what the controls start with. Returns the line of words and the figure."""
+def board(bug: str = "") -> tuple[gr.HTML, gr.Plot]:
+    """The dice, with a `bug` chosen at first. Returns the line of words and the figure."""
     with gr.Row(elem_classes="la-do"):
         broken = [(bug.name, bug.id) for bug in BUGS.values() if bug.rule == "rejection"]
         rule = gr.Dropdown([(HONEST, ""), *broken], value=bug, label="rule", filterable=False, interactive=True)
-        many = gr.Slider(500, 20_000, throws, step=500, label="throws", interactive=True)
+        many = gr.Slider(500, 20_000, THROWS, step=500, label="throws", interactive=True)
         start, stop = buttons("Throw")
     status = markup()
     figure = plot()
-    work = partial(_throw, p, q, tokens)
-    run_and_stop(start, stop, work, [rule, many], [figure], status=status, done=None, draws=True)
+    run_and_stop(start, stop, _throw, [rule, many], [figure], status=status, done=None, draws=True)
     return status, figure
 
 
-def _throw(
-    p: Sequence[float], q: Sequence[float], tokens: Sequence[str], dark: bool, bug: str, throws: float
-) -> Iterator[Any]:
+def _throw(dark: bool, bug: str, throws: float) -> Iterator[Any]:
     rule = {"rule": BUGS[bug].parts.rule} if bug in BUGS else {}
     every = max(EVERY, int(throws) // 40)
-    for line, histogram in followed(lambda: throw(p, q, throws=int(throws), every=every, **rule)):
-        if histogram is None:
-            yield [line, gr.skip()]
-        else:
-            yield [_words(histogram, bug), drawn(charts.dice(histogram, dark, tokens))]
+    for line, histogram in followed(lambda: throw(throws=int(throws), every=every, **rule)):
+        yield [_words(histogram, bug), drawn(charts.dice(histogram, dark))] if histogram else [line, gr.skip()]
 
 
 def _words(now: Histogram, bug: str) -> str:

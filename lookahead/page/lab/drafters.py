@@ -19,7 +19,7 @@ from ...server import race_job
 from ...server.form import first_values
 from ...server.state import ServerState
 from ...trace.race import race
-from ..parts import Follow, prose
+from ..parts import Follow
 from ..running import STOP_LANES, buttons, run_and_stop
 from ..timeline import timeline
 
@@ -33,7 +33,6 @@ PROMPTS = {s.label: s for s in SCENARIOS if s.id in ("story", "tale", "records",
 
 def add(server: ServerState, follow: Follow) -> None:
     """The section."""
-    prose(INTRO)
     most = server.limits.max_lanes - 1
     with gr.Row(elem_classes="la-do"):
         prompt = gr.Dropdown(list(PROMPTS), value=next(iter(PROMPTS)), label="prompt", filterable=False, min_width=140)
@@ -58,7 +57,7 @@ def add(server: ServerState, follow: Follow) -> None:
 
 
 def _drafters(models: Models) -> dict[str, tuple[str, dict[str, Any]]]:
-    """Who may draft, in words: a method and its options. Of the strategies that share a model, the first in the registry."""
+    """The drafters to choose from by title: a method and its options. Of strategies that share a model, the first."""
     chain = next(name for name, drafter in DRAFTERS.items() if drafter.technique == DRAFT_MODEL)
     lent = {f"draft model: {role}": (chain, {"draft": role}) for role in models.draft_models}
     bound = [drafter_with(role).name for role in models.drafts if role not in models.draft_models]

@@ -14,10 +14,10 @@ from ...core.events import LookaheadError
 from ...core.numbers import counted, decimal, seconds
 from ...measure import charts
 from ...model.heads.shape import BLOCK
-from ...server.growing_job import Drafters
+from ...server import growing_job
 from ...server.runs import Run
 from ...server.state import ServerState
-from ..parts import QUIET, Follow, drawn, markup, plot, prose, refused, says
+from ..parts import QUIET, Follow, drawn, markup, plot, refused, says
 from ..running import STOP_LANES, buttons, run_and_stop
 from ..timeline import timeline
 
@@ -46,9 +46,7 @@ SAVE = """text => {
 
 def add(server: ServerState, follow: Follow) -> None:
     """The section."""
-    drafters = Drafters(server)
-    prose(INTRO)
-    follow(lambda models: _words(lambda: drafters.refuse(models)), markup())
+    follow(lambda models: _words(lambda: growing_job.refuse(server, models)), markup())
     with gr.Row(elem_classes="la-do"):
         start, stop = buttons("Train")
         keep = gr.Button("Keep for my races", scale=0, min_width=192, interactive=False)
@@ -64,20 +62,23 @@ def add(server: ServerState, follow: Follow) -> None:
 
     # Gradio hands a request to functions whose parameters it can read, and it cannot read a partial's.
     def run(dark: bool, request: gr.Request) -> Iterator[list[Any]]:
-        yield from _grown(server, drafters, dark, request.session_hash)
+        yield from _grown(server, dark, request.session_hash)
 
     def keep_it(request: gr.Request) -> list[Any]:
-        words = _words(lambda: KEPT.format(drafters.keep(request.session_hash)))
-        return [words, gr.Button(visible=bool(drafters.kept(request.session_hash)))]
+        visitor = request.session_hash
+        words = _words(lambda: KEPT.format(growing_job.drafter_of(server, visitor).keep()))
+        return [words, gr.Button(visible=visitor in server.drafters and server.drafters[visitor].kept is not None)]
 
     def put_away(request: gr.Request) -> list[Any]:
-        drafters.put_away(request.session_hash)
+        if drafter := server.drafters.get(request.session_hash):
+            drafter.kept = None
         models = server.models_for(request.session_hash)
         return [says(BUNDLED if BLOCK in models.heads else NONE), gr.Button(visible=False)]
 
     def pack(request: gr.Request) -> list[Any]:
         try:
-            return [gr.skip(), base64.b64encode(drafters.packed(request.session_hash)).decode()]
+            drafter = growing_job.drafter_of(server, request.session_hash)
+            return [gr.skip(), base64.b64encode(drafter.packed()).decode()]
         except LookaheadError as error:
             return [refused(error), ""]
 
@@ -94,7 +95,7 @@ def add(server: ServerState, follow: Follow) -> None:
 
 @dataclass(slots=True)
 class Curve:
-    """What is shown of the training so far: its last `Progress`, (seconds, loss) and (seconds, tokens a pass)."""
+    """The training so far: its last `Progress`, (seconds, loss) and (seconds, tokens a pass)."""
 
     losses: list[tuple[float, float]] = field(default_factory=list)
     accepted: list[tuple[float, float]] = field(default_factory=list)
@@ -102,7 +103,6 @@ class Curve:
     seconds: float = 0.0
 
     def add(self, progress: Any) -> None:
-        """Take up what the training says."""
         if progress.checks > len(self.accepted):
             self.accepted.append((progress.seconds, progress.accepted))
         if progress.loss is not None and (not self.losses or progress.seconds - self.losses[-1][0] > SHOW_S):
@@ -110,20 +110,23 @@ class Curve:
         self.last, self.seconds = progress, progress.seconds
 
     def headline(self) -> str:
-        """The one figure that counts."""
         if not self.accepted:
             return ""
         at_s, accepted = self.accepted[-1]
         after = f"after {seconds(at_s)}" if len(self.accepted) > 1 else "before training"
         return f'<p class="la-worth"><b>{decimal(accepted)}</b> tokens a pass, {after}</p>'
 
+    def figure(self, dark: bool) -> gr.Plot:
+        return drawn(charts.growing(self.losses, self.accepted, dark))
 
-def _grown(server: ServerState, drafters: Drafters, dark: bool, visitor: str) -> Iterator[list[Any]]:
+
+def _grown(server: ServerState, dark: bool, visitor: str) -> Iterator[list[Any]]:
     """Train until the visitor stops it or the time is over: a line of words, the headline, the chart, and races."""
     same, curve, run = gr.skip(), Curve(), None
     shown_s = drawn_s = 0.0
     yield [says("Getting ready."), "", drawn(None), same, *_pressable(False)]
-    for update in drafters.grow(visitor).follow():
+    drafter = growing_job.grow(server, visitor)
+    for update in drafter.job.follow():
         line = headline = figure = batch = keep = download = same
         for value in update.values:
             if isinstance(value, Run):
@@ -133,25 +136,16 @@ def _grown(server: ServerState, drafters: Drafters, dark: bool, visitor: str) ->
         if update.waiting:
             line = says(update.waiting)
         elif curve.seconds - shown_s > SHOW_S:
-            shown_s, line, headline = curve.seconds, _line(curve.last, server.limits.max_grow_s), curve.headline()
+            shown_s, headline = curve.seconds, curve.headline()
+            words = TRAINING.format(counted(curve.last.tokens, "token"), counted(curve.last.steps, "step"))
+            line = says(words, min(1.0, curve.seconds / server.limits.max_grow_s))
         if curve.seconds - drawn_s > DRAW_S and curve.losses:
-            drawn_s, figure = curve.seconds, drawn(charts.growing(curve.losses, curve.accepted, dark))
-            keep, download = _pressable(drafters.ready(visitor))
+            drawn_s, figure = curve.seconds, curve.figure(dark)
+            keep, download = _pressable(drafter.learned is not None)
         if run and run.unsent:
             batch = run.batch()
         yield [line, headline, figure, batch, keep, download]
-    yield [
-        same,
-        curve.headline(),
-        drawn(charts.growing(curve.losses, curve.accepted, dark)),
-        same,
-        *_pressable(True),
-    ]
-
-
-def _line(progress: Any, most_s: float) -> str:
-    words = TRAINING.format(counted(progress.tokens, "token"), counted(progress.steps, "step"))
-    return says(words, min(1.0, progress.seconds / most_s))
+    yield [same, curve.headline(), curve.figure(dark), same, *_pressable(True)]
 
 
 def _pressable(on: bool) -> list[gr.Button]:

@@ -16,7 +16,7 @@ from ...family.models import Models
 from ...measure import charts
 from ...measure.machine import LEAST, Compared, Passes, PassParts, compare, take_apart
 from ...server.state import ServerState
-from ..parts import DARK, Follow, Opening, answered, drawn, markup, plot, prose, table
+from ..parts import Follow, Opening, answered, drawn, exactness, markup, plot, prose, table
 from ..running import buttons, measured, measuring, run_and_stop
 
 INTRO = (
@@ -35,8 +35,6 @@ PARTS = (
 
 def add(server: ServerState, follow: Follow) -> Opening:
     """The section."""
-    prose(INTRO)
-    dark = gr.Checkbox(False, visible=False)
     follow(_facts, markup())
     figure = plot()
 
@@ -45,7 +43,7 @@ def add(server: ServerState, follow: Follow) -> Opening:
 
     _trial(COMPARE, "Compare formats and threads", measuring(server, _compare))
     _trial(PARTS, "Take a pass apart", measuring(server, _take_apart))
-    return curve, dark, figure, f"() => {DARK}"
+    return Opening(curve, figure)
 
 
 def _trial(words: str, label: str, work: Callable[..., Iterator[Any]]) -> None:
@@ -58,13 +56,14 @@ def _trial(words: str, label: str, work: Callable[..., Iterator[Any]]) -> None:
 
 
 def _facts(models: Models) -> str:
-    costs, passes = models.costs, models.target.passes
+    costs, passes, used = models.costs, models.target.passes, models.measured.threads
     fitted = (drafter.fitted(models.deciding_costs(), costs) for drafter in DRAFTERS.values())
+    limited = "" if used == threads.MOST else f" of {threads.MOST}: more are not clearly faster here"
     rows = [
         ["processor", f"{processor.name()}, {processor.cores()} cores"],
-        ["threads", _threads(models)],
+        ["threads", f"{used}{limited}"],
         ["format", models.dtype],
-        ["exactness", f"{models.exactness}. {models.probe.sentence}"],
+        ["exactness", f"{models.exactness}. {exactness(models)}"],
         ["target", f"{models.names['target']}, {size(passes.nbytes)} of weights, {seconds(costs.pass_s(1))} a pass"],
         ["memory read", f"{speed(passes.read_bytes / costs.pass_s(1))} in a one-row pass (weights only)"],
         ["8 rows", f"{decimal(costs.target.ratio(8))} one-row passes, {decimal(costs.target.ratio(8) / 8)} a row"],
@@ -75,7 +74,6 @@ def _facts(models: Models) -> str:
 
 
 def _drafter_facts(models: Models, role: str, drafter: DrafterCosts) -> list[str]:
-    """What drafting with a model costs: its pass, or a trained head's first and later tokens."""
     if role in models.heads:
         first, token = drafter.tokens_s(1) + sum(drafter.cold_s[:1]), drafter.token_s
         return [
@@ -87,21 +85,14 @@ def _drafter_facts(models: Models, role: str, drafter: DrafterCosts) -> list[str
     return [f"draft: {role}", f"{seconds(pass_s)} a pass{' in 8 bits' if eight_bits else ''}, {share}"]
 
 
-def _threads(models: Models) -> str:
-    """How many threads a pass is computed with, and why no more."""
-    used, most = models.measured.threads, threads.MOST
-    if used == most:
-        return f"{used}"
-    return f"{used} of {most}: more are not clearly quicker here, and a pass would wait for each of them"
-
-
 def _take_apart(models: Models, dark: bool) -> Iterator[Any]:
-    for line, parts in measured(lambda: take_apart(models)):
-        yield [line, _parts(parts), drawn(charts.pass_parts(parts, dark))] if parts else [line, gr.skip(), gr.skip()]
+    def show(parts: Sequence[PassParts]) -> list[Any]:
+        return [_parts(parts), drawn(charts.pass_parts(parts, dark))]
+
+    yield from measured(lambda: take_apart(models), show, 2)
 
 
 def _parts(models: Sequence[PassParts]) -> str:
-    """What limits the target's pass, and every model's pass with its limit and its parts."""
     names = list(dict.fromkeys(name for one in models for name in one.segments))[1:]
     rows = [
         [
@@ -117,19 +108,22 @@ def _parts(models: Sequence[PassParts]) -> str:
 
 def _compare(models: Models, dark: bool) -> Iterator[Any]:
     compared, visits = None, None
-    for line, newest in measured(lambda: compare(models)):
-        words, figure, compared = gr.skip(), gr.skip(), newest or compared
-        if newest and newest.measured and (not newest.visits or newest.visits != visits):
-            words = _comparison(newest)
-            if (visits or 0) < LEAST <= newest.visits:  # once on the way: to draw is to disturb what is measured
-                figure = drawn(charts.formats(newest, dark))
-            visits = newest.visits
-        yield [line, words, figure]
+
+    def show(newest: Compared) -> list[Any] | None:
+        nonlocal compared, visits
+        compared, before = newest, visits
+        if not newest.measured or (newest.visits and newest.visits == before):
+            return None
+        visits = newest.visits
+        # The chart is drawn once meanwhile, because drawing disturbs the measurement.
+        chart = drawn(charts.formats(newest, dark)) if (before or 0) < LEAST <= visits else gr.skip()
+        return [_comparison(newest), chart]
+
+    yield from measured(lambda: compare(models), show, 2)
     yield [gr.skip(), _comparison(compared), drawn(charts.formats(compared, dark))]
 
 
 def _comparison(compared: Compared) -> str:
-    """The result so far, in a sentence and a table."""
     caption = f"medians of {compared.visits}; 9 and 33 rows in one-row passes" if compared.visits else ""
     heads = ["format", "threads", "1 row", "9 rows", "33 rows", "weights read"]
     rows = [

@@ -13,7 +13,7 @@ from ...measure.progress import questions
 from ...server.state import ServerState
 from ...servers import report
 from ...servers.addresses import offered, servers_of
-from ..parts import Follow, drawn, markup, plot, prose, says, table
+from ..parts import Follow, drawn, markup, plot, says, table
 from ..running import buttons, measured, run_and_stop
 
 INTRO = (
@@ -27,7 +27,6 @@ MOST, ROUNDS, PROMPTS = 64, 1, 8
 
 def add(server: ServerState, follow: Follow) -> None:
     """Add the section."""
-    prose(INTRO)
     with gr.Row(elem_classes="la-do"):
         pairs = [(name, spec) for spec, name in offered().items()]
         pair = gr.Dropdown(pairs, value=pairs[0][1], label="servers", filterable=False)
@@ -38,21 +37,15 @@ def add(server: ServerState, follow: Follow) -> None:
 
 
 def _load(dark: bool, spec: str, load: str) -> Iterator[Any]:
-    sides, same = dict(zip(report.SIDES, servers_of(spec), strict=True)), gr.skip()
-    prompts = questions(most=PROMPTS)
-    for line, newest in measured(lambda: report.measure(sides, prompts, LOADS[load], MOST, ROUNDS)):
-        if newest is None:
-            yield [line, same, same, same]
-        else:
-            yield [
-                line,
-                says(newest["advice"]),
-                drawn(charts.load(levels_of(newest["levels"], "concurrency"), dark)),
-                _rows(newest),
-            ]
+    sides, prompts = dict(zip(report.SIDES, servers_of(spec), strict=True)), questions(most=PROMPTS)
+
+    def show(newest: Mapping[str, Any]) -> list[Any]:
+        figure = drawn(charts.load(levels_of(newest["levels"], "concurrency"), dark))
+        return [says(newest["advice"]), figure, _rows(newest)]
+
+    yield from measured(lambda: report.measure(sides, prompts, LOADS[load], MOST, ROUNDS), show, 3)
 
 
 def _rows(measured: Mapping[str, Any]) -> str:
-    """Return a table with a row for every load."""
     remarks = {remark for level in measured["levels"] for remark in level["remarks"]}
     return table(*report.table(measured)) + "".join(says(remark) for remark in sorted(remarks))

@@ -13,7 +13,7 @@ from ...measure import charts
 from ...measure.decision import Forecast
 from ...measure.sweeps import SEEN, SWEEPS, surface, sweep
 from ...server.state import ServerState
-from ..parts import DARK, Follow, Opening, drawn, markup, plot, prose, says, table
+from ..parts import Follow, Opening, drawn, markup, plot, says, table
 from ..running import buttons, measured, measuring, run_and_stop
 
 INTRO = (
@@ -30,17 +30,13 @@ LABELS = {
     "window": "W, N, G of lookahead",
 }  # fmt: skip
 PROMPTS = {
-    "stories": "story",
-    "tales": "tale",
-    "records, JSON and copying": "repetitive",
-    "code": "code",
+    "stories": "story", "tales": "tale", "records, JSON and copying": "repetitive", "code": "code",
     "explanations": "explain",
-}
+}  # fmt: skip
 
 
 def add(server: ServerState, follow: Follow) -> Opening:
     """The section."""
-    prose(INTRO)
     with gr.Row(elem_classes="la-do"):
         settings = [(LABELS[name], name) for name in SWEEPS]
         setting = gr.Dropdown(settings, value="draft-length", label="sweep", filterable=False)
@@ -53,31 +49,28 @@ def add(server: ServerState, follow: Follow) -> Opening:
     map_ = plot()
     inputs, outputs = [setting, prompts, repeats], [figure, rows, map_]
     run_and_stop(start, stop, measuring(server, _sweep), inputs, outputs, status=status, draws=True)
-    dark = gr.Checkbox(False, visible=False)
 
-    def landscape(dark: bool, request: gr.Request) -> list[Any]:
+    def landscape(dark: bool, request: gr.Request) -> Any:
         models = server.models_for(request.session_hash)
         if "draft" not in models.costs.drafters:
-            return [gr.skip(), gr.skip()]
+            return gr.skip()
         return [says(EXPECTED), drawn(charts.speedup_surface(surface(models.costs, "draft"), (), dark))]
 
-    return landscape, dark, [status, map_], f"() => {DARK}"
+    return Opening(landscape, [status, map_])
 
 
 def _sweep(models: Models, dark: bool, setting: str, prompts: str, repeats: float) -> Iterator[Any]:
     result, points, same = None, 0, gr.skip()
-    for line, newest in measured(lambda: sweep(models, setting, prompts=(prompts,), repeats=int(repeats), most=2)):
-        result = newest or result
-        if result is None or len(result.points) + len(result.forecasts) == points:
-            yield [line, same, same, same]
-        else:
-            points = len(result.points) + len(result.forecasts)
-            yield [line, drawn(charts.sweep(result, dark)), _rows(result), same]
-    map_ = same
+
+    def show(newest: Any) -> list[Any] | None:
+        nonlocal result, points
+        result, before, points = newest, points, len(newest.points) + len(newest.forecasts)
+        return [drawn(charts.sweep(result, dark)), _rows(result), same] if points != before else None
+
+    yield from measured(lambda: sweep(models, setting, prompts=(prompts,), repeats=int(repeats), most=2), show, 3)
     if setting == "draft-length":
         landscape = surface(models.costs, "draft")
-        map_ = drawn(charts.speedup_surface(landscape, result.points, dark))
-    yield [same, drawn(charts.sweep(result, dark)), _rows(result), map_]
+        yield [same, same, same, drawn(charts.speedup_surface(landscape, result.points, dark))]
 
 
 def _rows(result: Any) -> str:
@@ -97,7 +90,6 @@ def _rows(result: Any) -> str:
 
 
 def _shown(one: Forecast | None) -> str:
-    """A forecast with its interval."""
     if one is None:
         return ""
     return decimal(one.speedup) + (f" [{decimal(one.interval[0])}, {decimal(one.interval[1])}]" if one.interval else "")

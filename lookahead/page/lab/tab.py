@@ -1,9 +1,7 @@
-"""The Lab tab: claims measured, settings swept, passes recomputed, dice thrown; one idea a screen.
+"""The Lab tab: its sections, in order.
 
-It works with the models that the visitor has chosen in the Race tab. What a section shows of them it registers with
-`follow`, which asks again whenever the tab is turned to and they are others.
-
-Knows the sections and their order. What a section does is in its own file.
+They use the models that the visitor has chosen in the Race tab. A section registers what it shows of them with `follow`,
+which computes it again when the tab is opened with other models.
 """
 
 from __future__ import annotations
@@ -18,10 +16,9 @@ import gradio as gr
 
 from ...family.models import Models
 from ...measure.scenarios import USUAL
-from ...server.families import described
-from ...server.state import ServerState
+from ...server.state import ServerState, described
 from ...servers.addresses import offered
-from ..parts import QUIET, markup, says
+from ..parts import DARK, QUIET, Opening, markup, prose, says
 from . import batches, claims, classroom, decision, dice, drafters, grow, machine, servers, sweeps, whatif
 
 NAME, CLASS = "lab", "A class of eight"
@@ -40,7 +37,7 @@ SECTIONS = (
 
 
 def tab(server: ServerState, lab: gr.Tab) -> gr.Tabs:
-    """Everything on the Lab tab `lab`. Returns its sections, whose ids are their names."""
+    """The Lab tab `lab`. Returns its sections, whose ids are their names."""
     family = gr.Textbox("", visible="hidden", elem_id="la-measured")
 
     def chosen(request: gr.Request) -> str:
@@ -58,44 +55,39 @@ def tab(server: ServerState, lab: gr.Tab) -> gr.Tabs:
     with gr.Tabs(elem_id="la-lab") as sections:
         for name, section in (*SECTIONS, *((("Servers", servers),) if offered() else ())):
             with gr.Tab(name, id=name, elem_classes="la-section") as opened:
+                prose(section.INTRO)
                 if opening := section.add(server, follow):
-                    # The first section is not turned to: it is there when the Lab is.
+                    # The first section is opened with the Lab.
                     turned = [opened.select, *([lab.select] if section is claims else [])]
-                    _draw_at_first(turned, family, name, *opening)
+                    _draw_at_first(turned, family, name, opening)
     return sections
 
 
-def _draw_at_first(
-    turned: Sequence[Any], family: gr.Textbox, name: str, function: Callable[..., Any], inputs: Any, outputs: Any, script: str
-) -> None:  # fmt: skip
-    """Something true is drawn when a section is turned to for the first time; later its own runs stand there. What depends on
-    the visitor's models (a `function` of the request) is drawn again when they are others."""
-    inputs = inputs if isinstance(inputs, list) else [inputs]
-    first = gr.Checkbox(False, visible=False)
-    by_models = "request" in signature(function).parameters
+def _draw_at_first(turned: Sequence[Any], family: gr.Textbox, name: str, opening: Opening) -> None:
+    """Draw `opening` when its section is first opened, and again when it depends on the visitor's models and they change."""
+    first, dark = gr.Checkbox(False, visible=False), gr.Checkbox(False, visible=False)
+    by_models = "request" in signature(opening.function).parameters
 
-    def draw(request: gr.Request, first: bool, _: str, *given: Any) -> Any:
+    def draw(request: gr.Request, first: bool, _: str, dark: bool, *given: Any) -> Any:
         if not first:
-            return [gr.skip()] * len(outputs) if isinstance(outputs, list) else gr.skip()
-        return function(*given, request) if by_models else function(*given)
+            return gr.skip()
+        return opening.function(dark, *given, *([request] if by_models else []))
 
     def script_where(condition: str) -> str:
         return f"""(_, family, ...given) => {{
             const {{drawn}} = lookaheadPage, before = drawn[{json.dumps(name)}];
             const first = {condition};
             if (first) drawn[{json.dumps(name)}] = {"family" if by_models else "true"};
-            return [first, family].concat(({script})(...given));
+            return [first, family, {DARK}].concat(({opening.fill})(given.slice(1)));
         }}"""
 
-    wiring = {"fn": draw, "inputs": [first, family, *inputs], "outputs": outputs, "queue": False, **QUIET}
+    inputs = [first, family, dark, *opening.inputs]
+    wiring = {"fn": draw, "inputs": inputs, "outputs": opening.outputs, "queue": False, **QUIET}
+    gr.on(turned, js=script_where("before !== family" if by_models else "!before"), **wiring)
     if by_models:
-        gr.on(turned, js=script_where("before !== family"), **wiring)
         gr.on([family.change], js=script_where("before !== undefined && before !== family"), **wiring)
-    else:
-        gr.on(turned, js=script_where("!before"), **wiring)
 
 
 def _words(models: Models) -> str:
-    """Which models are measured, where they are not those that everybody begins with."""
     words = f"Measured with {described(models.spec)}, as chosen in the Race tab."
     return "" if models.spec == USUAL else says(words)

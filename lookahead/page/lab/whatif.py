@@ -15,10 +15,10 @@ from ...measure.whatif import Outcome, Recording, ceiling, over_k, what_if
 from ...race.methods import option_names, text_methods
 from ...server.state import ServerState
 from ...trace.trace import Trace
-from ..parts import DARK, QUIET, TRACE, Follow, Opening, drawn, markup, plot, prose, refused, table
+from ..parts import DARK, QUIET, TRACE, Follow, Opening, drawn, markup, plot, refused, table
 
 INTRO = (
-    "A drafter that looks at nothing but the text ({}) can be recomputed from a recording, pass by "
+    f"A drafter that looks at nothing but the text ({', '.join(f'<b>{method}</b>' for method in text_methods())}) can be recomputed from a recording, pass by "
     "pass and without the model: the text would have been the same. These are the very passes of a real run; only their times "
     "are predicted. The <b>oracle</b> knows the next tokens: nobody drafts better chains. It works on the race on show in the Race tab, or where none is, on the recorded story."
 )
@@ -29,7 +29,6 @@ FIRST = {"shortest": 2, "candidates": 2}
 
 def add(server: ServerState, follow: Follow) -> Opening:
     """The section."""
-    prose(INTRO.format(", ".join(f"<b>{method}</b>" for method in text_methods())))
 
     def shown(text: str) -> Recording:
         recording = Recording.of(Trace.from_json(text) if text else recordings.read(FIRST_SHOWN))
@@ -49,7 +48,7 @@ def _sliders(
     find: Callable[[str], Recording], source: str, load: str, method: str = "", k: int = 6,
     options: Mapping[str, int] = FIRST,
 ) -> Opening:  # fmt: skip
-    """Sliders over the recording that `find` makes of the text that the script `source` hands over."""
+    """Sliders over the recording that `find` returns for the text that the script `source` returns."""
     dark, text = gr.Checkbox(False, visible=False), gr.Textbox("", visible=False)
     with gr.Row(elem_classes="la-do"):
         fields = [
@@ -65,7 +64,7 @@ def _sliders(
     fresh = f"(_, __, ...rest) => [{DARK}, {source}, ...rest]"
     for change in (*(field.change for field in fields), begin.click):
         change(draw, [dark, text, *fields], [rows, figure], js=fresh, queue=False, trigger_mode="always_last", **QUIET)
-    return draw, [dark, text, *fields], [rows, figure], fresh
+    return Opening(draw, [rows, figure], [text, *fields], f"given => [{source}, ...given.slice(1)]")
 
 
 def _draw(

@@ -1,8 +1,7 @@
 """Small widgets that `assets/learn/games.js` draws: a guess, a question, this machine's costs, a listing, a figure.
 
-They need no server, but for one thing: a guess can be had on a run of this moment.
-
-Knows what each of them shows. It does not know how.
+The reader guesses whether a drafted token will be accepted, on cases from a lesson or from a new run with the rejection rule.
+Each case has the target's p, the draft's q and the random number that was drawn.
 """
 
 from __future__ import annotations
@@ -15,20 +14,24 @@ from typing import Any
 
 import gradio as gr
 
+from ...core.events import ACCEPTED, REJECTED, Test
 from ...family.models import Models
+from ...race.lane import decode
 from ...server.state import ServerState
 from ...trace import assets
 from ..parts import QUIET, markup
 from ..running import followed
-from .guesses import TEMPERATURE, cases
-from .widgets import BY_ID, Code, Cost, Figure, Guess, Quiz, Widget
+from .widgets import BY_ID, Case, Code, Cost, Figure, Guess, Quiz, Widget
 
 # The script comes with each widget, because a page that shows only races needs none.
 MOUNT = """%s
 const show = () => lookaheadPage.games.mount(element.querySelector('div'), JSON.parse(props.value), {solved: () => lookaheadPage.learn.solved(%s)});
 show();
 watch('value', show);"""
-REAL = "story"  # the scenario on which anybody may guess for real
+GAMES = (Guess, Quiz, Code, Cost, Figure)  # their scripts show `say`
+REAL = "story"  # the scenario of a new run
+OPEN = (0.05, 0.95)  # chances of acceptance between which a guess can be wrong
+DIGITS, TEMPERATURE = 3, 0.8
 CAPTION = f"Drafted and drawn just now, while a story was written on: temperature {TEMPERATURE}, rejection rule. Press again for another."
 
 
@@ -45,39 +48,56 @@ def add(widget: Widget, server: ServerState, lesson: str) -> None:
         real.click(partial(_real, server), None, shown, concurrency_limit=None, **QUIET)
 
 
-def _json(widget: Widget, models: Models | None = None) -> str:
-    data = DATA[type(widget)](widget, models)
-    return json.dumps({"kind": widget.kind, "say": widget.say, **data})
+def _json(widget: Widget, models: Models) -> str:
+    match widget:
+        case Code():
+            source = widget.source.partition("#")[0]
+            fields = {"title": widget.title, "text": widget.text, "first": widget.first, "marked": widget.marked}
+            data = {**fields, "source": source}
+        case Cost():
+            curve = models.costs.target
+            rows = [{"rows": n, "ms": 1e3 * curve.pass_s(n), "passes": curve.ratio(n)} for n in widget.rows]
+            data = {"rows": rows, "predict": widget.predict, "sum": _sum(widget, models)}
+        case _:
+            data = widget.model_dump()
+    return json.dumps({**data, "kind": widget.kind, "say": widget.say})
 
 
 def _real(server: ServerState) -> Iterator[Any]:
-    """Cases of a run of this moment."""
     models = server.families.usual.models
     for _, drawn in followed(lambda: cases(models, BY_ID[REAL].prompt, seed=secrets.randbelow(1 << 30))):
-        yield _json(Guess(cases=tuple(drawn), say=CAPTION)) if isinstance(drawn, list) else gr.skip()
+        yield _json(Guess(cases=tuple(drawn), say=CAPTION), models) if isinstance(drawn, list) else gr.skip()
 
 
-def _guess(guess: Guess, models: Models) -> dict[str, Any]:
-    return guess.model_dump(include={"cases"})
+def cases(models: Models, prompt: str, *, seed: int, most: int = 6) -> Iterator[list[Case]]:
+    """Yield up to `most` cases of a run, in order, those first whose outcome is open.
+
+    Raises `LookaheadError` if no draft model is loaded.
+    """
+    every: list[Case] = []
+    settings = {"temperature": TEMPERATURE, "rule": "rejection", "k": 4, "max_new_tokens": 64, "seed": seed}
+    for step in decode(models, prompt, method="draft", details=False, **settings):
+        every += [case for test in step.tests if (case := _case(models, test))]
+        if sum(map(_is_open, every)) >= most:
+            break
+    chosen = sorted(range(len(every)), key=lambda i: (not _is_open(every[i]), i))[:most]
+    yield [every[i] for i in sorted(chosen)]
 
 
-def _quiz(quiz: Quiz, models: Models) -> dict[str, Any]:
-    return quiz.model_dump(include={"question", "answers"})
+def _case(models: Models, test: Test) -> Case | None:
+    """A test in `DIGITS` digits; None if it has no name, or if rounding would change its outcome."""
+    if test.outcome not in (ACCEPTED, REJECTED) or test.q is None or test.draw is None:
+        return None
+    name = models.tokenizer.decode([test.token]).strip()
+    p, q, draw = (round(value, DIGITS) for value in (test.p, test.q, test.draw))
+    if not name or not 0 < q <= 1 or draw >= 1:
+        return None
+    case = Case(token=name, p=p, q=q, draw=draw)
+    return case if case.accepted == (test.outcome == ACCEPTED) else None
 
 
-def _code(code: Code, models: Models) -> dict[str, Any]:
-    source = code.source.partition("#")[0]
-    return {"title": code.title, "text": code.text, "first": code.first, "marked": code.marked, "source": source}
-
-
-def _cost(cost: Cost, models: Models) -> dict[str, Any]:
-    curve = models.costs.target
-    rows = [{"rows": n, "ms": 1e3 * curve.pass_s(n), "passes": curve.ratio(n)} for n in cost.rows]
-    return {"rows": rows, "predict": cost.predict, "sum": _sum(cost, models)}
-
-
-def _figure(figure: Figure, models: Models) -> dict[str, Any]:
-    return {"figure": figure.figure}
+def _is_open(case: Case) -> bool:
+    return OPEN[0] < case.chance < OPEN[1]
 
 
 def _sum(cost: Cost, models: Models) -> dict[str, float] | None:
@@ -90,6 +110,3 @@ def _sum(cost: Cost, models: Models) -> dict[str, float] | None:
         "alpha": cost.alpha, "k": cost.k, "c": (expected.cost - v) / cost.k, "v": v, "tokens": expected.tokens,
         "cost": expected.cost, "speedup": expected.speedup, "plain": expected.leviathan,
     }  # fmt: skip
-
-
-DATA = {Guess: _guess, Quiz: _quiz, Code: _code, Cost: _cost, Figure: _figure}

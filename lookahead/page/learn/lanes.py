@@ -1,7 +1,4 @@
-"""Widgets with lanes of tokens: a race, a recording at a pass, and a race with a bug in it beside the test that catches it.
-
-Knows lessons' widgets and races. How lanes look is the timeline's business.
-"""
+"""Widgets with lanes of tokens: a race, a recording at a pass, and a race with a bug together with the test that fails."""
 
 from __future__ import annotations
 
@@ -31,12 +28,15 @@ HARMS = {
 
 
 def race(widget: Race, server: ServerState) -> None:
-    """A real race, run when its button is pressed."""
-    fields = _fields(widget, server)
+    """A race, run when its button is pressed."""
+    options = " ".join(f"{name}={value}" for name, value in widget.options.items())
+    family = server.families.usual.models.spec
+    changes = {**widget.settings, "draft": widget.draft, "options": options, "family": family}
+    fields = form.first_values(server.limits, **changes)
     methods = form.lanes(widget.methods[-1], widget.methods[:-1])
     link = html.escape(form.link(widget.prompt, methods, fields))
-    say(widget.say)
-    heading = f'<p class="la-asked">{_quoted(widget.prompt)}<span>{html.escape(_settings(methods, fields))}. <a href="{link}">Open it in the Race tab</a></span></p>'
+    settings = ", ".join([f"{', '.join(methods[:-1])} and {methods[-1]}", *form.changed(fields)])
+    heading = f'<p class="la-asked"><q>{html.escape(widget.prompt).replace(chr(10), " ↵ ")}</q><span>{html.escape(settings)}. <a href="{link}">Open it in the Race tab</a></span></p>'
     with gr.Row(elem_classes="la-do"):
         markup(heading)
         start, stop = buttons("Race")
@@ -49,18 +49,15 @@ def race(widget: Race, server: ServerState) -> None:
 
 
 def recording(widget: Recording, server: ServerState) -> None:
-    """A bundled recording, its playhead at the lesson's pass."""
-    say(widget.say)
+    """A bundled recording, with the playhead at the lesson's pass."""
     trace, at = recordings.read(widget.recording), widget.pass_number()
-    where = f", at pass {at}" if at else ""
-    caption = f"A recording from {trace.machine.cpu}: {BY_ID[widget.recording].label}{where}."
-    timeline(whole(f"lesson-{widget.recording}-{at or 0}", wire.events(trace, caption, at=at)), server.runs)
+    caption = f"A recording from {trace.machine.cpu}: {BY_ID[widget.recording].label}, at pass {at}."
+    timeline(whole(f"lesson-{widget.recording}-{at}", wire.events(trace, caption, at=at)), server.runs)
 
 
 def bug(widget: Bug, server: ServerState) -> None:
-    """A mistake as a switch; the test that it names; and, where an eye can see the harm, a race."""
+    """A mistake as a switch, its test, and a race if the harm is visible in one."""
     mistake = bugs.find(widget.bug)
-    say(widget.say)
     with gr.Row(elem_classes="la-do"):
         on = gr.Checkbox(True, interactive=True, label=f'the bug "{mistake.name}" is switched on', min_width=240)
         test = gr.Button("Run the test", scale=0, min_width=136)
@@ -75,22 +72,20 @@ def bug(widget: Bug, server: ServerState) -> None:
     options["max_new_tokens"] = form.first_values(server.limits, **options)["max_new_tokens"]
 
     def broken(on: bool) -> Iterator[str]:
-        methods = ["naive", *widget.methods]
-        make = partial(_raced, bug=mistake.id if on else "", prompt=scenario.prompt, methods=methods, options=options)
+        bug = mistake.id if on else ""
+        make = partial(_raced, bug=bug, prompt=scenario.prompt, methods=["naive", "draft"], options=options)
         yield from race_job.follow(server, make)
 
     run_and_stop(start, stop, broken, [on], [lanes], stopped=(lanes, STOP_LANES))
 
 
 def _raced(server: ServerState, bug: str, prompt: str, methods: list[str], options: dict[str, Any]) -> Any:
-    """The race, with the bug of that name or without any."""
     if not bug:
         return honest(server.families.usual.models, prompt, methods, **options)
     return bugs.race(server.families.usual.models, prompt, bugs.find(bug), methods, **options)
 
 
 def _tested(bug: bugs.Bug, on: bool) -> Iterator[Any]:
-    """The test that the bug names, run with it or without."""
     yield says("Running the test.")
     for line, finding in followed(lambda: bugs.catch(bug if on else None, bug.test)):
         yield _finding(finding, on) if isinstance(finding, Finding) else line
@@ -100,30 +95,3 @@ def _finding(finding: Finding, on: bool) -> str:
     word = ("passes" if finding.passed else "fails") + (" with the bug" if on else " without it")
     kind = "la-passes" if finding.passed else "la-fails"
     return f'<p class="la-finding {kind}" role="status"><code>{html.escape(finding.test)}</code> <b>{word}</b>: {html.escape(finding.sentence)}</p>'
-
-
-def say(text: str) -> None:
-    """A sentence beside a widget."""
-    if text:
-        markup(f'<p class="la-caption">{html.escape(text)}</p>')
-
-
-def _fields(widget: Race, server: ServerState) -> dict[str, Any]:
-    """The widget's settings as the Race tab's form would hold them."""
-    options = " ".join(f"{name}={value}" for name, value in widget.options.items())
-    return form.first_values(
-        server.limits, **widget.settings, draft=widget.draft, options=options, family=server.families.usual.models.spec
-    )
-
-
-def _settings(methods: list[str], fields: dict[str, Any]) -> str:
-    """What differs from the defaults, in words."""
-    apart = ("chat", "max_new_tokens", "options")
-    changed = {name: value for name, value in fields.items() if name not in apart and value != form.DEFAULTS[name]}
-    settings = [f"{name.replace('_', ' ')} {value}" for name, value in changed.items()]
-    who = ", ".join(methods[:-1]) + f" and {methods[-1]}"
-    return ", ".join([who, *settings, *fields["options"].split(), f"{fields['max_new_tokens']} tokens"])
-
-
-def _quoted(prompt: str) -> str:
-    return f"<q>{html.escape(prompt).replace(chr(10), ' ↵ ')}</q>"

@@ -1,8 +1,8 @@
-"""The lessons of the Learn tab: Markdown files that say where a live widget stands, and with what.
+"""The lessons of the Learn tab: Markdown files with live widgets.
 
 A lesson is `assets/lessons/NN-name.md`: YAML front matter with a `title` and what its reader will `learn`, Markdown, and
-at the end a quiz; `teacher.md` needs none. Prose links to lessons by file name (`03-rejection.md`) and to the page's
-own queries (`?recording=story`), nowhere else. A widget is a fenced block of YAML with the fields of its kind's model:
+at the end a quiz (not in `teacher.md`). Prose links to lessons by file name (`03-rejection.md`) and to the page's own
+queries (`?recording=story`). A widget is a fenced block of YAML with the fields of its kind's model (widgets.py):
 
     ```widget race
     scenario: window
@@ -10,9 +10,7 @@ own queries (`?recording=story`), nowhere else. A widget is a fenced block of YA
     say: Open a pass to see the window.
     ```
 
-Texts are plain, without markup. What is written wrongly raises a `LessonError` that names file, line and field.
-
-Knows Markdown files and YAML. What the fields mean is widgets.py's business.
+Texts are plain, without markup. A mistake raises a `LessonError` that names file, line and field.
 """
 
 from __future__ import annotations
@@ -22,13 +20,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import yaml
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from ...core.events import LookaheadError
-from .widgets import ROOT, WIDGETS, Fields, Quiz, Widget
+from .widgets import KINDS, ROOT, Fields, Quiz, Widget
 
 FOLDER = ROOT / "assets" / "lessons"
 TEACHER = FOLDER / "teacher.md"
@@ -56,13 +54,9 @@ class Prose:
     markdown: str
 
 
-_HEAD = TypeAdapter(Head)
-_WIDGET = TypeAdapter(Annotated[WIDGETS, Field(discriminator="kind")])
-
-
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """A lesson: its file's name without the ending, its parts in order, and how many `words` there are to read."""
+    """A lesson: its file's name without the ending, its parts in order, and its number of `words`."""
 
     name: str
     title: str
@@ -83,10 +77,12 @@ def read(path: Path) -> Lesson:
     match, parts = HEAD.match(text), []
     if not match or text.count("```widget") != len(BLOCK.findall(text)):
         raise LessonError(path.name, text[:40], "begin with front matter between lines of ---; end every block.")
-    head, end = _fields(_HEAD, match["fields"], f"{path.name} line 1"), match.end()
+    head, end = _fields(Head, match["fields"], f"{path.name} line 1"), match.end()
     for block in BLOCK.finditer(text, end):
-        line = text.count("\n", 0, block.start()) + 1
-        widget = _fields(_WIDGET, block["fields"], f"{path.name} line {line}", kind=block["kind"])
+        where = f"{path.name} line {text.count(chr(10), 0, block.start()) + 1}"
+        if block["kind"] not in KINDS:
+            raise LessonError(f"{where}, widget", block["kind"], f"choose one of {', '.join(KINDS)}.")
+        widget = _fields(KINDS[block["kind"]], block["fields"], where)
         parts += [Prose(text[end : block.start()].strip()), widget]
         end = block.end()
     parts = [part for part in (*parts, Prose(text[end:].strip())) if part != Prose("")]
@@ -98,7 +94,7 @@ def read(path: Path) -> Lesson:
 
 @cache
 def plan() -> tuple[dict[str, Any], ...]:
-    """The teacher's plan: {minute, title, recording, lesson} for every row of its table; None where a row links to none."""
+    """The teacher's plan: {minute, title, recording, lesson} for each row of its table; None for a missing link."""
     rows = re.findall(r"^\| (\d+) \| (.*?) \| (.*?) \|$", TEACHER.read_text(encoding="utf-8"), re.MULTILINE)
     return tuple(
         {
@@ -111,7 +107,6 @@ def plan() -> tuple[dict[str, Any], ...]:
 
 
 def _sentences(part: Prose | Widget) -> Iterator[str]:
-    """What there is to read in a part, listings left out."""
     if isinstance(part, Prose):
         yield LISTING.sub("", part.markdown)
         return
@@ -121,8 +116,6 @@ def _sentences(part: Prose | Widget) -> Iterator[str]:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML in which a mapping has a key once."""
-
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         keys = [key.value for key, _ in node.value]
         if repeated := [key for key in keys if keys.count(key) > 1]:
@@ -130,28 +123,26 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def _fields(adapter: TypeAdapter, text: str, where: str, **more: str) -> Any:
-    """What `adapter` makes of the YAML fields in `text`. Raises `LessonError` naming `where` and the field."""
+def _fields(model: type[Fields], text: str, where: str) -> Any:
+    """Read and check the YAML fields in `text`. Raises `LessonError` naming `where` and the field."""
     try:
         fields = yaml.load(text, _Loader) or {}
         if not isinstance(fields, dict):
             raise LessonError(f"{where}, fields", text[:40], "give a field a line: its name, a colon, its value.")
-        return adapter.validate_python({**fields, **more})
+        return model.model_validate(fields)
     except yaml.YAMLError as error:
         raise LessonError(f"{where}, YAML", text[:40], f"{getattr(error, 'problem', error)}.") from None
     except ValidationError as error:
-        name, value, mend = _first(error, len(more))
+        name, value, mend = _first(error)
         raise LessonError(f"{where}, {name}", value, mend) from None
 
 
-def _first(error: ValidationError, tags: int) -> tuple[str, Any, str]:
-    """Field, value and mend of the first thing that pydantic found; `tags` parts of its place are no fields."""
+def _first(error: ValidationError) -> tuple[str, Any, str]:
+    """Field, value and hint of pydantic's first error."""
     first = error.errors(include_url=False)[0]
-    context, name = first.get("ctx", {}), ".".join(str(part) for part in first["loc"][tags:])
-    if isinstance(context.get("error"), LookaheadError):
-        return context["error"].field, context["error"].value, context["error"].mend
-    if first["type"] == "union_tag_invalid":
-        return "widget", context["tag"], f"choose one of {context['expected_tags']}."
+    name, raised = ".".join(map(str, first["loc"])), first.get("ctx", {}).get("error")
+    if isinstance(raised, LookaheadError):
+        return raised.field, raised.value, raised.mend
     if first["type"] == "missing":
         return name, None, "it is needed."
     return name, first["input"], {"extra_forbidden": "there is no such field"}.get(first["type"], first["msg"]) + "."

@@ -1,16 +1,13 @@
-"""The Learn tab: a list of lessons, and the one that is open, with its widgets at work.
-
-A lesson is rendered when somebody turns to it, so a page that is only raced on pays nothing for ten lessons.
-
-Knows which widget each kind is. What a widget does is in its own file.
-"""
+"""The Learn tab: a list of lessons, and the open one with its widgets. A lesson is rendered when it is opened."""
 
 from __future__ import annotations
 
 import html
 import json
+import re
 
 import gradio as gr
+from markdown_it import MarkdownIt
 
 from ...core.events import SettingsError
 from ...server.state import ServerState
@@ -20,15 +17,20 @@ from ..lab import dice, whatif
 from ..parts import QUIET, markup, refused
 from . import games, lanes
 from .lessons import TEACHER, WORDS_A_MINUTE, Lesson, Prose, lessons, read
-from .prose import to_html
 from .widgets import Bug, Dice, Race, Recording, WhatIf, Widget
 
 NAME = "learn"
+READER = MarkdownIt("commonmark").enable("table")
+REGIONS = {
+    "<table>": '<div class="la-tablebox" tabindex="0" role="region" aria-label="table"><table class="la-table">',
+    "</table>": "</table></div>",
+    "<pre>": '<pre tabindex="0" role="region" aria-label="code">',
+}
 PRINTED = ("Worksheet", "Answer key")  # sections of the teacher's page
 
 
 def tab(server: ServerState, learn: gr.Tab) -> gr.Textbox:
-    """Everything on the Learn tab `learn`. Returns what holds the name of the lesson that is open."""
+    """The Learn tab `learn`. Returns the component with the name of the open lesson."""
     all_ = {lesson.name: lesson for lesson in (*lessons(), read(TEACHER))}
     with gr.Row(elem_id="la-learn"):
         open_ = gr.Textbox("", visible="hidden", elem_id="la-open")
@@ -51,7 +53,6 @@ def tab(server: ServerState, learn: gr.Tab) -> gr.Textbox:
 
 
 def _lesson(lesson: Lesson, all_: list[Lesson], server: ServerState) -> None:
-    """The lesson from its heading to the way on."""
     words = f"About {max(1, round(lesson.words / WORDS_A_MINUTE))} minutes to read. {lesson.learn}"
     heading = (
         f'<h2 class="la-lessontitle">{html.escape(lesson.title)}</h2><p class="la-learns">{html.escape(words)}</p>'
@@ -76,7 +77,18 @@ def _lesson(lesson: Lesson, all_: list[Lesson], server: ServerState) -> None:
         markup(f'<p class="la-next"><a href="?lesson={after[0].name}">Next: {html.escape(after[0].title)}</a></p>')
 
 
+def to_html(markdown: str) -> str:
+    """A lesson's Markdown as HTML: a `section` for each second heading, tables that scroll, links of this page."""
+    text = re.sub(r'href="([\w-]+)\.md"', r'href="?lesson=\1"', READER.render(markdown))
+    for old, new in REGIONS.items():
+        text = text.replace(old, new)
+    before, *sections = re.split(r"(?=<h2>)", text)
+    return before + "".join(f"<section>{section}</section>" for section in sections)
+
+
 def _widget(part: Widget, server: ServerState, lesson: str) -> None:
+    if part.say and not isinstance(part, games.GAMES):
+        markup(f'<p class="la-caption">{html.escape(part.say)}</p>')
     match part:
         case Race():
             lanes.race(part, server)
@@ -85,10 +97,8 @@ def _widget(part: Widget, server: ServerState, lesson: str) -> None:
         case Bug():
             lanes.bug(part, server)
         case Dice():
-            lanes.say(part.say)
-            dice.board(part.p, part.q, part.tokens, part.bug, part.throws)
+            dice.board(part.bug)
         case WhatIf():
-            lanes.say(part.say)
             whatif.of_recording(part.recording, part.method, part.k, part.options)
         case _:
             games.add(part, server, lesson)

@@ -1,15 +1,7 @@
-"""The widgets of lessons: what an author may write in a block of each kind, and what is checked of it.
+"""The widgets of lessons: the fields of each kind, and their checks.
 
-    race       a real race beside naive                code   a listing, literal or of this project's source
-    recording  a bundled race at one of its passes     cost   this machine's cost curve
-    bug        a classic mistake, switched on          whatif a lookup drafter's settings as sliders
-    dice       the rejection rule, thrown              quiz   a question
-    guess      will it be accepted?                          figure one to take hold of, drawn by the page
-
-Methods, bugs and options are taken by name; a test holds that they exist, so that lessons can be read without models and
-without torch. A check that fails raises what pydantic makes a `ValidationError` of.
-
-Knows fields and bundled files. It does not know how a widget looks, nor the Markdown around it.
+Methods, bugs and options are names, so that lessons can be read without models and torch; a test checks that they exist.
+A failed check raises a `ValueError`, which pydantic turns into a `ValidationError`.
 """
 
 from __future__ import annotations
@@ -31,9 +23,8 @@ from ...measure.scenarios import SCENARIOS, TAUGHT, Scenario
 ROOT = Path(__file__).parents[3]
 TRACES = ROOT / "assets" / "traces"
 BY_ID = {scenario.id: scenario for scenario in (*SCENARIOS, *TAUGHT)}
-PASSES: dict[str, Callable[[int, int], bool]] = {  # by how many tokens were drafted, and how many accepted
+PASSES: dict[str, Callable[[int, int], bool]] = {  # by the numbers of drafted and accepted tokens
     "partly": lambda drafted, accepted: 0 < accepted < drafted,
-    "whole": lambda drafted, accepted: accepted == drafted >= 2,
     "refused": lambda drafted, accepted: accepted == 0 < drafted,
     "longest": lambda drafted, accepted: accepted > 0,  # of these the one with most accepted
 }
@@ -45,7 +36,6 @@ def _must(valid: Any, name: str, value: Any, mend: str) -> None:
 
 
 def _decoding(settings: dict[str, Any]) -> dict[str, Any]:
-    """`settings` as they are, if `Settings` takes them."""
     for name in settings.keys() - set(Settings.names()):
         raise SettingsError(name, settings[name], "there is no such setting.")
     Settings(**settings)
@@ -60,23 +50,25 @@ RecordingId = Annotated[str, AfterValidator(lambda name: _passes(name) and name)
 
 
 class Fields(BaseModel):
-    """What a lesson's author writes: nothing that is not a field, and nothing that changes afterwards."""
+    """Frozen fields, without unknown ones."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Widget(Fields):
-    """What all kinds have: `say` is a sentence to stand beside it."""
+    """The fields of all kinds: `say` is a sentence above the widget."""
 
-    kind: str
     say: str = ""
+
+    @property
+    def kind(self) -> str:
+        return type(self).__name__.lower()
 
 
 class Race(Widget):
-    """`methods` against naive, live, on `prompt`; or a `scenario`, which brings its own prompt, method and settings where
-    the block has none. `options` are the methods' own."""
+    """`methods` against naive, live, on `prompt`, or with the prompt, methods and settings of a `scenario`, unless the block
+    has its own. `options` are those of the methods."""
 
-    kind: Literal["race"] = "race"
     scenario: str = ""
     prompt: str
     methods: tuple[str, ...]
@@ -101,30 +93,27 @@ class Race(Widget):
 
 
 class Recording(Widget):
-    """A bundled recording by its scenario, its playhead `at` a pass of the last lane: a number or a word of `PASSES`."""
+    """A bundled recording by its scenario, with the playhead `at` a pass of the last lane: the first of a kind of `PASSES`, or
+    the longest."""
 
-    kind: Literal["recording"] = "recording"
     recording: RecordingId
-    at: int | str | None = None
+    at: str
 
     @model_validator(mode="after")
     def _exists(self) -> Self:
-        passes = _passes(self.recording)
-        mend = f"give a pass it has, by number up to {len(passes)} or as one of {', '.join(PASSES)}."
-        _must(self.at is None or self.pass_number(), "at", self.at, mend)
+        mend = f"give a pass it has, as one of {', '.join(PASSES)}."
+        _must(self.at in PASSES and self.pass_number(), "at", self.at, mend)
         return self
 
     def pass_number(self) -> int | None:
-        """The pass that `at` means, counted from 1; None where it means none."""
-        passes = dict(enumerate(_passes(self.recording), 1))
-        if self.at not in PASSES:
-            return self.at if self.at in passes else None
-        fitting = {n: accepted for n, (drafted, accepted) in passes.items() if PASSES[self.at](drafted, accepted)}
+        """The pass of `at`, counted from 1, or None."""
+        passes = enumerate(_passes(self.recording), 1)
+        fitting = {n: accepted for n, (drafted, accepted) in passes if PASSES[self.at](drafted, accepted)}
         return max(fitting, key=fitting.get, default=None) if self.at == "longest" else next(iter(fitting), None)
 
 
 class Case(Fields):
-    """A drafted token under the rejection rule, and the number that will be drawn for it."""
+    """A drafted token under the rejection rule, and the random number for its test."""
 
     token: str
     p: Share
@@ -134,56 +123,38 @@ class Case(Fields):
     @computed_field
     @property
     def chance(self) -> float:
-        """How likely it is to be accepted, before the draw is known."""
         return min(1.0, self.p / self.q)
 
     @computed_field
     @property
     def accepted(self) -> bool:
-        """Whether it is."""
         return self.draw * self.q < self.p
 
 
 class Guess(Widget):
-    """Cases to be guessed one by one from p and q, with a score; then the draw is shown."""
+    """Cases: the reader guesses each from p and q, then sees the draw."""
 
-    kind: Literal["guess"] = "guess"
     cases: tuple[Case, ...]
 
 
 class Dice(Widget):
-    """`measure.dice`: the distribution test over a small vocabulary, by the right rule or with a `bug` in it."""
+    """`measure.dice`: the distribution test over a small vocabulary, with the correct rule or a `bug`."""
 
-    kind: Literal["dice"] = "dice"
-    p: tuple[float, ...]
-    q: tuple[float, ...]
-    tokens: tuple[str, ...] = ()
     bug: str = ""
-    throws: int = 4000
-
-    @model_validator(mode="after")
-    def _adds_up(self) -> Self:
-        for name, values in (("p", self.p), ("q", self.q)):
-            valid = min(values) >= 0 and abs(sum(values) - 1) < 1e-9 and len(values) == len(self.tokens or self.p)
-            _must(valid, name, values, "give one number for every token; they add up to 1.")
-        return self
 
 
 class Bug(Widget):
-    """A mistake of `measure.bugs`: its test fails, and a race of the scenario, if there is one, shows the harm."""
+    """A mistake of `measure.bugs`: its test, and a race of the scenario, if there is one."""
 
-    kind: Literal["bug"] = "bug"
     bug: str
     scenario: ScenarioId = ""
-    methods: tuple[str, ...] = ("draft",)
     settings: Decoding = {}
 
 
 class Cost(Widget):
-    """What passes of so many `rows` cost on this machine, in one-row passes. The reader guesses those of `predict` rows
-    first. With `alpha` and `k`: the speedup that `theory` expects at these costs."""
+    """The costs of passes of so many `rows` on this machine. The reader first guesses the one of `predict` rows. With `alpha`
+    and `k`: the expected speedup at these costs."""
 
-    kind: Literal["cost"] = "cost"
     rows: tuple[Rows, ...]
     predict: int | None = None
     alpha: Share | None = None
@@ -197,9 +168,8 @@ class Cost(Widget):
 
 
 class WhatIf(Widget):
-    """A lookup drafter's settings as sliders; the passes of a scenario's naive recording are counted anew."""
+    """A lookup drafter's settings as sliders, over a scenario's naive recording."""
 
-    kind: Literal["whatif"] = "whatif"
     recording: RecordingId
     method: str
     k: int = 4
@@ -207,14 +177,11 @@ class WhatIf(Widget):
 
 
 class Code(Widget):
-    """A listing: `text`, or `source`, "lookahead/room/file.py#function" or "#Class.method", which is read from that file,
-    whole or the one `statement` in it that begins so; `first` is then its line's number. `marks`: texts whose lines stand
-    out."""
+    """A listing: `text`, or the definition `source`, "lookahead/package/file.py#function" or "#Class.method". `first` is the
+    number of its first line, and lines with one of `marks` are marked."""
 
-    kind: Literal["code"] = "code"
     text: str
     source: str = ""
-    statement: str = ""
     title: str = ""
     marks: tuple[str, ...] = ()
     first: int = 1
@@ -226,7 +193,7 @@ class Code(Widget):
         _must(one, "source", fields.get("source"), "give either a text or a source.")
         if "source" not in fields:
             return fields
-        text, first = _source(str(fields["source"]), str(fields.get("statement", "")))
+        text, first = _source(str(fields["source"]))
         return {**fields, "text": text, "first": first}
 
     @model_validator(mode="after")
@@ -237,20 +204,18 @@ class Code(Widget):
 
     @property
     def marked(self) -> tuple[int, ...]:
-        """Numbers of the lines that stand out."""
         lines = enumerate(self.text.split("\n"), self.first)
         return tuple(n for n, line in lines if any(mark in line for mark in self.marks))
 
 
 class Figure(Widget):
-    """A figure to take hold of, which `assets/learn/figures` draws by its name."""
+    """An interactive figure, which `assets/learn/figures` draws by its name."""
 
-    kind: Literal["figure"] = "figure"
     figure: Literal["weights", "pencil", "shelf", "overlap", "matching", "window", "costs"]
 
 
 class Answer(Fields):
-    """One of a quiz's answers, and what to say to whoever gives it."""
+    """One of a quiz's answers, with its explanation."""
 
     text: str
     why: str
@@ -258,9 +223,8 @@ class Answer(Fields):
 
 
 class Quiz(Widget):
-    """A question with one right answer, and an explanation for each, in the order in which they are shown."""
+    """A question with one right answer."""
 
-    kind: Literal["quiz"] = "quiz"
     question: str
     answers: Annotated[tuple[Answer, ...], Field(min_length=2)]
 
@@ -271,7 +235,7 @@ class Quiz(Widget):
         return self
 
 
-WIDGETS = Race | Recording | Guess | Dice | Bug | Cost | WhatIf | Code | Figure | Quiz
+KINDS: dict[str, type[Widget]] = {one.__name__.lower(): one for one in Widget.__subclasses__()}
 
 
 def _scenario(name: str) -> Scenario:
@@ -281,7 +245,7 @@ def _scenario(name: str) -> Scenario:
 
 @cache
 def _passes(recording: str) -> tuple[tuple[int, int], ...]:
-    """Of every pass in the last lane of a bundled recording: how many tokens were drafted, as a chain, and how many accepted."""
+    """For each pass in the last lane of a bundled recording: the numbers of tokens drafted in a chain, and accepted."""
     path = TRACES / f"{_scenario(recording).id}.json"
     _must(path.is_file(), "recording", recording, "there is no bundled recording of this scenario.")
     steps = [s for s in json.loads(path.read_text(encoding="utf-8"))["lanes"][-1]["steps"] if s["kind"] == "verify"]
@@ -289,18 +253,15 @@ def _passes(recording: str) -> tuple[tuple[int, int], ...]:
     return tuple((len(p) if is_chain(p) else 0, len(s.get("path", []))) for p, s in zip(parents, steps, strict=True))
 
 
-def _source(source: str, statement: str) -> tuple[str, int]:
-    """The lines of a definition, or of one statement in it, and the number of the first."""
+def _source(source: str) -> tuple[str, int]:
+    """The lines of a definition, and the number of the first."""
     file, _, name = source.partition("#")
     path = (ROOT / file).resolve()
     _must(path.is_relative_to(ROOT) and path.is_file(), "source", source, "there is no such file.")
     text = path.read_text(encoding="utf-8")
-    lines, node = text.split("\n"), ast.parse(text)
+    node = ast.parse(text)
     for part in name.split("."):
         node = next((n for n in node.body if getattr(n, "name", None) == part), None)
         _must(node, "source", source, "the file has no such definition.")
-    inner = [n for n in ast.walk(node) if isinstance(n, ast.stmt) and lines[n.lineno - 1].strip().startswith(statement)]
-    chosen = inner if statement else [node]
-    _must(len(chosen) == 1, "statement", statement, f"{len(chosen)} statements begin so.")
-    first = min(n.lineno for n in (chosen[0], *getattr(chosen[0], "decorator_list", ())))
-    return dedent("\n".join(lines[first - 1 : chosen[0].end_lineno])), first
+    first = min(n.lineno for n in (node, *node.decorator_list))
+    return dedent("\n".join(text.split("\n")[first - 1 : node.end_lineno])), first

@@ -116,9 +116,11 @@ def test_it_says_whether_to_turn_it_on(visit):
 
 def test_a_run_that_is_stopped_leaves_what_it_found_and_the_engine_free(visit):
     page = lab(visit, "Sweeps")
+    page.get_by_label("sweep", exact=True).locator("visible=true").click()
+    page.get_by_role("option", name="output length").click()
     page.get_by_label("number input for repetitions").locator("visible=true").fill("5")
     page.get_by_role("button", name="Sweep", exact=True).click()
-    first, last = (page.get_by_role("cell", name=f"k = {k}", exact=True) for k in (1, 16))
+    first, last = (page.get_by_role("cell", name=f"{n} tokens", exact=True) for n in (8, 256))
     first.wait_for()
     page.get_by_role("button", name="Stop").locator("visible=true").click()
     page.wait_for_timeout(1500)

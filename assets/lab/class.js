@@ -1,7 +1,7 @@
 /* class.js: a class of texts, played twice on one clock: a token a pass above, with drafts below.
 
    What it is.  `mount({element, read, watch})` fills an element with small lanes from the document that
-   `measure/classroom.py` writes. Of a pass it knows when it ended and what it wrote of every text.
+   `play` of `measure/batches.py` writes. Of a pass it knows when it ended and what it wrote of every text.
 
    Why it is so.  Both halves stand still until their first pass has ended, as they did, and the one that is done first
    waits for the other: who looks on sees the difference before reading a number.

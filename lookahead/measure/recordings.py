@@ -10,16 +10,18 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..core.events import SettingsError
-from ..family.models import Models
-from ..trace import race as races
 from ..trace.assets import ASSETS
 from ..trace.export import rounded
 from ..trace.schema import SCHEMA
 from ..trace.trace import Trace
-from .progress import Progress
 from .scenarios import EVERY, Scenario
+
+if TYPE_CHECKING:  # the loading page reads recordings before models can be imported
+    from ..family.models import Models
+    from .progress import Progress
 
 FOLDER = ASSETS / "traces"
 MOST_NEW_TOKENS = 128
@@ -39,10 +41,12 @@ def choose(ids: str | None, family: str) -> list[Scenario]:
 
 
 def record(models: Models, scenario: Scenario) -> Trace:
-    """One scenario, raced here: its methods beside naive."""
+    """One scenario, raced here: its methods and naive."""
+    from ..trace.race import race
+
     options = {"seed": SEED, "chat": scenario.chat, **scenario.options}
     options["max_new_tokens"] = min(MOST_NEW_TOKENS, options.get("max_new_tokens", MOST_NEW_TOKENS))
-    running = races.race(models, scenario.prompt, ["naive", *scenario.methods], **options)
+    running = race(models, scenario.prompt, ["naive", *scenario.methods], **options)
     for _ in running:
         pass
     return running.result()
@@ -59,6 +63,8 @@ def write(models: Models, out: Path, scenarios: Sequence[Scenario]) -> Iterator[
 
     A first race that is not kept warms the models. Raises `SettingsError` if the folder cannot be written to.
     """
+    from .progress import Progress
+
     files: list[Path] = []
     with _writing(out):
         out.mkdir(parents=True, exist_ok=True)

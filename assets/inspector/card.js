@@ -1,6 +1,6 @@
-/* card.js: the small card of one token, beside the pointer.
+/* card.js: the small card of one token, next to the pointer.
 
-   What it does not know.  Where it stands; how a token came to be what it is: that comes from pass.js. */
+   What it does not know.  Its position, and the history of a token, which pass.js provides. */
 
 import {make} from "../page/dom.js";
 import {probability} from "../page/numbers.js";

@@ -1,4 +1,4 @@
-/* draft.js: a draft as an outline, and what became of its rows.
+/* draft.js: a draft as an outline, and the outcomes of its rows.
 
    What it does not know.  The DOM. Statuses are read, never computed from p, q and the draw, which are rounded. */
 
@@ -37,7 +37,7 @@ export function outline(draft) {
   return {rows: list, branches: forks};
 }
 
-/** What became of a row: accepted, rejected, passed (a sibling was accepted), ended (the text did), unreached. */
+/** The outcome of a row: accepted, rejected, passed (a sibling was accepted), ended (the text did), unreached. */
 export function fateOf(step, row) {
   const {parents} = step.draft;
   const status = step.statuses[row];

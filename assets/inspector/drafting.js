@@ -46,7 +46,7 @@ const WHOSE = {
 function readTable({read: {pairs, tokens, cut}}) {
   const mark = isRead =>
     make(`td.${isRead ? "la-h-seen" : ""}`, sign(isRead ? "●" : "○"), unseen(isRead ? "read" : "not read"));
-  const cells = pairs ? tokens.map(({beside}) => make("td", token(beside))) : tokens.map(({read}) => mark(read));
+  const cells = pairs ? tokens.map(({previous}) => make("td", token(previous))) : tokens.map(({read}) => mark(read));
   const dots = cut ? [make("td", "…")] : [];
   const row = make("tr", make("th", {scope: "row"}, pairs ? "states of" : "its states"), ...dots, ...cells);
   const heads = [pairs ? "embedding of" : "token", ...(cut ? ["…"] : []), ...tokens.map(({text}) => token(text))];
@@ -114,7 +114,7 @@ function howWords({shape, tree, markov, confident, slots}) {
     const first = tree ? "One pass of the head a level, so each depth of the tree" : "One pass of the head a token. It";
     return [
       `${first} waits for the one before.`,
-      "The target has no states of drafted tokens yet: from the second on, it goes on from its own feature (→).",
+      "The target has no states of drafted tokens yet, so from the second token on the head reads its own feature (→).",
       SURE,
     ];
   }

@@ -43,15 +43,15 @@ function shapeOf({slots, taps, layers}) {
   return taps.length === 1 && taps[0] === layers ? "heads" : "slots";
 }
 
-/** What was read of those tokens: {pairs: whether a token stands beside the states of the one before it, tokens:
-    [{text, read, beside}]}. A token's `read` says whether its states were read. */
+/** What the head read of those tokens: {pairs, tokens: [{text, read, previous}]}. With `pairs`, each token is read together
+    with the states of the token before it, `previous`. `read` is whether the states of the token were read. */
 function readOf(shape, {texts, cut}) {
   const pairs = shape === "passes";
   const last = texts.length - 1;
   const tokens = texts.map((text, i) => ({
     text,
     read: shape === "heads" ? i === last - 1 : i < last,
-    beside: i ? texts[i - 1] : null,
+    previous: i ? texts[i - 1] : null,
   }));
   // The first of them has a token before it whose text is not shown.
   return {pairs, tokens: pairs ? tokens.slice(1) : tokens, cut: cut || pairs};

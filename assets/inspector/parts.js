@@ -1,6 +1,6 @@
 /* parts.js: what the inspector, the card and the microscope are made of: tokens, signs, bars, tables.
 
-   Why it is so.  Every state has a sign and a word beside its colour. Model text is untrusted: it is a text node, and
+   Why it is so.  Every state has a sign and a word in addition to its colour. Model text is untrusted: it is a text node, and
    isolated in a bdi, so that its direction is its own.
 
    What it does not know.  Passes. */
@@ -8,7 +8,7 @@
 import {HIDDEN, make} from "../page/dom.js";
 import {percent} from "../page/numbers.js";
 
-/** A token as text, its spaces kept; `kind` is what became of it. */
+/** A token as text, its spaces kept; `kind` is its outcome. */
 export const token = (text, kind) => make(`bdi.la-i-token.${kind ? `la-i-${kind}` : ""}`, text);
 export const sign = character => make("span.la-i-sign", HIDDEN, character);
 export const unseen = text => make("span.la-i-unseen", text);
@@ -20,14 +20,14 @@ export const quoted = ({words, said, tail}) =>
 
 export const withinOne = share => Math.max(0, Math.min(1, share));
 
-/** Something drawn whose meaning stands in words beside it; `style` may give a width or a place. */
+/** A drawn element whose meaning is in the words next to it; `style` may set its width or position. */
 export function drawn(className, style, ...children) {
   const node = make(`span.${className}`, HIDDEN, ...children);
   Object.assign(node.style, style);
   return node;
 }
 
-/** A bar from 0 to 1; `dashed` goes on to where it might reach. */
+/** A bar from 0 to 1; `dashed` extends it to the value that it might reach. */
 export function bar(share, kind, dashed = 0) {
   const box = drawn("la-i-bar", {}, drawn(`la-i-fill.la-i-${kind}`, {width: percent(withinOne(share))}));
   if (dashed > share) box.append(drawn("la-i-maybe", {width: percent(withinOne(dashed - share))}));

@@ -129,7 +129,7 @@ function locate(step, {row, emitted}) {
   return {row, emitted: emitted >= 0 ? emitted : step.path.indexOf(row)};
 }
 
-/** {fate, outcome}: what became of a token, in a word and as {words, said, tail}. */
+/** {fate, outcome}: the outcome of a token, in a word and as {words, said, tail}. */
 function becameOf({pass, step, lane, drafted, emitted, isGhost, isOwn}) {
   const say = (words, said = null) => ({words, said, tail: ""});
   if (isGhost) return {fate: "ghost", outcome: say("drafted; the target has not looked at it yet")};

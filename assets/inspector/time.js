@@ -1,6 +1,6 @@
 /* time.js: the time of a pass, with its arithmetic, against an ordinary pass of the target.
 
-   Why it is so.  A pass is judged by what it costs beside the pass it replaces, measured in the same race.
+   Why it is so.  A pass is compared with the cost of the pass that it replaces, measured in the same race.
 
    What it does not know.  The DOM. All times are in seconds. */
 

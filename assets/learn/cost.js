@@ -20,7 +20,7 @@ function axisOf(rows, predict) {
   return Math.max(most, counts.find(rows => rows >= wanted) || counts.at(-1));
 }
 
-/** A row count's measured cost beside as many passes of one row; `guess` is null where none was made. */
+/** A row count's measured cost, and that of as many passes of one row; `guess` is null if none was made. */
 function line({rows, passes, ms}, axis, guess) {
   const place = x => percent(Math.min(1, x / axis));
   const isOut = rows > axis;

@@ -101,7 +101,7 @@ class Guess {
     this.#tell(one, guess);
   }
 
-  /** What became of the token, and how good the guess was. */
+  /** The outcome of the token, and how good the guess was. */
   #tell(one, guess) {
     const chance = exactApartFrom(one.chance, [one.draw, 0, 0.5, 1]);
     const side = `${one.accepted ? "" : "not "}below ${chance}: ${one.accepted ? ACCEPTED : REJECTED}.`;

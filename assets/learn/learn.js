@@ -69,7 +69,7 @@ function marks(current) {
   }
 }
 
-/** The lesson stands on the page: say so in the list, and begin at its top. */
+/** The lesson is on the page: mark it in the list, and scroll to its top. */
 export function shown(element, name) {
   marks(name);
   if (!element.laLinks) links(element);

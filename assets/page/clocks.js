@@ -1,7 +1,7 @@
 /* clocks.js: Gradio's clocks of progress tick ten times a second, not at every frame.
 
-    Why it is so.  The notice that the page loads is never told that it has: out of sight its clock goes on as long as
-   the page is open, and took a tenth of a core, beside races that are timed.
+    Why it is so.  The notice that the page loads is never told that it has: out of sight its clock runs as long as
+   the page is open, and took a tenth of a core during timed races.
 
     What it does not know.  Who shows a clock. It runs before Gradio's own scripts, which keep what they find. */
 

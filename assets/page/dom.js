@@ -8,7 +8,7 @@
    What it does not know.  What the page shows. */
 
 const SVG = "http://www.w3.org/2000/svg";
-export const HIDDEN = {"aria-hidden": "true"}; // from screen readers: words beside it say the same
+export const HIDDEN = {"aria-hidden": "true"}; // from screen readers: the words next to it have the same meaning
 
 function fill(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);

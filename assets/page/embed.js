@@ -2,7 +2,7 @@
 
    What it is.  With `?embed` in the address everything around the lanes goes, and a link leads to the whole page.
 
-   What it does not know.  Whose page it stands in. */
+   What it does not know.  Which page embeds it. */
 
 import {make} from "./dom.js";
 
@@ -10,7 +10,7 @@ export function connect({root}) {
   const address = new URL(location.href);
   if (!address.searchParams.has("embed") || root.classList.contains("la-embedded")) return;
   address.searchParams.delete("embed");
-  document.body.classList.add("la-alone"); // what stands around the timeline goes
+  document.body.classList.add("la-alone"); // hide everything around the timeline
   root.classList.add("la-embedded");
   root.append(
     make("a.la-whole", {href: address.href, target: "_blank", rel: "noopener"}, "Lookahead: race it yourself"),

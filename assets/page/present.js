@@ -70,7 +70,7 @@ async function go(number) {
 export function toggle() {
   const {classList} = stage.root;
   const on = classList.toggle("la-projected");
-  document.body.classList.toggle("la-alone", on || classList.contains("la-embedded")); // what stands around it goes
+  document.body.classList.toggle("la-alone", on || classList.contains("la-embedded")); // hide everything around it
   if (!on) {
     bar?.node.remove();
     bar?.title.remove();
@@ -109,7 +109,7 @@ function pressed(event) {
   act();
 }
 
-/** The main timeline stands; `?present` turns the mode on. */
+/** Called when the main timeline is ready; `?present` turns the mode on. */
 export function connect(mounted) {
   const isFirst = stage === null;
   stage = mounted;

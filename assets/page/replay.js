@@ -1,6 +1,6 @@
 /* replay.js: the entry of a saved replay: one recorded race in one file.
 
-   What it is.  The log stands in the page as JSON, compressed by gzip and written in base64. It is unpacked, and the
+   What it is.  The page contains the log as JSON, compressed by gzip and written in base64. It is unpacked, and the
    timeline is mounted as in the app.
 
    Why it is so.  A file that is mailed around should be small, open from a disk and ask nothing of any network.

@@ -1,4 +1,4 @@
-/* theme.js: light or dark on a page that stands in one file: as the address says, else as the system does.
+/* theme.js: light or dark on a page in one file: the theme in the address, else the system's.
 
    What it does not know.  Colours: the style sheet has them. */
 

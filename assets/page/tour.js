@@ -133,7 +133,7 @@ export async function begin(stage) {
   if (shows(stage)) current = new Tour(stage);
 }
 
-/** The main timeline stands: `?tour` begins. */
+/** Called when the main timeline is ready; `?tour` starts the tour. */
 export function connect(stage) {
   if (new URLSearchParams(location.search).has("tour")) begin(stage);
 }

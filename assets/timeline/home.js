@@ -40,7 +40,7 @@ function save(name, content, type) {
   setTimeout(() => URL.revokeObjectURL(url), 10000);
 }
 
-/** The address that brings back what is on show; `pass` where the playhead stands. */
+/** The address that brings back what is on show; `pass` is the position of the playhead. */
 function linkTo(log, pass) {
   const address = new URL(location.pathname, location.href);
   address.search = log.link + (log.live || pass < 1 ? "" : `&pass=${pass}`);

@@ -105,7 +105,7 @@ const createLane = ({method, options, opaque}, name) => ({
 export const tokensOf = lane => lane.tokens.at(-1) || 0;
 export const passesOf = lane => lane.passes.at(-1) || 0;
 
-/** Keeps running sums beside the steps, so that a frame costs one binary search a lane. */
+/** Keeps running sums with the steps, so that a frame costs one binary search per lane. */
 function addStep(lane, step, clock_s) {
   const end = Math.max(lane.clock, Number(clock_s) || 0);
   const isVerify = step.kind !== "prefill";

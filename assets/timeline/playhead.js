@@ -19,7 +19,7 @@ const SLOWEST = 1 / 16; // of the teaching pace
 const SLOW_S = 2;
 const SLOW_PASSES = 3;
 const EASING = 0.65; // of the seconds of the pass before
-const REST = 0.45; // of a slowed pass: its outcome stands still
+const REST = 0.45; // of a slowed pass: its outcome is shown without motion
 const LONGEST_FRAME_S = 0.25; // a tab that was hidden does not jump
 
 /** {rate: the teaching pace by what has arrived, settled: whether enough has arrived to keep it}. */

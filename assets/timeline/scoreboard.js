@@ -1,4 +1,4 @@
-/* scoreboard.js: what stands above the lanes: the state of the run, the speedup, a line of numbers for each lane.
+/* scoreboard.js: the area above the lanes: the state of the run, the speedup, a line of numbers for each lane.
 
    What it is.  A `Scoreboard` writes into the parts that skeleton.js made. `begin(log)` is for another run, `draw` for
    a frame, `announce` for screen readers.

@@ -65,7 +65,7 @@ export class Selection {
     this.#changed();
   }
 
-  /** The card of a token, beside it and inside the figure; `node` null takes it away. */
+  /** The card of a token, next to it and inside the figure; `node` null removes it. */
   #card(lane, step, part, node) {
     const {cardbox, root} = this.#ui;
     cardbox.hidden = !node;

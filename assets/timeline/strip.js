@@ -19,7 +19,7 @@ import {promptOf} from "./words.js";
 
 const TAIL = 90; // characters of the text so far
 const QUICK_S = 0.4; // of the reader's seconds: a shorter pass is not followed
-const OUTCOME_MS = 600; // so long an outcome stands while passes are quick
+const OUTCOME_MS = 600; // how long an outcome is shown while passes are fast
 const MARKS = {accepted: "✓", rejected: "✕", unvisited: "·"};
 
 /** {index, phase, share}: which pass, and whether the strip shows its drafting ("draft"), its check, or its outcome

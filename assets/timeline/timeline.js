@@ -92,7 +92,7 @@ class Timeline {
 
   // ---------------------------------------------------------------- beginnings
 
-  /** Shows the host's first value; `view` is where the timeline before this one stood. */
+  /** Shows the host's first value; `view` is the position of the timeline before this one. */
   #open(view) {
     this.#begin();
     if (view && this.log.run) {

@@ -156,7 +156,7 @@ def _scores(queries, several, keys, scores, words, apart, stored):
 
 @njit(inline="always")
 def _softmax(score, weights, count, scaling, rounded, paired):
-    """Of scores [count] that are still to be scaled, in place or, as bfloat16, at `weights`, with a zero behind them."""
+    """Of scores [count] that are still to be scaled, in place or, as bfloat16, at `weights`, with a zero after them."""
     scores, shorts = carray(floats_at(score), count), carray(bfloat16_at(weights), count + 1)
     for k in range(count):
         scores[k] = rounding(rounding(scores[k], rounded) * scaling, rounded)
@@ -226,7 +226,7 @@ def attend(
 
     keys, values [kv, room, dim] as `put` stores them, with the rows' own; `room` is whole blocks of `KEYS`. A row sees the
     first `straight` [n] columns of them, then the first `counts` [n] of its row in `branch` [n, longest], which come one
-    behind the other; none sees any but the first `most`. The scratch is `scratch_floats` long.
+    after the other; none sees any but the first `most`. The scratch is `scratch_floats` long.
     """
     size, width, share, apart = 2 if rounded else 4, heads * dim, heads // kv, whole(most, KEYS)
     together = multiplied_together(dim, rounded)

@@ -26,7 +26,7 @@ def forward(kernels, sizes, weights, caches, rows, start, causal, states, fed, h
 
     `rows` are the slots, with rotations from position `start` on: those of n tokens of the text first. `weights.norms`
     [2 layers + 2, hidden] are the context's first; in the last row of weights are fc and the head. The first `start` columns of
-    the cache are filled. Addresses: `states` [n, fed], hidden_states, logits. A slot attends to those behind it only if not
+    the cache are filled. Addresses: `states` [n, fed], hidden_states, logits. A slot attends to those after it only if not
     `causal`.
 
     Raises `IndexError` for an id that is not in the vocabulary.
@@ -113,7 +113,7 @@ def slot(markov, hidden, logits, before, out):
 
 @compiled
 def chain(markov, hidden, logits, first, before, request):
-    """Draft slots from `first` on, each behind the token drafted before it, the first behind `before`: tokens and chances,
+    """Draft slots from `first` on, each after the token drafted before it, the first after `before`: tokens and chances,
     [drafted] each.
 
     `hidden` [slots, hidden] and `logits` [slots, whole blocks of the known tokens] are as the pass left them. Without a confidence
@@ -137,9 +137,9 @@ def chain(markov, hidden, logits, first, before, request):
 
 @compiled
 def tree(markov, logits, anchor, branches, rows, request):
-    """Grow a tree from the slots behind the token `anchor`, a level per slot: tokens, parents (-1: the anchor), and the share of
+    """Grow a tree from the slots after the token `anchor`, a level per slot: tokens, parents (-1: the anchor), and the share of
     each of its softmax, [drafted] each. There are at most `rows` rows, and of a level the `branches` that are likeliest reached;
-    the last level is the one behind which those of the next would not pay.
+    the last level is the one after which those of the next would not pay.
 
     Otherwise as `chain` takes them.
     """

@@ -98,7 +98,7 @@ def favourites(logits, scale, noise, row, most):
 
 @njit(error_model="numpy")
 def level(logits, depth, above, first, count, tokens, parents, chances, reach, request):
-    """Grow a tree by a level: of the favourites behind the `above` rows from `first` on, at depth 0 behind the text's end, the
+    """Grow a tree by a level: of the favourites after the `above` rows from `first` on, at depth 0 after the text's end, the
     likeliest become rows from `count` on, `branches` of them if there is room. Returns how many rows there are now,
     and the sum of the chances of reaching the new ones.
 
@@ -130,7 +130,7 @@ def level(logits, depth, above, first, count, tokens, parents, chances, reach, r
 
 @njit(error_model="numpy")
 def lay_out(first, count, depth, parents, start, columns, rotations, of_level):
-    """Fill `columns` for the rows of a tree's level: those from `first` up to `count`, at this depth behind `start` columns of a
+    """Fill `columns` for the rows of a tree's level: those from `first` up to `count`, at this depth after `start` columns of a
     cache. A row attends to what its parent (-1: the text's end) attends to, and to itself. The rotations of the level's position
     go into `of_level` [2, branches, head_dim].
     """
@@ -154,7 +154,7 @@ def lay_out(first, count, depth, parents, start, columns, rotations, of_level):
 
 @njit(error_model="numpy")
 def in_a_row(start, n):
-    """The columns of a chain of n rows behind `start` columns."""
+    """The columns of a chain of n rows after `start` columns."""
     new = np.arange(start, start + n)
     return Columns(new, new + 1, np.zeros((n, 1), np.int64), np.zeros(n, np.int64))
 
@@ -175,7 +175,7 @@ def part_of(columns, first, count):
 
 @njit(error_model="numpy")
 def read_text(kernels, sizes, weights, caches, ids, start, rotations, taps, logits):
-    """A pass over `ids` behind `start` columns, with the logits of the last at an address."""
+    """A pass over `ids` after `start` columns, with the logits of the last at an address."""
     n = len(ids)
     rows = Rows(ids, rotations.cos[start : start + n], rotations.sin[start : start + n])
     outputs = Outputs(n - 1, np.int64(1), logits, taps, np.zeros(1, np.int64))
@@ -185,7 +185,7 @@ def read_text(kernels, sizes, weights, caches, ids, start, rotations, taps, logi
 
 @compiled
 def chain(kernels, sizes, weights, caches, ids, start, rotations, taps, request):
-    """Read `ids` [n] behind `start` tokens of the cache, then draft: tokens and confidences, [drafted] each.
+    """Read `ids` [n] after `start` tokens of the cache, then draft: tokens and confidences, [drafted] each.
 
     The cache must have room for `n + most` columns, and the rotations as many positions; all tokens but the last drafted are in it
     afterwards.
@@ -209,9 +209,9 @@ def chain(kernels, sizes, weights, caches, ids, start, rotations, taps, request)
 
 @compiled
 def tree(kernels, sizes, weights, caches, ids, start, rotations, taps, branches, rows, request):
-    """Read `ids` [n] behind `start` tokens of the cache, then grow a tree, a pass per level: tokens, parents (-1: the text's end),
+    """Read `ids` [n] after `start` tokens of the cache, then grow a tree, a pass per level: tokens, parents (-1: the text's end),
     and the share of each of its softmax, [drafted] each; and how many of them, all but the last level, were read. There are at
-    most `rows` rows, and of a level the `branches` that are likeliest reached; the last level is the one behind which those of the
+    most `rows` rows, and of a level the `branches` that are likeliest reached; the last level is the one after which those of the
     next would not pay.
 
     The cache must have room for `n + rows` columns.

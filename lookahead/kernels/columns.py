@@ -12,7 +12,7 @@ from ..core.tree import ancestors, is_chain
 from ..model.shape import Shape
 from .vectors import NARROW
 
-SPARE_POSITIONS = 8  # behind the context's end, for rows that only fill a pass up
+SPARE_POSITIONS = 8  # of the tables, after the end of the context
 
 
 def fits(shape: Shape) -> bool:
@@ -31,7 +31,7 @@ class Columns(NamedTuple):
 
     @classmethod
     def of(cls, parents: Sequence[int], base: int, first: int = 0) -> Columns:
-        """For the rows of a tree from `first` on, behind `base` cached tokens."""
+        """For the rows of a tree from `first` on, after `base` cached tokens."""
         n, start, stop = len(parents) - first, base + first, base + len(parents)
         places = _places(1 << stop.bit_length())
         new = places[start:stop]

@@ -65,7 +65,7 @@ def forward(kernels, sizes, weights, caches, rows, columns, given, fed, normed_r
 
 @compiled
 def chain(kernels, sizes, weights, caches, feature, logits, start, rotations, normed_residual, request):
-    """Draft behind a text of `start` tokens, of whose last there are the feature [1, hidden] and logits [known]: tokens and
+    """Draft after a text of `start` tokens, of whose last there are the feature [1, hidden] and logits [known]: tokens and
     confidences, [drafted] each, and features [drafted, hidden] of all but the last.
 
     The cache must have room for as many columns as tokens are asked for, and the rotations as many positions.
@@ -92,9 +92,9 @@ def chain(kernels, sizes, weights, caches, feature, logits, start, rotations, no
 
 @compiled
 def tree(kernels, sizes, weights, caches, feature, logits, start, rotations, normed_residual, branches, rows, request):
-    """Grow a tree behind the same text, a pass per level: tokens, parents (-1: the text's end), and the share of each of its
+    """Grow a tree after the same text, a pass per level: tokens, parents (-1: the text's end), and the share of each of its
     softmax, [drafted] each. There are at most `rows` rows, and of a level the `branches` that are likeliest reached; the last level
-    is the one behind which those of the next would not pay.
+    is the one after which those of the next would not pay.
 
     The cache must have room for `rows` columns. Otherwise as `chain` takes them.
     """

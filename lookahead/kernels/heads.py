@@ -182,7 +182,7 @@ class CompiledBlock(_Tables):
         return tokens.tolist(), confidences.tolist()
 
     def tree(self, logits: torch.Tensor, before: int, request: DraftRequest, branches: int, rows: int) -> DraftTree:
-        """A tree of the slots' favourites behind a token: tokens, parents, and the share of each of its softmax."""
+        """A tree of the slots' favourites after a token: tokens, parents, and the share of each of its softmax."""
         *grown, _ = block_pass.tree(self._markov, logits.numpy(), before, branches, rows, Request.of(request))
         return DraftTree(*(part.tolist() for part in grown))
 
@@ -229,7 +229,7 @@ class CompiledEagle(_Tables):
     def chain(
         self, feature: torch.Tensor, logits: torch.Tensor, start: int, cache: CompiledCache, request: DraftRequest
     ) -> tuple[list[int], list[float], torch.Tensor]:
-        """Draft behind a text of `start` tokens whose last has this feature [1, hidden] and these logits [known]: tokens, how
+        """Draft after a text of `start` tokens whose last has this feature [1, hidden] and these logits [known]: tokens, how
         sure of each, and features [rows, hidden] of all but the last."""
         tokens, confidences, features, _ = eagle_pass.chain(
             *self._behind(feature, logits, start, cache, request.most), Request.of(request)
@@ -240,14 +240,14 @@ class CompiledEagle(_Tables):
         self, feature: torch.Tensor, logits: torch.Tensor, start: int, cache: CompiledCache, request: DraftRequest, branches: int,
         rows: int,
     ) -> DraftTree:  # fmt: skip
-        """A tree behind the same text: tokens, parents, and the share of each of its softmax."""
+        """A tree after the same text: tokens, parents, and the share of each of its softmax."""
         *grown, _ = eagle_pass.tree(
             *self._behind(feature, logits, start, cache, rows), branches, rows, Request.of(request)
         )
         return DraftTree(*(part.tolist() for part in grown))
 
     def _behind(self, feature, logits, start, cache, drafted) -> tuple:
-        """What `eagle_pass`'s calls take to draft so many tokens behind a text of `start` tokens."""
+        """What `eagle_pass`'s calls take to draft so many tokens after a text of `start` tokens."""
         cache.rewind(start)
         cache.lay_out(start + drafted)
         caches, rotations = self.room(cache, drafted), Rotations(*self.rotary.up_to(start + drafted))

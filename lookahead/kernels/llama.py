@@ -245,7 +245,7 @@ class Llama(Forward):
         return DraftTree(*(part.tolist() for part in grown), read)
 
     def _behind(self, ids: Sequence[int], base: int, cache: CompiledCache, drafted: int) -> tuple:
-        """What `chain`'s calls take to read ids behind `base` cached tokens and draft so many."""
+        """What `chain`'s calls take to read ids after `base` cached tokens and draft so many."""
         shape, stop, (kernels, weights) = self.shape, base + len(ids) + drafted, self._packed
         cache.lay_out(stop)
         addresses = cache.make_room(stop - base, shape.kv_heads, shape.head_dim, self.dtype)[None]

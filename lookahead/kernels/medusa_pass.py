@@ -13,7 +13,7 @@ FARTHEST = np.float32(80)  # of what `exp` takes
 
 @compiled
 def forward(kernels, sizes, state, blocks, scales, biases, logits):
-    """The heads' logits [slots, whole blocks of the known tokens], float32, behind a token of which `state` [hidden] is the
+    """The heads' logits [slots, whole blocks of the known tokens], float32, after a token of which `state` [hidden] is the
     last hidden state of the token before, as it is stored.
 
     `blocks` and `scales` [2] are addresses of all residual blocks' layers, [slots times hidden, hidden], and of the output head;

@@ -72,7 +72,7 @@ def round_all(y, count):
 @njit(inline="always")
 def _by_blocks(block, size, together, x, stride, w, y, n, k, width):
     """Add every panel of outputs for all rows x [n, stride] before the next. A step takes so many inputs `together` and `size`
-    bytes of weights an output; inputs behind the last whole step are left.
+    bytes of weights an output; inputs after the last whole step are left.
 
     Where several loops read a panel, computing takes longer than bringing it: meanwhile the next one is asked for, half of it
     while the first rows are computed and half while the second are. Either alone would wait for memory.
@@ -117,7 +117,7 @@ def _multiply_float32(x, w, scale, y, spare, n, k, width, rounded):
 
 @njit(inline="always")
 def _in_bytes(x, k, out, wide, zero):
-    """Numbers x [k] as bytes behind `zero` in out [wide], with zeros behind them; returns their scale."""
+    """Numbers x [k] as bytes after `zero` in out [wide], with zeros after them; returns their scale."""
     row = carray(floats_at(x), k)
     largest = max(largest_size(row), np.float32(1e-12))
     inverse = np.float32(127) / largest
@@ -155,7 +155,7 @@ def _multiply_int8_by_2(x, w, scale, y, spare, n, k, width, rounded):
 
 @kernel(9)
 def _multiply_int8_by_4(x, w, scale, y, spare, n, k, width, rounded):
-    """The same, and with the same bits, for `INT8_BY_4`. Bytes of inputs have no sign, so 128 is added to each; behind the scales is
+    """The same, and with the same bits, for `INT8_BY_4`. Bytes of inputs have no sign, so 128 is added to each; after the scales is
     what that must be taken off with, where sums begin (int32)."""
     wide = whole(k, 4)
     row_scales, begin = spare + n * wide, carray(int32_at(scale + 4 * width), width)
@@ -171,7 +171,7 @@ def _multiply_int8_by_4(x, w, scale, y, spare, n, k, width, rounded):
 
 @njit(inline="always")
 def _shortened(x, y, n, k, wide):
-    """Rows x [n, k] as bfloat16 at y [n, wide], with zeros behind them."""
+    """Rows x [n, k] as bfloat16 at y [n, wide], with zeros after them."""
     for i in range(n):
         row, out = carray(floats_at(x + 4 * i * k), k), carray(bfloat16_at(y + 2 * i * wide), wide)
         for j in range(k):
@@ -233,7 +233,7 @@ def multiply(stored: int):
 
 def packed(weight: np.ndarray, stored: int) -> np.ndarray:
     """A weight [out, in] in panels [panels, in, PANEL], or with several inputs `TOGETHER` [panels, in / 2, PANEL, 2], whole
-    blocks of them, with zeros behind the last output and input; or in tiles."""
+    blocks of them, with zeros after the last output and input; or in tiles."""
     if stored == BF16_AMX:
         return tiles.packed(weight)
     out, size = weight.shape

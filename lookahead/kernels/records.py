@@ -80,7 +80,7 @@ class Rotations(NamedTuple):
 
 class Outputs(NamedTuple):
     """What a pass computes: at the address `logits` [rows, vocab] those of so many `rows` from `first` on, and the hidden states
-    behind the layers `taps`, behind the last of them normed, at the addresses `states` [texts] of [rows, len(taps), hidden]."""
+    after the layers `taps`, after the last of them normed, at the addresses `states` [texts] of [rows, len(taps), hidden]."""
 
     first: int
     rows: int

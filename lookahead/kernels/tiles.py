@@ -41,7 +41,7 @@ def available() -> bool:
 
 
 def packed(weight: np.ndarray) -> np.ndarray:
-    """A weight [out, in] of bfloat16 as uint16 in tiles, with zeros behind the last output and input."""
+    """A weight [out, in] of bfloat16 as uint16 in tiles, with zeros after the last output and input."""
     out, size = weight.shape
     steps = whole(size, INPUTS) // INPUTS
     padded = np.zeros((whole(out, BLOCK), steps * INPUTS), weight.dtype)

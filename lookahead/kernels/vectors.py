@@ -129,7 +129,7 @@ def _block(stored: int, width: int = BLOCK, panel: int = PANEL):
 
     Of addresses: x float32 [rows, x_stride], w [width / PANEL, k, PANEL] as stored, whose panels begin `w_panel` numbers apart
     and whose k `w_stride`, y float32 [rows, y_stride]. Of `BF16_SPLIT`, `BF16_DOT` and `INT8_BY_4` k counts words, as x does of the last two;
-    `INT8_BY_4` adds up as int32. Meanwhile lines that lie `near` and, `1 << slow` times as slowly, `far` behind w's are brought.
+    `INT8_BY_4` adds up as int32. Meanwhile lines that lie `near` and, `1 << slow` times as slowly, `far` after w's are brought.
     """
     together, total = stored in (BF16_DOT, INT8_BY_2, INT8_BY_4), _INT32 if stored in (INT8_BY_2, INT8_BY_4) else _FLOAT
 
@@ -207,7 +207,7 @@ def _added_up(builder, rows, vectors, stored, width, x, w, y, sizes) -> None:
 
 
 def _ask_for(builder, w, place, size, near, far, slow) -> None:
-    """Have lines brought that lie `near` and `far` behind a place of w; behind an array's end none is read."""
+    """Have lines brought that lie `near` and `far` after a place of w; after an array's end none is read."""
     byte, (data, reading) = ir.IntType(8).as_pointer(), (ir.Constant(_INT32, 1), ir.Constant(_INT32, 0))
     kind = ir.FunctionType(ir.VoidType(), [byte, _INT32, _INT32, _INT32])
     prefetch = builder.module.declare_intrinsic("llvm.prefetch.p0", (), kind)

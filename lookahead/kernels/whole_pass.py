@@ -40,7 +40,7 @@ def forward(kernels, sizes, weights, caches, rows, columns, outputs, step):
     check_ids(ids, vocab)
     wide_vocab = whole(vocab, BLOCK)
     inside = sum(scratch_floats(sizes, n, np.int64(0), hidden, columns.new.max() + 1))
-    # numba frees an array behind its last use, whoever has its address: this one is returned.
+    # numba frees an array after its last use, whoever has its address: this one is returned.
     scratch = np.empty(n * hidden + outputs.rows * wide_vocab + inside + spare_floats(n, sizes.widest), np.float32)
     x_ = np.int64(scratch.ctypes.data)
     out_ = x_ + 4 * n * hidden

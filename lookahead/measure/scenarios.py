@@ -28,7 +28,7 @@ class Scenario:
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """The methods that race beside naive, in the order of their lanes."""
+        """The methods that race against naive, in the order of their lanes."""
         return (*self.further, self.method)
 
 

@@ -84,7 +84,7 @@ class KeyValueCache:
         self.lengths = [0] * layers  # columns of each that count; all the same but in the middle of a pass
         self.layers = [CacheLayer(self, number) for number in range(layers)]
         self.room = 0  # columns of the buffers from the next pass on
-        self.taps = NOTHING  # the numbers of layers behind which hidden states are kept
+        self.taps = NOTHING  # the numbers of layers after which hidden states are kept
         self._states, self._state_width = torch.empty(0), 0
         self._too_long = 0  # passes for which the room was too much
 
@@ -107,7 +107,7 @@ class KeyValueCache:
         return [(layer.keys[0], layer.values[0]) for layer in self.layers]
 
     def tap(self, layers: Sequence[int], hidden: int, dtype: torch.dtype, device: torch.device) -> None:
-        """Keep the hidden states of so many numbers behind these layers from now on; the cache is empty still."""
+        """Keep the hidden states of so many numbers after these layers from now on; the cache is empty still."""
         self.taps, self._state_width = np.array(layers, np.int64), len(layers) * hidden
         self._states = torch.empty(0, self._state_width, dtype=dtype, device=device)
 

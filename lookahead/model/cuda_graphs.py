@@ -36,7 +36,7 @@ WARM = 2  # passes before one is recorded, in which libraries choose and prepare
 
 class Answer(NamedTuple):
     """What a pass of some rows gives: logits [rows, vocab], and the hidden states [1, rows, hidden] in front of the first layer
-    and behind every one, where they are asked for."""
+    and after every one, where they are asked for."""
 
     logits: torch.Tensor
     hidden_states: Sequence[torch.Tensor] = ()

@@ -110,7 +110,7 @@ class Forward(ABC):
     def chain(
         self, ids: Sequence[int], base: int, cache: KeyValueCache, request: DraftRequest
     ) -> tuple[list[int], list[float]] | None:
-        """Read ids behind `base` cached tokens and draft behind them in one compiled call: tokens, and how sure of each. None
+        """Read ids after `base` cached tokens and draft after them in one compiled call: tokens, and how sure of each. None
         where passes are not compiled."""
         return None
 
@@ -146,7 +146,7 @@ class Forward(ABC):
         """What a pass reads: all weights, but of an embedding that is not the head's too only the rows it looks up."""
 
     def parts(self, cached: int) -> Parts | None:
-        """What a one-row pass behind `cached` tokens computes, to be timed alone; None where it cannot be taken apart."""
+        """What a one-row pass after `cached` tokens computes, to be timed alone; None where it cannot be taken apart."""
         return None
 
     @property

@@ -1,6 +1,6 @@
 """CachedLM: a causal language model, its key-value cache, and the way back.
 
-Three moves: `forward` runs rows (a chain or a tree) behind what is cached, `keep` makes one path
+Three moves: `forward` runs rows (a chain or a tree) after what is cached, `keep` makes one path
 of them permanent and drops the rest, `sync` rewinds to whatever the cache and a context have in
 common. Every lane owns a CachedLM; lanes may share the model's passes, and with them its weights. An interrupted pass
 leaves nothing behind: the next move rewinds to the last kept token.
@@ -49,7 +49,7 @@ class CachedLM:
         self.vocab, self.reads_all = vocab or self.passes.shape.vocab, reads_all
         self.context_length = self.passes.shape.context_length
         self.device = self.passes.device
-        self.taps: Sequence[int] = ()  # layers behind which hidden states are kept, from the next `reset` on
+        self.taps: Sequence[int] = ()  # layers after which hidden states are kept, from the next `reset` on
         self.seconds = 0.0  # spent in passes so far: positions, mask and model
         self.reset()
 
@@ -128,7 +128,7 @@ class CachedLM:
         self._rewind(len(self.tokens))
 
     def extend(self, tokens: Sequence[int]) -> torch.Tensor:
-        """Append a chain for good; returns the logits [1, vocab] behind its last token."""
+        """Append a chain for good; returns the logits [1, vocab] after its last token."""
         if not tokens:
             return torch.empty(0, self.vocab)
         for start in range(0, len(tokens), PREFILL_ROWS):
@@ -151,7 +151,7 @@ class CachedLM:
         self.tokens = list(other.tokens)
 
     def draft_chain(self, tokens: Sequence[int], request: DraftRequest) -> tuple[list[int], list[float]] | None:
-        """Append a chain and draft behind it in one compiled call: drafted tokens, of which all but the last are appended too,
+        """Append a chain and draft after it in one compiled call: drafted tokens, of which all but the last are appended too,
         and how sure the model is of each. None where its passes are not compiled."""
         start = perf_counter()
         chain = self.passes.chain(self._readable(tokens), len(self.tokens), self.cache, request)
@@ -162,7 +162,7 @@ class CachedLM:
         return chain
 
     def draft_tree(self, tokens: Sequence[int], request: DraftRequest, branches: int, rows: int) -> DraftTree | None:
-        """Append a chain and grow a tree of at most so many `rows` behind it, `branches` of them a level, in one compiled call.
+        """Append a chain and grow a tree of at most so many `rows` after it, `branches` of them a level, in one compiled call.
         Those that the model has read stay pending, as after `forward`. None where its passes are not compiled."""
         start = perf_counter()
         grown = self.passes.tree(self._readable(tokens), len(self.tokens), self.cache, request, branches, rows)

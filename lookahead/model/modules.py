@@ -103,7 +103,7 @@ def lend(cache: KeyValueCache, dynamic: DynamicCache) -> None:
 
 
 def lent(dynamic: DynamicCache) -> KeyValueCache | None:
-    """Our cache behind transformers'; None where there is none."""
+    """Our cache after transformers'; None where there is none."""
     layer = next(iter(dynamic.layers), None)
     return layer.layer.cache if isinstance(layer, _ModulesLayer) else None
 

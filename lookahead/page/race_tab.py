@@ -294,7 +294,7 @@ def arrive(server: ServerState, query: dict[str, str]) -> dict[str, Any]:
         )
     except LookaheadError as error:
         return {"lanes": refusal(f"This link cannot be followed. {error}")}
-    race = "the servers" if is_servers(fields["family"]) else ", ".join([*also, method]) + " beside naive"
+    race = "the servers" if is_servers(fields["family"]) else ", ".join([*also, method]) + " and naive"
     requested = wire.Requested(message=REQUESTED, chips=[race, *form.changed(fields)])
     lanes = on_arrival(whole(f"asked-{secrets.token_urlsafe(6)}", [requested]))
     return {"lanes": lanes, "prompt": prompt, "method": method, "also": also, **fields}

@@ -104,7 +104,7 @@ def from_link(
     limits.check(prompt)
     methods = [m for m in str(query.get("methods", DEFAULT_METHOD)).split(",") if m] or [DEFAULT_METHOD]
     if len(methods) >= MOST_LANES:
-        raise MethodError("methods", ",".join(methods)[:200], f"at most {MOST_LANES - 1} beside naive.")
+        raise MethodError("methods", ",".join(methods)[:200], f"at most {MOST_LANES - 1} in addition to naive.")
     for method in methods:
         method_class(method)
     fields = {**first_values(limits), **{name: str(query[name])[:LONGEST_OPTIONS] for name in FIELDS if name in query}}

@@ -21,7 +21,7 @@ from ..trace import wire
 from ..trace.wire import End, Event
 
 CAPTION = "Recorded on {cpu}; press Race to run it here."
-REAL_TIME = "Recorded on {cpu}, and as fast as it really was behind its first passes; press Race to run it here."
+REAL_TIME = "Recorded on {cpu}, and played at its real speed after the first passes; press Race to run it here."
 MOST_RUNS = 64
 MOST_CHARACTERS = 64_000_000
 GONE = "The server does not know this run any more: it was restarted. What had arrived is shown, and can be taken home."

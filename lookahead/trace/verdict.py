@@ -107,8 +107,8 @@ def agreement(race: Any, lane: int) -> Badge | None:
         case Outcome.SERVERS:
             where = f"{'character' if compared.as_text else 'token'} {compared.position + 1}"
             detail = (
-                f"The two texts part at {where}. Engines round a row differently in company of others, so where two tokens "
-                "are nearly as likely either may win."
+                f"The two texts differ from {where} on. Engines round a row differently with other rows, so if two tokens are "
+                "almost equally likely, either may be chosen."
             )
             return _badge(False, f"parts at {where}", detail, position=compared.position)
     return _difference(compared)
@@ -152,7 +152,7 @@ def trust(race: Any) -> Trust | None:
     took = f"naive's passes took {seconds(low)} to {seconds(high)}"
     if high <= STEADY * low:
         return {"steady": True, "sentence": f"Steady clock: {took}."}
-    sentence = f"Busy machine: {took}, so the seconds say little."
+    sentence = f"Busy machine: {took}, so compare passes, not seconds."
     last = race.lanes[-1]
     if last is not naive and last.tokens:
         sentence += f" By passes alone: {ratio(len(last.tokens) / len(last.verified))} fewer."

@@ -394,7 +394,7 @@ def test_a_link_fills_the_form_and_runs_nothing(visit):
     assert again.get_by_label("new tokens, at most").input_value() == "16"
     assert state(again)["status"] == "asked" and state(again)["lanes"] == []
     assert again.locator(".la-setting").all_inner_texts() == [
-        "hybrid beside naive",
+        "hybrid and naive",
         "16 new tokens at most",
         "temperature 0.7",
     ]

@@ -187,7 +187,7 @@ def test_every_link_of_the_lessons_opens_the_race_it_names(visit, link):
     page.wait_for_function(f"{STATE}.status === 'asked'")
     assert page.get_by_label("Prompt", exact=True).input_value() == given["prompt"]
     said = page.locator(".la-setting").all_inner_texts()
-    assert said[0] == f"{given['methods']} beside naive" and all(
+    assert said[0] == f"{given['methods']} and naive" and all(
         f"k = {given[name]}" in said for name in {"k"} & given.keys()
     )
     page.get_by_role("button", name="Run this race").click()

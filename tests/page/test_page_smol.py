@@ -35,7 +35,7 @@ def test_it_is_chosen_raced_in_real_time_and_linked_to(visit, address):
     choose(page)
     page.wait_for_function(f"{STATE}.run === 'recording-{ANSWERS[0].id}'")
     assert page.get_by_label("Prompt", exact=True).input_value() == ANSWERS[0].prompt
-    page.locator(".la-statustext", has_text="as fast as it really was").wait_for()
+    page.locator(".la-statustext", has_text="played at its real speed").wait_for()
     for scenario in ANSWERS:
         page.get_by_role("button", name=scenario.label, exact=True).click()
         page.wait_for_function(f"{STATE}.run === 'recording-{scenario.id}'")

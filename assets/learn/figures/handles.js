@@ -13,7 +13,7 @@ const PIXELS = 240; // of a drag, from one end of a scrubbed number to the other
 const clamp = (x, low, high) => Math.min(high, Math.max(low, x));
 const onGrid = (x, {min, max, step}) => clamp(min + Math.round((x - min) / step) * step, min, max);
 
-/** A slider under its label. `words(value)` says what it stands at. */
+/** A slider under its label. `words(value)` describes its value. */
 export function range(label, {min, max, step, value, words}, change) {
   const input = make("input", {type: "range", min, max, step, value});
   const said = make("output.la-f-said", words(value));

@@ -1,4 +1,4 @@
-/* matching.js: a text that is read word by word: its last words are looked for in what stood before, and drafted
+/* matching.js: a text that is read word by word: its last words are looked up in the text before them, and drafted
    from.
 
     Why it is so.  As the lesson says: the longest match wins, among equals the most recent; what followed it is the
@@ -53,7 +53,8 @@ export function figure() {
     });
     text.replaceChildren(...spans, ...drafted);
     const found =
-      match && `“${read.slice(-match.length).join(" ")}” stood before; it was followed by “${match.draft.join(" ")}”.`;
+      match &&
+      `“${read.slice(-match.length).join(" ")}” occurred before; it was followed by “${match.draft.join(" ")}”.`;
     setText(words, found || `“${read.at(-1)}” has not been written before: nothing is drafted.`);
     const last = make("li", make("b", read.at(-1)), " →");
     trie.replaceChildren(last, ...followers(read).map(([word, times]) => make("li", `${word} ${"●".repeat(times)}`)));

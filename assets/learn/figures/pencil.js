@@ -1,7 +1,7 @@
-/* pencil.js: one pass by hand: a draft to edit, the target's answers, what stands, and the shelf that is swept.
+/* pencil.js: one pass by hand: a draft to edit, the target's answers, what is accepted, and the cache that is cut.
 
     Why it is so.  The target here knows one thing, which word follows which; so its answer to any draft can be
-   worked out on paper, and a reader who changes a word sees at once why what stands behind it does not count.
+   worked out on paper, and a reader who changes a word sees at once why the words after it do not count.
 
     What it does not know.  Models. What the reader types is text. */
 

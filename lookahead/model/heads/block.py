@@ -59,7 +59,7 @@ class BlockNetwork(nn.Module):
     def slots(
         self, anchors: torch.Tensor, places: torch.Tensor, context: list[Pairs], seen: torch.Tensor
     ) -> torch.Tensor:
-        """The normed hidden states [texts, groups, slots, hidden] of blocks behind anchors [texts, groups], which stand at
+        """The normed hidden states [texts, groups, slots, hidden] of blocks after anchors [texts, groups], which stand at
         `places` [groups] and see so much of the context, [groups, 1 or rows, tokens]."""
         shape = self.shape
         masks = self.embed[shape.mask].expand(*anchors.shape, shape.rows - 1, -1)
@@ -86,7 +86,7 @@ class BlockNetwork(nn.Module):
     def forward(
         self, states: torch.Tensor, ids: torch.Tensor, anchors: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """For training: what `logits` gives [texts, anchors, slots, known] for the block behind each of `anchors` [anchors]
+        """For training: what `logits` gives [texts, anchors, slots, known] for the block after each of `anchors` [anchors]
         in texts `ids` [texts, tokens] with those hidden states, where the text's own tokens stand before the slots."""
         tokens = torch.arange(ids.shape[1], device=ids.device)
         hidden = self.slots(

@@ -92,7 +92,7 @@ class EagleNetwork(nn.Module):
         return normed if self.shape.output_normed else x, logits
 
     def forward(self, states: torch.Tensor, ids: torch.Tensor, steps: int) -> Iterator[torch.Tensor]:
-        """For training: the logits [texts, rows, known] of each of so many drafted tokens behind every token but the first
+        """For training: the logits [texts, rows, known] of each of so many drafted tokens after every token but the first
         of texts `ids` [texts, tokens] with those hidden states. In step j row i has read the text to token i + 1 + j, the
         last j tokens as a draft, and its label is token i + 2 + j; of the last j rows there is none.
         """

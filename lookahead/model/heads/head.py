@@ -1,8 +1,8 @@
 """A trained head as drafters use one: like a language model that reads hidden states of another (`lm.CachedLM`).
 
-`sync` finds what of a text is to be read, `extend` gives the logits behind it, and behind each token that is then drafted;
-`forward` gives those behind every row of a tree. Of a block or Medusa head only the first takes a pass: later tokens are
-read off its slots, so there are `longest` at most. What was drafted leaves nothing behind.
+`sync` finds what of a text is to be read, `extend` gives the logits after it, and after each token that is then drafted;
+`forward` gives those after every row of a tree. Of a block or Medusa head only the first takes a pass: later tokens are
+read off its slots, so there are `longest` at most. Drafted rows leave nothing in its cache.
 
 Knows hidden states and ids. It does not know who drafts, nor what is accepted.
 """
@@ -82,11 +82,11 @@ class CachedHead(ABC):
 
     @abstractmethod
     def sync(self, context: Sequence[int]) -> list[int]:
-        """What of `context` is still to be read, before a draft behind it; nothing where the target has read too little."""
+        """What of `context` is still to be read, before a draft after it; nothing where the target has read too little."""
 
     @abstractmethod
     def extend(self, tokens: Sequence[int]) -> torch.Tensor:
-        """The logits [1, vocab] behind the tokens that `sync` gave, then behind one drafted token after the other."""
+        """The logits [1, vocab] after the tokens that `sync` gave, then after one drafted token after the other."""
 
     def draft_chain(self, tokens: Sequence[int], request: DraftRequest) -> tuple[list[int], list[float]] | None:
         """What `extend` gives the logits of, drafted in one compiled call: tokens, and how sure of each. None where passes
@@ -94,13 +94,13 @@ class CachedHead(ABC):
         return None
 
     def draft_tree(self, tokens: Sequence[int], request: DraftRequest, branches: int, rows: int) -> DraftTree | None:
-        """A tree behind the tokens that `sync` gave, of at most so many `rows`, `branches` of them a level, grown in one
+        """A tree after the tokens that `sync` gave, of at most so many `rows`, `branches` of them a level, grown in one
         compiled call. None where there is no such call."""
         return None
 
     @abstractmethod
     def forward(self, tokens: Sequence[int], parents: Sequence[int], first: int = 0) -> torch.Tensor:
-        """The logits [rows, vocab] behind the rows from `first` on of a tree of drafted tokens; the rows that those continue
+        """The logits [rows, vocab] after the rows from `first` on of a tree of drafted tokens; the rows that those continue
         stand before `first`."""
 
     def keep(self, path: Sequence[int]) -> None:  # noqa: B027 (nothing to do for all of them)
@@ -223,7 +223,7 @@ class _CachedSlots(CachedHead):
 
     @abstractmethod
     def _draft(self, tokens: Sequence[int]) -> None:
-        """The pass behind the tokens that `sync` gave."""
+        """The pass after the tokens that `sync` gave."""
 
     @abstractmethod
     def _behind(self, slots: Sequence[int], before: Sequence[int]) -> torch.Tensor:
@@ -231,7 +231,7 @@ class _CachedSlots(CachedHead):
 
     @abstractmethod
     def _picked(self, first: int, before: int, request: DraftRequest) -> tuple[list[int], list[float]]:
-        """Tokens of the slots from `first` on behind the token `before`, and how sure of each: `chain`'s compiled call."""
+        """Tokens of the slots from `first` on after the token `before`, and how sure of each: `chain`'s compiled call."""
 
     def _next(self, slot: int, before: int) -> tuple[torch.Tensor, float | None]:
         """The logits [1, known] of a slot where this token stands before it, and how likely the head finds its token."""

@@ -1,6 +1,6 @@
 """The network of Medusa heads: for each of the next tokens a residual block on the target's last hidden state (Cai et al. 2024).
 
-The output head is the target's. No block knows what another has drafted, nor any token behind the last that was verified.
+The output head is the target's. No block knows what another has drafted, nor any token after the last that was verified.
 
 Knows tensors. Names are those of vLLM's Medusa.
 """
@@ -40,6 +40,6 @@ class MedusaNetwork(nn.Module):
         self.register_buffer("head", head, persistent=False)
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
-        """The logits [..., slots, vocab] of the tokens behind the one that the target itself reads from its last hidden
+        """The logits [..., slots, vocab] of the tokens after the one that the target itself reads from its last hidden
         states [..., hidden]."""
         return linear(torch.stack([block(states) for block in self.blocks], -2), self.head)

@@ -17,7 +17,7 @@ from .medusa import MedusaNetwork
 
 
 class PlainCache:
-    """Keys and values of the text that was read, and of drafted rows behind it, by layer."""
+    """Keys and values of the text that was read, and of drafted rows after it, by layer."""
 
     def __init__(self):
         self.far: list[Pairs] = []
@@ -33,7 +33,7 @@ class PlainCache:
         self.far, self.near = list(pairs), []
 
     def rewind(self, length: int) -> None:
-        """Cut the text back, and forget the rows behind it."""
+        """Cut the text back, and forget the rows after it."""
         self.far, self.near = [Pairs(*(part[:, :length] for part in pairs)) for pairs in self.far], []
 
 
@@ -62,7 +62,7 @@ class PlainEagle:
         self, states: torch.Tensor, ids: Sequence[int], start: int, cache: PlainCache
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Read further tokens of the text from the one numbered `start` on, whose tokens before have these hidden states
-        [tokens, taps times hidden]; the feature [1, hidden] and the logits [1, known] behind the last."""
+        [tokens, taps times hidden]; the feature [1, hidden] and the logits [1, known] after the last."""
         network, n = self.network, len(ids)
         cache.rewind(start)
         tokens, places = torch.tensor(ids, device=states.device), torch.arange(start, start + n, device=states.device)
@@ -87,7 +87,7 @@ class PlainEagle:
         start: int,
         cache: PlainCache,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Rows from `first` on of a tree of drafted tokens behind a text of `start` tokens; their parents have these features
+        """Rows from `first` on of a tree of drafted tokens after a text of `start` tokens; their parents have these features
         [rows, hidden]. The rows' own features, and their logits [rows, known]."""
         device = features.device
         places = torch.tensor(depths(parents)[first:], device=device) + (start - 1)
@@ -118,7 +118,7 @@ class PlainBlock:
     def draft(
         self, states: torch.Tensor, anchor: int, start: int, cache: PlainCache
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Read the hidden states [tokens, taps times hidden] of the text from token `start` on, and draft a block behind the
+        """Read the hidden states [tokens, taps times hidden] of the text from token `start` on, and draft a block after the
         anchor, which follows it: the slots' hidden states [slots, hidden] and logits [slots, known], without the Markov
         head's."""
         network, device, place = self.network, states.device, start + len(states)
@@ -131,7 +131,7 @@ class PlainBlock:
 
     @torch.inference_mode()
     def bias(self, tokens: Sequence[int]) -> torch.Tensor | float:
-        """What the Markov head adds to the logits behind tokens, [tokens, known]."""
+        """What the Markov head adds to the logits after tokens, [tokens, known]."""
         markov = self.network.markov_head
         return (
             markov.markov_w2(markov.markov_w1(torch.tensor(tokens, device=self.network.head.device))) if markov else 0.0
@@ -159,5 +159,5 @@ class PlainMedusa:
 
     @torch.inference_mode()
     def draft(self, states: torch.Tensor) -> torch.Tensor:
-        """The logits [slots, vocab] behind a token, of the last hidden state [1, hidden] of the token before."""
+        """The logits [slots, vocab] after a token, of the last hidden state [1, hidden] of the token before."""
         return self.network(states)[0]

@@ -14,7 +14,7 @@ NONE, WHOLE, EACH = "none", "whole", "each"  # norms of what an EAGLE head reads
 
 @dataclass(frozen=True, slots=True)
 class HeadShape:
-    """Sizes of a head. Of `taps` it reads hidden states, numbered as transformers' `hidden_states`: behind so many layers,
+    """Sizes of a head. Of `taps` it reads hidden states, numbered as transformers' `hidden_states`: after so many layers,
     the last with the norm. `slots` is how many tokens one pass drafts, `fed` the width of what it reads of one token."""
 
     kind: str
@@ -38,7 +38,7 @@ class HeadShape:
     output_normed: bool = False  # whether the feature handed on has been through the last norm
     mask: int = 0  # block: the token whose embedding stands in a slot
     causal: bool = True  # block: whether a slot sees only the slots before it
-    from_anchor: bool = True  # block: whether the anchor's slot drafts the token behind it
+    from_anchor: bool = True  # block: whether the anchor's slot drafts the token after it
     rank: int = 0  # of the Markov head; 0 for none
     confident: bool = False  # whether there is a confidence head
 

@@ -43,8 +43,8 @@ function shapeOf({slots, taps, layers}) {
   return taps.length === 1 && taps[0] === layers ? "heads" : "slots";
 }
 
-/** What the head read of those tokens: {pairs, tokens: [{text, read, previous}]}. With `pairs`, each token is read together
-    with the states of the token before it, `previous`. `read` is whether the states of the token were read. */
+/** What the head read of those tokens: {pairs, tokens: [{text, read, previous}]}. With `pairs`, each token is read
+    together with the states of the token before it, `previous`. `read` is whether the token's states were read. */
 function readOf(shape, {texts, cut}) {
   const pairs = shape === "passes";
   const last = texts.length - 1;

@@ -1,7 +1,8 @@
 /* jacobi.js: the window of lookahead decoding, as plain data to be shown.
 
    What it is.  `windowOf(log, lane, step)` gives the grid of guesses of a pass, what the target said at them, and the
-   n-grams from the pool that were verified in the same pass, each with its origin. `maskOf` returns which rows may attend to which.
+   n-grams from the pool that were verified in the same pass, each with its origin. `maskOf` returns which rows may
+   attend to which.
 
    Why it is so.  A draft names parents only; rows, columns and levels follow from them. Level l, column c (from 1)
    guesses the token l + c - 1 places ahead. So does level l - 1, column c + 1: it is the guess of the iteration before.

@@ -1,7 +1,7 @@
 /* parts.js: what the inspector, the card and the microscope are made of: tokens, signs, bars, tables.
 
-   Why it is so.  Every state has a sign and a word in addition to its colour. Model text is untrusted: it is a text node, and
-   isolated in a bdi, so that its direction is its own.
+   Why it is so.  Every state has a sign and a word in addition to its colour. Model text is untrusted: it is a text
+   node, and isolated in a bdi, so that its direction is its own.
 
    What it does not know.  Passes. */
 

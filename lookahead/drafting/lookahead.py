@@ -29,6 +29,7 @@ class Lookahead(Drafter):
     summary = "drafts with a Jacobi window and a pool of n-grams"
     candidate = False
     composite = True
+    expected_tokens = 1.5  # a window finds few n-grams at first
 
     @dataclass(frozen=True, slots=True)
     class Options:
@@ -64,7 +65,7 @@ class Lookahead(Drafter):
         )
 
     def sources(self):
-        return {self.name: DraftCost(once_s=0.0)}
+        return {self.name: DraftCost(once_s=0.0, tokens=self.expected_tokens)}
 
     def start(self, context):
         self._window.start(context)

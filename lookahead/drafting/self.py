@@ -17,3 +17,4 @@ class SelfDraft(DraftModel):
     draft_model = "self"
     in_hybrid = False
     technique = None
+    expected_tokens = 1.5  # the first layers are not trained to predict tokens

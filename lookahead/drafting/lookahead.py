@@ -5,8 +5,6 @@ pool. In the same pass, the pool's n-grams that begin with the text's last token
 earlier text: the model drafts for itself, and pays for it in rows.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from ..core.events import EMPTY, Draft

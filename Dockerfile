@@ -15,6 +15,7 @@ RUN pip install --no-cache-dir uv==0.13.8 \
 
 COPY app.py places.py README.md LICENSE ./
 COPY lookahead lookahead
+COPY docs docs
 COPY assets assets
 # Weights are often saved for their owner alone, and COPY keeps that. Importing compiles those packages that the app uses.
 RUN find . -not -perm -444 -exec chmod a+rX {} + \

@@ -33,7 +33,7 @@ def test_files_stay_readable(path):
 def test_a_room_is_a_folder_and_says_what_it_knows():
     loose = {path.name for path in PACKAGE.glob("*.py")}
     assert loose == {"__init__.py", "__main__.py"}
-    assert {path.name for path in ASSETS.iterdir() if path.is_file()} == {"card.png", "screenshot.png"}
+    assert {path.name for path in ASSETS.iterdir() if path.is_file()} == {"card.png", "race.webp"}
     rooms = [path for path in PACKAGE.iterdir() if path.is_dir() and path.name != "__pycache__"]
     assert len(rooms) <= 12
     for room in rooms:

@@ -11,7 +11,7 @@ class Medusa(DraftModel):
     """A token of each head, as a chain (Cai et al. 2024). A head does not read the tokens that earlier heads drafted."""
 
     name = "medusa"
-    summary = "drafts with one small head a token"
+    summary = "drafts with one small head per token"
     candidate = False
     draft_model = "medusa"
     technique = None
@@ -22,7 +22,7 @@ class Eagle(DraftModel):
     """A chain from one layer that reads hidden states at three depths, then its own features (EAGLE-3, Li et al. 2025)."""
 
     name = "eagle"
-    summary = "drafts token by token from the model's inner states"
+    summary = "drafts token by token from the target's hidden states"
     draft_model = "eagle"
     technique = EAGLE
     expected_tokens = HEAD_TOKENS
@@ -32,7 +32,7 @@ class EagleTree(Tree):
     """A top-b tree from an EAGLE-3 head (EAGLE-2's dynamic tree, Li et al. 2024)."""
 
     name = "eagle-tree"
-    summary = "drafts a tree of an EAGLE head's favourites"
+    summary = "drafts a tree of an EAGLE head's likeliest tokens"
     draft_model = "eagle"
     expected_tokens = HEAD_TOKENS
 
@@ -55,7 +55,7 @@ class BlockTree(Tree):
     """A top-b tree from the slots of a block (JetSpec 2026). Each path has the Markov part's bias for its own tokens."""
 
     name = "block-tree"
-    summary = "drafts a tree of a block's favourites"
+    summary = "drafts a tree of a block's likeliest tokens"
     candidate = True
     draft_model = "block"
     in_hybrid = True

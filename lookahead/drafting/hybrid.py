@@ -20,7 +20,7 @@ class Hybrid(Drafter):
     """Suffix matches first, a draft model or a trained head otherwise."""
 
     name = "hybrid"
-    summary = "drafts from earlier text where it repeats, else from a small model"
+    summary = "drafts from earlier text if it repeats, else from a small model"
     needs_draft = accepts_head = composite = True
     Options = Suffix.Options
 

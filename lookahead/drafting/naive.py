@@ -10,7 +10,7 @@ class Naive(Drafter):
     """One token a pass."""
 
     name = "naive"
-    summary = "no drafting: one token a pass"
+    summary = "no drafting: one token per pass"
     candidate = False
     technique = NO_DRAFT
 

@@ -12,7 +12,7 @@ class SelfDraft(DraftModel):
     """
 
     name = "self"
-    summary = "drafts with the model's own first layers"
+    summary = "drafts with the target's own first layers"
     candidate = False
     draft_model = "self"
     in_hybrid = False

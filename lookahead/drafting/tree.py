@@ -18,7 +18,7 @@ class Tree(DraftModel):
     """A top-b tree from a small model."""
 
     name = "tree"
-    summary = "drafts a tree of a small model's favourites"
+    summary = "drafts a tree of a small model's likeliest tokens"
     candidate = False
     in_hybrid = False
     technique = None

@@ -1,4 +1,4 @@
-"""The tables of the README, which `lab` and `batch` write, as figures of another machine next to one's own."""
+"""The tables of docs/benchmarks.md, which `lab` and `batch` write: figures of another machine, to compare with."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..core.events import SettingsError
 from .decision import Level
 from .tables import split
 
-README = Path(__file__).parents[2] / "README.md"
+BENCHMARKS = Path(__file__).parents[2] / "docs" / "benchmarks.md"
 ARM = re.compile(r"(.*): ([\d.,]+)x")
 SPEEDUP = re.compile(r"([\d.]+)x \[([\d.]+)x to ([\d.]+)x\]")
 
@@ -26,17 +26,17 @@ class Median(NamedTuple):
 
 
 @cache
-def published(readme: Path = README) -> Mapping[str, Median]:
+def published(page: Path = BENCHMARKS) -> Mapping[str, Median]:
     """The experiments' medians by title; none if there is no table."""
-    rows, machine = _table(readme, "lab")
+    rows, machine = _table(page, "lab")
     arms = {row[0]: ARM.fullmatch(row[2]) for row in rows}
     return {title: Median(float(arm[2].replace(",", "")), arm[1], machine) for title, arm in arms.items() if arm}
 
 
 @cache
-def batches(readme: Path = README) -> tuple[Mapping[str, Sequence[Level]], str]:
+def batches(page: Path = BENCHMARKS) -> tuple[Mapping[str, Sequence[Level]], str]:
     """The speedups by method over texts at once, and the machine they were measured on; none and "" if there is no table."""
-    rows, machine = _table(readme, "batch")
+    rows, machine = _table(page, "batch")
     if not rows:
         return {}, ""
     (_, _, *methods), _, *lines = rows
@@ -51,10 +51,10 @@ def _level(size: str, cell: str) -> Level:
     return Level(int(size), speedup, (low, high))
 
 
-def _table(readme: Path, name: str) -> tuple[list[list[str]], str]:
+def _table(page: Path, name: str) -> tuple[list[list[str]], str]:
     """The lines of cells between the markers of that name, and the machine of the last line."""
     try:
-        _, text, _ = split(readme, name)
+        _, text, _ = split(page, name)
     except SettingsError:
         return [], ""
     *_, last = lines = text.strip().splitlines()

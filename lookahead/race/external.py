@@ -113,7 +113,7 @@ class Plain(ExternalGenerator):
     """`generate` without any drafting: what our naive lane is measured against."""
 
     name = "hf-generate"
-    summary = "transformers' own generate, no drafting"
+    summary = "transformers' own generate, without drafting"
     technique = NO_DRAFT
     bench_settings = ("attention=sdpa",)
 
@@ -122,7 +122,7 @@ class Assisted(ExternalGenerator):
     """`generate(assistant_model=...)`; k is its `num_assistant_tokens`, "auto" its own dynamic default."""
 
     name = "hf-assisted"
-    summary = "transformers' own assisted generation, opaque"
+    summary = "transformers' own assisted generation"
     needs_draft = True
     technique = DRAFT_MODEL
     bench_settings = ("attention=sdpa", *(f"attention=sdpa,k={k}" for k in (3, 5, 8, 20)))
@@ -141,7 +141,7 @@ class Lookup(ExternalGenerator):
     """`generate(prompt_lookup_num_tokens=...)`; k is that number, "auto" its usual 10."""
 
     name = "hf-lookup"
-    summary = "transformers' own prompt lookup, opaque"
+    summary = "transformers' own prompt lookup"
     technique = LOOKUP
     bench_settings = tuple(f"attention=sdpa,k={k}" for k in (3, 5, 10))
 

@@ -1,6 +1,6 @@
 """What the host of a server allows its visitors, and what the server reports: environment variables, read by pydantic-settings.
 
-Every field of `Limits` and `Telling` is the variable LOOKAHEAD_<NAME>; its description is the README's table. An invalid
+Every field of `Limits` and `Telling` is the variable LOOKAHEAD_<NAME>; its description is in the table of docs/hosting.md. An invalid
 value stops the server at its start with a clear error.
 """
 

@@ -1,7 +1,7 @@
 """Speed, with wide margins: the baseline is no straw man, and drafting pays where it should.
 
 Runs in turn, medians of many, so that a noisy machine shifts both sides. What this machine really
-reaches is in the README's table; the bars here are the least that would still be a product.
+reaches is in docs/benchmarks.md; the bars here are the least that would still be a product.
 """
 
 import statistics

@@ -116,7 +116,7 @@ def test_lanes_take_turns_while_a_peer_waits_half_way(models):
 
 @pytest.mark.timed
 def test_ours_is_faster_than_theirs(models):
-    """The bars of the README's table with wide margins; see `bench` for what this machine reaches."""
+    """The bars of docs/benchmarks.md with wide margins; see `bench` for what this machine reaches."""
     if models.dtype != "bfloat16":
         pytest.skip("float32 machine")
     from statistics import median

@@ -51,7 +51,7 @@ def add(server: ServerState, follow: Follow) -> Opening:
 
 
 def _measured_elsewhere(dark: bool) -> list[Any]:
-    """The README's table, until there is a measurement of this machine."""
+    """The published table, until this machine is measured."""
     by_method, machine = published.batches()
     levels = by_method.get(ELSEWHERE, ())
     words = (

@@ -266,7 +266,7 @@ def test_lesson_1_passes_of_an_imagined_machine():
         assert float(longer[:-3]) == pytest.approx(max(reading, int(n) * computing))
     assert 50 * computing == pytest.approx(4)
     assert (2 / bytes_each, operations_a_second / read_a_second) == (1, 200)
-    assert "here 1 per row, and the machine can do 200 operations" in text(1)
+    assert "here 1 per row. The machine can do 200 operations" in text(1)
     assert "takes little longer than a pass over one" in LESSONS[0].learn
     assert "50 x 0.08 = 4 ms" in text(1)
 
@@ -276,13 +276,13 @@ def test_lesson_1_passes_of_an_imagined_machine():
 )
 def test_lesson_2_a_pass_by_hand(source, written):
     """The real rule walks through the table."""
-    _, *rows = next(t for t in tables(source) if t[0][1] == "it reads")
+    _, *rows = next(t for t in tables(source) if t[0][1] == "input" and len(t[0]) == 5 and t[0][2] == "the target predicts")
     words = sorted({word for row in rows for word in row[1:4]})
     drafted = [words.index(row[3]) for row in rows if row[3]]
     assert [row[1] for row in rows[1:]] == [row[3] for row in rows[:-1]], "a drafted token is what the next row reads"
     verification = follow(Draft.chain(drafted, "pencil"), [words.index(row[2]) for row in rows])
     outcomes = {test.row: test.outcome for test in verification.tests if test.row is not None}
-    told = [outcomes.get(i, "not looked at") for i in range(len(rows))]
+    told = [outcomes.get(i, "not tested") for i in range(len(rows))]
     assert (
         " ".join(words[token] for token in (*(drafted[row] for row in verification.path), verification.token))
         == written
@@ -482,8 +482,8 @@ def test_lesson_9_what_bugs_do_to_three_tokens():
         least = min(P[i], Q[i])
         assert float(right) == P[i], token
         assert told == f"{least} + 0.4 x {P[i]} = {least + 0.4 * P[i]:.2f}"
-    # dog is drafted for u from 0.2 to 0.9 and stands where u x 0.7 < 0.3
-    assert f"chance {0.3 / 0.7 - 0.2:.2f} in place of 0.30" in text(9).replace("\n", " ")
+    # dog is drafted for u from 0.2 to 0.9 and accepted if u x 0.7 < 0.3
+    assert f"probability {0.3 / 0.7 - 0.2:.2f} instead of 0.30" in text(9).replace("\n", " ")
     assert [accept.at_quantile(torch.tensor(Q), u) for u in (0.1, 0.3, 0.8, 0.95)] == [0, 1, 1, 2]
 
 
@@ -497,7 +497,7 @@ def card_rates(drafter):
 def test_lesson_10_what_generations_are_worth():
     rates = card_rates("Medusa heads")
     assert rates == sorted(rates), "rates of tested tokens rise by position"
-    assert "at {}, {}, {}\nand {}, as on the models' card".format(*rates) in text(10)
+    assert "rates\n{}, {}, {} and {}, as on the models' card".format(*rates) in text(10)
     assert "late ones seldom" not in text(10)
     rows = {row[0]: row[1:] for table in tables(text(10)) for row in table[1:]}
     chain = theory.expected_tokens(0.8, 4)

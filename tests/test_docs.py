@@ -60,4 +60,4 @@ def test_the_python_examples_run(name, tmp_path, monkeypatch, capsys):
     names = {}
     for block in BLOCK.findall((ROOT / name).read_text(encoding="utf-8")):
         exec(block, names)
-    assert "tokens a pass" in capsys.readouterr().out and names["lookahead"] is lookahead
+    assert "tokens per pass" in capsys.readouterr().out and names["lookahead"] is lookahead

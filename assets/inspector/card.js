@@ -21,7 +21,7 @@ function factsOf({source, confidence, later, rule, p, q, until, draw}) {
   const facts = [
     ["drafted by", source],
     ["its confidence", confidence],
-    [later && rule === "rejection" ? "p in what was left" : "target’s p", p],
+    [later && rule === "rejection" ? "p in the residual" : "target’s p", p],
     ["drafter’s q", q],
     ["p/q", q === null ? null : until],
     ["draw", draw],
@@ -38,7 +38,7 @@ function favourites(list) {
       make("td", bar(p, "p"), probability(p)),
     ),
   );
-  return table("la-i-favourites", "The target’s favourites here", ["target’s favourites", "p"], lines);
+  return table("la-i-favourites", "The target’s likeliest tokens here", ["likeliest tokens", "p"], lines);
 }
 
 /** The card of a part of the text: an element that is nowhere yet. */

@@ -51,5 +51,5 @@ export const FATES = {
   rejected: {sign: "✕", words: "rejected"},
   passed: {sign: "–", words: "not tested: another branch was accepted"},
   ended: {sign: "–", words: "not tested: the text ended"},
-  unreached: {sign: "○", words: "never reached: a token before it was rejected"},
+  unreached: {sign: "○", words: "not tested: an earlier token was rejected"},
 };

@@ -37,7 +37,8 @@ function layersPicture({taps, layers}) {
 }
 
 const WHOSE = {
-  heads: "of one token: the last that the target has read. The text’s last token it reads with the draft.",
+  heads:
+    "of one token, the last that the target has read. The target processes the newest token together with the draft.",
   passes: "of every token, each with the embedding of the token that follows it.",
   slots: "of all the text before the anchor, which is the text’s last token.",
 };
@@ -50,7 +51,7 @@ function readTable({read: {pairs, tokens, cut}}) {
   const dots = cut ? [make("td", "…")] : [];
   const row = make("tr", make("th", {scope: "row"}, pairs ? "states of" : "its states"), ...dots, ...cells);
   const heads = [pairs ? "embedding of" : "token", ...(cut ? ["…"] : []), ...tokens.map(({text}) => token(text))];
-  return table("la-h-text", "What was read of the text’s last tokens", heads, [row]);
+  return table("la-h-text", "What the head read of the last tokens", heads, [row]);
 }
 
 function readBox(drafting) {
@@ -79,7 +80,7 @@ function drafted({text, fate, sign: mark, words, chance, after}, {tree, confiden
 function placeWords({shape, tree}, i) {
   if (shape === "heads") return [`head ${i + 1}`, ""];
   if (shape === "slots") return [`slot ${i + 1}`, ""];
-  const feature = tree ? "from features of its own" : "from its own feature";
+  const feature = tree ? "from its own features" : "from its own feature";
   return [`pass ${i + 1}`, i ? feature : "from the target’s states"];
 }
 
@@ -108,10 +109,12 @@ const SURE = "The number is the head’s probability of the token.";
 
 function howWords({shape, tree, markov, confident, slots}) {
   if (shape === "heads") {
-    return [`${count(slots, "small head")} on that one state, all at once. None knows what another drafted.`, SURE];
+    return [`${count(slots, "small head")} on this state, all at once. They do not read each other’s tokens.`, SURE];
   }
   if (shape === "passes") {
-    const first = tree ? "One pass of the head a level, so each depth of the tree" : "One pass of the head a token. It";
+    const first = tree
+      ? "One pass of the head per level, so each depth of the tree"
+      : "One pass of the head per token. It";
     return [
       `${first} waits for the one before.`,
       "The target has no states of drafted tokens yet, so from the second token on the head reads its own feature (→).",
@@ -119,18 +122,18 @@ function howWords({shape, tree, markov, confident, slots}) {
     ];
   }
   return [
-    "One pass of the head over the anchor and blanks (masks) behind it drafts the whole block, " +
+    "One pass of the head over the anchor and the blanks (masks) after it drafts the whole block, " +
       `${count(slots, "slot")} at once.`,
     markov
-      ? "Then a small table, the Markov part (→), corrects each slot by the token just put before it."
-      : "No slot knows what another was given.",
-    confident ? "The number is the head’s confidence: how likely it finds its token to be accepted." : SURE,
+      ? "Then a small table, the Markov part (→), corrects each slot by the token before it."
+      : "Slots do not read each other’s tokens.",
+    confident ? "The number is the head’s confidence: its estimate that the token is accepted." : SURE,
   ];
 }
 
 const ENDS = {
   room: "No more was drafted: the text ends here.",
-  unworthy: "No more was drafted: a further token was not worth its row in the target’s pass.",
+  unworthy: "No more was drafted: another token was not worth its row in the target’s pass.",
 };
 
 function howBox(drafting) {
@@ -138,7 +141,7 @@ function howBox(drafting) {
   const noun = shape === "heads" ? "head" : "slot";
   const full = `All ${count(levels.length, noun)} were used.`;
   const last = end === "k" ? `No more was drafted: k is ${k}.` : end === "full" ? full : ENDS[end];
-  const emptied = empty ? ` ${count(empty, noun)} left empty.` : "";
+  const emptied = empty ? ` ${count(empty, noun)} empty.` : "";
   const passes = shape === "passes" ? count(levels.length, "pass") : "1 pass";
   return make(
     "div.la-h-part",

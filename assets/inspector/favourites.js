@@ -42,13 +42,14 @@ function place(spot, ownKind) {
   const head = make("p.la-i-after", make("span.la-i-small", `${number}. after `), token(spot.after));
   const box = make(`div.la-i-place.${residual ? "la-i-wide" : ""}`, {"data-row": spot.node + 1}, head);
   const lines = likeliestFirst(list).map(i => line(list[i], fateOf(list[i], spot.origin, ownKind), residual, i));
-  const heads = ["token", "p", ...(residual ? ["left: max(0, p − q)"] : []), unseen("what it was")];
-  if (lines.length) box.append(table("la-i-favourites", `The target’s favourites at place ${number}`, heads, lines));
-  if (!list.some(entry => entry.favourite)) box.append(small("Its favourites were not recorded."));
+  const heads = ["token", "p", ...(residual ? ["residual: max(0, p − q)"] : []), unseen("outcome")];
+  if (lines.length)
+    box.append(table("la-i-favourites", `The target’s likeliest tokens at position ${number}`, heads, lines));
+  if (!list.some(entry => entry.favourite)) box.append(small("The likeliest tokens were not recorded."));
   if (spot.entropy) box.append(small(`entropy ${spot.entropy}`));
   if (residual) box.append(small(residual.known));
   if (residual?.share != null) {
-    const words = ` was drawn with ${probability(residual.share)} of what is left.`;
+    const words = ` was drawn with ${probability(residual.share)} of the residual.`;
     box.append(small(token(quote(spot.text), "said"), words));
   }
   return box;
@@ -58,5 +59,5 @@ function place(spot, ownKind) {
 export function places(pass) {
   const ownKind = pass.kind === "plain" ? "plain" : "own";
   const boxes = pass.places.map(spot => place(spot, ownKind));
-  return boxes.length ? [heading("What the target thought"), make("div.la-i-places", ...boxes)] : [];
+  return boxes.length ? [heading("The target’s probabilities"), make("div.la-i-places", ...boxes)] : [];
 }

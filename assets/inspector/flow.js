@@ -32,13 +32,13 @@ function testOf(row, rule) {
     return [...figure, make("span.la-i-words", sign(row.sign), drawWords(row))];
   }
   if (row.fate === "accepted") return [sign("="), "equal: accepted"];
-  const wanted = row.wanted === null ? ["rejected"] : ["the target wants ", token(row.wanted)];
+  const wanted = row.wanted === null ? ["rejected"] : ["the target predicts ", token(row.wanted)];
   return [sign("≠"), "not equal: ", ...wanted];
 }
 
 function ownTest(own, rule) {
   if (rule === "rejection" && own.draw !== null) {
-    return [own.later ? "drawn from what is left" : "drawn from p", ` (draw ${probability(own.draw)})`];
+    return [own.later ? "drawn from the residual" : "drawn from p", ` (draw ${probability(own.draw)})`];
   }
   return [own.origin === "correction" ? "the target’s own, a correction" : "the target’s own, a bonus"];
 }
@@ -82,9 +82,9 @@ function notesOf(pass, column) {
   const isStarred = one => pass.rule === "rejection" && one?.later && one.p !== null;
   return [
     [...pass.rows, pass.own].some(isStarred) && "* in what the rejection before it left",
-    !column && "This drafter does not say how sure it is.",
+    !column && "This drafter reports no confidence.",
     pass.rule === "coupled" &&
-      "The choice is made with the noise shared at each place, so it need not be the likeliest token.",
+      "The choice uses the shared noise of each position, so it is not always the likeliest token.",
   ].filter(Boolean);
 }
 
@@ -114,7 +114,7 @@ export function plain(pass) {
     make("li", token(text, kinds[origin]), make("span.la-i-small", words[origin])),
   );
   const emitted = make("div.la-i-emitted", make("span.la-i-label", "emitted"), make("ul", ...items));
-  const note = "This way of decoding tells what it emitted, and nothing of what it drafted or tested.";
+  const note = "This method reports its emitted tokens, but not its drafts or tests.";
   if (isOpaque) emitted.append(small(note));
   return make("div.la-i-flow", context(pass), emitted);
 }

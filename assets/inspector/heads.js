@@ -21,10 +21,10 @@ const listed = words => (words.length > 1 ? `${words.slice(0, -1).join(", ")} an
 
 /** Which hidden states were read, in words. */
 function layerWords({taps, layers}) {
-  if (taps.length === 1 && taps[0] === layers) return `the hidden states behind the last of ${layers} layers`;
+  if (taps.length === 1 && taps[0] === layers) return `the hidden states after the last of ${layers} layers`;
   const named = taps.slice(0, NAMED).map(tap => (tap === 0 ? "the embedding" : String(tap)));
   if (taps.length > NAMED) named.push(`${taps.length - NAMED} more`);
-  return `the hidden states behind ${taps.length === 1 ? "layer" : "layers"} ${listed(named)} of ${layers}`;
+  return `the hidden states after ${taps.length === 1 ? "layer" : "layers"} ${listed(named)} of ${layers}`;
 }
 
 /** The last tokens before a pass, its root the last of them: {texts, cut}. */

@@ -23,8 +23,7 @@ import {passOf} from "./pass.js";
 import {quote} from "./text.js";
 
 const PREFILL =
-  "The target read all of the prompt but its last token into its cache, and emitted nothing. " +
-  "The race does not put this on the clock.";
+  "The target read the prompt except its last token into its cache, and emitted nothing. " + "This is on no clock.";
 
 /** A bar in pieces, which `words` say. */
 function timeLine(label, words, pieces, longest) {
@@ -74,7 +73,7 @@ export class Inspector {
   #title = make("h3.la-i-title", {tabindex: "-1"});
   #says = make("p.la-i-says");
   #body = make("div.la-i-body");
-  #crumbs = make("nav.la-i-crumbs", {"aria-label": "From the text to its numbers"});
+  #crumbs = make("nav.la-i-crumbs", {"aria-label": "From the text to its token ids"});
   #previous = labelled("Previous pass of this lane", "← previous");
   #next = labelled("Next pass of this lane", "next →");
 
@@ -163,7 +162,7 @@ export class Inspector {
     if (row >= 0 && places.length) {
       const {text} = maskOf(log, laneIndex, stepIndex)[row];
       const label = [`row ${row}: `, token(quote(text), "said")];
-      all.push(place ? crumb(make("span", ...label), to(place)) : make("span", ...label, ", not looked at"));
+      all.push(place ? crumb(make("span", ...label), to(place)) : make("span", ...label, ", not tested"));
     }
     this.#crumbs.replaceChildren(...all.flatMap((node, i) => (i ? [" › ", node] : [node])));
   }

@@ -65,7 +65,7 @@ export class Mask {
     field.addEventListener("pointermove", event => this.#point(event));
     field.addEventListener("pointerdown", event => this.#point(event));
     this.#tell();
-    this.node = make("div.la-m-part", heading("Who may look at whom"), small(legendOf(all)), field, this.#line);
+    this.node = make("div.la-m-part", heading("Attention mask"), small(legendOf(all)), field, this.#line);
   }
 
   #draw() {
@@ -120,9 +120,9 @@ export class Mask {
       make("b", `row ${this.#row}`),
       `: ${row.name}, `,
       token(quote(row.text), "said"),
-      `; may see: ${seesWords(this.#row, row.sees)}. `,
+      `; attends to: ${seesWords(this.#row, row.sees)}. `,
       ...(other ? column : ["The text before it"]),
-      `: ${isSeen ? "seen" : "hidden"}.`,
+      `: ${isSeen ? "attended to" : "masked"}.`,
     );
     this.#across.setAttribute("y", this.#row * this.#side);
     this.#down.setAttribute("x", other ? (this.#column + TEXT) * this.#side : 0);
@@ -146,6 +146,6 @@ function legendOf(all) {
     ...rowsAre(before + 1, last, "the window"),
   ];
   const cut = all.length > MOST ? ` Drawn: the first ${MOST} of ${all.length} rows.` : "";
-  const reading = "A line is a row of this pass; a filled square is a row it may see";
+  const reading = "Each line is a row of this pass; a filled square is a row that it attends to";
   return `${reading}; the band at the left is the text before it, in the cache. ${parts.join(", ")}.${cut}`;
 }

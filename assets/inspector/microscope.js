@@ -13,16 +13,16 @@ import {Mask} from "./mask.js";
 import {heading, sign, small, table, token, unseen} from "./parts.js";
 
 const MOVES = {
-  opened: "The window opens: one level of tokens picked at random from the text.",
-  restarted: "The window rested and opens again with its oldest level.",
-  grew: "The window is filling: what the target said in the pass before became its newest level.",
+  opened: "The window starts with one level of tokens, chosen at random from the text.",
+  restarted: "The window was paused and starts again with its oldest level.",
+  grew: "The window is filling: the target’s predictions of the previous pass are its newest level.",
   moved:
-    "Since the pass before every level moved up one: the oldest left, what the target said then became the newest.",
+    "Since the previous pass, every level moved up by one. The oldest was dropped, and the target’s predictions became the newest.",
 };
-const ANSWER = "“Said now” is the target’s answer under the newest level";
+const ANSWER = "“Predicted now” is the target’s prediction at the newest level";
 const SETTLING =
-  " marks a guess that the iteration before had made for the same place (one level up, one column right): " +
-  "it is settling.";
+  " marks a token that the previous iteration also predicted for the same position (one level up, one column right): " +
+  "it is converging.";
 
 function gridCell({text, settled}) {
   if (!settled) return make("td", token(text));
@@ -38,15 +38,15 @@ function gridTable({columns, levels, said}) {
     const name = make("th", {scope: "row"}, `level ${l + 1}`, ...(age ? [make("span.la-i-word", age)] : []));
     return make("tr", name, ...level.map(gridCell));
   });
-  if (said) lines.push(make("tr.la-m-said", make("th", {scope: "row"}, "said now"), ...said.map(gridCell)));
+  if (said) lines.push(make("tr.la-m-said", make("th", {scope: "row"}, "predicted now"), ...said.map(gridCell)));
   const heads = [unseen("level"), ...Array.from({length: columns}, (_, c) => `column ${c + 1}`)];
   return table("la-m-grid", "Window: levels down, columns across", heads, lines);
 }
 
 function answerWords({said, full}) {
-  if (!said) return "What the target said at the newest level is not known: no pass with a window follows.";
-  if (!full) return `${ANSWER}; it becomes the next one.`;
-  return `${ANSWER}. Each column, read down to it, went into the pool as one n-gram.`;
+  if (!said) return "The predictions at the newest level are not known, because no pass with a window follows.";
+  if (!full) return `${ANSWER}; it becomes the next level.`;
+  return `${ANSWER}. Each column, with its prediction, went into the pool as one n-gram.`;
 }
 
 function grid(window) {
@@ -57,7 +57,7 @@ function grid(window) {
     heading(`The window: ${count(columns, "column")}, ${count(levels.length, "level")}`),
     small(MOVES[moved]),
     make("div.la-i-scroll", scroll, gridTable(window)),
-    small("Level l, column c guesses the token l + c − 1 places ahead. ", make("b", "="), SETTLING),
+    small("Level l, column c guesses the token l + c − 1 positions ahead. ", make("b", "="), SETTLING),
     small(answerWords(window)),
   );
 }
@@ -67,7 +67,7 @@ function birthplace(birth, lane, go) {
   if (birth.kind === "prompt") return "from the prompt";
   const words = `pass ${birth.pass}, column ${birth.column}`;
   if (birth.step < 0) return words;
-  const label = `Open ${words}, where this n-gram was born`;
+  const label = `Open ${words}, the origin of this n-gram`;
   const button = make("button.la-button.la-m-birth", {type: "button", "aria-label": label}, words);
   button.addEventListener("click", () => go(lane, birth.step));
   return button;
@@ -88,18 +88,20 @@ function gramLine(gram, i, lane, go) {
 /** Where an n-gram that was accepted as a whole came from. */
 function origin({birth: {kind, pass, column}, tokens}) {
   const gram = `This accepted ${tokens.length + 1}-gram`;
-  return kind === "prompt" ? `${gram} came from the prompt.` : `${gram} was born at pass ${pass}, column ${column}.`;
+  return kind === "prompt" ? `${gram} came from the prompt.` : `${gram} was found at pass ${pass}, column ${column}.`;
 }
 
 function triedBox(grams, lane, go) {
-  const box = make("div.la-m-part", heading("N-grams tried from the pool"));
+  const box = make("div.la-m-part", heading("N-grams from the pool that were verified"));
   if (!grams.length) {
-    box.append(small("None: the pool held nothing that begins with the text’s last token, or trying did not pay."));
+    box.append(
+      small("None: no n-gram in the pool begins with the last token of the text, or verifying one did not pay."),
+    );
     return box;
   }
   const heads = [unseen("number"), "n-gram", "born", "outcome"];
   const lines = grams.map((gram, i) => gramLine(gram, i, lane, go));
-  box.append(table("la-m-tried", "N-grams tried in this pass", heads, lines));
+  box.append(table("la-m-tried", "N-grams verified in this pass", heads, lines));
   const wholes = grams.filter(({whole, birth}) => whole && birth.kind !== "unknown");
   box.append(...wholes.map(gram => make("p.la-m-origin", origin(gram))));
   return box;
@@ -114,6 +116,6 @@ export function view(log, laneIndex, stepIndex, go, chosen) {
     const {node} = new Mask(maskOf(log, laneIndex, stepIndex), chosen);
     return box("Lookahead window", make("div.la-m-column", grid(window), tried), node);
   }
-  const rests = small("The window rests: it cost more than it found. What it left in the pool is still tried.");
+  const rests = small("The window is paused, because it lost time. Its n-grams in the pool are still verified.");
   return box("N-grams from the pool", make("div.la-m-column", tried, rests));
 }

@@ -132,10 +132,11 @@ function locate(step, {row, emitted}) {
 /** {fate, outcome}: the outcome of a token, in a word and as {words, said, tail}. */
 function becameOf({pass, step, lane, drafted, emitted, isGhost, isOwn}) {
   const say = (words, said = null) => ({words, said, tail: ""});
-  if (isGhost) return {fate: "ghost", outcome: say("drafted; the target has not looked at it yet")};
+  if (isGhost) return {fate: "ghost", outcome: say("drafted; not verified yet")};
   if (drafted) return {fate: drafted.fate, outcome: say(...draftedWords(drafted, pass))};
   if (isOwn) return {fate: step.origins[emitted], outcome: say(ownWords(pass, lane))};
-  if (emitted >= 0) return {fate: "accepted", outcome: say("accepted; what else was drafted this lane does not tell")};
+  if (emitted >= 0)
+    return {fate: "accepted", outcome: say("accepted; this lane does not report its other drafted tokens")};
   return {fate: "none", outcome: {words: pass.lead, said: pass.said, tail: pass.tail}};
 }
 
@@ -148,9 +149,9 @@ function draftedWords({fate, words, wanted}, {rule}) {
 
 function ownWords({rule, kind, own}, lane) {
   if (own.origin === "correction") {
-    if (rule === "rejection") return "the target’s own, drawn from what the rejection left";
-    return "the target’s own, in place of what was rejected";
+    if (rule === "rejection") return "the target’s own, drawn from the residual";
+    return "the target’s own, instead of the rejected token";
   }
   if (lane.naive || kind === "plain") return "the target’s own: nothing was drafted";
-  return "the target’s own, one more after all that was accepted";
+  return "the target’s own, after an accepted draft";
 }

@@ -70,9 +70,9 @@ export function residualOf(place, list, rule) {
 /** How far the residual is known, in words; `left` is its sum, null where that is not known. */
 function knownOf([{q}, ...others], left) {
   if (left !== null) {
-    return `The drafter put all of q on what was rejected, so the others keep their p: ${probability(left)} in all.`;
+    return `The rejected token has all of q, so the other tokens keep their p: ${probability(left)} in total.`;
   }
-  if (others.length) return "After more than one rejection the rest was not recorded.";
+  if (others.length) return "After more than one rejection, the residual was not recorded.";
   const known = `q was recorded for the rejected token only, ${probability(q)}.`;
-  return `${known} Of any other at least p − ${probability(1 - q)} is left (solid) and at most p (dashed).`;
+  return `${known} The residual of any other token is between p − ${probability(1 - q)} (solid) and p (dashed).`;
 }

@@ -40,7 +40,7 @@ function partsOf(lane, {kind, propose_s, verify_s, other_s}) {
   const verify = (name, seconds) => ({kind: "verify", name, seconds});
   const other = seconds => ({kind: "other", name: "sample + engine", seconds});
   if (kind === "prefill") return [draft("drafter reads", propose_s), verify("target reads", verify_s)];
-  if (lane.opaque) return [verify("the pass with its drafting", propose_s + verify_s + other_s)];
+  if (lane.opaque) return [verify("pass and drafting", propose_s + verify_s + other_s)];
   if (lane.naive) return [verify("verify", verify_s), other(propose_s + other_s)];
   return [draft("draft", propose_s), verify("verify", verify_s), other(other_s)];
 }
@@ -87,6 +87,6 @@ function rowsWords(log, step) {
   const unknown = branches(draft) && log.header.costs.branching_s == null;
   const branching = unknown ? ", before what branching adds" : "";
   const times = rows > 1 ? `, ${digits(cost / one)} times ${duration(one)} for 1 row${branching}` : "";
-  const curve = `the cost curve measured before the race puts ${rows === 1 ? "that" : "so many"} at`;
+  const curve = `the cost curve measured before the race gives`;
   return `${counted} in the target’s pass; ${curve} ${duration(cost)}${times}.`;
 }

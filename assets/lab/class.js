@@ -1,4 +1,4 @@
-/* class.js: a class of texts, played twice on one clock: a token a pass above, with drafts below.
+/* class.js: a class of texts, played twice on one clock: one token per pass above, with drafts below.
 
    What it is.  `mount({element, read, watch})` fills an element with small lanes from the document that
    `play` of `measure/batches.py` writes. Of a pass it knows when it ended and what it wrote of every text.
@@ -26,7 +26,7 @@ function half({method, passes, tokens}, texts) {
     return {cell, words};
   });
   const told = make("span.la-c-told");
-  const name = method === "naive" ? "a token a pass" : `with drafts: ${method}`;
+  const name = method === "naive" ? "one token per pass" : `with drafts: ${method}`;
   const node = make("section.la-c-half", make("h4", name, told), make("div.la-c-lanes", ...lanes.map(l => l.cell)));
   let shown = 0;
 
@@ -47,7 +47,7 @@ function half({method, passes, tokens}, texts) {
     const moved = shown < due;
     while (shown < due) add(passes[shown++]);
     if (moved) for (const {cell} of lanes) cell.scrollTop = cell.scrollHeight;
-    const rate = due === passes.length ? `, ${perSecond(tokens / total)} in all` : "";
+    const rate = due === passes.length ? `, ${perSecond(tokens / total)} in total` : "";
     setText(told, ` ${count(shown, "pass")}, ${duration(Math.min(at, total))}${rate}`);
   }
 
@@ -57,9 +57,9 @@ function half({method, passes, tokens}, texts) {
 /** What came out, in a sentence or two. */
 function verdictOf({arms, identical, speedup}, seconds) {
   const [first, second] = seconds.map(duration);
-  const texts = identical ? "The same texts" : "Texts that part somewhere, by rounding";
+  const texts = identical ? "The same texts" : "Texts that differ by rounding";
   const drafted = arms[1].passes.some(one => one.texts.some(([, drafts]) => drafts > 0));
-  const none = drafted ? "" : " No draft was worth a place in a pass that eight texts share, so none was made.";
+  const none = drafted ? "" : " No draft was worth its rows in a pass of eight texts, so nothing was drafted.";
   return `${texts}, done after ${second} instead of ${first}: ${digits(speedup)}x.${none}`;
 }
 

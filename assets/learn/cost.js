@@ -55,10 +55,10 @@ function arithmetic({alpha, k, c, v, tokens, cost, speedup, plain}) {
   const draft = `${k} × ${exact(c, 3)}`;
   const [t, whole, result, bound] = [tokens, cost, speedup, plain].map(digits);
   const lines = [
-    ["tokens a pass", `1 + α + ... = ${terms(alpha, k)} = `, t, ""],
+    ["tokens per pass", `1 + α + ... = ${terms(alpha, k)} = `, t, ""],
     ["cost of a pass", `v + k × c = ${digits(v)} + ${draft} = `, whole, ""],
-    ["speedup", `${t} / ${whole} = `, result, speedup < 1 ? ", slower than naive decoding: don’t" : ""],
-    ["at most", `${t} / (1 + ${draft}) = `, bound, ", Leviathan’s formula: v = 1, further rows for nothing"],
+    ["speedup", `${t} / ${whole} = `, result, speedup < 1 ? ", slower than naive decoding: do not draft" : ""],
+    ["at most", `${t} / (1 + ${draft}) = `, bound, ", Leviathan’s formula: v = 1, as if rows were free"],
   ];
   const measured = `v, a pass of ${k + 1} rows, and c, a drafted token, both in one-row passes`;
   const given = text("la-g-small", `α = ${exact(alpha)} and k = ${k} are given. Measured here: ${measured}.`);
@@ -98,7 +98,7 @@ function question({rows: most, passes}, shown) {
   });
   range.addEventListener("input", tell);
   tell();
-  const ends = ["1: no dearer than one row", `${most}: every row at full price`].map(words => make("span", words));
+  const ends = ["1: as cheap as one row", `${most}: every row at full cost`].map(words => make("span", words));
   const label = make("label.la-g-question", {for: id}, ask);
   const box = part("la-g-stack", label, part("la-g-predict", range, value, show), part("la-g-ends", ...ends));
   return box;

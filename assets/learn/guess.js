@@ -26,7 +26,7 @@ function verdict({chance: share, accepted}, chance, guess) {
   const opening = isRight ? "You were right" : "Not right";
   if (share === 1) return `${opening}. This one was certain: p is not below q, so it is always accepted.`;
   if (share === 0) return `${opening}. This one was certain: p is 0, so it is always rejected.`;
-  if (share === 0.5) return `${opening}. Neither guess was the better one: both sides were equally likely.`;
+  if (share === 0.5) return `${opening}. Both outcomes were equally likely.`;
   const likelier = isLikely ? "acceptance" : "a rejection";
   const why = `${chance} is ${isLikely ? "above" : "below"} a half, so ${likelier} was likelier.`;
   if (guess === isLikely) {
@@ -76,7 +76,7 @@ class Guess {
   #ask() {
     const one = this.#cases[this.#at];
     const token = make("span.la-g-token", signs(one.token));
-    const bars = [bar("p", "p, says the target", one.p), bar("q", "q, says the draft", one.q)];
+    const bars = [bar("p", "target’s p", one.p), bar("q", "drafter’s q", one.q)];
     const facts = part("la-g-facts", make("p", "Drafted: ", token), ...bars);
     facts.id = newId();
     const answer = guess => this.#answer(one, guess, token, choices);
@@ -121,7 +121,7 @@ class Guess {
   #total() {
     const cases = this.#cases.length;
     const best = this.#cases.filter(one => one.chance >= 0.5 === one.accepted).length;
-    const others = ` Somebody who always takes the likelier side gets ${best} of ${cases} here.`;
+    const others = ` Always choosing the likelier outcome gets ${best} of ${cases} here.`;
     return text("la-g-end", make("b", `${this.#right} of ${cases} right.`), others);
   }
 

@@ -29,30 +29,36 @@ export function stopsOf(steps) {
     {
       part: ".la-lanes",
       at: [partly, "draft"],
-      words: "One model writes the same text twice: on the left a token at a time, on the right with help.",
+      words: "One model writes the same text twice: on the left one token per pass, on the right with drafts.",
     },
     {
       part: ".la-strip",
       at: [partly, "draft"],
-      words: `The help: something small and quick guesses ${count} tokens ahead. Guesses are cheap.`,
+      words: `A fast drafter drafts ${count} tokens. Drafts are cheap.`,
     },
     {
       part: ".la-strip",
       at: [partly, "check"],
-      words: "The model checks all of them in one pass: more time than one token takes, less than a pass for each.",
+      words:
+        "The model verifies all of them in one pass. This takes longer than one token, but less than one pass per token.",
     },
     {
       part: ".la-strip",
       at: [partly, "kept"],
       words:
-        "Guesses that fit stay. At the first that does not, the model writes its own token, so the text is the same.",
+        "Tokens that equal the model’s own are accepted. At the first other one, the model writes its own token, so the text is the same.",
     },
     {
       part: ".la-head",
       at: [steps.length - 1, "kept"],
-      words: "Fewer passes, the same text. How much faster that was is measured, never computed.",
+      words: "Fewer passes, the same text. The speedup shown was measured.",
     },
-    {part: ".la-strip", at: [next, "check"], words: "Your turn. Will all of these guesses fit?", asks: steps[next]},
+    {
+      part: ".la-strip",
+      at: [next, "check"],
+      words: "Your turn. Will all of these tokens be accepted?",
+      asks: steps[next],
+    },
   ];
 }
 
@@ -94,11 +100,11 @@ class Tour {
   }
 
   #answer(guess, step) {
-    return button(guess ? "All fit" : "Not all", () => {
+    return button(guess ? "All accepted" : "Not all", () => {
       const {guesses} = partsOf(step);
       const fit = guesses.filter(({kind}) => kind === "accepted").length;
       const isRight = guess === (fit === guesses.length);
-      const told = fit === guesses.length ? `All ${fit} fit` : `${fit} of ${guesses.length} fit`;
+      const told = fit === guesses.length ? `All ${fit} were accepted` : `${fit} of ${guesses.length} were accepted`;
       setText(
         this.#words,
         `${isRight ? "Right" : "Not this time"}: ${told}. Now press Race, or try a chip under the prompt.`,

@@ -19,7 +19,7 @@ const EVERY_MS = 600;
 const GONE_AFTER_MS = 8000;
 // A proxy may serve the app below a path, and a visitor may have left out the slash at its end.
 const LOADING = `${location.origin}${location.pathname.replace(/\/+$/, "")}/loading`;
-const GONE = "The server does not answer any more. Where it was started it says why. Still trying.";
+const GONE = "The server does not answer. Its terminal shows the reason. Still trying.";
 const part = id => document.getElementById(id);
 const element = part("la-race-timeline");
 let answered = performance.now();

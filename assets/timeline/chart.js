@@ -24,7 +24,7 @@ const FURTHER = [
   ["heat", [2, 3]],
   ["ink", [9, 3, 2, 3]],
 ];
-const LABEL = "Tokens over time, a line a lane; the figures in words stand above the lanes";
+const LABEL = "Tokens over time, one line per lane; the figures are above the lanes";
 const ENOUGH = 8; // tokens after which a lane's pace tells how long it will take
 
 /** How far the axes reach: {seconds, tokens}; while a race runs, estimated from what has been written. */

@@ -23,4 +23,4 @@ export function heatOf(step) {
 export const levelOf = bits => (bits == null ? -1 : BITS.filter(bound => bits >= bound).length);
 
 /** The classes in words, for the legend. */
-export const CLASSES = ["under 0.25 bits: sure", "to 1 bit", "to 2 bits", "to 3.5 bits", "more: anything goes"];
+export const CLASSES = ["under 0.25 bits: certain", "to 1 bit", "to 2 bits", "to 3.5 bits", "more: uncertain"];

@@ -109,7 +109,7 @@ export function connect(home) {
     if (HOST_FUNCTION[name] && !host[HOST_FUNCTION[name]]) button.remove();
     else {
       const take = async () => takes[name](home);
-      button.addEventListener("click", () => tell(take(), "That did not work: the server cannot be reached."));
+      button.addEventListener("click", () => tell(take(), "The server cannot be reached."));
     }
   }
   ui.file.addEventListener("change", () => {

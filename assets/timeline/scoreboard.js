@@ -13,7 +13,7 @@ import {duration} from "./log.js";
 import {frameAt} from "./player.js";
 import {announcement, headline, outcome, statusLine} from "./words.js";
 
-const ROLES = ["rowheader", "cell", "cell", "cell", "cell"]; // lane, clock, rate, tokens a pass, badge
+const ROLES = ["rowheader", "cell", "cell", "cell", "cell"]; // lane, clock, rate, tokens per pass, badge
 const REJECTION = "rejection sampling: same distribution, different text";
 
 export class Scoreboard {
@@ -51,7 +51,7 @@ export class Scoreboard {
     setText(ui.number, number);
     setText(ui.words, words);
     setText(ui.winner, words ? `with ${log.lanes.at(-1).name}` : "");
-    const compared = frame.lanes.length > 2 && words ? `${log.lanes.at(-1).name} against naive` : "";
+    const compared = frame.lanes.length > 2 && words ? `${log.lanes.at(-1).name} compared with naive` : "";
     const rule = log.header?.settings.rule === "rejection" ? REJECTION : "";
     setText(ui.outcome, outcome(log, frame));
     const trust = frame.atEnd && log.end?.trust ? log.end.trust.sentence : "";
@@ -74,7 +74,7 @@ export class Scoreboard {
   #drawRow([, clock, rate, perPass, badge], lane, agreement) {
     setText(clock, seconds(lane.clock));
     setText(rate, perSecond(lane.rate));
-    setText(perPass, `${tenths(lane.perPass)} tokens a pass`);
+    setText(perPass, `${tenths(lane.perPass)} tokens per pass`);
     setText(badge, agreement ? agreement.badge : "");
     badge.classList.toggle("la-same", Boolean(agreement?.identical));
     if (!agreement) return;

@@ -24,29 +24,29 @@ const TAKE = [
   ["card", "share card", "A picture of this race, 1200 by 630 pixels"],
   ["clip", "clip", "A film of the first passes, as WebM"],
   ["json", "recording", "The whole race as JSON: open it here again, or read it with a program"],
-  ["csv", "table", "One line a pass, as CSV"],
+  ["csv", "table", "One line per pass, as CSV"],
   ["replay", "replay.html", "One file that plays this race anywhere, without a server"],
   ["link", "copy link", "An address that brings back this prompt, these lanes and these settings"],
   ["open", "open a recording", "Show a recording that was saved here or elsewhere"],
 ];
 const KEYS = [
   ["Space", "play or pause"],
-  ["← →", "the pass before, the pass after"],
+  ["← →", "previous pass, next pass"],
   ["Home, End", "the beginning, the end"],
   ["[ ]", "slower, faster"],
-  ["Enter", "in a lane: ask about its tokens; ← → then go from token to token, Enter opens the pass, Escape leaves"],
+  ["Enter", "in a lane: inspect its tokens; ← → move between tokens, Enter opens the pass, Escape leaves"],
   ["P", "large type for a projector, and the teacher’s plan"],
   ["?", "this list"],
 ];
 
 const POINTING =
-  "Point at a token, or tap it, to see who drafted it and what the target thought. " +
-  "The clock counts only a lane’s own work; playback stretches it to reading speed.";
+  "Point at a token, or tap it, to see its drafter and the target’s probabilities. " +
+  "Each clock counts only its lane’s own work; playback is slowed to reading speed.";
 const SAMPLES = [
   ["ghost", "drafted"],
   ["accepted", "accepted"],
   ["rejected", "rejected"],
-  ["unvisited", "never reached"],
+  ["unvisited", "not tested"],
   ["own", "target’s own"],
   ["plain", "no draft"],
 ];
@@ -65,7 +65,7 @@ function help() {
 
 function legend() {
   const samples = SAMPLES.map(([kind, word]) => make("li", make(`span.la-tok.la-${kind}`, word)));
-  const tick = make("li", make("span.la-tok.la-tick", HIDDEN), "a rejected run, folded");
+  const tick = make("li", make("span.la-tok.la-tick", HIDDEN), "rejected tokens, folded");
   return make("ul.la-legend", {"aria-label": "Legend"}, ...samples, tick);
 }
 
@@ -92,7 +92,7 @@ const scoreParts = () => ({
   say: make("div.la-unseen", {"aria-live": "polite", role: "status"}),
   statusText: make("span.la-statustext"),
   bar: make("span.la-bar", make("span")),
-  tour: plainButton("show me in a minute", {title: "Six stops on the race below, with a sentence each"}),
+  tour: plainButton("show me in a minute", {title: "Six steps through the race below"}),
   number: make("span.la-number"),
   words: make("span.la-words"),
   winner: make("span.la-winner"),
@@ -116,7 +116,7 @@ const transportParts = () => ({
   faster: button("", "Faster playback", "+"),
   rate: make("span.la-rate"),
   teach: make("button.la-button.la-teach", {type: "button", "aria-pressed": "true"}, "teaching pace"),
-  onePass: toggle("one pass", false, {title: "Every pass in two seconds, however quick it was"}),
+  onePass: toggle("one pass", false, {title: "Every pass takes two seconds"}),
   pace: make("span.la-pace"),
   ask: button("la-ask", "Keys and help", "?"),
   help: help(),
@@ -168,13 +168,13 @@ const keyBox = ui =>
     legend(),
     heatLegends(),
     group("la-choice", "What the text shows", "show:", ...ui.heat),
-    group("la-choice.la-rejects", "Rejected runs", "rejected:", ui.fade, ui.keep),
+    group("la-choice.la-rejects", "Rejected tokens", "rejected:", ui.fade, ui.keep),
   );
 
 export function skeleton(root) {
   const ui = {root, ...scoreParts(), ...transportParts(), ...viewParts(), ...homeParts()};
-  const take = [make("span.la-homeword", "take home:"), ...Object.values(ui.take), ui.file, ui.taken];
-  ui.home = group("la-home", "Take it home", ...take);
+  const take = [make("span.la-homeword", "export:"), ...Object.values(ui.take), ui.file, ui.taken];
+  ui.home = group("la-home", "Export", ...take);
   ui.details = make("details.la-verdict", {hidden: ""}, ui.verdict, ui.sums);
   root.replaceChildren(
     make("div.la-status", ui.statusText, ui.tour, ui.bar),

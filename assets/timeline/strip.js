@@ -54,16 +54,16 @@ export function caption({guesses, own}, phase) {
   if (!all)
     return [
       "",
-      phase === "kept" ? "No guess here: the target wrote one token." : "No guess here: the target writes one token.",
+      phase === "kept" ? "No draft here: the target wrote one token." : "No draft here: the target writes one token.",
     ];
-  if (phase === "draft") return ["1 guess", `${count(all, "token")} ahead, from something cheap`];
-  if (phase === "check") return ["2 check", `the target looks at ${all === 1 ? "it" : `all ${all}`} in one pass`];
+  if (phase === "draft") return ["1 draft", `the drafter proposes ${count(all, "token")}`];
+  if (phase === "check") return ["2 verify", `the target computes ${all === 1 ? "it" : `all ${all}`} in one pass`];
   const fit = guesses.filter(({kind}) => kind === "accepted").length;
   const then = own.length ? "the target adds one more" : "the text ends";
-  if (fit === all) return ["3 keep", `${all === 1 ? "it fits" : `all ${all} fit`}, and ${then}`];
+  if (fit === all) return ["3 accept", `${all === 1 ? "it is accepted" : `all ${all} are accepted`}, and ${then}`];
   const which = ORDINALS[fit] || `${fit + 1}th`;
-  if (!fit) return ["3 keep", `${all === 1 ? "it does" : "the first does"} not fit: the target writes its own instead`];
-  return ["3 keep", `${fit} of ${all} fit; instead of the ${which} the target writes its own`];
+  if (!fit) return ["3 accept", `${all === 1 ? "it is" : "the first is"} rejected: the target writes its own token`];
+  return ["3 accept", `${fit} of ${all}; instead of the ${which}, the target writes its own token`];
 }
 
 export class Strip {

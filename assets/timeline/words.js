@@ -41,12 +41,12 @@ function deedOf(lane, step, origin) {
   const rows = textRows(step);
   const accepted = step.origins.filter(other => other === "accepted").length;
   if (step.drafted) return `drafted ${step.drafted}, accepted ${accepted}, wrote `;
-  if (lane.opaque) return `accepted ${accepted} (what it drafted it does not tell), then `;
+  if (lane.opaque) return `accepted ${accepted} (drafts are not reported), then `;
   if (lane.naive || !rows) {
-    return (lane.naive ? "no draft" : "drafted nothing") + (origin ? ", the target said " : "");
+    return (lane.naive ? "no draft" : "drafted nothing") + (origin ? ", the target wrote " : "");
   }
   const share = accepted === 0 ? "none" : accepted === rows ? `all ${rows}` : accepted;
-  const link = !origin ? "" : origin === "bonus" ? ", and the target added " : ", then the target said ";
+  const link = !origin ? "" : origin === "bonus" ? ", and the target added " : ", then the target wrote ";
   return `drafted ${rows}, accepted ${share}${link}`;
 }
 
@@ -63,7 +63,7 @@ export const promptOf = ({header}) => header.prompt.typed ?? header.prompt.text;
 
 /** What a lane of two is called before its method's name: what it does. "" where there are more, or servers. */
 export const plainName = (lane, {lanes}) =>
-  lanes.length !== 2 || lane.opaque || !lanes[0].naive ? "" : lane.naive ? "one at a time" : "guess and check";
+  lanes.length !== 2 || lane.opaque || !lanes[0].naive ? "" : lane.naive ? "one token per pass" : "draft and verify";
 
 /** What a finished race comes to without any clock; "" before its end, or where there is nothing to compare. */
 export function outcome(log, frame) {
@@ -97,7 +97,7 @@ const tokensSoFar = log => Math.max(0, ...log.lanes.map(tokensOf));
 
 const STATUS_LINES = {
   empty: () => "Nothing to show yet. Press Race to run the prompt.",
-  waiting: log => log.status?.text ?? "Waiting for the first words.",
+  waiting: log => log.status?.text ?? "Waiting for the first tokens.",
   lost: () => "Connection lost: showing what arrived. Still trying.",
   running: log => `Running: ${tokensSoFar(log)} of at most ${log.header.settings.max_new_tokens} tokens.`,
   stopped: log => `Stopped by you after ${tokensSoFar(log)} tokens.`,

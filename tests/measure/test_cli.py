@@ -49,7 +49,7 @@ def test_run_prints_the_text_and_the_comparison(cli):
     out = cli("run 'Once upon a time' --method draft --race --max-new-tokens 24")
     assert out.startswith("Once upon a time")
     assert "identical" in out
-    assert "tokens a pass" in out
+    assert "tokens per pass" in out
 
 
 def test_run_json_is_one_trace_and_nothing_else():

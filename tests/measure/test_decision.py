@@ -94,7 +94,7 @@ def test_methods_that_are_surely_slower_are_dropped():
 def test_what_limits_is_what_would_gain_most(changed, name):
     on, off = (Report((dataclasses.replace(NAIVE, **changed, speedup=speedup),)) for speedup in (2.0, 0.9))
     assert on.limit["name"] == off.limit["name"] == name
-    assert "tokens a pass on" in off.change and "gain most" in on.change
+    assert "tokens per pass on" in off.change and "gain most" in on.change
     assert "Nothing was drafted" in Report((NAIVE,)).change
     assert decision.LIMITS[name][0] in on.reasons()
 
@@ -330,7 +330,7 @@ def test_advice_takes_the_best_length_and_shows_its_sums():
     )
     assert sorted(option.method for option in report.options) == ["draft", "ngram", "suffix"]
     best, drafts = terms(report.best), lane("draft").verified
-    assert best["speedup"] == report.best.speedup == pytest.approx(best["tokens a pass"] / best["cost of a pass"])
+    assert best["speedup"] == report.best.speedup == pytest.approx(best["tokens per pass"] / best["cost of a pass"])
     statuses = [status for step in drafts for status in step.statuses]
     accepted, rejected = statuses.count("accepted"), statuses.count("rejected")
     assert best["acceptance"] == accepted / (accepted + rejected)

@@ -79,7 +79,7 @@ def test_nothing_is_told_before_the_guess(page):
     game = mount(page, guess())
     assert "0.93" not in game.inner_text() and game.locator(".la-g-after").inner_text() == ""
     facts = " ".join(game.locator(".la-g-facts").inner_text().split())
-    assert facts == "Drafted: cat p, says the target 0.5 q, says the draft 0.2"
+    assert facts == "Drafted: cat target’s p 0.5 drafter’s q 0.2"
     widths = [n.evaluate("n => n.offsetWidth / n.parentElement.offsetWidth") for n in game.locator(".la-g-fill").all()]
     assert widths == pytest.approx([0.5, 0.2], abs=0.01)
     assert game.get_by_role("button").all_inner_texts() == ["it is accepted", "it is rejected"]
@@ -95,7 +95,7 @@ def test_nothing_is_told_before_the_guess(page):
         (("dog", 0.3, 0.7, 0.21), "it is rejected", "min(1, 0.3/0.7) = 0.43", "The draw is 0.21, below 0.43: it is accepted. Not right, but a good guess and bad luck: 0.43 is below a half, so a rejection was likelier."),
         (("hen", 0.45, 0.5, 0.84), "it is accepted", "min(1, 0.45/0.5) = 0.9", "The draw is 0.84, below 0.9: it is accepted. You were right, and it was the better guess: 0.9 is above a half, so acceptance was likelier."),
         (("hen", 0.45, 0.5, 0.84), "it is rejected", "min(1, 0.45/0.5) = 0.9", "The draw is 0.84, below 0.9: it is accepted. Not right. The better guess was “it is accepted”: 0.9 is above a half, so acceptance was likelier."),
-        (("elk", 0.2, 0.4, 0.5), "it is accepted", "min(1, 0.2/0.4) = 0.5", "The draw is 0.5, not below 0.5: it is rejected. Not right. Neither guess was the better one: both sides were equally likely."),
+        (("elk", 0.2, 0.4, 0.5), "it is accepted", "min(1, 0.2/0.4) = 0.5", "The draw is 0.5, not below 0.5: it is rejected. Not right. Both outcomes were equally likely."),
         (("dog", 0.3, 0.7, 0.43), "it is accepted", "min(1, 0.3/0.7) = 0.429", "The draw is 0.43, not below 0.429: it is rejected. Not right. The better guess was “it is rejected”: 0.429 is below a half, so a rejection was likelier."),
         (("emu", 0.4996, 1.0, 0.1), "it is accepted", "min(1, 0.4996/1) = 0.4996", "The draw is 0.1, below 0.4996: it is accepted. You were right, by luck. The better guess was “it is rejected”: 0.4996 is below a half, so a rejection was likelier."),
     ],
@@ -136,7 +136,7 @@ def test_score_and_again_by_keyboard_alone(page):
             page.keyboard.press("Enter")
             assert focused(page) == "it is accepted"
     # the likelier sides: cat is accepted, dog is rejected (wrong), fox is rejected, hen is accepted (wrong), owl is rejected
-    end = "3 of 5 right. Somebody who always takes the likelier side gets 3 of 5 here."
+    end = "3 of 5 right. Always choosing the likelier outcome gets 3 of 5 here."
     assert game.locator(".la-g-end").inner_text() == end
     page.keyboard.press("Space")
     assert head.inner_text().strip() == "Case 1 of 5" and focused(page) == "it is accepted"
@@ -230,13 +230,13 @@ def test_the_sum_is_written_out(page):
         "1 + α + ... = 1 + 0.8 + 0.8² + 0.8³ + 0.8⁴ = 3.36",
         "v + k × c = 1.12 + 4 × 0.15 = 1.72",
         "3.36 / 1.72 = 1.95",
-        "3.36 / (1 + 4 × 0.15) = 2.10, Leviathan’s formula: v = 1, further rows for nothing",
+        "3.36 / (1 + 4 × 0.15) = 2.10, Leviathan’s formula: v = 1, as if rows were free",
     ]
     assert "v, a pass of 5 rows" in game.inner_text()
     loss = {**SUM, "alpha": 0.1, "k": 12, "tokens": 1.1111, "cost": 3.0, "speedup": 0.3704, "plain": 0.3968}
     lines = mount(page, cost(sum=loss)).locator("dd").all_inner_texts()
     assert "1 + 0.1 + 0.1² + ... + 0.1¹² = 1.11" in lines[0]
-    assert lines[2] == "1.11 / 3.00 = 0.37, slower than naive decoding: don’t"
+    assert lines[2] == "1.11 / 3.00 = 0.37, slower than naive decoding: do not draft"
 
 
 def test_costs_that_were_never_measured(page):

@@ -216,12 +216,12 @@ def test_favourites_mark_what_was_drafted_and_add_what_was_not_among_them(page):
         (
             "{kind: 'unvisited', row: 3, emitted: -1}",
             "unreached",
-            "never reached: a token before it was rejected",
+            "not tested: an earlier token was rejected",
             None,
         ),
-        ("{kind: 'own', row: -1, emitted: 2}", "correction", "the target’s own, in place of what was rejected", None),
-        ("{kind: 'ghost', row: 2, emitted: -1}", "ghost", "drafted; the target has not looked at it yet", None),
-        ("{kind: 'tick', row: -1, emitted: -1}", "none", "drafted 4, accepted 2, then the target said ", "c"),
+        ("{kind: 'own', row: -1, emitted: 2}", "correction", "the target’s own, instead of the rejected token", None),
+        ("{kind: 'ghost', row: 2, emitted: -1}", "ghost", "drafted; not verified yet", None),
+        ("{kind: 'tick', row: -1, emitted: -1}", "none", "drafted 4, accepted 2, then the target wrote ", "c"),
     ],
 )
 def test_token_outcomes(page, part, fate, words, said):
@@ -296,12 +296,12 @@ def test_mask_is_the_ancestors(page):
 def test_a_greedy_pass_reads_left_to_right(page):
     page.evaluate("open('greedy', 1, 1)")
     assert page.inner_text(".la-i-title") == "draft: pass 1 of 1"
-    assert page.inner_text(".la-i-says") == "drafted 4, accepted 2, then the target said “c”"
+    assert page.inner_text(".la-i-says") == "drafted 4, accepted 2, then the target wrote “c”"
     assert lines(page, ".la-i-table") == [
         ["✓ a", "0.900", "0.700", "=equal: accepted", "a"],
         ["✓ b", "0.800", "0.500", "=equal: accepted", "b"],
-        ["✕ d", "0.310", "0.0030", "≠not equal: the target wants  c", ""],
-        ["○ e", "0.500", "—", "○never reached: a token before it was rejected", ""],
+        ["✕ d", "0.310", "0.0030", "≠not equal: the target predicts  c", ""],
+        ["○ e", "0.500", "—", "○not tested: an earlier token was rejected", ""],
         ["", "", "0.600", "the target’s own, a correction", "c"],
     ]
     assert page.inner_text(".la-i-context bdi") == "Once upon a time"
@@ -316,7 +316,7 @@ def test_a_greedy_pass_reads_left_to_right(page):
 
 def test_the_coupled_rule_says_whose_noise_it_is(page):
     page.evaluate("open('coupled', 1, 1)")
-    assert "noise shared at each place" in page.inner_text(".la-i-flow")
+    assert "shared noise of each position" in page.inner_text(".la-i-flow")
 
 
 def test_a_rejection_pass_shows_bar_draw_and_rest(page):
@@ -324,7 +324,7 @@ def test_a_rejection_pass_shows_bar_draw_and_rest(page):
     rows = lines(page, ".la-i-table")
     assert rows[0][1:4] == ["0.800", "0.500", "✓draw 0.300, below p/q 0.625: accepted"]
     assert rows[1][1:4] == ["0.600", "0.090", "✕draw 0.400, not below p/q 0.150: rejected"]
-    assert rows[3][2:4] == ["0.680*", "drawn from what is left (draw 0.200)"]
+    assert rows[3][2:4] == ["0.680*", "drawn from the residual (draw 0.200)"]
     bars = page.evaluate("""[...document.querySelectorAll('.la-i-draws')].map(box => { const all = box.getBoundingClientRect(), dot = box.querySelector('.la-i-dot').getBoundingClientRect();
       return [box.querySelector('.la-i-zone').getBoundingClientRect().width / all.width, (dot.left + dot.width / 2 - all.left) / all.width]; })""")
     assert bars == [pytest.approx([0.625, 0.3], abs=0.02), pytest.approx([0.15, 0.4], abs=0.02)]
@@ -335,7 +335,7 @@ def test_a_rejection_pass_shows_bar_draw_and_rest(page):
         ["b", "0.090", "0", "rejected"],
     ]
     assert "q was recorded for the rejected token only" in page.inner_text(".la-i-wide")
-    assert "was drawn with 0.680 of what is left" in page.inner_text(".la-i-wide")
+    assert "was drawn with 0.680 of the residual" in page.inner_text(".la-i-wide")
 
 
 def test_a_tree_is_an_outline_whose_states_differ_in_shape(page):
@@ -355,16 +355,16 @@ def test_a_tree_is_an_outline_whose_states_differ_in_shape(page):
 def test_short_forms(page):
     page.evaluate("open('greedy', 1, 0)")
     assert page.inner_text(".la-i-title") == "draft: the prompt"
-    assert "does not put this on the clock" in page.inner_text(".la-inspector")
+    assert "This is on no clock" in page.inner_text(".la-inspector")
     assert page.locator(".la-i-table, .la-i-cost").count() == 0 and "11.8 ms" in page.inner_text(".la-i-key")
     page.evaluate("open('greedy', 0, 1)")
     assert "no draft" in page.inner_text(".la-i-says") and page.locator(".la-i-table").count() == 0
     assert page.locator(".la-i-favourites").count() == 1 and "0.90 ordinary passes" in page.inner_text(".la-i-cost")
     page.evaluate("open('opaque', 1, 1)")
-    assert "nothing of what it drafted" in page.inner_text(".la-inspector") and page.locator(".la-i-place").count() == 0
-    assert "the pass with its drafting 20.0 ms" in page.inner_text(
-        ".la-i-key"
-    ) and "2.50 ordinary passes" in page.inner_text(".la-i-cost")
+    assert "not its drafts or tests" in page.inner_text(".la-inspector") and page.locator(".la-i-place").count() == 0
+    assert "pass and drafting 20.0 ms" in page.inner_text(".la-i-key") and "2.50 ordinary passes" in page.inner_text(
+        ".la-i-cost"
+    )
 
 
 def test_buttons_keys_and_focus(page):
@@ -417,7 +417,7 @@ def test_card_of_a_rejection_test(page):
 def test_card_of_naive_and_opaque_tokens(page):
     cards = page.evaluate("""[[logs.greedy(), 0, {kind: 'plain', row: -1, emitted: 0}], [logs.opaque(), 1, {kind: 'accepted', row: -1, emitted: 0}]]
       .map(([log, lane, part]) => modules.card.card(log, lane, 1, part).textContent)""")
-    assert "nothing was drafted" in cards[0] and "this lane does not tell" in cards[1]
+    assert "nothing was drafted" in cards[0] and "this lane does not report" in cards[1]
 
 
 # ------------------------------------------------------------------ the microscope
@@ -429,16 +429,16 @@ def test_microscope_shows_grid_births_and_said(page):
     tried = lines(page, "table.la-m-tried")
     assert tried[0] == ["1", "who sat on", "pass 2, column 2", "✓accepted"]
     assert tried[1][2:] == ["from the prompt", "–not tested: another branch was accepted"]
-    assert "confidence" not in page.inner_text(".la-i-table") and "does not say how sure it is" in page.inner_text(
+    assert "confidence" not in page.inner_text(".la-i-table") and "reports no confidence" in page.inner_text(
         ".la-i-flow"
     )
-    assert page.inner_text(".la-m-origin") == "This accepted 3-gram was born at pass 2, column 2."
+    assert page.inner_text(".la-m-origin") == "This accepted 3-gram was found at pass 2, column 2."
     assert "(1 + 4 drafted + 6 in the window)" in page.inner_text(".la-i-timebox")
     page.get_by_role("button", name="Open pass 2, column 2").click()
     assert page.inner_text(".la-i-title") == "lookahead: pass 2 of 3"
-    assert lines(page, ".la-m-grid")[2] == ["said now", "sat=", "on=", "it"]
+    assert lines(page, ".la-m-grid")[2] == ["predicted now", "sat=", "on=", "it"]
     page.get_by_role("button", name="Previous pass").click()
-    assert "The window opens" in page.inner_text(".la-microscope") and "None: the pool" in page.inner_text(
+    assert "The window starts" in page.inner_text(".la-microscope") and "None: no n-gram in the pool" in page.inner_text(
         ".la-microscope"
     )
 
@@ -447,7 +447,7 @@ def test_n_grams_tried_without_a_window_have_their_birthplace_too(page):
     page.evaluate("open('pool', 1, 4)")
     assert lines(page, "table.la-m-tried") == [["1", "it was it", "pass 3, column 2", "✓accepted"]]
     assert page.locator(".la-m-grid, .la-m-mask").count() == 0
-    assert "The window rests" in page.inner_text(".la-microscope")
+    assert "The window is paused" in page.inner_text(".la-microscope")
 
 
 def test_mask_is_read_by_pointer_and_by_keyboard(page):
@@ -456,14 +456,14 @@ def test_mask_is_read_by_pointer_and_by_keyboard(page):
     page.keyboard.press("End")
     page.keyboard.press("ArrowUp")
     line = page.inner_text(".la-m-line")
-    assert line.startswith("row 9: window level 2, column 2, on; may see: the text, row 0, row 5, row 6 and itself.")
-    assert line.endswith("Column 10: window level 2, column 3, it: hidden.")
+    assert line.startswith("row 9: window level 2, column 2, on; attends to: the text, row 0, row 5, row 6 and itself.")
+    assert line.endswith("Column 10: window level 2, column 3, it: masked.")
     box = page.locator(".la-m-mask").bounding_box()
     side = box["height"] / 11
     page.mouse.move(box["x"] + side * 7.5, box["y"] + side * 8.5)
     line = page.inner_text(".la-m-line")
     assert line.startswith("row 8: window level 2, column 1") and line.endswith(
-        "Column 5: window level 1, column 1, a: seen."
+        "Column 5: window level 1, column 1, a: attended to."
     )
 
 
@@ -473,19 +473,21 @@ def test_the_breadcrumb_zooms_from_the_text_to_one_rows_numbers(page):
     zoomed = page.locator(".la-i-place.la-i-zoomed")
     assert crumbs.text_content() == "text › pass 1 of 1 › rows › row 0: time"
     assert "rows 1 to 4 are the draft" in page.inner_text(".la-i-rows")
-    assert page.inner_text(".la-m-line").startswith("row 0: the text’s last token, time; may see: the text and itself.")
+    assert page.inner_text(".la-m-line").startswith(
+        "row 0: the text’s last token, time; attends to: the text and itself."
+    )
     assert "after  time" in zoomed.inner_text()
     field.focus()
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowDown")
     assert crumbs.text_content().endswith("rows › row 2: b") and "3. after  b" in zoomed.inner_text()
-    assert "may see: the text, row 0, row 1 and itself" in page.inner_text(".la-m-line")
+    assert "attends to: the text, row 0, row 1 and itself" in page.inner_text(".la-m-line")
     crumbs.get_by_role("button", name="row 2").click()
     assert zoomed.evaluate("node => node.getBoundingClientRect().top < innerHeight")
     field.focus()
     page.keyboard.press("End")
     page.keyboard.press("ArrowDown")
-    assert crumbs.text_content().endswith("row 3: d, not looked at") and zoomed.count() == 0, (
+    assert crumbs.text_content().endswith("row 3: d, not tested") and zoomed.count() == 0, (
         "its row came after a refusal"
     )
     page.evaluate("open('greedy', 0, 1)")

@@ -44,11 +44,11 @@ def places(page):
 @pytest.mark.parametrize(
     ("taps", "layers", "words"),
     [
-        ([2, 5, 7, 10], 12, "the hidden states behind layers 2, 5, 7 and 10 of 12"),
-        ([12], 12, "the hidden states behind the last of 12 layers"),
-        ([4], 12, "the hidden states behind layer 4 of 12"),
-        ([0, 3], 12, "the hidden states behind layers the embedding and 3 of 12"),
-        (list(range(1, 12)), 12, "the hidden states behind layers 1, 2, 3, 4, 5, 6, 7, 8 and 3 more of 12"),
+        ([2, 5, 7, 10], 12, "the hidden states after layers 2, 5, 7 and 10 of 12"),
+        ([12], 12, "the hidden states after the last of 12 layers"),
+        ([4], 12, "the hidden states after layer 4 of 12"),
+        ([0, 3], 12, "the hidden states after layers the embedding and 3 of 12"),
+        (list(range(1, 12)), 12, "the hidden states after layers 1, 2, 3, 4, 5, 6, 7, 8 and 3 more of 12"),
     ],
 )
 def test_layers_are_named(page, taps, layers, words):
@@ -78,7 +78,7 @@ def test_a_block_reads_all_before_the_anchor_and_medusa_one_state(page):
     assert "all the text before the anchor" in page.inner_text(".la-h-words")
     page.evaluate("seen(drafted('medusa', 'medusa'))")
     assert page.evaluate(read) == ["○not read", "○not read", "●read", "○not read"]
-    assert "of one token: the last that the target has read" in page.inner_text(".la-h-words")
+    assert "of one token, the last that the target has read" in page.inner_text(".la-h-words")
 
 
 def test_eagle_reads_pairs(page):
@@ -114,8 +114,8 @@ def test_a_block_has_its_slots_arrows_confidences_and_what_is_left_empty(page):
         ["confidence 0.900", "90%"], ["confidence 0.800", "80%"], ["confidence 0.310", "31%"], ["confidence 0.500", "50%"],
     ]  # fmt: skip
     text = page.inner_text(".la-drafting")
-    assert "1 pass of the head" in text and "Markov" in text and "likely it finds its token to be accepted" in text
-    assert "not worth its row" in text and "4 slots left empty" in text
+    assert "1 pass of the head" in text and "Markov" in text and "its estimate that the token is accepted" in text
+    assert "not worth its row" in text and "4 slots empty" in text
     fates = page.evaluate("[...document.querySelectorAll('.la-h-token .la-i-unseen')].map(n => n.textContent)")
     assert fates[:3] == [", accepted", ", accepted", ", rejected"], "in words, beside colour and shape"
 
@@ -142,7 +142,7 @@ def test_why_a_draft_ended_as_far_as_the_record_tells(page, settings, changed, e
 def test_without_its_parts_a_block_claims_neither(page):
     page.evaluate("seen(drafted('block', 'block', {changed: {markov: false, confident: false}}))")
     text = page.inner_text(".la-drafting")
-    assert "No slot knows what another was given" in text and "Markov" not in text and "confidence" not in text
+    assert "Slots do not read each other" in text and "Markov" not in text and "confidence" not in text
     assert page.locator(".la-h-arrow").count() == 0
 
 
@@ -160,9 +160,7 @@ def test_eagle_goes_token_by_token_on_its_own_features(page):
 def test_medusa_s_heads_know_nothing_of_each_other(page):
     page.evaluate("seen(drafted('medusa', 'medusa'))")
     assert [place[0] for place in places(page)] == ["last token", "head 1", "head 2", "head 3", "head 4"]
-    assert page.locator(".la-h-arrow").count() == 0 and "None knows what another drafted" in page.inner_text(
-        ".la-drafting"
-    )
+    assert page.locator(".la-h-arrow").count() == 0 and "They do not read each other" in page.inner_text(".la-drafting")
 
 
 def test_a_tree_stands_by_depth_each_token_with_the_one_above(page):

@@ -276,7 +276,9 @@ def test_lesson_1_passes_of_an_imagined_machine():
 )
 def test_lesson_2_a_pass_by_hand(source, written):
     """The real rule walks through the table."""
-    _, *rows = next(t for t in tables(source) if t[0][1] == "input" and len(t[0]) == 5 and t[0][2] == "the target predicts")
+    _, *rows = next(
+        t for t in tables(source) if t[0][1] == "input" and len(t[0]) == 5 and t[0][2] == "the target predicts"
+    )
     words = sorted({word for row in rows for word in row[1:4]})
     drafted = [words.index(row[3]) for row in rows if row[3]]
     assert [row[1] for row in rows[1:]] == [row[3] for row in rows[:-1]], "a drafted token is what the next row reads"
@@ -542,7 +544,7 @@ def test_lesson_8_the_code_runs(monkeypatch, capsys):
     assert made["plain"].shape[1] > made["inputs"]["input_ids"].shape[1]
     assert "Once upon a time" in said
     assert ("same ids" in said) or ("other ids" in said)
-    assert "tokens a pass" in said
+    assert "tokens per pass" in said
     assert made["models"].exactness in said
 
 

@@ -76,7 +76,7 @@ def test_what_is_on_show_needs_no_network(visit):
     page.wait_for_function(f"{STATE}.playing && {STATE}.t > 0")
     page.locator("body").press("End")
     page.get_by_role("button", name="open the pass").click()
-    page.get_by_role("heading", name="What the target thought").wait_for()
+    page.get_by_role("heading", name="The target’s probabilities").wait_for()
     page.get_by_role("button", name="failures").click()
     with page.expect_download():
         page.get_by_role("button", name="recording", exact=True).click()
@@ -106,7 +106,7 @@ def test_a_race_runs_and_both_lanes_hold_the_same_text(visit):
         assert naive["text"].strip()[-30:].split("\n")[-1] in text
     assert re.match(r"[0-9.]+x", page.locator(".la-number").inner_text())
     assert page.locator(".la-verdict").is_visible()
-    assert "tokens a pass" in page.locator(".la-verdict").inner_text()
+    assert "tokens per pass" in page.locator(".la-verdict").inner_text()
     assert "identical" in page.locator(".la-scores").inner_text()
 
 
@@ -336,7 +336,7 @@ def test_four_lanes_on_one_prompt(visit):
     shown = race(page)
     assert [lane["method"] for lane in shown["lanes"]] == ["naive", "ngram", "lookahead", "hybrid"]
     assert len({lane["text"] for lane in shown["lanes"]}) == 1
-    page.locator(".la-sub", has_text="hybrid against naive").wait_for()
+    page.locator(".la-sub", has_text="hybrid compared with naive").wait_for()
 
 
 def test_a_chip_leaves_a_running_races_form_alone(visit):

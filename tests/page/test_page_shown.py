@@ -27,7 +27,7 @@ def test_the_tour_walks_the_recording_and_ends_with_a_guess(visit):
             tour.get_by_role("button", name="Next").click()
     assert len(set(texts)) == 6 and serious(page) == []
     tour.get_by_role("button", name="Not all").click()
-    expect(tour.locator("p")).to_contain_text("fit. Now press Race")
+    expect(tour.locator("p")).to_contain_text("accepted. Now press Race")
     page.keyboard.press("Escape")
     tour.get_by_role("button", name="Close").click()
     expect(tour).to_have_count(0)
@@ -40,7 +40,7 @@ def test_a_link_begins_the_tour(visit):
 
 def test_a_projector_shows_words_and_the_plan(visit):
     page = visit("?present")
-    expect(page.locator(".la-p-title")).to_contain_text("A text is written twice")
+    expect(page.locator(".la-p-title")).to_contain_text("Two lanes write a text")
     assert page.locator("#la-prompt").is_hidden() and page.locator(".la-chart").is_hidden()
     assert page.locator(".la-lane .la-text").first.evaluate("node => getComputedStyle(node).fontSize") == "28px"
     for _ in range(3):
@@ -56,7 +56,7 @@ def test_a_projector_shows_words_and_the_plan(visit):
 
 def test_of_two_recordings_the_one_chosen_last_is_shown(visit):
     page, late = visit("?present"), []
-    expect(page.locator(".la-p-title")).to_contain_text("A text is written twice")
+    expect(page.locator(".la-p-title")).to_contain_text("Two lanes write a text")
     page.wait_for_function(f"{STATE}.done")
     page.route("**/component_server/**", lambda route: route.continue_() if late else late.append(route))
     page.keyboard.press("ArrowLeft")  # the first recording again, whose answer comes late
@@ -153,7 +153,7 @@ def test_the_pass_stands_beside_the_lanes_and_walking_moves_the_playhead(visit):
     panel.get_by_role("button", name="Next pass of this lane").click()
     page.wait_for_function(f"{STATE}.t > {before} && !{STATE}.playing")
     expect(page.locator(".la-pass.la-marked")).to_have_count(1)
-    crumbs = panel.get_by_role("navigation", name="From the text to its numbers")
+    crumbs = panel.get_by_role("navigation", name="From the text to its token ids")
     assert crumbs.get_by_role("button").all_inner_texts()[0] == "text" and serious(page) == []
     crumbs.get_by_role("button", name="text").click()
     expect(panel).to_be_hidden()
@@ -164,11 +164,11 @@ def test_the_pass_stands_beside_the_lanes_and_walking_moves_the_playhead(visit):
 def test_lanes_of_two_have_plain_names_and_those_of_more_their_methods(visit):
     page = visit()
     heads = page.locator("#la-race-timeline .la-lanehead")
-    expect(heads.first).to_contain_text("one at a time")
-    expect(heads.last).to_contain_text("guess and check")
+    expect(heads.first).to_contain_text("one token per pass")
+    expect(heads.last).to_contain_text("draft and verify")
     page.get_by_role("button", name="generations", exact=True).click()
     page.wait_for_function(f"{STATE}.run === 'recording-generations'")
-    assert "guess and check" not in " ".join(heads.all_inner_texts())
+    assert "draft and verify" not in " ".join(heads.all_inner_texts())
 
 
 LINKS = sorted({

@@ -28,12 +28,15 @@ def test_a_scene_follows_from_the_instant(page, t, phase, index):
 
 def test_what_a_pass_comes_to_in_words(page):
     words = "p => modules.strip.caption(modules.strip.partsOf(full().lanes.at(-1).steps[p[0]]), p[1])"
-    assert page.evaluate(words, [1, "draft"]) == ["1 guess", "4 tokens ahead, from something cheap"]
-    assert page.evaluate(words, [1, "check"]) == ["2 check", "the target looks at all 4 in one pass"]
-    assert page.evaluate(words, [1, "kept"]) == ["3 keep", "2 of 4 fit; instead of the third the target writes its own"]
-    assert page.evaluate(words, [2, "kept"]) == ["3 keep", "all 4 fit, and the target adds one more"]
+    assert page.evaluate(words, [1, "draft"]) == ["1 draft", "the drafter proposes 4 tokens"]
+    assert page.evaluate(words, [1, "check"]) == ["2 verify", "the target computes all 4 in one pass"]
+    assert page.evaluate(words, [1, "kept"]) == [
+        "3 accept",
+        "2 of 4; instead of the third, the target writes its own token",
+    ]
+    assert page.evaluate(words, [2, "kept"]) == ["3 accept", "all 4 are accepted, and the target adds one more"]
     last = "modules.strip.caption({guesses: [{kind: 'accepted'}, {kind: 'accepted'}], own: []}, 'kept')"
-    assert page.evaluate(last) == ["3 keep", "all 2 fit, and the text ends"]
+    assert page.evaluate(last) == ["3 accept", "all 2 are accepted, and the text ends"]
 
 
 def test_the_strip_draws_boxes_marks_and_the_targets_own_token(page):

@@ -32,7 +32,7 @@ const events = () => {
   W.forEach((piece, i) => list.push({kind: "step", lane: 0, clock_s: 0.01 * (i + 1), step: one(piece, i === 7 ? "length" : null)}));
   list.push({kind: "step", lane: 1, clock_s: 0.02, step: pass([" a", " b", " x", " y"], ["accepted", "accepted", "rejected", "unvisited"], [0, 1], W.slice(0, 3), ["accepted", "accepted", "correction"])},
             {kind: "step", lane: 1, clock_s: 0.04, step: pass([" d", " e", " f", " g"], ["accepted", "accepted", "accepted", "accepted"], [0, 1, 2, 3], W.slice(3), ["accepted", "accepted", "accepted", "accepted", "bonus"], {finish: "length"})},
-            {kind: "end", reason: "finished", message: null, stats: [], verdict: {sentence: "2.00x: four tokens a pass.", arithmetic: ["8 / 2 = 4"]},
+            {kind: "end", reason: "finished", message: null, stats: [], verdict: {sentence: "2.00x: four tokens per pass.", arithmetic: ["8 / 2 = 4"]},
              agreement: [null, {identical: true, badge: "identical, bit-exact", detail: null}]});
   return list;
 };
@@ -179,11 +179,11 @@ def test_describe_pass(page):
         "[1, 2].map(i => { const d = P.describePass(full(), 1, i); return d.lead + '|' + d.said + '|' + d.tail; })"
     )
     assert lines == [
-        "pass 1 of 2: drafted 4, accepted 2, then the target said | c|",
+        "pass 1 of 2: drafted 4, accepted 2, then the target wrote | c|",
         "pass 2 of 2: drafted 4, accepted all 4, and the target added | h|; length reached",
     ]
     opaque = "(() => { const log = full(); log.lanes[1].opaque = true; return P.describePass(log, 1, 1).lead; })()"
-    assert "what it drafted it does not tell" in page.evaluate(opaque)
+    assert "drafts are not reported" in page.evaluate(opaque)
     assert page.evaluate("P.describePass(full(), 1, 0).lead") == "draft: prompt read in 12.0 ms, not on the clock"
     assert page.evaluate("P.describePass(full(0, 12), 1, 1).lead").startswith("pass 1: "), "no total while it runs"
 

@@ -7,7 +7,7 @@ from lookahead.trace.verdict import trust
 
 
 def race_of(times, drafted=()):
-    """A race of a naive lane with these seconds a pass, and a lane that writes two tokens a pass."""
+    """A race of a naive lane with these seconds a pass, and a lane that writes two tokens per pass."""
     naive = [
         StepRecord(kind="verify", index=i, emitted=[1], pieces=["a"], origins=["bonus"], verify_s=s)
         for i, s in enumerate(times)

@@ -128,7 +128,7 @@ def test_heads_are_trained_for_any_llama_without_a_corpus(family, tmp_path, caps
     options = ["--out", str(further), "--start-from", str(job.out), "--tokens", "2000", "--only", "block"]
     assert main(["train", *options]) == 0
     seen = capsys.readouterr()
-    assert seen.out.split() == [str(further / "README.md")] and "tokens a pass" in seen.err
+    assert seen.out.split() == [str(further / "README.md")] and "tokens per pass" in seen.err
     assert before != (further / "block" / "model.safetensors").read_bytes()
     models = lookahead.load("+".join(str(job.out / name) for name in ("target", *job.only)))
     assert set(models.heads) == set(job.only)

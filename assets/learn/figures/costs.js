@@ -88,7 +88,7 @@ export function figure() {
     const most = all.indexOf(Math.max(...all));
     curve.draw(at, all, most);
     said.show(passOf(at, at.k));
-    setText(advice, most ? `Best: k = ${most}, ${digits(all[most])}x.` : "No length pays here: don’t.");
+    setText(advice, most ? `Best: k = ${most}, ${digits(all[most])}x.` : "No length pays here: do not draft.");
   }
 
   draw();

@@ -55,7 +55,7 @@ export function figure() {
     const found =
       match &&
       `“${read.slice(-match.length).join(" ")}” occurred before; it was followed by “${match.draft.join(" ")}”.`;
-    setText(words, found || `“${read.at(-1)}” has not been written before: nothing is drafted.`);
+    setText(words, found || `“${read.at(-1)}” did not occur before: nothing is drafted.`);
     const last = make("li", make("b", read.at(-1)), " →");
     trie.replaceChildren(last, ...followers(read).map(([word, times]) => make("li", `${word} ${"●".repeat(times)}`)));
   }

@@ -97,9 +97,9 @@ export function figure() {
     const fell = counts.map(n => (all ? n / all : 0));
     for (const [i, {show}] of columns.entries()) show(common[i], fell[i]);
     const left = residual(shares.p, shares.q);
-    const drawn = left ? `; else one is drawn from what is left of p: ${listed(left)}` : "";
+    const drawn = left ? `; otherwise a token is drawn from the residual: ${listed(left)}` : "";
     const after = all ? ` After ${all} throws: ${listed(fell)}.` : "";
-    setText(summary, `Accepted with chance ${hundredths(sum(common))}${drawn}.${after}`);
+    setText(summary, `Accepted with probability ${hundredths(sum(common))}${drawn}.${after}`);
   }
 
   const roll = () => {
@@ -109,7 +109,7 @@ export function figure() {
   const key = make(
     "p.la-g-small",
     "Left bar: p, the target’s. Right bar, dashed: q, the draft’s. Drag their ends. ",
-    "Filled: what both have. Black line: what came out.",
+    "Filled: the overlap. Black line: the result.",
   );
   draw();
   return [part("la-f-columns", ...columns.map(one => one.node)), key, button(`throw ${THROWS} dice`, roll), summary];

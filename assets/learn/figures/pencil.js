@@ -28,7 +28,7 @@ export function passOf(draft) {
   const read = [ROOT, ...draft];
   const miss = draft.findIndex((word, i) => word !== answerTo(read[i]));
   const accepted = miss < 0 ? draft.length : miss;
-  const fates = draft.map((_, i) => (i < accepted ? "accepted" : i === accepted ? "rejected" : "not looked at"));
+  const fates = draft.map((_, i) => (i < accepted ? "accepted" : i === accepted ? "rejected" : "not tested"));
   return {fates, written: [...draft.slice(0, accepted), answerTo(read[accepted])], kept: 1 + accepted};
 }
 
@@ -40,7 +40,7 @@ export function figure() {
   cells.forEach(([, , drafted], i) => {
     if (inputs[i]) drafted.append(inputs[i]);
   });
-  const heads = ["it reads", "the target says", "the draft has", ""].map(word => make("th", {scope: "col"}, word));
+  const heads = ["input", "the target predicts", "the draft has", ""].map(word => make("th", {scope: "col"}, word));
   const rows = cells.map(row => make("tr", ...row));
   const table = make("table.la-f-table", make("thead", make("tr", ...heads)), make("tbody", ...rows));
   const written = make("p.la-f-advice", {"aria-live": "polite"});
@@ -58,7 +58,7 @@ export function figure() {
         fates[i]
           ? `${{accepted: "✓ ", rejected: "✕ "}[fates[i]] || ""}${fates[i]}`
           : i > words.length - 1
-            ? "not looked at"
+            ? "not tested"
             : "the bonus",
       );
       rows[i].dataset.fate = fates[i] || "";
@@ -66,7 +66,7 @@ export function figure() {
     setText(written, `Written: ${words.join(" ")}. ${count(words.length, "token")} in one pass.`);
     const boxes = read.map((word, i) => make(`span.la-f-kept${i < kept ? "" : ".la-f-swept"}`, word));
     shelf.replaceChildren(make("span.la-g-small", "the cache: "), ...boxes);
-    shelf.setAttribute("aria-label", `The cache keeps ${read.slice(0, kept).join(" ")}; the other rows are swept out.`);
+    shelf.setAttribute("aria-label", `The cache keeps ${read.slice(0, kept).join(" ")}; the other rows are dropped.`);
   }
 
   for (const input of inputs) input.addEventListener("input", draw);

@@ -22,7 +22,7 @@ export function figure() {
   const shelf = make("div.la-f-shelf", {role: "img"});
   const words = make("p.la-f-advice", {"aria-live": "polite"});
   const box = make("input", {type: "checkbox", checked: ""});
-  const choice = make("label.la-f-range", box, make("span", "sweep refused rows out"));
+  const choice = make("label.la-f-range", box, make("span", "drop rejected rows"));
 
   function draw() {
     const boxes = [...TEXT, ...DRAFT].map((word, i) => {
@@ -33,8 +33,8 @@ export function figure() {
     const read = reads(accepted, isSwept).join(" ");
     shelf.setAttribute("aria-label", `In the cache: ${boxes.map(node => node.textContent).join(" ")}`);
     const isRight = isSwept || accepted === DRAFT.length;
-    const wrong = "That is not the text: the model reads on as if refused words had been written.";
-    setText(words, `The next pass reads: ${read}. ${isRight ? "That is the text." : wrong}`);
+    const wrong = "This is not the text: the model continues as if the rejected words were in it.";
+    setText(words, `The next pass reads: ${read}. ${isRight ? "This is the text." : wrong}`);
   }
 
   box.addEventListener("change", () => {

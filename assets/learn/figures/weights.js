@@ -50,13 +50,13 @@ export function figure() {
     reading.show(READ_MS, ms <= READ_MS);
     computing.show(ms, ms > READ_MS);
     const bound =
-      ms > READ_MS ? "compute-bound: a further row costs its full price" : "memory-bound: further rows are nearly free";
+      ms > READ_MS ? "compute-bound: another row has its full cost" : "memory-bound: further rows are nearly free";
     const [whole, each] = [passMs(rows), passMs(rows) / rows].map(digits);
-    setText(words, `${count(rows, "row")}: a pass of ${whole} ms, ${each} ms a row. It is ${bound}.`);
+    setText(words, `${count(rows, "row")}: a pass of ${whole} ms, ${each} ms per row. It is ${bound}.`);
   }
 
   const limits = {min: 0, max: ROWS.length - 1, step: 1, value: 0, words: i => count(ROWS[i], "row")};
-  const slider = range("rows in a pass", limits, i => draw(ROWS[i]));
+  const slider = range("rows per pass", limits, i => draw(ROWS[i]));
   draw(ROWS[0]);
   return [pipe(), slider, reading.node, computing.node, words];
 }

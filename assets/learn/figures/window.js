@@ -34,7 +34,9 @@ export function poolOf(count) {
 export function figure() {
   const all = passes();
   const rows = make("tbody");
-  const heads = ["pass", "place 1", "place 2", "place 3", "place 4"].map(word => make("th", {scope: "col"}, word));
+  const heads = ["pass", "position 1", "position 2", "position 3", "position 4"].map(word =>
+    make("th", {scope: "col"}, word),
+  );
   const table = make("table.la-f-table", make("thead", make("tr", ...heads)), rows);
   const pool = make("p.la-f-text");
   const words = make("p.la-f-advice", {"aria-live": "polite"});
@@ -52,7 +54,7 @@ export function figure() {
     );
     pool.replaceChildren(make("b", "pool: "), ...poolOf(count).map(pair => make("span.la-f-kept", pair)));
     const pairs = poolOf(count).length;
-    setText(words, `Places that are right for good: ${count}. Pairs in the pool to draft from: ${pairs}.`);
+    setText(words, `Final positions: ${count}. Pairs in the pool to draft from: ${pairs}.`);
   }
 
   const limits = {min: 0, max: PASSES, step: 1, value: 1, words: n => `${n} of ${PASSES}`};

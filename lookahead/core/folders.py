@@ -1,9 +1,12 @@
-"""Folders that belong to the user of this computer."""
+"""Folders: the assets that are shipped with the package, and the user's cache."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+
+_PACKAGED = Path(__file__).parents[1] / "assets"  # in an installed package; in a checkout they are next to it
+ASSETS = _PACKAGED if _PACKAGED.is_dir() else Path(__file__).parents[2] / "assets"
 
 
 def cache() -> Path:

@@ -16,13 +16,14 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ..core.events import ModelError, Stopped
+from ..core.folders import ASSETS
 from ..core.wording import remark
 from ..model import small_files
 from ..model.small_files import CONFIG
 from . import download, remembered
 from .spec import is_folder, members
 
-BUNDLED = Path(__file__).parents[2] / "assets" / "models"
+BUNDLED = ASSETS / "models"
 FAMILY = re.compile(r"\w[\w-]{0,63}", re.ASCII)  # names of bundled families
 FILE = "target.json"
 PACKAGE, HUB = "package", "hub"

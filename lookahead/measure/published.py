@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..core.events import SettingsError
+from ..core.folders import ASSETS
 from .decision import Level
 from .tables import split
 
-BENCHMARKS = Path(__file__).parents[2] / "docs" / "benchmarks.md"
+_PACKAGED = ASSETS / "benchmarks.md"
+BENCHMARKS = _PACKAGED if _PACKAGED.is_file() else ASSETS.parent / "docs" / "benchmarks.md"
 ARM = re.compile(r"(.*): ([\d.,]+)x")
 SPEEDUP = re.compile(r"([\d.]+)x \[([\d.]+)x to ([\d.]+)x\]")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..core.events import SettingsError
-from ..trace.assets import ASSETS
+from ..core.folders import ASSETS
 from ..trace.export import rounded
 from ..trace.schema import SCHEMA
 from ..trace.trace import Trace

@@ -15,8 +15,8 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
+from ..core.folders import ASSETS
 from ..core.version import VERSION
-from ..trace.assets import ASSETS
 from . import logging
 from .limits import Telling
 from .queue import queue

@@ -13,14 +13,12 @@ import html
 import posixpath
 import re
 from functools import cache
-from pathlib import Path
 from string import Template
 
 from minify_html import minify
 
+from ..core.folders import ASSETS
 from ..core.version import VERSION
-
-ASSETS = Path(__file__).parents[2] / "assets"
 
 # The forms of import and export that the modules use: `bundle` refuses all others.
 IMPORT = re.compile(r'^import (?:(?P<bindings>\{[^}]*\}|\* as \w+) from )?"(?P<path>\.{1,2}/[\w/.]+)";$', re.MULTILINE)

@@ -438,9 +438,9 @@ def test_microscope_shows_grid_births_and_said(page):
     assert page.inner_text(".la-i-title") == "lookahead: pass 2 of 3"
     assert lines(page, ".la-m-grid")[2] == ["predicted now", "sat=", "on=", "it"]
     page.get_by_role("button", name="Previous pass").click()
-    assert "The window starts" in page.inner_text(".la-microscope") and "None: no n-gram in the pool" in page.inner_text(
+    assert "The window starts" in page.inner_text(
         ".la-microscope"
-    )
+    ) and "None: no n-gram in the pool" in page.inner_text(".la-microscope")
 
 
 def test_n_grams_tried_without_a_window_have_their_birthplace_too(page):

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
+from lookahead.core.folders import ASSETS
 from lookahead.trace import wire
-from lookahead.trace.assets import ASSETS
 
 SCRIPTS = sorted([*ASSETS.glob("timeline/*.js"), *ASSETS.glob("inspector/*.js")])
 SCHEMA = wire.EVENT.json_schema()

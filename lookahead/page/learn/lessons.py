@@ -26,9 +26,10 @@ import yaml
 from pydantic import ValidationError
 
 from ...core.events import LookaheadError
-from .widgets import KINDS, ROOT, Fields, Quiz, Widget
+from ...core.folders import ASSETS
+from .widgets import KINDS, Fields, Quiz, Widget
 
-FOLDER = ROOT / "assets" / "lessons"
+FOLDER = ASSETS / "lessons"
 TEACHER = FOLDER / "teacher.md"
 WORDS_A_MINUTE = 200
 HEAD = re.compile(r"---\n(?P<fields>.*?)^---\n", re.DOTALL | re.MULTILINE)

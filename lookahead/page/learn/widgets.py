@@ -17,11 +17,12 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, computed_field, model_validator
 
 from ...core.events import Settings, SettingsError
+from ...core.folders import ASSETS
 from ...core.tree import is_chain
 from ...measure.scenarios import SCENARIOS, TAUGHT, Scenario
 
 ROOT = Path(__file__).parents[3]
-TRACES = ROOT / "assets" / "traces"
+TRACES = ASSETS / "traces"
 BY_ID = {scenario.id: scenario for scenario in (*SCENARIOS, *TAUGHT)}
 PASSES: dict[str, Callable[[int, int], bool]] = {  # by the numbers of drafted and accepted tokens
     "partly": lambda drafted, accepted: 0 < accepted < drafted,

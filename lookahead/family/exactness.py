@@ -20,18 +20,8 @@ from ..core.numbers import count, significant
 from ..core.tree import ancestors, is_chain
 from ..model.lm import CachedLM
 
-LENGTHS = (
-    24,
-    126,
-    250,
-    384,
-    509,
-    700,
-    1000,
-    1021,
-    1400,
-    1900,
-)  # tokens of text, around the lengths of the cache's blocks
+# Tokens of text, around the lengths of the cache's blocks.
+LENGTHS = (24, 126, 250, 384, 509, 700, 1000, 1021, 1400, 1900)
 ROWS = 64  # of the passes
 PATH = 6  # rows of a pass that are compared, at most
 BUDGET_S, AGAIN_S = 0.4, 0.2  # at the first start with a model, and at later ones

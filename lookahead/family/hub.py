@@ -189,8 +189,8 @@ def check(
         if one.folder:
             one.attempt("weights", _weigh)
     progress("Comparing the tokenizers", len(known) / (len(known) + 1))
-    form = number_format.requested(dtype) or number_format.usual(memory.device(), _compiles(known[0]))
-    plan = Plan("+".join(members(spec)), known, form.dtype)
+    dtype = number_format.requested(dtype) or number_format.usual(memory.device(), _compiles(known[0]))
+    plan = Plan("+".join(members(spec)), known, dtype)
     plan.checks = compute(_checks, plan, limits, spare_bytes)
     for one in (one for one in plan.checks if one.topic == "vocabulary" and one.error):
         if fit := fitting(known[0], {one.place for one in known}, limits is not None):
@@ -244,7 +244,7 @@ def load(
     places, source = sources.places(spec), sources.named(spec)
     if (source and source.here()) or all(Path(place).is_relative_to(sources.BUNDLED) for place in places.values()):
         return models.load(spec, progress, dtype=dtype)
-    form = number_format.requested(dtype)
+    requested_format = number_format.requested(dtype)
     percent = -1
 
     def once_per_percent(text: str, share: float) -> None:  # a terminal prints a line each time
@@ -253,7 +253,7 @@ def load(
             percent = int(100 * share)
             progress(text, share)
 
-    plan = check(spec, dtype=form and form.dtype, progress=_part(once_per_percent, 0, 0.02))
+    plan = check(spec, dtype=requested_format, progress=_part(once_per_percent, 0, 0.02))
     ready = 0.6 if plan.missing else 0.02
     folders = download(plan, _part(once_per_percent, 0.02, ready))
     return models.load(plan.spec, _part(progress, ready, 1), dtype=dtype, folder_of=folders)

@@ -29,7 +29,7 @@ _ADAPTER = TypeAdapter(Typical)
 
 
 def read(family: Path) -> Typical | None:
-    """The costs that the family in this folder ships, or None. Raises `ModelError` if the file is damaged."""
+    """Return the costs that the family in this folder ships, or None. Raises `ModelError` if the file is damaged."""
     file = family / FILE
     if not file.is_file():
         return None

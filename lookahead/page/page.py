@@ -133,15 +133,10 @@ def _of_machine(models: Models) -> tuple[str, str]:
         for n, s in zip(curve.rows, curve.seconds, strict=True)
     )
     names = html.escape(", ".join(f"{role}: {name}" for role, name in models.names.items()))
-    doubt = (
-        f"<p><b>This cannot be:</b> {html.escape('; '.join(models.measured.faults))}. Something disturbed it; it is measured "
-        "again when the machine is quiet.</p>"
-    )
     return (
         f"{models.exactness} · {models.dtype} · {processor.cores()} cores",
         f"<p>{exactness(models)}</p><p>The costs of the target's passes by their number of rows:</p>"
         f"<table><thead><tr><th>rows</th><th>a pass</th><th>in one-row passes</th></tr></thead><tbody>{rows}</tbody></table>"
-        f"{doubt if models.measured.faults else ''}"
         f'<p>{names}</p><p><button type="button" class="la-again">measure again</button></p>',
     )
 

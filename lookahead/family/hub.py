@@ -86,7 +86,7 @@ class Known:
     parameters: int = 0
     head: dict[str, Any] | None = None  # the configuration of a trained head, None for a language model
     shape: Shape | None = None  # of a language model that can be used
-    faults: list[tuple[str, ModelError]] = field(default_factory=list)  # with their topics
+    faults: list[Check] = field(default_factory=list)
 
     @property
     def missing(self) -> int:
@@ -107,7 +107,7 @@ class Known:
             mend = error.mend
         except Exception as error:  # an architecture may raise anything
             mend = small_files.fault(self.folder or self.name, CONFIG, f"it describes no model: {remark(error)}").mend
-        self.faults.append((topic, ModelError("model", self.name, mend)))
+        self.faults.append(Check(topic, "", ModelError("model", self.name, mend)))
 
 
 @dataclass(slots=True)
@@ -189,7 +189,10 @@ def check(
         if one.folder:
             one.attempt("weights", _weigh)
     progress("Comparing the tokenizers", len(known) / (len(known) + 1))
-    dtype = number_format.requested(dtype) or number_format.usual(memory.device(), _compiles(known[0]))
+    compiled = False
+    with suppress(ModelError):  # of a damaged file, which is a fault of the plan
+        compiled = bool(known[0].folder) and kernels.compiles(known[0].folder)
+    dtype = number_format.requested(dtype) or number_format.usual(memory.device(), compiled)
     plan = Plan("+".join(members(spec)), known, dtype)
     plan.checks = compute(_checks, plan, limits, spare_bytes)
     for one in (one for one in plan.checks if one.topic == "vocabulary" and one.error):
@@ -197,14 +200,6 @@ def check(
             mend = f"{one.error.mend} Drafts that would fit: {', '.join(fit)}."
             one.error = ModelError(one.error.field, one.error.value, mend)
     return plan
-
-
-def _compiles(known: Known) -> bool:
-    """Whether our kernels compute a model, as far as its small files tell."""
-    try:
-        return bool(known.folder) and kernels.compiles(known.folder)
-    except ModelError:  # a damaged file, which is a fault of the plan
-        return False
 
 
 def download(plan: Plan, progress: Progress = lambda text, share: None) -> dict[str, Path]:
@@ -244,18 +239,9 @@ def load(
     places, source = sources.places(spec), sources.named(spec)
     if (source and source.here()) or all(Path(place).is_relative_to(sources.BUNDLED) for place in places.values()):
         return models.load(spec, progress, dtype=dtype)
-    requested_format = number_format.requested(dtype)
-    percent = -1
-
-    def once_per_percent(text: str, share: float) -> None:  # a terminal prints a line each time
-        nonlocal percent
-        if int(100 * share) > percent:
-            percent = int(100 * share)
-            progress(text, share)
-
-    plan = check(spec, dtype=requested_format, progress=_part(once_per_percent, 0, 0.02))
+    plan = check(spec, dtype=number_format.requested(dtype), progress=_part(progress, 0, 0.02))
     ready = 0.6 if plan.missing else 0.02
-    folders = download(plan, _part(once_per_percent, 0.02, ready))
+    folders = download(plan, _part(progress, 0.02, ready))
     return models.load(plan.spec, _part(progress, ready, 1), dtype=dtype, folder_of=folders)
 
 
@@ -296,8 +282,7 @@ def _find(known: Known, trusted: bool, waiting: Callable[[int], None]) -> None:
         names = [name for pair in SUGGESTED for name in (pair.target, pair.draft)]
         raise explained(place, error, difflib.get_close_matches(place, names, 1)) from error
     card = info.card_data or {}
-    licence = card.get("license_name") if card.get("license") in (None, "other") else None
-    licence = licence or card.get("license") or ""
+    licence = card.get("license_name") or card.get("license") or ""
     known.licence = ", ".join(licence) if isinstance(licence, list) else str(licence)
     known.gated = bool(info.gated)
     known.sizes = {one.rfilename: one.size or 0 for one in info.siblings or ()}
@@ -386,7 +371,7 @@ def _checks(plan: Plan, limits: Allowed | None, spare_bytes: int) -> list[Check]
         ("code", "Nothing but transformers' own code is needed."),
         ("cache", "Every layer can be rolled back when a draft is rejected."),
     ):
-        faults = [Check(topic, "", error) for one in known for kind, error in one.faults if kind == topic]
+        faults = [fault for one in known for fault in one.faults if fault.topic == topic]
         checks += faults or ([Check(topic, words)] if reached else [])
         reached = reached and not faults
     checks += [*_vocabulary([one for one in known if not one.head]), *_heads(known)]
@@ -445,11 +430,9 @@ def fitting(target: Known, but: Iterable[str] = (), visitor: bool = True) -> lis
 
     For a visitor, copies that are not public on the hub are left out.
     """
-    of, tokenizer = suggested.family(target.place), target.folder and target.folder / "tokenizer.json"
-    family = suggested.drafts(of) if of else ()
-    names = [name for name in family if suggested.billions(name) < suggested.billions(target.place)]
+    names, tokenizer = suggested.fitting(target.place), target.folder and target.folder / "tokenizer.json"
     if tokenizer and tokenizer.is_symlink():  # to a file of the cache, whose name is the hub's fingerprint of it
-        others = (name for name in suggested.drafts() if name not in names)
+        others = (name for name in suggested.DRAFTS if name not in names)
         names += [name for name in others if _fingerprint(name) == tokenizer.readlink().name]
     if tokenizer and tokenizer.is_file():
         for name in transfer.repositories():

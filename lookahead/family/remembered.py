@@ -14,16 +14,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Annotated, Literal
 
 import torch
-from pydantic import TypeAdapter, ValidationError
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
 from .. import kernels
 from ..core import folders, processor
 from ..core.costs import CostCurve, PassCosts
-from . import threads
 from .exactness import Exactness
-from .number_format import FORMATS
+from .threads import MOST
 
 VERSION = 10
 VARIABLE = "LOOKAHEAD_CACHE"
@@ -40,14 +40,38 @@ MOST_S = 3600.0  # that a pass may take
 SAMPLE = 1 << 16  # bytes at both ends of a file that represent it
 
 
+def _possible(costs: PassCosts) -> PassCosts:
+    """Return a cost model if a measurement can produce all its values."""
+    drafters = costs.drafters.values()
+    curves = [costs.target, *(one.curve for one in drafters)]
+    seconds = [s for one in drafters for s in (one.choose_s, one.return_s, *one.cold_s)]
+    seconds += [curve.branching_s for curve in curves]
+    if not all(map(_rising, curves)) or not all(0 <= s < MOST_S for s in seconds):
+        raise ValueError("no machine can have its costs")
+    return costs
+
+
+def _rising(curve: CostCurve) -> bool:
+    """Whether a curve has a positive time for each row count, and rising counts."""
+    return (
+        0 < len(curve.rows) == len(curve.seconds)
+        and curve.rows[0] >= 1
+        and all(a < b for a, b in pairwise(curve.rows))
+        and all(0 < seconds < MOST_S for seconds in curve.seconds)
+    )
+
+
+PossibleCosts = Annotated[PassCosts, AfterValidator(_possible)]
+
+
 @dataclass(frozen=True, slots=True)
 class Measured:
     """What `models.load` measures. `threads` is the number of threads that passes use."""
 
-    format: str
+    format: Literal["bfloat16", "float32"]
     exactness: Exactness
-    costs: PassCosts
-    threads: int = threads.MOST
+    costs: PossibleCosts
+    threads: Annotated[int, Field(ge=1, le=MOST)] = MOST
 
 
 _ADAPTER = TypeAdapter(Measured)
@@ -63,7 +87,7 @@ def key(places: Iterable[str | Path], format_name: str | None) -> str | None:
     """Return the name for a family whose files are in these folders, in a format; None if one has no weights."""
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     caps = [os.environ.get(name, "") for name in CAPS]
-    machine = (processor.name(), torch.backends.cpu.get_cpu_capability(), caps, threads.MOST, gpus)
+    machine = (processor.name(), torch.backends.cpu.get_cpu_capability(), caps, MOST, gpus)
     digest = hashlib.sha256(repr((VERSION, machine, torch.__version__, kernels.version(), format_name)).encode())
     for place in places:
         files = sorted(f for f in Path(place).glob("*") if f.suffix in (".safetensors", ".json"))
@@ -81,29 +105,9 @@ def key(places: Iterable[str | Path], format_name: str | None) -> str | None:
 def read(name: str | None) -> Measured | None:
     """Return the stored measurement; None if the file is missing, unreadable or has an impossible value."""
     try:
-        kept = _ADAPTER.validate_json((folder() / f"{name}.json").read_bytes()) if name else None
+        return _ADAPTER.validate_json((folder() / f"{name}.json").read_bytes()) if name else None
     except (OSError, ValidationError):
         return None
-    possible = kept and kept.format in FORMATS and 1 <= kept.threads <= threads.MOST and possible_costs(kept.costs)
-    return kept if possible else None
-
-
-def possible_costs(costs: PassCosts) -> bool:
-    """Whether a measurement can produce every value of a cost model."""
-    drafters = costs.drafters.values()
-    curves = [costs.target, *(one.curve for one in drafters)]
-    seconds = [s for one in drafters for s in (one.choose_s, one.return_s, *one.cold_s)]
-    return all(map(_rising, curves)) and all(0 <= s < MOST_S for s in (*seconds, *(c.branching_s for c in curves)))
-
-
-def _rising(curve: CostCurve) -> bool:
-    """Whether a curve has a positive time for each row count, and rising counts."""
-    return (
-        0 < len(curve.rows) == len(curve.seconds)
-        and curve.rows[0] >= 1
-        and all(a < b for a, b in pairwise(curve.rows))
-        and all(0 < seconds < MOST_S for seconds in curve.seconds)
-    )
 
 
 def keep(name: str | None, measured: Measured) -> None:

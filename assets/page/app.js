@@ -8,8 +8,9 @@ import * as learn from "../learn/learn.js";
 import * as buttons from "./buttons.js";
 import * as chips from "./chips.js";
 import * as component from "./component.js";
+import * as models from "./models.js";
 import * as present from "./present.js";
 
 const drawn = {}; // for which models each section of the Lab was drawn
 
-window.lookaheadPage = {buttons, chips, classroom, component, drawn, learn, present};
+window.lookaheadPage = {buttons, chips, classroom, component, drawn, learn, models, present};

@@ -1,4 +1,4 @@
-/* buttons.js: the button that opens the further fields of the form, and the header's button that measures again. */
+/* buttons.js: buttons of the form, and the header's button that measures again. */
 
 export function connect() {
   const more = document.getElementById("la-more-button");
@@ -12,4 +12,10 @@ export function connect() {
   document.addEventListener("click", event => {
     if (event.target.closest(".la-again")) document.getElementById("la-again").click();
   });
+}
+
+export function selectPrompt() {
+  const prompt = document.querySelector("#la-prompt textarea");
+  prompt.focus();
+  prompt.select();
 }

@@ -25,7 +25,6 @@ from ..model.heads.head import CachedHead, Head
 from ..model.lm import CachedLM
 
 ROWS = (1, 2, 3, 5, 9, 17, 33, 65, 129)
-DRAFTER_ROWS = (1, 3, 9, 17)
 LEVEL_ROWS = (1, 3, 9)  # of a tree's levels
 LEVELS = 4  # of the deeper ones of the trees that are timed
 SMALL = 33  # rows from which on passes stretch the cache's buffers, so that they are timed after the others
@@ -95,14 +94,11 @@ def warm(lm: CachedLM, most_rows: int, lengths: Sequence[int] = LENGTHS) -> None
     lm.reset()
 
 
-def measure(lm: CachedLM, rows: Sequence[int] | None = None) -> CostCurve:
-    """Median seconds of a pass of each row count after a short text. Leaves `lm` empty.
-
-    `rows` None means `ROWS`, for a slow model only the small ones.
-    """
-    draws, most = random.Random(0), max(rows or ROWS)
-    tokens = [draws.randrange(lm.vocab) for _ in range(CONTEXT + most)]
-    sizes = [n for n in rows or ROWS if CONTEXT + n <= lm.context_length] or [1]
+def measure(lm: CachedLM) -> CostCurve:
+    """Median seconds of a pass of each row count after a short text, for a slow model of the small ones. Leaves `lm` empty."""
+    draws = random.Random(0)
+    tokens = [draws.randrange(lm.vocab) for _ in range(CONTEXT + max(ROWS))]
+    sizes = [n for n in ROWS if CONTEXT + n <= lm.context_length] or [1]
     lm.reset()
     lm.extend(tokens[: min(CONTEXT, lm.context_length - max(sizes))])
 
@@ -111,7 +107,7 @@ def measure(lm: CachedLM, rows: Sequence[int] | None = None) -> CostCurve:
 
     small = [n for n in sizes if n <= SMALL]
     slow = LEAST_REPEATS * len(small) * _timed(forward(small[-1])) > SLOW_S
-    large = [] if slow and not rows else [n for n in sizes if n > SMALL]
+    large = [] if slow else [n for n in sizes if n > SMALL]
     branching = min(BRANCHING_ROWS, max(small + large))
     branched = tokens[CONTEXT : CONTEXT + branching]
     narrow = [settling(lm), *map(forward, small), lambda: lm.forward(branched, _branching(branching))]
@@ -162,17 +158,11 @@ def measure_drafter(drafter: CachedLM | Head, target: CachedLM, target_curve: Co
     text = [1] * min(CONTEXT + 1, lm.context_length - LEVELS, target.context_length)
     target.reset()
     target.extend(text[1:])
-    levels = _level_s(lm, text)
-    if isinstance(lm, CachedLM):
-        curve, by_rows = measure(lm, DRAFTER_ROWS), dict(zip(LEVEL_ROWS, levels, strict=True)) if levels else {}
-        pairs = zip(curve.rows, curve.seconds, strict=True)
-        curve = replace(curve, seconds=tuple(min(alone, by_rows.get(n, alone)) for n, alone in pairs))
-    else:
-        if levels is None:
-            lm.extend(lm.sync(text))
-            levels = interleaved([lambda n=n: lm.forward([1] * n, [-1] * n) for n in LEVEL_ROWS], REPEATS)
-        curve = CostCurve(LEVEL_ROWS, tuple(levels))
-    return _in_turn(curve, lm, target, target_curve)
+    if (levels := _level_s(lm, text)) is None:
+        lm.extend(lm.sync(text))
+        works = [lambda n=n: lm.forward([1] * n, [-1] * n) for n in LEVEL_ROWS]
+        levels = interleaved(works, REPEATS, most_s=LAPS_S)
+    return _in_turn(CostCurve(LEVEL_ROWS, tuple(levels)), lm, target, target_curve)
 
 
 def _fresh(drafter: CachedLM | Head, target: CachedLM) -> tuple[CachedLM | CachedHead, CachedLM]:

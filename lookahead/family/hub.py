@@ -8,7 +8,6 @@ limits. The operator (`limits` None) may give folders too.
 from __future__ import annotations
 
 import difflib
-import filecmp
 import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -141,9 +140,7 @@ def requested(spec: str, limits: Allowed | None) -> dict[str, str]:
     if limits is None:
         return sources.places(spec)
     if limits.loading == "none":
-        raise ModelError(
-            "models", spec, "the host of this server has switched loading off; use the models that are there."
-        )
+        raise ModelError("models", spec, "the host of this server has switched loading off; use the loaded models.")
     parts = members(spec) if isinstance(spec, str) else [""]
     if not all(parts):
         raise ModelError("models", spec, 'a name is missing; give "organisation/target+organisation/draft".')
@@ -156,9 +153,7 @@ def requested(spec: str, limits: Allowed | None) -> dict[str, str]:
     if len(parts) > MOST:
         raise ModelError("models", spec, f"give a target and at most {MOST - 1} drafts.")
     if limits.loading == "listed" and "+".join(parts) not in {pair.spec for pair in SUGGESTED}:
-        raise ModelError(
-            "models", spec, "the host of this server allows the suggested pairs only; choose one of those."
-        )
+        raise ModelError("models", spec, "the host of this server allows the suggested pairs only; choose one.")
     return sources.places("+".join(parts))
 
 
@@ -179,8 +174,8 @@ def check(
     """
     places = requested(spec, limits)
     if (source := sources.named(spec.strip())) and source.gguf and not source.here():
-        compute(source.convert, progress)
-        places = requested(spec, limits)
+        compute(source.convert, _part(progress, 0, 0.9))
+        progress, places = _part(progress, 0.9, 1), requested(spec, limits)
     known = [Known(role, place, place) for role, place in places.items()]
     for i, one in enumerate(known):
         tell = partial(progress, f"Asking about {sources.shown(one.place)}", i / (len(known) + 1))
@@ -426,26 +421,21 @@ def _vocabulary(known: list[Known]) -> list[Check]:
 
 
 def fitting(target: Known, but: Iterable[str] = (), visitor: bool = True) -> list[str]:
-    """Return drafts with the target's tokenizer: of its family, of other suggestions, of the copies on this server.
+    """Return drafts with the target's tokenizer: suggested ones of its family and of others, and copies on this server.
 
     For a visitor, copies that are not public on the hub are left out.
     """
     names, tokenizer = suggested.fitting(target.place), target.folder and target.folder / "tokenizer.json"
     if tokenizer and tokenizer.is_symlink():  # to a file of the cache, whose name is the hub's fingerprint of it
-        others = (name for name in suggested.DRAFTS if name not in names)
-        names += [name for name in others if _fingerprint(name) == tokenizer.readlink().name]
-    if tokenizer and tokenizer.is_file():
-        for name in transfer.repositories():
-            copy = cached(name)
-            weights = sum(path.stat().st_size for path in copy.glob("model*.safetensors")) if copy else 0
-            same = 0 < weights < target.bytes and (copy / tokenizer.name).is_file()
-            if same and filecmp.cmp(tokenizer, copy / tokenizer.name, False) and (not visitor or _fingerprint(name)):
-                names.append(name)
+        copies = [name for name in transfer.repositories() if 0 < transfer.bytes_of_weights(name) < target.bytes]
+        others = [name for name in (*suggested.DRAFTS, *copies) if name not in names]
+        names += [name for name in others if _fingerprint(name, visitor) == tokenizer.readlink().name]
     return [name for name in dict.fromkeys(names) if name not in {*but, target.place}]
 
 
-def _fingerprint(name: str) -> str | None:
-    """The hub's fingerprint of a public model's tokenizer file; None if the hub does not answer."""
+def _fingerprint(name: str, visitor: bool) -> str | None:
+    """The hub's fingerprint of a model's tokenizer file; None if the hub does not answer, or not to a visitor."""
     with suppress(Exception):
-        return get_hf_file_metadata(hf_hub_url(name, "tokenizer.json"), timeout=5, token=False).etag
+        url = hf_hub_url(name, "tokenizer.json")
+        return get_hf_file_metadata(url, timeout=5, token=False if visitor else None).etag
     return None

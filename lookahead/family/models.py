@@ -242,7 +242,7 @@ def _calibrate(
     cost.warm(layer_skip.shallow(target), MOST_ROWS, lengths)
     drafts = {role: _drafter(passes[role], target) for role in passes if role != "target"}
     heads = {role: files.read(folder, target.passes, family.names[role]) for role, folder in family.heads.items()}
-    # Of a spread target the first layers lie on one GPU, its head on another: no layer skip.
+    # The first layers of a spread target are on one GPU and its head on another: no layer skip.
     if len(target.passes.devices) == 1:
         with suppress(ModelError):  # an architecture that cannot be cut short
             drafts[layer_skip.ROLE] = layer_skip.drafter(target)

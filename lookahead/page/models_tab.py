@@ -33,14 +33,13 @@ BOTH = (torch.bfloat16, torch.float32)
 TOPICS = {"hub": "found", "cache": "rolling back", "head": "trained head", "host": "this server"}
 ANY = (
     "A target and a draft by their names on the hub. They must share one vocabulary, and their caches must allow rolling back. "
-    "In place of a draft model, or after it, a trained head can stand: EAGLE-3, DFlash, DSpark or Medusa, made for that target. "
+    "In place of a draft model, or after it, you can give a trained head: EAGLE-3, DFlash, DSpark or Medusa, made for that target. "
     "<b>Check</b> reads sizes, licences and tokenizers from the hub and loads nothing; <b>Load</b> checks, downloads and "
     "measures. Only safetensors are read, and no code that comes with a model is run."
 )
 BESIDE = (
-    "What you load stands beside the others: you race with it, and everybody can choose it in the Race tab. Where memory is "
-    "short, the least used of those that visitors have loaded are let go. Races go on while it is downloaded; then it is loaded "
-    "and measured in its turn."
+    "A loaded pair is added to the others: you race with it, and everybody can choose it in the Race tab. If memory runs low, "
+    "the least used models of visitors are unloaded. Races go on during a download; then the pair is loaded and measured."
 )
 LISTED = " This host allows the suggested pairs only."
 AT_MOST = " This host allows {most} of weights in memory at most."
@@ -58,10 +57,6 @@ BUILT = (
     "<code>assets/models/pocket/README.md</code>, names every source and its licence."
 )
 ARRIVED = '<p class="la-says" role="status" data-arrived="{}">Ready. The page is loading anew.</p>'
-RELOAD = f"""() => {{
-    const arrived = document.querySelector('#la-models [data-arrived]');
-    if (arrived) location.replace('?tab={NAME}&family=' + encodeURIComponent(arrived.dataset.arrived));
-}}"""
 STOPPED = "Stopped. The models in use are as they were."
 
 
@@ -94,7 +89,12 @@ def tab(server: ServerState, choosing: gr.Tab) -> None:
             for one in pairs:
                 _row(one, pair, allowed)
         if allowed:
-            shared = {"status": line, "done": None, "stopped": (line, says(STOPPED)), "then": RELOAD}
+            shared = {
+                "status": line,
+                "done": None,
+                "stopped": (line, says(STOPPED)),
+                "then": "lookaheadPage.models.reload",
+            }
             begin = [check.click, pair.submit]
             run_and_stop(check, stop, partial(_check, server), [pair], [plan], triggers=begin, others=[load], **shared)
             run_and_stop(load, stop, partial(_load, server), [pair], [plan], others=[check], **shared)
@@ -109,8 +109,7 @@ def _row(pair: Pair, field: gr.Textbox, allowed: bool) -> None:
         )
         if allowed:
             fill = gr.Button("fill in", size="sm", scale=0, min_width=80)
-            focus = "document.querySelector('#la-pair input, #la-pair textarea').focus()"
-            fill.click(None, js=f"() => {{ {focus}; return {json.dumps(pair.spec)}; }}", outputs=field, **QUIET)
+            fill.click(None, js=f"() => lookaheadPage.models.fill({json.dumps(pair.spec)})", outputs=field, **QUIET)
 
 
 # ---------------------------------------------------------------- models in use

@@ -16,10 +16,9 @@ from ..core import processor
 from ..core.events import LookaheadError
 from ..core.numbers import decimal, seconds
 from ..core.version import VERSION
-from ..family.models import Models
-from ..server import measuring_job
+from ..family.models import Models, measured_again
 from ..server.limits import Telling
-from ..server.queue import queue
+from ..server.queue import Job, queue
 from ..server.state import ServerState
 from ..servers.addresses import PREFIX, is_servers
 from ..trace import assets
@@ -89,9 +88,13 @@ def _arrive(request: gr.Request) -> Any:
 
 def _again(server: ServerState, spec: str) -> Iterator[str]:
     models = server.families.shown(spec).models
+
+    def measure(_: Job) -> None:
+        """Races that have begun keep the costs they began with."""
+        server.families.renew(measured_again(server.families.named(models.spec).models))
+
     try:
-        job = measuring_job.submit(server, models)
-        for update in job.follow():
+        for update in queue.submit(Job("measure", measure, limited=False)).follow():
             yield _header(models, spec, update.waiting or "Measuring again.")
     except LookaheadError as error:
         yield _header(models, spec, str(error))

@@ -97,8 +97,7 @@ def tab(server: ServerState, page: gr.Blocks) -> tuple[gr.Dropdown, list[Any], g
 
     clicks = [chip.click for chip in chips]  # together: a page takes longer to begin for every event it has
     gr.on(clicks, show, running, lanes, js=IDLE, queue=False, trigger_mode="multiple", **QUIET)
-    js = "() => { const field = document.querySelector('#la-prompt textarea'); field.focus(); field.select(); }"
-    select.click(None, js=js, **QUIET)
+    select.click(None, js="() => lookaheadPage.buttons.selectPrompt()", **QUIET)
 
     def of_family(request: gr.Request, spec: str, method: Any, draft: Any) -> dict[Any, Any]:
         server.families.choose(request.session_hash, spec)

@@ -103,7 +103,7 @@ def _parser() -> argparse.ArgumentParser:
     decide = commands.add_parser("decide", parents=measuring, help="should I turn it on, for my prompts?")
     decide.add_argument("--seconds", type=float, default=60.0, metavar="S", help="to measure for (60)")
     decide.add_argument("--methods", default="", metavar="A,B", help="all that the family has by default")
-    decide.add_argument("--baseline", metavar="URL", help=f"measure servers instead: {SERVER}")
+    decide.add_argument("--baseline", metavar="URL", help=f"measure servers, of which this is {SERVER}")
     decide.add_argument("--speculative", metavar="URL", help="the server with it")
     decide.add_argument("--markdown", type=Path, metavar="FILE.md", help="write the answer with its tables")
     decide.add_argument("--csv", type=Path, metavar="FILE.csv", help="write a row for every method and prompt")

@@ -116,16 +116,16 @@ class Models:
         """A fresh cache over the draft model or trained head of that name, or a `ModelError` that lists them."""
         if name in self.heads:
             return self.heads[name].fresh(self.target.vocab)
+        if name in self.drafts:
+            return self.drafts[name].fresh()
         if name in KINDS:
             mend = f'{self.spec} has no such trained head; load "{self.spec}+HEAD", or train one: python -m lookahead train --only {name}.'
-            raise ModelError("head", name, mend)
-        if name == layer_skip.ROLE and name not in self.drafts:
+        elif name == layer_skip.ROLE:
             mend = "the first layers of this architecture cannot be used alone; choose another method."
-            raise ModelError("draft", name, mend)
-        if name not in self.drafts:
+        else:
             have = f"choose one of {', '.join(self.drafts)}" if self.drafts else f'load "{self.spec}+DRAFT" to have one'
-            raise ModelError("draft", name, f"{self.spec} has no such draft model; {have}.")
-        return self.drafts[name].fresh()
+            mend = f"{self.spec} has no such draft model; {have}."
+        raise ModelError("head" if name in KINDS else "draft", name, mend)
 
 
 def load(

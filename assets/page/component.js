@@ -1,4 +1,4 @@
-/* component.js: a timeline as a component of Gradio, which gives `element`, `props`, `watch` and the server's functions.
+/* component.js: a timeline as a component of Gradio, which gives `element`, `props`, `watch` and server functions.
 
    The page's main timeline has files, recordings and the tour; keys work wherever the focus is. */
 

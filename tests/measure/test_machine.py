@@ -10,7 +10,6 @@ from conftest import emitted, tiny
 
 import lookahead
 from lookahead.core.processor import cores
-from lookahead.family.threads import now as threads
 from lookahead.measure import charts, machine
 from lookahead.measure.machine import (
     ATTENTION,
@@ -76,22 +75,22 @@ def test_nothing_is_left_changed(models):
 
     passes, before = models.target.passes, race()
     weights = [(p.data_ptr(), p.dtype, p.detach().clone()) for p in passes.parameters()]
-    kept, count = list(models.target.tokens), threads()
+    kept, count = list(models.target.tokens), torch.get_num_threads()
     for closing_at in (1, 2, 4, 7, None):
         running = machine.compare(models, **QUICK)
         for i, _ in enumerate(running):
-            assert threads() == count, "also between two visits"
+            assert torch.get_num_threads() == count, "also between two visits"
             if i == closing_at:
                 break
         running.close()
-    assert threads() == count and models.target.tokens == kept and models.target.passes is passes
+    assert torch.get_num_threads() == count and models.target.tokens == kept and models.target.passes is passes
     for p, (place, dtype, values) in zip(passes.parameters(), weights, strict=True):
         assert (p.data_ptr(), p.dtype) == (place, dtype) and torch.equal(p, values)
     assert race() == before
 
 
 def test_the_thread_count_is_restored_when_a_pass_fails(models, monkeypatch):
-    count, running = threads(), machine.compare(models, **QUICK)
+    count, running = torch.get_num_threads(), machine.compare(models, **QUICK)
     monkeypatch.setattr(machine, "thread_counts", lambda cores, used: sorted({1, used, used + 1}))
     for lap in running:
         if "thread" in lap.text and str(count) not in lap.text:
@@ -99,7 +98,7 @@ def test_the_thread_count_is_restored_when_a_pass_fails(models, monkeypatch):
     monkeypatch.setattr(machine, "_timed", lambda lm, tokens: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         list(running)
-    assert threads() == count
+    assert torch.get_num_threads() == count
 
 
 @pytest.mark.parametrize("kind", ["llama", "qwen3", "gpt2"])

@@ -39,7 +39,7 @@ from lookahead.model.lm import CachedLM
 from lookahead.race.text import encode_prompt
 from lookahead.train import heads, losses
 
-from . import card, corpus, evaluate, head_losses, instructions, passages, tokenizer
+from . import card, corpus, evaluate, instructions, passages, tokenizer
 from .batches import Batches, Streams
 from .fit import Budget, Report, Watch, fit
 from .plan import Plan, Shape
@@ -212,13 +212,13 @@ class _Stages:
         written = self._written(target)
         further = bool(start and files.config_of(start / kind))
         if further:
-            network, known = files.network(start / kind, head_losses.sizes(target), *heads.tables(target), kind)
+            network, known = files.network(start / kind, heads.sizes(target), *heads.tables(target), kind)
             network, scale = network.float(), plan.refining
         else:
-            known = head_losses.frequent(written, target.config.vocab_size, end) if kind != MEDUSA else None
+            known = heads.frequent(written, target.config.vocab_size, end) if kind != MEDUSA else None
             network, scale = heads.new_head(kind, target, end, plan.seed + 4, known), 1.0
         rows = WrittenBatches(written, self._states(kind, target, written, network))
-        loss = head_losses.LOSSES[kind](target, plan.favourite)
+        loss = heads.LOSSES[kind](target, plan.favourite)
         plan = replace(plan, rows=((1.0, rows.length),), step_tokens=plan.head_step_tokens)
         network, check = network.to(self.device), self._check(target, known)
         began, given = (check(network), copy.deepcopy(network)) if further else (0.0, network)

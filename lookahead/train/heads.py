@@ -1,26 +1,39 @@
-"""New networks of trained heads for a target, and the weights of the losses of their drafted tokens.
+"""Trained heads: new networks for a target, and the losses that train them on text that the target wrote.
 
-Verification accepts a prefix of the draft, so later tokens are reached less often and have less weight.
+The target is frozen. Its outputs for a row are the hidden states, which the head reads, and the distributions, which the head
+learns. Verification accepts a prefix of the draft, so later tokens are reached less often and have less weight.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
+from torch.nn.functional import binary_cross_entropy_with_logits, linear, log_softmax
 from transformers import PreTrainedModel
 
 from ..model.heads.head import NETWORKS
 from ..model.heads.shape import BLOCK, EAGLE, MEDUSA, HeadShape, usual_taps
+from ..model.shape import Shape
+from .rows import Rows, target_outputs
 
 SLOTS = {MEDUSA: 4, BLOCK: 8}  # tokens per draft
+STEPS = 4  # tokens that an EAGLE head drafts in training
 LAYERS = {MEDUSA: 1, EAGLE: 1, BLOCK: 2}
 RANK = 64  # rank of the Markov head
+STRIDE = {MEDUSA: 2, BLOCK: 4}  # tokens between the drafts of a text
 FADING = 4.0  # tokens after which the weight of a drafted token's loss is 1 / e
 CONFIDENCE = 0.2  # weight of the confidence head's loss
-# Sizes of a head that drafts only some tokens of a large vocabulary, so that both kinds fit 18 MB.
-LARGE = {BLOCK: {"inner": 512, "rank": 24}, EAGLE: {"inner": 192}}
+LARGE_VOCAB = 16_384  # tokens; for a larger vocabulary a head drafts only the most frequent ones
+KNOWN = 8192  # tokens that such a head can draft
+LARGE = {
+    BLOCK: {"inner": 512, "rank": 24},
+    EAGLE: {"inner": 192},
+}  # sizes for such a target, so that both heads fit 18 MB
 WIDEST = 1024  # largest feed-forward width of a new head
 
 
@@ -64,7 +77,97 @@ def tables(target: PreTrainedModel, known: torch.Tensor | None = None) -> tuple[
     return target.get_input_embeddings().weight.detach(), head if known is None else head[known]
 
 
+def frequent(rows: np.ndarray, vocab: int, mask: int) -> torch.Tensor | None:
+    """Return the sorted ids of the most frequent tokens in `rows`, including the mask; None for a small vocabulary."""
+    if vocab <= LARGE_VOCAB:
+        return None
+    counts = np.bincount(rows["ids"].ravel(), minlength=vocab)
+    counts[mask] = counts.max() + 1
+    return torch.from_numpy(np.sort(np.argsort(-counts, kind="stable")[:KNOWN]))
+
+
+def sizes(target: PreTrainedModel) -> Shape:
+    """Return a target's sizes, to compare with the file of a head."""
+    return Shape.of(lambda name: getattr(target.config, name, None))
+
+
+class HeadLoss(ABC):
+    """The distance of a head's distributions from the target's in nats, over the tokens that the head can draft."""
+
+    def __init__(self, target: PreTrainedModel, favourite: float):
+        self.target, self.favourite = target, favourite
+
+    def __call__(self, network: Any, rows: Rows) -> torch.Tensor:
+        """Return the mean loss over the drafted tokens."""
+        ids = rows.ids[:, :-1]
+        with torch.no_grad():
+            outputs = rows.outputs or target_outputs(self.target, ids, network.shape.taps)
+            wanted = linear(outputs.last, network.head).float() - outputs.sums[..., None]
+        return self._of(network, outputs.states, ids, wanted)
+
+    @abstractmethod
+    def _of(self, network: Any, states: torch.Tensor, ids: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+        """Compute the loss for ids [texts, tokens], given states and log-probabilities [texts, tokens, known]."""
+
+    def _distance(self, logits: torch.Tensor, wanted: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the distance [...] of logits [..., known] from log-probabilities, and the chance of acceptance [...].
+
+        The distance is the sum of the KL divergence, the total variation, and `favourite` times the negative
+        log-probability of the target's likeliest token. The chance that a sampled token is accepted is one minus the
+        total variation.
+        """
+        logp = log_softmax(logits.float(), -1)
+        p = wanted.exp()
+        variation = ((p - logp.exp()).abs().sum(-1) + (1 - p.sum(-1)).clamp_min(0)) / 2  # unknown tokens: never drafted
+        surprise = -logp.gather(-1, wanted.argmax(-1, keepdim=True))[..., 0]
+        return (p * (wanted - logp)).sum(-1) + variation + self.favourite * surprise, 1 - variation.detach()
+
+
 def weighted(losses: torch.Tensor) -> torch.Tensor:
     """Return the mean of [..., slots], in which later slots have less weight."""
     weights = torch.exp(-torch.arange(losses.shape[-1], device=losses.device) / FADING)
     return (losses * weights).mean() / weights.mean()
+
+
+def _slots(first: int, count: int, shape: HeadShape, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return positions [drafts] from a random start, and those of the next `count` tokens, [drafts, count]."""
+    stride = STRIDE[shape.kind]
+    places = torch.arange(first, ids.shape[1] - count - stride, stride, device=ids.device)
+    places = places + torch.randint(stride, (1,), device=ids.device)
+    return places, places[:, None] + torch.arange(count, device=ids.device)
+
+
+class BlockLoss(HeadLoss):
+    """The loss of every slot's distribution, and of the predicted probability that the token is accepted."""
+
+    def _of(self, network, states, ids, wanted):
+        anchors, places = _slots(1, network.shape.slots, network.shape, ids)
+        logits, sure = network(states, ids, anchors)
+        losses, agreeing = self._distance(logits, wanted[:, places])
+        return weighted(
+            losses + CONFIDENCE * binary_cross_entropy_with_logits(sure.float(), agreeing, reduction="none")
+        )
+
+
+class EagleLoss(HeadLoss):
+    """The loss of tokens that are drafted one after another, each from the features of the previous one."""
+
+    def _of(self, network, states, ids, wanted):
+        total, weights = torch.zeros((), device=ids.device), 0.0
+        for step, logits in enumerate(network(states, ids, STEPS)):
+            losses, _ = self._distance(logits[:, : logits.shape[1] - step], wanted[:, 1 + step :])
+            weight = 0.8**step
+            total, weights = total + weight * losses.mean(), weights + weight
+        return total / weights
+
+
+class MedusaLoss(HeadLoss):
+    """The loss of each head's distribution."""
+
+    def _of(self, network, states, ids, wanted):
+        tokens, places = _slots(0, network.shape.slots + 1, network.shape, ids)
+        losses, _ = self._distance(network(states[:, tokens]), wanted[:, places[:, 1:]])
+        return weighted(losses)
+
+
+LOSSES = {MEDUSA: MedusaLoss, EAGLE: EagleLoss, BLOCK: BlockLoss}

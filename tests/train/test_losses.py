@@ -7,7 +7,6 @@ from small_training import SMALL
 from lookahead.train import cache, heads
 from lookahead.train.losses import like, like_writing
 from lookahead.train.rows import Rows
-from training import head_losses
 from training.family import new_model
 
 
@@ -52,7 +51,7 @@ def test_a_cache_that_grows_by_blocks_changes_nothing():
 
 def test_what_is_distant_costs_less_the_later_it_is():
     """A head with the target's own distribution has no distance from it, and total variation is what is rejected."""
-    loss = head_losses.BlockLoss(None, favourite=0.0)
+    loss = heads.BlockLoss(None, favourite=0.0)
     wanted = torch.randn(2, 3, 50).log_softmax(-1)
     distance, chance = loss._distance(wanted, wanted)
     assert torch.allclose(distance, torch.zeros(2, 3), atol=1e-5) and torch.allclose(

@@ -12,7 +12,8 @@ from small_training import FEW_DRILLS, SMALL, write_corpus
 import lookahead
 from lookahead.__main__ import main
 from lookahead.model.heads import files
-from training import card, command, drills, evaluate, head_losses, passages, tokenizer
+from lookahead.train import heads
+from training import card, command, drills, evaluate, passages, tokenizer
 from training.family import ROLES, Job, describe, train
 
 pytestmark = pytest.mark.long
@@ -163,8 +164,8 @@ def test_of_a_corpus_another_chat_model_is_asked_about_passages(family, corpus, 
 @pytest.mark.parametrize("kind", ["eagle", "block"])
 def test_a_head_of_a_large_vocabulary_knows_what_is_written_often(family, tmp_path, monkeypatch, kind):
     """It drafts these tokens alone, is kept in several files, learns further, and races losslessly."""
-    monkeypatch.setattr(head_losses, "LARGE_VOCAB", 100)
-    monkeypatch.setattr(head_losses, "KNOWN", 60)
+    monkeypatch.setattr(heads, "LARGE_VOCAB", 100)
+    monkeypatch.setattr(heads, "KNOWN", 60)
     monkeypatch.setattr(files, "LARGEST_FILE", 20_000)
     plan = dataclasses.replace(FEW_TEXTS, heads_share={kind: 0.03})
     job = Job(None, tmp_path / "out", plan, tokens=10_000, start_from=family[0].out / "target", only=(kind,))

@@ -10,7 +10,7 @@ from small_training import SMALL
 from lookahead.train import heads
 from lookahead.train.losses import next_token
 from lookahead.train.rows import Rows
-from training import head_losses, states, writing
+from training import states, writing
 from training.batches import Batches, Streams
 from training.family import new_model
 from training.fit import Budget, fit, rate
@@ -137,7 +137,7 @@ def test_what_the_target_makes_of_its_writing_is_kept_and_read_as_it_was(tmp_pat
     assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("00000-*")} == stamps
     numbers = np.array([6, 1, 4])
     rows = Rows(torch.from_numpy(ids[numbers].astype(np.int64)), None, None)
-    loss = head_losses.BlockLoss(target, favourite=0.5)
+    loss = heads.BlockLoss(target, favourite=0.5)
     values = []
     for outputs in (None, kept.at(numbers)):
         torch.manual_seed(3)

@@ -21,7 +21,7 @@ from ..core.events import ACCEPTED, WINDOW, TraceError
 from ..core.numbers import count
 from ..core.tree import depths
 from ..drafting import level_rows
-from . import verdict
+from . import agreement, verdict
 from .parsing import at_most, fault, parsed, text_of, uncollected
 
 SCHEMA = "lookahead-trace/1"
@@ -59,7 +59,7 @@ class Machine(Record):
     device: Name
     dtype: Name
     torch: Name
-    price: Annotated[float, Field(gt=0, le=1000)] = 1.0  # a one-row pass in units of the format's quickest
+    price: Annotated[float, Field(gt=0, le=1000)] = 1.0  # not used any more; older traces have it
 
 
 class HeadRecord(Record):
@@ -356,9 +356,9 @@ class RaceRecord(Record):
             "other_fraction": sum(s.other_s for s in steps) / clock if clock >= verdict.LEAST_S else None,
         }
 
-    def agreement(self, lane: int) -> verdict.Badge | None:
-        """Whether a lane wrote naive's text, in words; see `verdict.agreement`."""
-        return verdict.agreement(self, lane)
+    def agreement(self, lane: int) -> agreement.Badge | None:
+        """Whether a lane wrote naive's text, in words."""
+        return agreement.of(self, lane)
 
     def predicted(self, lane: int) -> PricedRun | None:
         """What a lane's passes should have taken; None for a lane that is opaque or has not run."""

@@ -20,6 +20,7 @@ from ..measure.terminal import show_table
 from ..measure.timing import Question
 from . import decision, records, report
 from .addresses import both
+from .load import rounds_of
 from .race import ServerRace
 
 MOST_AT_ONCE = 512
@@ -38,7 +39,8 @@ def attach(arguments: Namespace) -> None:
     prompts = prompt_files.read(arguments.prompts) if arguments.prompts else questions()
     for path in filter(None, (arguments.csv, arguments.trace)):
         writable(path)  # before the first second is spent
-    measured = followed(report.measure(sides, prompts, levels, arguments.max_new_tokens, arguments.repeat))
+    plan = rounds_of(levels, len(prompts), arguments.repeat)
+    measured = followed(report.measure(sides, prompts, plan, arguments.max_new_tokens))
     if arguments.csv:
         arguments.csv.write_text(csv_file(to_csv(measured)), encoding="utf-8", newline="")
     if arguments.json:

@@ -47,15 +47,16 @@ class LlamaServer(OpenAI):
         if event["content"] is None:
             raise TypeError(event)
         if not text and not ids:
-            return []
+            return
         pieces = (text, *[""] * (len(ids) - 1))
         if self._due and not drafted:
             self._due -= 1
-            last = self.passes[-1]
-            self.passes[-1] = replace(last, text=last.text + text, ids=last.ids + ids, pieces=last.pieces + pieces)
-            return [Pass(at_s, text, ids)]
-        self._due = accepted
-        return self._arrived(Pass(at_s, text, ids, *((drafted, accepted) if drafted else (None, None)), pieces))
+            last = self.passes.pop()
+            arrived = replace(last, text=last.text + text, ids=last.ids + ids, pieces=last.pieces + pieces)
+        else:
+            self._due = accepted
+            arrived = Pass(at_s, text, ids, drafted or None, accepted if drafted else None, pieces)
+        self.passes.append(arrived)
 
     def answer(self) -> Answer:
         answer, counts = super().answer(), self._counts()

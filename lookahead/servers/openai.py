@@ -44,10 +44,9 @@ class OpenAI:
         counted = body | {"stream_options": {"include_usage": True}}
         return [*([(path, counted | cls.extra)] if cls.extra else []), (path, counted), (path, body)]
 
-    def read(self, event: Mapping[str, Any], at_s: float) -> list[Pass]:
-        """Return the passes of an event, none if it only counts. Raises an error of `UNREADABLE` for a foreign event."""
+    def read(self, event: Mapping[str, Any], at_s: float) -> None:
+        """Append the passes of an event, none if it only counts. Raises an error of `UNREADABLE` for a foreign event."""
         self._usage = event.get("usage") or self._usage
-        arrived = []
         for choice in event.get("choices") or ():
             prompt = choice.get("prompt_token_ids") or event.get("prompt_token_ids")
             self.prompt_ids = ids_in(prompt) or self.prompt_ids
@@ -57,12 +56,7 @@ class OpenAI:
             ids = ids_in(choice.get("token_ids"))
             self.finish = text_in(choice.get("finish_reason")) or self.finish
             if text or ids:
-                arrived += self._arrived(Pass(at_s, text, ids))
-        return arrived
-
-    def _arrived(self, *passes: Pass) -> list[Pass]:
-        self.passes += passes
-        return list(passes)
+                self.passes.append(Pass(at_s, text, ids))
 
     def answer(self) -> Answer:
         """Return what has arrived, with counts if they are known. Raises an error of `UNREADABLE` for foreign counts."""

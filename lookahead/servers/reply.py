@@ -63,6 +63,11 @@ class Answer:
         """Seconds from the request to the last token."""
         return self.passes[-1].at_s if self.passes else 0.0
 
+    @property
+    def tokens_per_second(self) -> float:
+        """Tokens per second, from the request to the last token."""
+        return self.tokens / self.whole_s if self.whole_s > 0 else 0.0
+
 
 def text_in(value: Any) -> str:
     """Return the text of a field that holds a string, null, or a list of parts with text. Raises an error of `UNREADABLE`.

@@ -47,14 +47,14 @@ class SGLang(OpenAI):
         (details,) = details if isinstance(details, list) else [details]  # a list has one for each choice
         self._counts = details or before
         if "meta_info" not in event:
-            return super().read(event, at_s)
+            super().read(event, at_s)
+            return
         meta = event["meta_info"]
         self._usage, reason = meta, meta.get("finish_reason")
         self.finish = text_in(reason.get("type") if isinstance(reason, dict) else reason) or self.finish
         text, ids = self._new(text_in(event.get("text")), ids_in(event.get("output_ids")))
-        if not text and not ids:
-            return []
-        return self._arrived(Pass(at_s, text, ids, *self._of_pass(before, len(ids))))
+        if text or ids:
+            self.passes.append(Pass(at_s, text, ids, *self._of_pass(before, len(ids))))
 
     def _new(self, text: str, ids: tuple[int, ...]) -> tuple[str, tuple[int, ...]]:
         """Return what is new in an event. It has all text so far, or the new text with `--incremental-streaming-output`."""

@@ -27,7 +27,7 @@ class VLLM(OpenAI):
 
     def read(self, event, at_s):
         self._metrics = (event.get("metrics") or {}).get("speculative_decoding") or self._metrics
-        return super().read(event, at_s)
+        super().read(event, at_s)
 
     def answer(self) -> Answer:
         answer, metrics = super().answer(), self._metrics

@@ -328,7 +328,7 @@ def recorded(scenario: str) -> str:
 
 def open_(text: str) -> str:
     """Return the log of a file that a visitor opened as one batch, or a refusal with the reason."""
-    from ..servers.replay import opened  # rare, and its records take time to import
+    from ..servers.records import opened  # rare, and its records take time to import
 
     try:
         with uncollected():

@@ -22,11 +22,7 @@ import httpx2
 
 from ..core.numbers import seconds
 from .addresses import RemoteError, Server
-from .llama_server import LlamaServer
-from .openai import OpenAI
-from .reply import UNREADABLE, Answer, text_in
-from .sglang import SGLang
-from .vllm import VLLM
+from .replies import UNREADABLE, VLLM, Answer, LlamaServer, OpenAI, SGLang, text_in
 
 KINDS: dict[str, type[OpenAI]] = {"vllm": VLLM, "sglang": SGLang, "llamacpp": LlamaServer}  # by the models' `owned_by`
 MALFORMED = (400, 404, 405, 415, 422, 501)  # the statuses with which servers refuse an unknown field or path

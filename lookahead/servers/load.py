@@ -16,7 +16,7 @@ from ..core.text_files import lines
 from ..measure.timing import Question
 from .addresses import RemoteError, Server
 from .client import Client, Completion, Timeouts
-from .reply import Answer
+from .replies import Answer
 
 SIDES = ("baseline", "speculative")
 EACH = 2  # texts for each reader, at least

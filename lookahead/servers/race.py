@@ -21,8 +21,8 @@ from ..trace.wire import Lap
 from .addresses import RemoteError, Server, servers_of
 from .background import arriving, complete
 from .client import Client, Completion, Timeouts
-from .replay import now, origins, trace_of
-from .reply import Answer, Pass, text_in
+from .records import now, origins, trace_of
+from .replies import Answer, Pass, text_in
 
 TIMEOUTS = Timeouts(first_s=60, between_s=30, whole_s=300)
 ENDS = {"length": "length", "stop": "eos"}

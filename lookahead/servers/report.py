@@ -20,7 +20,7 @@ from .addresses import Server
 from .background import arriving
 from .client import Client
 from .load import SIDES, Block, Plan, blocks
-from .reply import Answer
+from .replies import Answer
 
 COUNTER_SHARE = 0.05  # by which a server's counters may differ, because it may have other readers
 

@@ -15,8 +15,7 @@ from lookahead.core.events import SettingsError
 from lookahead.servers.addresses import RemoteError, named, server_at
 from lookahead.servers.background import complete
 from lookahead.servers.client import Client, Completion, Timeouts
-from lookahead.servers.reply import Pass
-from lookahead.servers.vllm import VLLM, with_counts
+from lookahead.servers.replies import VLLM, Pass, with_counts
 
 QUICK = Timeouts(connect_s=2, first_s=1, between_s=0.5, whole_s=1.5)
 RUNS = (2, 0, 4, 1)

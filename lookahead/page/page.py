@@ -17,7 +17,7 @@ from ..core.events import LookaheadError
 from ..core.numbers import decimal, seconds
 from ..core.version import VERSION
 from ..family.models import Models
-from ..server import measuring_job
+from ..server import loading_job
 from ..server.limits import Telling
 from ..server.queue import queue
 from ..server.state import ServerState
@@ -96,7 +96,7 @@ def _arrive(request: gr.Request) -> Any:
 def _again(server: ServerState, spec: str) -> Iterator[str]:
     models = server.families.shown(spec).models
     try:
-        job = measuring_job.submit(server, models)
+        job = loading_job.measure_again(server, models.spec)
         for update in job.follow():
             yield _header(models, spec, update.waiting or "Measuring again.")
     except LookaheadError as error:

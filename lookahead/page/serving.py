@@ -18,7 +18,7 @@ from ..core import memory, processor
 from ..core.version import VERSION
 from ..server import health, logging, zero
 from ..server.limits import Telling
-from ..server.measuring_job import WhenQuiet
+from ..server.loading_job import WhenQuiet
 from ..server.queue import queue
 from ..server.state import ServerState
 from ..server.web import SIGNALS, WebServer

@@ -1,13 +1,21 @@
-"""A family that a visitor asks for, as a job: checked and downloaded outside the queue, measured in it, added to the others."""
+"""A family that a visitor asks for, as a job: checked and downloaded outside the queue, measured in it, added to the others.
+
+Its costs are measured again for a visitor, or after an implausible measurement once the machine is quiet. Races that have begun
+keep the costs they began with.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 from typing import Any, TypeVar
 
 from ..core import memory
+from ..core.events import LookaheadError
+from ..core.processor import cores
 from ..family import hub, models
 from ..servers import addresses
 from .queue import EVERY_S, Job, Refused, queue
@@ -18,6 +26,10 @@ BUSY = (
     "Somebody is loading models on this server, or a load that was stopped is coming to its end. Try again in a moment."
 )
 FAULT = "This broke off because of a fault in Lookahead or in the model's files ({kind}). The models in use are as they were."
+
+QUIET_S = 20.0  # without a job, before an implausible measurement is repeated
+BUSY_SHARE = 0.5  # of the cores in use by any process: measuring would be disturbed again
+MOST_REPEATS = 5
 
 
 class DownloadJob(Job[None]):
@@ -133,3 +145,32 @@ def _add(server: ServerState, plan: hub.Plan, files: dict[str, Path], progress: 
     ready = models.load(plan.spec, progress, folder_of=files)
     progress("Ready", 1.0)  # the last moment to leave
     server.families.add(ready, {known.name: known.licence for known in plan.models})
+
+
+def measure_again(server: ServerState, spec: str) -> Job[None]:
+    """Submit a job that measures a family again and replaces its costs."""
+
+    def work(job: Job[None]) -> None:
+        server.families.renew(models.measured_again(server.families.named(spec).models))
+
+    return queue.submit(Job("measure", work, limited=False))
+
+
+def _busy() -> bool:
+    return hasattr(os, "getloadavg") and os.getloadavg()[0] > BUSY_SHARE * cores()
+
+
+class WhenQuiet:
+    """Repeats implausible measurements once the machine has been quiet for a while."""
+
+    def __init__(self, server: ServerState):
+        self._server, self._quiet_s, self._left = server, 0.0, MOST_REPEATS
+
+    def tick(self, seconds: float) -> None:
+        """Call this every `seconds`."""
+        self._quiet_s = self._quiet_s + seconds if queue.idle() and not _busy() else 0.0
+        doubtful = next((one.models for one in self._server.families if one.models.measured.faults), None)
+        if doubtful and self._quiet_s >= QUIET_S and self._left:
+            self._quiet_s, self._left = 0.0, self._left - 1
+            with suppress(LookaheadError):  # shutting down
+                measure_again(self._server, doubtful.spec)

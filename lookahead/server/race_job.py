@@ -48,7 +48,7 @@ def submit(server: ServerState, make: Make, kind: str, run: Run | None = None) -
     except LookaheadError as error:
         queue.refuse(kind, error, prompt)
         raise
-    return queue.submit(Job(kind, partial(_compute, race, run), methods=race.methods, prompt=prompt))
+    return queue.submit(Job(kind, partial(compute, race, run), methods=race.methods, prompt=prompt))
 
 
 def follow(server: ServerState, make: Make) -> Iterator[str]:
@@ -90,7 +90,9 @@ def follow(server: ServerState, make: Make) -> Iterator[str]:
         yield run.batch()
 
 
-def _compute(race: Race | ServerRace | zero.Lent, run: Run | None, job: Job[Trace]) -> Trace:
+def compute(race: Race | ServerRace | zero.Lent, run: Run | None, job: Job) -> Trace:
+    """Compute a race as a part of a job, and return its trace. Its laps and its end go into `run`."""
+
     def reading(share: float) -> None:
         if run is not None:
             run.add(wire.Status(text="Reading the prompt.", fraction=share))

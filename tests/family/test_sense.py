@@ -9,7 +9,7 @@ import pytest
 from lookahead.core.costs import CostCurve, DrafterCosts, PassCosts
 from lookahead.family import models as family
 from lookahead.family import sense
-from lookahead.server.measuring_job import MOST, QUIET_S, WhenQuiet
+from lookahead.server.loading_job import MOST_REPEATS, QUIET_S, WhenQuiet
 
 SIZES = {"target": 27_000_000, "draft": 5_800_000, "offdomain": 5_800_000}
 
@@ -68,7 +68,7 @@ def test_costs_that_cannot_be_are_measured_anew_at_the_next_start(tmp_path, monk
 
 def test_it_is_tried_by_itself_when_the_machine_is_quiet(models, monkeypatch):
     submitted = []
-    monkeypatch.setattr("lookahead.server.measuring_job.submit", lambda server, models: submitted.append(models))
+    monkeypatch.setattr("lookahead.server.loading_job.measure_again", lambda server, spec: submitted.append(spec))
     doubted = replace(models, measured=replace(models.measured, faults=("a pass took too long",)))
 
     server = SimpleNamespace(families=[SimpleNamespace(models=doubted)])
@@ -79,10 +79,10 @@ def test_it_is_tried_by_itself_when_the_machine_is_quiet(models, monkeypatch):
     monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
     quiet.tick(QUIET_S / 2)
     assert submitted == []
-    for _ in range(3 * MOST):
+    for _ in range(3 * MOST_REPEATS):
         quiet.tick(QUIET_S)
-    assert submitted == [doubted] * MOST, "not for ever"
+    assert submitted == [doubted.spec] * MOST_REPEATS, "not for ever"
     server.families[0].models = models
     calm = WhenQuiet(server)
     calm.tick(2 * QUIET_S)
-    assert len(submitted) == MOST, "what can be is left alone"
+    assert len(submitted) == MOST_REPEATS, "what can be is left alone"

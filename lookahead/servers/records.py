@@ -22,7 +22,7 @@ from ..core.numbers import count, counted
 from ..core.text_files import lines
 from ..core.version import VERSION
 from ..measure.intervals import interval
-from ..trace.parsing import at_most, fault, parsed, text_of, uncollected
+from ..trace.parsing import at_most, fault, parsed, text_of
 from ..trace.schema import (
     MOST_LANES,
     SCHEMA,
@@ -134,15 +134,14 @@ def read(data: str | bytes) -> list[AcceptanceRecord]:
     """Return the records in a file. Lines without drafts are skipped. Raises `TraceError` with the line that is wrong."""
     text = text_of(data, "records")
     records: list[AcceptanceRecord] = []
-    with uncollected():
-        for where, document in _documents(text):
-            try:
-                records += _records(document)
-            except ValidationError as error:
-                field, words = fault(error)
-                raise TraceError("records", where, f"{field or 'record'}: {words}.") from None
-            if len(records) > MOST_RECORDS:
-                raise TraceError("records", where, f"a file has at most {counted(MOST_RECORDS, 'record')}.")
+    for where, document in _documents(text):
+        try:
+            records += _records(document)
+        except ValidationError as error:
+            field, words = fault(error)
+            raise TraceError("records", where, f"{field or 'record'}: {words}.") from None
+        if len(records) > MOST_RECORDS:
+            raise TraceError("records", where, f"a file has at most {counted(MOST_RECORDS, 'record')}.")
     if not records:
         raise TraceError("records", "none", "give AIPerf's records, vLLM's answers, or a trace of ours.")
     return records

@@ -1,11 +1,8 @@
 """The queue: everything that computes for a visitor is a `Job`, and one thread does one job at a time, in order.
 
-Torch keeps a team of threads for every thread that calls it. If there are more of them than cores, they stop waiting
-actively for each other: on two cores a pass then takes nearly twice as long. So one thread does all computing, and two
-visitors never measure each other. There is one queue in a process, `queue`, with the host's limits.
-
-A job ends between two passes: its work calls `publish` or `check` there, or yields. A single pass that hangs cannot be
-ended from Python; `stuck` and /healthz report it, so that the server can be restarted.
+Torch keeps a team of threads for every thread that calls it, and teams that together have more threads than cores slow each
+other down. So one thread does all computing. A job ends between two passes: its work calls `publish` or `check` there, or
+yields. A pass that hangs cannot be ended from Python; /healthz reports it, so that the server can be restarted.
 """
 
 from __future__ import annotations

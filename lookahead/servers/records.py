@@ -22,19 +22,8 @@ from ..core.numbers import count, counted
 from ..core.text_files import lines
 from ..core.version import VERSION
 from ..measure.intervals import interval
+from ..trace import schema
 from ..trace.parsing import at_most, fault, parsed, text_of
-from ..trace.schema import (
-    MOST_LANES,
-    SCHEMA,
-    Costs,
-    LaneRecord,
-    Machine,
-    ModelNames,
-    Name,
-    PromptRecord,
-    SettingsRecord,
-    StepRecord,
-)
 from ..trace.trace import Trace
 
 MOST_RECORDS, MOST_LINES = 20_000, 100_000
@@ -60,7 +49,7 @@ class AcceptanceRecord(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-    engine: Name
+    engine: schema.Name
     mean_acceptance_length: Annotated[float, Field(allow_inf_nan=False, ge=0, le=1e6)]
     draft_acceptance_rate: Annotated[float, Field(allow_inf_nan=False, ge=0, le=1)]
     acceptance_histogram: Annotated[dict[Length, Number], at_most(MOST_LENGTH + 1)]
@@ -94,7 +83,7 @@ class AcceptanceRecord(BaseModel):
         return self
 
     @classmethod
-    def of_lane(cls, lane: LaneRecord, engine: str = "lookahead") -> AcceptanceRecord | None:
+    def of_lane(cls, lane: schema.LaneRecord, engine: str = "lookahead") -> AcceptanceRecord | None:
         """Return the record of a lane, None if it drafted nothing. A tree counts by its levels."""
         drafted = [step for step in lane.verified if step.depth]
         if not drafted:
@@ -175,7 +164,7 @@ def _records(data: Any) -> Sequence[AcceptanceRecord]:
         return [record for one in data for record in _records(one)]
     if not isinstance(data, dict):
         return []
-    if data.get("schema") == SCHEMA:
+    if data.get("schema") == schema.SCHEMA:
         return [one for lane in Trace.model_validate(data).lanes if (one := AcceptanceRecord.of_lane(lane))]
     if isinstance(nested := data.get("spec_decode_acceptance"), dict):
         return [AcceptanceRecord.model_validate(nested)]
@@ -227,16 +216,16 @@ def opened(text: str) -> tuple[Trace, str]:
 
     Raises `TraceError` for anything else.
     """
-    if f'"{SCHEMA}"' in text:
+    if f'"{schema.SCHEMA}"' in text:
         trace = Trace.from_json(text)
         return trace, f"An opened recording, made on {trace.machine.cpu}."
     records = read(text)
     trace = played(records)
     shown = len(trace.lanes)
     part = "" if shown == len(records) else f" The first {shown} of {counted(len(records), 'text')}."
-    source = f"{trace.machine.cpu[0].upper()}{trace.machine.cpu[1:]}"
     return trace, (
-        f"{source}: counts, no words and no times. Every box is a token, every pass takes a tenth of a second.{part}"
+        f"A record of {trace.models.target}: counts, no words and no times. "
+        f"Every box is a token, every pass takes a tenth of a second.{part}"
     )
 
 
@@ -245,39 +234,37 @@ def played(records: Sequence[AcceptanceRecord]) -> Trace:
 
     All lanes together have at most `MOST_TOKENS` tokens. If the first one alone has more, it is refused.
     """
-    detailed = [record for record in records if record.per_step_accepted and record.per_step_drafted][:MOST_LANES]
+    detailed = [record for record in records if record.per_step_accepted and record.per_step_drafted]
     lengths = accumulate(record.num_accepted_draft_tokens + record.num_spec_steps for record in detailed)
-    playable = [record for record, tokens in zip(detailed, lengths, strict=True) if tokens <= MOST_TOKENS]
-    if detailed and not playable:
-        mend = f"what is played has at most {count(MOST_TOKENS)}. `python -m lookahead acceptance FILE` judges longer texts."
-        raise TraceError("records", "a text of too many tokens", mend)
+    fitting = [record for record, tokens in zip(detailed, lengths, strict=True) if tokens <= MOST_TOKENS]
+    playable = fitting[: schema.MOST_LANES]
     if not playable:
         mend = (
-            "they count passes and do not tell them one by one, so there is nothing to play. "
+            f"none lists its passes and has at most {count(MOST_TOKENS)} tokens, so there is nothing to play. "
             "`python -m lookahead acceptance FILE` judges them."
         )
         raise TraceError("records", counted(len(records), "text"), mend)
     lanes = [_lane(record, number, len(playable)) for number, record in enumerate(playable, start=1)]
     engines = ", ".join(dict.fromkeys(record.engine for record in playable))[:150]
-    models = ModelNames(spec=f"records:{engines}", target=engines)
+    models = schema.ModelNames(spec=f"records:{engines}", target=engines)
     most = max(1, *(len(lane.tokens) for lane in lanes))
-    prompt = PromptRecord(text=PROMPT, tokens=[], pieces=[])
+    prompt = schema.PromptRecord(text=PROMPT, tokens=[], pieces=[])
     return trace_of(f"a record of {engines}", models, prompt, lanes, PASS_S, most)
 
 
-def _lane(record: AcceptanceRecord, number: int, of: int) -> LaneRecord:
+def _lane(record: AcceptanceRecord, number: int, of: int) -> schema.LaneRecord:
     """Return the lane of one text. Each pass also writes a token of the target's own."""
     name = record.engine[:150] + (f", text {number}" if of > 1 else "")
     passes = [*zip(record.per_step_accepted, record.per_step_drafted, strict=True)]
     steps = [
-        StepRecord(
+        schema.StepRecord(
             kind="verify", index=index, emitted=[0] * (accepted + 1), pieces=[TOKEN] * (accepted + 1), verify_s=PASS_S,
             origins=origins(accepted + 1, accepted, drafted), drafted=drafted, finish="stop" if index == len(passes) else None,
         )
         for index, (accepted, drafted) in enumerate(passes, start=1)
     ]  # fmt: skip
-    prefill = StepRecord(kind="prefill", index=0)
-    return LaneRecord(method=name, opaque=True, options={"server": name}, steps=[prefill, *steps])
+    prefill = schema.StepRecord(kind="prefill", index=0)
+    return schema.LaneRecord(method=name, opaque=True, options={"server": name}, steps=[prefill, *steps])
 
 
 def origins(tokens: int, accepted: int, drafted: int | None) -> list[str]:
@@ -287,18 +274,18 @@ def origins(tokens: int, accepted: int, drafted: int | None) -> list[str]:
 
 
 def trace_of(
-    source: str, models: ModelNames, prompt: PromptRecord, lanes: list[LaneRecord], pass_s: float, most: int, *,
+    source: str, models: schema.ModelNames, prompt: schema.PromptRecord, lanes: list[schema.LaneRecord], pass_s: float, most: int, *,
     chat: bool = False, created: str | None = None,
 ) -> Trace:  # fmt: skip
     """Return the trace of a greedy race whose passes were not ours. `source` stands in place of the processor."""
     return Trace(
         created=created or now(), version=VERSION, exactness="tie-aware", models=models, prompt=prompt, lanes=lanes,
-        machine=Machine(cpu=source, cores=1, threads=1, device="server", dtype="unknown", torch="unknown"),
-        settings=SettingsRecord(
+        machine=schema.Machine(cpu=source, cores=1, threads=1, device="server", dtype="unknown", torch="unknown"),
+        settings=schema.SettingsRecord(
             max_new_tokens=most, k="auto", temperature=0, top_k=0, top_p=1, repetition_penalty=1, seed=0, rule="greedy", stop=[],
             chat=chat,
         ),
-        costs=Costs(rows=[1], seconds=[pass_s]),
+        costs=schema.Costs(rows=[1], seconds=[pass_s]),
     )  # fmt: skip
 
 

@@ -20,18 +20,7 @@ from ..race.lane import Lane, split_options
 from ..race.methods import option_names
 from ..race.scheduler import schedule
 from ..race.text import Pieces
-from .schema import (
-    Costs,
-    DraftRecord,
-    HeadRecord,
-    LaneRecord,
-    Machine,
-    ModelNames,
-    PromptRecord,
-    SettingsRecord,
-    StepRecord,
-    TestRecord,
-)
+from . import schema
 from .trace import Trace
 from .wire import Lap
 
@@ -46,9 +35,9 @@ class Recorder:
 
     def __init__(self, pieces: Any, word: Callable[[int], str]):
         self._pieces, self._word = pieces, word
-        self.steps: list[StepRecord] = []
+        self.steps: list[schema.StepRecord] = []
 
-    def record(self, step: Step) -> StepRecord:
+    def record(self, step: Step) -> schema.StepRecord:
         """Append a step with the text of its tokens, and return its record."""
         draft = step.draft
         drafted = self._pieces.drafted(draft.tokens, draft.parents) if draft.tokens else []
@@ -57,10 +46,10 @@ class Recorder:
             pieces[-1] += self._pieces.flush() if not pieces[-1] else ""
         chances = [round(chance, 4) for chance in draft.chances]
         self.steps.append(
-            StepRecord(
+            schema.StepRecord(
                 **_copied(step, "kind", "index", "statuses", "path", "emitted", "origins", "finish"),
                 **{name: round(getattr(step, name), 7) for name in ("propose_s", "verify_s", "other_s")},
-                draft=DraftRecord(
+                draft=schema.DraftRecord(
                     **_copied(draft, "tokens", "parents", "sources", "window", "births"),
                     pieces=drafted,
                     chances=chances,
@@ -71,11 +60,11 @@ class Recorder:
         )
         return self.steps[-1]
 
-    def _test(self, test: Test) -> TestRecord:
+    def _test(self, test: Test) -> schema.TestRecord:
         top = [(token, self._word(token), round(p, 4)) for token, p in test.top]
         numbers = _copied(test, "p", "q", "draw", "entropy", "margin")
         rounded = {name: value if value is None else round(value, 4) for name, value in numbers.items()}
-        return TestRecord(row=test.row, token=test.token, outcome=test.outcome, top=top, **rounded)
+        return schema.TestRecord(row=test.row, token=test.token, outcome=test.outcome, top=top, **rounded)
 
 
 def _copied(values: Any, *names: str) -> dict[str, Any]:
@@ -143,9 +132,9 @@ class Race:
         """Stop early; what has run stays in `result()`."""
         self._laps.close()
 
-    def _head(self, kind: str) -> HeadRecord:
+    def _head(self, kind: str) -> schema.HeadRecord:
         shape, layers = self._models.heads[kind].shape, self._models.target.passes.shape.layers
-        return HeadRecord(
+        return schema.HeadRecord(
             name=self._models.names[kind], taps=list(shape.taps), layers=layers, slots=shape.slots, markov=shape.rank > 0,
             confident=shape.confident,
         )  # fmt: skip
@@ -156,18 +145,18 @@ class Race:
             created=self._created,
             version=VERSION,
             machine=describe_machine(self._models),
-            models=ModelNames(
+            models=schema.ModelNames(
                 spec=self._models.spec,
                 target=self._models.names["target"],
                 drafts={role: name for role, name in self._models.names.items() if role in self._models.drafts},
                 heads={kind: self._head(kind) for kind in self._models.heads},
             ),
             exactness=self._models.exactness,
-            settings=SettingsRecord(**_copied(self.settings, *SettingsRecord.model_fields) | deciding),
+            settings=schema.SettingsRecord(**_copied(self.settings, *schema.SettingsRecord.model_fields) | deciding),
             prompt=self._prompt,
-            costs=Costs.of(self._models.costs),
+            costs=schema.Costs.of(self._models.costs),
             lanes=[
-                LaneRecord(
+                schema.LaneRecord(
                     method=lane.method, opaque=lane.opaque, steps=recorder.steps,
                     options={name: value for name, value in lane.options.items() if isinstance(value, bool | int | float | str)},
                 )
@@ -203,11 +192,11 @@ def race(
     return Race(models, prompt, methods, options)
 
 
-def describe_machine(models: Models) -> Machine:
+def describe_machine(models: Models) -> schema.Machine:
     """Return where these models run."""
     device = models.target.device
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
-    return Machine(
+    return schema.Machine(
         cpu=processor.name(), cores=processor.cores(), threads=models.measured.threads, device=name,
         dtype=models.dtype, torch=torch.__version__,
     )  # fmt: skip
@@ -222,8 +211,8 @@ def measured_on(models: Models) -> dict[str, Any]:
     }
 
 
-def _prompt_record(models: Models, ids: list[int], typed: str | None) -> PromptRecord:
+def _prompt_record(models: Models, ids: list[int], typed: str | None) -> schema.PromptRecord:
     pieces = Pieces(models.tokenizer)
     words = [pieces.add(token) for token in ids]
     words[-1] += pieces.flush() if not words[-1] else ""
-    return PromptRecord(text="".join(words), tokens=ids, pieces=words, typed=typed)
+    return schema.PromptRecord(text="".join(words), tokens=ids, pieces=words, typed=typed)

@@ -80,8 +80,7 @@ class ServerRace:
     @property
     def together(self) -> bool:
         """Whether the servers write at the same time, because each is on a machine of its own."""
-        hosts = [urlsplit(client.server.url).hostname for client in self._clients]
-        return len(set(hosts)) == len(hosts)
+        return len({urlsplit(client.server.url).hostname for client in self._clients}) == len(self._clients)
 
     def __iter__(self) -> Iterator[Lap | None]:
         return self._laps

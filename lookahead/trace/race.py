@@ -88,12 +88,11 @@ class Race:
     ):
         named = _named(methods)
         settings, shared = split_options(options)
-        self._used: set[str] = set()
-        self._lanes = [
-            self._lane(models, prompt, name, settings, self._options(name, shared, extra)) for name, extra in named
-        ]
-        if unused := shared.keys() - self._used:
+        takes = {name: {"draft", *option_names(name)} for name, _ in named}
+        if unused := shared.keys() - set().union(*takes.values()):
             raise MethodError("option", sorted(unused)[0], "none of these methods takes it.")
+        given = {name: {option: shared[option] for option in shared if option in takes[name]} for name in takes}
+        self._lanes = [self._lane(models, prompt, name, settings, given[name] | {**extra}) for name, extra in named]
         self._models, self.settings = models, settings
         ids = self._lanes[0].prompt
         word = cache(lambda token: models.tokenizer.decode([token], clean_up_tokenization_spaces=False))
@@ -105,12 +104,6 @@ class Race:
 
     def _lane(self, models: Models, prompt: Any, method: str, settings: Settings, options: Mapping[str, Any]) -> Lane:
         return Lane(models, prompt, method, settings, options)
-
-    def _options(self, method: str, shared: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
-        """A lane's options: those given with its method, and the shared ones that the method takes."""
-        takes = {"draft", *option_names(method)}
-        self._used |= shared.keys() & takes
-        return {**{name: value for name, value in shared.items() if name in takes}, **extra}
 
     def __iter__(self) -> Iterator[Lap]:
         return self._laps

@@ -95,10 +95,8 @@ def _counts_in_words(record: Any, stats: dict[str, Any]) -> str:
     if record.streamed:
         return "Shown as streamed: this server gives no token ids, so what came together counts as one token, and no drafts."
     if not stats["num_draft_tokens"]:
-        sentence = "This method does not report its drafts."
-        if "server" not in record.options:
-            sentence += " transformers runs with a fresh generation configuration: of generation_config.json, only the end tokens apply."
-        return sentence
+        fresh = " transformers runs with a fresh generation configuration: of generation_config.json, only the end tokens apply."
+        return f"This method does not report its drafts.{'' if 'server' in record.options else fresh}"
     return f"{stats['num_accepted_draft_tokens']} of {stats['num_draft_tokens']} drafted tokens were accepted; which ones were not, no server tells."
 
 

@@ -121,8 +121,8 @@ class Job(Generic[T]):
         words = ENDED.get(self._end_reason)
         return words and words.format(limit=count(queue.limits.max_run_s))
 
-    def follow(self, every_s: float = EVERY_S) -> Iterator[Update]:
-        """Yield updates until the end, one at least every `every_s` seconds, even if empty.
+    def follow(self, every_s: float = EVERY_S, waiting_s: float = EVERY_S) -> Iterator[Update]:
+        """Yield updates until the end, one at least every `every_s` seconds (`waiting_s` in the queue), even if empty.
 
         Only a generator that yields can be cancelled: closing this one leaves the job. Raises what `result` raises.
         """
@@ -131,7 +131,7 @@ class Job(Generic[T]):
             while not self.done.done():
                 before, place = place, self.waiting()
                 yield Update(place if place != before else "", self._take())
-                wait([self.done], every_s)
+                wait([self.done], waiting_s if place else every_s)
             if values := self._take():
                 yield Update(values=values)
             self.result()

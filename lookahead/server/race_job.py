@@ -74,7 +74,7 @@ def follow(server: ServerState, make: Make) -> Iterator[str]:
     server.runs.remember(run)
     run.followed, sent_at = True, monotonic()
     try:
-        for update in job.follow(EVERY_S):
+        for update in job.follow(EVERY_S, BEAT_S):
             if update.waiting:
                 run.add(wire.Status(text=update.waiting))
             if run.unsent or monotonic() - sent_at > BEAT_S:

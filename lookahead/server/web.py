@@ -80,10 +80,7 @@ class WebServer:
         """Serve these routes, and what has been mounted on `app`, from now on. Runs the lifespan of `app`."""
         lifespan = self.app.router.lifespan_context(self.app)
         self._running.enter_context(self._portal.wrap_async_context_manager(lifespan))
-        self._portal.call(self._replace, routes)
-
-    def _replace(self, routes: Sequence[Route]) -> None:
-        self.app.router.routes[: len(self._while_loading)] = routes
+        self.app.router.routes[: len(self._while_loading)] = routes  # one step for the thread that reads them
 
     def close(self) -> None:
         """Close the port, and wait a while for open connections to end."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import pairwise
 from statistics import median
 from typing import Any
 from urllib.parse import urlsplit
@@ -124,7 +123,7 @@ class ServerRace:
     def result(self) -> Trace:
         """Return the trace so far."""
         names = ", ".join(client.server.name for client in self._clients)
-        gaps = [b.seconds for lane in self._lanes[:1] for _, b in pairwise(lane.steps) if b.emitted]
+        gaps = [step.seconds for step in self._lanes[0].steps[1:] if step.emitted]
         ids = self._prompt_ids
         return trace_of(
             f"servers: {names}",

@@ -44,7 +44,8 @@ def submit(server: ServerState, make: Make, kind: str, run: Run | None = None) -
         prompt = race.prompt_text
         server.limits.check(max_new_tokens=race.settings.max_new_tokens, lanes=len(race.methods))
         begun(race.result())
-        race = zero.lent(race, server, make, begun)
+        if zero.HERE:
+            race = zero.Lent(race, server, make, begun)
     except LookaheadError as error:
         queue.refuse(kind, error, prompt)
         raise

@@ -76,7 +76,10 @@ def report() -> None:
 
 
 class Lent:
-    """A race that runs where a GPU is lent, followed like one that runs here. `begun` gets its trace when it begins."""
+    """A race that runs where a GPU is lent, followed like one that runs here. `begun` gets its trace when it begins.
+
+    The other process calls `make` with its own state, so `make` must be picklable.
+    """
 
     def __init__(self, racing: Race, server: ServerState, make: Make, begun: Callable[[Trace], Any]):
         self.methods, self.settings, self.prompt_text = racing.methods, racing.settings, racing.prompt_text
@@ -107,13 +110,3 @@ class Lent:
 
     def result(self) -> Trace:
         return self._trace
-
-
-def lent(
-    racing: Race, server: ServerState, make: Make, begun: Callable[[Trace], Any] = lambda trace: None
-) -> Race | Lent:
-    """Return the race that `make(server)` has made, to be run on a GPU if they are lent here.
-
-    The other process calls `make` again with its own state, so it must be picklable.
-    """
-    return Lent(racing, server, make, begun) if HERE else racing

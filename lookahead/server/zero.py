@@ -23,7 +23,7 @@ import torch
 from ..family.models import load
 from ..trace.race import Race
 from ..trace.trace import Trace
-from ..trace.wire import Lap
+from ..trace.wire import Lap, Laps
 from .form import RaceForm
 from .limits import Limits
 from .queue import Ended
@@ -75,7 +75,7 @@ def report() -> None:
         spaces.zero.startup()
 
 
-class Lent:
+class Lent(Laps):
     """A race that runs where a GPU is lent, followed like one that runs here. `begun` gets its trace when it begins.
 
     The other process calls `make` with its own state, so `make` must be picklable.
@@ -87,9 +87,6 @@ class Lent:
         racing.close()
         self._context = copy_context()
         self._laps = self._run(self._trace.models.spec, server.limits, make)
-
-    def __iter__(self) -> Iterator[Lap]:
-        return self._laps
 
     def _run(self, spec: str, limits: Limits, make: Make) -> Iterator[Lap]:
         laps = _laps(spec, limits, make)
@@ -103,10 +100,6 @@ class Lent:
             raise Ended(f"ZeroGPU: {error.message}") from None
         finally:
             self._context.run(laps.close)
-
-    def close(self) -> None:
-        """Stop early; what has run stays in `result()`."""
-        self._laps.close()
 
     def result(self) -> Trace:
         return self._trace

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from ..core.events import PromptError, Settings, SettingsError
 from ..trace.schema import LaneRecord, ModelNames, PromptRecord, StepRecord
 from ..trace.trace import Trace
-from ..trace.wire import Lap
+from ..trace.wire import Lap, Laps
 from .addresses import RemoteError, Server, servers_of
 from .background import arriving, complete
 from .client import Client, Completion, Timeouts
@@ -41,7 +41,7 @@ def race_of(spec: str, prompt: Any, options: Mapping[str, Any]) -> ServerRace:
     return ServerRace(servers_of(spec), prompt, options.get("max_new_tokens", 128), bool(options.get("chat")))
 
 
-class ServerRace:
+class ServerRace(Laps):
     """Iterate for laps, as of `race.Race`, and None while nothing is new. `result()` is the trace so far.
 
     The first server is the one without speculation. Raises `LookaheadError` for bad input, and if a server cannot be reached.
@@ -81,9 +81,6 @@ class ServerRace:
         """Whether the servers write at the same time, because each is on a machine of its own."""
         return len({urlsplit(client.server.url).hostname for client in self._clients}) == len(self._clients)
 
-    def __iter__(self) -> Iterator[Lap | None]:
-        return self._laps
-
     def _run(self) -> Iterator[Lap | None]:
         yield from arriving(self._write_all)
         if self._failed:
@@ -115,10 +112,6 @@ class ServerRace:
             self._failed.append(error)
         except ValueError:  # pydantic's: ids below 0, a piece of text without an end
             self._failed.append(client.error("what it sends is more than a recording can hold."))
-
-    def close(self) -> None:
-        """Stop early. `result()` keeps what has arrived."""
-        self._laps.close()
 
     def result(self) -> Trace:
         """Return the trace so far."""

@@ -22,7 +22,7 @@ from ..race.scheduler import schedule
 from ..race.text import Pieces
 from . import schema
 from .trace import Trace
-from .wire import Lap
+from .wire import Lap, Laps
 
 if TYPE_CHECKING:
     from ..family.models import Models
@@ -71,7 +71,7 @@ def _copied(values: Any, *names: str) -> dict[str, Any]:
     return {name: getattr(values, name) for name in names}
 
 
-class Race:
+class Race(Laps):
     """Iterate for laps; `result()` is the trace of what has run so far. May be closed at any lap.
 
     `reading` may be set before the first lap; see `schedule`.
@@ -105,9 +105,6 @@ class Race:
     def _lane(self, models: Models, prompt: Any, method: str, settings: Settings, options: Mapping[str, Any]) -> Lane:
         return Lane(models, prompt, method, settings, options)
 
-    def __iter__(self) -> Iterator[Lap]:
-        return self._laps
-
     @property
     def methods(self) -> list[str]:
         return [lane.method for lane in self._lanes]
@@ -120,10 +117,6 @@ class Race:
     def _run(self) -> Iterator[Lap]:
         for number, step, clock_s in schedule(self._lanes, lambda share: self.reading(share) if self.reading else None):
             yield Lap(lane=number, clock_s=clock_s, step=self._recorders[number].record(step))
-
-    def close(self) -> None:
-        """Stop early; what has run stays in `result()`."""
-        self._laps.close()
 
     def _head(self, kind: str) -> schema.HeadRecord:
         shape, layers = self._models.heads[kind].shape, self._models.target.passes.shape.layers

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 
 from ..core.acceptance import Acceptance
 from ..core.costs import PassCosts, PricedRun
-from ..core.events import ACCEPTED, WINDOW, TraceError
+from ..core.events import WINDOW, Step, TraceError
 from ..core.numbers import count
 from ..core.tree import depths
 from ..drafting import level_rows
@@ -221,14 +221,7 @@ class StepRecord(Record):
             raise ValueError("a step's path must name drafted rows")
         return self
 
-    @property
-    def seconds(self) -> float:
-        return self.propose_s + self.verify_s + self.other_s
-
-    @property
-    def accepted(self) -> int:
-        """How many drafted tokens were emitted."""
-        return self.origins.count(ACCEPTED)
+    seconds, accepted = Step.seconds, Step.accepted  # properties of the same fields
 
     @property
     def tested(self) -> int:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import lru_cache
 from typing import Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qsl
 
 import anyio
 import uvicorn
@@ -89,11 +89,10 @@ class WebServer:
         self._running.close()
 
     def page(self, query: str) -> str:
-        fields = {name: values[-1] for name, values in parse_qs(query).items()}
+        fields = dict(parse_qsl(query))
         scenario = fields.get("recording", "")
-        return _page(
-            scenario if scenario in BY_ID else EVERY[0].id, passed(fields.get("pass", "")) if scenario else None
-        )
+        at = passed(fields.get("pass", "")) if scenario else None
+        return _page(scenario if scenario in BY_ID else EVERY[0].id, at)
 
     def _loading_page(self, request: Request) -> HTMLResponse:
         return HTMLResponse(self.page(request.url.query), headers=FRESH)

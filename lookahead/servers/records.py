@@ -113,9 +113,8 @@ class AcceptanceRecord(BaseModel):
     def has_fixed_length(self) -> bool:
         """Whether every pass drafted equally many tokens. The last pass may have drafted fewer, because the text ended."""
         if self.per_step_drafted:
-            return len({*self.per_step_drafted[:-1]}) <= 1 and self.per_step_drafted[-1] <= max(
-                self.per_step_drafted[:-1], default=MOST_LENGTH
-            )
+            *full, last = self.per_step_drafted
+            return len({*full}) <= 1 and last <= max(full, default=last)
         return self.num_spec_tokens is not None and self.num_draft_tokens == self.num_spec_tokens * self.num_spec_steps
 
 

@@ -306,14 +306,6 @@ class RaceRecord(Record):
             where, words = "", f"Invalid JSON: {error}"
         raise TraceError("trace", where or "file", f"{words}; give a file that Lookahead saved.")
 
-    @classmethod
-    def schema_json(cls) -> dict[str, Any]:
-        return cls.model_json_schema(by_alias=True)
-
-    def header(self) -> dict[str, Any]:
-        """The trace without its steps, as plain data: what a player needs before the first step."""
-        return self.model_dump(by_alias=True, mode="json", exclude={"lanes": {"__all__": {"steps"}}})
-
     def naive(self) -> LaneRecord | None:
         return next((lane for lane in self.lanes if lane.method == "naive"), None)
 

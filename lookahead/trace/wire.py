@@ -49,7 +49,7 @@ class Begin(Event):
 
     @field_serializer("trace")
     def _header(self, trace: RaceRecord) -> dict[str, Any]:
-        return trace.header()
+        return trace.model_dump(by_alias=True, mode="json", exclude={"lanes": {"__all__": {"steps"}}})
 
 
 class Status(Event):

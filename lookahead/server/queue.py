@@ -145,10 +145,6 @@ class Job(Generic[T]):
             value = self.done.result()
         except CancelledError:
             raise Stopped from None
-        except LookaheadError:
-            raise
-        except Exception as error:
-            raise Ended(self.fault.format(kind=type(error).__name__)) from None
         if self.outcome == FINISHED:
             return value
         raise Ended(words) if (words := self.end_words) else Stopped
@@ -197,9 +193,9 @@ class Job(Generic[T]):
         except LookaheadError:
             self.outcome = REFUSED
             raise
-        except Exception:
+        except Exception as error:
             logging.fault(id=self.id, kind=self.kind, prompt=self.prompt)
-            raise
+            raise Ended(self.fault.format(kind=type(error).__name__)) from None
         finally:
             if self._steps and not self.paused:
                 self._steps.close()

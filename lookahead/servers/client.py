@@ -102,10 +102,7 @@ class Client:
         return text
 
     async def events(self, path: str, body: Mapping[str, Any]) -> AsyncIterator[tuple[dict[str, Any] | None, float]]:
-        """Yield the events of a streamed answer, each with the seconds since the request, and None for an announced end.
-
-        Raises `RemoteError`.
-        """
+        """Yield a streamed answer's events with the seconds since the request, None for an announced end. Raises `RemoteError`."""
         limits, start = self.timeouts, perf_counter()
         wait = limits.first_s
         headers = {"Connection": "close"} if self.kind.reconnects else {}

@@ -29,10 +29,7 @@ UNCHANGED = {"top_k": 0, "top_p": 1, "repetition_penalty": 1, "stop": ()}
 
 
 def race_of(spec: str, prompt: Any, options: Mapping[str, Any]) -> ServerRace:
-    """Return the race of a visitor's choice of servers.
-
-    Raises a `LookaheadError` for options that servers do not get here, and if a server cannot be reached.
-    """
+    """Return the race of a visitor's choice of servers. Raises a `LookaheadError`, also for options that servers do not get."""
     if options.get("temperature"):
         raise SettingsError("temperature", options["temperature"], "servers are raced at temperature 0.")
     for name, usual in UNCHANGED.items():

@@ -211,10 +211,7 @@ def _tokens(of: Acceptance, k: int) -> float:
 
 
 def opened(text: str) -> tuple[Trace, str]:
-    """Return the trace of a file that a reader opened, ours or made of acceptance records, and a sentence on its source.
-
-    Raises `TraceError` for anything else.
-    """
+    """Return the trace of a file, ours or made of acceptance records, and a sentence on its source. Raises `TraceError`."""
     if f'"{schema.SCHEMA}"' in text:
         trace = Trace.from_json(text)
         return trace, f"An opened recording, made on {trace.machine.cpu}."
@@ -231,7 +228,7 @@ def opened(text: str) -> tuple[Trace, str]:
 def played(records: Sequence[AcceptanceRecord]) -> Trace:
     """Return a trace with a lane for each of the first records that list their passes. Raises `TraceError` if none does.
 
-    All lanes together have at most `MOST_TOKENS` tokens. If the first one alone has more, it is refused.
+    All lanes together have at most `MOST_TOKENS` tokens.
     """
     detailed = [record for record in records if record.per_step_accepted and record.per_step_drafted]
     lengths = accumulate(record.num_accepted_draft_tokens + record.num_spec_steps for record in detailed)

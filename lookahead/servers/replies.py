@@ -110,8 +110,9 @@ def count_in(value: Any) -> int:
 class OpenAI:
     """Reads one answer of any OpenAI-compatible server, event by event: streamed text, and token ids if its chunks have them.
 
-    Reasoning before the answer is text like any other. `name` is the kind of server. `generated` is the name of its Prometheus counter of generated tokens, "" if it has none.
-    `reconnects` is set if every text needs a connection of its own. `extra` are fields of the first request only.
+    Reasoning before the answer is text like any other. `name` is the kind of server. `generated` is its Prometheus counter of
+    generated tokens, "" if it has none. `reconnects` is set if every text needs a connection of its own. `extra` are fields of
+    the first request only.
     """
 
     name = "openai"
@@ -253,10 +254,10 @@ class SGLang(OpenAI):
         return usual if chat else [("/generate", native | SPEC_DETAILS), ("/generate", native), *usual]
 
     def read(self, event, at_s):
-        before = self._counts
+        before = self._sums()
         details = (event.get("sglext") or {}).get("spec_tokens_details") or event.get("meta_info") or {}
         (details,) = details if isinstance(details, list) else [details]  # a list has one for each choice
-        self._counts = details or before
+        self._counts = details or self._counts
         if "meta_info" not in event:
             super().read(event, at_s)
             return
@@ -264,8 +265,14 @@ class SGLang(OpenAI):
         self._usage, reason = meta, meta.get("finish_reason")
         self.finish = text_in(reason.get("type") if isinstance(reason, dict) else reason) or self.finish
         text, ids = self._new(text_in(event.get("text")), ids_in(event.get("output_ids")))
+        drafted, accepted, passes = ((now or 0) - (was or 0) for now, was in zip(self._sums(), before, strict=True))
+        if drafted <= 0 or passes not in (
+            1,
+            len(ids) - accepted,
+        ):  # usually the last event has the counts of the whole text
+            drafted = accepted = None
         if text or ids:
-            self.passes.append(Pass(at_s, text, ids, *self._of_pass(before, len(ids))))
+            self.passes.append(Pass(at_s, text, ids, drafted, accepted))
 
     def _new(self, text: str, ids: tuple[int, ...]) -> tuple[str, tuple[int, ...]]:
         """Return what is new in an event. It has all text so far, or the new text with `--incremental-streaming-output`."""
@@ -275,24 +282,15 @@ class SGLang(OpenAI):
         self._text, self._ids = self._text + text, self._ids + len(ids)
         return text, ids
 
-    def _of_pass(self, before: Mapping[str, Any], tokens: int) -> tuple[int | None, int | None]:
-        """Return the drafted and accepted tokens of one event, or None twice.
-
-        Usually the counts are of the whole text: they come with the last event.
-        """
-        drafted, accepted, passes = (
-            (_count(names, self._counts) or 0) - (_count(names, before) or 0) for names in (DRAFTED, ACCEPTED, PASSES)
-        )
-        return (drafted, accepted) if drafted > 0 and (passes == 1 or passes + accepted == tokens) else (None, None)
+    def _sums(self) -> list[int | None]:
+        """Return the drafted tokens, accepted tokens and passes so far, each None if it is not reported."""
+        named = ([self._counts.get(name) for name in names] for names in (DRAFTED, ACCEPTED, PASSES))
+        return [next((count_in(value) for value in values if value is not None), None) for values in named]
 
     def answer(self) -> Answer:
-        drafted, accepted, passes = (_count(names, self._counts) for names in (DRAFTED, ACCEPTED, PASSES))
+        drafted, accepted, passes = self._sums()
         known = drafted is not None and accepted is not None
         return replace(super().answer(), counts=(drafted, accepted, passes or 0) if known else None)
-
-
-def _count(names: tuple[str, ...], counts: Mapping[str, Any]) -> int | None:
-    return next((count_in(counts[name]) for name in names if counts.get(name) is not None), None)
 
 
 class LlamaServer(OpenAI):

@@ -6,10 +6,9 @@ for races, and download it.
 
 from __future__ import annotations
 
-import io
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from shutil import make_archive
 from tempfile import TemporaryDirectory
 from threading import Lock
 from typing import Any
@@ -62,12 +61,10 @@ class Drafter:
 
     def packed(self) -> bytes:
         """Return what it has learned as a zip of the files that `speculators` reads. Raises `Refused`."""
-        (network, _), packed = self._usable(), io.BytesIO()
-        with TemporaryDirectory() as folder, zipfile.ZipFile(packed, "w") as archive:
+        network, _ = self._usable()
+        with TemporaryDirectory() as folder, TemporaryDirectory() as other:
             files.write(network, folder, self.models.names["target"], ["LlamaForCausalLM"])
-            for path in sorted(Path(folder).iterdir()):
-                archive.write(path, path.name)
-        return packed.getvalue()
+            return Path(make_archive(f"{other}/drafter", "zip", folder)).read_bytes()
 
     def _usable(self) -> tuple[Any, Models]:
         if not self.learned:

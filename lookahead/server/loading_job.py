@@ -156,10 +156,6 @@ def measure_again(server: ServerState, spec: str) -> Job[None]:
     return queue.submit(Job("measure", work, limited=False))
 
 
-def _busy() -> bool:
-    return hasattr(os, "getloadavg") and os.getloadavg()[0] > BUSY_SHARE * cores()
-
-
 class WhenQuiet:
     """Repeats implausible measurements once the machine has been quiet for a while."""
 
@@ -168,7 +164,8 @@ class WhenQuiet:
 
     def tick(self, seconds: float) -> None:
         """Call this every `seconds`."""
-        self._quiet_s = self._quiet_s + seconds if queue.idle() and not _busy() else 0.0
+        is_busy = hasattr(os, "getloadavg") and os.getloadavg()[0] > BUSY_SHARE * cores()
+        self._quiet_s = self._quiet_s + seconds if queue.idle() and not is_busy else 0.0
         doubtful = next((one.models for one in self._server.families if one.models.measured.faults), None)
         if doubtful and self._quiet_s >= QUIET_S and self._left:
             self._quiet_s, self._left = 0.0, self._left - 1

@@ -5,7 +5,7 @@ Limits of the host are checked before the race is made. A page reads batches, th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from time import monotonic
 
@@ -15,15 +15,13 @@ from ..trace import wire
 from ..trace.race import Race
 from ..trace.trace import Trace
 from . import loading_job, zero
-from .form import RaceForm, link
+from .form import Make, RaceForm, link
 from .queue import FAULT, LEFT, Job, queue, words_of
 from .runs import Run, refusal
 from .state import ServerState
 
 EVERY_S = 0.08  # faster than reading; sending shares the cores with computing
 BEAT_S = 0.25  # Stop takes up to this long, because only a generator that yields can be cancelled
-
-Make = RaceForm | Callable[[ServerState], Race]
 
 
 def submit(server: ServerState, make: Make, kind: str, run: Run | None = None) -> Job[Trace]:

@@ -24,12 +24,11 @@ from ..family.models import load
 from ..trace.race import Race
 from ..trace.trace import Trace
 from ..trace.wire import Lap, Laps
-from .form import RaceForm
+from .form import Make, RaceForm
 from .limits import Limits
 from .queue import Ended
 from .state import ServerState
 
-Make = Callable[[ServerState], Race]
 LOADING_S, TOKEN_S = 20.0, 0.03  # of a call: models are loaded and measured; a lane's token, drafting included
 MOST_S = 120  # a shorter call gets its GPU sooner, a longer one may be refused
 _lent_to: list[ServerState] = []  # in the process that is lent a GPU: the models of its last call

@@ -89,6 +89,43 @@ class Client:
             raise self.error("it has no model.")
         self.kind, self.model = KINDS.get(kind, OpenAI), names[0]
 
+    async def complete(self, prompt: str, most: int, chat: bool) -> Answer:
+        """Return the whole answer to a prompt, of at most `most` tokens. Raises `RemoteError`."""
+        reply = self.kind()
+        async for _ in self.read(reply, prompt, most, chat):
+            pass
+        return self.answer(reply)
+
+    async def read(self, reply: OpenAI, prompt: str, most: int, chat: bool) -> AsyncIterator[None]:
+        """Read the answer to a prompt into a new `reply`, and yield after each event. The last pass may still grow.
+
+        The first request that is not refused as malformed is used. Raises `RemoteError`; the reply keeps what has arrived.
+        """
+        requests, is_whole = self.kind.requests(self.model, text_in(prompt), most, chat), False
+        for number, (path, body) in enumerate(requests[self.request :], self.request):
+            try:
+                async with aclosing(self._events(path, body | self.server.request)) as arriving:
+                    async for event, at_s in arriving:
+                        self.request, is_whole = number, event is None
+                        if not is_whole:
+                            reply.read(event, at_s)
+                        yield
+                break
+            except RemoteError as error:
+                if error.status not in MALFORMED or number + 1 == len(requests):
+                    raise
+            except UNREADABLE:
+                raise self.error(f"its events are not those of {self.kind.name}.") from None
+        if not reply.finish and not is_whole:
+            raise self.error("its answer broke off before its end; what had arrived stays.")
+
+    def answer(self, reply: OpenAI) -> Answer:
+        """Return what has arrived so far, with the server's counts. Raises `RemoteError` if they cannot be read."""
+        try:
+            return reply.answer()
+        except UNREADABLE:
+            raise self.error("its counts cannot be read.") from None
+
     async def get_text(self, path: str) -> str:
         """Return the text at a path. Raises `RemoteError`."""
         try:
@@ -101,7 +138,7 @@ class Client:
             raise self._refused(response.status_code, text)
         return text
 
-    async def events(self, path: str, body: Mapping[str, Any]) -> AsyncIterator[tuple[dict[str, Any] | None, float]]:
+    async def _events(self, path: str, body: Mapping[str, Any]) -> AsyncIterator[tuple[dict[str, Any] | None, float]]:
         """Yield a streamed answer's events with the seconds since the request, None for an announced end. Raises `RemoteError`."""
         limits, start = self.timeouts, perf_counter()
         wait = limits.first_s
@@ -230,54 +267,3 @@ def _parsed(data: str) -> Any:
         return data if data == DONE else json.loads(data)
     except (ValueError, RecursionError):
         return None
-
-
-class Completion:
-    """A request for a text: iterate over `arrivals()`, then call `answer()`. `reply.passes` has what has arrived."""
-
-    def __init__(self, client: Client, prompt: str, most: int, chat: bool):
-        self._client = client
-        self._requests = client.kind.requests(client.model, text_in(prompt), most, chat)
-        self.reply = client.kind()  # what has arrived; its last pass may still grow
-
-    async def _events(self) -> AsyncIterator[tuple[dict[str, Any] | None, float]]:
-        """Yield the events of the first request that is not refused as malformed. Raises `RemoteError`."""
-        client, first = self._client, self._client.request
-        for number, (path, body) in enumerate(self._requests[first:], first):
-            try:
-                async with aclosing(client.events(path, body | client.server.request)) as arriving:
-                    async for event in arriving:
-                        client.request = number
-                        yield event
-                return
-            except RemoteError as error:
-                if error.status not in MALFORMED or number + 1 == len(self._requests):
-                    raise
-
-    async def arrivals(self) -> AsyncIterator[None]:
-        """Yield after each event, when its passes have been read. Raises `RemoteError`."""
-        client, is_whole = self._client, False
-        async with aclosing(self._events()) as arriving:
-            async for event, at_s in arriving:
-                is_whole = event is None
-                try:
-                    if not is_whole:
-                        self.reply.read(event, at_s)
-                except UNREADABLE:
-                    raise client.error(f"its events are not those of {client.kind.name}.") from None
-                yield
-        if not self.reply.finish and not is_whole:
-            raise client.error("its answer broke off before its end; what had arrived stays.")
-
-    def answer(self) -> Answer:
-        """Return what has arrived so far, with the server's counts. Raises `RemoteError` if they cannot be read."""
-        try:
-            return self.reply.answer()
-        except UNREADABLE:
-            raise self._client.error("its counts cannot be read.") from None
-
-    async def whole(self) -> Answer:
-        """Return the whole answer. Raises `RemoteError`."""
-        async for _ in self.arrivals():
-            pass
-        return self.answer()

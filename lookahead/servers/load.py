@@ -15,7 +15,7 @@ from time import perf_counter
 from ..core.text_files import lines
 from ..measure.timing import Question
 from .addresses import RemoteError, Server
-from .client import Client, Completion, Timeouts
+from .client import Client, Timeouts
 from .replies import Answer
 
 SIDES = ("baseline", "speculative")
@@ -88,7 +88,7 @@ async def blocks(
             await client.identify()
         yield clients
         for client in clients.values():  # a first text, for whatever a server does only once
-            await Completion(client, prompts[0].prompt, min(most, 16), prompts[0].chat).whole()
+            await client.complete(prompts[0].prompt, min(most, 16), prompts[0].chat)
         for number, (at_once, numbers) in enumerate(plan):
             for side in SIDES[:: -1 if number % 2 else 1]:
                 repeats = -(-max(EACH * at_once, len(numbers)) // len(numbers))
@@ -111,7 +111,7 @@ async def _read(
         while waiting:
             (i, prompt), begun_s, answer, failed = waiting.pop(), perf_counter() - start, None, None
             try:
-                answer = await Completion(client, prompt.prompt, most, prompt.chat).whole()
+                answer = await client.complete(prompt.prompt, most, prompt.chat)
             except RemoteError as error:
                 failed = str(error)
             texts.append(Written(i, begun_s, answer, failed))

@@ -19,7 +19,7 @@ from ..trace.trace import Trace
 from ..trace.wire import Lap, Laps
 from .addresses import RemoteError, Server, servers_of
 from .background import arriving, complete
-from .client import Client, Completion, Timeouts
+from .client import Client, Timeouts
 from .records import now, origins, trace_of
 from .replies import Answer, Pass, text_in
 
@@ -99,11 +99,11 @@ class ServerRace(Laps):
 
         try:
             async with client:
-                completion = Completion(client, self.prompt_text, s.max_new_tokens, s.chat)
-                async for _ in completion.arrivals():
-                    record(completion.reply.passes[:-1])
-                answer = completion.answer()
-                self._prompt_ids = self._prompt_ids or completion.reply.prompt_ids
+                reply = client.kind()
+                async for _ in client.read(reply, self.prompt_text, s.max_new_tokens, s.chat):
+                    record(reply.passes[:-1])
+                answer = client.answer(reply)
+                self._prompt_ids = self._prompt_ids or reply.prompt_ids
                 record(answer.passes, answer)
         except RemoteError as error:
             self._failed.append(error)

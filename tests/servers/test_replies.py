@@ -14,7 +14,7 @@ from fakeserver import WORDS, Fake, serving
 from lookahead.core.events import SettingsError
 from lookahead.servers.addresses import RemoteError, named, server_at
 from lookahead.servers.background import complete
-from lookahead.servers.client import Client, Completion, Timeouts
+from lookahead.servers.client import Client, Timeouts
 from lookahead.servers.replies import VLLM, Pass, with_counts
 
 QUICK = Timeouts(connect_s=2, first_s=1, between_s=0.5, whole_s=1.5)
@@ -28,13 +28,13 @@ def asked(url, most=24, chat=False, key=None, timeouts=QUICK):
     async def work():
         async with Client(server, timeouts) as client:
             await client.identify()
-            completion = Completion(client, "A prompt", most, chat)
+            reply = client.kind()
             try:
-                async for _ in completion.arrivals():
+                async for _ in client.read(reply, "A prompt", most, chat):
                     pass
             except RemoteError as error:
-                return client, completion.reply.passes, error
-            return client, completion.reply.passes, completion.answer()
+                return client, reply.passes, error
+            return client, reply.passes, client.answer(reply)
 
     return complete(work)
 

@@ -16,7 +16,7 @@ from lookahead.measure.timing import Question
 from lookahead.servers import report
 from lookahead.servers.addresses import RemoteError, server_at
 from lookahead.servers.background import complete
-from lookahead.servers.client import Client, Completion, Timeouts
+from lookahead.servers.client import Client, Timeouts
 from lookahead.servers.load import SIDES, blocks, rounds_of
 from lookahead.servers.race import ServerRace
 from lookahead.trace.trace import Trace
@@ -98,7 +98,7 @@ def asked(scripted, chat=True, most=8):
         async def work():
             async with Client(server, QUICK) as client:
                 await client.identify()
-                return await Completion(client, "A prompt", most, chat).whole()
+                return await client.complete("A prompt", most, chat)
 
         return complete(work)
 
@@ -381,9 +381,9 @@ def test_a_prompt_that_is_refused_changes_nothing_for_the_next():
             async with Client(server, QUICK) as client:
                 await client.identify()
                 with pytest.raises(RemoteError, match="unknown field"):
-                    await Completion(client, "Long", 8, True).whole()
+                    await client.complete("Long", 8, True)
                 refusing[0] = False
-                return await Completion(client, "Short", 8, True).whole()
+                return await client.complete("Short", 8, True)
 
         assert complete(work).text == "So"
     assert "return_token_ids" in scripted.asked[-1][1]

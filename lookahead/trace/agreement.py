@@ -39,8 +39,8 @@ def of(race: Any, lane: int) -> Badge | None:
         detail = "The rejection rule keeps the target's distribution, not its text."
         return _badge(None, "same distribution, different text", detail)
     ids, base = record.tokens, naive.tokens
-    place = first_difference(ids, base)
-    if place is None or (place == min(len(ids), len(base)) and not _both_ended(record, naive)):
+    place = _apart(ids, base, record, naive)
+    if place is None:
         return _badge(True, "identical, bit-exact" if race.exactness == BIT_EXACT else "identical")
     if place == min(len(ids), len(base)):
         return _badge(False, "differs in length: a bug", f"{len(ids)} tokens against {len(base)}.")
@@ -70,6 +70,13 @@ def first_difference(a: Sequence[Any], b: Sequence[Any]) -> int | None:
     return next((i for i in range(shorter) if a[i] != b[i]), None if len(a) == len(b) else shorter)
 
 
+def _apart(a: Sequence[Any], b: Sequence[Any], *lanes: Any) -> int | None:
+    """The first difference of two lanes. A shorter text differs from a longer one only if both have ended."""
+    place, shorter = first_difference(a, b), min(len(a), len(b))
+    ended = all(lane.steps and lane.steps[-1].finish is not None for lane in lanes)
+    return place if ended or place != shorter else None
+
+
 def _of_servers(record: Any, naive: Any) -> Badge:
     """Compare ids, or the texts if one of the servers gives no ids."""
     as_text = record.streamed or naive.streamed
@@ -77,8 +84,8 @@ def _of_servers(record: Any, naive: Any) -> Badge:
     if not one or not other:
         which = "One of the two servers" if one or other else "Neither server"
         return _badge(None, "no text to compare", f"{which} sent no text.")
-    place = first_difference(one, other)
-    if place is None or (place == min(len(one), len(other)) and not _both_ended(record, naive)):
+    place = _apart(one, other, record, naive)
+    if place is None:
         return _badge(True, "identical")
     where = f"{'character' if as_text else 'token'} {place + 1}"
     detail = (
@@ -100,10 +107,6 @@ def _pass_of(lane: Any, position: int) -> tuple[int, int]:
         if written > position:
             return number, 1 + len(step.draft.tokens)
     return len(lane.verified), 1
-
-
-def _both_ended(*lanes: Any) -> bool:
-    return all(lane.steps and lane.steps[-1].finish is not None for lane in lanes)
 
 
 def _margin(naive: Any, position: int) -> float | None:

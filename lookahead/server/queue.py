@@ -184,7 +184,14 @@ class Job(Generic[T]):
             result = self._steps or self.work(self)
             if isinstance(result, Generator):
                 self._steps, result = result, None
-                self._advance()
+                self.check()
+                for value in self._steps:
+                    if value is not None:
+                        self._values.append(value)
+                    self.check()
+                    self.paused = self.gives_way and value is not None
+                    if self.paused:
+                        break
             self.outcome = FINISHED
             return result
         except Stopped:
@@ -201,17 +208,6 @@ class Job(Generic[T]):
                 self._steps.close()
             self.spent_s += self.computed_s
             self._started_at = None
-
-    def _advance(self) -> None:
-        self.check()
-        for value in self._steps:
-            if value is None:
-                self.check()
-                continue
-            self.publish(value)
-            if self.gives_way:
-                self.paused = True
-                return
 
 
 class Queue:

@@ -111,8 +111,10 @@ class Job(Generic[T]):
     def end_reason(self) -> str | None:
         """Why the job must end before its work is done (LEFT, LIMIT or CLOSING), or None."""
         if self._end_reason is None:
-            is_over = self.limited and self.computed_s > queue.limits.max_run_s
-            self._end_reason = CLOSING if queue.closed else LIMIT if is_over else None
+            if queue.closed:
+                self._end_reason = CLOSING
+            elif self.limited and self.computed_s > queue.limits.max_run_s:  # never None, because another thread may leave
+                self._end_reason = LIMIT
         return self._end_reason
 
     @property

@@ -110,10 +110,10 @@ class Job(Generic[T]):
     @property
     def end_reason(self) -> str | None:
         """Why the job must end before its work is done (LEFT, LIMIT or CLOSING), or None."""
-        if self._end_reason is None:
+        if self._end_reason is None:  # it is never set back to None, because another thread may set it here
             if queue.closed:
                 self._end_reason = CLOSING
-            elif self.limited and self.computed_s > queue.limits.max_run_s:  # never None, because another thread may leave
+            elif self.limited and self.computed_s > queue.limits.max_run_s:
                 self._end_reason = LIMIT
         return self._end_reason
 

@@ -110,14 +110,10 @@ class Drafter:
 
     def _race(self, models: Models) -> Iterator[Run]:
         run, k = Run(), models.heads[BLOCK].shape.slots
-        racing = race(models, FROG, ["naive", drafter_with(BLOCK).name], max_new_tokens=TOKENS, k=k)
         self._server.runs.remember(run)
+        yield run
+        racing = race(models, FROG, ["naive", drafter_with(BLOCK).name], max_new_tokens=TOKENS, k=k)
         run.add(wire.Begin(trace=racing.result(), live=True))
-        try:
-            yield run
-        except GeneratorExit:
-            run.add(wire.End.of(racing.result(), "stopped"))
-            raise
         race_job.compute(racing, run, self.job)
 
 

@@ -98,13 +98,9 @@ def _show_acceptance(judgement: dict[str, Any]) -> None:
         f"{counted(judgement['texts'], 'text')} by {', '.join(judgement['engines'])}: {decimal(judgement['mean_acceptance_length'])}{sure} tokens a "
         f"pass, over {count(judgement['num_spec_steps'])} passes with a draft; {percent(judgement['draft_acceptance_rate'])} of the drafted tokens accepted."
     )
-    rows = []
+    heads, rows = ["position", "accepted", "tested"], []
     for place, expected in zip_longest(judgement["by_position"], judgement["tokens_a_pass"]):
-        tested = (
-            [str(place["position"]), str(place["accepted"]), str(place["tested"]), percent(place["rate"])]
-            if place
-            else [""] * 4
-        )
+        tested = [*(str(place[name]) for name in heads), percent(place["rate"])] if place else [""] * 4
         rows.append([*tested, *([f"k = {expected['k']}", decimal(expected["tokens"])] if expected else [])])
     forecast = ["drafting as many", "tokens per pass"] if judgement["tokens_a_pass"] else []
-    show_table(["position", "accepted", "tested", "rate", *forecast], rows, [summary], [judgement["note"]])
+    show_table([*heads, "rate", *forecast], rows, [summary], [judgement["note"]])

@@ -6,9 +6,10 @@ for races, and download it.
 
 from __future__ import annotations
 
+import io
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from shutil import make_archive
 from tempfile import TemporaryDirectory
 from threading import Lock
 from typing import Any
@@ -61,10 +62,12 @@ class Drafter:
 
     def packed(self) -> bytes:
         """Return what it has learned as a zip of the files that `speculators` reads. Raises `Refused`."""
-        network, _ = self._usable()
-        with TemporaryDirectory() as folder, TemporaryDirectory() as other:
+        (network, _), packed = self._usable(), io.BytesIO()
+        with TemporaryDirectory() as folder, zipfile.ZipFile(packed, "w") as archive:
             files.write(network, folder, self.models.names["target"], ["LlamaForCausalLM"])
-            return Path(make_archive(f"{other}/drafter", "zip", folder)).read_bytes()
+            for path in sorted(Path(folder).iterdir()):
+                archive.write(path, path.name)
+        return packed.getvalue()
 
     def _usable(self) -> tuple[Any, Models]:
         if not self.learned:

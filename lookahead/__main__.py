@@ -201,7 +201,7 @@ def _schema(arguments: argparse.Namespace) -> None:
     from .servers.records import AcceptanceRecord
     from .trace.trace import Trace
 
-    print(json.dumps((AcceptanceRecord.model_json_schema if arguments.acceptance else Trace.schema_json)(), indent=1))
+    print(json.dumps((AcceptanceRecord if arguments.acceptance else Trace).model_json_schema(), indent=1))
 
 
 def _limits(arguments: argparse.Namespace) -> None:

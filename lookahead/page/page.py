@@ -16,9 +16,10 @@ from ..core import processor
 from ..core.events import LookaheadError
 from ..core.numbers import decimal, seconds
 from ..core.version import VERSION
-from ..family.models import Models, measured_again
+from ..family.models import Models
+from ..server import loading_job
 from ..server.limits import Telling
-from ..server.queue import Job, queue
+from ..server.queue import queue
 from ..server.state import ServerState
 from ..servers.addresses import PREFIX, is_servers
 from ..trace import assets
@@ -88,13 +89,8 @@ def _arrive(request: gr.Request) -> Any:
 
 def _again(server: ServerState, spec: str) -> Iterator[str]:
     models = server.families.shown(spec).models
-
-    def measure(_: Job) -> None:
-        """Races that have begun keep the costs they began with."""
-        server.families.renew(measured_again(server.families.named(models.spec).models))
-
     try:
-        for update in queue.submit(Job("measure", measure, limited=False)).follow():
+        for update in loading_job.measure_again(server, models.spec).follow():
             yield _header(models, spec, update.waiting or "Measuring again.")
     except LookaheadError as error:
         yield _header(models, spec, str(error))

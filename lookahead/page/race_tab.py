@@ -27,7 +27,6 @@ from ..server.state import ServerState, described
 from ..servers.addresses import is_servers
 from ..trace import charts, wire
 from ..trace.export import replay_html, to_csv
-from ..trace.parsing import uncollected
 from ..trace.trace import Trace
 from .parts import DARK, QUIET, TRACE, markup, pressed
 from .running import STOP_LANES, run_and_stop
@@ -314,11 +313,10 @@ def recorded(scenario: str) -> str:
 
 def open_(text: str) -> str:
     """Return the log of a file that a visitor opened as one batch, or a refusal with the reason."""
-    from ..servers.replay import opened  # rare, and its records take time to import
+    from ..servers.records import opened  # rare, and its records take time to import
 
     try:
-        with uncollected():
-            trace, caption = opened(text if isinstance(text, str) else "")
-            return whole(f"opened-{secrets.token_urlsafe(6)}", wire.events(trace, caption))
+        trace, caption = opened(text if isinstance(text, str) else "")
+        return whole(f"opened-{secrets.token_urlsafe(6)}", wire.events(trace, caption))
     except Exception as error:
         return refusal(words_of(error))

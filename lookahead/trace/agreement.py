@@ -1,34 +1,50 @@
-"""Whether a lane wrote the same text as naive: a badge, and a sentence with the numbers."""
-
-from __future__ import annotations
+"""Whether a lane wrote the same text as naive, as an outcome and numbers. `verdict.py` has the words."""
 
 from collections.abc import Sequence
-from typing import Any, NotRequired
-
-from typing_extensions import TypedDict  # pydantic needs this one before Python 3.12
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any
 
 from ..core.events import BIT_EXACT, REJECTED
-from ..core.numbers import counted, significant
 
 TIES = {"bfloat16": 0.5, "float16": 0.06}  # logits closer than this may swap by rounding
 TIE = 0.01
 
-# Whether the texts are equal (None: they need not be), in few words and in more, and where a token differs.
-Badge = TypedDict(
-    "Badge",
-    {
-        "identical": bool | None,
-        "badge": str,
-        "detail": str | None,
-        "position": NotRequired[int],
-        "margin": NotRequired[float | None],
-        "pass": NotRequired[int],
-        "rows": NotRequired[int],
-    },
-)
+
+class Outcome(Enum):
+    """How a lane's text compares with naive's."""
+
+    SAME = auto()  # as far as both were written
+    LENGTH = auto()  # both ended, one earlier: a bug
+    DISTRIBUTION = auto()  # the rejection rule keeps the target's distribution, not its text
+    BUG = auto()  # a token differs although passes are bit-exact
+    TIE = auto()  # a token differs, and naive's two best tokens were so close that rounding decides
+    TOO_FAR = auto()  # a token differs, and naive's margin is too large for rounding: a bug
+    NO_MARGIN = auto()  # a token differs, and naive's margin was not recorded
+    NO_TEXT = auto()  # a server sent no text
+    SERVERS = auto()  # two servers wrote different texts
 
 
-def of(race: Any, lane: int) -> Badge | None:
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """The outcome, and numbers about the first difference.
+
+    `position` counts from 0. `tokens` are the ids of naive and of the lane at that position. `number` is the lane's pass that
+    wrote the token, from 1, and `rows` the rows of that pass. `lengths` are the lane's and naive's. `as_text` is true if
+    characters were compared, because a server gives no ids.
+    """
+
+    outcome: Outcome
+    lengths: tuple[int, int] = (0, 0)
+    position: int | None = None
+    margin: float | None = None
+    tokens: tuple[int, int] | None = None
+    number: int | None = None
+    rows: int | None = None
+    as_text: bool = False
+
+
+def of(race: Any, lane: int) -> Agreement | None:
     """Compare a lane with naive; None for naive itself, and without naive."""
     record, naive = race.lanes[lane], race.naive()
     if naive is None or record is naive:
@@ -36,32 +52,21 @@ def of(race: Any, lane: int) -> Badge | None:
     if "server" in record.options:
         return _of_servers(record, naive)
     if race.settings.rule == "rejection":
-        detail = "The rejection rule keeps the target's distribution, not its text."
-        return _badge(None, "same distribution, different text", detail)
+        return Agreement(Outcome.DISTRIBUTION)
     ids, base = record.tokens, naive.tokens
-    place = _apart(ids, base, record, naive)
-    if place is None:
-        return _badge(True, "identical, bit-exact" if race.exactness == BIT_EXACT else "identical")
-    if place == min(len(ids), len(base)):
-        return _badge(False, "differs in length: a bug", f"{len(ids)} tokens against {len(base)}.")
+    place, lengths = first_difference(ids, base), (len(ids), len(base))
+    if place is None or (place == min(lengths) and not _both_ended(record, naive)):
+        return Agreement(Outcome.SAME, lengths)
+    if place == min(lengths):
+        return Agreement(Outcome.LENGTH, lengths)
     margin = _margin(naive, place)
-    logits = f"{significant(margin)} logits" if margin is not None else ""
     if race.exactness == BIT_EXACT and not record.opaque:  # an opaque lane reads the prompt in passes of its own
-        cause = "a bug"
+        outcome = Outcome.BUG
     elif margin is None:
-        cause = "its margin was not recorded"
+        outcome = Outcome.NO_MARGIN
     else:
-        is_tie = margin <= TIES.get(race.machine.dtype, TIE)
-        cause = f"a tie of {logits}" if is_tie else f"a bug, the margin is {logits}"
-    number, rows = _pass_of(record, place)
-    detail = (
-        f"Token {place + 1}: naive wrote id {base[place]}, this lane {ids[place]}, "
-        f"in its pass {number} of {counted(rows, 'row')}."
-    )
-    if logits:
-        detail += f" Naive's two best tokens were {logits} apart."
-    numbers = {"position": place, "margin": margin, "pass": number, "rows": rows}
-    return _badge(False, f"differs at token {place + 1}: {cause}", detail, **numbers)
+        outcome = Outcome.TIE if margin <= TIES.get(race.machine.dtype, TIE) else Outcome.TOO_FAR
+    return Agreement(outcome, lengths, place, margin, (base[place], ids[place]), *_pass_of(record, place))
 
 
 def first_difference(a: Sequence[Any], b: Sequence[Any]) -> int | None:
@@ -70,33 +75,17 @@ def first_difference(a: Sequence[Any], b: Sequence[Any]) -> int | None:
     return next((i for i in range(shorter) if a[i] != b[i]), None if len(a) == len(b) else shorter)
 
 
-def _apart(a: Sequence[Any], b: Sequence[Any], *lanes: Any) -> int | None:
-    """The first difference of two lanes. A shorter text differs from a longer one only if both have ended."""
-    place, shorter = first_difference(a, b), min(len(a), len(b))
-    ended = all(lane.steps and lane.steps[-1].finish is not None for lane in lanes)
-    return place if ended or place != shorter else None
-
-
-def _of_servers(record: Any, naive: Any) -> Badge:
+def _of_servers(record: Any, naive: Any) -> Agreement:
     """Compare ids, or the texts if one of the servers gives no ids."""
     as_text = record.streamed or naive.streamed
     one, other = (lane.text if as_text else lane.tokens for lane in (record, naive))
+    lengths = len(one), len(other)
     if not one or not other:
-        which = "One of the two servers" if one or other else "Neither server"
-        return _badge(None, "no text to compare", f"{which} sent no text.")
-    place = _apart(one, other, record, naive)
-    if place is None:
-        return _badge(True, "identical")
-    where = f"{'character' if as_text else 'token'} {place + 1}"
-    detail = (
-        f"The two texts differ from {where} on. Engines round a row differently with other rows, so if two tokens are "
-        "almost equally likely, either may be chosen."
-    )
-    return _badge(False, f"parts at {where}", detail, position=place)
-
-
-def _badge(identical: bool | None, badge: str, detail: str | None = None, **numbers: Any) -> Badge:
-    return {"identical": identical, "badge": badge, "detail": detail, **numbers}
+        return Agreement(Outcome.NO_TEXT, lengths)
+    place = first_difference(one, other)
+    if place is None or (place == min(lengths) and not _both_ended(record, naive)):
+        return Agreement(Outcome.SAME, lengths)
+    return Agreement(Outcome.SERVERS, lengths, place, as_text=as_text)
 
 
 def _pass_of(lane: Any, position: int) -> tuple[int, int]:
@@ -107,6 +96,10 @@ def _pass_of(lane: Any, position: int) -> tuple[int, int]:
         if written > position:
             return number, 1 + len(step.draft.tokens)
     return len(lane.verified), 1
+
+
+def _both_ended(*lanes: Any) -> bool:
+    return all(lane.steps and lane.steps[-1].finish is not None for lane in lanes)
 
 
 def _margin(naive: Any, position: int) -> float | None:

@@ -21,7 +21,7 @@ from ..core.events import WINDOW, Step, TraceError
 from ..core.numbers import count
 from ..core.tree import depths
 from ..drafting import level_rows
-from . import agreement, verdict
+from . import verdict
 from .parsing import at_most, fault, parsed, text_of
 
 SCHEMA = "lookahead-trace/1"
@@ -336,9 +336,9 @@ class RaceRecord(Record):
             "other_fraction": sum(s.other_s for s in steps) / clock if clock >= verdict.LEAST_S else None,
         }
 
-    def agreement(self, lane: int) -> agreement.Badge | None:
+    def agreement(self, lane: int) -> verdict.Badge | None:
         """Whether a lane wrote naive's text, in words."""
-        return agreement.of(self, lane)
+        return verdict.agreement(self, lane)
 
     def predicted(self, lane: int) -> PricedRun | None:
         """What a lane's passes should have taken; None for a lane that is opaque or has not run."""

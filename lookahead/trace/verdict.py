@@ -1,16 +1,34 @@
-"""The words on a race: why a lane was fast or slow, and how steady the clock was."""
+"""The words on a race: why a lane was fast or slow, whether it wrote naive's text, and how steady the clock was."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NotRequired
 
 from typing_extensions import TypedDict  # pydantic needs this one before Python 3.12
 
-from ..core.numbers import count, decimal, percent, ratio, seconds
+from ..core.events import BIT_EXACT
+from ..core.numbers import count, counted, decimal, percent, ratio, seconds, significant
+from . import agreement as agreements
+from .agreement import Outcome
 
 LEAST_S = 1e-9  # that a clock shows; no lane is faster
 LEAST_PASSES = 8  # of naive, to judge the clock by
 STEADY = 2.0  # from the fastest tenth to the slowest: the context grows, and clocks vary
+
+
+# Whether a lane wrote naive's text (None: they need not agree), in few words and in more, and where a token differs.
+Badge = TypedDict(
+    "Badge",
+    {
+        "identical": bool | None,
+        "badge": str,
+        "detail": str | None,
+        "position": NotRequired[int],
+        "margin": NotRequired[float | None],
+        "pass": NotRequired[int],
+        "rows": NotRequired[int],
+    },
+)
 
 
 class Verdict(TypedDict):
@@ -59,6 +77,49 @@ def of(race: Any, lane: int) -> Verdict | None:
     sentence += ending(record, race.prompt)
     arithmetic.append("one run of one prompt: there is no interval; the bench and the Lab give one over prompts")
     return {"sentence": sentence, "arithmetic": arithmetic}
+
+
+def agreement(race: Any, lane: int) -> Badge | None:
+    """Whether a lane wrote naive's text, in words; None for naive itself, and without naive."""
+    if (compared := agreements.of(race, lane)) is None:
+        return None
+    (length, base), place = compared.lengths, (compared.position or 0) + 1
+    if compared.outcome is Outcome.SAME:
+        exact = race.exactness == BIT_EXACT and "server" not in race.lanes[lane].options
+        return _badge(True, "identical, bit-exact" if exact else "identical")
+    if compared.outcome is Outcome.DISTRIBUTION:
+        detail = "The rejection rule keeps the target's distribution, not its text."
+        return _badge(None, "same distribution, different text", detail)
+    if compared.outcome is Outcome.LENGTH:
+        return _badge(False, "differs in length: a bug", f"{length} tokens against {base}.")
+    if compared.outcome is Outcome.NO_TEXT:
+        which = "One of the two servers" if length or base else "Neither server"
+        return _badge(None, "no text to compare", f"{which} sent no text.")
+    if compared.outcome is Outcome.SERVERS:
+        where = f"{'character' if compared.as_text else 'token'} {place}"
+        detail = (
+            f"The two texts differ from {where} on. Engines round a row differently with other rows, so if two tokens are "
+            "almost equally likely, either may be chosen."
+        )
+        return _badge(False, f"parts at {where}", detail, position=compared.position)
+    logits = "" if compared.margin is None else f"{significant(compared.margin)} logits"
+    cause = {
+        Outcome.BUG: "a bug",
+        Outcome.TIE: f"a tie of {logits}",
+        Outcome.TOO_FAR: f"a bug, the margin is {logits}",
+        Outcome.NO_MARGIN: "its margin was not recorded",
+    }[compared.outcome]
+    detail = (
+        f"Token {place}: naive wrote id {compared.tokens[0]}, this lane {compared.tokens[1]}, "
+        f"in its pass {compared.number} of {counted(compared.rows, 'row')}."
+    )
+    detail += f" Naive's two best tokens were {logits} apart." if logits else ""
+    numbers = {"position": compared.position, "margin": compared.margin, "pass": compared.number, "rows": compared.rows}
+    return _badge(False, f"differs at token {place}: {cause}", detail, **numbers)
+
+
+def _badge(identical: bool | None, badge: str, detail: str | None = None, **numbers: Any) -> Badge:
+    return {"identical": identical, "badge": badge, "detail": detail, **numbers}
 
 
 def trust(race: Any) -> Trust | None:

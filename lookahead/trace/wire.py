@@ -12,9 +12,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, field_serializer
 
 from ..drafting import level_rows
-from .agreement import Badge
 from .schema import RaceRecord, Record, Seconds, StepRecord
-from .verdict import Trust, Verdict, trust
+from .verdict import Badge, Trust, Verdict, trust
 
 Clock = Annotated[Seconds, AfterValidator(lambda seconds: round(seconds, 7))]
 

@@ -54,10 +54,10 @@ def test_generations_have_a_bar_for_each_number():
     ]
     figure = charts.generations(Result(EXPERIMENTS["generations"], (*arms, Arm("medusa", "medusa"))))
     marks = drawn(figure)
-    assert list(marks["tokens a pass"].y) == ["draft", "block &lt;i&gt;"], (
+    assert list(marks["tokens per pass"].y) == ["draft", "block &lt;i&gt;"], (
         "the oldest first; what was not measured has no bar"
     )
-    assert list(marks["tokens a pass"].x) == [2.0, 3.0] and list(marks["speedup"].text) == ["1.50x", "2.50x"]
+    assert list(marks["tokens per pass"].x) == [2.0, 3.0] and list(marks["speedup"].text) == ["1.50x", "2.50x"]
     assert list(marks["draft cost (ordinary passes)"].x) == [0.3, 0.3]
     assert len({bar.marker.pattern.shape for bar in figure.data}) == 3, "told apart by hatching too"
     empty = charts.generations(None)

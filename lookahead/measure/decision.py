@@ -30,7 +30,7 @@ from ..trace.trace import Trace
 from . import batches
 from .intervals import interval
 from .progress import Arm, Progress, Row, rows_of
-from .tables import markdown_table, measured_where
+from .tables import Table, markdown_table, measured_where
 from .timing import Entry, Question, Sample, Timing, check, lane_of, read_entry, time_lane
 from .whatif import Recording, what_if
 
@@ -204,8 +204,8 @@ class Report:
             )
         return " ".join([*parts, self.change]).strip()
 
-    def table(self) -> tuple[list[str], list[list[str]]]:
-        """Heads and rows of a table of the methods."""
+    def table(self) -> Table:
+        """A table of the methods."""
         heads = [
             "method", "speedup", "90% interval", "prompts", "tokens a pass", "accepted", "draft cost", "verify cost",
             "identical",

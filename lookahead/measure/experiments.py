@@ -23,7 +23,7 @@ from . import batches
 from .decision import Level, levels_of
 from .intervals import interval
 from .progress import Arm, Progress, because, difference, measure, questions, rows_of
-from .tables import markdown_table, measured_where
+from .tables import Table
 from .timing import Question, read_entry
 
 TABLE, HELPS, HURTS = "performance expectations", "when most effective", "when least effective"
@@ -225,19 +225,13 @@ def document(models: Models, results: Sequence[Result], repeat: int) -> dict[str
     }
 
 
-def tables(report: Mapping[str, Any]) -> list[tuple[list[str], list[list[str]]]]:
-    """Head and rows of a table for each list of claims."""
+def tables(report: Mapping[str, Any]) -> list[Table]:
+    """A table for each list of claims."""
     listed, out = report["experiments"], []
     for group in dict.fromkeys(one["group"] for one in listed):
         head = [group, "claimed", "measured here", "90% interval", "lowest to highest", "compared with", ""]
         out.append((head, [_cells(one) for one in listed if one["group"] == group]))
     return out
-
-
-def markdown(report: Mapping[str, Any]) -> str:
-    """The tables in Markdown, and what they were measured on."""
-    parts = [markdown_table(head, rows) for head, rows in tables(report)]
-    return "\n\n".join([*parts, f"{measured_where(report)}; {report['note']}."])
 
 
 def _cells(one: Mapping[str, Any]) -> list[str]:

@@ -5,10 +5,11 @@ from test_lab_experiments import COSTS, CURVE, row
 
 from lookahead.measure import charts, dice, sweeps
 from lookahead.measure.decision import Level
-from lookahead.measure.experiments import EXPERIMENTS, Result, markdown
+from lookahead.measure.experiments import EXPERIMENTS, Result, tables
 from lookahead.measure.progress import Arm
 from lookahead.measure.published import batches, published
 from lookahead.measure.sweeps import Point, Sweep
+from lookahead.measure.tables import of_report
 from lookahead.trace.charts import DARK, LIGHT
 
 
@@ -181,7 +182,7 @@ def test_what_the_command_writes_is_what_the_lab_shows(tmp_path):
         ],
     }  # fmt: skip
     readme = tmp_path / "README.md"
-    readme.write_text("\n".join(["<!-- lab -->", markdown(report), "<!-- /lab -->"]), encoding="utf-8")
+    readme.write_text("\n".join(["<!-- lab -->", of_report(report, tables(report)), "<!-- /lab -->"]), encoding="utf-8")
     known = published(readme)
     assert {median.machine for median in known.values()} == {"A CPU, 4 cores"}
     assert {title: median.speedup for title, median in known.items()} == {

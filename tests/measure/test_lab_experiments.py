@@ -11,7 +11,7 @@ import lookahead
 from lookahead import LookaheadError
 from lookahead.core import theory
 from lookahead.core.costs import CostCurve, DrafterCosts, PassCosts, PricedRun
-from lookahead.measure import experiments, sweeps
+from lookahead.measure import experiments, sweeps, tables
 from lookahead.measure.decision import Level
 from lookahead.measure.experiments import CLAIMED, EXPERIMENTS, HELPS, HURTS, NEWER, NOT, TABLE, UNSURE, Result
 from lookahead.measure.progress import Arm, Row, because, difference, questions, row_of
@@ -273,6 +273,7 @@ def test_bad_words_on_the_command_line(arguments, word, capsys):
 def test_the_report_becomes_tables(models):
     result = Result(EXPERIMENTS["good-match"], (Arm.of("x", "draft", [row(2.5)]),))
     silent = Result(EXPERIMENTS["alignment"], (Arm("x", "draft"), Arm("y", "draft")))
-    text = re.sub(" +", " ", experiments.markdown(experiments.document(models, [result, silent], 1)))
+    report = experiments.document(models, [result, silent], 1)
+    text = re.sub(" +", " ", tables.of_report(report, experiments.tables(report)))
     assert "| Good draft model match | 2-3× | x: 2.50x | - | 2.40x to 2.60x | | no sure difference |" in text
     assert "| Good draft model alignment | to help | not measured |" in text

@@ -18,8 +18,8 @@ from ..core.costs import CostCurve
 from ..core.numbers import count, decimal, percent, ratio
 from ..trace.charts import SYMBOLS, Chart, every
 from .decision import Forecast, Level, crossing
-from .dice import Histogram
-from .experiments import Experiment, Result
+from .dice import Histogram, P
+from .experiments import EXPERIMENTS, Experiment, Result
 from .machine import Compared, PassParts
 from .published import Median
 from .sweeps import SEEN, Point, Surface, Sweep
@@ -33,31 +33,22 @@ PART_HATCHES = ("", "/", "x", ".", "-")
 DOTTED, DASHED = "2px,3px", "7px,3px"
 
 
-def expectations(
-    results: Sequence[Result],
-    dark: bool = False,
-    known: Mapping[str, Median] | None = None,
-    all_: Sequence[Experiment] = (),
-) -> go.Figure:
+def expectations(results: Sequence[Result], known: Mapping[str, Median], dark: bool = False) -> go.Figure:
     """Every experiment's median speedup with its extremes, over the range that is claimed; naive is at 1.
 
-    A claim without numbers has no range; what it is compared with is a ring. Those of `all_` that were not run here have a row
-    too, and `known` medians of other machines are hollow.
+    A claim without numbers has no range; what it is compared with is a ring. The `known` medians of other machines are
+    hollow, by the experiments' titles.
     """
     chart = Chart(dark, "speedup (times naive)")
     done = [result for result in results if result.measured.median is not None]
-    chosen = list(all_) or [result.experiment for result in done]
-    if not chosen:
-        return chart.finish(NOTHING)
-    titles = {e.id: html.escape(e.title) for e in chosen}
-    claims = [e for e in chosen if e.low is not None]
-    if claims:
-        chart.bars(
-            [e.high - e.low for e in claims], [titles[e.id] for e in claims], CLAIM, "", base=[e.low for e in claims],
-            width=0.62, marker=_hatched(chart), customdata=[e.claim for e in claims],
-            hovertemplate="claimed: %{customdata}<extra></extra>",
-        )  # fmt: skip
-        chart.lying()
+    titles = {e.id: html.escape(e.title) for e in EXPERIMENTS.values()}
+    claims = [e for e in EXPERIMENTS.values() if e.low is not None]
+    chart.bars(
+        [e.high - e.low for e in claims], [titles[e.id] for e in claims], CLAIM, "", base=[e.low for e in claims],
+        width=0.62, marker=_hatched(chart), customdata=[e.claim for e in claims],
+        hovertemplate="claimed: %{customdata}<extra></extra>",
+    )  # fmt: skip
+    chart.lying(120 + 30 * len(EXPERIMENTS))
 
     def hollow(name: str, symbol: str, colour: str, medians: Sequence[tuple[Experiment, float, str]]) -> None:
         if medians:
@@ -70,7 +61,7 @@ def expectations(
 
     beside = [(r.experiment, r.compared.median, r.compared.label) for r in done if r.compared and r.compared.median]
     hollow("compared with", "circle-open", chart.ink["quiet"], beside)
-    others = [(e, known[e.title]) for e in chosen if known and e.title in known]
+    others = [(e, known[e.title]) for e in EXPERIMENTS.values() if e.title in known]
     for machine, symbol in zip(dict.fromkeys(median.machine for _, median in others), ELSEWHERE, strict=False):
         there = [(e, median.speedup, median.label) for e, median in others if median.machine == machine]
         hollow(f"measured on<br>{html.escape(machine)}", symbol, chart.ink["ink"], there)
@@ -88,9 +79,8 @@ def expectations(
     chart.figure.update_xaxes(range=[0, 1.1 * max([2.0, *highs])], ticksuffix="x")
     chart.figure.add_vline(x=1, line=_naive(chart))
     # A claim without a mark has its row too.
-    rows = {"range": [len(chosen) - 0.5, -0.5], "categoryorder": "array", "categoryarray": [*titles.values()]}
+    rows = {"range": [len(titles) - 0.5, -0.5], "categoryorder": "array", "categoryarray": [*titles.values()]}
     chart.figure.update_yaxes(autorange=None, **rows)
-    chart.figure.update_layout(height=120 + 30 * len(all_) if all_ else None)
     return chart.finish()
 
 
@@ -319,17 +309,14 @@ def pass_parts(models: Sequence[PassParts], dark: bool = False) -> go.Figure:
     return chart.finish()
 
 
-def dice(thrown: Histogram | None, dark: bool = False) -> go.Figure:
+def dice(thrown: Histogram, dark: bool = False) -> go.Figure:
     """How often each token fell, with how often it should fall by the target's distribution."""
-    chart = Chart(dark, "token", "share of the throws (%)")
-    if thrown is None:
-        return chart.finish(NOTHING)
-    whole, hover = sum(thrown.expected), "token %{x}: %{y:.1f}% expected<extra></extra>"
-    expected = [100 * e / whole for e in thrown.expected]
-    chart.bars(range(len(expected)), expected, "the target's p", "", marker=_hatched(chart), hovertemplate=hover)
+    chart, hover = Chart(dark, "token", "share of the throws (%)"), "token %{x}: %{y:.1f}% expected<extra></extra>"
+    expected = [100 * share for share in P]
+    chart.bars(range(len(P)), expected, "the target's p", "", marker=_hatched(chart), hovertemplate=hover)
     if thrown.throws:
         chart.bars(
-            range(len(thrown.seen)), [100 * s / thrown.throws for s in thrown.seen], f"fallen in {count(thrown.throws)} throws",
+            range(len(P)), [100 * s / thrown.throws for s in thrown.seen], f"fallen in {count(thrown.throws)} throws",
             chart.ink["lanes"][0], customdata=thrown.seen, hovertemplate="token %{x}: %{customdata} times, %{y:.1f}%<extra></extra>",
         )  # fmt: skip
     chart.figure.update_xaxes(dtick=1, showgrid=False)

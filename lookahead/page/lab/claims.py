@@ -61,7 +61,7 @@ def add(server: ServerState, follow: Follow) -> Opening:
 
 def _chart(dark: bool, results: dict[str, Result]) -> gr.Plot:
     known = [results[id] for id in EXPERIMENTS if id in results]
-    return drawn(charts.expectations(known, dark, published(), ALL))
+    return drawn(charts.expectations(known, published(), dark))
 
 
 def _run(

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from ..core.costs import CostCurve
+from ..core.costs import CostCurve, PassCosts
 from ..core.numbers import count, decimal, percent, ratio
 from ..trace.charts import SYMBOLS, Chart, every
 from .decision import Forecast, Level, crossing
@@ -22,7 +22,7 @@ from .dice import Histogram, P
 from .experiments import EXPERIMENTS, Experiment, Result
 from .machine import Compared, PassParts
 from .published import Median
-from .sweeps import SEEN, Point, Surface, Sweep
+from .sweeps import ALPHAS, KS, SEEN, Point, Sweep, surface
 from .whatif import Outcome
 
 NOTHING = "Nothing has been measured yet."
@@ -132,7 +132,7 @@ def growing(
 def sweep(swept: Sweep, dark: bool = False) -> go.Figure:
     """The measured speedup at every point with its extremes, and what the two formulas expect there."""
     chart = Chart(dark, html.escape(swept.setting), "speedup (times naive)")
-    points = [point for point in swept.points if point.speedup is not None]
+    points = swept.points
     if not points:
         return chart.finish(NOTHING)
     _forecast_line(chart, swept.forecasts)
@@ -146,7 +146,7 @@ def sweep(swept: Sweep, dark: bool = False) -> go.Figure:
     if all(float(point.x).is_integer() for point in points):
         chart.figure.update_xaxes(dtick=every(max(point.x for point in points)))  # there is no half token
     chart.line(
-        [point.x for point in points], [point.speedup for point in points], HERE, **_measured(chart),
+        [point.x for point in points], [point.arm.median for point in points], HERE, **_measured(chart),
         customdata=[_hover(point) for point in points], hovertemplate="%{customdata}<br>%{y:.2f}x",
         error_y=_errors(((p.arm.low, p.arm.median, p.arm.high) for p in points), chart.ink["lanes"][0]),
     )  # fmt: skip
@@ -229,14 +229,14 @@ def what_if(ks: Sequence[int], lines: Sequence[tuple[Outcome, Outcome]], k: int,
     return _against_naive(chart)
 
 
-def speedup_surface(drawn: Surface, points: Sequence[Point] = (), dark: bool = False) -> go.Figure:
-    """The priced speedup as contours over draft length and acceptance, with measured points on it.
+def speedup_surface(costs: PassCosts, points: Sequence[Point] = (), dark: bool = False) -> go.Figure:
+    """The draft model's priced speedup as contours over draft length and acceptance, with measured points on it.
 
     The thick contour is naive's speed: below it drafting loses. A point's text is what was measured there.
     """
     chart = Chart(dark, "draft length k", "acceptance (% of tested tokens)")
     figure, ink = chart.figure, chart.ink
-    of = {"x": drawn.ks, "y": [100 * alpha for alpha in drawn.alphas], "z": drawn.speedup, "showscale": False}
+    of = {"x": KS, "y": [100 * alpha for alpha in ALPHAS], "z": surface(costs, "draft"), "showscale": False}
     figure.add_contour(
         **of, name="theory, verifying as measured", colorscale=[[0, ink["field"]], [1, ink["lanes"][1]]], opacity=0.75,
         line={"color": ink["quiet"], "width": 1}, contours={"showlabels": True, "labelfont": {"color": ink["ink"], "size": 12}},
@@ -246,16 +246,16 @@ def speedup_surface(drawn: Surface, points: Sequence[Point] = (), dark: bool = F
         **of, name="naive's speed", contours={"type": "constraint", "operation": "=", "value": 1.0},
         line={"color": ink["ink"], "width": 3}, hoverinfo="skip",
     )  # fmt: skip
-    known = [point for point in points if point.acceptance is not None and point.speedup is not None]
+    known = [point for point in points if point.acceptance is not None]
     if known:
         figure.add_scatter(
             x=[point.x for point in known], y=[100 * point.acceptance for point in known], name=HERE,
-            mode="markers+text", text=[f"<b>{ratio(point.speedup)}</b>" for point in known], textposition="top center",
+            mode="markers+text", text=[f"<b>{ratio(point.arm.median)}</b>" for point in known], textposition="top center",
             textfont={"color": ink["ink"]}, customdata=[_hover(point) for point in known],
             marker={"symbol": "diamond", "size": 12, "color": ink["lanes"][2], "line": {"width": 1, "color": ink["ink"]}},
             hovertemplate="%{customdata}<extra></extra>",
         )  # fmt: skip
-    figure.update_xaxes(dtick=every(max(drawn.ks)))
+    figure.update_xaxes(dtick=every(KS[-1]))
     figure.update_yaxes(range=[0, 100])
     return chart.finish()
 
@@ -365,4 +365,4 @@ def _by_rows(chart: Chart, rows: Sequence[int]) -> go.Figure:
 
 def _hover(point: Point) -> str:
     accepted = "" if point.acceptance is None else f", {percent(point.acceptance)} accepted"
-    return html.escape(f"{point.label}: {decimal(point.tokens_per_pass)} tokens per pass{accepted}")
+    return html.escape(f"{point.arm.label}: {decimal(point.arm.mean('tokens_per_pass'))} tokens per pass{accepted}")

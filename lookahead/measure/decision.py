@@ -308,7 +308,7 @@ def _up_to(level: Level) -> str:
     return "one text at a time" if level.at_once == 1 else f"up to {level.at_once} at once"
 
 
-def shown(of: Option | Level) -> str:
+def shown(of: Option | Level | Forecast) -> str:
     """A speedup with its interval: 1.40x [1.35, 1.45]."""
     return ratio(of.speedup) + (f" [{', '.join(map(decimal, of.interval))}]" if of.interval else "")
 

@@ -121,7 +121,7 @@ class Compared:
 def compare(
     models: Models, *, rows: Sequence[int] = ROWS, visits: int = VISITS, budget_s: float = BUDGET_S
 ) -> Iterator[Progress]:  # fmt: skip
-    """Measure every combination; yields what is `Compared` so far, and may be closed at any point.
+    """Measure every combination; yields what is `Compared` after every visit to all, and may be closed at any point.
 
     Combinations are visited in turns, so that noise hits all alike: `visits` times, or at least 3 times if `budget_s` ends
     before. The one in use comes first and is never left out. The other format is a copy for the time of the measurement;
@@ -131,12 +131,8 @@ def compare(
     order = sorted(range(len(passes)), key=lambda i: not passes[i].in_use)
     times: list[list[list[float]]] = [[] for _ in passes]
     lms: dict[str, CachedLM | None] = {}
-
-    def now(visit: int, text: str) -> Progress:
-        return Progress(visit, visits, text, Compared(tuple(passes), visit))
-
     try:
-        yield now(0, "a copy of the weights in the other format")
+        yield Progress(0, visits, "a copy of the weights in the other format", None)
         for visit in range(1, visits + 1):
             for i in order:
                 one = passes[i]
@@ -146,7 +142,7 @@ def compare(
                     passes[i] = one = replace(one, left_out=NO_ROOM)
                 if one.left_out:
                     continue
-                yield now(visit - 1, one.name)
+                yield Progress(visit - 1, visits, one.name, None)
                 fastest_s = min((other.pass_s[0] for other in passes if other.pass_s), default=math.inf)
                 seconds = _visit(lms[one.dtype], one, math.inf if one.in_use or one.pass_s else FAR * fastest_s)
                 if seconds is None:
@@ -154,11 +150,10 @@ def compare(
                     continue
                 times[i].append(seconds)
                 passes[i] = replace(one, pass_s=tuple(map(statistics.median, zip(*times[i], strict=True))))
-            yield now(visit, f"visit {visit}")
-            if visit >= LEAST and perf_counter() > stop:
-                visits = visit
+            compared, enough = Compared(tuple(passes), visit), visit >= LEAST and perf_counter() > stop
+            yield Progress(visit, visit if enough else visits, f"visit {visit}", compared)
+            if enough:
                 break
-        yield now(visits, "done")
     finally:
         lms.clear()
         gc.collect()  # a model may hold itself

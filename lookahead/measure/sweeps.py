@@ -1,11 +1,9 @@
 """Sweeps: one setting turned through its range, what was measured at every point, and what theory expects there.
 
-Two predictions stand beside every measured speedup of a drafted chain, both from the acceptance measured at that
-point: Leviathan's, where verifying costs one pass whatever its rows, and the priced one, where it costs what this
-machine's curve says. What is left between the priced one and the measurement is the loop, and tokens that are not
-accepted independently of each other. Over the draft length stands a third, which has seen two lengths only (`decision.forecast`).
-
-`surface` draws the priced formula over acceptance and draft length, for the measured points to lie on.
+Every measured speedup of a drafted chain has two predictions from the acceptance measured at that point. In Leviathan's,
+verifying costs one pass whatever its rows; in the priced one, it costs what this machine's curve gives. The loop, and tokens
+that are not accepted independently of each other, explain the rest. For draft lengths there is a third prediction, from runs
+with two lengths (`decision.forecast`).
 """
 
 from __future__ import annotations
@@ -24,30 +22,24 @@ LENGTHS = (1, 2, 3, 4, 6, 8, 12, 16)
 TEMPERATURES = (0.0, 0.3, 0.6, 0.8, 1.0, 1.3, 1.6)
 TOKENS = (8, 16, 32, 64, 128, 256)
 SHAPES = ((2, 2, 2), (3, 3, 3), (5, 3, 5), (5, 4, 5), (7, 5, 7), (10, 5, 10), (15, 5, 15))  # W, N, G
-ALPHAS = tuple(i / 20 for i in range(21))
+ALPHAS, KS = tuple(i / 20 for i in range(21)), tuple(range(1, 17))  # acceptance and draft lengths of the surface
 SEEN = 8  # the draft length from whose run, and the shortest's, the others are predicted
 FIXED = "draft:k=4"  # what runs where another setting is turned
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One value of the setting. `arm` is what was measured; None stands for what has no prediction or no draft.
-
-    `acceptance` is the share of the tested tokens that were accepted. `leviathan` and `priced` are predicted speedups.
-    """
+    """One value of the setting: what was measured, and the speedups that two formulas predict, None without a prediction."""
 
     x: float
-    label: str
     arm: Arm
-    acceptance: float | None
-    tokens_per_pass: float | None
     leviathan: float | None
     priced: float | None
 
     @property
-    def speedup(self) -> float | None:
-        """Measured: the median over the prompts."""
-        return self.arm.median
+    def acceptance(self) -> float | None:
+        """Share of the tested tokens that were accepted; None if none was drafted."""
+        return self.arm.mean("acceptance")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +50,6 @@ class Sweep:
     setting: str
     points: tuple[Point, ...] = ()
     forecasts: tuple[Forecast, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Surface:
-    """`speedup[i][j]` is the priced formula's at acceptance `alphas[i]` and draft length `ks[j]`."""
-
-    alphas: tuple[float, ...]
-    ks: tuple[int, ...]
-    speedup: tuple[tuple[float, ...], ...]
 
 
 class Run(NamedTuple):
@@ -128,20 +111,15 @@ def sweep(
 def _point(models: Models, run: Run, taken: Sequence[Sample]) -> Point:
     entry, arm = read_entry(run.entry), Arm.of(run.label, run.entry, rows_of(taken, run.entry))
     alpha = arm.mean("acceptance")
-    leviathan, priced = None, arm.mean("predicted")
-    if "k" in entry.settings and alpha is not None:
-        expected = models.costs.predict(alpha, entry.settings["k"], entry.method)
-        leviathan, priced = expected.leviathan, expected.speedup
-    return Point(run.x, run.label, arm, alpha, arm.mean("tokens_per_pass"), leviathan, priced)
+    if "k" not in entry.settings or alpha is None:
+        return Point(run.x, arm, None, arm.mean("predicted"))
+    expected = models.costs.predict(alpha, entry.settings["k"], entry.method)
+    return Point(run.x, arm, expected.leviathan, expected.speedup)
 
 
 def surface(
-    costs: PassCosts,
-    drafter: str | None = None,
-    *,
-    alphas: Sequence[float] = ALPHAS,
-    ks: Sequence[int] = tuple(range(1, 17)),
-) -> Surface:
-    """The priced speedup over acceptance and draft length; without a drafter drafting takes no time."""
-    cells = tuple(tuple(costs.predict(alpha, k, drafter).speedup for k in ks) for alpha in alphas)
-    return Surface(tuple(alphas), tuple(ks), cells)
+    costs: PassCosts, drafter: str | None, alphas: Sequence[float] = ALPHAS, ks: Sequence[int] = KS
+) -> list[list[float]]:
+    """The priced speedups: a row for every acceptance of `alphas`, a column for every draft length; drafting takes no time
+    without a drafter."""
+    return [[costs.predict(alpha, k, drafter).speedup for k in ks] for alpha in alphas]

@@ -18,7 +18,7 @@ def arm(*speedups):
 
 
 def point(x, speedup, acceptance=0.6):
-    return Point(x, f"k = {x}", arm(speedup), acceptance, 2.5, 2.2, 1.9)
+    return Point(x, Arm.of(f"k = {x}", "draft", [row(speedup, acceptance=acceptance)]), 2.2, 1.9)
 
 
 RESULTS = [
@@ -81,10 +81,9 @@ def test_under_a_sweep_of_whole_numbers_stand_whole_numbers(last):
 
 
 def test_the_surface_carries_the_measured_points():
-    surface = sweeps.surface(COSTS, alphas=(0.0, 0.5, 1.0), ks=(0, 2, 4))
-    figure = charts.speedup_surface(surface, [point(2, 1.7), point(4, 1.1, None)])
+    figure = charts.speedup_surface(COSTS, [point(2, 1.7), point(4, 1.1, None)])
     marks = drawn(figure)
-    assert [list(cells) for cells in marks["theory, verifying as measured"].z] == [list(c) for c in surface.speedup]
+    assert [list(cells) for cells in marks["theory, verifying as measured"].z] == sweeps.surface(COSTS, "draft")
     assert list(marks["measured here"].x) == [2] and list(marks["measured here"].y) == [60]
     assert marks["naive's speed"].contours.value == 1.0
 

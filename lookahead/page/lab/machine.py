@@ -14,7 +14,7 @@ from ...drafting import DRAFTERS
 from ...family import threads
 from ...family.models import Models
 from ...measure import charts
-from ...measure.machine import LEAST, Compared, Passes, PassParts, compare, take_apart
+from ...measure.machine import Compared, Passes, PassParts, compare, take_apart
 from ...server.state import ServerState
 from ..parts import Follow, Opening, answered, drawn, exactness, markup, plot, prose, table
 from ..running import buttons, measured, measuring, run_and_stop
@@ -107,24 +107,14 @@ def _parts(models: Sequence[PassParts]) -> str:
 
 
 def _compare(models: Models, dark: bool) -> Iterator[Any]:
-    compared, visits = None, None
-
-    def show(newest: Compared) -> list[Any] | None:
-        nonlocal compared, visits
-        compared, before = newest, visits
-        if not newest.measured or (newest.visits and newest.visits == before):
-            return None
-        visits = newest.visits
-        # The chart is drawn once meanwhile, because drawing disturbs the measurement.
-        chart = drawn(charts.formats(newest, dark)) if (before or 0) < LEAST <= visits else gr.skip()
-        return [_comparison(newest), chart]
+    def show(compared: Compared) -> list[Any]:
+        return [_comparison(compared), drawn(charts.formats(compared, dark))]
 
     yield from measured(lambda: compare(models), show, 2)
-    yield [gr.skip(), _comparison(compared), drawn(charts.formats(compared, dark))]
 
 
 def _comparison(compared: Compared) -> str:
-    caption = f"medians of {compared.visits}; 9 and 33 rows in one-row passes" if compared.visits else ""
+    caption = f"medians of {compared.visits}; 9 and 33 rows in one-row passes"
     heads = ["format", "threads", "1 row", "9 rows", "33 rows", "weights read"]
     rows = [
         [one.dtype + (", in use" if one.in_use else ""), str(one.threads or "GPU"), *_cells(one)]

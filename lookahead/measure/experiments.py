@@ -40,8 +40,13 @@ class Plan:
 
     label: str
     method: str
-    prompts: tuple[str, ...]
+    prompts: tuple[str, ...] = ("story",)
     settings: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of_length(cls, tokens: int) -> Plan:
+        """Stories of so many tokens."""
+        return cls(f"{tokens} tokens", "hybrid", settings={"max_new_tokens": tokens})
 
     def questions(self, most: int | None, tokens: int | None) -> list[Question]:
         """The prompts with the plan's settings; `tokens` caps the length."""
@@ -69,7 +74,7 @@ class Experiment:
 
     @property
     def claimed(self) -> str:
-        """The claim next to its title: figures, a sentence, or that it is to help, or to help less, and why."""
+        """The claim next to its title: its words, or that it is to help, or to help less, and why."""
         if self.group in (TABLE, NEWER):
             return self.claim
         why = re.search(r"\((.*?)\)", self.claim)
@@ -77,8 +82,8 @@ class Experiment:
 
     def listing(self) -> dict[str, Any]:
         """The experiment as plain data."""
-        words = {name: getattr(self, name) for name in ("id", "title", "group", "claim", "claimed")}
-        return {**words, "runs": [f"{plan.method}: {plan.label}" for plan in self.plans]}
+        fields = {name: getattr(self, name) for name in ("id", "title", "group", "claim", "claimed")}
+        return {**fields, "runs": [f"{plan.method}: {plan.label}" for plan in self.plans]}
 
     def missing(self, models: Models) -> list[str]:
         """The draft models and trained heads it needs that this family does not have."""
@@ -246,18 +251,16 @@ def _cells(one: Mapping[str, Any]) -> list[str]:
     ]  # fmt: skip
 
 
-DRAFT, FIXED = "draft", f"draft:k={K}"
-STORIES = ("story",)
+FIXED, OTHER = f"draft:k={K}", f"draft:draft=offdomain,k={K}"
 EXPERIMENTS: dict[str, Experiment] = {
     e.id: e
     for e in (
         Experiment(
-            "good-match", "Good draft model match", TABLE, "2-3×",
-            (Plan("stories, the small model's own ground", DRAFT, STORIES),), 2.0, 3.0,
+            "good-match", "Good draft model match", TABLE, "2-3×", (Plan("stories, the small model's own ground", "draft"),),
+            2.0, 3.0,
         ),
         Experiment(
-            "similar-style", "Similar domain/style", TABLE, "2-4×",
-            (Plan("bedtime tales", DRAFT, ("tale",)),), 2.0, 4.0,
+            "similar-style", "Similar domain/style", TABLE, "2-4×", (Plan("bedtime tales", "draft", ("tale",)),), 2.0, 4.0,
         ),
         Experiment(
             "repetitive", "Repetitive content", TABLE, "3-5× (n-gram)",
@@ -265,23 +268,17 @@ EXPERIMENTS: dict[str, Experiment] = {
             3.0, 5.0,
         ),
         Experiment(
-            "different-domain", "Different domain", TABLE, "1.5-2×",
-            (Plan("code and explanations", DRAFT, ("code", "explain")),), 1.5, 2.0,
+            "different-domain", "Different domain", TABLE, "1.5-2×", (Plan("code and explanations", "draft", ("code", "explain")),),
+            1.5, 2.0,
         ),
         Experiment(
             "mismatched", "Mismatched draft", TABLE, "~1× (no benefit)",
-            (
-                Plan("a draft that never saw a story", "draft:draft=offdomain", STORIES),
-                Plan(f"that draft, {K} tokens in every pass", f"draft:draft=offdomain,k={K}", STORIES),
-            ),
+            (Plan("a draft that never saw a story", "draft:draft=offdomain"), Plan(f"that draft, {K} tokens in every pass", OTHER)),
             0.9, 1.1,
         ),
         Experiment(
             "long-outputs", "Long outputs", HELPS, "Long outputs (more speculation opportunities)",
-            (
-                Plan(f"{LONG} tokens", "hybrid", STORIES, {"max_new_tokens": LONG}),
-                Plan(f"{SHORT} tokens", "hybrid", STORIES, {"max_new_tokens": SHORT}),
-            ),
+            (Plan.of_length(LONG), Plan.of_length(SHORT)),
         ),
         Experiment(
             "predictable", "Predictable patterns", HELPS, "Predictable patterns",
@@ -289,36 +286,28 @@ EXPERIMENTS: dict[str, Experiment] = {
         ),
         Experiment(
             "memory-bound", "Memory-bound inference", HELPS, "Memory-bound inference (spare compute)",
-            (Plan("one text at a time", FIXED, STORIES),),
+            (Plan("one text at a time", FIXED),),
         ),
         Experiment(
             "alignment", "Good draft model alignment", HELPS, "Good draft model alignment",
-            (Plan("the aligned draft", FIXED, STORIES), Plan("a draft of another domain", f"draft:draft=offdomain,k={K}", STORIES)),
+            (Plan("the aligned draft", FIXED), Plan("a draft of another domain", OTHER)),
         ),
         Experiment(
-            "short-outputs", "Short outputs", HURTS, "Short outputs",
-            (
-                Plan(f"{SHORT} tokens", "hybrid", STORIES, {"max_new_tokens": SHORT}),
-                Plan(f"{LENGTH} tokens", "hybrid", STORIES, {"max_new_tokens": LENGTH}),
-            ),
+            "short-outputs", "Short outputs", HURTS, "Short outputs", (Plan.of_length(SHORT), Plan.of_length(LENGTH)),
         ),
         Experiment(
             "high-entropy", "High entropy", HURTS, "High entropy (unpredictable) text",
-            (
-                Plan("temperature 1.2", FIXED, STORIES, {"temperature": 1.2}),
-                Plan("temperature 0", FIXED, STORIES, {"temperature": 0.0}),
-                Plan("temperature 0.6", FIXED, STORIES, {"temperature": 0.6}),
-            ),
+            tuple(Plan(f"temperature {t:g}", FIXED, settings={"temperature": t}) for t in (1.2, 0.0, 0.6)),
         ),
         Experiment(
-            "compute-bound", "Compute-bound", HURTS, "Compute-bound scenarios",
-            (Plan("one text at a time", FIXED, STORIES),), batches=BATCHES,
+            "compute-bound", "Compute-bound", HURTS, "Compute-bound scenarios", (Plan("one text at a time", FIXED),),
+            batches=BATCHES,
         ),
         Experiment(
             "generations", "Block drafters", NEWER, f"A block in one pass beats token by token (each drafts {K})",
             (
-                Plan("block head", f"block:k={K}", STORIES), Plan("EAGLE-3 head", f"eagle:k={K}", STORIES),
-                Plan("Medusa heads", f"medusa:k={K}", STORIES), Plan("draft model", FIXED, STORIES),
+                Plan("block head", f"block:k={K}"), Plan("EAGLE-3 head", f"eagle:k={K}"), Plan("Medusa heads", f"medusa:k={K}"),
+                Plan("draft model", FIXED),
             ),
         ),
     )

@@ -143,28 +143,20 @@ def because(arm: Arm) -> str:
     """One sentence: the arm's speedup from its tokens per pass and its cost per pass."""
     if not arm.rows:
         return f"{arm.label}: not measured."
-    tokens, cost = arm.mean("tokens_per_pass"), arm.mean("pass_cost")
     if not arm.mean("drafted_per_pass"):
         return f"{arm.label}: nothing was drafted, so a pass wrote one token as in naive decoding: {ratio(arm.median)}."
-    loop = max(0.0, cost - arm.mean("verify_cost") - arm.mean("draft_cost"))
-    share = arm.mean("acceptance")
-    accepted = (
-        "no drafted token was tested" if share is None else f"{percent(share)} of the tested tokens were accepted"
-    )
+    tokens, cost, target, drafting = map(arm.mean, ("tokens_per_pass", "pass_cost", "verify_cost", "draft_cost"))
     return (
-        f"{arm.label}: {accepted} and a pass wrote {decimal(tokens)} tokens; with "
-        f"{decimal(arm.mean('drafted_per_pass'))} drafted it cost {decimal(cost)} naive passes ({decimal(arm.mean('verify_cost'))} the "
-        f"target's, {decimal(arm.mean('draft_cost'))} drafting, {decimal(loop)} the loop). {decimal(tokens)} / {decimal(cost)} = {ratio(tokens / cost)} on average; "
-        f"the median prompt had {ratio(arm.median)}."
+        f"{arm.label}: of {decimal(arm.mean('drafted_per_pass'))} tokens drafted per pass, {percent(arm.mean('acceptance'))} of the "
+        f"tested ones were accepted. A pass wrote {decimal(tokens)} tokens and cost {decimal(cost)} naive passes "
+        f"({decimal(target)} the target's, {decimal(drafting)} drafting, {decimal(max(0.0, cost - target - drafting))} the loop): "
+        f"{decimal(tokens)} / {decimal(cost)} = {ratio(tokens / cost)} on average; the median prompt had {ratio(arm.median)}."
     )
 
 
 def difference(one: Arm, other: Arm) -> str:
     """One sentence: whether tokens per pass or the cost of a pass makes `one` faster or slower than `other`."""
-    if not one.rows or not other.rows:
-        return ""
-    tokens = one.mean("tokens_per_pass") / other.mean("tokens_per_pass")
-    cost = one.mean("pass_cost") / other.mean("pass_cost")
+    tokens, cost = (one.mean(name) / other.mean(name) for name in ("tokens_per_pass", "pass_cost"))
     main = "what a pass writes" if abs(log(tokens)) >= abs(log(cost)) else "what a pass costs"
     return (
         f"{one.label} against {other.label}: a pass writes {decimal(tokens)} times as many tokens and costs {decimal(cost)} times "

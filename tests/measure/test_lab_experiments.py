@@ -62,7 +62,7 @@ def test_a_row_by_hand():
 
 def test_words_follow_from_the_numbers():
     fast, slow = Arm.of("fast", "draft", [row()]), Arm.of("slow", "draft", [row(0.8, 1.2, 1.5, 0.1)])
-    assert "70% of the tested tokens were accepted" in because(fast) and "3.00 / 1.50 = 2.00x" in because(fast)
+    assert "70% of the tested ones were accepted" in because(fast) and "3.00 / 1.50 = 2.00x" in because(fast)
     assert "mostly in what a pass writes" in difference(fast, slow)
     dear = Arm.of("dear", "draft", [row(1.0, 2.9, 2.9)])
     assert "mostly in what a pass costs" in difference(fast, dear)

@@ -16,9 +16,10 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from ..core import processor
+from ..core.acceptance import Acceptance
 from ..core.costs import PassCosts
-from ..core.events import ACCEPTED, SettingsError
-from ..core.numbers import count, decimal, percent, power, ranged, ratio, seconds
+from ..core.events import SettingsError
+from ..core.numbers import UNKNOWN, count, decimal, percent, power, ranged, ratio, seconds
 from ..core.text_files import csv_text
 from ..core.tree import branch_count, depths
 from ..drafting import DRAFTERS
@@ -30,7 +31,7 @@ from ..trace.trace import Trace
 from . import batches
 from .intervals import interval
 from .progress import Arm, Progress, Row, rows_of
-from .tables import Table, markdown_table, measured_where
+from .tables import Table, of_report
 from .timing import Entry, Question, Sample, Timing, check, lane_of, read_entry, time_lane
 from .whatif import Recording, what_if
 
@@ -43,7 +44,6 @@ FULL = 0.5  # of `SEEN`: with a longer mean draft all drafts have one length, bu
 LEAST_S, MOST_S, MOST_PROMPTS = 5.0, 600.0, 200
 RACING, LENGTHS_SHARE = 0.5, 0.15  # of the budget
 SURE = 3  # prompts that show that a method is slower
-UNKNOWN = "\u2013"
 COLUMNS = (
     "method", "question", "category", "speedup", "low", "high", "new_tokens", "tokens_per_pass", "acceptance",
     "drafted_per_pass", "pass_cost", "verify_cost", "draft_cost", "identical",
@@ -190,8 +190,8 @@ class Report:
         if self.on:
             return LIMITS[limit["name"]][1]
         return (
-            f"A pass with its draft costs {decimal(best.pass_cost)} naive passes, so it pays from {decimal(best.pass_cost * PAYS)} tokens a "
-            f"pass on; here it wrote {decimal(best.tokens_per_pass)}. Text that is easier to guess, or a draft that knows it better, would do it."
+            f"A pass with its draft costs {decimal(best.pass_cost)} naive passes, so it pays from "
+            f"{decimal(best.pass_cost * PAYS)} tokens per pass; here it wrote {decimal(best.tokens_per_pass)}."
         )
 
     def reasons(self) -> str:
@@ -223,18 +223,14 @@ class Report:
 
     def markdown(self) -> str:
         """The answer, its reasons, and the tables."""
-        parts = ["# Should I turn it on?", self.sentence, self.reasons(), markdown_table(*self.table())]
-        for title, note, points in (
-            ("drafted tokens", "predicted from runs with 1 and 8", self.lengths),
-            ("texts at once", "measured", self.levels),
+        shown, parts = [self.table()], ["# Should I turn it on?", self.sentence, self.reasons()]
+        for title, points in (
+            (["drafted tokens", f"speedup, predicted from runs with 1 and {SEEN}"], self.lengths),
+            (["texts at once", "speedup, measured"], self.levels),
         ):
-            if points:
-                rows = [[str(at), ratio(speedup), ranged(sure)] for at, speedup, sure in points if speedup]
-                parts.append(markdown_table([title, f"speedup, {note}", "90% interval"], rows))
-        servers = self.source.get("servers", {})
-        where = [f"{side}: {of['name']}, {of['kind']}, {of['model']}" for side, of in servers.items()]
-        where = "; ".join(where or [measured_where(self.source)])
-        return "\n\n".join([*parts, f"{where}; {self.note}."]) + "\n"
+            rows = [[str(at), ratio(speedup), ranged(sure)] for at, speedup, sure in points if speedup]
+            shown.append(([*title, "90% interval"], rows))
+        return "\n\n".join([*parts, of_report({**self.source, "note": self.note}, shown)]) + "\n"
 
     def csv(self) -> str:
         """A row for every method and prompt (RFC 4180)."""
@@ -290,22 +286,19 @@ def texts_at_once(levels: Sequence[Level]) -> str:
     known = [level for level in levels if level.speedup]
     if not known:
         return "Nothing was measured: no text was written by both servers."
+    where = {level: "one text at a time" if level.at_once == 1 else f"up to {level.at_once} at once" for level in known}
     paying = _paying(known)
     if not paying:
-        return f"Off: {shown(known[0])} for {_up_to(known[0])}."
+        return f"Off: {shown(known[0])} for {where[known[0]]}."
     first, last, rest = paying[0], paying[-1], known[len(paying) :]
-    sentence = f"On for {_up_to(last)}: {shown(last)}"
+    sentence = f"On for {where[last]}: {shown(last)}"
     if first is not last:
-        sentence += f", {shown(first)} for {_up_to(first)}"
+        sentence += f", {shown(first)} for {where[first]}"
     if any(level.speedup < 1 for level in rest):
         sentence += f"; off from {count(round(crossing(levels) or rest[0].at_once))} on"
     elif rest:
         sentence += f"; no sure difference with {rest[0].at_once} ({shown(rest[0])})"
     return f"{sentence}."
-
-
-def _up_to(level: Level) -> str:
-    return "one text at a time" if level.at_once == 1 else f"up to {level.at_once} at once"
 
 
 def shown(of: Option | Level | Forecast) -> str:
@@ -496,15 +489,12 @@ def _predicted(lane: LaneRecord, costs: PassCosts, ks: Sequence[int], here: bool
         return None
     if not here and drafter not in costs.drafters:
         return None
-    levels = [max(depths(step.draft.parents)) for step in drafted]
-    accepted = [step.origins.count(ACCEPTED) for step in drafted]
-    # If a text ends inside a draft, the rest of the draft was not tested.
-    ended = [step.finish in ("eos", "stop") for step in drafted]
-    tested = sum(n if end else min(level, n + 1) for level, n, end in zip(levels, accepted, ended, strict=True))
-    a, f = sum(accepted) / max(1, tested), len(drafted) / len(lane.verified)
-    token_s = sum(step.propose_s for step in lane.verified) / sum(levels) if here else costs.drafters[drafter].token_s
+    acceptance, levels = Acceptance.of(drafted), sum(max(depths(step.draft.parents)) for step in drafted)
+    tested = sum(acceptance.tested)
+    a, f = sum(acceptance.accepted) / max(1, tested), len(drafted) / len(lane.verified)
+    token_s = sum(step.propose_s for step in lane.verified) / levels if here else costs.drafters[drafter].token_s
     branching = sum(branch_count(step.draft.parents) > 1 for step in drafted) / len(drafted)
-    rows = sum(len(step.draft.tokens) for step in drafted) / sum(levels)
+    rows = sum(len(step.draft.tokens) for step in drafted) / levels
     by_k = [
         costs.predict(a, k, drafter, token_s=token_s, rows_per_token=rows, branching=branching, share=f) for k in ks
     ]

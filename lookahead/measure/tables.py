@@ -26,7 +26,9 @@ def of_report(report: Mapping[str, Any], shown: Iterable[Table]) -> str:
 
 
 def measured_where(report: Mapping[str, Any]) -> str:
-    """The machine that a report was measured on, in a few words."""
+    """The machine that a report was measured on, or the servers, in a few words."""
+    if "servers" in report:
+        return "; ".join(f"{side}: {of['name']}, {of['kind']}, {of['model']}" for side, of in report["servers"].items())
     machine = report["machine"]
     return f"{machine['cpu']}, {machine['cores']} cores, {machine['dtype']}, {report['exactness']}"
 

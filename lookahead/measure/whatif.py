@@ -87,7 +87,7 @@ class Recording:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The passes of a setting, without prefill: `verify_s` and `other_s` are predicted, `propose_s` is measured now."""
+    """The passes of a setting, without prefill. Of `seconds`, drafting is measured now and the rest is predicted."""
 
     method: str
     k: int
@@ -139,17 +139,11 @@ def _outcome(recording: Recording, drafter: Drafter, k: int) -> Outcome:
     target, rule, policy = _RecordedTarget(), _RecordedRule(recording), FixedLength(k)
     steps = loop(Text(target, drafter, policy, rule, recording.prompt, recording.ends(), details=False))
     costs, written = recording.costs, len(recording.tokens)
-    slower, other_s = (
-        recording.verify_s / (written * costs.pass_s(1)),
-        (recording.naive_s - recording.verify_s) / written,
-    )
-    priced = []
-    for step in steps:
-        if step.kind == "verify":
-            verify_s = slower * costs.pass_s(1 + len(step.draft), branch_count(step.draft.parents))
-            propose_s = 0.0 if drafter.name == ORACLE else step.propose_s
-            priced.append(replace(step, propose_s=propose_s, verify_s=verify_s, other_s=other_s))
-    return Outcome(drafter.name, k, tuple(priced), sum(step.seconds for step in priced), recording.naive_s)
+    slower, other_s = recording.verify_s / costs.pass_s(1) / written, (recording.naive_s - recording.verify_s) / written
+    verified = tuple(step for step in steps if step.kind == "verify")
+    verify_s = sum(slower * costs.pass_s(1 + len(step.draft), branch_count(step.draft.parents)) for step in verified)
+    propose_s = 0.0 if drafter.name == ORACLE else sum(step.propose_s for step in verified)
+    return Outcome(drafter.name, k, verified, verify_s + propose_s + other_s * len(verified), recording.naive_s)
 
 
 class _RecordedTarget:

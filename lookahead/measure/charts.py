@@ -293,7 +293,7 @@ def formats(compared: Compared, dark: bool = False) -> go.Figure:
 
 
 def pass_parts(models: Sequence[PassParts], dark: bool = False) -> go.Figure:
-    """What each model's one-row pass takes, part by part, in units of reading its weights at memory's speed."""
+    """What each model's one-row pass takes, part by part, in units of reading its weights at memory's speed; a line is at 1."""
     chart = Chart(dark, "times as long as reading the weights")
     if not models:
         return chart.finish(NOTHING)
@@ -306,6 +306,7 @@ def pass_parts(models: Sequence[PassParts], dark: bool = False) -> go.Figure:
             hovertemplate="%{customdata:.3g} ms",
         )  # fmt: skip
     chart.lying(120 + 56 * len(models))
+    chart.figure.add_vline(x=1, line=_naive(chart))
     return chart.finish()
 
 

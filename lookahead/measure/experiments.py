@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from math import inf
 from typing import Any
 
@@ -20,39 +20,18 @@ from ..family.models import Models
 from ..race.methods import needed_by
 from ..trace.race import measured_on
 from . import batches
-from .decision import Level, levels_of
+from .decision import Level, levels_of, texts_at_once
 from .intervals import interval
-from .progress import Arm, Progress, because, difference, measure, questions, rows_of
+from .progress import LENGTH, Arm, Plan, Progress, because, difference, measure
 from .tables import Table
-from .timing import Question, read_entry
+from .timing import read_entry
 
 TABLE, HELPS, HURTS = "performance expectations", "when most effective", "when least effective"
 NEWER = "generations of drafters"
-LENGTH, SHORT, LONG = 96, 12, 192
+SHORT, LONG = 12, 192  # tokens
 K = 4
 BATCHES = (1, 4, 16, 64)  # texts at once
 CLAIMED, NOT, UNSURE = "as claimed", "not as claimed", "no sure difference"
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """One arm to be: a method (with options, as in `bench`), the prompts by category or id, and settings."""
-
-    label: str
-    method: str
-    prompts: tuple[str, ...] = ("story",)
-    settings: dict[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def of_length(cls, tokens: int) -> Plan:
-        """Stories of so many tokens."""
-        return cls(f"{tokens} tokens", "hybrid", settings={"max_new_tokens": tokens})
-
-    def questions(self, most: int | None, tokens: int | None) -> list[Question]:
-        """The prompts with the plan's settings; `tokens` caps the length."""
-        length = self.settings.get("max_new_tokens", LENGTH)
-        capped = {"max_new_tokens": min(length, tokens or length)}
-        return questions(*self.prompts, most=most, **{**self.settings, **capped})
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +77,11 @@ class Experiment:
 
         `prompts` and `tokens` cap how many prompts an arm has and how long their texts get. Yields None while nothing is new.
         """
-        result = Result(self, tuple(Arm.of(plan.label, plan.method, ()) for plan in self.plans))
+        result = Result(self, tuple(plan.arm(()) for plan in self.plans))
         arms, done = [(plan.method, plan.questions(prompts, tokens)) for plan in self.plans], 0
         for now in measure(models, arms, repeats):
             if now:
-                both = zip(self.plans, now.result, strict=True)
-                known = (Arm.of(plan.label, plan.method, rows_of(taken, plan.method)) for plan, taken in both)
+                known = (plan.arm(taken) for plan, taken in zip(self.plans, now.result, strict=True))
                 result, done = replace(result, arms=tuple(known)), now.done
             yield now and replace(now, result=result)
         measuring = batches.measure(models, arms[0][1], [arms[0][0]], self.batches) if self.batches else ()
@@ -208,14 +186,10 @@ def _on_rows(result: Result) -> list[str]:
             f"compute, it would cost {rows}, and {decimal(tokens)} tokens per pass would make {ratio(tokens / rows)}."
         )
     if result.batches:
-        last = result.batches[-1]
-        sizes = ", ".join(str(level.at_once) for level in result.batches)
-        lost = next((level for level in result.batches if level.speedup < 1), None)
-        loses = f"from {counted(lost.at_once, 'text')} on it loses" if lost else "it gains at every size"
+        texts = result.batches[-1].at_once
         sentences.append(
-            f"With {counted(last.at_once, 'text')} at once, {K} drafted tokens each make a pass of {last.at_once * (1 + K)} rows "
-            f"instead of {last.at_once}. Measured in batches of {sizes}: {loses}: "
-            f"{ratio(last.speedup)} at {last.at_once}."
+            f"With {counted(texts, 'text')} at once, {K} drafted tokens each make a pass of {texts * (1 + K)} rows instead of "
+            f"{texts}. {texts_at_once(result.batches)}"
         )
     return sentences
 
@@ -251,6 +225,10 @@ def _cells(one: Mapping[str, Any]) -> list[str]:
     ]  # fmt: skip
 
 
+def _of_length(tokens: int) -> Plan:
+    return Plan(f"{tokens} tokens", "hybrid", settings={"max_new_tokens": tokens})
+
+
 FIXED, OTHER = f"draft:k={K}", f"draft:draft=offdomain,k={K}"
 EXPERIMENTS: dict[str, Experiment] = {
     e.id: e
@@ -278,7 +256,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         ),
         Experiment(
             "long-outputs", "Long outputs", HELPS, "Long outputs (more speculation opportunities)",
-            (Plan.of_length(LONG), Plan.of_length(SHORT)),
+            (_of_length(LONG), _of_length(SHORT)),
         ),
         Experiment(
             "predictable", "Predictable patterns", HELPS, "Predictable patterns",
@@ -293,7 +271,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             (Plan("the aligned draft", FIXED), Plan("a draft of another domain", OTHER)),
         ),
         Experiment(
-            "short-outputs", "Short outputs", HURTS, "Short outputs", (Plan.of_length(SHORT), Plan.of_length(LENGTH)),
+            "short-outputs", "Short outputs", HURTS, "Short outputs", (_of_length(SHORT), _of_length(LENGTH)),
         ),
         Experiment(
             "high-entropy", "High entropy", HURTS, "High entropy (unpredictable) text",

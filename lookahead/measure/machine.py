@@ -38,9 +38,7 @@ CLOSE = 1.05  # faster by less than this is not faster
 WAITING = 0.5  # of memory's speed: from here on a pass is mostly reading
 FAR_SLOWER, NO_ROOM = "skipped, far slower", "skipped, no memory for a copy"
 TURNS, IN_A_ROW = 12, 3
-READING, LAYERS, ATTENTION, HEAD, REST = (
-    "reading at memory's speed", "layers' products", "attention", "head", "the rest",
-)  # fmt: skip
+LAYERS, ATTENTION, HEAD, REST, WHOLE = "layers' products", "attention", "head", "the rest", "the whole pass"
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,18 +245,11 @@ class PassParts:
 
     @property
     def segments(self) -> dict[str, float]:
-        """Seconds by name, in the order of a bar; they add up to the pass. Products count beyond their reading, the first."""
-        rest = max(0.0, self.pass_s - self.limit_s)
+        """Seconds by name, in the order of a bar. Alone a part may take longer than within the pass."""
         if self.layers_s is None:
-            return {READING: self.pass_s - rest, REST: rest}
-        products_s = self.layers_s + self.head_s
-        beyond_s = max(0.0, products_s - self.limit_s)
-        named = {LAYERS: beyond_s * self.layers_s / products_s, ATTENTION: self.attention_s}
-        named[HEAD] = beyond_s - named[LAYERS]
-        # Alone a part may take longer than within the pass.
-        fits = min(1.0, rest / sum(named.values())) if rest else 0.0
-        named = {name: fits * part_s for name, part_s in named.items()}
-        return {READING: self.pass_s - rest, **named, REST: rest - sum(named.values())}
+            return {WHOLE: self.pass_s}
+        parts = {LAYERS: self.layers_s, ATTENTION: self.attention_s, HEAD: self.head_s}
+        return {**parts, REST: max(0.0, self.pass_s - sum(parts.values()))}
 
 
 def take_apart(models: Models, turns: int = TURNS) -> Iterator[Progress]:

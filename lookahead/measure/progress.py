@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from math import log
 from typing import Any
@@ -14,6 +14,8 @@ from ..family.models import Models
 from .intervals import interval
 from .scenarios import ANSWERS_BENCH, BENCH, USUAL
 from .timing import Question, Sample, by_question, median_run, read_entry, samples, token_s
+
+LENGTH = 96  # tokens of an arm's texts, unless its plan says otherwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,26 @@ class Arm:
         """The mean of a number of the rows; None where none of them has it."""
         values = [value for row in self.rows if (value := getattr(row, name)) is not None]
         return statistics.mean(values) if values else None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """An arm to be measured: a method (with options, as in `bench`), the prompts by category or id, and settings."""
+
+    label: str
+    method: str
+    prompts: tuple[str, ...] = ("story",)
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def questions(self, most: int | None = None, tokens: int | None = None) -> list[Question]:
+        """The prompts with the plan's settings; `tokens` caps the length."""
+        length = self.settings.get("max_new_tokens", LENGTH)
+        capped = {"max_new_tokens": min(length, tokens or length)}
+        return questions(*self.prompts, most=most, **{**self.settings, **capped})
+
+    def arm(self, taken: Iterable[Sample]) -> Arm:
+        """What was measured."""
+        return Arm.of(self.label, self.method, rows_of(taken, self.method))
 
 
 @dataclass(frozen=True, slots=True)

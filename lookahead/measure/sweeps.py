@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..core.costs import PassCosts
 from ..family.models import Models
 from .decision import Forecast, forecast
-from .progress import Arm, Progress, measure, questions, rows_of
-from .timing import Sample, median_pairs, read_entry
+from .progress import Arm, Plan, Progress, measure, questions
+from .timing import median_pairs, read_entry
 
 LENGTHS = (1, 2, 3, 4, 6, 8, 12, 16)
 TEMPERATURES = (0.0, 0.3, 0.6, 0.8, 1.0, 1.3, 1.6)
@@ -52,28 +52,21 @@ class Sweep:
     forecasts: tuple[Forecast, ...] = ()
 
 
-class Run(NamedTuple):
-    """A point to be: where it stands, its name, the entry that is run there, and settings of all its lanes."""
-
-    x: float
-    label: str
-    entry: str
-    settings: dict[str, Any]
-
-
-def _window(shape: tuple[int, int, int]) -> Run:
+def _window(shape: tuple[int, int, int]) -> tuple[float, Plan]:
     """Window W, n-gram N and guesses G of `lookahead`; x is the rows a pass may have."""
     w, n, g = shape
-    entry = f"lookahead:window={w},ngram={n},guesses={g}"
-    return Run(1 + (w + g) * (n - 1), f"W {w}, N {n}, G {g}", entry, {"k": n - 1})
+    method = f"lookahead:window={w},ngram={n},guesses={g}"
+    return 1 + (w + g) * (n - 1), Plan(f"W {w}, N {n}, G {g}", method, settings={"k": n - 1})
 
 
-SWEEPS = {  # the setting's name for people, its range, and what is run at a value of it
-    "draft-length": ("draft length", LENGTHS, lambda k: Run(k, f"k = {k}", f"draft:k={k}", {})),
-    "temperature": ("temperature", TEMPERATURES, lambda t: Run(t, f"temperature {t:g}", FIXED, {"temperature": t})),
-    "output-length": ("output length", TOKENS, lambda n: Run(n, f"{n} tokens", FIXED, {"max_new_tokens": n})),
+SWEEPS = {  # the setting's name for people, its range, and the place of a value on the axis with what is measured there
+    "draft-length": ("draft length", LENGTHS, lambda k: (k, Plan(f"k = {k}", f"draft:k={k}"))),
+    "temperature": (
+        "temperature", TEMPERATURES, lambda t: (t, Plan(f"temperature {t:g}", FIXED, settings={"temperature": t})),
+    ),
+    "output-length": ("output length", TOKENS, lambda n: (n, Plan(f"{n} tokens", FIXED, settings={"max_new_tokens": n}))),
     "window": ("W, N, G", SHAPES, _window),
-}
+}  # fmt: skip
 
 
 def sweep(
@@ -92,29 +85,31 @@ def sweep(
     the length if that is not swept. Every few points have a naive run of their own, so that a machine that slows down slows
     both.
     """
-    setting, whole_range, run_at = SWEEPS[name]
-    runs = [run_at(value) for value in values or whole_range]
-    arms = [(run.entry, questions(*prompts, most=most, **{"max_new_tokens": tokens, **run.settings})) for run in runs]
+    setting, whole_range, planned = SWEEPS[name]
+    runs = [planned(value) for value in values or whole_range]
+    arms = [
+        (plan.method, questions(*prompts, most=most, **{"max_new_tokens": tokens, **plan.settings})) for _, plan in runs
+    ]
     swept = Sweep(setting)
     for now in measure(models, arms, repeats):
         if now:
             newest = now
-            points = (_point(models, run, taken) for run, taken in zip(runs, now.result, strict=True) if taken)
+            both = zip(runs, now.result, strict=True)
+            points = (_point(models, x, plan.arm(taken)) for (x, plan), taken in both if taken)
             swept = replace(swept, points=tuple(points))
         yield now and replace(now, result=swept)
-    by_length = {run.x: median_pairs(taken, run.entry) for run, taken in zip(runs, newest.result, strict=True)}
+    by_length = {x: median_pairs(taken, plan.method) for (x, plan), taken in zip(runs, newest.result, strict=True)}
     if name == "draft-length" and SEEN in by_length and (few := min(by_length)) < SEEN:
         forecasts = forecast(models.costs, (few, by_length[few]), (SEEN, by_length[SEEN]), whole_range)
         yield replace(newest, result=replace(swept, forecasts=tuple(forecasts)))
 
 
-def _point(models: Models, run: Run, taken: Sequence[Sample]) -> Point:
-    entry, arm = read_entry(run.entry), Arm.of(run.label, run.entry, rows_of(taken, run.entry))
-    alpha = arm.mean("acceptance")
+def _point(models: Models, x: float, arm: Arm) -> Point:
+    entry, alpha = read_entry(arm.method), arm.mean("acceptance")
     if "k" not in entry.settings or alpha is None:
-        return Point(run.x, arm, None, arm.mean("predicted"))
+        return Point(x, arm, None, arm.mean("predicted"))
     expected = models.costs.predict(alpha, entry.settings["k"], entry.method)
-    return Point(run.x, arm, expected.leviathan, expected.speedup)
+    return Point(x, arm, expected.leviathan, expected.speedup)
 
 
 def surface(

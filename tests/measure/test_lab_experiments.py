@@ -121,7 +121,7 @@ def test_a_claim_without_numbers_is_a_comparison():
     batches = (Level(1, 2.0, (1.9, 2.1)), Level(64, 0.7, (0.6, 0.8)))
     bound = Result(EXPERIMENTS["compute-bound"], (better,), batches)
     assert bound.outcome == "as claimed" and bound.measured.median == 0.7
-    assert "from 64 texts on it loses" in bound.why and "320 rows instead of 64" in bound.why
+    assert "off from 2" in bound.why and "320 rows instead of 64" in bound.why
 
 
 # ------------------------------------------------------------------ for real

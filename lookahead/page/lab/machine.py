@@ -28,8 +28,8 @@ COMPARE = (
     "The weights are copied for it; what races run with stays as it is."
 )
 PARTS = (
-    "<b>How near is a pass to memory's speed?</b> No pass can be quicker than memory delivers its weights. Here a buffer as large "
-    "as each model is read, and the parts of its pass are timed alone; norms and the starting of kernels are the rest."
+    "<b>How near is a pass to memory's speed?</b> No pass can be faster than memory delivers its weights. Here a buffer as large "
+    "as each model is read, and the parts of its pass are timed alone; norms and the starting of kernels are the rest. The line in the figure is the speed of memory."
 )
 
 
@@ -93,7 +93,7 @@ def _take_apart(models: Models, dark: bool) -> Iterator[Any]:
 
 
 def _parts(models: Sequence[PassParts]) -> str:
-    names = list(dict.fromkeys(name for one in models for name in one.segments))[1:]
+    names = dict.fromkeys(name for one in models for name in one.segments)
     rows = [
         [
             one.role, size(one.weight_bytes), speed(one.bytes_per_s), seconds(one.limit_s), seconds(one.pass_s), ratio(one.ratio),
@@ -102,7 +102,7 @@ def _parts(models: Sequence[PassParts]) -> str:
         for one in models
     ]  # fmt: skip
     heads = ["model", "weights", "memory reads", "in", "the pass takes", "so many times that", *names]
-    caption = "one row behind 64 tokens; the quickest of many, and products count with what they take beyond reading"
+    caption = "one row after 64 tokens; the fastest of many; each part is timed alone"
     return answered("", models[0].sentence) + table(heads, rows, caption)
 
 

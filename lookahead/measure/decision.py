@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from itertools import count as turns
 from itertools import pairwise, takewhile
 from math import log2
@@ -44,10 +44,7 @@ FULL = 0.5  # of `SEEN`: with a longer mean draft all drafts have one length, bu
 LEAST_S, MOST_S, MOST_PROMPTS = 5.0, 600.0, 200
 RACING, LENGTHS_SHARE = 0.5, 0.15  # of the budget
 SURE = 3  # prompts that show that a method is slower
-COLUMNS = (
-    "method", "question", "category", "speedup", "low", "high", "new_tokens", "tokens_per_pass", "acceptance",
-    "drafted_per_pass", "pass_cost", "verify_cost", "draft_cost", "identical",
-)  # fmt: skip
+COLUMNS = ("method", *(each.name for each in fields(Row)))
 MEANS = ("tokens_per_pass", "drafted_per_pass", "depth_per_pass", "pass_cost", "verify_cost", "draft_cost")
 LIMITS = {  # what limits a method, and the change that would gain most
     "acceptance": ("what is accepted", "A draft that knows these texts better would gain most: trained on what the target writes for them."),

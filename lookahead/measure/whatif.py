@@ -10,7 +10,7 @@ Times are predicted: the recording's measured passes, scaled by the cost curve t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -126,12 +126,6 @@ def what_if(recording: Recording, method: str, k: int = 4, **options: Any) -> Ou
 def ceiling(recording: Recording, k: int) -> Outcome:
     """The oracle: a drafter that knows the next `k` tokens and takes no time. Nobody drafts better chains."""
     return _outcome(recording, _Oracle(recording), k)
-
-
-def over_k(recording: Recording, method: str, ks: Sequence[int], **options: Any) -> Iterator[tuple[Outcome, Outcome]]:
-    """For every draft length, what the method and what the oracle would have done."""
-    for k in ks:
-        yield what_if(recording, method, k, **options), ceiling(recording, k)
 
 
 def _outcome(recording: Recording, drafter: Drafter, k: int) -> Outcome:

@@ -57,16 +57,12 @@ def add(server: ServerState, follow: Follow) -> Opening:
 
 
 def _sweep(models: Models, dark: bool, setting: str, prompts: str, repeats: float) -> Iterator[Any]:
-    result, points, same = None, 0, gr.skip()
-
-    def show(newest: Any) -> list[Any] | None:
-        nonlocal result, points
-        result, before, points = newest, points, len(newest.points) + len(newest.forecasts)
-        return [drawn(charts.sweep(result, dark)), _rows(result), same] if points != before else None
+    def show(swept: Sweep) -> list[Any]:
+        by_length = setting == "draft-length"
+        map_ = drawn(charts.speedup_surface(models.costs, swept.points, dark)) if by_length else gr.skip()
+        return [drawn(charts.sweep(swept, dark)), _rows(swept), map_]
 
     yield from measured(lambda: sweep(models, setting, prompts=(prompts,), repeats=int(repeats), most=2), show, 3)
-    if setting == "draft-length":
-        yield [same, same, same, drawn(charts.speedup_surface(models.costs, result.points, dark))]
 
 
 def _rows(swept: Sweep) -> str:

@@ -220,10 +220,8 @@ def overview(rows: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def play(models: Models, questions: Sequence[Question], method: str, **options: Any) -> Iterator[Progress | None]:
-    """Write a class of texts together, first naively, then with drafts, and keep every pass; reading prompts is left out.
-
-    Yields None at every pass, where it may be closed, and at last the document that the page plays. Raises `LookaheadError` for
-    bad input before the first second is spent.
+    """Write a class of texts together, first naively, then with drafts; yields None at every pass, and at last the
+    document that the page plays. Raises a `LookaheadError` for bad input before anything is measured.
     """
     if not 2 <= len(questions) <= MOST_PLAYED:
         raise SettingsError("texts", len(questions), f"give 2 to {MOST_PLAYED} prompts.")

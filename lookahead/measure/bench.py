@@ -239,9 +239,8 @@ def _ratios(rows: Iterable[Mapping[str, Any]], others: Rows) -> list[float]:
 
 
 def _against(rows: Rows, techniques: Mapping[str, str | None]) -> list[dict[str, Any]]:
-    """Our methods against others' of the same technique, each with its best settings for every single prompt.
-
-    `techniques` has those of the others by name.
+    """Our methods against those of other engines, with the same of `techniques`, each at its best settings for every
+    prompt.
     """
     out = []
     for rival, technique in techniques.items():

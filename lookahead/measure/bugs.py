@@ -1,8 +1,7 @@
-"""Break it: the classic mistakes as switches, each with the test that catches it.
+"""The classic mistakes as switches, each with the test that catches it.
 
-A bug is one part of the engine (the rule, the target, the ends) replaced in a run of its own. `catch` runs the test that a bug
-names, for real. `race` races the broken method with an honest naive lane. Three bugs are those of the sketch that everybody
-copies: rows misread, the accepted prefix dropped, the bonus token lost.
+A bug replaces one part of the engine (the rule, the target, the ends). `catch` runs the test that the bug names; `race`
+races the broken method against an honest naive lane.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Four tests that any verifying loop must pass, over models without weights.
+"""Four tests that any verifying loop must pass: the real loop, rules and drafters over models without weights.
 
-Each runs the real loop, the real rules and real drafters in a second or less. `Parts` are the pieces of a run; the engine's
-own pass every test, and a bug is one piece replaced.
+`Parts` are the pieces of a run. The engine's own pass every test, and a bug is one piece replaced.
 """
 
 from __future__ import annotations

@@ -82,10 +82,9 @@ class Term(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A method and its speedup: the median over prompts, with its 90% interval.
-
-    The other numbers are means over prompts, None if they are unknown. Costs are those of a pass, in naive passes.
-    A predicted option has a draft length `k` and the `terms` of its arithmetic; a measured one has neither.
+    """A method and its speedup: the median over prompts, with its 90% interval. The other numbers are means over
+    prompts, None if unknown; costs are in naive passes. A predicted option has a draft length `k` and the `terms` of
+    its arithmetic.
     """
 
     method: str
@@ -107,10 +106,8 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The answer and its reasons. `options` has at least one method, the fastest first.
-
-    `levels` are speedups with several texts at once, `lengths` those of fixed draft lengths, `rows` one mapping for each
-    method and prompt. `source` is what was measured, `settings` how. `drafting` completes "On: METHOD" in the sentence.
+    """The answer and its reasons. `options` has the fastest method first; `rows` has a mapping for each method and
+    prompt. `source` is what was measured, `settings` how. `drafting` completes "On: METHOD" in the sentence.
     """
 
     options: tuple[Option, ...]
@@ -159,10 +156,7 @@ class Report:
 
     @property
     def limit(self) -> dict[str, Any] | None:
-        """The part that would gain most if it were perfect, and the speedups `now` and then; None if it is unknown.
-
-        Without separate times for drafting and verifying, both are one cost.
-        """
+        """The part that would gain most if it were perfect, and the speedups `now` and then; None if it is unknown."""
         best = self.best
         if best.pass_cost is None or best.depth_per_pass is None:
             return None
@@ -394,9 +388,8 @@ def check_budget(questions: Sequence[Question], budget_s: float) -> None:
 
 
 def still_racing(rows: Mapping[str, Sequence[Row]], hurried: bool = False) -> list[str]:
-    """The methods that may be the fastest, the fastest first, from their rows on the same prompts.
-
-    Drops those that are surely slower, by the interval of their ratio to the fastest; if `hurried` also the slower half.
+    """The methods that may be the fastest, the fastest first, from their rows on the same prompts: those that are not
+    surely slower by the interval of their ratio to the fastest; if `hurried` only the faster half.
     """
     order = sorted(rows, key=lambda method: -statistics.median(row.speedup for row in rows[method]))
     kept = []
@@ -414,11 +407,10 @@ def _measured(label: str, rows: Sequence[Row], let_go: bool) -> Option:
 
 
 def forecast(costs: PassCosts, short: tuple[int, Pairs], long: tuple[int, Pairs], ks: Sequence[int]) -> list[Forecast]:
-    """The speedups of all `ks`, from the runs with two draft lengths, the second larger, on the same prompts in order.
+    """The speedups of all `ks`, from runs with two draft lengths, the second larger, on the same prompts in order.
 
-    A pass of another length takes what the calibrated curve gives, scaled to match both runs; drafting and the rest are
-    linear between them. Acceptance by position gives the tokens. It holds for chains of one length in a homogeneous
-    text.
+    The target's time follows the calibrated curve, scaled to both runs; drafting and the rest are linear between them.
+    Tokens follow from the acceptance by position. It holds for chains of one length in a homogeneous text.
     """
     (few, short_pairs), (many, long_pairs) = short, long
     cheap = [statistics.mean(part) for part in zip(*(_pass(run, costs, few) for run, _ in short_pairs), strict=True)]
@@ -445,9 +437,8 @@ def _pass(run: Timing, costs: PassCosts, k: int) -> tuple[float, float, float]:
 def advise(trace: Trace, costs: PassCosts, ks: Sequence[int] = KS) -> Report:
     """Predict the speedup of every drafter in a race at its best draft length, with the pass costs of this machine.
 
-    Lookup drafters are replayed on the naive lane, raced or not. A race on another machine gives acceptance only: its
-    seconds are replaced by those of `costs`, and drafters that these lack are left out. Raises `LookaheadError` if no
-    lane has visible drafts, or if there is no naive lane.
+    Lookup drafters are replayed on the naive lane. A race on another machine gives acceptance only. Raises a
+    `LookaheadError` if no lane has visible drafts, or if there is no naive lane.
     """
     here, options = trace.machine.cpu == processor.name(), []
     if trace.settings.rule != "rejection":

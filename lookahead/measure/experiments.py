@@ -1,8 +1,7 @@
 """The claims that everybody quotes, measured here: the table of speedups and the list of when it helps.
 
-An experiment is data: the claim in the words it is quoted in, and arms, each a method on some of the bundled prompts under some
-settings. The first arm is the claim's; the others are compared with it. All of them are measured against naive, one lane at a
-time. The compute-bound claim is measured in batches: many texts that share every pass, naively and with drafted tokens.
+The first arm of an experiment is the claim's; the others are compared with it. The compute-bound claim is measured in
+batches.
 """
 
 from __future__ import annotations
@@ -36,10 +35,9 @@ CLAIMED, NOT, UNSURE = "as claimed", "not as claimed", "no sure difference"
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """A claim and what is run here for it.
-
-    `group` is the list that has the claim. `low` and `high` are the speedups it promises, None for a claim that only says that
-    something helps or hurts. With `batches`, so many texts at once are measured too, by the first plan's method.
+    """A claim of the list `group`, and what is run here for it. `low` and `high` are the speedups that it promises,
+    None if it only says that something helps or hurts. With `batches`, so many texts at once are measured too, by the
+    first plan's method.
     """
 
     id: str
@@ -73,9 +71,8 @@ class Experiment:
     def run(
         self, models: Models, repeats: int = 3, *, prompts: int | None = None, tokens: int | None = None
     ) -> Iterator[Progress | None]:
-        """Measure it; every `Progress` holds the `Result` so far, the last one all of it. May be closed at any point.
-
-        `prompts` and `tokens` cap how many prompts an arm has and how long their texts get. Yields None while nothing is new.
+        """Measure it; every `Progress` holds the `Result` so far, and None comes while nothing is new. May be closed at
+        any point. `prompts` and `tokens` cap how many prompts an arm has and how long their texts get.
         """
         result = Result(self, tuple(plan.arm(()) for plan in self.plans))
         arms, done = [(plan.method, plan.questions(prompts, tokens)) for plan in self.plans], 0

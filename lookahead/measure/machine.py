@@ -43,10 +43,8 @@ LAYERS, ATTENTION, HEAD, REST, WHOLE = "layers' products", "attention", "head", 
 
 @dataclass(frozen=True, slots=True)
 class Passes:
-    """The target's passes in one number format with `threads` threads, None on a GPU.
-
-    `pass_s[i]` is the median time of a pass of `rows[i]`; empty before the first visit, or if `left_out` has a reason.
-    A pass reads `weight_bytes`.
+    """The target's passes in one number format with `threads` threads, None on a GPU. `pass_s[i]` is the median time of
+    a pass of `rows[i]`, empty before the first visit and if `left_out` has a reason. A pass reads `weight_bytes`.
     """
 
     dtype: str

@@ -20,11 +20,9 @@ LENGTH = 96  # tokens of an arm's texts, unless its plan says otherwise
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One prompt. `speedup` compares median times; `low` and `high` are the extremes of single repetitions.
-
-    `acceptance` is the share of the tested tokens that were accepted. Costs are those of a pass, in naive passes:
-    `pass_cost` of all of it, `verify_cost` of the target's part, `draft_cost` of the drafting. `predicted` is the
-    speedup by the measured cost curves, None for a method whose drafts are not visible.
+    """One prompt: the ratio of median times, with the extremes of single repetitions. `acceptance` is the share of the
+    tested tokens that were accepted. Costs are those of a pass, in naive passes: all of it, the target's part, the
+    drafting. `predicted` is the speedup by the measured cost curves, None if drafts are not visible.
     """
 
     question: str

@@ -81,9 +81,8 @@ def sweep(
 ) -> Iterator[Progress | None]:
     """Measure every point of a sweep of `SWEEPS` against naive; yields the `Sweep` so far, and None after every run.
 
-    `values` stand in for the whole range. `prompts` are categories or ids of bundled prompts, `most` of them; `tokens` is
-    the length if that is not swept. Every few points have a naive run of their own, so that a machine that slows down slows
-    both.
+    `values` replace the whole range. `prompts` are categories or ids of bundled prompts, `most` of them; `tokens` is
+    the length if that is not swept.
     """
     setting, whole_range, planned = SWEEPS[name]
     runs = [planned(value) for value in values or whole_range]

@@ -1,8 +1,7 @@
-"""What commands print for people: coloured tokens, tables, a progress bar. Drawn with rich.
+"""What commands print for people: coloured tokens, tables, a progress bar.
 
-Text from prompts and models is printed as text: markup in it is not interpreted, and control
-characters are dropped. Colour is never alone: accepted tokens are underlined, the target's own
-are bold, rejected ones are struck through.
+Text from prompts and models is printed as text: markup is not interpreted, and control characters are dropped. Colour
+is never alone: accepted tokens are underlined, the target's own are bold, rejected ones are struck through.
 """
 
 from __future__ import annotations

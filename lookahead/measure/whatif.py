@@ -1,11 +1,9 @@
 """What if: from one naive recording, the passes that any n-gram or suffix setting would have taken.
 
-Under the greedy and the coupled rule every method writes naive's text, so the recording has every answer of the target. The real
-loop runs with the real drafters; only the target and the rule are replaced by ones that read the recording.
-
-The passes are those of a real run with that draft length, step for step. `auto` also depends on measured times, so it is left
-out. If a recording was cut short, tokens that end a text are unknown, and rows after them, which a run leaves out, are counted.
-Times are predicted: the recording's measured passes, scaled by the cost curve to each pass's rows.
+Under the greedy and the coupled rule every method writes naive's text, so the recording has every answer of the target.
+The real loop and drafters run; only the target and the rule are replaced. Fixed draft lengths give the passes of a real
+run, step for step; `auto` depends on measured times. Times are the recording's, scaled by the cost curve to each pass's
+rows.
 """
 
 from __future__ import annotations
@@ -33,9 +31,8 @@ BEYOND = -1  # the target's token after the recording's end: none
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A naive run: ids of the prompt and of the text, and why it ended.
-
-    `costs` are those of the machine that the times are for. `naive_s` is the run's time without prefill, `verify_s` its passes.
+    """A naive run: ids of the prompt and of the text, and why it ended. `costs` are those of the machine that the times
+    are for; `naive_s` is the run's time without prefill, `verify_s` that of its passes.
     """
 
     prompt: tuple[int, ...]
@@ -49,8 +46,7 @@ class Recording:
     @classmethod
     def of(cls, trace: Trace, costs: PassCosts | None = None) -> Recording:
         """The naive lane of a trace, with its costs or others. A stopped run counts as one of so many new tokens.
-
-        Raises `TraceError` if there is no naive lane, or if its text depends on the drafter.
+        Raises a `TraceError` if there is no naive lane, or if its text depends on the drafter.
         """
         naive = trace.naive()
         if naive is None or not naive.verified:
@@ -113,9 +109,8 @@ class Outcome:
 
 
 def what_if(recording: Recording, method: str, k: int = 4, **options: Any) -> Outcome:
-    """The passes of a strategy that drafts from the text alone, at draft length `k` and with its own options.
-
-    Raises `LookaheadError` for a method that needs more than a text, and for options out of range.
+    """The passes of a strategy that drafts from the text alone, at draft length `k` and with its own options. Raises a
+    `LookaheadError` for a method that needs more than a text, and for options out of range.
     """
     if method not in (known := text_methods()):
         raise MethodError("method", method, f"choose {' or '.join(known)}: others need a model to draft.")

@@ -1,8 +1,7 @@
 """Figures of a race, drawn with Plotly from a `RaceRecord`.
 
-Each is a function of the trace and of `dark`. A lane has one colour, dash and hatching in all figures, so it is never marked by
-colour alone; naive is grey. Where a figure has nothing to show, it says why. Names come from traces, perhaps from a stranger's:
-they are escaped, because Plotly reads markup.
+A lane has one colour, dash and hatching in all figures, so it is never marked by colour alone; naive is grey. A figure
+without data says why. Names come from traces, perhaps from a stranger's, and Plotly reads markup, so they are escaped.
 """
 
 from __future__ import annotations

@@ -65,10 +65,6 @@ def throw(
     """
     whole_number("throws", throws, 1, MOST_THROWS)
     whole_number("every", every, 1, MOST_THROWS)
-    return _throws(throws, every, rule)
-
-
-def _throws(throws: int, every: int, rule: Callable[[Settings], Rule]) -> Iterator[Histogram]:
     # Logits that the temperature turns into P and Q.
     target, drafter = (torch.tensor(shares).log() * TEMPERATURE for shares in (P, Q))
     rows, seen, accepted = torch.stack([target, target]), [0] * len(P), 0

@@ -14,7 +14,7 @@ from math import inf
 from typing import Any
 
 from ..core.events import SettingsError
-from ..core.numbers import counted, decimal, ranged, ratio
+from ..core.numbers import counted, ranged, ratio
 from ..family.models import Models
 from ..race.methods import needed_by
 from ..trace.race import measured_on
@@ -135,7 +135,11 @@ class Result:
         sentences = [because(arm) for arm in self.arms if arm.rows]
         if self.compared and self.compared.rows and self.measured.rows:
             sentences.append(difference(self.measured, self.compared))
-        return " ".join([*sentences, *_on_rows(self)])
+        if self.batches:
+            texts = self.batches[-1].at_once
+            rows = f"{K} drafted tokens each make a pass of {texts * (1 + K)} rows instead of {texts}"
+            sentences.append(f"With {counted(texts, 'text')} at once, {rows}. {texts_at_once(self.batches)}")
+        return " ".join(sentences)
 
     def document(self) -> dict[str, Any]:
         """The result as plain data."""
@@ -171,24 +175,6 @@ def _ratio_interval(result: Result) -> tuple[float, float] | None:
     if paired or not result.interval or not other.interval:
         return paired
     return result.interval[0] / other.interval[1], result.interval[1] / other.interval[0]
-
-
-def _on_rows(result: Result) -> list[str]:
-    """Sentences on what rows cost, of one text or of many, if the claim is about that."""
-    arm, sentences = result.arms[0], []
-    if result.experiment.id == "memory-bound" and arm.rows:
-        rows, tokens = 1 + K, arm.mean("tokens_per_pass")
-        sentences.append(
-            f"A pass of {rows} rows costs {decimal(arm.mean('verify_cost'))} one-row passes here; where rows cost what they "
-            f"compute, it would cost {rows}, and {decimal(tokens)} tokens per pass would make {ratio(tokens / rows)}."
-        )
-    if result.batches:
-        texts = result.batches[-1].at_once
-        sentences.append(
-            f"With {counted(texts, 'text')} at once, {K} drafted tokens each make a pass of {texts * (1 + K)} rows instead of "
-            f"{texts}. {texts_at_once(result.batches)}"
-        )
-    return sentences
 
 
 def document(models: Models, results: Sequence[Result], repeat: int) -> dict[str, Any]:

@@ -65,11 +65,6 @@ class Passes:
         """How fast a one-row pass reads the weights."""
         return self.weight_bytes / self.pass_s[0]
 
-    @property
-    def both_s(self) -> float:
-        """A naive pass and a verifying pass together."""
-        return self.seconds(FEW) + self.seconds(MANY)
-
     def seconds(self, rows: int) -> float:
         """Time of a pass, linear between the measured ones."""
         return interpolate(self.rows, self.pass_s, rows)
@@ -97,8 +92,9 @@ class Compared:
         used = self.in_use
         if self.visits < LEAST or len(self.measured) < 2 or used.rows[-1] < MANY:
             return ""
-        best = min(self.measured, key=lambda one: one.both_s)
-        faster = used.both_s / best.both_s
+        both_s = {one: one.seconds(FEW) + one.seconds(MANY) for one in self.measured}
+        best = min(both_s, key=both_s.get)
+        faster = both_s[used] / both_s[best]
         if best is not used and faster < CLOSE:
             vary = percent(CLOSE - 1)
             return f"In use is {used.name}, and nothing here is faster by more than measurements vary ({vary})."
@@ -114,16 +110,14 @@ class Compared:
         return f"Fastest here is {best.name} ({took}), {decimal(faster)} times as fast as {used.name}, which is in use: {why}."
 
 
-def compare(
-    models: Models, *, rows: Sequence[int] = ROWS, visits: int = VISITS, budget_s: float = BUDGET_S
-) -> Iterator[Progress]:  # fmt: skip
+def compare(models: Models, *, rows: Sequence[int] = ROWS, visits: int = VISITS) -> Iterator[Progress]:
     """Measure every combination; yields what is `Compared` after every visit to all, and may be closed at any point.
 
-    Combinations are visited in turns, so that noise hits all alike: `visits` times, or at least 3 times if `budget_s` ends
-    before. The one in use comes first and is never left out. The other format is a copy for the time of the measurement;
+    Combinations are visited in turns, so that noise hits all alike: `visits` times, or at least 3 times if that takes longer
+    than 14 seconds. The one in use comes first and is never left out. The other format is a copy for the time of the measurement;
     the thread count is changed for a visit and never while the generator waits.
     """
-    stop, passes = perf_counter() + budget_s, _combinations(models, rows)
+    stop, passes = perf_counter() + BUDGET_S, _combinations(models, rows)
     order = sorted(range(len(passes)), key=lambda i: not passes[i].in_use)
     times: list[list[list[float]]] = [[] for _ in passes]
     lms: dict[str, CachedLM | None] = {}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import html
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import plotly.graph_objects as go
@@ -117,13 +118,11 @@ def tokens_over_time(trace: RaceRecord, dark: bool = False) -> go.Figure:
     """
     chart = Chart(dark, "the lane's own time (s)", "tokens written")
     for lane in _lanes(trace, dark):
-        if not lane.record.verified:
+        if not (steps := lane.record.verified):
             continue
-        clock, tokens, passes = [0.0], [0], [""]
-        for number, step in enumerate(lane.record.verified, start=1):
-            clock.append(clock[-1] + step.seconds)
-            tokens.append(tokens[-1] + len(step.emitted))
-            passes.append(f"pass {number}: {counted(len(step.emitted), 'token')}")
+        clock, written = accumulate((s.seconds for s in steps), initial=0), [len(s.emitted) for s in steps]
+        tokens = accumulate(written, initial=0)
+        passes = ["", *(f"pass {number}: {counted(n, 'token')}" for number, n in enumerate(written, start=1))]
         chart.line(
             clock, tokens, lane.name, lane.colour, lane.dash, 1.5 if lane.record.method == NAIVE else 2.5, shape="hv",
             customdata=passes, hovertemplate="%{customdata}<br>%{y} tokens at %{x:.3g} s",

@@ -50,4 +50,4 @@ def test_the_statistic_is_pearsons():
 @pytest.mark.parametrize("bad", [{"throws": 0}, {"throws": 10**9}, {"every": True}], ids=str)
 def test_bad_dice_are_refused(bad):
     with pytest.raises(LookaheadError):
-        dice.throw(**bad)
+        next(dice.throw(**bad))

@@ -15,6 +15,7 @@ from typing import Any
 from ..core.accept import Verification, follow
 from ..core.costs import PassCosts
 from ..core.events import EMPTY, MOST_DRAFTED, Draft, MethodError, Step, TraceError, whole_number
+from ..core.table import TableLM
 from ..core.tree import branch_count
 from ..drafting import Drafter, Resources
 from ..model.shape import ENDLESS
@@ -135,26 +136,11 @@ def _outcome(recording: Recording, drafter: Drafter, k: int) -> Outcome:
     return Outcome(drafter.name, k, verified, verify_s + propose_s + other_s * len(verified), recording.naive_s)
 
 
-class _RecordedTarget:
-    """In the target's place: it counts tokens and computes nothing, because the answers are known."""
+class _RecordedTarget(TableLM):
+    """In the target's place: it keeps tokens and computes nothing, because the answers are known."""
 
-    def __init__(self):
-        self._length = 0
-
-    def reset(self) -> None:
-        self._length = 0
-
-    def extend(self, tokens: Sequence[int]) -> None:
-        self._length += len(tokens)
-
-    def forward(self, tokens: Sequence[int], parents: Sequence[int]) -> None:
-        return None
-
-    def keep(self, path: Sequence[int]) -> None:
-        self._length += len(path)
-
-    def cached(self) -> int:
-        return self._length
+    def forward(self, tokens: Sequence[int], *_: Any, **__: Any) -> None:
+        self._rows = list(tokens)
 
 
 class _RecordedRule:

@@ -107,10 +107,15 @@ def _parts(models: Sequence[PassParts]) -> str:
 
 
 def _compare(models: Models, dark: bool) -> Iterator[Any]:
-    def show(compared: Compared) -> list[Any]:
-        return [_comparison(compared), drawn(charts.formats(compared, dark))]
+    compared = None
+
+    def show(newest: Compared) -> list[Any]:
+        nonlocal compared
+        compared = newest
+        return [_comparison(newest), gr.skip()]
 
     yield from measured(lambda: compare(models), show, 2)
+    yield [gr.skip(), gr.skip(), drawn(charts.formats(compared, dark))]  # at the end: drawing disturbs the measurement
 
 
 def _comparison(compared: Compared) -> str:

@@ -21,23 +21,23 @@ from .decision import Forecast, Level, crossing
 from .dice import Histogram, P
 from .experiments import EXPERIMENTS, Experiment, Result
 from .machine import Compared, PassParts
-from .published import Median
 from .sweeps import ALPHAS, KS, SEEN, Point, Sweep, surface
 from .whatif import Outcome
 
 NOTHING = "Nothing has been measured yet."
 MOST_NATS = 9.0  # of a loss that is shown: a drafter that knows nothing but how often words are used has about 6
 CLAIM, HERE = "claimed", "measured here"
-ELSEWHERE = ("diamond-open", "square-open", "triangle-up-open")  # a machine each
 PART_HATCHES = ("", "/", "x", ".", "-")
 DOTTED, DASHED = "2px,3px", "7px,3px"
 
 
-def expectations(results: Sequence[Result], known: Mapping[str, Median], dark: bool = False) -> go.Figure:
+def expectations(
+    results: Sequence[Result], elsewhere: tuple[Mapping[str, tuple[float, str]], str], dark: bool = False
+) -> go.Figure:
     """Every experiment's median speedup with its extremes, over the range that is claimed; naive is at 1.
 
-    A claim without numbers has no range; what it is compared with is a ring. The `known` medians of other machines are
-    hollow, by the experiments' titles.
+    A claim without numbers has no range; what it is compared with is a ring. The medians that `published` has of another
+    machine are hollow.
     """
     chart = Chart(dark, "speedup (times naive)")
     done = [result for result in results if result.measured.median is not None]
@@ -61,10 +61,9 @@ def expectations(results: Sequence[Result], known: Mapping[str, Median], dark: b
 
     beside = [(r.experiment, r.compared.median, r.compared.label) for r in done if r.compared and r.compared.median]
     hollow("compared with", "circle-open", chart.ink["quiet"], beside)
-    others = [(e, known[e.title]) for e in EXPERIMENTS.values() if e.title in known]
-    for machine, symbol in zip(dict.fromkeys(median.machine for _, median in others), ELSEWHERE, strict=False):
-        there = [(e, median.speedup, median.label) for e, median in others if median.machine == machine]
-        hollow(f"measured on<br>{html.escape(machine)}", symbol, chart.ink["ink"], there)
+    known, machine = elsewhere
+    others = [(e, *known[e.title]) for e in EXPERIMENTS.values() if e.title in known]
+    hollow(f"measured on<br>{html.escape(machine)}", "diamond-open", chart.ink["ink"], others)
     if done:
         arms, colour = [result.measured for result in done], chart.ink["lanes"][0]
         chart.figure.add_scatter(
@@ -75,7 +74,7 @@ def expectations(results: Sequence[Result], known: Mapping[str, Median], dark: b
             error_x=_errors(((arm.low, arm.median, arm.high) for arm in arms), colour),
             hovertemplate="%{customdata[0]}: %{x:.2f}x, %{customdata[1]:.2f}x to %{customdata[2]:.2f}x<extra></extra>",
         )  # fmt: skip
-    highs = [*(r.measured.high for r in done), *(e.high for e in claims), *(median.speedup for _, median in others)]
+    highs = [*(r.measured.high for r in done), *(e.high for e in claims), *(median for _, median, _ in others)]
     chart.figure.update_xaxes(range=[0, 1.1 * max([2.0, *highs])], ticksuffix="x")
     chart.figure.add_vline(x=1, line=_naive(chart))
     # A claim without a mark has its row too.

@@ -29,13 +29,16 @@ RESULTS = [
 ]  # fmt: skip
 
 
+NOWHERE = ({}, "")  # no figures of another machine
+
+
 def drawn(figure):
     return {trace.name: trace for trace in figure.data}
 
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_claims_stand_beside_measurements(dark):
-    marks = drawn(charts.expectations(RESULTS, {}, dark))
+    marks = drawn(charts.expectations(RESULTS, NOWHERE, dark))
     here, claimed, beside = marks["measured here"], marks["claimed"], marks["compared with"]
     assert list(here.x) == [2.0, 1.2, 0.6] and len(here.y) == 3, "what has not been measured has no mark"
     assert here.error_x.array[0] == pytest.approx(2.5 - 2.0) and here.error_x.arrayminus[0] == pytest.approx(2.0 - 1.7)
@@ -109,7 +112,7 @@ def test_where_nothing_was_measured_the_figure_says_so(dark):
 
 
 def test_more_than_colour_tells_things_apart():
-    for figure in (charts.expectations(RESULTS, {}), charts.sweep(Sweep("k", (point(1, 1.4), point(2, 2.0))))):
+    for figure in (charts.expectations(RESULTS, NOWHERE), charts.sweep(Sweep("k", (point(1, 1.4), point(2, 2.0))))):
         looks = [
             (trace.type, getattr(trace.marker, "symbol", None), getattr(getattr(trace, "line", None), "dash", None))
             for trace in figure.data
@@ -139,14 +142,14 @@ def test_a_shared_pass_is_a_line_a_text():
 
 
 def test_expectations_open_with_claims_and_what_was_measured_elsewhere():
-    known = published()
+    known, machine = published()
     assert known.keys() == {e.title for e in EXPERIMENTS.values()}
-    figure = charts.expectations([], known)
+    figure = charts.expectations([], (known, machine))
     marks = drawn(figure)
     elsewhere = [mark for name, mark in marks.items() if name.startswith("measured on")]
     assert all(mark.marker.symbol.endswith("-open") for mark in elsewhere)
     assert {title: x for mark in elsewhere for title, x in zip(mark.y, mark.x, strict=True)} == {
-        title: median.speedup for title, median in known.items()
+        title: speedup for title, (speedup, _) in known.items()
     }
     assert len(elsewhere) == 1, "all of them by one machine"
     assert marks[charts.CLAIM].y and charts.HERE not in marks and not figure.layout.annotations
@@ -155,7 +158,7 @@ def test_expectations_open_with_claims_and_what_was_measured_elsewhere():
 
 
 def test_a_readme_without_a_table_tells_nothing(tmp_path):
-    assert published(tmp_path / "none.md") == {}
+    assert published(tmp_path / "none.md") == ({}, "")
     assert batches(tmp_path / "none.md") == ({}, "")
 
 
@@ -181,8 +184,8 @@ def test_what_the_command_writes_is_what_the_lab_shows(tmp_path):
     }  # fmt: skip
     readme = tmp_path / "README.md"
     readme.write_text("\n".join(["<!-- lab -->", of_report(report, tables(report)), "<!-- /lab -->"]), encoding="utf-8")
-    known = published(readme)
-    assert {median.machine for median in known.values()} == {"A CPU, 4 cores"}
-    assert {title: median.speedup for title, median in known.items()} == {
+    known, machine = published(readme)
+    assert machine == "A CPU, 4 cores"
+    assert {title: speedup for title, (speedup, _) in known.items()} == {
         "Good draft model match": 2.0, "Short outputs": 1.2, "Compute-bound": 0.6,
     }  # fmt: skip

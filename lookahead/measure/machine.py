@@ -111,18 +111,19 @@ class Compared:
 
 
 def compare(models: Models, *, rows: Sequence[int] = ROWS, visits: int = VISITS) -> Iterator[Progress]:
-    """Measure every combination; yields what is `Compared` after every visit to all, and may be closed at any point.
+    """Measure every combination; yields what was `Compared` so far, None before the first visit to all. May be closed.
 
-    Combinations are visited in turns, so that noise hits all alike: `visits` times, or at least 3 times if that takes longer
-    than 14 seconds. The one in use comes first and is never left out. The other format is a copy for the time of the measurement;
-    the thread count is changed for a visit and never while the generator waits.
+    Combinations are visited in turns, so that noise hits all alike: `visits` times, or at least 3 times if that takes
+    longer than 14 seconds. The one in use comes first and is never left out. The other format is a copy for the time of
+    the measurement; the thread count is changed for a visit and never while the generator waits.
     """
     stop, passes = perf_counter() + BUDGET_S, _combinations(models, rows)
     order = sorted(range(len(passes)), key=lambda i: not passes[i].in_use)
     times: list[list[list[float]]] = [[] for _ in passes]
     lms: dict[str, CachedLM | None] = {}
+    compared = None
     try:
-        yield Progress(0, visits, "a copy of the weights in the other format", None)
+        yield Progress(0, visits, "a copy of the weights in the other format", compared)
         for visit in range(1, visits + 1):
             for i in order:
                 one = passes[i]
@@ -132,7 +133,7 @@ def compare(models: Models, *, rows: Sequence[int] = ROWS, visits: int = VISITS)
                     passes[i] = one = replace(one, left_out=NO_ROOM)
                 if one.left_out:
                     continue
-                yield Progress(visit - 1, visits, one.name, None)
+                yield Progress(visit - 1, visits, one.name, compared)
                 fastest_s = min((other.pass_s[0] for other in passes if other.pass_s), default=math.inf)
                 seconds = _visit(lms[one.dtype], one, math.inf if one.in_use or one.pass_s else FAR * fastest_s)
                 if seconds is None:

@@ -292,7 +292,7 @@ def formats(compared: Compared, dark: bool = False) -> go.Figure:
 
 
 def pass_parts(models: Sequence[PassParts], dark: bool = False) -> go.Figure:
-    """What each model's one-row pass takes, part by part, in units of reading its weights at memory's speed; a line is at 1."""
+    """What each model's one-row pass takes, part by part, in units of reading its weights at the speed of memory."""
     chart = Chart(dark, "times as long as reading the weights")
     if not models:
         return chart.finish(NOTHING)
@@ -305,7 +305,7 @@ def pass_parts(models: Sequence[PassParts], dark: bool = False) -> go.Figure:
             hovertemplate="%{customdata:.3g} ms",
         )  # fmt: skip
     chart.lying(120 + 56 * len(models))
-    chart.figure.add_vline(x=1, line=_naive(chart))
+    chart.figure.add_vline(x=1, line={"color": chart.ink["ink"], "dash": DOTTED, "width": 2}, annotation_text="memory")
     return chart.finish()
 
 

@@ -29,7 +29,8 @@ COMPARE = (
 )
 PARTS = (
     "<b>How near is a pass to memory's speed?</b> No pass can be faster than memory delivers its weights. Here a buffer as large "
-    "as each model is read, and the parts of its pass are timed alone; norms and the starting of kernels are the rest. The line in the figure is the speed of memory."
+    "as each model is read, and the parts of its pass are timed alone; norms and the starting of kernels are the rest. The line in "
+    "the figure is the speed of memory."
 )
 
 

@@ -151,7 +151,7 @@ class Result:
             "low": arm.low,
             "high": arm.high,
             "interval": self.interval,
-            "compared": None if self.compared is None else asdict(self.compared),
+            "compared": self.compared and asdict(self.compared),
             "outcome": self.outcome,
             "why": self.why,
             "arms": [asdict(arm) for arm in self.arms],
@@ -189,11 +189,11 @@ def document(models: Models, results: Sequence[Result], repeat: int) -> dict[str
 
 def tables(report: Mapping[str, Any]) -> list[Table]:
     """A table for each list of claims."""
-    listed, out = report["experiments"], []
-    for group in dict.fromkeys(one["group"] for one in listed):
-        head = [group, "claimed", "measured here", "90% interval", "lowest to highest", "compared with", ""]
-        out.append((head, [_cells(one) for one in listed if one["group"] == group]))
-    return out
+    groups: dict[str, list[list[str]]] = {}
+    for one in report["experiments"]:
+        groups.setdefault(one["group"], []).append(_cells(one))
+    heads = ["claimed", "measured here", "90% interval", "lowest to highest", "compared with", ""]
+    return [([group, *heads], rows) for group, rows in groups.items()]
 
 
 def _cells(one: Mapping[str, Any]) -> list[str]:

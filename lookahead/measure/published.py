@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 from ..core.events import SettingsError
 from .decision import Level
@@ -14,23 +13,15 @@ from .tables import split
 
 README = Path(__file__).parents[2] / "README.md"
 ARM = re.compile(r"(.*): ([\d.,]+)x")
-SPEEDUP = re.compile(r"([\d.]+)x \[([\d.]+)x to ([\d.]+)x\]")
-
-
-class Median(NamedTuple):
-    """The median speedup, of what, and on which machine, in a few words."""
-
-    speedup: float
-    label: str
-    machine: str
 
 
 @cache
-def published(readme: Path = README) -> Mapping[str, Median]:
-    """The experiments' medians by title; none if there is no table."""
+def published(readme: Path = README) -> tuple[Mapping[str, tuple[float, str]], str]:
+    """The experiments' median speedups by title, each with what was measured, and the machine, in a few words; none and "" if
+    there is no table."""
     rows, machine = _table(readme, "lab")
     arms = {row[0]: ARM.fullmatch(row[2]) for row in rows}
-    return {title: Median(float(arm[2].replace(",", "")), arm[1], machine) for title, arm in arms.items() if arm}
+    return {title: (float(arm[2].replace(",", "")), arm[1]) for title, arm in arms.items() if arm}, machine
 
 
 @cache
@@ -47,7 +38,7 @@ def batches(readme: Path = README) -> tuple[Mapping[str, Sequence[Level]], str]:
 
 
 def _level(size: str, cell: str) -> Level:
-    speedup, low, high = map(float, SPEEDUP.match(cell).groups())
+    speedup, low, high = map(float, re.findall(r"[\d.]+", cell))
     return Level(int(size), speedup, (low, high))
 
 

@@ -30,7 +30,7 @@ def test_a_drafter_is_grown_kept_and_taken_home(visit, tmp_path):
     # What stands before training is measured again ten seconds later, sooner than a loaded machine may show it.
     expect(headline).to_contain_text(re.compile(r"1\.\d\d tokens a pass, (before training|after [\d.]+ s)"))
     expect(lanes).to_contain_text("Finished.")
-    expect(page.locator("#la-growing .js-plotly-plot .legendtext")).to_have_text(["loss", "tokens a pass"])
+    expect(page.locator("#la-growing .js-plotly-plot .legendtext")).to_have_text(["loss", "tokens per pass"])
     expect(page.get_by_text("of learning.")).to_contain_text("tokens written by the target")
     expect(press["Keep for my races"]).to_be_enabled()
     press["Stop"].click()

@@ -68,8 +68,13 @@ def main(argv: list[str] | None = None) -> int:
         return _refused(f"port {arguments.port or ''} at {arguments.host}: {words}. Choose another with --port.")
     end_at_signals()
 
+    printed = None
+
     def progress(text: str, share: float) -> None:
-        print(f"{percent(share):>4}  {text}", flush=True)
+        nonlocal printed
+        if (line := (text.partition(":")[0], percent(share))) != printed:  # a download reports ten times per second
+            printed = line
+            print(f"{percent(share):>4}  {text}", flush=True)
         web.tell(text[0].lower() + text[1:], MODELS + share * (GRADIO - MODELS))
 
     try:

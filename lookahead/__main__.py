@@ -20,6 +20,7 @@ from .family.spec import families
 from .measure.scenarios import USUAL
 
 CHECKOUT = Path(__file__).parent.parent
+SERVER = "the server without speculation: its address, or a name of LOOKAHEAD_SERVERS"
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -91,23 +92,19 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument("--peers", action="store_true", help="add transformers' own, with several settings each")
     bench.add_argument("--vllm", metavar="PYTHON", help="add vLLM: the interpreter of the environment it is in")
     bench.add_argument("--llama-server", metavar="PROGRAM", help="add llama.cpp's server")
-    fixed = "compare auto with fixed draft lengths, for these methods: a,b"
-    bench.add_argument("--fixed", metavar="METHODS", help=fixed)
+    bench.add_argument("--fixed", metavar="A,B", help="compare auto with fixed draft lengths, for these methods")
     bench.add_argument("--repeat", type=int, default=3)
 
-    several = "how many texts at once? Batches of several sizes"
-    batch = commands.add_parser("batch", parents=[*measuring, table], help=several)
+    batch = commands.add_parser("batch", parents=[*measuring, table], help="how many texts at once?")
     batch.add_argument("--methods", default="draft,ngram", metavar="A,B", help="compared with naive (%(default)s)")
     batch.add_argument("--texts", default="1,2,4,8,16,32,64", metavar="N,N", help="texts at once (%(default)s)")
     batch.add_argument("--repeat", type=int, default=1, metavar="N", help="times that every batch is written (1)")
 
-    answer = "should I turn it on? An answer for your own prompts"
-    decide = commands.add_parser("decide", parents=measuring, help=answer)
+    decide = commands.add_parser("decide", parents=measuring, help="should I turn it on, for my prompts?")
     decide.add_argument("--seconds", type=float, default=60.0, metavar="S", help="to measure for (60)")
     decide.add_argument("--methods", default="", metavar="A,B", help="all that the family has by default")
-    decide.add_argument("--baseline", metavar="URL", help="ask servers: the one without speculation, and")
-    other = "the one with it: addresses, or names of LOOKAHEAD_SERVERS"
-    decide.add_argument("--speculative", metavar="URL", help=other)
+    decide.add_argument("--baseline", metavar="URL", help=f"measure servers, of which this is {SERVER}")
+    decide.add_argument("--speculative", metavar="URL", help="the server with it")
     decide.add_argument("--markdown", type=Path, metavar="FILE.md", help="write the answer with its tables")
     decide.add_argument("--csv", type=Path, metavar="FILE.csv", help="write a row for every method and prompt")
 
@@ -117,20 +114,16 @@ def _parser() -> argparse.ArgumentParser:
     lab.add_argument("--prompts-each", type=int, metavar="N", help="at most so many prompts in each arm")
     lab.add_argument("--max-new-tokens", type=int, metavar="N", help="at most so many tokens a text")
 
-    attached = "does speculation pay on the server you run? Two servers under load"
-    attach = commands.add_parser("attach", parents=[document, prompts], help=attached)
-    address = "the server without speculation: its address, or a name of LOOKAHEAD_SERVERS"
-    attach.add_argument("--baseline", required=True, metavar="URL", help=address)
+    attach = commands.add_parser("attach", parents=[document, prompts], help="does it pay on my servers, under load?")
+    attach.add_argument("--baseline", required=True, metavar="URL", help=SERVER)
     attach.add_argument("--speculative", required=True, metavar="URL", help="the server with it")
     attach.add_argument("--concurrency", default="1,2,4,8,16", metavar="N,N", help="texts at once (%(default)s)")
     attach.add_argument("--max-new-tokens", type=int, default=128, metavar="N", help="of a text (128)")
     attach.add_argument("--repeat", type=int, default=2, metavar="N", help="rounds at each load (2)")
-    traced = "race them on the first prompt too, and keep that: the page opens it"
-    attach.add_argument("--trace", metavar="FILE", type=Path, help=traced)
+    attach.add_argument("--trace", metavar="FILE", type=Path, help="write a race on the first prompt, for the page")
     attach.add_argument("--csv", metavar="FILE", type=Path, help="write the rows as CSV")
 
-    recorded = "what was recorded of drafts by AIPerf, by vLLM or in a trace of ours"
-    acceptance = commands.add_parser("acceptance", parents=[document], help=recorded)
+    acceptance = commands.add_parser("acceptance", parents=[document], help="records of AIPerf or vLLM, or of a trace")
     acceptance.add_argument("file", type=Path, help="JSON, or JSON lines")
     acceptance.add_argument("--records", type=Path, metavar="OUT.jsonl", help="write AIPerf's records, one a text")
 
@@ -149,8 +142,7 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--compile", action="store_true", help="use torch.compile: faster, needs a C++ compiler")
     train.add_argument("--card", action="store_true", help="only measure the family in --out and write its card")
 
-    kept = "race every scenario and keep the recordings the page shows"
-    record = commands.add_parser("record", parents=[dtype], help=kept)
+    record = commands.add_parser("record", parents=[dtype], help="race every scenario, for the recordings of the page")
     record.add_argument("--models", default=USUAL, metavar="FAMILY", help='those of "pocket", or of "smol"')
     record.add_argument("--out", type=Path, metavar="DIR", help="where to keep them (assets/traces)")
     record.add_argument("--only", metavar="ID,ID", help="these scenarios; all by default")
@@ -209,7 +201,7 @@ def _schema(arguments: argparse.Namespace) -> None:
     from .servers.records import AcceptanceRecord
     from .trace.trace import Trace
 
-    print(json.dumps((AcceptanceRecord.model_json_schema if arguments.acceptance else Trace.schema_json)(), indent=1))
+    print(json.dumps((AcceptanceRecord if arguments.acceptance else Trace).model_json_schema(), indent=1))
 
 
 def _limits(arguments: argparse.Namespace) -> None:

@@ -5,12 +5,12 @@
 
 import * as classroom from "../lab/class.js";
 import * as learn from "../learn/learn.js";
-import * as timeline from "../timeline/timeline.js";
+import * as buttons from "./buttons.js";
 import * as chips from "./chips.js";
-import * as embed from "./embed.js";
+import * as component from "./component.js";
+import * as models from "./models.js";
 import * as present from "./present.js";
-import * as tour from "./tour.js";
 
 const drawn = {}; // for which models each section of the Lab was drawn
 
-window.lookaheadPage = {chips, classroom, drawn, embed, learn, present, timeline, tour};
+window.lookaheadPage = {buttons, chips, classroom, component, drawn, learn, models, present};

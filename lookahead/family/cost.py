@@ -1,6 +1,6 @@
 """Measure what passes cost on this machine: the numbers of `core.costs.PassCosts`.
 
-`measure` times the target's passes by rows, `measure_drafter` a draft model's between passes of the target, as in a race.
+`measure` times the target's passes by rows, `measure_drafter` a drafter's between passes of the target, as in a race.
 `warm` runs every shape once before, so that no race has a first pass of a shape.
 """
 
@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 import random
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import accumulate
 from time import perf_counter
 
 from ..core.accept import rule_for
-from ..core.costs import CostCurve, DrafterCosts
+from ..core.costs import CostCurve, DrafterCosts, PassCosts
 from ..core.events import Settings
 from ..core.lm import DraftRequest, draft_tokens
 from ..core.policy import StopRule
@@ -25,7 +25,6 @@ from ..model.heads.head import CachedHead, Head
 from ..model.lm import CachedLM
 
 ROWS = (1, 2, 3, 5, 9, 17, 33, 65, 129)
-DRAFTER_ROWS = (1, 3, 9, 17)
 LEVEL_ROWS = (1, 3, 9)  # of a tree's levels
 LEVELS = 4  # of the deeper ones of the trees that are timed
 SMALL = 33  # rows from which on passes stretch the cache's buffers, so that they are timed after the others
@@ -39,6 +38,7 @@ SLOW_S = 0.8  # seconds for `LEAST_REPEATS` of the small passes: a model that ta
 WARM_S = 0.6  # behind a further length of text kernels are warmed only where that took no longer so far
 LEAST_TOKEN_S = 1e-6  # of a further drafted token, however quick it seems
 DRAFTED = 8  # tokens of the longer ones of the drafts that are timed
+SLOWER = 1.7  # ratio of times from which a pass is clearly slower
 MOST_DRIFT = 1.3  # how much more passes of one row may have drifted than those of several
 VERIFIED_ROWS = 5  # of the target's passes between drafts
 DRAFTS_S = 0.2  # drafts are timed for so long at least, since their times vary
@@ -94,14 +94,11 @@ def warm(lm: CachedLM, most_rows: int, lengths: Sequence[int] = LENGTHS) -> None
     lm.reset()
 
 
-def measure(lm: CachedLM, rows: Sequence[int] | None = None) -> CostCurve:
-    """Median seconds of a pass of each row count after a short text. Leaves `lm` empty.
-
-    `rows` None means `ROWS`, for a slow model only the small ones.
-    """
-    draws, most = random.Random(0), max(rows or ROWS)
-    tokens = [draws.randrange(lm.vocab) for _ in range(CONTEXT + most)]
-    sizes = [n for n in rows or ROWS if CONTEXT + n <= lm.context_length] or [1]
+def measure(lm: CachedLM) -> CostCurve:
+    """Median seconds of a pass of each row count after a short text, for a slow model of the small ones. Leaves `lm` empty."""
+    draws = random.Random(0)
+    tokens = [draws.randrange(lm.vocab) for _ in range(CONTEXT + max(ROWS))]
+    sizes = [n for n in ROWS if CONTEXT + n <= lm.context_length] or [1]
     lm.reset()
     lm.extend(tokens[: min(CONTEXT, lm.context_length - max(sizes))])
 
@@ -110,7 +107,7 @@ def measure(lm: CachedLM, rows: Sequence[int] | None = None) -> CostCurve:
 
     small = [n for n in sizes if n <= SMALL]
     slow = LEAST_REPEATS * len(small) * _timed(forward(small[-1])) > SLOW_S
-    large = [] if slow and not rows else [n for n in sizes if n > SMALL]
+    large = [] if slow else [n for n in sizes if n > SMALL]
     branching = min(BRANCHING_ROWS, max(small + large))
     branched = tokens[CONTEXT : CONTEXT + branching]
     narrow = [settling(lm), *map(forward, small), lambda: lm.forward(branched, _branching(branching))]
@@ -128,33 +125,54 @@ def undisturbed(seconds: Sequence[float]) -> tuple[float, ...]:
     return tuple(accumulate(reversed(seconds), min))[::-1]
 
 
+def plausible(costs: PassCosts, small: Iterable[str] = ()) -> bool:
+    """Whether no pass is clearly slower than one of more rows, nor one of a `small` draft model than the target's.
+
+    Otherwise other programs have disturbed the measurement. Trained heads are left out: their time depends on more than
+    their weights.
+    """
+    seconds = costs.target.seconds
+    pairs = [*zip(seconds, undisturbed(seconds), strict=True)]
+    pairs += [(costs.drafters[name].curve.pass_s(1), seconds[0]) for name in small]
+    return all(one_s <= SLOWER * other_s for one_s, other_s in pairs)
+
+
 def rehearse(drafter: CachedLM | Head, target: CachedLM) -> None:
     """Draft a chain and a tree once after a short text, to compile before a race. Leaves both models as they are."""
-    rule, text, target = rule_for(Settings()), [1, 1, 1], target.fresh()
-    lm = drafter.fresh(target.vocab) if isinstance(drafter, Head) else drafter.fresh()
-    if isinstance(lm, CachedHead):
-        lm.follow(target)
+    lm, target = _fresh(drafter, target)
+    rule, text = rule_for(Settings()), [1, 1, 1]
     target.reset()
     target.extend(text[:-1])
     draft_tokens(lm, rule, lm.sync(text), text, 2, StopRule())
     lm.draft_tree(lm.sync(text), DraftRequest(1, lm.vocab, rule.scores(len(text), 1, lm.vocab), StopRule()), 1, 1)
 
 
-def measure_head(head: Head, target: CachedLM, target_curve: CostCurve) -> DrafterCosts:
-    """What a trained head's passes cost between passes of its target. Leaves the target as it is.
+def measure_drafter(drafter: CachedLM | Head, target: CachedLM, target_curve: CostCurve) -> DrafterCosts:
+    """What a drafter's passes cost, alone and between passes of its target. Leaves both models as they are.
 
     For a head that drafts all tokens in one pass, the first token costs that pass, and each later one what is left to do.
+    The seconds are scaled by the target's passes between drafts, because its speed may differ from when its curve was
+    measured.
     """
-    target, lm = target.fresh(), head.fresh(target.vocab)
-    lm.follow(target)
+    lm, target = _fresh(drafter, target)
+    text = [1] * min(CONTEXT + 1, lm.context_length - LEVELS, target.context_length)
     target.reset()
-    text = [1] * (min(CONTEXT, target.context_length - 1) + 1)
     target.extend(text[1:])
-    seconds = _level_s(lm, text)
-    if seconds is None:
+    if (levels := _level_s(lm, text)) is None:
         lm.extend(lm.sync(text))
-        seconds = interleaved([lambda n=n: lm.forward([1] * n, [-1] * n) for n in LEVEL_ROWS], REPEATS)
-    return _in_turn(CostCurve(LEVEL_ROWS, tuple(seconds)), lm, target, target_curve)
+        works = [lambda n=n: lm.forward([1] * n, [-1] * n) for n in LEVEL_ROWS]
+        levels = interleaved(works, REPEATS, most_s=LAPS_S)
+    return _in_turn(CostCurve(LEVEL_ROWS, tuple(levels)), lm, target, target_curve)
+
+
+def _fresh(drafter: CachedLM | Head, target: CachedLM) -> tuple[CachedLM | CachedHead, CachedLM]:
+    """Caches of a drafter and of its target, which a head follows."""
+    target = target.fresh()
+    if isinstance(drafter, CachedLM):
+        return drafter.fresh(), target
+    lm = drafter.fresh(target.vocab)
+    lm.follow(target)
+    return lm, target
 
 
 def _level_s(lm: CachedLM | CachedHead, text: Sequence[int]) -> list[float] | None:
@@ -177,22 +195,8 @@ def _level_s(lm: CachedLM | CachedHead, text: Sequence[int]) -> list[float] | No
     ]
 
 
-def measure_drafter(lm: CachedLM, target: CachedLM, target_curve: CostCurve) -> DrafterCosts:
-    """What a draft model's passes cost, alone and between passes of its target. Leaves both empty.
-
-    The seconds are scaled by the target's passes between drafts, because its speed may differ from when its curve was
-    measured.
-    """
-    curve, cached = measure(lm, DRAFTER_ROWS), min(CONTEXT, lm.context_length - LEVELS - 1)
-    if levels := _level_s(lm, [1] * (cached + 1)):  # faster than passes by themselves
-        by_rows = dict(zip(LEVEL_ROWS, levels, strict=True))
-        pairs = zip(curve.rows, curve.seconds, strict=True)
-        curve = replace(curve, seconds=tuple(min(alone, by_rows.get(n, alone)) for n, alone in pairs))
-    return _in_turn(curve, lm, target, target_curve)
-
-
 def _in_turn(curve: CostCurve, lm: CachedLM | CachedHead, target: CachedLM, target_curve: CostCurve) -> DrafterCosts:
-    """The costs of a drafter between passes of the target, given the curve of its passes alone. Leaves both models empty."""
+    """The costs of a drafter between passes of the target, given the curve of its passes alone."""
     rule, draws = rule_for(Settings()), random.Random(0)
     cached = min(CONTEXT - 2, lm.context_length - DRAFTED - 1, target.context_length - DRAFTED)
     prompt = [draws.randrange(lm.vocab) for _ in range(cached)]
@@ -215,8 +219,6 @@ def _in_turn(curve: CostCurve, lm: CachedLM | CachedHead, target: CachedLM, targ
                 unread = text[-1:]
             seconds.append(perf_counter() - start)
             return_s.append(_timed(verify) - verify_s[-1])
-    lm.reset()
-    target.reset()
     # The first drafts are a warm-up.
     first_s, whole_s = (statistics.median(drafts_s[length][1:]) for length in (1, longest))
     token_s = max(LEAST_TOKEN_S, (whole_s - first_s) / (longest - 1)) if longest > 1 else first_s

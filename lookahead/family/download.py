@@ -80,6 +80,12 @@ def repositories() -> list[str]:
     return []
 
 
+def bytes_of_weights(repo: str) -> int:
+    """Return the size of the weights of a repository in the cache, 0 unless all are there."""
+    copy = cached(repo)
+    return sum(path.stat().st_size for path in copy.glob("model*.safetensors")) if copy else 0
+
+
 def download(files: Sequence[File], progress: Callable[[int], None], main: bool = False) -> None:
     """Download the files that are missing, and call `progress(bytes that have arrived)` ten times per second.
 
@@ -150,15 +156,13 @@ def explained(repo: str, error: Exception, near: Sequence[str] = ()) -> ModelErr
         mend = f"its authors ask who uses it; agree to its terms on {page}, and start the server with that account's HF_TOKEN."
     elif isinstance(error, DisabledRepoError):
         mend = "the hub has closed this model; choose another."
-    elif isinstance(error, RepositoryNotFoundError) or status == 404:
+    elif isinstance(error, (RepositoryNotFoundError, HFValidationError)) or status == 404:
         like = f' ("{near[0]}"?)' if near else ""
         mend = f"the hub shows no such model; check the spelling{like}, or start the server with an HF_TOKEN if it is private."
     elif status == 401:
         mend = "the hub does not accept this server's HF_TOKEN; start the server with a new one, or with none."
     elif isinstance(error, OfflineModeIsEnabled):
         mend = "this server works without a connection (HF_HUB_OFFLINE), and has no copy; choose a model that it has."
-    elif isinstance(error, HFValidationError):
-        mend = 'the hub has no names like that; give "organisation/model".'
     elif isinstance(error, OSError) and error.errno == errno.ENOSPC:
         mend = "the disk is full; make room, then load again: files that are whole are kept."
     elif isinstance(error, OSError) and error.errno and error.filename:

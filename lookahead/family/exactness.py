@@ -20,22 +20,12 @@ from ..core.numbers import count, significant
 from ..core.tree import ancestors, is_chain
 from ..model.lm import CachedLM
 
-LENGTHS = (
-    24,
-    126,
-    250,
-    384,
-    509,
-    700,
-    1000,
-    1021,
-    1400,
-    1900,
-)  # tokens of text, around the lengths of the cache's blocks
+# Tokens of text, around the lengths of the cache's blocks.
+LENGTHS = (24, 126, 250, 384, 509, 700, 1000, 1021, 1400, 1900)
 ROWS = 64  # of the passes
 PATH = 6  # rows of a pass that are compared, at most
 BUDGET_S, AGAIN_S = 0.4, 0.2  # at the first start with a model, and at later ones
-SHORT, SHORT_AGAIN = 512, 128  # tokens of text: passes after shorter texts come first
+SHORT = 128  # tokens of text: passes after shorter texts come first
 WRONG = {torch.float32: 0.01}  # of the largest logit: a difference that is not rounding
 WRONG_16_BITS = 0.1
 
@@ -71,8 +61,7 @@ def probe(lm: CachedLM, budget_s: float = BUDGET_S, seed: int = 0) -> Exactness:
     most = lm.context_length - PATH - 1
     lengths = [n for n in LENGTHS if n <= most] or [most]
     draws.shuffle(lengths)
-    short = SHORT if budget_s > AGAIN_S else SHORT_AGAIN
-    lengths.sort(key=lambda n: n > short)  # a slow model reaches only the short ones
+    lengths.sort(key=lambda n: n > SHORT)  # a slow model reaches only the short ones
     compared = differ = trees = wrong = 0
     worst, tolerance = 0.0, WRONG.get(lm.passes.dtype, WRONG_16_BITS)
     for chain, same, apart, largest in (row for length in lengths for row in _compared(lm, length, draws)):

@@ -8,7 +8,6 @@ limits. The operator (`limits` None) may give folders too.
 from __future__ import annotations
 
 import difflib
-import filecmp
 import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -86,7 +85,7 @@ class Known:
     parameters: int = 0
     head: dict[str, Any] | None = None  # the configuration of a trained head, None for a language model
     shape: Shape | None = None  # of a language model that can be used
-    faults: list[tuple[str, ModelError]] = field(default_factory=list)  # with their topics
+    faults: list[Check] = field(default_factory=list)
 
     @property
     def missing(self) -> int:
@@ -107,7 +106,7 @@ class Known:
             mend = error.mend
         except Exception as error:  # an architecture may raise anything
             mend = small_files.fault(self.folder or self.name, CONFIG, f"it describes no model: {remark(error)}").mend
-        self.faults.append((topic, ModelError("model", self.name, mend)))
+        self.faults.append(Check(topic, "", ModelError("model", self.name, mend)))
 
 
 @dataclass(slots=True)
@@ -141,9 +140,7 @@ def requested(spec: str, limits: Allowed | None) -> dict[str, str]:
     if limits is None:
         return sources.places(spec)
     if limits.loading == "none":
-        raise ModelError(
-            "models", spec, "the host of this server has switched loading off; use the models that are there."
-        )
+        raise ModelError("models", spec, "the host of this server has switched loading off; use the loaded models.")
     parts = members(spec) if isinstance(spec, str) else [""]
     if not all(parts):
         raise ModelError("models", spec, 'a name is missing; give "organisation/target+organisation/draft".')
@@ -156,9 +153,7 @@ def requested(spec: str, limits: Allowed | None) -> dict[str, str]:
     if len(parts) > MOST:
         raise ModelError("models", spec, f"give a target and at most {MOST - 1} drafts.")
     if limits.loading == "listed" and "+".join(parts) not in {pair.spec for pair in SUGGESTED}:
-        raise ModelError(
-            "models", spec, "the host of this server allows the suggested pairs only; choose one of those."
-        )
+        raise ModelError("models", spec, "the host of this server allows the suggested pairs only; choose one.")
     return sources.places("+".join(parts))
 
 
@@ -179,8 +174,8 @@ def check(
     """
     places = requested(spec, limits)
     if (source := sources.named(spec.strip())) and source.gguf and not source.here():
-        compute(source.convert, progress)
-        places = requested(spec, limits)
+        compute(source.convert, _part(progress, 0, 0.9))
+        progress, places = _part(progress, 0.9, 1), requested(spec, limits)
     known = [Known(role, place, place) for role, place in places.items()]
     for i, one in enumerate(known):
         tell = partial(progress, f"Asking about {sources.shown(one.place)}", i / (len(known) + 1))
@@ -189,22 +184,17 @@ def check(
         if one.folder:
             one.attempt("weights", _weigh)
     progress("Comparing the tokenizers", len(known) / (len(known) + 1))
-    form = number_format.requested(dtype) or number_format.usual(memory.device(), _compiles(known[0]))
-    plan = Plan("+".join(members(spec)), known, form.dtype)
+    compiled = False
+    with suppress(ModelError):  # of a damaged file, which is a fault of the plan
+        compiled = bool(known[0].folder) and kernels.compiles(known[0].folder)
+    dtype = number_format.requested(dtype) or number_format.usual(memory.device(), compiled)
+    plan = Plan("+".join(members(spec)), known, dtype)
     plan.checks = compute(_checks, plan, limits, spare_bytes)
     for one in (one for one in plan.checks if one.topic == "vocabulary" and one.error):
         if fit := fitting(known[0], {one.place for one in known}, limits is not None):
             mend = f"{one.error.mend} Drafts that would fit: {', '.join(fit)}."
             one.error = ModelError(one.error.field, one.error.value, mend)
     return plan
-
-
-def _compiles(known: Known) -> bool:
-    """Whether our kernels compute a model, as far as its small files tell."""
-    try:
-        return bool(known.folder) and kernels.compiles(known.folder)
-    except ModelError:  # a damaged file, which is a fault of the plan
-        return False
 
 
 def download(plan: Plan, progress: Progress = lambda text, share: None) -> dict[str, Path]:
@@ -244,18 +234,9 @@ def load(
     places, source = sources.places(spec), sources.named(spec)
     if (source and source.here()) or all(Path(place).is_relative_to(sources.BUNDLED) for place in places.values()):
         return models.load(spec, progress, dtype=dtype)
-    form = number_format.requested(dtype)
-    percent = -1
-
-    def once_per_percent(text: str, share: float) -> None:  # a terminal prints a line each time
-        nonlocal percent
-        if int(100 * share) > percent:
-            percent = int(100 * share)
-            progress(text, share)
-
-    plan = check(spec, dtype=form and form.dtype, progress=_part(once_per_percent, 0, 0.02))
+    plan = check(spec, dtype=number_format.requested(dtype), progress=_part(progress, 0, 0.02))
     ready = 0.6 if plan.missing else 0.02
-    folders = download(plan, _part(once_per_percent, 0.02, ready))
+    folders = download(plan, _part(progress, 0.02, ready))
     return models.load(plan.spec, _part(progress, ready, 1), dtype=dtype, folder_of=folders)
 
 
@@ -296,8 +277,7 @@ def _find(known: Known, trusted: bool, waiting: Callable[[int], None]) -> None:
         names = [name for pair in SUGGESTED for name in (pair.target, pair.draft)]
         raise explained(place, error, difflib.get_close_matches(place, names, 1)) from error
     card = info.card_data or {}
-    licence = card.get("license_name") if card.get("license") in (None, "other") else None
-    licence = licence or card.get("license") or ""
+    licence = card.get("license_name") or card.get("license") or ""
     known.licence = ", ".join(licence) if isinstance(licence, list) else str(licence)
     known.gated = bool(info.gated)
     known.sizes = {one.rfilename: one.size or 0 for one in info.siblings or ()}
@@ -386,7 +366,7 @@ def _checks(plan: Plan, limits: Allowed | None, spare_bytes: int) -> list[Check]
         ("code", "Nothing but transformers' own code is needed."),
         ("cache", "Every layer can be rolled back when a draft is rejected."),
     ):
-        faults = [Check(topic, "", error) for one in known for kind, error in one.faults if kind == topic]
+        faults = [fault for one in known for fault in one.faults if fault.topic == topic]
         checks += faults or ([Check(topic, words)] if reached else [])
         reached = reached and not faults
     checks += [*_vocabulary([one for one in known if not one.head]), *_heads(known)]
@@ -441,28 +421,21 @@ def _vocabulary(known: list[Known]) -> list[Check]:
 
 
 def fitting(target: Known, but: Iterable[str] = (), visitor: bool = True) -> list[str]:
-    """Return drafts with the target's tokenizer: of its family, of other suggestions, of the copies on this server.
+    """Return drafts with the target's tokenizer: suggested ones of its family and of others, and copies on this server.
 
     For a visitor, copies that are not public on the hub are left out.
     """
-    of, tokenizer = suggested.family(target.place), target.folder and target.folder / "tokenizer.json"
-    family = suggested.drafts(of) if of else ()
-    names = [name for name in family if suggested.billions(name) < suggested.billions(target.place)]
+    names, tokenizer = suggested.fitting(target.place), target.folder and target.folder / "tokenizer.json"
     if tokenizer and tokenizer.is_symlink():  # to a file of the cache, whose name is the hub's fingerprint of it
-        others = (name for name in suggested.drafts() if name not in names)
-        names += [name for name in others if _fingerprint(name) == tokenizer.readlink().name]
-    if tokenizer and tokenizer.is_file():
-        for name in transfer.repositories():
-            copy = cached(name)
-            weights = sum(path.stat().st_size for path in copy.glob("model*.safetensors")) if copy else 0
-            same = 0 < weights < target.bytes and (copy / tokenizer.name).is_file()
-            if same and filecmp.cmp(tokenizer, copy / tokenizer.name, False) and (not visitor or _fingerprint(name)):
-                names.append(name)
+        copies = [name for name in transfer.repositories() if 0 < transfer.bytes_of_weights(name) < target.bytes]
+        others = [name for name in (*suggested.DRAFTS, *copies) if name not in names]
+        names += [name for name in others if _fingerprint(name, visitor) == tokenizer.readlink().name]
     return [name for name in dict.fromkeys(names) if name not in {*but, target.place}]
 
 
-def _fingerprint(name: str) -> str | None:
-    """The hub's fingerprint of a public model's tokenizer file; None if the hub does not answer."""
+def _fingerprint(name: str, visitor: bool) -> str | None:
+    """The hub's fingerprint of a model's tokenizer file; None if the hub does not answer, or not to a visitor."""
     with suppress(Exception):
-        return get_hf_file_metadata(hf_hub_url(name, "tokenizer.json"), timeout=5, token=False).etag
+        url = hf_hub_url(name, "tokenizer.json")
+        return get_hf_file_metadata(url, timeout=5, token=False if visitor else None).etag
     return None

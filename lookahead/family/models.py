@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import gc
 import random
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -34,12 +34,12 @@ from ..model.heads import files
 from ..model.heads.head import CachedHead, Head
 from ..model.heads.shape import KINDS
 from ..model.lm import CachedLM
-from . import cost, exactness, number_format, recording, remembered, sense, sources, threads, typical
+from . import cost, exactness, number_format, recording, remembered, sources, threads, typical
 from .remembered import Measured
 from .sources import Progress
 from .typical import Typical
 
-SECOND_LOOKS = 2  # at costs that cannot be
+LOOKS = 3  # measurements of costs, until they are plausible
 MOST_ROWS = 21  # of the passes that small machines make
 
 
@@ -116,16 +116,16 @@ class Models:
         """A fresh cache over the draft model or trained head of that name, or a `ModelError` that lists them."""
         if name in self.heads:
             return self.heads[name].fresh(self.target.vocab)
+        if name in self.drafts:
+            return self.drafts[name].fresh()
         if name in KINDS:
             mend = f'{self.spec} has no such trained head; load "{self.spec}+HEAD", or train one: python -m lookahead train --only {name}.'
-            raise ModelError("head", name, mend)
-        if name == layer_skip.ROLE and name not in self.drafts:
+        elif name == layer_skip.ROLE:
             mend = "the first layers of this architecture cannot be used alone; choose another method."
-            raise ModelError("draft", name, mend)
-        if name not in self.drafts:
+        else:
             have = f"choose one of {', '.join(self.drafts)}" if self.drafts else f'load "{self.spec}+DRAFT" to have one'
-            raise ModelError("draft", name, f"{self.spec} has no such draft model; {have}.")
-        return self.drafts[name].fresh()
+            mend = f"{self.spec} has no such draft model; {have}."
+        raise ModelError("head" if name in KINDS else "draft", name, mend)
 
 
 def load(
@@ -141,21 +141,30 @@ def load(
     `folder_of` maps hub names to folders with their files; transformers looks for the others. Raises `ModelError` if a model
     cannot be found, cannot be rolled back, does not fit or fails in a pass, and `SettingsError` for an unknown format.
     """
-    try:
-        family = _resolve(spec, folder_of or {})
+    places = sources.places(spec)
+    with _explained(sources.shown(places["target"])):  # a model may raise anything in its first passes
+        family = _resolve(spec, places, folder_of or {})
         requested = number_format.requested(dtype)
-        key = remembered.key([*family.folders.values(), *family.heads.values()], requested.name if requested else None)
-        remembered.remove_leftovers()
+        name = number_format.name_of(requested) if requested else None
+        key = remembered.key([*family.folders.values(), *family.heads.values()], name)
         kept = remembered.read(key)
-        read = _read(family, requested, kept, progress)
-        models = _calibrate(family, read, kept, key, progress)
+        tokenizer, passes = _read(family, requested, kept, progress)
+        models = _calibrate(family, tokenizer, passes, kept, key, progress)
         remembered.keep(key, models.measured)
         progress("Ready", 1.0)
         return models
+
+
+@contextmanager
+def _explained(name: str) -> Iterator[None]:
+    """Raise any error of another library as a `ModelError` that names the model."""
+    try:
+        yield
     except (LookaheadError, Stopped):
         raise
-    except Exception as error:  # a model may raise anything in its first passes
-        raise _explained(sources.places(spec)["target"], error) from error
+    except Exception as error:
+        mend = f"it could not be loaded ({remark(error)}); check the name, the network, or give a local folder."
+        raise ModelError("model", name, mend) from error
 
 
 # ---------------------------------------------------------------- resolve
@@ -163,27 +172,26 @@ def load(
 
 @dataclass(frozen=True, slots=True)
 class _Files:
-    """A family's files. `places` maps a role to its name in the spec; `folders` are of language models, `heads` of trained
+    """A family's files. `names` maps a role to the model's name for people; `folders` are of language models, `heads` of trained
     heads, whose role is their kind. `shipped` are costs of a typical machine."""
 
     spec: str
     shipped: Typical | None
-    places: dict[str, str] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
     folders: dict[str, str] = field(default_factory=dict)
     heads: dict[str, str] = field(default_factory=dict)
 
 
-def _resolve(spec: str, folder_of: Mapping[str, Path]) -> _Files:
-    """Find the files of a spec. Raises `ModelError` before a weight is read if one is missing or damaged."""
-    places = sources.places(spec)
+def _resolve(spec: str, places: Mapping[str, str], folder_of: Mapping[str, Path]) -> _Files:
+    """Find the files of a family. Raises `ModelError` before a weight is read if one is missing or damaged."""
     family = _Files(spec, typical.read(sources.BUNDLED / spec) if "/" not in spec else None)
     for role, place in places.items():
         folder = str(folder_of.get(place, place))
         config = files.config_of(folder) if role != "target" else None
         role = files.kind_of(config) if config else role
-        if role in family.places:
+        if role in family.names:
             raise ModelError("models", spec, f"there are two heads of the kind {role}; give one.")
-        family.places[role] = place
+        family.names[role] = sources.shown(place)
         (family.heads if config else family.folders)[role] = folder
         if not config:
             small_files.check(folder)
@@ -194,75 +202,58 @@ def _resolve(spec: str, folder_of: Mapping[str, Path]) -> _Files:
 # ---------------------------------------------------------------- read
 
 
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """A family in memory."""
-
-    tokenizer: PreTrainedTokenizerBase
-    passes: dict[str, Forward]
-    form: number_format.Format
-    spread: bool
-
-
-def _read(family: _Files, requested: number_format.Format | None, kept: Measured | None, progress: Progress) -> _Read:
+def _read(
+    family: _Files, requested: torch.dtype | None, kept: Measured | None, progress: Progress
+) -> tuple[PreTrainedTokenizerBase, dict[str, Forward]]:
     """Read the tokenizer and all language models, in the requested format or the usual one."""
     device, compiles = memory.device(), kernels.compiles(family.folders["target"])
-    form = requested or number_format.usual(device, compiles)
-    spread = len(memory.gpus()) > 1 and _too_large(family.folders, form.dtype)
+    dtype = requested or number_format.usual(device, compiles)
+    spread = len(memory.gpus()) > 1 and _too_large(family.folders, dtype)
     tokenizer = _shared_tokenizer(family)
     if device.type == "cpu" and compiles:
         progress("Preparing kernels for this processor", 0.03)
-        kernels.prepare(form.dtype)
+        kernels.prepare(dtype)
     drafts = [role for role in family.folders if role != "target"]
     passes: dict[str, Forward] = {}
     # A spread target comes last: it takes what its drafts leave free.
     for role in [*drafts, "target"] if spread else ["target", *drafts]:
-        place, folder, share = family.places[role], family.folders[role], 0.05 + 0.35 * len(passes) / len(family.places)
-        progress(f"Reading {sources.shown(place)}", share)
-        passes[role] = _load(place, folder, form.dtype, device, spread and role == "target")
+        progress(f"Reading {family.names[role]}", 0.05 + 0.35 * len(passes) / len(family.names))
+        with _explained(family.names[role]):
+            passes[role] = _load(family.folders[role], dtype, device, spread and role == "target")
         if role == "target":
             threads.use(kept.threads if kept else threads.choose(CachedLM(passes[role])))
-    return _Read(tokenizer, passes, form, spread)
+    return tokenizer, passes
 
 
 # ---------------------------------------------------------------- calibrate
 
 
-def _calibrate(family: _Files, read: _Read, kept: Measured | None, key: str | None, progress: Progress) -> Models:
+def _calibrate(
+    family: _Files, tokenizer: PreTrainedTokenizerBase, passes: Mapping[str, Forward], kept: Measured | None,
+    key: str | None, progress: Progress,
+) -> Models:  # fmt: skip
     """Measure exactness and costs, or check those that are `kept`."""
-    target, shipped = CachedLM(read.passes["target"]), family.shipped
+    target = CachedLM(passes["target"])
     progress("Probing exactness", 0.45)
     probe = exactness.probe(target, exactness.AGAIN_S if kept else exactness.BUDGET_S, random.randrange(1 << 30))
     progress("Measuring what a pass costs", 0.6)
     gc.collect()  # or Python would look through all that was loaded in the middle of a race
     lengths = cost.LENGTHS[1:2] if kept else cost.LENGTHS  # with known costs a few passes suffice
     cost.warm(layer_skip.shallow(target), MOST_ROWS, lengths)
-    drafts = {role: _drafter(passes, target) for role, passes in read.passes.items() if role != "target"}
-    heads = {
-        role: files.read(folder, target.passes, sources.shown(family.places[role]))
-        for role, folder in family.heads.items()
-    }
-    # Of a spread target the first layers lie on one GPU, its head on another: no layer skip.
-    if not read.spread:
+    drafts = {role: _drafter(passes[role], target) for role in passes if role != "target"}
+    heads = {role: files.read(folder, target.passes, family.names[role]) for role, folder in family.heads.items()}
+    # The first layers of a spread target are on one GPU and its head on another: no layer skip.
+    if len(target.passes.devices) == 1:
         with suppress(ModelError):  # an architecture that cannot be cut short
             drafts[layer_skip.ROLE] = layer_skip.drafter(target)
-    costs = _costs(target, drafts, heads, kept if kept and not kept.faults else None)
+    costs = _costs(target, drafts, heads, kept)
     for draft in drafts.values():
         cost.warm(draft, 4, lengths)
     for drafter in (*drafts.values(), *heads.values()):
         cost.rehearse(drafter, target)
-    faults = sense.faults(costs, _sizes(target, drafts))
-    for _ in range(SECOND_LOOKS):
-        if not faults:
-            break
-        progress("Measuring again, since something disturbed it", 0.8)
-        again = _costs(target, drafts, heads, None)
-        if len(remaining := sense.faults(again, _sizes(target, drafts))) <= len(faults):
-            costs, faults = again, remaining
-    measured = Measured(read.form.name, probe, costs, threads.now(), faults)
-    names = {role: sources.shown(place) for role, place in family.places.items()}
-    eos = _eos(family.folders["target"], target, read.tokenizer)
-    return Models(family.spec, names, read.tokenizer, target, drafts, measured, eos, heads, key, shipped)
+    measured = Measured(number_format.name_of(target.passes.dtype), probe, costs, torch.get_num_threads())
+    eos = _eos(family.folders["target"], target, tokenizer)
+    return Models(family.spec, family.names, tokenizer, target, drafts, measured, eos, heads, key, family.shipped)
 
 
 def _drafter(passes: Forward, target: CachedLM) -> CachedLM:
@@ -274,45 +265,34 @@ def _drafter(passes: Forward, target: CachedLM) -> CachedLM:
 
 def measured_again(models: Models) -> Models:
     """The same models with what passes cost now, and remembered so. Takes as long as at load."""
-    costs = _costs(models.target, models.drafts, models.heads, None)
-    faults = sense.faults(costs, _sizes(models.target, models.drafts))
-    measured = replace(models.measured, costs=costs, faults=faults)
+    measured = replace(models.measured, costs=_costs(models.target, models.drafts, models.heads))
     remembered.keep(models.key, measured)
     return replace(models, measured=measured)
 
 
-def _sizes(target: CachedLM, drafts: Mapping[str, CachedLM]) -> dict[str, int]:
-    """Bytes of weights by role, of those that lie in memory for themselves."""
-    return {"target": target.passes.nbytes} | {
-        role: draft.passes.nbytes for role, draft in drafts.items() if role != layer_skip.ROLE
-    }
-
-
 def _shared_tokenizer(family: _Files) -> PreTrainedTokenizerBase:
     """The target's tokenizer. Raises `ModelError` if a draft has another vocabulary."""
-    tokenizers = {role: _load_tokenizer(family.places[role], folder) for role, folder in family.folders.items()}
-    names = {role: sources.shown(family.places[role]) for role in tokenizers}
+    tokenizers = {role: _load_tokenizer(family.names[role], folder) for role, folder in family.folders.items()}
     for role, tokenizer in tokenizers.items():
-        same_vocabulary(tokenizers["target"], tokenizer, names["target"], names[role])
+        same_vocabulary(tokenizers["target"], tokenizer, family.names["target"], family.names[role])
     return tokenizers["target"]
 
 
 def _costs(
-    target: CachedLM, drafts: Mapping[str, CachedLM], heads: Mapping[str, Head], kept: Measured | None
+    target: CachedLM, drafts: Mapping[str, CachedLM], heads: Mapping[str, Head], kept: Measured | None = None
 ) -> PassCosts:
-    """What passes cost: measured, or as they were kept at today's speed."""
-    drift = cost.drift(target, kept.costs.target) if kept else None
-    if drift is not None and kept.costs.drafters.keys() == drafts.keys() | heads.keys():
+    """What passes cost: as they were kept, at today's speed, else measured, again if other programs disturbed it."""
+    small = [role for role, draft in drafts.items() if draft.passes.size <= target.passes.size]
+    drafters = {**drafts, **heads}
+    usable = kept and kept.costs.drafters.keys() == drafters.keys() and cost.plausible(kept.costs, small)
+    if usable and (drift := cost.drift(target, kept.costs.target)):
         return kept.costs.scaled(drift)
-    curve = cost.measure(target)
-    costs = {role: cost.measure_drafter(draft, target, curve) for role, draft in drafts.items()}
-    costs |= {role: cost.measure_head(head, target, curve) for role, head in heads.items()}
-    return PassCosts(curve, costs)
-
-
-def _explained(place: str, error: Exception) -> ModelError:
-    mend = f"it could not be loaded ({type(error).__name__}: {' '.join(str(error).split())[:200]}); check the name, the network, or give a local folder."
-    return ModelError("model", sources.shown(place), mend)
+    for _ in range(LOOKS):
+        curve = cost.measure(target)
+        costs = PassCosts(curve, {role: cost.measure_drafter(one, target, curve) for role, one in drafters.items()})
+        if cost.plausible(costs, small):
+            break
+    return costs
 
 
 def _too_large(folders: Mapping[str, str], dtype: torch.dtype) -> bool:
@@ -347,40 +327,32 @@ def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerBase:
 
 def _tokenizer_fault(folder: str | Path, error: Exception) -> ModelError:
     """An error that names the tokenizer's file that cannot be used. A damaged tokenizer.json cannot be read alone either."""
-    whole, reason = "tokenizer.json", remark(error)
+    whole, reason = Path(folder) / "tokenizer.json", remark(error)
+    if not whole.is_file():
+        return small_files.fault(folder, whole.name, f"there is none, and no other tokenizer works: {reason}")
     try:
-        if small_files.read(folder, whole) is None:
-            return small_files.fault(folder, whole, f"there is none, and no other tokenizer works: {reason}")
-        Tokenizer.from_file(str(Path(folder) / whole))
-    except ModelError as fault:
-        return fault
+        Tokenizer.from_file(str(whole))
     except Exception as alone:  # the library has no class of its own for errors
-        return small_files.fault(folder, whole, remark(alone))
+        return small_files.fault(folder, whole.name, remark(alone))
     others = [name for name in (*small_files.TOKENIZER, "chat_template.jinja") if (Path(folder) / name).is_file()]
-    return small_files.fault(folder, " or ".join(others) or whole, reason)
+    return small_files.fault(folder, " or ".join(others) or whole.name, reason)
 
 
-def _load_tokenizer(place: str, folder: str) -> PreTrainedTokenizerBase:
-    try:
-        return load_tokenizer(folder)
-    except ModelError as error:
-        raise ModelError("model", sources.shown(place), error.mend) from error
-    except Exception as error:  # transformers raises a dozen kinds here
-        raise _explained(place, error) from error
+def _load_tokenizer(name: str, folder: str) -> PreTrainedTokenizerBase:
+    with _explained(name):
+        try:
+            return load_tokenizer(folder)
+        except ModelError as error:
+            raise ModelError("model", name, error.mend) from error
 
 
-def _load(place: str, folder: str, dtype: torch.dtype, device: torch.device, spread: bool) -> Forward:
+def _load(folder: str, dtype: torch.dtype, device: torch.device, spread: bool) -> Forward:
     """A model's passes: of a plain Llama on a processor read without transformers' models, else through them."""
-    try:
-        if device.type == "cpu" and (passes := kernels.read(folder, dtype)) is not None:
-            return passes
-        from ..model import loading
+    if device.type == "cpu" and (passes := kernels.read(folder, dtype)) is not None:
+        return passes
+    from ..model import loading
 
-        return recording.where_quicker(loading.load(folder, dtype, device, spread))
-    except ModelError:
-        raise
-    except Exception as error:  # as above
-        raise _explained(place, error) from error
+    return recording.where_quicker(loading.load(folder, dtype, device, spread))
 
 
 def same_vocabulary(

@@ -1,4 +1,4 @@
-"""Which number format a family runs in.
+"""The number format of a family's weights.
 
 bfloat16 takes half the memory of float32, and a pass reads half as much. Our kernels and GPUs compute it fast. torch's kernels
 on a processor are slow without instructions for it, and its logits tie often, so that a draft may change the text: there it
@@ -8,42 +8,33 @@ is float32. `dtype`, `--dtype` or LOOKAHEAD_DTYPE overrule this.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 
 import torch
 
 from ..core.events import SettingsError
 
 VARIABLE = "LOOKAHEAD_DTYPE"
+FORMATS = {"bfloat16": torch.bfloat16, "float32": torch.float32}
 
 
-@dataclass(frozen=True, slots=True)
-class Format:
-    """A number format: its name, and its weights' type."""
-
-    name: str
-    dtype: torch.dtype
+def name_of(dtype: torch.dtype) -> str:
+    """Return a format's name, such as "bfloat16"."""
+    return str(dtype).removeprefix("torch.")
 
 
-BFLOAT16 = Format("bfloat16", torch.bfloat16)
-FLOAT32 = Format("float32", torch.float32)
-FORMATS = {one.name: one for one in (BFLOAT16, FLOAT32)}
-
-
-def requested(name: str | torch.dtype | None = None) -> Format | None:
-    """The format that a caller or the environment names; None if neither does. Raises `SettingsError`."""
-    name = name or os.environ.get(VARIABLE, "").strip() or None
+def requested(name: str | torch.dtype | None = None) -> torch.dtype | None:
+    """Return the format that a caller or the environment names; None if neither does. Raises `SettingsError`."""
+    name = name or os.environ.get(VARIABLE, "").strip() or "auto"
     if isinstance(name, torch.dtype):
-        name = str(name).removeprefix("torch.")
-    if name in (None, "auto"):
+        name = name_of(name)
+    if name == "auto":
         return None
     if not isinstance(name, str) or name not in FORMATS:
         raise SettingsError("dtype", name, f"choose one of auto, {', '.join(FORMATS)}.")
     return FORMATS[name]
 
 
-def usual(device: torch.device, compiled: bool = False) -> Format:
-    """The format of models on a device, for passes that our kernels compute (`compiled`) or torch's."""
-    if device.type == "cuda":
-        return BFLOAT16 if torch.cuda.is_bf16_supported() else FLOAT32
-    return BFLOAT16 if compiled else FLOAT32
+def usual(device: torch.device, compiled: bool = False) -> torch.dtype:
+    """Return the format of models on a device, for passes that our kernels compute (`compiled`) or torch's."""
+    fast = torch.cuda.is_bf16_supported() if device.type == "cuda" else compiled
+    return torch.bfloat16 if fast else torch.float32

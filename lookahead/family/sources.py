@@ -122,16 +122,14 @@ def owner(folder: Path) -> RemoteSource | None:
 
 def places(spec: str) -> dict[str, str]:
     """Return role -> folder or hub name. Raises `ModelError` if the spec names nothing."""
-    if not isinstance(spec, str) or not spec.strip():
-        raise ModelError("models", spec, 'give "pocket", or "target+draft" as hub names or folders.')
-    parts, folder = members(spec), BUNDLED / spec
-    source = of(folder) if spec in bundled() else None
+    parts = members(spec) if isinstance(spec, str) else [""]
+    if not all(parts):
+        raise ModelError("models", spec, 'a name is missing; give "pocket", or "target+draft" as hub names or folders.')
+    source, folder = named(spec), BUNDLED / spec
     if source or (spec in bundled() and (folder / "target" / CONFIG).is_file()):
         drafters = sorted({path.parent.name for path in folder.glob("*/config.json")} - {"target"})
         here = source.here() if source else ("", folder / "target")
         return {"target": str(here[1]) if here else source.repo} | {role: str(folder / role) for role in drafters}
-    if not all(parts):
-        raise ModelError("models", spec, 'a name is missing around "+"; give "target+draft".')
     if len(parts) == 1 and "/" not in spec and not is_folder(spec):
         have = ", ".join(bundled()) or "none"
         raise ModelError("models", spec, f'no such bundled family (there is: {have}); or give "org/target+org/draft".')

@@ -7,6 +7,7 @@ target. Parameters and licences are those that the authors give; `hub.check` ask
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 CPU, ONE_GPU, GPUS = "a processor", "one GPU", "several GPUs"
 
@@ -90,17 +91,12 @@ SUGGESTED = (
 )  # fmt: skip
 
 
-def family(model: str) -> str | None:
-    """Return the family of a model, None if it is not one of these."""
-    return next((p.family for p in SUGGESTED if model.startswith(p.family) or model in (p.target, p.draft)), None)
+DRAFTS = [pair.draft for pair in SUGGESTED if not pair.head]
 
 
-def billions(model: str) -> float:
-    """Return a model's billions of parameters, infinity if it is not one of these."""
-    known = {p.target: p.sizes[0] for p in SUGGESTED} | {p.draft: p.sizes[1] for p in SUGGESTED}
-    return known.get(model, float("inf"))
-
-
-def drafts(of: str | None = None) -> list[str]:
-    """Return the draft models of a family, or of all families."""
-    return list(dict.fromkeys(p.draft for p in SUGGESTED if not p.head and of in (None, p.family)))
+def fitting(target: str) -> list[str]:
+    """Return the suggested draft models of a target's family that are smaller than it."""
+    family = next((p.family for p in SUGGESTED if target.startswith(p.family) or target in (p.target, p.draft)), None)
+    sizes = {p.draft: p.sizes[1] for p in SUGGESTED} | {p.target: p.sizes[0] for p in SUGGESTED}
+    of_family = [p for p in SUGGESTED if p.family == family and not p.head]
+    return [p.draft for p in of_family if p.sizes[1] < sizes.get(target, inf)]

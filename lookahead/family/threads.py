@@ -1,13 +1,9 @@
-"""How many threads a family's passes are computed with: as few as are about as quick as any number of them.
+"""The number of threads with which a family's passes are computed.
 
-Threads wait for each other after every operator, and a small model has hundreds of short ones in a pass. Where one
-thread takes little longer, the others mostly wait, and all stand still whenever something else takes one of them away:
-beside a browser on the same two cores the bundled target wrote, through torch's operators, 9 tokens/s with two threads and
-31 with one, where alone two are a fifth quicker. So at load the target's own passes are timed with all threads, half of
-them, and so on down to one. Our own kernels compute with one, but for the reading of a prompt
-(`kernels.in_step`). What OMP_NUM_THREADS says is kept to.
-
-Knows passes, clocks and torch's setting. It does not know what the passes are good for.
+Threads wait for each other after every operator, and a small model has hundreds of short ones in a pass. With a browser on the
+same two cores, the bundled target wrote 9 tokens/s through torch's operators with two threads and 31 with one. Alone, two
+are a fifth faster. So the smallest number is chosen whose passes take little longer than the fastest. Our kernels compute
+passes with one thread. OMP_NUM_THREADS overrules this.
 """
 
 from __future__ import annotations
@@ -15,35 +11,30 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from statistics import median
-from time import perf_counter
+from functools import partial
 
 import torch
 
 from ..model.lm import CachedLM
+from .cost import interleaved
 
-MOST = torch.get_num_threads()  # as torch starts out: the cores this process may use, or what OMP_NUM_THREADS says
-ABOUT = 1.3  # times the quickest count's passes: no longer than that is about as quick
-ROWS = (1, 9)  # of the passes that are timed: naive's, and one that verifies eight drafted tokens
-BEHIND = 64  # tokens behind which they are
-TIMED_S, LEAST = 0.8, 3  # laps over all counts are timed for so long, and so many at least
-
-
-def now() -> int:
-    """How many torch computes with."""
-    return torch.get_num_threads()
+MOST = torch.get_num_threads()  # torch's default: the cores that this process may use, or OMP_NUM_THREADS
+ABOUT = 1.3  # times the fastest number's passes: what takes no longer is about as fast
+ROWS = (1, 9)  # of the timed passes: naive's, and one that verifies eight drafted tokens
+CONTEXT = 64  # cached tokens before a pass
+TIMED_S, REPEATS = 0.8, 100
 
 
 def use(count: int) -> None:
-    """Compute with so many from now on, in the calling thread."""
+    """Compute with so many threads from now on, in the calling thread."""
     if count != torch.get_num_threads():
         torch.set_num_threads(count)
 
 
 @contextmanager
 def using(count: int | None) -> Iterator[None]:
-    """So many for a while, then as many as before; None changes nothing."""
-    before = now()
+    """Compute with so many threads for a while, then with as many as before; None changes nothing."""
+    before = torch.get_num_threads()
     try:
         use(count or before)
         yield
@@ -52,32 +43,26 @@ def using(count: int | None) -> Iterator[None]:
 
 
 def choose(lm: CachedLM) -> int:
-    """The fewest threads whose passes take about as long as the quickest count's. Leaves `lm` empty."""
+    """Return the smallest number of threads whose passes take about as long as the fastest. Leaves `lm` empty."""
     if lm.device.type != "cpu" or "OMP_NUM_THREADS" in os.environ:
         return MOST
-    if lm.passes.batch_invariant:  # our kernels, which compute with one, whatever torch is set to
+    if lm.passes.batch_invariant:
         return 1
-    counts = _counts(MOST)
+    counts = [MOST >> halvings for halvings in range(MOST.bit_length())]
     lm.reset()
-    lm.extend([1] * min(BEHIND, lm.context_length - max(ROWS)))
-    laps: dict[int, list[float]] = {count: [] for count in counts}
-    stop = perf_counter() + TIMED_S
-    while len(laps[MOST]) < LEAST or perf_counter() < stop:
-        for count in counts:  # in turns: what disturbs the machine for a while then disturbs all alike
-            with using(count):
-                lm.forward([1])  # sets up the team
-                laps[count].append(sum(_timed(lm, rows) for rows in ROWS))
+    lm.extend([1] * min(CONTEXT, lm.context_length - max(ROWS)))
+    with using(None):
+        works = [work for count in counts for work in (partial(_set_up, lm, count), partial(_pass_both, lm))]
+        seconds = interleaved(works, REPEATS, most_s=TIMED_S)[1::2]
     lm.reset()
-    took = {count: median(seconds) for count, seconds in laps.items()}
-    return min(count for count in counts if took[count] <= ABOUT * min(took.values()))
+    return min(count for count, took in zip(counts, seconds, strict=True) if took <= ABOUT * min(seconds))
 
 
-def _counts(most: int) -> list[int]:
-    """`most`, half of it, and so on, down to 1."""
-    return [most, *_counts(most // 2)] if most > 1 else [1]
+def _set_up(lm: CachedLM, count: int) -> None:
+    use(count)
+    lm.forward([1])  # torch makes the team of threads
 
 
-def _timed(lm: CachedLM, rows: int) -> float:
-    start = perf_counter()
-    lm.forward([1] * rows)
-    return perf_counter() - start
+def _pass_both(lm: CachedLM) -> None:
+    for rows in ROWS:
+        lm.forward([1] * rows)

@@ -10,9 +10,8 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from ..core.costs import PassCosts
 from ..model.small_files import fault
-from .remembered import possible_costs
+from .remembered import PossibleCosts
 
 FILE = "costs.json"
 
@@ -22,25 +21,22 @@ class Typical:
     """The costs, and the processor on which they were measured."""
 
     cpu: str
-    costs: PassCosts
+    costs: PossibleCosts
 
 
 _ADAPTER = TypeAdapter(Typical)
 
 
 def read(family: Path) -> Typical | None:
-    """The costs that the family in this folder ships, or None. Raises `ModelError` if the file is damaged."""
+    """Return the costs that the family in this folder ships, or None. Raises `ModelError` if the file is damaged."""
     file = family / FILE
     if not file.is_file():
         return None
     try:
-        shipped = _ADAPTER.validate_json(file.read_bytes())
+        return _ADAPTER.validate_json(file.read_bytes())
     except (OSError, ValidationError) as error:
         first = error.errors(include_url=False)[0]["msg"] if isinstance(error, ValidationError) else str(error)
         raise fault(family, FILE, first) from None
-    if not possible_costs(shipped.costs):
-        raise fault(family, FILE, "no machine can have its costs")
-    return shipped
 
 
 def write(family: Path, typical: Typical) -> None:

@@ -25,7 +25,7 @@ from ..race.text import Pieces
 from ..trace.race import measured_on
 from .intervals import interval
 from .progress import Progress
-from .tables import markdown_table, measured_where
+from .tables import Table
 from .timing import Entry, Question, check, lane_of, read_entry
 
 MOST_PLAYED = 16  # texts of a class
@@ -188,8 +188,8 @@ def speedup(pairs: Sequence[tuple[Written, Written]]) -> float:
     return _rate([one for one, _ in pairs]) / _rate([plain for _, plain in pairs])
 
 
-def table(rows: Iterable[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
-    """Heads of a table, and a row for every size of one method's `rows` of a document."""
+def table(rows: Iterable[Mapping[str, Any]]) -> Table:
+    """A table with a row for every size of one method's `rows` of a document."""
     heads = [
         "texts at once", "tokens/s, naive", "with drafts", "a text", "speedup", "90% interval", "tokens a text and pass",
         "rows a pass", "same texts",
@@ -204,28 +204,24 @@ def table(rows: Iterable[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]
     ]  # fmt: skip
 
 
-def markdown(report: Mapping[str, Any]) -> str:
-    """The document as a Markdown table: a line for every size, speedups with their intervals."""
-    rows = report["rows"]
+def overview(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """A table with a line for every size, and the speedups of all methods with their intervals."""
     methods = list(dict.fromkeys(row["method"] for row in rows))
-    head = ["texts at once", "naive, tokens/s", *(f"`{method}`" for method in methods)]
     lines = []
     for size in dict.fromkeys(row["texts"] for row in rows):
         of = {row["method"]: row for row in rows if row["texts"] == size}
         rate = count(round(max(row["naive_tokens_per_second"] for row in of.values())))
         cells = [f"{ratio(of[method]['speedup'])} [{ranged(of[method]['interval'])}]" for method in methods]
         lines.append([str(size), rate, *cells])
-    return f"{markdown_table(head, lines)}\n\n{measured_where(report)}; {report['note']}."
+    return ["texts at once", "naive, tokens/s", *(f"`{method}`" for method in methods)], lines
 
 
 # ------------------------------------------------------------------ a class of texts, to be played
 
 
 def play(models: Models, questions: Sequence[Question], method: str, **options: Any) -> Iterator[Progress | None]:
-    """Write a class of texts together, first naively, then with drafts, and keep every pass; reading prompts is left out.
-
-    Yields None at every pass, where it may be closed, and at last the document that the page plays. Raises `LookaheadError` for
-    bad input before the first second is spent.
+    """Write a class of texts together, first naively, then with drafts; yields None at every pass, and at last the
+    document that the page plays. Raises a `LookaheadError` for bad input before anything is measured.
     """
     if not 2 <= len(questions) <= MOST_PLAYED:
         raise SettingsError("texts", len(questions), f"give 2 to {MOST_PLAYED} prompts.")

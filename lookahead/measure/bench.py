@@ -14,7 +14,7 @@ from ..race.external import EXTERNAL
 from ..trace.race import measured_on
 from .intervals import interval
 from .progress import Progress, row_of
-from .tables import markdown_table, measured_where
+from .tables import Table
 from .timing import Question, Sample, Timing, blocks, by_question, median_run, read_entry, samples
 
 FIXED = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)  # draft lengths that `auto` is compared with
@@ -22,7 +22,6 @@ PEERS = tuple(f"{name}:{settings}" for name, peer in EXTERNAL.items() for settin
 LOST = ("lost_to_passes", "lost_to_drafting", "lost_to_engine")  # where a lane's time goes beyond what theory predicts
 ENGINES = ("vllm", "llama.cpp")  # without speculation
 Rows = Sequence[Mapping[str, Any]]
-Table = tuple[Sequence[str], Sequence[Sequence[str]]]  # a head, and rows of cells
 
 
 class Rival(Protocol):
@@ -76,12 +75,10 @@ def measure(
 # ------------------------------------------------------------------ tables
 
 
-def markdown(report: dict[str, Any]) -> str:
-    """The summary as Markdown tables, with what it was measured on."""
+def tables(report: Mapping[str, Any]) -> list[Table]:
+    """Tables of a report: speedups, where time was lost, other engines, and draft lengths; some may have no rows."""
     shown = [s for s in report["summary"] if not _is_aside(s["method"])]
-    tables = (_speedups(shown), _shares(shown), _peers(report["against"]), _lengths(report["fixed"]))
-    parts = [markdown_table(head, rows) for head, rows in tables if rows]
-    return "\n\n".join([*parts, f"{measured_where(report)}; {report['note']}."])
+    return [_speedups(shown), _shares(shown), _peers(report["against"]), _lengths(report["fixed"])]
 
 
 def _is_aside(method: str) -> bool:
@@ -203,7 +200,7 @@ def _summary(rows: Rows, methods: Sequence[str]) -> list[dict[str, Any]]:
     out = []
     for method in methods:
         method_rows = [row for row in rows if row["method"] == method]
-        for category in [*dict.fromkeys(row["category"] for row in method_rows), "all"]:
+        for category in dict.fromkeys([*(row["category"] for row in method_rows), "all"]):
             part = [row for row in method_rows if category in (row["category"], "all")]
             speedups = [row["speedup"] for row in part]
             of_predicted = [row["speedup"] / row["predicted_speedup"] for row in part if row["predicted_speedup"]]
@@ -242,9 +239,8 @@ def _ratios(rows: Iterable[Mapping[str, Any]], others: Rows) -> list[float]:
 
 
 def _against(rows: Rows, techniques: Mapping[str, str | None]) -> list[dict[str, Any]]:
-    """Our methods against others' of the same technique, each with its best settings for every single prompt.
-
-    `techniques` has those of the others by name.
+    """Our methods against those of other engines, with the same of `techniques`, each at its best settings for every
+    prompt.
     """
     out = []
     for rival, technique in techniques.items():

@@ -1,8 +1,7 @@
-"""Break it: the classic mistakes as switches, each with the test that catches it.
+"""The classic mistakes as switches, each with the test that catches it.
 
-A bug is one part of the engine (the rule, the target, the ends) replaced in a run of its own. `catch` runs the test that a bug
-names, for real. `race` races the broken method with an honest naive lane. Three bugs are those of the sketch that everybody
-copies: rows misread, the accepted prefix dropped, the bonus token lost.
+A bug replaces one part of the engine (the rule, the target, the ends). `catch` runs the test that the bug names; `race`
+races the broken method against an honest naive lane.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from typing import Any
 from ..core.accept import Pick, Rejection, Rule, Verification, at_quantile, rule_for
 from ..core.events import ACCEPTED, BONUS, CORRECTION, MethodError, Settings, SettingsError
 from ..family.models import Models
-from ..race.ends import Ends
 from ..race.lane import Lane
 from ..trace.race import Race
 from .checks import CHECKS, HONEST, Finding, Parts
@@ -78,7 +76,7 @@ def _of_rejection(broken: type[Rejection]) -> Callable[[Settings], Rule]:
 
 
 class _Wrapped:
-    """A rule or a target with some methods replaced; the others are its own."""
+    """A rule, a target or the ends with some methods replaced; the others are its own."""
 
     def __init__(self, part: Any):
         self._part = part
@@ -150,16 +148,12 @@ class NotRolledBack(_Wrapped):
         return self._reported
 
 
-class EndsOverlooked(Ends):
+class EndsOverlooked(_Wrapped):
     """Checks only the last token of a pass for an end of the text."""
 
     def cut(self, prompt, context, emitted):
-        _, finish = super().cut(prompt, [*context, *emitted[:-1]], emitted[-1:])
+        _, finish = self._part.cut(prompt, [*context, *emitted[:-1]], emitted[-1:])
         return len(emitted), finish
-
-
-def _overlooked(ends: Ends) -> Ends:
-    return EndsOverlooked(ends.eos, ends.most_new, ends.context_length, ends.stopped)
 
 
 _SAME, _END, _WHOLE, _DICE = CHECKS
@@ -189,7 +183,7 @@ BUGS: dict[str, Bug] = {
         Bug(
             "eos-ignored", "end overlooked",
             "Only the last token of a pass is asked whether it ends the text, so an end inside an accepted run is written over.",
-            TEXT, _END, Parts(ends=_overlooked),
+            TEXT, _END, Parts(ends=EndsOverlooked),
         ),
         Bug(
             "prefix-dropped", "accepted prefix dropped",

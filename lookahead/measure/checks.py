@@ -1,7 +1,6 @@
-"""Four tests that any verifying loop must pass, over models without weights.
+"""Four tests that any verifying loop must pass: the real loop, rules and drafters over models without weights.
 
-Each runs the real loop, the real rules and real drafters in a second or less. `Parts` are the pieces of a run; the engine's
-own pass every test, and a bug is one piece replaced.
+`Parts` are the pieces of a run. The engine's own pass every test, and a bug is one piece replaced.
 """
 
 from __future__ import annotations
@@ -113,7 +112,7 @@ def self_drafting_is_accepted_whole(parts: Parts) -> tuple[bool, str]:
 def texts_follow_the_targets_distribution(parts: Parts) -> tuple[bool, str]:
     """Dice: what the rejection rule lets stand must be distributed as the target says."""
     *_, last = dice.throw(rule=parts.rule)
-    statistic = f"after {count(last.throws)} throws chi-square is {decimal(last.chi_square)} with {last.freedom} degrees of freedom"
+    statistic = f"after {count(last.throws)} throws chi-square is {decimal(last.chi_square)} with {dice.FREEDOM} degrees of freedom"
     chance = f"chance alone gives as much in {significant(last.p_value, 2)} of all cases"
     return last.p_value > ODDS, f"{statistic}: {chance}."
 

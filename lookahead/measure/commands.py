@@ -63,7 +63,8 @@ def bench(arguments: Namespace, rivals: Callable[..., list[methods_on_prompts.Ri
         report = terminal.measured(
             methods_on_prompts.measure(models, methods, prompts, repeat=arguments.repeat, others=others, **options)
         )
-    _finish(arguments, report, terminal.show_bench, name, methods_on_prompts.markdown)
+    shown = methods_on_prompts.tables(report)
+    _finish(arguments, report, lambda: terminal.show_report(report, shown), name, shown)
 
 
 def batch(arguments: Namespace) -> None:
@@ -80,7 +81,7 @@ def batch(arguments: Namespace) -> None:
         method: decision.texts_at_once(decision.levels_of(row for row in report["rows"] if row["method"] == method))
         for method in dict.fromkeys(row["method"] for row in report["rows"])
     }
-    _finish(arguments, report, _show_batches, "batch", batches.markdown)
+    _finish(arguments, report, lambda: _show_batches(report), "batch", [batches.overview(report["rows"])])
 
 
 def deciding(
@@ -104,8 +105,7 @@ def decide(arguments: Namespace, measuring: Callable[..., Iterator[Progress | No
     if arguments.json:
         print(json.dumps(report.document()))
     else:
-        (first, *heads), rows = report.table()
-        terminal.show_table([f"{first}<", *heads], rows, after=(report.sentence, report.reasons(), report.note))
+        terminal.show_table(*report.table(), after=(report.sentence, report.reasons(), report.note))
 
 
 def lab(arguments: Namespace) -> None:
@@ -116,7 +116,7 @@ def lab(arguments: Namespace) -> None:
             print(json.dumps(listed))
         else:
             rows = [[one["id"], one["claim"], "\n".join(one["runs"])] for one in listed]
-            terminal.show_table(["name<", "claim<", "runs<"], rows)
+            terminal.show_table(["name", "claim", "runs"], rows)
         return
     chosen = experiments.choose(arguments.experiment)
     for name, most in (("repeat", 1000), ("prompts_each", 1000), ("max_new_tokens", 100_000)):
@@ -133,7 +133,8 @@ def lab(arguments: Namespace) -> None:
         else:
             results.append(terminal.measured(experiment.run(models, arguments.repeat, **caps)))
     report = experiments.document(models, results, arguments.repeat)
-    _finish(arguments, report, _show_lab, "lab", experiments.markdown)
+    shown, whys = experiments.tables(report), [f"{one['title']}: {one['why']}\n" for one in report["experiments"]]
+    _finish(arguments, report, lambda: terminal.show_report(report, shown, whys), "lab", shown)
 
 
 def calibrate(arguments: Namespace) -> None:
@@ -155,7 +156,7 @@ def calibrate(arguments: Namespace) -> None:
     }
     if arguments.ship:
         typical.write(Path(arguments.ship), typical.Typical(processor.name(), models.costs))
-    _finish(arguments, report, terminal.show_calibration)
+    _finish(arguments, report, lambda: terminal.show_calibration(report))
 
 
 def record(arguments: Namespace) -> None:
@@ -181,14 +182,7 @@ def _show_batches(report: dict[str, Any]) -> None:
     for method, sentence in report["advice"].items():
         rows = [row for row in report["rows"] if row["method"] == method]
         terminal.show_table(*batches.table(rows), [f"\n{method}: {sentence}"])
-    terminal.show_lines([f"\n{tables.measured_where(report)}; {report['note']}"])
-
-
-def _show_lab(report: dict[str, Any]) -> None:
-    for (first, *heads), rows in experiments.tables(report):
-        terminal.show_table([f"{first}<", "claimed<", "measured here<", *heads[2:]], rows)
-    terminal.show_lines(f"\n{one['title']}: {one['why']}" for one in report["experiments"])
-    terminal.show_lines([f"\n{tables.measured_where(report)}; {report['note']}"])
+    terminal.show_report(report, [])
 
 
 def _load(arguments: Namespace) -> Models:
@@ -221,13 +215,13 @@ def _check_update(arguments: Namespace, name: str) -> None:
 
 
 def _finish(
-    arguments: Namespace, report: dict[str, Any], show: Callable[[dict[str, Any]], None], name: str = "",
-    markdown: Callable[[dict[str, Any]], str] | None = None,
+    arguments: Namespace, report: dict[str, Any], show: Callable[[], None], name: str = "",
+    shown: Sequence[tables.Table] = (),
 ) -> None:  # fmt: skip
     """Print a report, as JSON or with `show`, and write its tables between the markers `name` of the file of `--update`."""
-    if markdown and arguments.update:
-        tables.replace_between(arguments.update, name, markdown(report))
+    if shown and arguments.update:
+        tables.replace_between(arguments.update, name, tables.of_report(report, shown))
     if arguments.json:
         print(json.dumps(report))
     else:
-        show(report)
+        show()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from itertools import count as turns
 from itertools import pairwise, takewhile
 from math import log2
@@ -16,9 +16,10 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from ..core import processor
+from ..core.acceptance import Acceptance
 from ..core.costs import PassCosts
-from ..core.events import ACCEPTED, SettingsError
-from ..core.numbers import count, decimal, percent, power, ranged, ratio, seconds
+from ..core.events import SettingsError
+from ..core.numbers import UNKNOWN, count, decimal, percent, power, ranged, ratio, seconds
 from ..core.text_files import csv_text
 from ..core.tree import branch_count, depths
 from ..drafting import DRAFTERS
@@ -30,7 +31,7 @@ from ..trace.trace import Trace
 from . import batches
 from .intervals import interval
 from .progress import Arm, Progress, Row, rows_of
-from .tables import markdown_table, measured_where
+from .tables import Table, of_report
 from .timing import Entry, Question, Sample, Timing, check, lane_of, read_entry, time_lane
 from .whatif import Recording, what_if
 
@@ -43,11 +44,7 @@ FULL = 0.5  # of `SEEN`: with a longer mean draft all drafts have one length, bu
 LEAST_S, MOST_S, MOST_PROMPTS = 5.0, 600.0, 200
 RACING, LENGTHS_SHARE = 0.5, 0.15  # of the budget
 SURE = 3  # prompts that show that a method is slower
-UNKNOWN = "\u2013"
-COLUMNS = (
-    "method", "question", "category", "speedup", "low", "high", "new_tokens", "tokens_per_pass", "acceptance",
-    "drafted_per_pass", "pass_cost", "verify_cost", "draft_cost", "identical",
-)  # fmt: skip
+COLUMNS = ("method", *(each.name for each in fields(Row)))
 MEANS = ("tokens_per_pass", "drafted_per_pass", "depth_per_pass", "pass_cost", "verify_cost", "draft_cost")
 LIMITS = {  # what limits a method, and the change that would gain most
     "acceptance": ("what is accepted", "A draft that knows these texts better would gain most: trained on what the target writes for them."),
@@ -85,10 +82,9 @@ class Term(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A method and its speedup: the median over prompts, with its 90% interval.
-
-    The other numbers are means over prompts, None if they are unknown. Costs are those of a pass, in naive passes.
-    A predicted option has a draft length `k` and the `terms` of its arithmetic; a measured one has neither.
+    """A method and its speedup: the median over prompts, with its 90% interval. The other numbers are means over
+    prompts, None if unknown; costs are in naive passes. A predicted option has a draft length `k` and the `terms` of
+    its arithmetic.
     """
 
     method: str
@@ -110,10 +106,8 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The answer and its reasons. `options` has at least one method, the fastest first.
-
-    `levels` are speedups with several texts at once, `lengths` those of fixed draft lengths, `rows` one mapping for each
-    method and prompt. `source` is what was measured, `settings` how. `drafting` completes "On: METHOD" in the sentence.
+    """The answer and its reasons. `options` has the fastest method first; `rows` has a mapping for each method and
+    prompt. `source` is what was measured, `settings` how. `drafting` completes "On: METHOD" in the sentence.
     """
 
     options: tuple[Option, ...]
@@ -162,10 +156,7 @@ class Report:
 
     @property
     def limit(self) -> dict[str, Any] | None:
-        """The part that would gain most if it were perfect, and the speedups `now` and then; None if it is unknown.
-
-        Without separate times for drafting and verifying, both are one cost.
-        """
+        """The part that would gain most if it were perfect, and the speedups `now` and then; None if it is unknown."""
         best = self.best
         if best.pass_cost is None or best.depth_per_pass is None:
             return None
@@ -190,8 +181,8 @@ class Report:
         if self.on:
             return LIMITS[limit["name"]][1]
         return (
-            f"A pass with its draft costs {decimal(best.pass_cost)} naive passes, so it pays from {decimal(best.pass_cost * PAYS)} tokens a "
-            f"pass on; here it wrote {decimal(best.tokens_per_pass)}. Text that is easier to guess, or a draft that knows it better, would do it."
+            f"A pass with its draft costs {decimal(best.pass_cost)} naive passes, so it pays from "
+            f"{decimal(best.pass_cost * PAYS)} tokens per pass; here it wrote {decimal(best.tokens_per_pass)}."
         )
 
     def reasons(self) -> str:
@@ -204,8 +195,8 @@ class Report:
             )
         return " ".join([*parts, self.change]).strip()
 
-    def table(self) -> tuple[list[str], list[list[str]]]:
-        """Heads and rows of a table of the methods."""
+    def table(self) -> Table:
+        """A table of the methods."""
         heads = [
             "method", "speedup", "90% interval", "prompts", "tokens a pass", "accepted", "draft cost", "verify cost",
             "identical",
@@ -223,18 +214,14 @@ class Report:
 
     def markdown(self) -> str:
         """The answer, its reasons, and the tables."""
-        parts = ["# Should I turn it on?", self.sentence, self.reasons(), markdown_table(*self.table())]
-        for title, note, points in (
-            ("drafted tokens", "predicted from runs with 1 and 8", self.lengths),
-            ("texts at once", "measured", self.levels),
+        shown, parts = [self.table()], ["# Should I turn it on?", self.sentence, self.reasons()]
+        for title, points in (
+            (["drafted tokens", f"speedup, predicted from runs with 1 and {SEEN}"], self.lengths),
+            (["texts at once", "speedup, measured"], self.levels),
         ):
-            if points:
-                rows = [[str(at), ratio(speedup), ranged(sure)] for at, speedup, sure in points if speedup]
-                parts.append(markdown_table([title, f"speedup, {note}", "90% interval"], rows))
-        servers = self.source.get("servers", {})
-        where = [f"{side}: {of['name']}, {of['kind']}, {of['model']}" for side, of in servers.items()]
-        where = "; ".join(where or [measured_where(self.source)])
-        return "\n\n".join([*parts, f"{where}; {self.note}."]) + "\n"
+            rows = [[str(at), ratio(speedup), ranged(sure)] for at, speedup, sure in points if speedup]
+            shown.append(([*title, "90% interval"], rows))
+        return "\n\n".join([*parts, of_report({**self.source, "note": self.note}, shown)]) + "\n"
 
     def csv(self) -> str:
         """A row for every method and prompt (RFC 4180)."""
@@ -290,13 +277,14 @@ def texts_at_once(levels: Sequence[Level]) -> str:
     known = [level for level in levels if level.speedup]
     if not known:
         return "Nothing was measured: no text was written by both servers."
+    where = {level: "one text at a time" if level.at_once == 1 else f"up to {level.at_once} at once" for level in known}
     paying = _paying(known)
     if not paying:
-        return f"Off: {shown(known[0])} for {_up_to(known[0])}."
+        return f"Off: {shown(known[0])} for {where[known[0]]}."
     first, last, rest = paying[0], paying[-1], known[len(paying) :]
-    sentence = f"On for {_up_to(last)}: {shown(last)}"
+    sentence = f"On for {where[last]}: {shown(last)}"
     if first is not last:
-        sentence += f", {shown(first)} for {_up_to(first)}"
+        sentence += f", {shown(first)} for {where[first]}"
     if any(level.speedup < 1 for level in rest):
         sentence += f"; off from {count(round(crossing(levels) or rest[0].at_once))} on"
     elif rest:
@@ -304,11 +292,7 @@ def texts_at_once(levels: Sequence[Level]) -> str:
     return f"{sentence}."
 
 
-def _up_to(level: Level) -> str:
-    return "one text at a time" if level.at_once == 1 else f"up to {level.at_once} at once"
-
-
-def shown(of: Option | Level) -> str:
+def shown(of: Option | Level | Forecast) -> str:
     """A speedup with its interval: 1.40x [1.35, 1.45]."""
     return ratio(of.speedup) + (f" [{', '.join(map(decimal, of.interval))}]" if of.interval else "")
 
@@ -404,9 +388,8 @@ def check_budget(questions: Sequence[Question], budget_s: float) -> None:
 
 
 def still_racing(rows: Mapping[str, Sequence[Row]], hurried: bool = False) -> list[str]:
-    """The methods that may be the fastest, the fastest first, from their rows on the same prompts.
-
-    Drops those that are surely slower, by the interval of their ratio to the fastest; if `hurried` also the slower half.
+    """The methods that may be the fastest, the fastest first, from their rows on the same prompts: those that are not
+    surely slower by the interval of their ratio to the fastest; if `hurried` only the faster half.
     """
     order = sorted(rows, key=lambda method: -statistics.median(row.speedup for row in rows[method]))
     kept = []
@@ -424,11 +407,10 @@ def _measured(label: str, rows: Sequence[Row], let_go: bool) -> Option:
 
 
 def forecast(costs: PassCosts, short: tuple[int, Pairs], long: tuple[int, Pairs], ks: Sequence[int]) -> list[Forecast]:
-    """The speedups of all `ks`, from the runs with two draft lengths, the second larger, on the same prompts in order.
+    """The speedups of all `ks`, from runs with two draft lengths, the second larger, on the same prompts in order.
 
-    A pass of another length takes what the calibrated curve gives, scaled to match both runs; drafting and the rest are
-    linear between them. Acceptance by position gives the tokens. It holds for chains of one length in a homogeneous
-    text.
+    The target's time follows the calibrated curve, scaled to both runs; drafting and the rest are linear between them.
+    Tokens follow from the acceptance by position. It holds for chains of one length in a homogeneous text.
     """
     (few, short_pairs), (many, long_pairs) = short, long
     cheap = [statistics.mean(part) for part in zip(*(_pass(run, costs, few) for run, _ in short_pairs), strict=True)]
@@ -455,9 +437,8 @@ def _pass(run: Timing, costs: PassCosts, k: int) -> tuple[float, float, float]:
 def advise(trace: Trace, costs: PassCosts, ks: Sequence[int] = KS) -> Report:
     """Predict the speedup of every drafter in a race at its best draft length, with the pass costs of this machine.
 
-    Lookup drafters are replayed on the naive lane, raced or not. A race on another machine gives acceptance only: its
-    seconds are replaced by those of `costs`, and drafters that these lack are left out. Raises `LookaheadError` if no
-    lane has visible drafts, or if there is no naive lane.
+    Lookup drafters are replayed on the naive lane. A race on another machine gives acceptance only. Raises a
+    `LookaheadError` if no lane has visible drafts, or if there is no naive lane.
     """
     here, options = trace.machine.cpu == processor.name(), []
     if trace.settings.rule != "rejection":
@@ -496,15 +477,12 @@ def _predicted(lane: LaneRecord, costs: PassCosts, ks: Sequence[int], here: bool
         return None
     if not here and drafter not in costs.drafters:
         return None
-    levels = [max(depths(step.draft.parents)) for step in drafted]
-    accepted = [step.origins.count(ACCEPTED) for step in drafted]
-    # If a text ends inside a draft, the rest of the draft was not tested.
-    ended = [step.finish in ("eos", "stop") for step in drafted]
-    tested = sum(n if end else min(level, n + 1) for level, n, end in zip(levels, accepted, ended, strict=True))
-    a, f = sum(accepted) / max(1, tested), len(drafted) / len(lane.verified)
-    token_s = sum(step.propose_s for step in lane.verified) / sum(levels) if here else costs.drafters[drafter].token_s
+    acceptance, levels = Acceptance.of(drafted), sum(max(depths(step.draft.parents)) for step in drafted)
+    tested = sum(acceptance.tested)
+    a, f = sum(acceptance.accepted) / max(1, tested), len(drafted) / len(lane.verified)
+    token_s = sum(step.propose_s for step in lane.verified) / levels if here else costs.drafters[drafter].token_s
     branching = sum(branch_count(step.draft.parents) > 1 for step in drafted) / len(drafted)
-    rows = sum(len(step.draft.tokens) for step in drafted) / sum(levels)
+    rows = sum(len(step.draft.tokens) for step in drafted) / levels
     by_k = [
         costs.predict(a, k, drafter, token_s=token_s, rows_per_token=rows, branching=branching, share=f) for k in ks
     ]

@@ -1,8 +1,7 @@
 """The claims that everybody quotes, measured here: the table of speedups and the list of when it helps.
 
-An experiment is data: the claim in the words it is quoted in, and arms, each a method on some of the bundled prompts under some
-settings. The first arm is the claim's; the others are compared with it. All of them are measured against naive, one lane at a
-time. The compute-bound claim is measured in batches: many texts that share every pass, naively and with drafted tokens.
+The first arm of an experiment is the claim's; the others are compared with it. The compute-bound claim is measured in
+batches.
 """
 
 from __future__ import annotations
@@ -10,52 +9,35 @@ from __future__ import annotations
 import re
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from math import inf
 from typing import Any
 
 from ..core.events import SettingsError
-from ..core.numbers import counted, decimal, ranged, ratio
+from ..core.numbers import counted, ranged, ratio
 from ..family.models import Models
 from ..race.methods import needed_by
 from ..trace.race import measured_on
 from . import batches
-from .decision import Level, levels_of
+from .decision import Level, levels_of, texts_at_once
 from .intervals import interval
-from .progress import Arm, Progress, because, difference, measure, questions, rows_of
-from .tables import markdown_table, measured_where
-from .timing import Question, read_entry
+from .progress import LENGTH, Arm, Plan, Progress, because, difference, measure
+from .tables import Table
+from .timing import read_entry
 
 TABLE, HELPS, HURTS = "performance expectations", "when most effective", "when least effective"
 NEWER = "generations of drafters"
-LENGTH, SHORT, LONG = 96, 12, 192
+SHORT, LONG = 12, 192  # tokens
 K = 4
 BATCHES = (1, 4, 16, 64)  # texts at once
 CLAIMED, NOT, UNSURE = "as claimed", "not as claimed", "no sure difference"
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """One arm to be: a method (with options, as in `bench`), the prompts by category or id, and settings."""
-
-    label: str
-    method: str
-    prompts: tuple[str, ...]
-    settings: dict[str, Any] = field(default_factory=dict)
-
-    def questions(self, most: int | None, tokens: int | None) -> list[Question]:
-        """The prompts with the plan's settings; `tokens` caps the length."""
-        length = self.settings.get("max_new_tokens", LENGTH)
-        capped = {"max_new_tokens": min(length, tokens or length)}
-        return questions(*self.prompts, most=most, **{**self.settings, **capped})
-
-
-@dataclass(frozen=True, slots=True)
 class Experiment:
-    """A claim and what is run here for it.
-
-    `group` is the list that has the claim. `low` and `high` are the speedups it promises, None for a claim that only says that
-    something helps or hurts. With `batches`, so many texts at once are measured too, by the first plan's method.
+    """A claim of the list `group`, and what is run here for it. `low` and `high` are the speedups that it promises,
+    None if it only says that something helps or hurts. With `batches`, so many texts at once are measured too, by the
+    first plan's method.
     """
 
     id: str
@@ -69,7 +51,7 @@ class Experiment:
 
     @property
     def claimed(self) -> str:
-        """The claim next to its title: figures, a sentence, or that it is to help, or to help less, and why."""
+        """The claim next to its title: its words, or that it is to help, or to help less, and why."""
         if self.group in (TABLE, NEWER):
             return self.claim
         why = re.search(r"\((.*?)\)", self.claim)
@@ -77,8 +59,8 @@ class Experiment:
 
     def listing(self) -> dict[str, Any]:
         """The experiment as plain data."""
-        words = {name: getattr(self, name) for name in ("id", "title", "group", "claim", "claimed")}
-        return {**words, "runs": [f"{plan.method}: {plan.label}" for plan in self.plans]}
+        fields = {name: getattr(self, name) for name in ("id", "title", "group", "claim", "claimed")}
+        return {**fields, "runs": [f"{plan.method}: {plan.label}" for plan in self.plans]}
 
     def missing(self, models: Models) -> list[str]:
         """The draft models and trained heads it needs that this family does not have."""
@@ -89,16 +71,14 @@ class Experiment:
     def run(
         self, models: Models, repeats: int = 3, *, prompts: int | None = None, tokens: int | None = None
     ) -> Iterator[Progress | None]:
-        """Measure it; every `Progress` holds the `Result` so far, the last one all of it. May be closed at any point.
-
-        `prompts` and `tokens` cap how many prompts an arm has and how long their texts get. Yields None while nothing is new.
+        """Measure it; every `Progress` holds the `Result` so far, and None comes while nothing is new. May be closed at
+        any point. `prompts` and `tokens` cap how many prompts an arm has and how long their texts get.
         """
-        result = Result(self, tuple(Arm.of(plan.label, plan.method, ()) for plan in self.plans))
+        result = Result(self, tuple(plan.arm(()) for plan in self.plans))
         arms, done = [(plan.method, plan.questions(prompts, tokens)) for plan in self.plans], 0
         for now in measure(models, arms, repeats):
             if now:
-                both = zip(self.plans, now.result, strict=True)
-                known = (Arm.of(plan.label, plan.method, rows_of(taken, plan.method)) for plan, taken in both)
+                known = (plan.arm(taken) for plan, taken in zip(self.plans, now.result, strict=True))
                 result, done = replace(result, arms=tuple(known)), now.done
             yield now and replace(now, result=result)
         measuring = batches.measure(models, arms[0][1], [arms[0][0]], self.batches) if self.batches else ()
@@ -155,7 +135,11 @@ class Result:
         sentences = [because(arm) for arm in self.arms if arm.rows]
         if self.compared and self.compared.rows and self.measured.rows:
             sentences.append(difference(self.measured, self.compared))
-        return " ".join([*sentences, *_on_rows(self)])
+        if self.batches:
+            texts = self.batches[-1].at_once
+            rows = f"{K} drafted tokens each make a pass of {texts * (1 + K)} rows instead of {texts}"
+            sentences.append(f"With {counted(texts, 'text')} at once, {rows}. {texts_at_once(self.batches)}")
+        return " ".join(sentences)
 
     def document(self) -> dict[str, Any]:
         """The result as plain data."""
@@ -167,7 +151,7 @@ class Result:
             "low": arm.low,
             "high": arm.high,
             "interval": self.interval,
-            "compared": None if self.compared is None else asdict(self.compared),
+            "compared": self.compared and asdict(self.compared),
             "outcome": self.outcome,
             "why": self.why,
             "arms": [asdict(arm) for arm in self.arms],
@@ -193,28 +177,6 @@ def _ratio_interval(result: Result) -> tuple[float, float] | None:
     return result.interval[0] / other.interval[1], result.interval[1] / other.interval[0]
 
 
-def _on_rows(result: Result) -> list[str]:
-    """Sentences on what rows cost, of one text or of many, if the claim is about that."""
-    arm, sentences = result.arms[0], []
-    if result.experiment.id == "memory-bound" and arm.rows:
-        rows, tokens = 1 + K, arm.mean("tokens_per_pass")
-        sentences.append(
-            f"A pass of {rows} rows costs {decimal(arm.mean('verify_cost'))} one-row passes here; where rows cost what they "
-            f"compute, it would cost {rows}, and {decimal(tokens)} tokens per pass would make {ratio(tokens / rows)}."
-        )
-    if result.batches:
-        last = result.batches[-1]
-        sizes = ", ".join(str(level.at_once) for level in result.batches)
-        lost = next((level for level in result.batches if level.speedup < 1), None)
-        loses = f"from {counted(lost.at_once, 'text')} on it loses" if lost else "it gains at every size"
-        sentences.append(
-            f"With {counted(last.at_once, 'text')} at once, {K} drafted tokens each make a pass of {last.at_once * (1 + K)} rows "
-            f"instead of {last.at_once}. Measured in batches of {sizes}: {loses}: "
-            f"{ratio(last.speedup)} at {last.at_once}."
-        )
-    return sentences
-
-
 def document(models: Models, results: Sequence[Result], repeat: int) -> dict[str, Any]:
     """Results as plain data, with what they were measured on: what `lab --json` prints."""
     return {
@@ -225,19 +187,13 @@ def document(models: Models, results: Sequence[Result], repeat: int) -> dict[str
     }
 
 
-def tables(report: Mapping[str, Any]) -> list[tuple[list[str], list[list[str]]]]:
-    """Head and rows of a table for each list of claims."""
-    listed, out = report["experiments"], []
-    for group in dict.fromkeys(one["group"] for one in listed):
-        head = [group, "claimed", "measured here", "90% interval", "lowest to highest", "compared with", ""]
-        out.append((head, [_cells(one) for one in listed if one["group"] == group]))
-    return out
-
-
-def markdown(report: Mapping[str, Any]) -> str:
-    """The tables in Markdown, and what they were measured on."""
-    parts = [markdown_table(head, rows) for head, rows in tables(report)]
-    return "\n\n".join([*parts, f"{measured_where(report)}; {report['note']}."])
+def tables(report: Mapping[str, Any]) -> list[Table]:
+    """A table for each list of claims."""
+    groups: dict[str, list[list[str]]] = {}
+    for one in report["experiments"]:
+        groups.setdefault(one["group"], []).append(_cells(one))
+    heads = ["claimed", "measured here", "90% interval", "lowest to highest", "compared with", ""]
+    return [([group, *heads], rows) for group, rows in groups.items()]
 
 
 def _cells(one: Mapping[str, Any]) -> list[str]:
@@ -252,18 +208,20 @@ def _cells(one: Mapping[str, Any]) -> list[str]:
     ]  # fmt: skip
 
 
-DRAFT, FIXED = "draft", f"draft:k={K}"
-STORIES = ("story",)
+def _of_length(tokens: int) -> Plan:
+    return Plan(f"{tokens} tokens", "hybrid", settings={"max_new_tokens": tokens})
+
+
+FIXED, OTHER = f"draft:k={K}", f"draft:draft=offdomain,k={K}"
 EXPERIMENTS: dict[str, Experiment] = {
     e.id: e
     for e in (
         Experiment(
-            "good-match", "Good draft model match", TABLE, "2-3×",
-            (Plan("stories, the small model's own ground", DRAFT, STORIES),), 2.0, 3.0,
+            "good-match", "Good draft model match", TABLE, "2-3×", (Plan("stories, the small model's own ground", "draft"),),
+            2.0, 3.0,
         ),
         Experiment(
-            "similar-style", "Similar domain/style", TABLE, "2-4×",
-            (Plan("bedtime tales", DRAFT, ("tale",)),), 2.0, 4.0,
+            "similar-style", "Similar domain/style", TABLE, "2-4×", (Plan("bedtime tales", "draft", ("tale",)),), 2.0, 4.0,
         ),
         Experiment(
             "repetitive", "Repetitive content", TABLE, "3-5× (n-gram)",
@@ -271,23 +229,17 @@ EXPERIMENTS: dict[str, Experiment] = {
             3.0, 5.0,
         ),
         Experiment(
-            "different-domain", "Different domain", TABLE, "1.5-2×",
-            (Plan("code and explanations", DRAFT, ("code", "explain")),), 1.5, 2.0,
+            "different-domain", "Different domain", TABLE, "1.5-2×", (Plan("code and explanations", "draft", ("code", "explain")),),
+            1.5, 2.0,
         ),
         Experiment(
             "mismatched", "Mismatched draft", TABLE, "~1× (no benefit)",
-            (
-                Plan("a draft that never saw a story", "draft:draft=offdomain", STORIES),
-                Plan(f"that draft, {K} tokens in every pass", f"draft:draft=offdomain,k={K}", STORIES),
-            ),
+            (Plan("a draft that never saw a story", "draft:draft=offdomain"), Plan(f"that draft, {K} tokens in every pass", OTHER)),
             0.9, 1.1,
         ),
         Experiment(
             "long-outputs", "Long outputs", HELPS, "Long outputs (more speculation opportunities)",
-            (
-                Plan(f"{LONG} tokens", "hybrid", STORIES, {"max_new_tokens": LONG}),
-                Plan(f"{SHORT} tokens", "hybrid", STORIES, {"max_new_tokens": SHORT}),
-            ),
+            (_of_length(LONG), _of_length(SHORT)),
         ),
         Experiment(
             "predictable", "Predictable patterns", HELPS, "Predictable patterns",
@@ -295,36 +247,28 @@ EXPERIMENTS: dict[str, Experiment] = {
         ),
         Experiment(
             "memory-bound", "Memory-bound inference", HELPS, "Memory-bound inference (spare compute)",
-            (Plan("one text at a time", FIXED, STORIES),),
+            (Plan("one text at a time", FIXED),),
         ),
         Experiment(
             "alignment", "Good draft model alignment", HELPS, "Good draft model alignment",
-            (Plan("the aligned draft", FIXED, STORIES), Plan("a draft of another domain", f"draft:draft=offdomain,k={K}", STORIES)),
+            (Plan("the aligned draft", FIXED), Plan("a draft of another domain", OTHER)),
         ),
         Experiment(
-            "short-outputs", "Short outputs", HURTS, "Short outputs",
-            (
-                Plan(f"{SHORT} tokens", "hybrid", STORIES, {"max_new_tokens": SHORT}),
-                Plan(f"{LENGTH} tokens", "hybrid", STORIES, {"max_new_tokens": LENGTH}),
-            ),
+            "short-outputs", "Short outputs", HURTS, "Short outputs", (_of_length(SHORT), _of_length(LENGTH)),
         ),
         Experiment(
             "high-entropy", "High entropy", HURTS, "High entropy (unpredictable) text",
-            (
-                Plan("temperature 1.2", FIXED, STORIES, {"temperature": 1.2}),
-                Plan("temperature 0", FIXED, STORIES, {"temperature": 0.0}),
-                Plan("temperature 0.6", FIXED, STORIES, {"temperature": 0.6}),
-            ),
+            tuple(Plan(f"temperature {t:g}", FIXED, settings={"temperature": t}) for t in (1.2, 0.0, 0.6)),
         ),
         Experiment(
-            "compute-bound", "Compute-bound", HURTS, "Compute-bound scenarios",
-            (Plan("one text at a time", FIXED, STORIES),), batches=BATCHES,
+            "compute-bound", "Compute-bound", HURTS, "Compute-bound scenarios", (Plan("one text at a time", FIXED),),
+            batches=BATCHES,
         ),
         Experiment(
             "generations", "Block drafters", NEWER, f"A block in one pass beats token by token (each drafts {K})",
             (
-                Plan("block head", f"block:k={K}", STORIES), Plan("EAGLE-3 head", f"eagle:k={K}", STORIES),
-                Plan("Medusa heads", f"medusa:k={K}", STORIES), Plan("draft model", FIXED, STORIES),
+                Plan("block head", f"block:k={K}"), Plan("EAGLE-3 head", f"eagle:k={K}"), Plan("Medusa heads", f"medusa:k={K}"),
+                Plan("draft model", FIXED),
             ),
         ),
     )

@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-RESAMPLES, LEVEL = 2000, 0.90
+RESAMPLES = 2000
 
 
 def interval(
-    values: Sequence[Any], figure: Callable[[Sequence[Any]], float], level: float = LEVEL, seed: int = 0
+    values: Sequence[Any], figure: Callable[[Sequence[Any]], float], seed: int = 0
 ) -> tuple[float, float] | None:
-    """The interval of `figure` over resampled `values`, one for each prompt, at a `level`; None for fewer than two."""
+    """The 90% interval of `figure` over resampled `values`, one for each prompt; None for fewer than two."""
     if len(values) < 2:
         return None
     draws = np.random.default_rng(seed).integers(len(values), size=(RESAMPLES, len(values)))
     figures = [figure([values[i] for i in draw]) for draw in draws.tolist()]
-    low, high = np.quantile(figures, [(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(figures, [0.05, 0.95])
     return float(low), float(high)

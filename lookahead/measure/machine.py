@@ -31,24 +31,20 @@ FEW, MANY = 1, 9  # rows of a naive pass, and of one that verifies eight drafted
 CACHED = 63  # tokens before a pass: with the most rows they fit in one block of the cache, which no pass then extends
 FORMATS = (torch.bfloat16, torch.float32)
 MOST_COUNTS = 4
-VISITS, LEAST, BUDGET_S = 15, 3, 14.0  # visits to each combination, at least; seconds for all of them
+VISITS, LEAST, BUDGET_S = 15, 3, 14.0  # most and fewest visits to each combination; seconds for all of them
 COPY_SHARE = 0.8  # of free memory that a copy may take
 FAR = 20.0  # times slower than another combination: left out
 CLOSE = 1.05  # faster by less than this is not faster
 WAITING = 0.5  # of memory's speed: from here on a pass is mostly reading
 FAR_SLOWER, NO_ROOM = "skipped, far slower", "skipped, no memory for a copy"
 TURNS, IN_A_ROW = 12, 3
-READING, LAYERS, ATTENTION, HEAD, REST = (
-    "reading at memory's speed", "layers' products", "attention", "head", "the rest",
-)  # fmt: skip
+LAYERS, ATTENTION, HEAD, REST, WHOLE = "layers' products", "attention", "head", "the rest", "the whole pass"
 
 
 @dataclass(frozen=True, slots=True)
 class Passes:
-    """The target's passes in one number format with `threads` threads, None on a GPU.
-
-    `pass_s[i]` is the median time of a pass of `rows[i]`; empty before the first visit, or if `left_out` has a reason.
-    A pass reads `weight_bytes`.
+    """The target's passes in one number format with `threads` threads, None on a GPU. `pass_s[i]` is the median time of
+    a pass of `rows[i]`, empty before the first visit and if `left_out` has a reason. A pass reads `weight_bytes`.
     """
 
     dtype: str
@@ -68,11 +64,6 @@ class Passes:
     def bytes_per_s(self) -> float:
         """How fast a one-row pass reads the weights."""
         return self.weight_bytes / self.pass_s[0]
-
-    @property
-    def both_s(self) -> float:
-        """A naive pass and a verifying pass together."""
-        return self.seconds(FEW) + self.seconds(MANY)
 
     def seconds(self, rows: int) -> float:
         """Time of a pass, linear between the measured ones."""
@@ -101,8 +92,9 @@ class Compared:
         used = self.in_use
         if self.visits < LEAST or len(self.measured) < 2 or used.rows[-1] < MANY:
             return ""
-        best = min(self.measured, key=lambda one: one.both_s)
-        faster = used.both_s / best.both_s
+        both_s = {one: one.seconds(FEW) + one.seconds(MANY) for one in self.measured}
+        best = min(both_s, key=both_s.get)
+        faster = both_s[used] / both_s[best]
         if best is not used and faster < CLOSE:
             vary = percent(CLOSE - 1)
             return f"In use is {used.name}, and nothing here is faster by more than measurements vary ({vary})."
@@ -118,42 +110,43 @@ class Compared:
         return f"Fastest here is {best.name} ({took}), {decimal(faster)} times as fast as {used.name}, which is in use: {why}."
 
 
-def compare(
-    models: Models, *, rows: Sequence[int] = ROWS, visits: int = VISITS, budget_s: float = BUDGET_S
-) -> Iterator[Progress]:  # fmt: skip
-    """Measure every combination; yields what is `Compared` so far, and may be closed at any point.
+def compare(models: Models, *, rows: Sequence[int] = ROWS, visits: int = VISITS) -> Iterator[Progress]:
+    """Measure every combination; yields what was `Compared` so far, None before the first visit to all. May be closed.
 
-    `visits` to each, fewer if `budget_s` does not suffice, but at least 3. Combinations are visited in turns, so that
-    noise hits all alike; the one in use comes first and is never left out. The other format is a copy for the time of the
-    measurement; the thread count is changed for a visit and never while the generator waits.
+    Combinations are visited in turns, so that noise hits all alike: `visits` times, or at least 3 times if that takes
+    longer than 14 seconds. The one in use comes first and is never left out. The other format is a copy for the time of
+    the measurement; the thread count is changed for a visit and never while the generator waits.
     """
-    began, done, visited, setups = perf_counter(), 0, 0, _setups(models, rows)
-    total = visits * len(setups)
-
-    def now(text: str) -> Progress:
-        return Progress(done, total, text, Compared(tuple(one.passes for one in setups), visited))
-
+    stop, passes = perf_counter() + BUDGET_S, _combinations(models, rows)
+    order = sorted(range(len(passes)), key=lambda i: not passes[i].in_use)
+    times: list[list[list[float]]] = [[] for _ in passes]
+    lms: dict[str, CachedLM | None] = {}
+    compared = None
     try:
-        yield now("a copy of the weights in the other format")
-        _load(models, setups)
-        while visited < visits:
-            for one in sorted(setups, key=lambda one: not one.passes.in_use):
-                if not one.passes.left_out:
-                    yield now(one.passes.name)
-                    one.visit(setups)
-                    done += 1
-            visited += 1
-            active = [one.passes for one in setups if not one.passes.left_out]
-            if visited == 1:
-                round_s = sum(sum(one.pass_s) + 2 * one.pass_s[0] for one in active if one.pass_s)
-                visits = min(visits, max(LEAST, 1 + int((budget_s - (perf_counter() - began)) / round_s)))
-            total = done + (visits - visited) * len(active)
-            yield now(f"visit {visited} of {visits}")
-        total = done
-        yield now("done")
+        yield Progress(0, visits, "a copy of the weights in the other format", compared)
+        for visit in range(1, visits + 1):
+            for i in order:
+                one = passes[i]
+                if one.dtype not in lms:
+                    lms[one.dtype] = _cached(models, one)
+                if lms[one.dtype] is None:
+                    passes[i] = one = replace(one, left_out=NO_ROOM)
+                if one.left_out:
+                    continue
+                yield Progress(visit - 1, visits, one.name, compared)
+                fastest_s = min((other.pass_s[0] for other in passes if other.pass_s), default=math.inf)
+                seconds = _visit(lms[one.dtype], one, math.inf if one.in_use or one.pass_s else FAR * fastest_s)
+                if seconds is None:
+                    passes[i] = replace(one, left_out=FAR_SLOWER)
+                    continue
+                times[i].append(seconds)
+                passes[i] = replace(one, pass_s=tuple(map(statistics.median, zip(*times[i], strict=True))))
+            compared, enough = Compared(tuple(passes), visit), visit >= LEAST and perf_counter() > stop
+            yield Progress(visit, visit if enough else visits, f"visit {visit}", compared)
+            if enough:
+                break
     finally:
-        for one in setups:
-            one.lm = None
+        lms.clear()
         gc.collect()  # a model may hold itself
         if models.target.device.type == "cuda":
             torch.cuda.empty_cache()
@@ -165,70 +158,38 @@ def thread_counts(cores: int, used: int) -> list[int]:
     return sorted(list(dict.fromkeys(wanted))[:MOST_COUNTS])
 
 
-class _Setup:
-    """A combination of a number format and a thread count: its model, its cache and its times."""
-
-    def __init__(self, dtype: torch.dtype, passes: Passes):
-        self.dtype, self.passes = dtype, passes
-        self.times: dict[int, list[float]] = {n: [] for n in passes.rows}
-        self.doubted = False
-        self.lm: CachedLM | None = None
-        self.text: list[int] = []
-
-    def visit(self, setups: Sequence[_Setup]) -> None:
-        """Time a pass of every row count, after two that fetch the weights and wake the threads.
-
-        Each visit begins with another row count, because on a busy machine passes after a change of threads are slow. A
-        combination far slower than another is left out if its next visit finds the same.
-        """
-        rows = self.passes.rows
-        first = len(self.times[rows[0]]) % len(rows)
-        with threads.using(self.passes.threads):
-            for _ in range(2):
-                self.lm.forward(self.text[:1])
-            for n in (*rows[first:], *rows[:first]):
-                if not self.times[n]:
-                    self.lm.forward(self.text[:n])  # kernels are compiled at first use
-                self.times[n].append(_timed(self.lm, self.text[:n]))
-                fastest = min((one.times[n][0] for one in setups if one is not self and one.times[n]), default=math.inf)
-                if len(self.times[n]) == 1 and self.times[n][0] > FAR * fastest and not self.passes.in_use:
-                    self.passes = replace(self.passes, left_out=FAR_SLOWER if self.doubted else "")
-                    self.doubted, self.times = True, {n: [] for n in rows}
-                    return
-        self.passes = replace(self.passes, pass_s=tuple(map(statistics.median, self.times.values())))
-
-
-def _setups(models: Models, rows: Sequence[int]) -> list[_Setup]:
+def _combinations(models: Models, rows: Sequence[int]) -> list[Passes]:
+    """Every format with every thread count, not measured yet."""
     target, passes = models.target, models.target.passes
     used = None if target.device.type == "cuda" else models.measured.threads
     counts = [None] if used is None else thread_counts(processor.cores(), used)
     rows = tuple(n for n in rows if CACHED + n <= target.context_length) or (1,)
-    numbers = passes.read_bytes // passes.dtype.itemsize
+    weights = passes.read_bytes // passes.dtype.itemsize
     return [
-        _Setup(
-            dtype,
-            Passes(
-                str(dtype).removeprefix("torch."), n, (dtype, n) == (passes.dtype, used), numbers * dtype.itemsize, rows
-            ),
-        )
-        for dtype in (passes.dtype, *(dtype for dtype in FORMATS if dtype != passes.dtype))
+        Passes(str(dtype).removeprefix("torch."), n, (dtype, n) == (passes.dtype, used), weights * dtype.itemsize, rows)
+        for dtype in dict.fromkeys((passes.dtype, *FORMATS))
         for n in counts
     ]
 
 
-def _load(models: Models, setups: Sequence[_Setup]) -> None:
-    """Give each format a cache of its own, and the other one a copy of the weights if memory allows."""
-    target, passes, lms = models.target, models.target.passes, {}
-    for one in setups:
-        copied, longest = one.dtype != passes.dtype, one.passes.rows[-1]
-        if copied and passes.size * one.dtype.itemsize > COPY_SHARE * memory.free() and one.dtype not in lms:
-            one.passes = replace(one.passes, left_out=NO_ROOM)
-            continue
-        text = [(7 + 31 * i) % target.vocab for i in range(CACHED + longest)]
-        if one.dtype not in lms:
-            lms[one.dtype] = CachedLM(passes.converted(one.dtype) if copied else passes, target.vocab)
-            lms[one.dtype].extend(text[: min(CACHED, target.context_length - 1)])
-        one.lm, one.text = lms[one.dtype], text[-longest:]
+def _cached(models: Models, one: Passes) -> CachedLM | None:
+    """The target in a format, with a cache of its own; None if memory does not allow a copy of the weights."""
+    target, passes, dtype = models.target, models.target.passes, getattr(torch, one.dtype)
+    if dtype != passes.dtype:
+        if passes.size * dtype.itemsize > COPY_SHARE * memory.free():
+            return None
+        passes = passes.converted(dtype)
+    lm = CachedLM(passes, target.vocab)
+    lm.extend([1] * min(CACHED, target.context_length - 1))
+    return lm
+
+
+def _visit(lm: CachedLM, one: Passes, most_s: float) -> list[float] | None:
+    """Seconds of a pass of each row count; None if one row takes longer than `most_s`, also the second time."""
+    with threads.using(one.threads):
+        if min(_timed(lm, [1]) for _ in range(2)) > most_s:
+            return None
+        return interleaved([partial(lm.forward, [1] * n) for n in one.rows], 1)
 
 
 def _timed(lm: CachedLM, tokens: Sequence[int]) -> float:
@@ -263,31 +224,25 @@ class PassParts:
     @property
     def sentence(self) -> str:
         """How fast the pass reads its weights, compared with memory, and what follows."""
-        share, given, reached = (
-            self.limit_s / self.pass_s,
-            speed(self.bytes_per_s),
-            speed(self.weight_bytes / self.pass_s),
+        share, reached = self.limit_s / self.pass_s, speed(self.weight_bytes / self.pass_s)
+        rate = (
+            f"A one-row pass reads its {size(self.weight_bytes)} of weights at {reached}, {percent(share)} of the "
+            f"{speed(self.bytes_per_s)} that memory gives"
         )
-        rate = f"A one-row pass reads its {size(self.weight_bytes)} of weights at {reached}, {percent(share)} of the {given} that memory gives"
         if share >= WAITING:
             return f"{rate}: it mostly waits for them, so more rows come nearly for nothing."
-        took, alone = seconds(self.pass_s), seconds(self.limit_s)
-        return f"{rate}: reading alone would take {alone} of the {took}; starting kernels and computing take the rest."
+        return (
+            f"{rate}: reading alone would take {seconds(self.limit_s)} of the {seconds(self.pass_s)}; starting kernels and "
+            "computing take the rest."
+        )
 
     @property
     def segments(self) -> dict[str, float]:
-        """Seconds by name, in the order of a bar; they add up to the pass. Products count beyond their reading, the first."""
-        rest = max(0.0, self.pass_s - self.limit_s)
+        """Seconds by name, in the order of a bar. Alone a part may take longer than within the pass."""
         if self.layers_s is None:
-            return {READING: self.pass_s - rest, REST: rest}
-        products_s = self.layers_s + self.head_s
-        beyond_s = max(0.0, products_s - self.limit_s)
-        named = {LAYERS: beyond_s * self.layers_s / products_s, ATTENTION: self.attention_s}
-        named[HEAD] = beyond_s - named[LAYERS]
-        # Alone a part may take longer than within the pass.
-        fits = min(1.0, rest / sum(named.values())) if rest else 0.0
-        named = {name: fits * part_s for name, part_s in named.items()}
-        return {READING: self.pass_s - rest, **named, REST: rest - sum(named.values())}
+            return {WHOLE: self.pass_s}
+        parts = {LAYERS: self.layers_s, ATTENTION: self.attention_s, HEAD: self.head_s}
+        return {**parts, REST: max(0.0, self.pass_s - sum(parts.values()))}
 
 
 def take_apart(models: Models, turns: int = TURNS) -> Iterator[Progress]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from math import log
 from typing import Any
@@ -15,14 +15,14 @@ from .intervals import interval
 from .scenarios import ANSWERS_BENCH, BENCH, USUAL
 from .timing import Question, Sample, by_question, median_run, read_entry, samples, token_s
 
+LENGTH = 96  # tokens of an arm's texts, unless its plan says otherwise
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One prompt. `speedup` compares median times; `low` and `high` are the extremes of single repetitions.
-
-    `acceptance` is the share of the tested tokens that were accepted. Costs are those of a pass, in naive passes:
-    `pass_cost` of all of it, `verify_cost` of the target's part, `draft_cost` of the drafting. `predicted` is the
-    speedup by the measured cost curves, None for a method whose drafts are not visible.
+    """One prompt: the ratio of median times, with the extremes of single repetitions. `acceptance` is the share of the
+    tested tokens that were accepted. Costs are those of a pass, in naive passes: all of it, the target's part, the
+    drafting. `predicted` is the speedup by the measured cost curves, None if drafts are not visible.
     """
 
     question: str
@@ -72,6 +72,26 @@ class Arm:
         """The mean of a number of the rows; None where none of them has it."""
         values = [value for row in self.rows if (value := getattr(row, name)) is not None]
         return statistics.mean(values) if values else None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """An arm to be measured: a method (with options, as in `bench`), the prompts by category or id, and settings."""
+
+    label: str
+    method: str
+    prompts: tuple[str, ...] = ("story",)
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def questions(self, most: int | None = None, tokens: int | None = None) -> list[Question]:
+        """The prompts with the plan's settings; `tokens` caps the length."""
+        length = self.settings.get("max_new_tokens", LENGTH)
+        capped = {"max_new_tokens": min(length, tokens or length)}
+        return questions(*self.prompts, most=most, **{**self.settings, **capped})
+
+    def arm(self, taken: Iterable[Sample]) -> Arm:
+        """What was measured."""
+        return Arm.of(self.label, self.method, rows_of(taken, self.method))
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,28 +163,20 @@ def because(arm: Arm) -> str:
     """One sentence: the arm's speedup from its tokens per pass and its cost per pass."""
     if not arm.rows:
         return f"{arm.label}: not measured."
-    tokens, cost = arm.mean("tokens_per_pass"), arm.mean("pass_cost")
     if not arm.mean("drafted_per_pass"):
         return f"{arm.label}: nothing was drafted, so a pass wrote one token as in naive decoding: {ratio(arm.median)}."
-    loop = max(0.0, cost - arm.mean("verify_cost") - arm.mean("draft_cost"))
-    share = arm.mean("acceptance")
-    accepted = (
-        "no drafted token was tested" if share is None else f"{percent(share)} of the tested tokens were accepted"
-    )
+    tokens, cost, target, drafting = map(arm.mean, ("tokens_per_pass", "pass_cost", "verify_cost", "draft_cost"))
     return (
-        f"{arm.label}: {accepted} and a pass wrote {decimal(tokens)} tokens; with "
-        f"{decimal(arm.mean('drafted_per_pass'))} drafted it cost {decimal(cost)} naive passes ({decimal(arm.mean('verify_cost'))} the "
-        f"target's, {decimal(arm.mean('draft_cost'))} drafting, {decimal(loop)} the loop). {decimal(tokens)} / {decimal(cost)} = {ratio(tokens / cost)} on average; "
-        f"the median prompt had {ratio(arm.median)}."
+        f"{arm.label}: of {decimal(arm.mean('drafted_per_pass'))} tokens drafted per pass, {percent(arm.mean('acceptance'))} of the "
+        f"tested ones were accepted. A pass wrote {decimal(tokens)} tokens and cost {decimal(cost)} naive passes "
+        f"({decimal(target)} the target's, {decimal(drafting)} drafting, {decimal(max(0.0, cost - target - drafting))} the loop): "
+        f"{decimal(tokens)} / {decimal(cost)} = {ratio(tokens / cost)} on average; the median prompt had {ratio(arm.median)}."
     )
 
 
 def difference(one: Arm, other: Arm) -> str:
     """One sentence: whether tokens per pass or the cost of a pass makes `one` faster or slower than `other`."""
-    if not one.rows or not other.rows:
-        return ""
-    tokens = one.mean("tokens_per_pass") / other.mean("tokens_per_pass")
-    cost = one.mean("pass_cost") / other.mean("pass_cost")
+    tokens, cost = (one.mean(name) / other.mean(name) for name in ("tokens_per_pass", "pass_cost"))
     main = "what a pass writes" if abs(log(tokens)) >= abs(log(cost)) else "what a pass costs"
     return (
         f"{one.label} against {other.label}: a pass writes {decimal(tokens)} times as many tokens and costs {decimal(cost)} times "

@@ -23,9 +23,8 @@ def read(path: str) -> list[Question]:
 
 
 def parse(text: str, name: str) -> list[Question]:
-    """JSON lines `{"id", "category", "prompt", "chat"}`, or Spec-Bench's `{"question_id", "category", "turns"}`.
-
-    Of several turns only the first is used. `SettingsError` names the line of `name` that is wrong.
+    """JSON lines `{"id", "category", "prompt", "chat"}`, or Spec-Bench's `{"question_id", "category", "turns"}` with
+    its first turn. A `SettingsError` names the line of `name` that is wrong.
     """
     questions = []
     for number, line in enumerate(lines(text), start=1):

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 from ..core.events import SettingsError
 from ..core.folders import ASSETS
@@ -16,23 +15,15 @@ from .tables import split
 _PACKAGED = ASSETS / "benchmarks.md"
 BENCHMARKS = _PACKAGED if _PACKAGED.is_file() else ASSETS.parent / "docs" / "benchmarks.md"
 ARM = re.compile(r"(.*): ([\d.,]+)x")
-SPEEDUP = re.compile(r"([\d.]+)x \[([\d.]+)x to ([\d.]+)x\]")
-
-
-class Median(NamedTuple):
-    """The median speedup, of what, and on which machine, in a few words."""
-
-    speedup: float
-    label: str
-    machine: str
 
 
 @cache
-def published(page: Path = BENCHMARKS) -> Mapping[str, Median]:
-    """The experiments' medians by title; none if there is no table."""
+def published(page: Path = BENCHMARKS) -> tuple[Mapping[str, tuple[float, str]], str]:
+    """The experiments' median speedups by title, each with what was measured, and the machine, in a few words; none and "" if
+    there is no table."""
     rows, machine = _table(page, "lab")
     arms = {row[0]: ARM.fullmatch(row[2]) for row in rows}
-    return {title: Median(float(arm[2].replace(",", "")), arm[1], machine) for title, arm in arms.items() if arm}
+    return {title: (float(arm[2].replace(",", "")), arm[1]) for title, arm in arms.items() if arm}, machine
 
 
 @cache
@@ -49,7 +40,7 @@ def batches(page: Path = BENCHMARKS) -> tuple[Mapping[str, Sequence[Level]], str
 
 
 def _level(size: str, cell: str) -> Level:
-    speedup, low, high = map(float, SPEEDUP.match(cell).groups())
+    speedup, low, high = map(float, re.findall(r"[\d.]+", cell))
     return Level(int(size), speedup, (low, high))
 
 

@@ -1,7 +1,6 @@
-"""The bundled recordings: every scenario raced once and kept, so that a page has one to show at once.
+"""The bundled recordings: a trace of every scenario's race, so that a page has one to show at once.
 
-A recording is an ordinary trace of the scenario's methods and naive, with its own settings and the fixed seed. Its numbers are
-rounded and fields with defaults are left out; `Trace.from_json` restores them.
+Numbers are rounded and fields with defaults are left out; `Trace.from_json` restores them.
 """
 
 from __future__ import annotations
@@ -59,9 +58,8 @@ def compact(trace: Trace) -> str:
 
 
 def write(models: Models, out: Path, scenarios: Sequence[Scenario]) -> Iterator[Progress]:
-    """Record scenarios into the folder `out`, a file each; yields the files so far.
-
-    A first race that is not kept warms the models. Raises `SettingsError` if the folder cannot be written to.
+    """Record scenarios into the folder `out`, a file each, after a race that warms the models; yields the files so far.
+    Raises a `SettingsError` if the folder cannot be written to.
     """
     from .progress import Progress
 

@@ -1,6 +1,5 @@
-"""Presets: a prompt, the method that suits it and what to look for.
-
-Prompts are of the kind the bundled models were trained on; none is in the training text. `chat` uses the chat template.
+"""Presets: a prompt, the method that suits it and what to look for. No prompt is in the bundled
+models' training text.
 """
 
 from __future__ import annotations

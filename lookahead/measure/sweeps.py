@@ -1,53 +1,45 @@
 """Sweeps: one setting turned through its range, what was measured at every point, and what theory expects there.
 
-Two predictions stand beside every measured speedup of a drafted chain, both from the acceptance measured at that
-point: Leviathan's, where verifying costs one pass whatever its rows, and the priced one, where it costs what this
-machine's curve says. What is left between the priced one and the measurement is the loop, and tokens that are not
-accepted independently of each other. Over the draft length stands a third, which has seen two lengths only (`decision.forecast`).
-
-`surface` draws the priced formula over acceptance and draft length, for the measured points to lie on.
+Every measured speedup of a drafted chain has two predictions from the acceptance measured at that point. In Leviathan's,
+verifying costs one pass whatever its rows; in the priced one, it costs what this machine's curve gives. The loop, and tokens
+that are not accepted independently of each other, explain the rest. For draft lengths there is a third prediction, from runs
+with two lengths (`decision.forecast`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..core.costs import PassCosts
 from ..family.models import Models
 from .decision import Forecast, forecast
-from .progress import Arm, Progress, measure, questions, rows_of
-from .timing import Sample, median_pairs, read_entry
+from .progress import Arm, Plan, Progress, measure, questions
+from .timing import median_pairs, read_entry
 
 LENGTHS = (1, 2, 3, 4, 6, 8, 12, 16)
 TEMPERATURES = (0.0, 0.3, 0.6, 0.8, 1.0, 1.3, 1.6)
 TOKENS = (8, 16, 32, 64, 128, 256)
 SHAPES = ((2, 2, 2), (3, 3, 3), (5, 3, 5), (5, 4, 5), (7, 5, 7), (10, 5, 10), (15, 5, 15))  # W, N, G
-ALPHAS = tuple(i / 20 for i in range(21))
+ALPHAS, KS = tuple(i / 20 for i in range(21)), tuple(range(1, 17))  # acceptance and draft lengths of the surface
 SEEN = 8  # the draft length from whose run, and the shortest's, the others are predicted
 FIXED = "draft:k=4"  # what runs where another setting is turned
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One value of the setting. `arm` is what was measured; None stands for what has no prediction or no draft.
-
-    `acceptance` is the share of the tested tokens that were accepted. `leviathan` and `priced` are predicted speedups.
-    """
+    """One value of the setting: what was measured, and the speedups that two formulas predict, None without a prediction."""
 
     x: float
-    label: str
     arm: Arm
-    acceptance: float | None
-    tokens_per_pass: float | None
     leviathan: float | None
     priced: float | None
 
     @property
-    def speedup(self) -> float | None:
-        """Measured: the median over the prompts."""
-        return self.arm.median
+    def acceptance(self) -> float | None:
+        """Share of the tested tokens that were accepted; None if none was drafted."""
+        return self.arm.mean("acceptance")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,37 +52,21 @@ class Sweep:
     forecasts: tuple[Forecast, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Surface:
-    """`speedup[i][j]` is the priced formula's at acceptance `alphas[i]` and draft length `ks[j]`."""
-
-    alphas: tuple[float, ...]
-    ks: tuple[int, ...]
-    speedup: tuple[tuple[float, ...], ...]
-
-
-class Run(NamedTuple):
-    """A point to be: where it stands, its name, the entry that is run there, and settings of all its lanes."""
-
-    x: float
-    label: str
-    entry: str
-    settings: dict[str, Any]
-
-
-def _window(shape: tuple[int, int, int]) -> Run:
+def _window(shape: tuple[int, int, int]) -> tuple[float, Plan]:
     """Window W, n-gram N and guesses G of `lookahead`; x is the rows a pass may have."""
     w, n, g = shape
-    entry = f"lookahead:window={w},ngram={n},guesses={g}"
-    return Run(1 + (w + g) * (n - 1), f"W {w}, N {n}, G {g}", entry, {"k": n - 1})
+    method = f"lookahead:window={w},ngram={n},guesses={g}"
+    return 1 + (w + g) * (n - 1), Plan(f"W {w}, N {n}, G {g}", method, settings={"k": n - 1})
 
 
-SWEEPS = {  # the setting's name for people, its range, and what is run at a value of it
-    "draft-length": ("draft length", LENGTHS, lambda k: Run(k, f"k = {k}", f"draft:k={k}", {})),
-    "temperature": ("temperature", TEMPERATURES, lambda t: Run(t, f"temperature {t:g}", FIXED, {"temperature": t})),
-    "output-length": ("output length", TOKENS, lambda n: Run(n, f"{n} tokens", FIXED, {"max_new_tokens": n})),
+SWEEPS = {  # the setting's name for people, its range, and the place of a value on the axis with what is measured there
+    "draft-length": ("draft length", LENGTHS, lambda k: (k, Plan(f"k = {k}", f"draft:k={k}"))),
+    "temperature": (
+        "temperature", TEMPERATURES, lambda t: (t, Plan(f"temperature {t:g}", FIXED, settings={"temperature": t})),
+    ),
+    "output-length": ("output length", TOKENS, lambda n: (n, Plan(f"{n} tokens", FIXED, settings={"max_new_tokens": n}))),
     "window": ("W, N, G", SHAPES, _window),
-}
+}  # fmt: skip
 
 
 def sweep(
@@ -105,43 +81,39 @@ def sweep(
 ) -> Iterator[Progress | None]:
     """Measure every point of a sweep of `SWEEPS` against naive; yields the `Sweep` so far, and None after every run.
 
-    `values` stand in for the whole range. `prompts` are categories or ids of bundled prompts, `most` of them; `tokens` is
-    the length if that is not swept. Every few points have a naive run of their own, so that a machine that slows down slows
-    both.
+    `values` replace the whole range. `prompts` are categories or ids of bundled prompts, `most` of them; `tokens` is
+    the length if that is not swept.
     """
-    setting, whole_range, run_at = SWEEPS[name]
-    runs = [run_at(value) for value in values or whole_range]
-    arms = [(run.entry, questions(*prompts, most=most, **{"max_new_tokens": tokens, **run.settings})) for run in runs]
+    setting, whole_range, planned = SWEEPS[name]
+    runs = [planned(value) for value in values or whole_range]
+    arms = [
+        (plan.method, questions(*prompts, most=most, **{"max_new_tokens": tokens, **plan.settings})) for _, plan in runs
+    ]
     swept = Sweep(setting)
     for now in measure(models, arms, repeats):
         if now:
             newest = now
-            points = (_point(models, run, taken) for run, taken in zip(runs, now.result, strict=True) if taken)
+            both = zip(runs, now.result, strict=True)
+            points = (_point(models, x, plan.arm(taken)) for (x, plan), taken in both if taken)
             swept = replace(swept, points=tuple(points))
         yield now and replace(now, result=swept)
-    by_length = {run.x: median_pairs(taken, run.entry) for run, taken in zip(runs, newest.result, strict=True)}
+    by_length = {x: median_pairs(taken, plan.method) for (x, plan), taken in zip(runs, newest.result, strict=True)}
     if name == "draft-length" and SEEN in by_length and (few := min(by_length)) < SEEN:
         forecasts = forecast(models.costs, (few, by_length[few]), (SEEN, by_length[SEEN]), whole_range)
         yield replace(newest, result=replace(swept, forecasts=tuple(forecasts)))
 
 
-def _point(models: Models, run: Run, taken: Sequence[Sample]) -> Point:
-    entry, arm = read_entry(run.entry), Arm.of(run.label, run.entry, rows_of(taken, run.entry))
-    alpha = arm.mean("acceptance")
-    leviathan, priced = None, arm.mean("predicted")
-    if "k" in entry.settings and alpha is not None:
-        expected = models.costs.predict(alpha, entry.settings["k"], entry.method)
-        leviathan, priced = expected.leviathan, expected.speedup
-    return Point(run.x, run.label, arm, alpha, arm.mean("tokens_per_pass"), leviathan, priced)
+def _point(models: Models, x: float, arm: Arm) -> Point:
+    entry, alpha = read_entry(arm.method), arm.mean("acceptance")
+    if "k" not in entry.settings or alpha is None:
+        return Point(x, arm, None, arm.mean("predicted"))
+    expected = models.costs.predict(alpha, entry.settings["k"], entry.method)
+    return Point(x, arm, expected.leviathan, expected.speedup)
 
 
 def surface(
-    costs: PassCosts,
-    drafter: str | None = None,
-    *,
-    alphas: Sequence[float] = ALPHAS,
-    ks: Sequence[int] = tuple(range(1, 17)),
-) -> Surface:
-    """The priced speedup over acceptance and draft length; without a drafter drafting takes no time."""
-    cells = tuple(tuple(costs.predict(alpha, k, drafter).speedup for k in ks) for alpha in alphas)
-    return Surface(tuple(alphas), tuple(ks), cells)
+    costs: PassCosts, drafter: str | None, alphas: Sequence[float] = ALPHAS, ks: Sequence[int] = KS
+) -> list[list[float]]:
+    """The priced speedups: a row for every acceptance of `alphas`, a column for every draft length; drafting takes no time
+    without a drafter."""
+    return [[costs.predict(alpha, k, drafter).speedup for k in ks] for alpha in alphas]

@@ -10,15 +10,25 @@ from tabulate import tabulate
 
 from ..core.events import SettingsError
 
+Table = tuple[Sequence[str], Sequence[Sequence[str]]]  # a head, and rows of cells
+
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of cells as they stand."""
+    """A table in Markdown."""
     escaped = [[cell.replace("|", "\\|") for cell in row] for row in (head, *rows)]
     return tabulate(escaped[1:], escaped[0], tablefmt="github", disable_numparse=True)
 
 
+def of_report(report: Mapping[str, Any], shown: Iterable[Table]) -> str:
+    """Tables of a report in Markdown, and what they were measured on. Tables without rows are left out."""
+    parts = [markdown_table(head, rows) for head, rows in shown if rows]
+    return "\n\n".join([*parts, f"{measured_where(report)}; {report['note']}."])
+
+
 def measured_where(report: Mapping[str, Any]) -> str:
-    """The machine that a report was measured on, in a few words."""
+    """The machine that a report was measured on, or the servers, in a few words."""
+    if "servers" in report:
+        return "; ".join(f"{side}: {of['name']}, {of['kind']}, {of['model']}" for side, of in report["servers"].items())
     machine = report["machine"]
     return f"{machine['cpu']}, {machine['cores']} cores, {machine['dtype']}, {report['exactness']}"
 

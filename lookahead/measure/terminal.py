@@ -1,14 +1,13 @@
-"""What commands print for people: coloured tokens, tables, a progress bar. Drawn with rich.
+"""What commands print for people: coloured tokens, tables, a progress bar.
 
-Text from prompts and models is printed as text: markup in it is not interpreted, and control
-characters are dropped. Colour is never alone: accepted tokens are underlined, the target's own
-are bold, rejected ones are struck through.
+Text from prompts and models is printed as text: markup is not interpreted, and control characters are dropped. Colour
+is never alone: accepted tokens are underlined, the target's own are bold, rejected ones are struck through.
 """
 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,12 +17,12 @@ from rich.table import Table
 from rich.text import Text
 
 from ..core.events import ACCEPTED, REJECTED
-from ..core.numbers import decimal, percent, ranged, ratio, seconds
+from ..core.numbers import decimal, seconds
 from ..trace.race import Race
 from ..trace.schema import StepRecord
 from ..trace.verdict import ending
+from . import tables
 from .progress import Progress as Lap
-from .tables import measured_where
 
 STYLES = {
     "accepted": "underline green",
@@ -40,17 +39,25 @@ def clean(text: str) -> str:
 
 
 def show_table(
-    heads: Sequence[str], rows: Iterable[Sequence[str]], before: Iterable[str] = (), after: Iterable[str] = ()
+    heads: Sequence[str], rows: Sequence[Sequence[str]], before: Iterable[str] = (), after: Iterable[str] = ()
 ) -> None:
-    """Print a table with the lines of text before and after it. Columns whose heading ends with "<" are aligned left."""
+    """Print a table with the lines of text before and after it. Columns of words are aligned left, those of numbers right."""
     console, table = Console(highlight=False), Table(box=None, pad_edge=False)
-    for heading in heads:
-        table.add_column(heading.removesuffix("<"), justify="left" if heading.endswith("<") else "right")
+    for heading, *cells in zip(heads, *rows, strict=True):
+        table.add_column(heading, justify="left" if any(cell[:1].isalpha() for cell in cells) else "right")
     for row in rows:
         table.add_row(*(Text(clean(cell)) for cell in row))
     show_lines(before)
     console.print(table)
     show_lines(after)
+
+
+def show_report(report: Mapping[str, Any], shown: Iterable[tables.Table], after: Iterable[str] = ()) -> None:
+    """Print the tables of a report that have rows, lines of text, and what was measured."""
+    for head, rows in shown:
+        if rows:
+            show_table(head, [[cell.strip("`") for cell in row] for row in rows], after=[""])
+    show_lines([*after, f"{tables.measured_where(report)}; {report['note']}"])
 
 
 def show_lines(lines: Iterable[str]) -> None:
@@ -84,7 +91,7 @@ def show_race(race: Race) -> None:
         ])  # fmt: skip
     verdict = trace.verdict()
     words = verdict["sentence"] if verdict else (ending(trace.lanes[-1], trace.prompt) or "").strip()
-    heads = ["method<", "tokens", "time", "tokens/s", "tokens a pass", "text<"]
+    heads = ["method", "tokens", "time", "tokens/s", "tokens per pass", "text"]
     show_table(heads, rows, after=[words] if words else [])
 
 
@@ -119,23 +126,6 @@ def measured(laps: Iterable[Lap | None]) -> Any:
             show(lap.done, lap.total, lap.text)
             result = lap.result
     return result
-
-
-def show_bench(report: dict[str, Any]) -> None:
-    """The summary of a bench."""
-    heads = [
-        "method<", "category<", "prompts", "speedup", "90% interval", "worst", "tokens/s", "tokens a pass", "of predicted", "identical", "overhead",
-    ]  # fmt: skip
-    rows = [
-        [
-            line["method"], line["category"], str(line["prompts"]), ratio(line["speedup_median"]),
-            ranged(line["speedup_interval"]), ratio(line["speedup_min"]),
-            decimal(line["tokens_per_second_median"]), decimal(line["mean_acceptance_length"]), percent(line["of_predicted"]),
-            percent(line["identical_share"]), percent(line["overhead_fraction"]),
-        ]
-        for line in report["summary"]
-    ]  # fmt: skip
-    show_table(heads, rows, [measured_where(report)], [report["note"]])
 
 
 def show_calibration(report: dict[str, Any]) -> None:

@@ -1,8 +1,7 @@
 """Lanes on the clock: one at a time, after a warm-up, in an order that is reversed with every repetition.
 
-A machine has faster and slower spells of a few seconds, so naive runs again with every few lanes, and a lane is compared with
-that run. A lane's seconds exclude reading the prompt. Its overhead is the share of its wall time outside models' passes, the
-drafter's included; positions and mask are part of a pass.
+A machine's speed varies within seconds, so naive runs again with every few lanes, for comparison. A lane's seconds
+exclude reading the prompt. Its overhead is the share of its time outside models' passes.
 """
 
 from __future__ import annotations
@@ -90,10 +89,9 @@ def check(
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """One lane, run once and alone. `predicted` is what its passes should take; None for an opaque lane.
-
-    Of the `drafted` tokens some were `tested`, and of these some `accepted`. `verify_s` and `propose_s` are the parts of its
-    `seconds` that the target's passes and the drafting took; `acceptance` is by position.
+    """One lane, run once and alone. `verify_s` and `propose_s` are the parts of its `seconds` that the target's passes
+    and the drafting took; `acceptance` is by position. `predicted` is what its passes should take, None for an opaque
+    lane.
     """
 
     tokens: tuple[int, ...]
@@ -154,9 +152,8 @@ def samples(
     models: Models, entries: Sequence[Entry], questions: Sequence[Question], repeat: int, options: Mapping[str, Any]
 ) -> Iterator[Sample | None]:
     """Time every entry on every question `repeat` times. The first entry is naive; it runs again with every few others.
-
-    Yields None after every run, where it may be closed. Naive is warmed up once, the others on every question. Bad input raises
-    a `LookaheadError` before the first second is spent.
+    Yields None after every run, where it may be closed. Raises a `LookaheadError` for bad input before anything is
+    measured.
     """
     whole_number("repeat", repeat, 1, MOST_REPEATS)
     check(models, questions, entries, options)

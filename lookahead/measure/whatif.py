@@ -1,22 +1,21 @@
 """What if: from one naive recording, the passes that any n-gram or suffix setting would have taken.
 
-Under the greedy and the coupled rule every method writes naive's text, so the recording has every answer of the target. The real
-loop runs with the real drafters; only the target and the rule are replaced by ones that read the recording.
-
-The passes are those of a real run with that draft length, step for step. `auto` also depends on measured times, so it is left
-out. If a recording was cut short, tokens that end a text are unknown, and rows after them, which a run leaves out, are counted.
-Times are predicted: the recording's measured passes, scaled by the cost curve to each pass's rows.
+Under the greedy and the coupled rule every method writes naive's text, so the recording has every answer of the target.
+The real loop and drafters run; only the target and the rule are replaced. Fixed draft lengths give the passes of a real
+run, step for step; `auto` depends on measured times. Times are the recording's, scaled by the cost curve to each pass's
+rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ..core.accept import Verification, follow
 from ..core.costs import PassCosts
 from ..core.events import EMPTY, MOST_DRAFTED, Draft, MethodError, Step, TraceError, whole_number
+from ..core.table import TableLM
 from ..core.tree import branch_count
 from ..drafting import Drafter, Resources
 from ..model.shape import ENDLESS
@@ -33,9 +32,8 @@ BEYOND = -1  # the target's token after the recording's end: none
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A naive run: ids of the prompt and of the text, and why it ended.
-
-    `costs` are those of the machine that the times are for. `naive_s` is the run's time without prefill, `verify_s` its passes.
+    """A naive run: ids of the prompt and of the text, and why it ended. `costs` are those of the machine that the times
+    are for; `naive_s` is the run's time without prefill, `verify_s` that of its passes.
     """
 
     prompt: tuple[int, ...]
@@ -49,8 +47,7 @@ class Recording:
     @classmethod
     def of(cls, trace: Trace, costs: PassCosts | None = None) -> Recording:
         """The naive lane of a trace, with its costs or others. A stopped run counts as one of so many new tokens.
-
-        Raises `TraceError` if there is no naive lane, or if its text depends on the drafter.
+        Raises a `TraceError` if there is no naive lane, or if its text depends on the drafter.
         """
         naive = trace.naive()
         if naive is None or not naive.verified:
@@ -87,7 +84,7 @@ class Recording:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The passes of a setting, without prefill: `verify_s` and `other_s` are predicted, `propose_s` is measured now."""
+    """The passes of a setting, without prefill. Of `seconds`, drafting is measured now and the rest is predicted."""
 
     method: str
     k: int
@@ -113,9 +110,8 @@ class Outcome:
 
 
 def what_if(recording: Recording, method: str, k: int = 4, **options: Any) -> Outcome:
-    """The passes of a strategy that drafts from the text alone, at draft length `k` and with its own options.
-
-    Raises `LookaheadError` for a method that needs more than a text, and for options out of range.
+    """The passes of a strategy that drafts from the text alone, at draft length `k` and with its own options. Raises a
+    `LookaheadError` for a method that needs more than a text, and for options out of range.
     """
     if method not in (known := text_methods()):
         raise MethodError("method", method, f"choose {' or '.join(known)}: others need a model to draft.")
@@ -128,50 +124,23 @@ def ceiling(recording: Recording, k: int) -> Outcome:
     return _outcome(recording, _Oracle(recording), k)
 
 
-def over_k(recording: Recording, method: str, ks: Sequence[int], **options: Any) -> Iterator[tuple[Outcome, Outcome]]:
-    """For every draft length, what the method and what the oracle would have done."""
-    for k in ks:
-        yield what_if(recording, method, k, **options), ceiling(recording, k)
-
-
 def _outcome(recording: Recording, drafter: Drafter, k: int) -> Outcome:
     whole_number("k", k, 0, MOST_DRAFTED)
     target, rule, policy = _RecordedTarget(), _RecordedRule(recording), FixedLength(k)
     steps = loop(Text(target, drafter, policy, rule, recording.prompt, recording.ends(), details=False))
     costs, written = recording.costs, len(recording.tokens)
-    slower, other_s = (
-        recording.verify_s / (written * costs.pass_s(1)),
-        (recording.naive_s - recording.verify_s) / written,
-    )
-    priced = []
-    for step in steps:
-        if step.kind == "verify":
-            verify_s = slower * costs.pass_s(1 + len(step.draft), branch_count(step.draft.parents))
-            propose_s = 0.0 if drafter.name == ORACLE else step.propose_s
-            priced.append(replace(step, propose_s=propose_s, verify_s=verify_s, other_s=other_s))
-    return Outcome(drafter.name, k, tuple(priced), sum(step.seconds for step in priced), recording.naive_s)
+    slower, other_s = recording.verify_s / costs.pass_s(1) / written, (recording.naive_s - recording.verify_s) / written
+    verified = tuple(step for step in steps if step.kind == "verify")
+    verify_s = sum(slower * costs.pass_s(1 + len(step.draft), branch_count(step.draft.parents)) for step in verified)
+    propose_s = 0.0 if drafter.name == ORACLE else sum(step.propose_s for step in verified)
+    return Outcome(drafter.name, k, verified, verify_s + propose_s + other_s * len(verified), recording.naive_s)
 
 
-class _RecordedTarget:
-    """In the target's place: it counts tokens and computes nothing, because the answers are known."""
+class _RecordedTarget(TableLM):
+    """In the target's place: it keeps tokens and computes nothing, because the answers are known."""
 
-    def __init__(self):
-        self._length = 0
-
-    def reset(self) -> None:
-        self._length = 0
-
-    def extend(self, tokens: Sequence[int]) -> None:
-        self._length += len(tokens)
-
-    def forward(self, tokens: Sequence[int], parents: Sequence[int]) -> None:
-        return None
-
-    def keep(self, path: Sequence[int]) -> None:
-        self._length += len(path)
-
-    def cached(self) -> int:
-        return self._length
+    def forward(self, tokens: Sequence[int], *_: Any, **__: Any) -> None:
+        self._rows = list(tokens)
 
 
 class _RecordedRule:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -20,15 +19,15 @@ from ..race.methods import all_methods, method_class
 from ..server import form, loading_job, race_job
 from ..server.state import ServerState, described
 from ..trace.trace import Trace
-from .gradio_internals import address, forget, visitor
+from .gradio_internals import address, visitor
 
 EVERY_S, WAITING_S = 0.2, 0.8  # between two statuses; many callers may wait, and their statuses take computing time
 PERSONAL = ("choose",)  # endpoints that change something for their caller
 ADVISED = "draft"  # races for advice; lookups are computed from the naive lane
 
 
-def add(server: ServerState, page: gr.Blocks) -> None:
-    """Register /race, /advise, /link, /methods, /families and /choose with the page."""
+def add(server: ServerState) -> None:
+    """Register /race, /advise, /link, /methods, /families and /choose with the page that is being built."""
 
     def race(
         prompt: str,
@@ -50,8 +49,7 @@ def add(server: ServerState, page: gr.Blocks) -> None:
         """
         given = {"max_new_tokens": max_new_tokens, "k": k, "temperature": temperature, "seed": seed}
         given["family"] = server.families.of(visitor()).models.spec
-        with _forgotten(page):
-            yield from _race(server, prompt, method, given)
+        yield from _race(server, prompt, method, given)
 
     def advise(prompt: str, max_new_tokens: int = 128) -> dict:
         """Should speculative decoding be turned on for a text like this, on this machine? A draft model and a lookup race
@@ -64,10 +62,8 @@ def add(server: ServerState, page: gr.Blocks) -> None:
         """
         family = server.families.of(visitor()).models
         given = {"max_new_tokens": max_new_tokens, "family": family.spec}
-        with _forgotten(page):
-            *_, trace = _race(server, prompt, ADVISED, given)
-            record = Trace.model_validate(trace)
-            report = decision.advise(record, family.costs)
+        *_, trace = _race(server, prompt, ADVISED, given)
+        report = decision.advise(Trace.model_validate(trace), family.costs)
         options = [{"method": one.method, "k": one.k, "speedup": one.speedup} for one in report.options]
         method, k = (report.best.method, report.k) if report.on else (None, 0)
         return {"sentence": report.sentence, "method": method, "k": k, "options": options}
@@ -81,13 +77,12 @@ def add(server: ServerState, page: gr.Blocks) -> None:
             k: tokens to draft in a pass, or "auto".
             temperature: 0 is greedy.
         """
-        with _forgotten(page):
-            family = server.families.of(visitor()).models.spec
-            fields = {**form.DEFAULTS, "family": family, "k": k, "temperature": temperature}
-            if not isinstance(prompt, str) or not isinstance(method, str):
-                raise SettingsError("prompt, method", (prompt, method), "give text.")
-            query = form.link(prompt, [method], fields)
-            form.from_link(dict(parse_qsl(query[1:])), [family], lambda _: [form.DEFAULTS["draft"]], server.limits)
+        family = server.families.of(visitor()).models.spec
+        fields = {**form.DEFAULTS, "family": family, "k": k, "temperature": temperature}
+        if not isinstance(prompt, str) or not isinstance(method, str):
+            raise SettingsError("prompt, method", (prompt, method), "give text.")
+        query = form.link(prompt, [method], fields)
+        form.from_link(dict(parse_qsl(query[1:])), [family], lambda _: [form.DEFAULTS["draft"]], server.limits)
         return f"{address()}/{query}"
 
     def methods() -> list:
@@ -121,16 +116,6 @@ def add(server: ServerState, page: gr.Blocks) -> None:
     gr.api(choose, api_name="choose", concurrency_limit=None)
     gr.api(families, api_name="families", queue=False)
     gr.api(methods, api_name="methods", queue=False)
-
-
-@contextmanager
-def _forgotten(page: gr.Blocks) -> Iterator[None]:
-    """Delete the state of a call when it ends."""
-    session = visitor()  # at its end a call that was left has no event any more
-    try:
-        yield
-    finally:
-        forget(page, session)
 
 
 def _race(server: ServerState, prompt: str, method: str, given: dict[str, Any]) -> Iterator[dict[str, Any]]:

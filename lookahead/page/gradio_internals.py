@@ -6,6 +6,7 @@ named passages again, then raise `READ_IN`.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -22,7 +23,7 @@ from gradio.context import LocalContext, get_blocks_context
 from gradio.tunneling import CURRENT_TUNNELS
 from gradio.utils import get_upload_folder
 from gradio_client.utils import is_file_obj_with_meta, traverse
-from jinja2 import BaseLoader, Environment
+from jinja2 import ChoiceLoader, DictLoader
 
 from ..core.events import LookaheadError, SettingsError
 from ..core.numbers import counted
@@ -31,9 +32,10 @@ from ..server.queue import words_of
 from ..server.web import WebServer
 
 READ_IN = "6.31.0"
-SESSIONS, GONE_SESSIONS = 200, 30  # kept of all visitors, and of those who have gone
+SESSIONS, GONE_SESSIONS = 1000, 30  # kept of all visitors, and of those who have gone; one takes 30 kB
 WRONG = "the page sends other values; reload it."
 LOOK_S, LOOK_FOR_PROGRESS_S = 0.02, 0.1  # how often the queue looks for work
+_TEMPLATES = routes.templates.env.loader
 
 
 # ---------------------------------------------------------------- the app
@@ -230,26 +232,23 @@ class _Session(state_holder.SessionState):
 state_holder.SessionState = _Session
 
 
-def forget_gone(page: gr.Blocks, forgotten: Callable[[str], None] = lambda session: None) -> None:
+def forget_gone(page: gr.Blocks, forgotten: Callable[[str], None]) -> None:
     """Drop the sessions of visitors who have gone, and call `forgotten` for each.
 
-    state_holder.py keeps the components of each session. If they do not differ from the page as it was built, they are
-    dropped at once, and made again for a visitor who comes back (a phone that slept). Otherwise they are kept until
-    `GONE_SESSIONS` others have gone and the visitor has not done anything since.
+    A visitor may come back, as after the sleep of a phone. So a session is kept until `GONE_SESSIONS` others have gone, and
+    dropped if the visitor has not done anything since.
     """
     last_used: dict[str, Any] = {}  # of the sessions whose visitors have gone, oldest first
 
     def gone(request: gr.Request) -> None:
-        session, holder = request.session_hash, page.state_holder
-        last_used.pop(session, None)
-        if forget(page, session):
-            forgotten(session)
-        else:
-            last_used[session] = holder.time_last_used.get(session)
+        holder = page.state_holder
+        last_used.pop(request.session_hash, None)
+        last_used[request.session_hash] = holder.time_last_used.get(request.session_hash)
         while len(last_used) > GONE_SESSIONS:
             first = next(iter(last_used))
             if last_used.pop(first) == holder.time_last_used.get(first):
-                _drop(page, first)
+                holder.session_data.pop(first, None)
+                holder.time_last_used.pop(first, None)
                 forgotten(first)
 
     page.unload(gone)
@@ -267,48 +266,20 @@ def address() -> str:
     return str(getattr(request, "request", request).base_url).rstrip("/")
 
 
-def forget(page: gr.Blocks, session: str | None) -> bool:
-    """Drop a session unless something would be lost. Returns whether nothing is kept."""
-    state = page.state_holder.session_data.get(session)
-    if state is not None:
-        built, current = page.default_config, state.blocks_config
-        if state.state_data or current.blocks != built.blocks or current.fns != built.fns:
-            return False
-        _drop(page, session)
-    return True
+def change_template(script: str, card: Mapping[str, str]) -> None:
+    """Run a script in every page before any script of Gradio's, which adds `head` after its own, and describe links to it.
 
-
-def _drop(page: gr.Blocks, session: str | None) -> None:
-    page.state_holder.session_data.pop(session, None)
-    page.state_holder.time_last_used.pop(session, None)
-
-
-def describe(page: gr.Blocks, fields: Mapping[str, str]) -> None:
-    """Set fields of the page's template: it has Open Graph tags for `thumbnail` and `simple_description`, which blocks.py
-    `get_config_file` returns for an Interface only."""
-    config = page.get_config_file
-
-    def described(*given: Any, **named: Any) -> Any:
-        return {**config(*given, **named), **fields}
-
-    page.get_config_file = described
-
-
-class _Beginning(BaseLoader):
-    """Templates whose pages run a script before all others: Gradio adds `head` after its own."""
-
-    def __init__(self, loader: BaseLoader, script: str):
-        self.loader, self._head = loader, f"<head><script>{{% raw %}}{script}{{% endraw %}}</script>"
-
-    def get_source(self, environment: Environment, template: str) -> tuple[str, str | None, Callable[[], bool] | None]:
-        text, *more = self.loader.get_source(environment, template)
-        return text.replace("<head>", self._head, 1), *more
-
-
-def run_first(script: str) -> None:
-    """Run a script in every page before any script of Gradio's: routes.py answers with `templates`."""
-    loader = routes.templates.env.loader
-    routes.templates.env.loader = _Beginning(loader.loader if isinstance(loader, _Beginning) else loader, script)
+    routes.py answers with `templates`. Their Open Graph tags have fields of the configuration that only an Interface has;
+    `card` gives their values.
+    """
+    environment, changed = routes.templates.env, {}
+    for name in ("frontend/index.html", "frontend/share.html"):
+        text = _TEMPLATES.get_source(environment, name)[0]
+        text = text.replace("<head>", f"<head><script>{{% raw %}}{script}{{% endraw %}}</script>", 1)
+        for field, words in card.items():
+            text = text.replace(f"config['{field}']", json.dumps(words))
+        changed[name] = text
+    environment.loader = ChoiceLoader([DictLoader(changed), _TEMPLATES])
 
 
 # ---------------------------------------------------------------- progress

@@ -10,40 +10,36 @@ import html
 import json
 from collections.abc import Iterator
 from functools import partial
+from itertools import groupby
 from typing import Any
 
 import gradio as gr
 import torch
 
 from ..core.numbers import counted, millions, seconds, size
-from ..family import hub, models, sources
+from ..family import hub, sources
 from ..family.suggested import SUGGESTED, Pair
 from ..measure.scenarios import USUAL
 from ..model import layer_skip
 from ..server import loading_job
 from ..server.state import Family, ServerState, described
+from ..trace.race import describe_machine
 from .parts import QUIET, exactness, markup, prose, says, table
 from .running import run_and_stop
 
 NAME = "models"
 BOTH = (torch.bfloat16, torch.float32)
-TOPICS = {
-    "hub": "found",
-    "cache": "rolling back",
-    "head": "trained head",
-    "host": "this server",
-}  # others are themselves
-ROOMS = {"a processor": "For a processor", "one GPU": "For one GPU", "several GPUs": "For several GPUs"}
+# Titles of checks; other topics are their own titles.
+TOPICS = {"hub": "found", "cache": "rolling back", "head": "trained head", "host": "this server"}
 ANY = (
     "A target and a draft by their names on the hub. They must share one vocabulary, and their caches must allow rolling back. "
-    "In place of a draft model, or after it, a trained head can stand: EAGLE-3, DFlash, DSpark or Medusa, made for that target. "
+    "In place of a draft model, or after it, you can give a trained head: EAGLE-3, DFlash, DSpark or Medusa, made for that target. "
     "<b>Check</b> reads sizes, licences and tokenizers from the hub and loads nothing; <b>Load</b> checks, downloads and "
     "measures. Only safetensors are read, and no code that comes with a model is run."
 )
 BESIDE = (
-    "What you load stands beside the others: you race with it, and everybody can choose it in the Race tab. Where memory is "
-    "short, the least used of those that visitors have loaded are let go. Races go on while it is downloaded; then it is loaded "
-    "and measured in its turn."
+    "A loaded pair is added to the others: you race with it, and everybody can choose it in the Race tab. If memory runs low, "
+    "the least used models of visitors are unloaded. Races go on during a download; then the pair is loaded and measured."
 )
 LISTED = " This host allows the suggested pairs only."
 AT_MOST = " This host allows {most} of weights in memory at most."
@@ -61,10 +57,6 @@ BUILT = (
     "<code>assets/models/pocket/README.md</code>, names every source and its licence."
 )
 ARRIVED = '<p class="la-says" role="status" data-arrived="{}">Ready. The page is loading anew.</p>'
-RELOAD = f"""() => {{
-    const arrived = document.querySelector('#la-models [data-arrived]');
-    if (arrived) location.replace('?tab={NAME}&family=' + encodeURIComponent(arrived.dataset.arrived));
-}}"""
 STOPPED = "Stopped. The models in use are as they were."
 
 
@@ -92,19 +84,20 @@ def tab(server: ServerState, choosing: gr.Tab) -> None:
         plan = markup()
         markup("<h3>Pairs worth trying</h3>")
         prose(CARDS)
-        for room, title in ROOMS.items():
-            markup(f'<h4 class="la-room">{title}</h4>')
-            for one in (one for one in SUGGESTED if one.room == room):
+        for room, pairs in groupby(SUGGESTED, lambda one: one.room):
+            markup(f'<h4 class="la-room">For {room}</h4>')
+            for one in pairs:
                 _row(one, pair, allowed)
         if allowed:
-            shared = {"status": line, "done": None, "stopped": (line, says(STOPPED)), "then": RELOAD}
-            for start, other, work, triggers in (
-                (check, load, _check, [check.click, pair.submit]),
-                (load, check, _load, [load.click]),
-            ):
-                run_and_stop(
-                    start, stop, partial(work, server), [pair], [plan], triggers=triggers, others=[other], **shared
-                )
+            shared = {
+                "status": line,
+                "done": None,
+                "stopped": (line, says(STOPPED)),
+                "then": "lookaheadPage.models.reload",
+            }
+            begin = [check.click, pair.submit]
+            run_and_stop(check, stop, partial(_check, server), [pair], [plan], triggers=begin, others=[load], **shared)
+            run_and_stop(load, stop, partial(_load, server), [pair], [plan], others=[check], **shared)
 
 
 def _row(pair: Pair, field: gr.Textbox, allowed: bool) -> None:
@@ -116,8 +109,7 @@ def _row(pair: Pair, field: gr.Textbox, allowed: bool) -> None:
         )
         if allowed:
             fill = gr.Button("fill in", size="sm", scale=0, min_width=80)
-            focus = "document.querySelector('#la-pair input, #la-pair textarea').focus()"
-            fill.click(None, js=f"() => {{ {focus}; return {json.dumps(pair.spec)}; }}", outputs=field, **QUIET)
+            fill.click(None, js=f"() => lookaheadPage.models.fill({json.dumps(pair.spec)})", outputs=field, **QUIET)
 
 
 # ---------------------------------------------------------------- models in use
@@ -153,18 +145,13 @@ def _family(family: Family, titled: bool) -> str:
             role, f"{loaded.names[role]}, a trained head", millions(head.parameters), size(head.nbytes),
             f"{seconds(took.tokens_s(1) + sum(took.cold_s[:1]))} for the first token", _licence(family, role),
         ])  # fmt: skip
-    words = f"{loaded.dtype} on {_where(loaded)}, {loaded.exactness}. {exactness(loaded)}"
+    gpus, device = len(loaded.target.passes.devices), describe_machine(loaded).device
+    where = f"{gpus} GPUs" if gpus > 1 else device if device != "cpu" else "the processor"
+    words = f"{loaded.dtype} on {where}, {loaded.exactness}. {exactness(loaded)}"
     heads = ["", "model", "parameters", "memory", "a pass", "licence"]
     built = f'<p class="la-caption">{BUILT}</p>' if loaded.spec == USUAL else ""
     title = f'<h4 class="la-familyname">{html.escape(described(loaded.spec))}</h4>' if titled else ""
     return f'{title}<p class="la-prose">{html.escape(words)}</p>{table(heads, rows)}{built}'
-
-
-def _where(loaded: models.Models) -> str:
-    if len(loaded.target.passes.devices) > 1:
-        return f"{len(loaded.target.passes.devices)} GPUs"
-    device = loaded.target.device
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else "the processor"
 
 
 def _licence(family: Family, role: str) -> str:

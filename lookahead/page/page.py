@@ -17,7 +17,7 @@ from ..core.events import LookaheadError
 from ..core.numbers import decimal, seconds
 from ..core.version import VERSION
 from ..family.models import Models
-from ..server import measuring_job
+from ..server import loading_job
 from ..server.limits import Telling
 from ..server.queue import queue
 from ..server.state import ServerState
@@ -31,10 +31,6 @@ from .learn import tab as learn
 from .learn.lessons import plan
 from .parts import QUIET, exactness, markup
 
-# The header is replaced now and then, so its button presses a permanent one.
-PRESS_AGAIN = """() => document.addEventListener('click', event => {
-    if (event.target.closest('.la-again')) document.getElementById('la-again').click();
-})"""
 SPARE_THREADS = 64  # for page loads and clicks
 MOST_QUEUED = 10_000
 
@@ -68,13 +64,12 @@ def build(server: ServerState, telling: Telling) -> gr.Blocks:
 
         for change in (page.load, *changes):
             change(machine, [family, header], header, queue=False, **QUIET)
+        # The header is replaced now and then, so its button presses a permanent one (`assets/page/buttons.js`).
         again = gr.Button("measure again", visible="hidden", elem_id="la-again")
-        page.load(None, js=PRESS_AGAIN, **QUIET)
         again.click(partial(_again, server), family, header, concurrency_limit=None, trigger_mode="once", **QUIET)
         markup(_footer(telling.revision), elem_id="la-footer")
-        api.add(server, page)
-        gradio_internals.describe(page, _card())
-        gradio_internals.run_first(assets.script("page/first.js"))
+        api.add(server)
+        gradio_internals.change_template(assets.script("page/first.js"), _card())
         gradio_internals.forget_gone(page, server.forget)
         gradio_internals.answer_in_words(page)
     # Nothing is computed past the queue: an address of Gradio's that skips its own is closed.
@@ -87,17 +82,15 @@ def _class() -> list[gr.Tabs]:
 
 
 def _arrive(request: gr.Request) -> Any:
-    name = request.query_params.get("lesson")
-    if name is None and request.query_params.get("tab") == models_tab.NAME:
-        return [gr.Tabs(selected=models_tab.NAME), gr.skip()]
-    return [gr.skip(), gr.skip()] if name is None else [gr.Tabs(selected=learn.NAME), name]
+    lesson, tab = request.query_params.get("lesson"), request.query_params.get("tab")
+    opened = learn.NAME if lesson is not None else models_tab.NAME if tab == models_tab.NAME else None
+    return [gr.Tabs(selected=opened) if opened else gr.skip(), gr.skip() if lesson is None else lesson]
 
 
 def _again(server: ServerState, spec: str) -> Iterator[str]:
     models = server.families.shown(spec).models
     try:
-        job = measuring_job.submit(server, models)
-        for update in job.follow():
+        for update in loading_job.measure_again(server, models.spec).follow():
             yield _header(models, spec, update.waiting or "Measuring again.")
     except LookaheadError as error:
         yield _header(models, spec, str(error))
@@ -133,15 +126,10 @@ def _of_machine(models: Models) -> tuple[str, str]:
         for n, s in zip(curve.rows, curve.seconds, strict=True)
     )
     names = html.escape(", ".join(f"{role}: {name}" for role, name in models.names.items()))
-    doubt = (
-        f"<p><b>This cannot be:</b> {html.escape('; '.join(models.measured.faults))}. Something disturbed it; it is measured "
-        "again when the machine is quiet.</p>"
-    )
     return (
         f"{models.exactness} · {models.dtype} · {processor.cores()} cores",
         f"<p>{exactness(models)}</p><p>The costs of the target's passes by their number of rows:</p>"
         f"<table><thead><tr><th>rows</th><th>a pass</th><th>in one-row passes</th></tr></thead><tbody>{rows}</tbody></table>"
-        f"{doubt if models.measured.faults else ''}"
         f'<p>{names}</p><p><button type="button" class="la-again">measure again</button></p>',
     )
 

@@ -27,7 +27,6 @@ from ..server.state import ServerState, described
 from ..servers.addresses import is_servers
 from ..trace import charts, wire
 from ..trace.export import replay_html, to_csv
-from ..trace.parsing import uncollected
 from ..trace.trace import Trace
 from .parts import DARK, QUIET, TRACE, markup, pressed
 from .running import STOP_LANES, run_and_stop
@@ -35,16 +34,8 @@ from .timeline import timeline
 
 # Chips for models that go on with a text, and for those that answer a message.
 CONTINUED, ANSWERED = "continued", "answered"
-TOGGLE = """() => {
-    const open = document.getElementById('la-more').classList.toggle('la-open');
-    document.getElementById('la-more-button').setAttribute('aria-expanded', open);
-}"""
-CHIPS_BEGIN = f"() => lookaheadPage.chips.connect({json.dumps([{'id': one.id, 'note': one.note} for one in CHIPS])})"
-LABELS = """() => {
-    const more = document.getElementById('la-more-button');
-    more.setAttribute('aria-expanded', 'false');
-    more.setAttribute('aria-controls', 'la-more');
-}"""
+NOTES = json.dumps([{"id": one.id, "note": one.note} for one in CHIPS])
+BEGIN = f"() => {{ lookaheadPage.chips.connect({NOTES}); lookaheadPage.buttons.connect(); }}"
 CHIP = "la-chip-"  # the beginning of a chip's name on the page
 # The first chip of each group.
 GROUPS = {"story": "easy", "sum": "hard", "short": "what goes wrong", "window": "exotic"}
@@ -75,7 +66,7 @@ def tab(server: ServerState, page: gr.Blocks) -> tuple[gr.Dropdown, list[Any], g
         family = gr.Dropdown(_families(server), value=first, label="Models", elem_id="la-family", **choice)
         methods = _methods(server, first)
         method = gr.Dropdown(methods, value=form.DEFAULT_METHOD, label="Method", elem_id="la-method", **choice)
-        more = gr.Button("more", size="sm", elem_id="la-more-button", scale=0)
+        gr.Button("more", size="sm", elem_id="la-more-button", scale=0)
     with gr.Column(elem_id="la-more"):
         further = _fields(server)
     lanes = timeline(recording(SCENARIOS[0].id), server.runs, [make, open_, recorded], elem_id="la-race-timeline")
@@ -93,9 +84,7 @@ def tab(server: ServerState, page: gr.Blocks) -> tuple[gr.Dropdown, list[Any], g
     begun = run_and_stop(
         start, stop, run, inputs, [lanes], triggers=[start.click, prompt.submit], stopped=(lanes, STOP_LANES)
     )
-    more.click(None, js=TOGGLE, **QUIET)
-    page.load(None, js=LABELS, **QUIET)
-    page.load(None, js=CHIPS_BEGIN, **QUIET)
+    page.load(None, js=BEGIN, **QUIET)
 
     for chip, scenario in zip(chips, CHIPS, strict=True):
         values, same = json.dumps([*_preset(scenario, server.limits).values()]), json.dumps([gr.skip()] * len(preset))
@@ -103,43 +92,39 @@ def tab(server: ServerState, page: gr.Blocks) -> tuple[gr.Dropdown, list[Any], g
         chip.click(None, js=js, outputs=preset, **QUIET)
 
     def show(event: gr.EventData, running: bool) -> Any:
-        return _shown(pressed(event).removeprefix(CHIP), running)
+        return gr.skip() if running else _shown(pressed(event).removeprefix(CHIP))
 
     clicks = [chip.click for chip in chips]  # together: a page takes longer to begin for every event it has
     gr.on(clicks, show, running, lanes, js=IDLE, queue=False, trigger_mode="multiple", **QUIET)
-    js = "() => { const field = document.querySelector('#la-prompt textarea'); field.focus(); field.select(); }"
-    select.click(None, js=js, **QUIET)
+    select.click(None, js="() => lookaheadPage.buttons.selectPrompt()", **QUIET)
+
+    def of_family(request: gr.Request, spec: str, method: Any, draft: Any) -> dict[Any, Any]:
+        server.families.choose(request.session_hash, spec)
+        return {
+            chip_row: gr.Row(elem_classes=_chips(server, spec)),
+            named["method"]: _choices(_methods(server, spec), method, visible=not is_servers(spec)),
+            named["draft"]: _choices(_drafts(server, spec), draft),
+        }
 
     def follow(request: gr.Request) -> Any:
         values = arrive(server, dict(request.query_params))
-        spec = values.get("family", first)
-        server.families.choose(request.session_hash, spec)
         # The choices on an opened page. The chosen value stays, because a chip may have been pressed since.
-        values["method"] = _choices(_methods(server, spec), values.get("method"), visible=not is_servers(spec))
+        choices = of_family(request, values.get("family", first), values.get("method"), values.get("draft"))
         values["family"] = _choices(_families(server), values.get("family"))
-        values["draft"] = _choices(_drafts(server, spec), values.get("draft"))
-        return {named[name]: value for name, value in values.items()} | {
-            chip_row: gr.Row(elem_classes=_chips(server, spec))
-        }
+        return {named[name]: value for name, value in values.items()} | choices
 
     page.load(follow, None, [lanes, *inputs, chip_row], queue=False, show_progress_on=lanes, **QUIET)
 
     def change(request: gr.Request, spec: str, draft: str) -> Any:
-        server.families.choose(request.session_hash, spec)
-        drafts = _drafts(server, spec)
-        value = draft if draft in (name for _, name in drafts) else drafts[0][1]
-        return [
-            gr.Row(elem_classes=_chips(server, spec)),
-            _choices(_methods(server, spec), None, visible=not is_servers(spec)),
-            _choices(drafts, value),
-        ]
+        names = [name for _, name in _drafts(server, spec)]
+        return of_family(request, spec, None, draft if draft in names else names[0])
 
     def begin_with(spec: str, text: str, running: bool) -> Any:
         """The first chip of the chosen family, unless the visitor has edited the prompt."""
         scenario = _first(server, spec)
         if running or text not in (one.prompt for one in CHIPS if _kind(one) != _kind(scenario)):
             return gr.skip()
-        return [_shown(scenario.id, running), *_preset(scenario, server.limits).values()]
+        return [_shown(scenario.id), *_preset(scenario, server.limits).values()]
 
     draft = named["draft"]
     update = {"queue": False, "show_progress_on": method, **QUIET}
@@ -229,7 +214,8 @@ def _chips(server: ServerState, spec: str) -> list[str]:
 
 def _preset(scenario: Scenario, limits: Limits) -> dict[str, Any]:
     """The values that a scenario's chip fills in, by name: all but the models."""
-    first = {"prompt": scenario.prompt, "method": scenario.method, "also": _further(scenario, limits)}
+    also = list(scenario.further[: max(0, limits.max_lanes - 2)])
+    first = {"prompt": scenario.prompt, "method": scenario.method, "also": also}
     values = first | form.first_values(limits, **scenario.options, chat=scenario.chat)
     return {name: values[name] for name in SET_BY_CHIPS}
 
@@ -242,10 +228,6 @@ def _methods(server: ServerState, spec: str) -> list[tuple[str, str]]:
         remark = "" if method in loaded else f" ({lacks} is loaded)"
         choices.append((method_label(method) + remark, method))
     return choices
-
-
-def _further(scenario: Scenario, limits: Limits) -> list[str]:
-    return list(scenario.further[: max(0, limits.max_lanes - 2)])
 
 
 def _drafts(server: ServerState, spec: str) -> list[tuple[str, str]]:
@@ -263,9 +245,9 @@ def _first(server: ServerState, spec: str) -> Scenario:
     return (ANSWERS if server.families.chats(spec) else SCENARIOS)[0]
 
 
-def _shown(scenario: str, running: bool) -> Any:
-    """The recording of a pressed chip, or a sentence that there is none. A running race stays on show."""
-    return gr.skip() if running else recording(scenario) or refusal(UNRECORDED)
+def _shown(scenario: str) -> str:
+    """The recording of a chip, or a sentence that there is none."""
+    return recording(scenario) or refusal(UNRECORDED)
 
 
 def arrive(server: ServerState, query: dict[str, str]) -> dict[str, Any]:
@@ -303,8 +285,11 @@ def arrive(server: ServerState, query: dict[str, str]) -> dict[str, Any]:
 def _recorded(server: ServerState, scenario: Scenario, family: str, at: str = "") -> dict[str, Any]:
     """The values of a scenario with its recording, the playhead at the pass that a link names."""
     batch = recording(scenario.id, passed(at))
-    shown = on_arrival(batch) if batch else refusal(UNRECORDED)
-    return {"lanes": shown, **_preset(scenario, server.limits), "family": family}
+    return {
+        "lanes": on_arrival(batch) if batch else refusal(UNRECORDED),
+        **_preset(scenario, server.limits),
+        "family": family,
+    }
 
 
 def make(request: list) -> dict[str, str]:
@@ -328,11 +313,10 @@ def recorded(scenario: str) -> str:
 
 def open_(text: str) -> str:
     """Return the log of a file that a visitor opened as one batch, or a refusal with the reason."""
-    from ..servers.replay import opened  # rare, and its records take time to import
+    from ..servers.records import opened  # rare, and its records take time to import
 
     try:
-        with uncollected():
-            trace, caption = opened(text if isinstance(text, str) else "")
-            return whole(f"opened-{secrets.token_urlsafe(6)}", wire.events(trace, caption))
+        trace, caption = opened(text if isinstance(text, str) else "")
+        return whole(f"opened-{secrets.token_urlsafe(6)}", wire.events(trace, caption))
     except Exception as error:
         return refusal(words_of(error))

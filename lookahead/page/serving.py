@@ -18,7 +18,6 @@ from ..core import memory, processor
 from ..core.version import VERSION
 from ..server import health, logging, zero
 from ..server.limits import Telling
-from ..server.measuring_job import WhenQuiet
 from ..server.queue import queue
 from ..server.state import ServerState
 from ..server.web import SIGNALS, WebServer
@@ -47,9 +46,8 @@ def serve(server: ServerState, telling: Telling, web: WebServer, *, share: bool 
             "started", version=VERSION, revision=telling.revision, models=",".join(family.models.spec for family in server.families),
             exactness=server.models.exactness, cores=processor.cores(), port=web.port, **server.limits.model_dump(),
         )  # fmt: skip
-        quiet = WhenQuiet(server)
-        while not stop.wait(LOOK_S):
-            quiet.tick(LOOK_S)
+        while not stop.wait(LOOK_S):  # a wait without end would not be interrupted on every system
+            pass
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -12,23 +12,6 @@ import gradio as gr
 from ..server.runs import Runs
 from .parts import markup
 
-# A link's own race takes the place of the recording that everybody else begins with.
-OF_LINK = "/[?&](prompt=|recording=(?!story))/.test(location.search)"
-HOST = (
-    "{element, main: %s, read: () => (%s && props.value === first ? '' : props.value), watch: fn => watch('value', fn), "
-    "first, resend: (run, first) => server.resend([run, first]), make: (kind, trace) => server.make([kind, trace, location.origin + location.pathname]), "
-    "open: text => server.open_(text)%s}"
-)
-MAIN = (
-    ", recording: id => server.recorded(id), run: () => document.getElementById('la-race').click(), "
-    "tour: () => lookaheadPage.tour.begin(stage), next: run => lookaheadPage.chips.after(run.replace(/^recording-/, '')), "
-    "press: id => lookaheadPage.chips.press(id)"
-)
-MOUNT = "const first = props.value; const stage = lookaheadPage.timeline.mount(%s);"
-CONNECT = (
-    " lookaheadPage.tour.connect(stage); lookaheadPage.present.connect(stage); lookaheadPage.embed.connect(stage);"
-)
-
 
 def timeline(value: str, runs: Runs, functions: Sequence[Callable] = (), elem_id: str | None = None) -> gr.HTML:
     """Lanes of tokens, drawn by `assets/timeline/timeline.js`.
@@ -40,11 +23,11 @@ def timeline(value: str, runs: Runs, functions: Sequence[Callable] = (), elem_id
     def resend(request: list) -> str | None:
         return runs.resend(request)
 
+    main = "true" if functions else "false"
     return markup(
         value,
         html_template='<div class="la-timeline"></div>',
-        js_on_load=MOUNT % HOST % (("true", OF_LINK, MAIN) if functions else ("false", "false", ""))
-        + (CONNECT if functions else ""),
+        js_on_load=f"lookaheadPage.component.mount({{element, props, watch, server}}, {main});",
         server_functions=[resend, *functions],
         elem_id=elem_id,
     )

@@ -61,6 +61,9 @@ class RaceForm:
         return race(server.models_for(self.visitor, self.family), self.prompt, self.methods, **given)
 
 
+Make = RaceForm | Callable[[ServerState], Race]  # what makes a race
+
+
 def options(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Form values by name -> options for `race`. Raises `SettingsError` if a value is not a number."""
     out = {name: value for name, value in fields.items() if name != "family"}

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..core.costs import DrafterCosts
 from ..core.events import ModelError
@@ -26,7 +26,7 @@ from ..model.heads.head import Head
 from ..model.heads.shape import BLOCK
 from ..trace import wire
 from ..trace.race import race
-from . import zero
+from . import race_job, zero
 from .queue import Job, Refused, queue
 from .runs import Run
 from .state import ServerState
@@ -41,41 +41,35 @@ FULL = "As many drafters as this server has room for are growing already. Try ag
 _beginning = Lock()
 
 
-class Learned(NamedTuple):
-    """A drafter at one instant: its network, and the models that draft with it."""
-
-    network: Any
-    models: Models
-
-
 class Drafter:
     """What one visitor trains for a family's models.
 
-    `learned` is None before the first step. `kept` are the models of the visitor's races; None: those of all visitors.
+    `learned` is the network, with the models that draft with it; None before the first step. `kept` are the models of the
+    visitor's races; None: those of all visitors.
     """
 
     def __init__(self, server: ServerState, models: Models, kept: Models | None = None):
         self.models, self.kept = models, kept
-        self.learned: Learned | None = None
+        self.learned: tuple[Any, Models] | None = None
         self.job = Job("grow", lambda _: self._slices(), gives_way=True, methods=[drafter_with(BLOCK).name])
         self._server = server
         self._costs: DrafterCosts | None = None
 
     def keep(self) -> str:
         """Use what it has learned in the visitor's races; returns its name. Raises `Refused`."""
-        self.kept = self._usable().models
+        _, self.kept = self._usable()
         return self.kept.names[BLOCK]
 
     def packed(self) -> bytes:
         """Return what it has learned as a zip of the files that `speculators` reads. Raises `Refused`."""
-        network, packed = self._usable().network, io.BytesIO()
+        (network, _), packed = self._usable(), io.BytesIO()
         with TemporaryDirectory() as folder, zipfile.ZipFile(packed, "w") as archive:
             files.write(network, folder, self.models.names["target"], ["LlamaForCausalLM"])
             for path in sorted(Path(folder).iterdir()):
                 archive.write(path, path.name)
         return packed.getvalue()
 
-    def _usable(self) -> Learned:
+    def _usable(self) -> tuple[Any, Models]:
         if not self.learned:
             raise Refused(NOTHING)
         if not self._fits():
@@ -86,7 +80,7 @@ class Drafter:
         return any(family.models is self.models for family in self._server.families)
 
     def _slices(self) -> Iterator[Any]:
-        """`Progress` of the training, a `Run` for each race when it begins, and None for each pass of it."""
+        """`Progress` of the training, and a `Run` for each race when it begins."""
         from ..train.growing import Growing
 
         growing, checks, race_at = Growing(self.models), 0, 0.0
@@ -111,27 +105,19 @@ class Drafter:
         network, progress = growing.copied(), growing.progress
         head = Head.of(network, self.models.target.passes)
         if self._costs is None:  # the same whatever it has learned
-            self._costs = cost.measure_head(head, self.models.target, self.models.costs.target)
+            self._costs = cost.measure_drafter(head, self.models.target, self.models.costs.target)
         models = self.models.with_head(head, f"your own, grown for {seconds(progress.seconds)}", self._costs)
         if progress.steps:
-            self.learned = Learned(network, models)
+            self.learned = network, models
         return models
 
-    def _race(self, models: Models) -> Iterator[Run | None]:
-        run, reason = Run(), "stopped"
-        k = models.heads[BLOCK].shape.slots
-        racing = race(models, FROG, ["naive", drafter_with(BLOCK).name], max_new_tokens=TOKENS, k=k)
+    def _race(self, models: Models) -> Iterator[Run]:
+        run, k = Run(), models.heads[BLOCK].shape.slots
         self._server.runs.remember(run)
+        yield run
+        racing = race(models, FROG, ["naive", drafter_with(BLOCK).name], max_new_tokens=TOKENS, k=k)
         run.add(wire.Begin(trace=racing.result(), live=True))
-        try:
-            yield run
-            for lap in racing:
-                run.add(lap)
-                yield None
-            reason = "finished"
-        finally:
-            run.add(wire.End.of(racing.result(), reason))
-            racing.close()
+        race_job.compute(racing, run, self.job)
 
 
 def grow(server: ServerState, visitor: str) -> Drafter:

@@ -99,10 +99,8 @@ class Telling(Variables):
 
 def table() -> str:
     """All variables as a Markdown table, with their defaults."""
-    fields = {**Limits.model_fields, **Telling.model_fields}
-    rows = [[f"`{PREFIX}{name.upper()}`", _shown(one.default), one.description] for name, one in fields.items()]
+    rows = []
+    for name, one in {**Limits.model_fields, **Telling.model_fields}.items():
+        default = one.default if isinstance(one.default, str) else count(one.default)
+        rows.append([f"`{PREFIX}{name.upper()}`", default, one.description])
     return markdown_table(["variable", "unless set", "what it does"], rows)
-
-
-def _shown(default: str | float) -> str:
-    return default if isinstance(default, str) else count(default)

@@ -1,4 +1,7 @@
-"""A family that a visitor asks for, as a job: checked and downloaded outside the queue, measured in it, added to the others."""
+"""A family that a visitor asks for, as a job: checked and downloaded outside the queue, measured in it, added to the others.
+
+Its costs can be measured again. Races that have begun keep the costs they began with.
+"""
 
 from __future__ import annotations
 
@@ -133,3 +136,12 @@ def _add(server: ServerState, plan: hub.Plan, files: dict[str, Path], progress: 
     ready = models.load(plan.spec, progress, folder_of=files)
     progress("Ready", 1.0)  # the last moment to leave
     server.families.add(ready, {known.name: known.licence for known in plan.models})
+
+
+def measure_again(server: ServerState, spec: str) -> Job[None]:
+    """Submit a job that measures a family again and replaces its costs."""
+
+    def work(job: Job[None]) -> None:
+        server.families.renew(models.measured_again(server.families.named(spec).models))
+
+    return queue.submit(Job("measure", work, limited=False))

@@ -88,17 +88,15 @@ def fault(error: BaseException | None = None, prompt: str = "", **fields: Any) -
 
 def failed(what: str) -> None:
     """Log one line for the exception that a request caused: its class, without its message."""
-    kind, error, _ = sys.exc_info()
-    LOGGER.warning("failed", extra={"fields": {"what": what, "error": _name(kind)}, "private": {"words": str(error)}})
+    error = sys.exception()
+    fields = {"what": what, "error": type(error).__name__}
+    LOGGER.warning("failed", extra={"fields": fields, "private": {"words": str(error)}})
 
 
 def _place(record: logging.LogRecord) -> dict[str, str]:
-    place = {"logger": record.name, "at": f"{record.filename}:{record.lineno}"}
-    return {**place, "error": _name(record.exc_info[0])} if record.exc_info else place
-
-
-def _name(kind: type[BaseException] | None) -> str:
-    return kind.__name__ if kind else ""
+    kind = record.exc_info[0] if record.exc_info else None
+    error = {"error": kind.__name__} if kind else {}
+    return {"logger": record.name, "at": f"{record.filename}:{record.lineno}", **error}
 
 
 def _plain(value: Any) -> str:

@@ -1,11 +1,8 @@
 """The queue: everything that computes for a visitor is a `Job`, and one thread does one job at a time, in order.
 
-Torch keeps a team of threads for every thread that calls it. If there are more of them than cores, they stop waiting
-actively for each other: on two cores a pass then takes nearly twice as long. So one thread does all computing, and two
-visitors never measure each other. There is one queue in a process, `queue`, with the host's limits.
-
-A job ends between two passes: its work calls `publish` or `check` there, or yields. A single pass that hangs cannot be
-ended from Python; `stuck` and /healthz report it, so that the server can be restarted.
+Torch keeps a team of threads for every thread that calls it, and teams that together have more threads than cores slow each
+other down. So one thread does all computing. A job ends between two passes: its work calls `publish` or `check` there, or
+yields. A pass that hangs cannot be ended from Python; /healthz reports it, so that the server can be restarted.
 """
 
 from __future__ import annotations
@@ -27,6 +24,10 @@ from .limits import Limits
 T = TypeVar("T")
 FINISHED, LEFT, LIMIT, CLOSING, FAILED, REFUSED = "finished", "stopped", "limit", "closing", "failed", "refused"
 FAULT = "This broke off because of a fault in Lookahead, not in what you typed. It is logged; what ran so far is shown."
+ENDED = {
+    LIMIT: "Ended by this server's limit of {limit} s of computing; what ran so far is shown.",
+    CLOSING: "Ended because this server is shutting down; what ran so far is shown.",
+}
 GRACE_S = 10.0  # work that is not a race may take as long from one step to its next
 EVERY_S = 0.2  # how often a follower looks; within this it notices that its visitor has gone
 LOGGED_CHARS = 1000  # of a refused prompt
@@ -91,28 +92,25 @@ class Job(Generic[T]):
         self.paused = False  # between two values, while other jobs are computed
         self.submitted_at = perf_counter()
         self.waited_s = self.spent_s = 0.0  # in the queue before the work began; computing, up to the last value
-        self._started_at: float | None = None
-        self._started = threading.Event()
+        self._started_at: float | None = None  # while it is computed
         self._end_reason: str | None = None
         self._values: list[Any] = []
         self._steps: Generator | None = None
 
-    # -------------------------------------------------------------- for the work
-
     def publish(self, value: Any) -> None:
-        """Hand a value to the follower. Raises `Stopped` if the job must end now."""
+        """Hand a value of the work to the follower. Raises `Stopped` if the job must end now."""
         self._values.append(value)
         self.check()
 
     def check(self) -> None:
-        """Raise `Stopped` if the job must end now."""
+        """Raise `Stopped` if the job must end now. The work calls this."""
         if self.end_reason:
             raise Stopped
 
     @property
     def end_reason(self) -> str | None:
         """Why the job must end before its work is done (LEFT, LIMIT or CLOSING), or None."""
-        if self._end_reason is None:
+        if self._end_reason is None:  # it is never set back to None, because another thread may set it here
             if queue.closed:
                 self._end_reason = CLOSING
             elif self.limited and self.computed_s > queue.limits.max_run_s:
@@ -122,14 +120,8 @@ class Job(Generic[T]):
     @property
     def end_words(self) -> str | None:
         """The sentence for a visitor whose job the server has ended, else None."""
-        if self._end_reason == LIMIT:
-            limit = queue.limits.max_run_s
-            return f"Ended by this server's limit of {count(limit)} s of computing; what ran so far is shown."
-        if self._end_reason == CLOSING:
-            return "Ended because this server is shutting down; what ran so far is shown."
-        return None
-
-    # -------------------------------------------------------------- for the caller
+        words = ENDED.get(self._end_reason)
+        return words and words.format(limit=count(queue.limits.max_run_s))
 
     def follow(self, every_s: float = EVERY_S, waiting_s: float = EVERY_S) -> Iterator[Update]:
         """Yield updates until the end, one at least every `every_s` seconds (`waiting_s` in the queue), even if empty.
@@ -141,10 +133,7 @@ class Job(Generic[T]):
             while not self.done.done():
                 before, place = place, self.waiting()
                 yield Update(place if place != before else "", self._take())
-                if self._started.is_set():
-                    wait([self.done], every_s)
-                else:
-                    self._started.wait(waiting_s)
+                wait([self.done], waiting_s if place else every_s)
             if values := self._take():
                 yield Update(values=values)
             self.result()
@@ -158,10 +147,6 @@ class Job(Generic[T]):
             value = self.done.result()
         except CancelledError:
             raise Stopped from None
-        except LookaheadError:
-            raise
-        except Exception as error:
-            raise Ended(self.fault.format(kind=type(error).__name__)) from None
         if self.outcome == FINISHED:
             return value
         raise Ended(words) if (words := self.end_words) else Stopped
@@ -185,8 +170,6 @@ class Job(Generic[T]):
         values, self._values = self._values, []
         return values
 
-    # -------------------------------------------------------------- for the queue
-
     @property
     def computed_s(self) -> float:
         """Seconds since its work began or went on; 0 while it is not computed."""
@@ -196,14 +179,21 @@ class Job(Generic[T]):
     def run(self) -> T | None:
         """Compute in this thread, up to the next value if it gives way. Returns None for a job that ended early: an exception
         that is kept would keep its frames alive."""
-        self._started_at, self.outcome = perf_counter(), FAILED
-        if not self._started.is_set():
+        self._started_at, self.outcome, self.paused = perf_counter(), FAILED, False
+        if self._steps is None:
             self.waited_s = self._started_at - self.submitted_at
-            self._started.set()
         try:
             result = self._steps or self.work(self)
             if isinstance(result, Generator):
-                result = self._advance(result)
+                self._steps, result = result, None
+                self.check()
+                for value in self._steps:
+                    if value is not None:
+                        self._values.append(value)
+                    self.check()
+                    self.paused = self.gives_way and value is not None
+                    if self.paused:
+                        break
             self.outcome = FINISHED
             return result
         except Stopped:
@@ -212,28 +202,14 @@ class Job(Generic[T]):
         except LookaheadError:
             self.outcome = REFUSED
             raise
-        except Exception:
+        except Exception as error:
             logging.fault(id=self.id, kind=self.kind, prompt=self.prompt)
-            raise
+            raise Ended(self.fault.format(kind=type(error).__name__)) from None
         finally:
+            if self._steps and not self.paused:
+                self._steps.close()
             self.spent_s += self.computed_s
             self._started_at = None
-
-    def _advance(self, steps: Generator) -> None:
-        self._steps, self.paused = steps, False
-        try:
-            self.check()
-            for value in steps:
-                if value is None:
-                    self.check()
-                    continue
-                self.publish(value)
-                if self.gives_way:
-                    self.paused = True
-                    return
-        finally:
-            if not self.paused:
-                steps.close()
 
 
 class Queue:
@@ -256,8 +232,7 @@ class Queue:
 
     def close(self) -> None:
         """Refuse new jobs, and end all others at their next check."""
-        with self._lock:
-            self.closed = True
+        self.closed = True
 
     def submit(self, job: Job[T]) -> Job[T]:
         """Put a job at the end of the queue and return it. Raises `Refused` if there is no place."""

@@ -5,7 +5,7 @@ Limits of the host are checked before the race is made. A page reads batches, th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from time import monotonic
 
@@ -15,15 +15,13 @@ from ..trace import wire
 from ..trace.race import Race
 from ..trace.trace import Trace
 from . import loading_job, zero
-from .form import RaceForm, link
+from .form import Make, RaceForm, link
 from .queue import FAULT, LEFT, Job, queue, words_of
 from .runs import Run, refusal
 from .state import ServerState
 
 EVERY_S = 0.08  # faster than reading; sending shares the cores with computing
 BEAT_S = 0.25  # Stop takes up to this long, because only a generator that yields can be cancelled
-
-Make = RaceForm | Callable[[ServerState], Race]
 
 
 def submit(server: ServerState, make: Make, kind: str, run: Run | None = None) -> Job[Trace]:
@@ -44,11 +42,12 @@ def submit(server: ServerState, make: Make, kind: str, run: Run | None = None) -
         prompt = race.prompt_text
         server.limits.check(max_new_tokens=race.settings.max_new_tokens, lanes=len(race.methods))
         begun(race.result())
-        race = zero.lent(race, server, make, begun)
+        if zero.HERE:
+            race = zero.Lent(race, server, make, begun)
     except LookaheadError as error:
         queue.refuse(kind, error, prompt)
         raise
-    return queue.submit(Job(kind, partial(_compute, race, run), methods=race.methods, prompt=prompt))
+    return queue.submit(Job(kind, partial(compute, race, run), methods=race.methods, prompt=prompt))
 
 
 def follow(server: ServerState, make: Make) -> Iterator[str]:
@@ -90,7 +89,9 @@ def follow(server: ServerState, make: Make) -> Iterator[str]:
         yield run.batch()
 
 
-def _compute(race: Race | ServerRace | zero.Lent, run: Run | None, job: Job[Trace]) -> Trace:
+def compute(race: Race | ServerRace | zero.Lent, run: Run | None, job: Job) -> Trace:
+    """Compute a race as a part of a job, and return its trace. Its laps and its end go into `run`."""
+
     def reading(share: float) -> None:
         if run is not None:
             run.add(wire.Status(text="Reading the prompt.", fraction=share))

@@ -11,7 +11,7 @@ import json
 import secrets
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from ..core.wording import in_words
@@ -27,18 +27,15 @@ MOST_CHARACTERS = 64_000_000
 GONE = "The server does not know this run any more: it was restarted. What had arrived is shown, and can be taken home."
 
 
-def _text(event: Event) -> str:
-    return _safe(event.to_json())
-
-
-def _batch(run: str, first: int, events: list[str], ended: bool) -> str:
+def _batch(run: str, first: int, events: Iterable[str], ended: bool) -> str:
+    """A batch of events that are JSON text already."""
     end = ',"end":true' if ended else ""
-    return f'{{"run":{_dump(run)},"i0":{first},"ev":[{",".join(events)}]{end}}}'
+    return _safe(f'{{"run":{json.dumps(run)},"i0":{first},"ev":[{",".join(events)}]{end}}}')
 
 
-def whole(run: str, events: Sequence[Event]) -> str:
+def whole(run: str, events: Iterable[Event]) -> str:
     """A finished log as one batch: a recording."""
-    return _batch(run, 0, [_text(event) for event in events], True)
+    return _batch(run, 0, map(Event.to_json, events), True)
 
 
 def on_arrival(batch: str) -> str:
@@ -51,18 +48,14 @@ def _safe(text: str) -> str:
     return text.replace("<", "\\u003c")
 
 
-def _dump(data: Any) -> str:
-    return _safe(json.dumps(data, separators=(",", ":")))
-
-
-def refusal(message: str) -> str:
+def refusal(message: str, **more: Any) -> str:
     """The batch for a request that was not run; the page keeps what it shows."""
-    return _dump({"error": message})
+    return _safe(json.dumps({"error": message, **more}, separators=(",", ":")))
 
 
 def failed(message: str) -> str:
     """The refusal of a run that may have begun: the page keeps what has arrived and expects no more."""
-    return _dump({"error": message, "stop": 1})
+    return refusal(message, stop=1)
 
 
 def recording(scenario: str, at: int | None = None, caption: str = "") -> str:
@@ -96,7 +89,7 @@ class Run:
 
     def add(self, event: Event) -> None:
         """Append an event. Events after an `End` are dropped."""
-        text = _text(event)
+        text = event.to_json()
         with self._lock:
             if not self._ended:
                 self._events.append(text)
@@ -144,5 +137,5 @@ class Runs:
                     run = self._runs.get(run_id)
                 if run:
                     return run.since(first)
-                return _batch(run_id, first, [_text(End(reason="error", message=GONE))], True)
+                return _batch(run_id, first, [End(reason="error", message=GONE).to_json()], True)
         return None

@@ -8,21 +8,20 @@ requests, on the same connections. The loading page then reloads itself: same ad
 
 from __future__ import annotations
 
-import asyncio
-import errno
 import html
 import os
 import signal
 import socket
-import threading
 from collections.abc import Sequence
-from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import ExitStack
 from functools import lru_cache
 from typing import Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qsl
 
+import anyio
 import uvicorn
+from anyio.abc import SocketAttribute
+from anyio.from_thread import start_blocking_portal
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse
@@ -39,9 +38,8 @@ AGAIN_S = "2"
 CAPTION = "A recording from {cpu}, while this machine gets ready."
 TITLE = "Lookahead: speculative decoding, seen and measured"
 NO_ICON = '<link rel="icon" href="data:,">\n'  # else a browser requests one
-NO_SUCH_ADDRESS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
-CLOSING_S = 5.0  # for open connections to end
+CLOSING_S = 5  # for open connections to end
 FRESH = {"Cache-Control": "no-store"}
 
 
@@ -52,8 +50,11 @@ class WebServer:
     """
 
     def __init__(self, host: str, port: int | None):
-        ports = [port] if port is not None else range(FIRST_PORT, FIRST_PORT + PORTS)
-        sockets = _listening(host, ports)
+        ports = range(port, port + 1) if port is not None else range(FIRST_PORT, FIRST_PORT + PORTS)
+        with ExitStack() as running:
+            self._portal = running.enter_context(start_blocking_portal(name="lookahead-web"))
+            sockets = self._portal.call(_listening, host, ports)
+            self._running = running.pop_all()
         self.host, self.port = host, sockets[0].getsockname()[1]
         self.url = f"http://{'localhost' if host == '0.0.0.0' else host}:{self.port}"  # from this machine
         self.text, self.share = "starting", 0.0
@@ -65,53 +66,33 @@ class WebServer:
         ]
         self.app = Starlette(routes=self._while_loading)
         # Without a configuration, uvicorn adds no handlers to the log. Its warnings are about requests that are not HTTP.
-        config = uvicorn.Config(self.app, lifespan="off", log_level="error", log_config=None, server_header=False)
+        config = uvicorn.Config(
+            self.app, lifespan="off", log_level="error", log_config=None, server_header=False,
+            timeout_graceful_shutdown=CLOSING_S,
+        )  # fmt: skip
         self._server = uvicorn.Server(config)
-        self._loop: Future[asyncio.AbstractEventLoop] = Future()
-        self._living: Future[None] | None = None
-        self._over = asyncio.Event()
-        self._thread = threading.Thread(
-            target=asyncio.run, args=(self._serve(sockets),), daemon=True, name="lookahead-web"
-        )
-        self._thread.start()
+        self._serving = self._portal.start_task_soon(self._server.serve, sockets)
 
     def tell(self, text: str, share: float) -> None:
         self.text, self.share = text, share
 
     def show(self, routes: Sequence[Route]) -> None:
         """Serve these routes, and what has been mounted on `app`, from now on. Runs the lifespan of `app`."""
-        shown = threading.Event()
-        self._living = asyncio.run_coroutine_threadsafe(self._live(routes, shown), self._loop.result())
-        self._living.add_done_callback(lambda _: shown.set())
-        shown.wait()
-        if self._living.done():
-            self._living.result()
+        lifespan = self.app.router.lifespan_context(self.app)
+        self._running.enter_context(self._portal.wrap_async_context_manager(lifespan))
+        self.app.router.routes[: len(self._while_loading)] = routes  # one step for the thread that reads them
 
     def close(self) -> None:
         """Close the port, and wait a while for open connections to end."""
         self._server.should_exit = True
-        self._thread.join(CLOSING_S)
+        self._serving.result()
+        self._running.close()
 
     def page(self, query: str) -> str:
-        fields = {name: values[-1] for name, values in parse_qs(query).items()}
+        fields = dict(parse_qsl(query))
         scenario = fields.get("recording", "")
-        return _page(
-            scenario if scenario in BY_ID else EVERY[0].id, passed(fields.get("pass", "")) if scenario else None
-        )
-
-    async def _serve(self, sockets: list[socket.socket]) -> None:
-        self._loop.set_result(asyncio.get_running_loop())
-        await self._server.serve(sockets)
-        self._over.set()
-        if self._living:
-            await asyncio.gather(asyncio.wrap_future(self._living), return_exceptions=True)
-
-    async def _live(self, routes: Sequence[Route], shown: threading.Event) -> None:
-        """Hold the lifespan open in one task, as the task groups in it require."""
-        async with self.app.router.lifespan_context(self.app):
-            self.app.router.routes[: len(self._while_loading)] = routes
-            shown.set()
-            await self._over.wait()
+        at = passed(fields.get("pass", "")) if scenario else None
+        return _page(scenario if scenario in BY_ID else EVERY[0].id, at)
 
     def _loading_page(self, request: Request) -> HTMLResponse:
         return HTMLResponse(self.page(request.url.query), headers=FRESH)
@@ -133,35 +114,19 @@ def end_at_signals() -> None:
         signal.signal(number, lambda *_: os._exit(0))
 
 
-def _listening(host: str, ports: range | list[int]) -> list[socket.socket]:
-    """Sockets on the first free port, one for each address of the host."""
-    *others, last = ports
-    for port in others:
-        with suppress(OSError):
-            return _bound(host, port)
-    return _bound(host, last)
-
-
-def _bound(host: str, port: int) -> list[socket.socket]:
-    if not 0 <= port < 1 << 16:
+async def _listening(host: str, ports: range) -> list[socket.socket]:
+    """Return sockets on the first free port, one for each address of the host. Raises `OSError` if none is free."""
+    if not 0 <= ports[0] < 1 << 16:
         raise OSError("a port is a number from 0 to 65535")
-    addresses = socket.getaddrinfo(host.strip("[]") or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    sockets: list[socket.socket] = []
-    for family, *_, address in dict.fromkeys(addresses):
-        if port == 0 and sockets:  # one that the system chose is free for one address
-            break
+    for port in ports:
         try:
-            sockets.append(socket.create_server(address, family=family, backlog=512))
-        except OSError as error:
-            if error.errno in NO_SUCH_ADDRESS and family == socket.AF_INET6 and len(addresses) > 1:
-                continue  # a machine without IPv6 that has the name "localhost" for it
-            for one in sockets:
-                one.close()
-            raise
-        sockets[-1].setblocking(False)
-    if not sockets:
-        raise OSError(f"{host} has no address on this machine")
-    return sockets
+            listener = await anyio.create_tcp_listener(
+                local_host=host.strip("[]") or None, local_port=port, backlog=512
+            )
+            return [one.extra(SocketAttribute.raw_socket) for one in listener.listeners]
+        except OSError:
+            if port == ports[-1]:
+                raise
 
 
 @lru_cache(maxsize=len(EVERY))

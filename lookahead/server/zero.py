@@ -23,13 +23,12 @@ import torch
 from ..family.models import load
 from ..trace.race import Race
 from ..trace.trace import Trace
-from ..trace.wire import Lap
-from .form import RaceForm
+from ..trace.wire import Lap, Laps
+from .form import Make, RaceForm
 from .limits import Limits
 from .queue import Ended
 from .state import ServerState
 
-Make = Callable[[ServerState], Race]
 LOADING_S, TOKEN_S = 20.0, 0.03  # of a call: models are loaded and measured; a lane's token, drafting included
 MOST_S = 120  # a shorter call gets its GPU sooner, a longer one may be refused
 _lent_to: list[ServerState] = []  # in the process that is lent a GPU: the models of its last call
@@ -75,8 +74,11 @@ def report() -> None:
         spaces.zero.startup()
 
 
-class Lent:
-    """A race that runs where a GPU is lent, followed like one that runs here. `begun` gets its trace when it begins."""
+class Lent(Laps):
+    """A race that runs where a GPU is lent, followed like one that runs here. `begun` gets its trace when it begins.
+
+    The other process calls `make` with its own state, so `make` must be picklable.
+    """
 
     def __init__(self, racing: Race, server: ServerState, make: Make, begun: Callable[[Trace], Any]):
         self.methods, self.settings, self.prompt_text = racing.methods, racing.settings, racing.prompt_text
@@ -84,9 +86,6 @@ class Lent:
         racing.close()
         self._context = copy_context()
         self._laps = self._run(self._trace.models.spec, server.limits, make)
-
-    def __iter__(self) -> Iterator[Lap]:
-        return self._laps
 
     def _run(self, spec: str, limits: Limits, make: Make) -> Iterator[Lap]:
         laps = _laps(spec, limits, make)
@@ -101,19 +100,5 @@ class Lent:
         finally:
             self._context.run(laps.close)
 
-    def close(self) -> None:
-        """Stop early; what has run stays in `result()`."""
-        self._laps.close()
-
     def result(self) -> Trace:
         return self._trace
-
-
-def lent(
-    racing: Race, server: ServerState, make: Make, begun: Callable[[Trace], Any] = lambda trace: None
-) -> Race | Lent:
-    """Return the race that `make(server)` has made, to be run on a GPU if they are lent here.
-
-    The other process calls `make` again with its own state, so it must be picklable.
-    """
-    return Lent(racing, server, make, begun) if HERE else racing

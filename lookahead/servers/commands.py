@@ -20,6 +20,7 @@ from ..measure.terminal import show_table
 from ..measure.timing import Question
 from . import decision, records, report
 from .addresses import both
+from .load import rounds_of
 from .race import ServerRace
 
 MOST_AT_ONCE = 512
@@ -38,7 +39,8 @@ def attach(arguments: Namespace) -> None:
     prompts = prompt_files.read(arguments.prompts) if arguments.prompts else questions()
     for path in filter(None, (arguments.csv, arguments.trace)):
         writable(path)  # before the first second is spent
-    measured = followed(report.measure(sides, prompts, levels, arguments.max_new_tokens, arguments.repeat))
+    plan = rounds_of(levels, len(prompts), arguments.repeat)
+    measured = followed(report.measure(sides, prompts, plan, arguments.max_new_tokens))
     if arguments.csv:
         arguments.csv.write_text(csv_file(to_csv(measured)), encoding="utf-8", newline="")
     if arguments.json:
@@ -96,13 +98,9 @@ def _show_acceptance(judgement: dict[str, Any]) -> None:
         f"{counted(judgement['texts'], 'text')} by {', '.join(judgement['engines'])}: {decimal(judgement['mean_acceptance_length'])}{sure} tokens a "
         f"pass, over {count(judgement['num_spec_steps'])} passes with a draft; {percent(judgement['draft_acceptance_rate'])} of the drafted tokens accepted."
     )
-    rows = []
+    heads, rows = ["position", "accepted", "tested"], []
     for place, expected in zip_longest(judgement["by_position"], judgement["tokens_a_pass"]):
-        tested = (
-            [str(place["position"]), str(place["accepted"]), str(place["tested"]), percent(place["rate"])]
-            if place
-            else [""] * 4
-        )
+        tested = [*(str(place[name]) for name in heads), percent(place["rate"])] if place else [""] * 4
         rows.append([*tested, *([f"k = {expected['k']}", decimal(expected["tokens"])] if expected else [])])
     forecast = ["drafting as many", "tokens per pass"] if judgement["tokens_a_pass"] else []
-    show_table(["position", "accepted", "tested", "rate", *forecast], rows, [summary], [judgement["note"]])
+    show_table([*heads, "rate", *forecast], rows, [summary], [judgement["note"]])

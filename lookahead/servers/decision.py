@@ -41,7 +41,7 @@ def decide(
         for at_once in SIZES:
             yield at_once, range(seen)
 
-    for progress in report.measured(sides, questions, plan(), most):
+    for progress in report.measure(sides, questions, plan(), most):
         if progress and progress.result:
             answered, answer = True, of(progress.result, questions, budget_s)
             yield Progress(round(min(spent(), budget_s)), round(budget_s), progress.text, answer)

@@ -15,12 +15,12 @@ from time import perf_counter
 from ..core.text_files import lines
 from ..measure.timing import Question
 from .addresses import RemoteError, Server
-from .completion import Completion, Known, identify
-from .reply import Answer
-from .stream import Client, Timeouts, connect, get_text
+from .client import Client, Timeouts
+from .replies import Answer
 
 SIDES = ("baseline", "speculative")
 EACH = 2  # texts for each reader, at least
+COUNTERS = {"passes": "drafts", "drafted": "draft_tokens", "accepted": "accepted_tokens"}  # of servers that speculate
 Plan = Iterable[tuple[int, Sequence[int]]]  # of every round the texts at once, and the numbers of its prompts
 
 
@@ -40,6 +40,17 @@ class Written:
     begun_s: float
     answer: Answer | None
     error: str | None = None
+
+    def within(self, seconds: float) -> float:
+        """Return how many of its tokens came in the first `seconds` of its block.
+
+        If only chunks are known, the server's own count is spread over them.
+        """
+        if self.answer is None:
+            return 0
+        passes = self.answer.passes
+        arrived = sum(part.tokens for part in passes if self.begun_s + part.at_s <= seconds)
+        return arrived * self.answer.tokens / max(1, sum(part.tokens for part in passes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,35 +77,32 @@ class Block:
 
 async def blocks(
     sides: Mapping[str, Server], prompts: Sequence[Question], plan: Plan, most: int, timeouts: Timeouts | None = None
-) -> AsyncIterator[Block | dict[str, Known]]:
-    """Yield first what runs at both servers, then block after block, two for every round of the plan.
+) -> AsyncIterator[Block | dict[str, Client]]:
+    """Yield first the clients of both servers, then block after block, two for every round of the plan.
 
     Raises `RemoteError` if a server cannot be reached at all. A single text may fail; its block has the error.
     """
-    timeouts = timeouts or Timeouts()
     async with AsyncExitStack() as stack:
-        opened, known = {}, {}
-        for side in SIDES:
-            opened[side] = await stack.enter_async_context(connect(sides[side], timeouts))
-            known[side] = await identify(opened[side], sides[side], timeouts)
-        yield known
-        for side in SIDES:  # a first text, for whatever a server does only once
-            first = prompts[0]
-            await Completion(opened[side], known[side], first.prompt, min(most, 16), first.chat, timeouts).whole()
+        clients = {side: await stack.enter_async_context(Client(sides[side], timeouts)) for side in SIDES}
+        for client in clients.values():
+            await client.identify()
+        yield clients
+        for client in clients.values():  # a first text, for whatever a server does only once
+            await client.complete(prompts[0].prompt, min(most, 16), prompts[0].chat)
         for number, (at_once, numbers) in enumerate(plan):
             for side in SIDES[:: -1 if number % 2 else 1]:
                 repeats = -(-max(EACH * at_once, len(numbers)) // len(numbers))
                 waiting = [(i, prompts[i]) for _ in range(repeats) for i in numbers][::-1]
-                before = await _counters(opened[side], known[side], timeouts)
-                busy_s, texts = await _read(opened[side], known[side], waiting, at_once, most, timeouts)
-                after = await _counters(opened[side], known[side], timeouts)
+                before = await _counters(clients[side])
+                busy_s, texts = await _read(clients[side], waiting, at_once, most)
+                after = await _counters(clients[side])
                 counted = {name: after[name] - n for name, n in before.items()} if before and after else None
-                tokens = sum(_within(text, busy_s) for text in texts if text.answer)
-                yield Block(side, at_once, number, busy_s, round(tokens), tuple(texts), counted)
+                tokens = round(sum(text.within(busy_s) for text in texts))
+                yield Block(side, at_once, number, busy_s, tokens, tuple(texts), counted)
 
 
 async def _read(
-    opened: Client, known: Known, waiting: list[tuple[int, Question]], at_once: int, most: int, timeouts: Timeouts
+    client: Client, waiting: list[tuple[int, Question]], at_once: int, most: int
 ) -> tuple[float, list[Written]]:
     """Return the seconds in which all readers were busy, and the texts of all prompts that were waiting."""
     start, idle, texts = perf_counter(), [], []
@@ -103,7 +111,7 @@ async def _read(
         while waiting:
             (i, prompt), begun_s, answer, failed = waiting.pop(), perf_counter() - start, None, None
             try:
-                answer = await Completion(opened, known, prompt.prompt, most, prompt.chat, timeouts).whole()
+                answer = await client.complete(prompt.prompt, most, prompt.chat)
             except RemoteError as error:
                 failed = str(error)
             texts.append(Written(i, begun_s, answer, failed))
@@ -115,26 +123,16 @@ async def _read(
     return min(idle), texts
 
 
-def _within(text: Written, seconds: float) -> float:
-    """Return how many of a text's tokens came in the first `seconds` of its block.
-
-    If only chunks are known, the server's own count is spread over them.
-    """
-    passes = text.answer.passes
-    arrived = sum(part.tokens for part in passes if text.begun_s + part.at_s <= seconds)
-    return arrived * text.answer.tokens / max(1, sum(part.tokens for part in passes))
-
-
-async def _counters(opened: Client, known: Known, timeouts: Timeouts) -> dict[str, int] | None:
+async def _counters(client: Client) -> dict[str, int] | None:
     """Return what a server has counted since its start, by its Prometheus metrics; None if it does not show them."""
-    if not known.reply.generated:
+    generated = client.kind.generated
+    if not generated:
         return None
-    prefix = known.reply.generated.partition(":")[0]
-    names = {"passes": "drafts", "drafted": "draft_tokens", "accepted": "accepted_tokens"}
-    names = {name: f"{prefix}:spec_decode_num_{counter}_total" for name, counter in names.items()}
+    prefix = generated.partition(":")[0]
+    names = {name: f"{prefix}:spec_decode_num_{counter}_total" for name, counter in COUNTERS.items()}
     try:
-        samples = lines(await get_text(opened, known.server, "/metrics", timeouts))
-        return {name: _sum(samples, of) for name, of in {"generated": known.reply.generated, **names}.items()}
+        samples = lines(await client.get_text("/metrics"))
+        return {name: _sum(samples, counter) for name, counter in {"generated": generated, **names}.items()}
     except ValueError:  # a RemoteError too
         return None
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import pairwise
 from statistics import median
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,13 +16,12 @@ from urllib.parse import urlsplit
 from ..core.events import PromptError, Settings, SettingsError
 from ..trace.schema import LaneRecord, ModelNames, PromptRecord, StepRecord
 from ..trace.trace import Trace
-from ..trace.wire import Lap
+from ..trace.wire import Lap, Laps
 from .addresses import RemoteError, Server, servers_of
 from .background import arriving, complete
-from .completion import Completion, Known, identify
-from .replay import now, origins, trace_of
-from .reply import Answer, Pass, text_in
-from .stream import Timeouts, connect
+from .client import Client, Timeouts
+from .records import now, origins, trace_of
+from .replies import Answer, Pass, text_in
 
 TIMEOUTS = Timeouts(first_s=60, between_s=30, whole_s=300)
 ENDS = {"length": "length", "stop": "eos"}
@@ -31,10 +29,7 @@ UNCHANGED = {"top_k": 0, "top_p": 1, "repetition_penalty": 1, "stop": ()}
 
 
 def race_of(spec: str, prompt: Any, options: Mapping[str, Any]) -> ServerRace:
-    """Return the race of a visitor's choice of servers.
-
-    Raises a `LookaheadError` for options that servers do not get here, and if a server cannot be reached.
-    """
+    """Return the race of a visitor's choice of servers. Raises a `LookaheadError`, also for options that servers do not get."""
     if options.get("temperature"):
         raise SettingsError("temperature", options["temperature"], "servers are raced at temperature 0.")
     for name, usual in UNCHANGED.items():
@@ -43,7 +38,7 @@ def race_of(spec: str, prompt: Any, options: Mapping[str, Any]) -> ServerRace:
     return ServerRace(servers_of(spec), prompt, options.get("max_new_tokens", 128), bool(options.get("chat")))
 
 
-class ServerRace:
+class ServerRace(Laps):
     """Iterate for laps, as of `race.Race`, and None while nothing is new. `result()` is the trace so far.
 
     The first server is the one without speculation. Raises `LookaheadError` for bad input, and if a server cannot be reached.
@@ -58,35 +53,30 @@ class ServerRace:
         if not isinstance(prompt, str) or not prompt.strip():
             raise PromptError("prompt", prompt, "write something for the servers to continue.")
         self.settings = Settings(max_new_tokens=most, chat=chat)
-        self._servers, self.prompt_text, self._timeouts = servers, text_in(prompt), timeouts
+        self.prompt_text = text_in(prompt)
+        self._clients = [Client(server, timeouts) for server in servers]
         self._failed: list[RemoteError] = []
         self._lanes = [_Lane() for _ in servers]
         self._created = now()
         self._prompt_ids: tuple[int, ...] = ()
-        self._known = complete(self._identify)
+        complete(self._identify)
         self._laps = self._run()
 
-    async def _identify(self) -> list[Known]:
-        """Return what runs at every server. Connections are closed, because the race may never begin."""
-        known = []
-        for server in self._servers:
-            async with connect(server, self._timeouts) as opened:
-                known.append(await identify(opened, server, self._timeouts))
-        return known
+    async def _identify(self) -> None:
+        """Read what runs at every server. Connections are closed, because the race may never begin."""
+        for client in self._clients:
+            async with client:
+                await client.identify()
 
     @property
     def methods(self) -> list[str]:
         """The names of the lanes."""
-        return ["naive", *(server.name for server in self._servers[1:])]
+        return ["naive", *(client.server.name for client in self._clients[1:])]
 
     @property
     def together(self) -> bool:
         """Whether the servers write at the same time, because each is on a machine of its own."""
-        hosts = [urlsplit(server.url).hostname for server in self._servers]
-        return len(set(hosts)) == len(hosts)
-
-    def __iter__(self) -> Iterator[Lap | None]:
-        return self._laps
+        return len({urlsplit(client.server.url).hostname for client in self._clients}) == len(self._clients)
 
     def _run(self) -> Iterator[Lap | None]:
         yield from arriving(self._write_all)
@@ -95,51 +85,46 @@ class ServerRace:
 
     async def _write_all(self, put: Callable[[Lap], None]) -> None:
         """Write all lanes; `put` gets their laps as they arrive."""
-        numbers = range(len(self._servers))
+        numbers = range(len(self._clients))
         for at_once in [[*numbers]] if self.together else [[number] for number in numbers]:
             await asyncio.gather(*(self._write(number, put) for number in at_once))
 
     async def _write(self, number: int, put: Callable[[Lap], None]) -> None:
         """Write one lane. Its last pass waits for the next one, because it may still grow or be the end of the text."""
-        lane, server, s = self._lanes[number], self._servers[number], self.settings
+        lane, client, s = self._lanes[number], self._clients[number], self.settings
 
         def record(passes: Sequence[Pass], answer: Answer | None = None) -> None:
             for step in lane.add(passes, answer):
                 put(Lap(lane=number, clock_s=lane.clock_s, step=step))
 
         try:
-            async with connect(server, self._timeouts) as opened:
-                request = self._known[number], self.prompt_text, s.max_new_tokens, s.chat, self._timeouts
-                completion = Completion(opened, *request)
-                async for _ in completion.passes():
-                    record(completion.reply.passes[:-1])
-                answer = completion.answer()
-                self._prompt_ids = self._prompt_ids or completion.reply.prompt_ids
+            async with client:
+                reply = client.kind()
+                async for _ in client.read(reply, self.prompt_text, s.max_new_tokens, s.chat):
+                    record(reply.passes[:-1])
+                answer = client.answer(reply)
+                self._prompt_ids = self._prompt_ids or reply.prompt_ids
                 record(answer.passes, answer)
         except RemoteError as error:
             self._failed.append(error)
         except ValueError:  # pydantic's: ids below 0, a piece of text without an end
-            self._failed.append(RemoteError(server.name, "what it sends is more than a recording can hold."))
-
-    def close(self) -> None:
-        """Stop early. `result()` keeps what has arrived."""
-        self._laps.close()
+            self._failed.append(client.error("what it sends is more than a recording can hold."))
 
     def result(self) -> Trace:
         """Return the trace so far."""
-        names = ", ".join(server.name for server in self._servers)
-        gaps = [b.seconds for lane in self._lanes[:1] for _, b in pairwise(lane.steps) if b.emitted]
+        names = ", ".join(client.server.name for client in self._clients)
+        gaps = [step.seconds for step in self._lanes[0].steps[1:] if step.emitted]
         ids = self._prompt_ids
         return trace_of(
             f"servers: {names}",
-            ModelNames(spec=f"servers:{names}"[:200], target=self._known[0].model[:200]),
+            ModelNames(spec=f"servers:{names}"[:200], target=self._clients[0].model[:200]),
             PromptRecord(text=self.prompt_text, tokens=list(ids), pieces=[""] * len(ids)),
             [
                 LaneRecord(
-                    method=method, opaque=True, options={"server": known.server.name, "kind": known.reply.name}, steps=lane.steps,
+                    method=method, opaque=True, options={"server": client.server.name, "kind": client.kind.name}, steps=lane.steps,
                     streamed=lane.streamed, differs=lane.differs[:200],
                 )
-                for method, known, lane in zip(self.methods, self._known, self._lanes, strict=True)
+                for method, client, lane in zip(self.methods, self._clients, self._lanes, strict=True)
             ],
             median(gaps) if gaps else 0.0, self.settings.max_new_tokens, chat=self.settings.chat, created=self._created,
         )  # fmt: skip
@@ -160,32 +145,28 @@ class _Lane:
 
         With the whole `answer`, the last record ends the text, and earlier ones get the counts that the server sent since.
         """
-        records, recorded = [], max(0, len(self.steps) - 1)
-        for part in passes[recorded:]:
-            if not self.steps:
-                records.append(StepRecord(kind="prefill", index=0, verify_s=part.at_s))
-                self._at_s = part.at_s
-                self.steps.append(records[0])
+        before = len(self.steps)
+        if passes and not self.steps:
+            self._at_s = passes[0].at_s
+            self.steps.append(StepRecord(kind="prefill", index=0, verify_s=self._at_s))
+        for part in passes[len(self.steps) - 1 :]:
             seconds = max(0.0, part.at_s - self._at_s)
             self._at_s, self.clock_s = part.at_s, self.clock_s + seconds
             self.streamed = self.streamed or not part.ids
             finish = ENDS.get(answer.finish or "", "stop") if answer and part is passes[-1] else None
-            records.append(_record(part, len(self.steps), seconds, finish))
-            self.steps.append(records[-1])
+            ids = part.ids or (0,)
+            pieces = part.pieces or (part.text, *[""] * (len(ids) - 1))  # unless known, the first token gets all text
+            step = StepRecord(
+                kind="verify", index=len(self.steps), emitted=list(ids), pieces=list(pieces), verify_s=seconds,
+                finish=finish, **_counts(part),
+            )  # fmt: skip
+            self.steps.append(step)
+        records = self.steps[before:]
         if answer:
             self.differs = answer.differs or ""
             counted = zip(self.steps[1:], answer.passes, strict=True)
             self.steps[1:] = [step.model_copy(update=_counts(part)) for step, part in counted]
         return records
-
-
-def _record(part: Pass, index: int, seconds: float, finish: str | None) -> StepRecord:
-    """Return an arrival as a pass. If the texts of its tokens are not known, the first token gets all of it."""
-    ids = part.ids or (0,)
-    pieces = list(part.pieces) or [part.text, *[""] * (len(ids) - 1)]
-    return StepRecord(
-        kind="verify", index=index, emitted=list(ids), pieces=pieces, verify_s=seconds, finish=finish, **_counts(part)
-    )
 
 
 def _counts(part: Pass) -> dict[str, Any]:

@@ -1,25 +1,30 @@
-"""Acceptance records, one per text, in the format that AIPerf and vLLM share: read, judged and written.
+"""Acceptance records, one per text, in the format that AIPerf and vLLM share: read, judged, and played as a race.
 
 `AcceptanceRecord` has the fields of AIPerf's `SpecDecodeAcceptanceRecord` (0.13): those of vLLM's
 `metrics.speculative_decoding`, and the engine's name. `read` takes JSON or JSON lines of such records, of AIPerf's records
-(`spec_decode_acceptance`), of vLLM's answers, and of our own traces, whose lanes become records.
+(`spec_decode_acceptance`), of vLLM's answers, and of our own traces, whose lanes become records. A record has no words and no
+times: `played` shows each token as a box, and each pass takes `PASS_S`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from itertools import accumulate
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from ..core.acceptance import Acceptance
-from ..core.events import TraceError
+from ..core.events import ACCEPTED, BONUS, CORRECTION, TraceError
 from ..core.numbers import count, counted
 from ..core.text_files import lines
+from ..core.version import VERSION
 from ..measure.intervals import interval
-from ..trace.parsing import at_most, fault, parsed, text_of, uncollected
-from ..trace.schema import SCHEMA, LaneRecord, Name, RaceRecord
+from ..trace import schema
+from ..trace.parsing import at_most, fault, parsed, text_of
+from ..trace.trace import Trace
 
 MOST_RECORDS, MOST_LINES = 20_000, 100_000
 Number = Annotated[int, Field(ge=0, lt=1 << 40)]
@@ -27,6 +32,10 @@ MOST_LENGTH = 4096
 Length = Annotated[int, Field(ge=0, le=MOST_LENGTH)]  # of a draft, or of its accepted beginning
 Steps = Annotated[list[Length], Field(max_length=200_000, fail_fast=True)]
 KS = tuple(range(1, 17))
+PASS_S = 0.1
+MOST_TOKENS = 10_000  # that are played
+TOKEN = "\u25af "  # a box, in place of a word
+PROMPT = "A record has no words. "
 FIXED = "tokens after a rejection were not tested; positions that no draft reached count as the average of all others"
 VARYING = "there is no forecast of tokens per pass, because draft lengths vary or are unknown; forecasts need one fixed length"
 
@@ -40,7 +49,7 @@ class AcceptanceRecord(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-    engine: Name
+    engine: schema.Name
     mean_acceptance_length: Annotated[float, Field(allow_inf_nan=False, ge=0, le=1e6)]
     draft_acceptance_rate: Annotated[float, Field(allow_inf_nan=False, ge=0, le=1)]
     acceptance_histogram: Annotated[dict[Length, Number], at_most(MOST_LENGTH + 1)]
@@ -74,7 +83,7 @@ class AcceptanceRecord(BaseModel):
         return self
 
     @classmethod
-    def of_lane(cls, lane: LaneRecord, engine: str = "lookahead") -> AcceptanceRecord | None:
+    def of_lane(cls, lane: schema.LaneRecord, engine: str = "lookahead") -> AcceptanceRecord | None:
         """Return the record of a lane, None if it drafted nothing. A tree counts by its levels."""
         drafted = [step for step in lane.verified if step.depth]
         if not drafted:
@@ -104,9 +113,8 @@ class AcceptanceRecord(BaseModel):
     def has_fixed_length(self) -> bool:
         """Whether every pass drafted equally many tokens. The last pass may have drafted fewer, because the text ended."""
         if self.per_step_drafted:
-            return len({*self.per_step_drafted[:-1]}) <= 1 and self.per_step_drafted[-1] <= max(
-                self.per_step_drafted[:-1], default=MOST_LENGTH
-            )
+            *full, last = self.per_step_drafted
+            return len({*full}) <= 1 and last <= max(full, default=last)
         return self.num_spec_tokens is not None and self.num_draft_tokens == self.num_spec_tokens * self.num_spec_steps
 
 
@@ -114,15 +122,14 @@ def read(data: str | bytes) -> list[AcceptanceRecord]:
     """Return the records in a file. Lines without drafts are skipped. Raises `TraceError` with the line that is wrong."""
     text = text_of(data, "records")
     records: list[AcceptanceRecord] = []
-    with uncollected():
-        for where, document in _documents(text):
-            try:
-                records += _records(document)
-            except ValidationError as error:
-                field, words = fault(error)
-                raise TraceError("records", where, f"{field or 'record'}: {words}.") from None
-            if len(records) > MOST_RECORDS:
-                raise TraceError("records", where, f"a file has at most {counted(MOST_RECORDS, 'record')}.")
+    for where, document in _documents(text):
+        try:
+            records += _records(document)
+        except ValidationError as error:
+            field, words = fault(error)
+            raise TraceError("records", where, f"{field or 'record'}: {words}.") from None
+        if len(records) > MOST_RECORDS:
+            raise TraceError("records", where, f"a file has at most {counted(MOST_RECORDS, 'record')}.")
     if not records:
         raise TraceError("records", "none", "give AIPerf's records, vLLM's answers, or a trace of ours.")
     return records
@@ -156,8 +163,8 @@ def _records(data: Any) -> Sequence[AcceptanceRecord]:
         return [record for one in data for record in _records(one)]
     if not isinstance(data, dict):
         return []
-    if data.get("schema") == SCHEMA:
-        return [one for lane in RaceRecord.model_validate(data).lanes if (one := AcceptanceRecord.of_lane(lane))]
+    if data.get("schema") == schema.SCHEMA:
+        return [one for lane in Trace.model_validate(data).lanes if (one := AcceptanceRecord.of_lane(lane))]
     if isinstance(nested := data.get("spec_decode_acceptance"), dict):
         return [AcceptanceRecord.model_validate(nested)]
     metrics = data.get("metrics")
@@ -201,3 +208,83 @@ def _length(records: Sequence[AcceptanceRecord]) -> float:
 
 def _tokens(of: Acceptance, k: int) -> float:
     return sum(chance * (1 + n) for n, chance in enumerate(of.chances(k)))
+
+
+def opened(text: str) -> tuple[Trace, str]:
+    """Return the trace of a file, ours or made of acceptance records, and a sentence on its source. Raises `TraceError`."""
+    if f'"{schema.SCHEMA}"' in text:
+        trace = Trace.from_json(text)
+        return trace, f"An opened recording, made on {trace.machine.cpu}."
+    records = read(text)
+    trace = played(records)
+    shown = len(trace.lanes)
+    part = "" if shown == len(records) else f" The first {shown} of {counted(len(records), 'text')}."
+    return trace, (
+        f"A record of {trace.models.target}: counts, no words and no times. "
+        f"Every box is a token, every pass takes a tenth of a second.{part}"
+    )
+
+
+def played(records: Sequence[AcceptanceRecord]) -> Trace:
+    """Return a trace with a lane for each of the first records that list their passes. Raises `TraceError` if none does.
+
+    All lanes together have at most `MOST_TOKENS` tokens.
+    """
+    detailed = [record for record in records if record.per_step_accepted and record.per_step_drafted]
+    lengths = accumulate(record.num_accepted_draft_tokens + record.num_spec_steps for record in detailed)
+    fitting = [record for record, tokens in zip(detailed, lengths, strict=True) if tokens <= MOST_TOKENS]
+    playable = fitting[: schema.MOST_LANES]
+    if not playable:
+        mend = (
+            f"none lists its passes and has at most {count(MOST_TOKENS)} tokens, so there is nothing to play. "
+            "`python -m lookahead acceptance FILE` judges them."
+        )
+        raise TraceError("records", counted(len(records), "text"), mend)
+    lanes = [_lane(record, number, len(playable)) for number, record in enumerate(playable, start=1)]
+    engines = ", ".join(dict.fromkeys(record.engine for record in playable))[:150]
+    models = schema.ModelNames(spec=f"records:{engines}", target=engines)
+    most = max(1, *(len(lane.tokens) for lane in lanes))
+    prompt = schema.PromptRecord(text=PROMPT, tokens=[], pieces=[])
+    return trace_of(f"a record of {engines}", models, prompt, lanes, PASS_S, most)
+
+
+def _lane(record: AcceptanceRecord, number: int, of: int) -> schema.LaneRecord:
+    """Return the lane of one text. Each pass also writes a token of the target's own."""
+    name = record.engine[:150] + (f", text {number}" if of > 1 else "")
+    passes = [*zip(record.per_step_accepted, record.per_step_drafted, strict=True)]
+    steps = [
+        schema.StepRecord(
+            kind="verify", index=index, emitted=[0] * (accepted + 1), pieces=[TOKEN] * (accepted + 1), verify_s=PASS_S,
+            origins=origins(accepted + 1, accepted, drafted), drafted=drafted, finish="stop" if index == len(passes) else None,
+        )
+        for index, (accepted, drafted) in enumerate(passes, start=1)
+    ]  # fmt: skip
+    prefill = schema.StepRecord(kind="prefill", index=0)
+    return schema.LaneRecord(method=name, opaque=True, options={"server": name}, steps=[prefill, *steps])
+
+
+def origins(tokens: int, accepted: int, drafted: int | None) -> list[str]:
+    """Return where a pass's tokens came from: `accepted` drafted ones, then the target's own."""
+    extra = CORRECTION if drafted and accepted < drafted else BONUS
+    return [*[ACCEPTED] * accepted, *[extra] * (tokens - accepted)]
+
+
+def trace_of(
+    source: str, models: schema.ModelNames, prompt: schema.PromptRecord, lanes: list[schema.LaneRecord], pass_s: float, most: int, *,
+    chat: bool = False, created: str | None = None,
+) -> Trace:  # fmt: skip
+    """Return the trace of a greedy race whose passes were not ours. `source` stands in place of the processor."""
+    return Trace(
+        created=created or now(), version=VERSION, exactness="tie-aware", models=models, prompt=prompt, lanes=lanes,
+        machine=schema.Machine(cpu=source, cores=1, threads=1, device="server", dtype="unknown", torch="unknown"),
+        settings=schema.SettingsRecord(
+            max_new_tokens=most, k="auto", temperature=0, top_k=0, top_p=1, repetition_penalty=1, seed=0, rule="greedy", stop=[],
+            chat=chat,
+        ),
+        costs=schema.Costs(rows=[1], seconds=[pass_s]),
+    )  # fmt: skip
+
+
+def now() -> str:
+    """Return the time, as a trace's `created`."""
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from itertools import pairwise
 from statistics import median
 from typing import Any
@@ -10,25 +10,51 @@ from typing import Any
 import numpy as np
 
 from ..core.acceptance import Acceptance
-from ..core.numbers import UNKNOWN, decimal, percent, ranged, ratio, seconds
+from ..core.numbers import UNKNOWN, counted, decimal, percent, ranged, ratio, seconds
 from ..measure.decision import levels_of, texts_at_once
 from ..measure.intervals import interval
 from ..measure.progress import Progress
 from ..measure.timing import Question
+from ..trace.agreement import first_difference
 from .addresses import Server
 from .background import arriving
-from .completion import Known
-from .load import SIDES, Block, Plan, blocks, rounds_of
-from .reply import Answer
+from .client import Client
+from .load import SIDES, Block, Plan, blocks
+from .replies import Answer
 
 COUNTER_SHARE = 0.05  # by which a server's counters may differ, because it may have other readers
 
 
-def of(known: Mapping[str, Known], prompts: Sequence[Question], blocks: Sequence[Block], most: int) -> dict[str, Any]:
+def measure(
+    sides: Mapping[str, Server], prompts: Sequence[Question], plan: Plan, most: int
+) -> Iterator[Progress | None]:
+    """Yield the report so far after every block, and None while nothing is new. Raises what `blocks` does.
+
+    A plan may depend on what was measured; the number of its blocks is known if it has a length.
+    """
+    total = 2 * len(plan) if isinstance(plan, Sized) else 0
+
+    async def work(put: Callable[[Progress], None]) -> None:
+        clients, done = {}, []
+        async for what in blocks(sides, prompts, plan, most):
+            if isinstance(what, Block):
+                done.append(what)
+                whole = done[: len(done) // 2 * 2]  # rounds of which both servers are done
+                report = of(clients, prompts, whole, most) if whole else None
+                put(Progress(len(done), total, f"{what.side}, {what.at_once} at once", report))
+            else:
+                clients = what
+
+    yield from arriving(work)
+
+
+def of(
+    clients: Mapping[str, Client], prompts: Sequence[Question], blocks: Sequence[Block], most: int
+) -> dict[str, Any]:
     """Return all that was measured, as plain data."""
     levels = [_level(at_once, prompts, blocks) for at_once in dict.fromkeys(block.at_once for block in blocks)]
     return {
-        "servers": {side: {"name": of.server.name, "kind": of.reply.name, "model": of.model} for side, of in known.items()},
+        "servers": {side: {"name": of.server.name, "kind": of.kind.name, "model": of.model} for side, of in clients.items()},
         "options": {
             "max_new_tokens": most, "prompts": len(prompts), "concurrency": [level["concurrency"] for level in levels],
         },
@@ -38,33 +64,6 @@ def of(known: Mapping[str, Known], prompts: Sequence[Question], blocks: Sequence
         "note": "seconds are the client's, the network included. Speedups are of whole texts, from the request to the last token. "
         "Tokens per second are of all readers while all were busy. Intervals are 90%, by resampling prompts",
     }  # fmt: skip
-
-
-def measure(
-    sides: Mapping[str, Server], prompts: Sequence[Question], levels: Sequence[int], most: int, rounds: int
-) -> Iterator[Progress | None]:
-    """Yield the report so far after every block, and None while nothing is new. Raises what `blocks` does."""
-    total = 2 * rounds * len(levels)
-    yield from measured(sides, prompts, rounds_of(levels, len(prompts), rounds), most, total)
-
-
-def measured(
-    sides: Mapping[str, Server], prompts: Sequence[Question], plan: Plan, most: int, total: int = 0
-) -> Iterator[Progress | None]:
-    """The same for a plan, which may depend on what was measured; `total` is the number of its blocks."""
-
-    async def work(put: Callable[[Progress], None]) -> None:
-        known, done = {}, []
-        async for what in blocks(sides, prompts, plan, most):
-            if isinstance(what, Block):
-                done.append(what)
-                whole = done[: len(done) // 2 * 2]  # rounds of which both servers are done
-                report = of(known, prompts, whole, most) if whole else None
-                put(Progress(len(done), total, f"{what.side}, {what.at_once} at once", report))
-            else:
-                known = what
-
-    yield from arriving(work)
 
 
 def table(measured: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
@@ -96,65 +95,49 @@ def _level(at_once: int, prompts: Sequence[Question], blocks: Sequence[Block]) -
         (prompt, [[text.answer for text in texts[side] if text.answer and text.prompt == i] for side in SIDES])
         for i, prompt in enumerate(prompts)
     ]
-    pairs = [(prompt, pair) for prompt, pair in pairs if all(pair)]
-    rows = [_row(prompt, at_once, *pair) for prompt, pair in pairs]
-    throughput = {side: median(block.tokens_per_second for block in of[side]) for side in SIDES}
-    whole = [sums for _, pair in pairs if all(sums := _sums(pair))]
+    rows = [_row(prompt, at_once, *pair) for prompt, pair in pairs if all(pair)]
+    sums = [sums for _, pair in pairs if all(sums := _sums(pair))]
     failed = [text.error for side in SIDES for text in texts[side] if text.error]
-    errors = list(dict.fromkeys(failed))[:5]
-    differs = list(dict.fromkeys(answer.differs for answer in answers["speculative"] if answer.differs))[:5]
+    errors, differs = _first(failed), _first(answer.differs for answer in answers["speculative"])
+    empty = sum(row["identical"] is None for row in rows)
+    nothing = f"Neither server sent any text for {counted(empty, 'prompt')}, so there was nothing to compare."
     return {
         "concurrency": at_once,
-        "tokens_per_second": throughput["speculative"],
-        "baseline_tokens_per_second": throughput["baseline"],
-        "speedup": _speedup(whole) if whole else None,
-        "interval": interval(whole, _speedup),
+        "tokens_per_second": median(block.tokens_per_second for block in of["speculative"]),
+        "baseline_tokens_per_second": median(block.tokens_per_second for block in of["baseline"]),
+        "speedup": _speedup(sums) if sums else None,
+        "interval": interval(sums, _speedup),
         **_acceptance(answers["speculative"]),
+        "by_position": list(_tested(answers["speculative"]).rates),
         "latency": {side: _latency(answers[side]) for side in SIDES},
         "identical": sum(row["identical"] is True for row in rows),
         "texts": sum(map(len, texts.values())),
         "failed": len(failed),
         "errors": errors,
         "differs": differs,
-        "remarks": [*errors, *differs, *_without_text(rows)],
+        "remarks": [*errors, *differs, *([nothing] if empty else [])],
         "counters": {side: _counted(of[side], answers[side]) for side in SIDES},
         "rows": rows,
     }
 
 
 def _row(prompt: Question, at_once: int, baseline: Sequence[Answer], speculative: Sequence[Answer]) -> dict[str, Any]:
-    """Return the row of one prompt at one load."""
-    plain_rate, rate = (median(map(_rate, answers)) for answers in (baseline, speculative))
+    """Return the row of one prompt at one load. `parts_at` is a token, or a character if a server sends no ids."""
+    plain_rate, rate = (median(answer.tokens_per_second for answer in side) for side in (baseline, speculative))
     both = [*baseline, *speculative]
-    texts = {answer.ids if all(one.ids for one in both) else answer.text for answer in both}
-    acceptance = _acceptance(speculative)
+    texts = [answer.ids if all(one.ids for one in both) else answer.text for answer in both]
+    is_same = len(set(texts)) == 1
     return {
         "id": prompt.id, "concurrency": at_once, "tokens_per_second": rate, "baseline_tokens_per_second": plain_rate,
-        "speedup": rate / plain_rate if plain_rate else None,
-        "mean_acceptance_length": acceptance["mean_acceptance_length"],
-        "draft_acceptance_rate": acceptance["draft_acceptance_rate"],
-        "identical": len(texts) == 1 if any(texts) else None,
-        "parts_at": None if len(texts) == 1 else _apart(baseline[0], speculative[0]),
+        "speedup": rate / plain_rate if plain_rate else None, **_acceptance(speculative),
+        "identical": is_same if any(texts) else None,
+        "parts_at": None if is_same else first_difference(texts[0], texts[len(baseline)]),
     }  # fmt: skip
 
 
-def _without_text(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return a sentence on prompts for which neither server wrote text, in a list; empty if there are none."""
-    count = sum(row["identical"] is None for row in rows)
-    prompts = "one prompt" if count == 1 else f"{count} prompts"
-    return [f"Neither server sent any text for {prompts}, so there was nothing to compare."] if count else []
-
-
-def _rate(answer: Answer) -> float:
-    """Return tokens per second, from the request to the last token."""
-    return answer.tokens / answer.whole_s if answer.whole_s > 0 else 0.0
-
-
-def _apart(one: Answer, other: Answer) -> int | None:
-    """Return the first token in which two texts differ, or the first character if there are no ids; None if they are equal."""
-    a, b = (one.ids, other.ids) if one.ids and other.ids else (one.text, other.text)
-    short = min(len(a), len(b))
-    return next((i for i in range(short) if a[i] != b[i]), None if len(a) == len(b) else short)
+def _first(sentences: Iterable[str | None]) -> list[str]:
+    """Return the first different sentences."""
+    return [*dict.fromkeys(filter(None, sentences))][:5]
 
 
 def _sums(pair: Sequence[Sequence[Answer]]) -> list[float]:
@@ -168,13 +151,12 @@ def _speedup(sums: Sequence[Sequence[float]]) -> float:
     return (more_tokens / more_seconds) / (tokens / seconds)
 
 
-def _acceptance(answers: Sequence[Answer]) -> dict[str, Any]:
+def _acceptance(answers: Sequence[Answer]) -> dict[str, float | None]:
     """Return acceptance under the field's names; None if the server does not report it."""
     drafted, accepted, passes = _counts(answers)
     return {
         "mean_acceptance_length": 1 + accepted / passes if passes else None,
         "draft_acceptance_rate": accepted / drafted if drafted else None,
-        "by_position": list(_tested(answers).rates),
     }
 
 
@@ -193,10 +175,11 @@ def _latency(answers: Sequence[Answer]) -> dict[str, float | None]:
     """Return seconds to the first token and between arrivals, and the most tokens in one arrival."""
     first = [answer.passes[0].at_s for answer in answers if answer.passes]
     gaps = [b.at_s - a.at_s for answer in answers for a, b in pairwise(answer.passes)]
+    half, longest = map(float, np.quantile(gaps, (0.5, 0.99))) if gaps else (None, None)
     return {
         "first_token_s": median(first) if first else None,
-        "gap_p50_s": float(np.quantile(gaps, 0.5)) if gaps else None,
-        "gap_p99_s": float(np.quantile(gaps, 0.99)) if gaps else None,
+        "gap_p50_s": half,
+        "gap_p99_s": longest,
         "largest_burst": max((part.tokens for answer in answers for part in answer.passes[1:]), default=None),
     }
 
@@ -208,6 +191,6 @@ def _counted(blocks: Sequence[Block], answers: Sequence[Answer]) -> dict[str, An
     drafted, accepted, passes = _counts(answers)
     generated = sum(answer.tokens for answer in answers)
     arrived = {"generated": generated, "passes": passes, "drafted": drafted, "accepted": accepted}
-    counted = {name: sum(block.counted[name] for block in blocks) for name in arrived}
-    agree = all(abs(counted[name] - n) <= COUNTER_SHARE * max(n, 1) for name, n in arrived.items())
-    return {"counted": counted, "arrived": arrived, "agree": agree}
+    sums = {name: sum(block.counted[name] for block in blocks) for name in arrived}
+    agree = all(abs(sums[name] - n) <= COUNTER_SHARE * max(n, 1) for name, n in arrived.items())
+    return {"counted": sums, "arrived": arrived, "agree": agree}

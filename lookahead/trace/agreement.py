@@ -1,7 +1,6 @@
 """Whether a lane wrote the same text as naive, as an outcome and numbers. `verdict.py` has the words."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
@@ -28,7 +27,7 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """The outcome. The numbers below describe the first difference, and are None where there is none.
+    """The outcome, and numbers about the first difference.
 
     `position` counts from 0. `tokens` are the ids of naive and of the lane at that position. `number` is the lane's pass that
     wrote the token, from 1, and `rows` the rows of that pass. `lengths` are the lane's and naive's. `as_text` is true if
@@ -36,12 +35,12 @@ class Agreement:
     """
 
     outcome: Outcome
+    lengths: tuple[int, int] = (0, 0)
     position: int | None = None
     margin: float | None = None
     tokens: tuple[int, int] | None = None
     number: int | None = None
     rows: int | None = None
-    lengths: tuple[int, int] = (0, 0)
     as_text: bool = False
 
 
@@ -55,33 +54,38 @@ def of(race: Any, lane: int) -> Agreement | None:
     if race.settings.rule == "rejection":
         return Agreement(Outcome.DISTRIBUTION)
     ids, base = record.tokens, naive.tokens
-    lengths = len(ids), len(base)
-    shared = next((i for i, (a, b) in enumerate(zip(ids, base, strict=False)) if a != b), None)
-    if shared is None:
-        cut = len(ids) != len(base) and _ended(record) and _ended(naive)
-        return Agreement(Outcome.LENGTH if cut else Outcome.SAME, lengths=lengths)
-    margin = _margin(naive, shared)
+    place, lengths = first_difference(ids, base), (len(ids), len(base))
+    if place is None or (place == min(lengths) and not _both_ended(record, naive)):
+        return Agreement(Outcome.SAME, lengths)
+    if place == min(lengths):
+        return Agreement(Outcome.LENGTH, lengths)
+    margin = _margin(naive, place)
     if race.exactness == BIT_EXACT and not record.opaque:  # an opaque lane reads the prompt in passes of its own
         outcome = Outcome.BUG
     elif margin is None:
         outcome = Outcome.NO_MARGIN
     else:
         outcome = Outcome.TIE if margin <= TIES.get(race.machine.dtype, TIE) else Outcome.TOO_FAR
-    number, rows = _pass_of(record, shared)
-    return Agreement(outcome, shared, margin, (base[shared], ids[shared]), number, rows, lengths)
+    return Agreement(outcome, lengths, place, margin, (base[place], ids[place]), *_pass_of(record, place))
+
+
+def first_difference(a: Sequence[Any], b: Sequence[Any]) -> int | None:
+    """Return the first index at which two sequences differ, the shorter length if one begins the other, None if equal."""
+    shorter = min(len(a), len(b))
+    return next((i for i in range(shorter) if a[i] != b[i]), None if len(a) == len(b) else shorter)
 
 
 def _of_servers(record: Any, naive: Any) -> Agreement:
     """Compare ids, or the texts if one of the servers gives no ids."""
     as_text = record.streamed or naive.streamed
-    text, other = (lane.text if as_text else lane.tokens for lane in (record, naive))
-    lengths = len(text), len(other)
-    if not text or not other:
-        return Agreement(Outcome.NO_TEXT, lengths=lengths, as_text=as_text)
-    place = next((i for i, (a, b) in enumerate(zip(text, other, strict=False)) if a != b), None)
-    if place is None and (len(text) == len(other) or not (_ended(record) and _ended(naive))):
-        return Agreement(Outcome.SAME, lengths=lengths, as_text=as_text)
-    return Agreement(Outcome.SERVERS, min(lengths) if place is None else place, lengths=lengths, as_text=as_text)
+    one, other = (lane.text if as_text else lane.tokens for lane in (record, naive))
+    lengths = len(one), len(other)
+    if not one or not other:
+        return Agreement(Outcome.NO_TEXT, lengths)
+    place = first_difference(one, other)
+    if place is None or (place == min(lengths) and not _both_ended(record, naive)):
+        return Agreement(Outcome.SAME, lengths)
+    return Agreement(Outcome.SERVERS, lengths, place, as_text=as_text)
 
 
 def _pass_of(lane: Any, position: int) -> tuple[int, int]:
@@ -94,8 +98,8 @@ def _pass_of(lane: Any, position: int) -> tuple[int, int]:
     return len(lane.verified), 1
 
 
-def _ended(lane: Any) -> bool:
-    return bool(lane.steps) and lane.steps[-1].finish is not None
+def _both_ended(*lanes: Any) -> bool:
+    return all(lane.steps and lane.steps[-1].finish is not None for lane in lanes)
 
 
 def _margin(naive: Any, position: int) -> float | None:

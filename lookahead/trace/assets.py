@@ -1,8 +1,7 @@
 """The page's scripts and styles, each entry bundled with what it imports, and the pages that are one file.
 
 The scripts in `assets/` are ES modules, the styles import each other, and neither needs a build step. A browser gets an
-entry and all that it imports as one text: a replay that is opened from a disk cannot import files, and one text loads
-sooner than sixty.
+entry and all that it imports as one text, because a replay that is opened from a disk cannot import files.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
 """Figures of a race, drawn with Plotly from a `RaceRecord`.
 
-Each is a function of the trace and of `dark`. A lane has one colour, dash and hatching in all figures, so it is never marked by
-colour alone; naive is grey. Where a figure has nothing to show, it says why. Names come from traces, perhaps from a stranger's:
-they are escaped, because Plotly reads markup.
+A lane has one colour, dash and hatching in all figures, so it is never marked by colour alone; naive is grey. A figure
+without data says why. Names come from traces, perhaps from a stranger's, and Plotly reads markup, so they are escaped.
 """
 
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import plotly.graph_objects as go
@@ -40,6 +40,64 @@ CODE = set("{}[]()<>=+*/\\_|&^%$#@~`")
 NAIVE = "naive"
 
 
+class Chart:
+    """A Plotly figure in the page's font and colours, with the titles of its axes; `ink` has the colours."""
+
+    def __init__(self, dark: bool, x: str, y: str = ""):
+        self.ink = ink = DARK if dark else LIGHT
+        axis = {
+            "gridcolor": ink["rule"], "linecolor": ink["rule"], "zeroline": False, "ticks": "", "automargin": True,
+            "tickfont": {"color": ink["quiet"]}, "fixedrange": True,
+        }  # fmt: skip
+        title = {"font": {"color": ink["quiet"], "size": 14}, "standoff": 12}
+        nowhere = "rgba(0,0,0,0)"
+        self.figure = go.Figure(
+            layout={
+                "template": go.layout.Template(), "paper_bgcolor": nowhere, "plot_bgcolor": nowhere,
+                "font": {"family": FONT, "size": 14, "color": ink["ink"]}, "margin": {"l": 64, "r": 24, "t": 24, "b": 56},
+                "xaxis": {**axis, "title": {**title, "text": x}}, "yaxis": {**axis, "title": {**title, "text": y}},
+                "hoverlabel": {"bgcolor": ink["field"], "bordercolor": ink["rule"], "font": {"color": ink["ink"], "family": FONT}},
+                "modebar": {"bgcolor": nowhere, "color": ink["quiet"], "activecolor": ink["ink"]},
+                "barmode": "group", "bargap": 0.3, "bargroupgap": 0.06, "dragmode": False,
+            }
+        )  # fmt: skip
+
+    def line(
+        self, x: Iterable[Any], y: Iterable[Any], name: str, colour: str, dash: str = "solid", width: float = 2, **more: Any
+    ) -> None:  # fmt: skip
+        """Add a line; `more` goes to `go.Scatter`."""
+        look = {"color": colour, "dash": dash, "width": width, "shape": more.pop("shape", "linear")}
+        self.figure.add_scatter(x=list(x), y=list(y), name=name, line=look, **{"mode": "lines", **more})
+
+    def bars(self, x: Iterable[Any], y: Iterable[Any], name: str, colour: str, hatch: str = "", **more: Any) -> None:
+        """Add bars, perhaps hatched; `more` goes to `go.Bar`."""
+        pattern = {"shape": hatch, "fillmode": "overlay", "fgcolor": self.ink["field"], "fgopacity": 0.45, "size": 7}
+        look = {"color": colour, "line": {"width": 0}, "pattern": pattern}
+        self.figure.add_bar(x=list(x), y=list(y), name=name, **{"marker": look, **more})
+
+    def lying(self, height: int | None = None, barmode: str = "stack") -> None:
+        """Lay the bars on their side, the first on top, in a figure of that height."""
+        self.figure.update_traces(orientation="h", selector={"type": "bar"})
+        self.figure.update_layout(barmode=barmode, legend_traceorder="normal", height=height)
+        self.figure.update_yaxes(
+            autorange="reversed", showgrid=False, ticksuffix="  ", tickfont_color=self.ink["ink"], type="category"
+        )
+
+    def finish(self, *notes: str) -> go.Figure:
+        """The figure with a legend for several traces, and with the notes: in place of the axes if there is nothing else."""
+        place = {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom"}
+        legend = {**place, "font": {"color": self.ink["ink"]}, "itemclick": False, "itemdoubleclick": False}
+        self.figure.update_layout(showlegend=len(self.figure.data) > 1, legend=legend)
+        word = {"xref": "paper", "yref": "paper", "showarrow": False, "font": {"color": self.ink["quiet"], "size": 14}}
+        if notes and self.figure.data:
+            self.figure.add_annotation(x=1, y=1.02, xanchor="right", yanchor="bottom", text=" ".join(notes), **word)
+        elif notes:
+            self.figure.add_annotation(x=0.5, y=0.5, text="<br>".join(notes), **word)
+            self.figure.update_xaxes(visible=False)
+            self.figure.update_yaxes(visible=False)
+        return self.figure
+
+
 @dataclass(frozen=True, slots=True)
 class _Lane:
     """A lane and its looks."""
@@ -58,23 +116,23 @@ def tokens_over_time(trace: RaceRecord, dark: bool = False) -> go.Figure:
 
     Lines are steps, for a pass commits its tokens at its end. The steeper line is the faster lane.
     """
-    figure = blank(dark, "the lane's own time (s)", "tokens written")
-    shown = [lane for lane in _lanes(trace, dark) if lane.record.verified]
-    for lane in shown:
-        clock, tokens, passes = [0.0], [0], [""]
-        for number, step in enumerate(lane.record.verified, start=1):
-            clock.append(clock[-1] + step.seconds)
-            tokens.append(tokens[-1] + len(step.emitted))
-            passes.append(f"pass {number}: {counted(len(step.emitted), 'token')}")
-        figure.add_scatter(
-            x=clock, y=tokens, customdata=passes, name=lane.name, mode="lines",
-            line={"color": lane.colour, "dash": lane.dash, "width": 1.5 if lane.record.method == NAIVE else 2.5, "shape": "hv"},
-            hovertemplate="%{customdata}<br>%{y} tokens at %{x:.3g} s",
+    chart = Chart(dark, "the lane's own time (s)", "tokens written")
+    for lane in _lanes(trace, dark):
+        if not (steps := lane.record.verified):
+            continue
+        clock, written = accumulate((s.seconds for s in steps), initial=0), [len(s.emitted) for s in steps]
+        tokens = accumulate(written, initial=0)
+        passes = ["", *(f"pass {number}: {counted(n, 'token')}" for number, n in enumerate(written, start=1))]
+        chart.line(
+            clock, tokens, lane.name, lane.colour, lane.dash, 1.5 if lane.record.method == NAIVE else 2.5, shape="hv",
+            customdata=passes, hovertemplate="%{customdata}<br>%{y} tokens at %{x:.3g} s",
         )  # fmt: skip
-    if shown:  # a little air, so that no line's end lies on the frame
-        figure.update_xaxes(range=[0, 1.02 * max(line.x[-1] for line in figure.data) or 1])
-        figure.update_yaxes(range=[0, 1.05 * max(line.y[-1] for line in figure.data) or 1])
-    return finished(figure, shown, [] if shown else [NOTHING_RAN], dark)
+    if not chart.figure.data:
+        return chart.finish(NOTHING_RAN)
+    # A little air, so that no line's end lies on the frame.
+    chart.figure.update_xaxes(range=[0, 1.02 * max(line.x[-1] for line in chart.figure.data) or 1])
+    chart.figure.update_yaxes(range=[0, 1.05 * max(line.y[-1] for line in chart.figure.data) or 1])
+    return chart.finish()
 
 
 def acceptance_by_position(trace: RaceRecord, dark: bool = False) -> go.Figure:
@@ -92,7 +150,7 @@ def acceptance_by_position(trace: RaceRecord, dark: bool = False) -> go.Figure:
     figure = _bars(trace, dark, "position in the draft", "accepted (% of tested)", counts, hover)
     for bar in figure.data:
         bar.update(text=["" if share else "0" for share in bar.y], textposition="outside", cliponaxis=False)
-    return figure.update_xaxes(dtick=_whole_tick(figure)).update_yaxes(range=[0, 100], dtick=25)
+    return figure.update_yaxes(range=[0, 100], dtick=25)
 
 
 def acceptance_by_kind(trace: RaceRecord, dark: bool = False) -> go.Figure:
@@ -124,7 +182,7 @@ def accepted_per_pass(trace: RaceRecord, dark: bool = False) -> go.Figure:
 
     hover = "accepted %{x}: %{customdata[0]} of %{customdata[1]} passes (%{y:.0f}%)"
     figure = _bars(trace, dark, "drafted tokens accepted in a pass", "passes (%)", counts, hover)
-    return figure.update_xaxes(dtick=_whole_tick(figure)).update_yaxes(rangemode="tozero")
+    return figure.update_yaxes(rangemode="tozero")
 
 
 def time_per_token(trace: RaceRecord, dark: bool = False) -> go.Figure:
@@ -133,32 +191,26 @@ def time_per_token(trace: RaceRecord, dark: bool = False) -> go.Figure:
     Milliseconds on the lane's clock over tokens written, prefill excluded: the shorter bar is the faster lane.
     Peers report whole passes, so their drafting hides in the target's pass.
     """
-    figure = blank(dark, "time a token (ms)", None)
+    chart = Chart(dark, "time per token (ms)")
     shown = [lane for lane in _lanes(trace, dark) if lane.record.tokens]
-    ink = DARK if dark else LIGHT
-    colours = (ink["lanes"][2], ink["lanes"][1], ink["naive"])
-    totals = [1e3 * lane.record.clock_s / len(lane.record.tokens) for lane in shown]
-    edge = 1.12 * max(totals, default=1.0)
+    if not shown:
+        return chart.finish(NOTHING_RAN)
+    names, colours = [lane.name for lane in shown], (*chart.ink["lanes"][2:0:-1], chart.ink["naive"])
     for (field, part), colour in zip(PARTS, colours, strict=True):
         spent = [1e3 * sum(getattr(s, field) for s in lane.record.verified) / len(lane.record.tokens) for lane in shown]
-        label = "" if len(shown) > 1 else f"{part} "  # one lane has no legend: its parts say what they are
-        room = 0.07 + 0.012 * len(label)
-        figure.add_bar(
-            x=spent, y=[lane.name for lane in shown], name=part, orientation="h", width=min(0.55, 0.14 * len(shown)),
-            marker={"color": colour, "line": {"width": 0}},
-            text=[label + decimal(ms) if ms > room * edge else "" for ms in spent],
-            textposition="inside", insidetextanchor="middle", textangle=0,
-            textfont={"color": "#151513" if dark else "#ffffff"},
-            hovertemplate="%{y}, " + part + ": %{x:.3g} ms a token<extra></extra>",
+        chart.bars(
+            spent, names, part, colour, width=min(0.55, 0.14 * len(shown)), text=[decimal(ms) for ms in spent],
+            textposition="inside", insidetextanchor="middle", textangle=0, textfont={"color": chart.ink["field"]},
+            hovertemplate="%{y}, " + part + ": %{x:.3g} ms per token<extra></extra>",
         )  # fmt: skip
-    for lane, total in zip(shown, totals, strict=True):
-        figure.add_annotation(
-            x=total, y=lane.name, text=f"<b>{decimal(total)}</b>", xanchor="left", xshift=6, showarrow=False
-        )
-    figure.update_layout(barmode="stack", legend_traceorder="normal")
-    figure.update_xaxes(range=[0, edge])
-    figure.update_yaxes(autorange="reversed", showgrid=False, ticksuffix="  ", tickfont_color=ink["ink"])
-    return finished(figure, shown, [] if shown else [NOTHING_RAN], dark)
+    totals = [1e3 * lane.record.clock_s / len(lane.record.tokens) for lane in shown]
+    for name, total in zip(names, totals, strict=True):
+        text = f"<b>{decimal(total)}</b>"
+        chart.figure.add_annotation(x=total, y=name, text=text, xanchor="left", xshift=6, showarrow=False)
+    chart.lying()
+    chart.figure.update_layout(uniformtext={"mode": "hide", "minsize": 12})  # text that a bar is too short for
+    chart.figure.update_xaxes(range=[0, 1.12 * max(totals)])
+    return chart.finish()
 
 
 def predicted_against_measured(trace: RaceRecord, dark: bool = False) -> go.Figure:
@@ -168,8 +220,8 @@ def predicted_against_measured(trace: RaceRecord, dark: bool = False) -> go.Figu
     line lost time that the theory does not know: the loop's own work, and passes slower than when calibrated.
     An opaque lane does not tell its rows, so nothing can be predicted of it.
     """
-    figure = blank(dark, "predicted speedup (times naive)", "measured speedup (times naive)")
-    ink, lanes = DARK if dark else LIGHT, _lanes(trace, dark)
+    chart = Chart(dark, "predicted speedup (times naive)", "measured speedup (times naive)")
+    lanes, figure, quiet = _lanes(trace, dark), chart.figure, chart.ink["quiet"]
     points = [
         (lane, predicted.speedup, measured)
         for lane in lanes
@@ -178,31 +230,29 @@ def predicted_against_measured(trace: RaceRecord, dark: bool = False) -> go.Figu
         and (measured := trace.stats(lane.number)["speedup"])
     ]
     edge = 1.15 * max([1.0, *(max(x, y) for _, x, y in points)])
+    for lane, x, y in points:
+        figure.add_scatter(
+            x=[x], y=[y], name=lane.name, mode="markers+text" if len(points) == 1 else "markers", text=[lane.name],
+            textposition="top left" if y > x else "bottom right", textfont={"color": chart.ink["ink"]},
+            marker={"color": lane.colour, "symbol": lane.symbol, "size": 13, "line": {"width": 0}},
+            hovertemplate=f"measured %{{y:.2f}}x, predicted %{{x:.2f}}x: {percent(y / x)} of it",
+        )  # fmt: skip
     if points:
-        line = {"color": ink["quiet"], "width": 1.5}
-        figure.add_shape(type="line", x0=0, y0=0, x1=edge, y1=edge, line=line, layer="between")
-        figure.add_shape(type="line", x0=0, y0=1, x1=edge, y1=1, line={**line, "dash": "2px,3px"}, layer="between")
-        word = {"showarrow": False, "font": {"color": ink["quiet"], "size": 13}}
+        word = {"showarrow": False, "font": {"color": quiet, "size": 13}}
+        for y0, dash in ((0, "solid"), (1, "2px,3px")):
+            line = {"color": quiet, "width": 1.5, "dash": dash}
+            figure.add_shape(type="line", x0=0, y0=y0, x1=edge, y1=y0 or edge, line=line, layer="between")
         figure.add_annotation(x=edge, y=1, text="naive", xanchor="right", yanchor="bottom", **word)
         figure.add_annotation(
             x=0.08 * edge, y=0.08 * edge, text="as predicted", xanchor="left", xshift=8, yanchor="top", **word
         )
-    for lane, x, y in points:
-        figure.add_scatter(
-            x=[x], y=[y], name=lane.name, mode="markers+text" if len(points) == 1 else "markers", text=[lane.name],
-            textposition="top left" if y > x else "bottom right", textfont={"color": ink["ink"]},
-            marker={"color": lane.colour, "symbol": lane.symbol, "size": 13, "line": {"width": 0}},
-            hovertemplate=f"measured %{{y:.2f}}x, predicted %{{x:.2f}}x: {percent(y / x)} of it",
-        )  # fmt: skip
-    figure.update_xaxes(range=[0, edge], ticksuffix="x", dtick=_round_step(edge), constrain="domain")
-    figure.update_yaxes(range=[0, edge], ticksuffix="x", dtick=_round_step(edge))
-    shown = [lane for lane, _, _ in points]
+    for axis in (figure.update_xaxes, figure.update_yaxes):
+        axis(range=[0, edge], ticksuffix="x", nticks=7)
+    figure.update_xaxes(constrain="domain")
     if trace.naive() is None:
-        notes = ["There is no naive lane to measure against."]
-    else:
-        notes = [f"{lane.name} does not tell its rows: no prediction." for lane in lanes if lane.record.opaque]
-        notes = notes or ([] if shown else ["No lane but naive has run."])
-    return finished(figure, shown, notes, dark)
+        return chart.finish("There is no naive lane to measure against.")
+    silent = [f"{lane.name} does not report its rows: no prediction." for lane in lanes if lane.record.opaque]
+    return chart.finish(*silent or ([] if points else ["No lane but naive has run."]))
 
 
 FIGURES = (
@@ -255,15 +305,12 @@ def _lanes(trace: RaceRecord, dark: bool) -> list[_Lane]:
     ink, names = DARK if dark else LIGHT, _names(trace)
     drafting = [number for number, record in enumerate(trace.lanes) if record.method != NAIVE]
     places = {number: place for place, number in enumerate([*drafting[-1:], *drafting[:-1]])}
-    out = []
-    for number, record in enumerate(trace.lanes):
-        if number in places:
-            at = places[number] % len(DASHES)
-            looks = (ink["lanes"][at], DASHES[at], HATCHES[at], SYMBOLS[at])
-        else:
-            looks = (ink["naive"], "solid", "", "circle-open")
-        out.append(_Lane(record, number, names[number], *looks))
-    return out
+    looks = [*zip(ink["lanes"], DASHES, HATCHES, SYMBOLS, strict=True)]
+    grey = (ink["naive"], "solid", "", "circle-open")
+    return [
+        _Lane(record, number, names[number], *(looks[places[number] % len(looks)] if number in places else grey))
+        for number, record in enumerate(trace.lanes)
+    ]
 
 
 def _names(trace: RaceRecord) -> list[str]:
@@ -289,76 +336,24 @@ def _bars(
     hover: str,
 ) -> go.Figure:
     """Bars of percentages: `counts_of` returns x -> (part, whole) for a lane, or nothing for one without bars."""
-    figure, lanes, shown = blank(dark, x, y), _lanes(trace, dark), []
+    chart, lanes, shown = Chart(dark, x, y), _lanes(trace, dark), []
     for lane in lanes:
         if counts := counts_of(lane.record):
             shown.append(lane)
-            pattern = {
-                "shape": lane.hatch, "fillmode": "overlay", "fgcolor": "#ffffff", "fgopacity": 0.45, "size": 6, "solidity": 0.25,
-            }  # fmt: skip
-            figure.add_bar(
-                x=list(counts), y=[100 * part / whole for part, whole in counts.values()], customdata=list(counts.values()),
-                name=lane.name, marker={"color": lane.colour, "line": {"width": 0}, "pattern": pattern}, hovertemplate=hover,
-            )  # fmt: skip
-    figure.update_xaxes(showgrid=False)
-    return finished(figure, shown, _silences(lanes, shown), dark)
-
-
-def _whole_tick(figure: go.Figure) -> int:
-    """The distance of ticks under bars at whole numbers."""
-    return every(max((len(bar.x) for bar in figure.data), default=1))
-
-
-def blank(dark: bool, x: str, y: str | None) -> go.Figure:
-    """An empty figure in the page's font and colours."""
-    ink = DARK if dark else LIGHT
-    axis = {
-        "gridcolor": ink["rule"], "linecolor": ink["rule"], "zeroline": False, "ticks": "", "automargin": True,
-        "tickfont": {"color": ink["quiet"]}, "fixedrange": True,
-    }  # fmt: skip
-    return go.Figure(
-        layout={
-            "template": go.layout.Template(),
-            "paper_bgcolor": "rgba(0,0,0,0)",
-            "plot_bgcolor": "rgba(0,0,0,0)",
-            "font": {"family": FONT, "size": 14, "color": ink["ink"]},
-            "margin": {"l": 64, "r": 24, "t": 24, "b": 56},
-            "xaxis": {**axis, "title": {"text": x, "font": {"color": ink["quiet"], "size": 14}, "standoff": 12}},
-            "yaxis": {**axis, "title": {"text": y, "font": {"color": ink["quiet"], "size": 14}, "standoff": 12} if y else {}},
-            "hoverlabel": {"bgcolor": ink["field"], "bordercolor": ink["rule"], "font": {"color": ink["ink"], "family": FONT}},
-            "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": ink["quiet"], "activecolor": ink["ink"]},
-            "barmode": "group", "bargap": 0.3, "bargroupgap": 0.06, "dragmode": False,
-        }
-    )  # fmt: skip
-
-
-def finished(figure: go.Figure, shown: Sequence[Any], notes: Sequence[str], dark: bool) -> go.Figure:
-    """The figure with a legend for several things `shown`, and with the notes."""
-    ink = DARK if dark else LIGHT
-    place = {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom"}
-    legend = {**place, "font": {"color": ink["ink"]}, "itemclick": False, "itemdoubleclick": False}
-    figure.update_layout(showlegend=len(shown) > 1, legend=legend)
-    if not notes:
-        return figure
-    word = {"xref": "paper", "yref": "paper", "showarrow": False, "font": {"color": ink["quiet"], "size": 14}}
-    if shown:
-        figure.add_annotation(x=1, y=1.02, xanchor="right", yanchor="bottom", text=" ".join(notes), **word)
-    else:
-        figure.add_annotation(x=0.5, y=0.5, text="<br>".join(notes), **word)
-        figure.update_xaxes(visible=False)
-        figure.update_yaxes(visible=False)
-    return figure
+            shares = [100 * part / whole for part, whole in counts.values()]
+            look = {"customdata": list(counts.values()), "hovertemplate": hover}
+            chart.bars(counts, shares, lane.name, lane.colour, lane.hatch, **look)
+    longest = max((len(bar.x) for bar in chart.figure.data), default=1)
+    chart.figure.update_xaxes(showgrid=False, dtick=every(longest))
+    return chart.finish(*_silences(lanes, shown))
 
 
 def _silences(lanes: Sequence[_Lane], shown: Sequence[_Lane]) -> list[str]:
     """Why lanes that might draft have nothing to show."""
-    numbers = [lane.number for lane in shown]
-    silent = [lane for lane in lanes if lane.number not in numbers and lane.record.method != NAIVE]
-    opaque = [lane.name for lane in silent if lane.record.opaque and lane.record.steps]
-    idle = [lane.name for lane in silent if not lane.record.opaque and lane.record.verified]
+    silent = [lane for lane in lanes if lane not in shown and lane.record.method != NAIVE and lane.record.verified]
     notes = [
-        *(f"{name} does not tell what it drafted." for name in opaque),
-        *(f"{name} drafted nothing." for name in idle),
+        f"{lane.name} {'does not report what it drafted' if lane.record.opaque else 'drafted nothing'}."
+        for lane in silent
     ]
     if notes or shown:
         return notes
@@ -368,8 +363,3 @@ def _silences(lanes: Sequence[_Lane], shown: Sequence[_Lane]) -> list[str]:
 def every(count: int) -> int:
     """The distance of ticks at whole numbers, for at most a dozen of them."""
     return next(step for step in (1, 2, 5, 10, 20, 50, 100) if count / step <= 12 or step == 100)
-
-
-def _round_step(edge: float) -> float:
-    """The distance of ticks, for five or six of them from 0 to `edge`."""
-    return next(step for step in (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 1e12) if edge / step <= 6)

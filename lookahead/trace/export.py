@@ -1,7 +1,6 @@
 """What a reader exports from a race: a table of its passes, and one page that plays it again.
 
-The page is a single file with our scripts, our styles and the race's log. It loads nothing: its policy allows only our
-script and style, by their hashes. All text of a trace, perhaps a stranger's, is in base64 or escaped.
+The page is a single file that loads nothing. All text of a trace, perhaps a stranger's, is in base64 or escaped.
 """
 
 from __future__ import annotations
@@ -36,9 +35,7 @@ def to_csv(trace: RaceRecord) -> str:
 
     `lane` counts from 0, `pass` from 1, prefill is pass 0. `rows` are those of the target's pass, with the last token's
     own; `drafted` of them can be tested, `draft` is their text (paths of a tree separated by " | "), `accepted` were
-    emitted. `tokens` and `text` are what was emitted. An opaque lane leaves unknown cells empty. Times are milliseconds;
-    `clock_ms` is the lane's clock after the pass. Text cells that begin like a formula get an apostrophe; see
-    `text_files.cell`.
+    emitted. An opaque lane leaves unknown cells empty. `clock_ms` is the lane's clock after the pass.
     """
     return csv_text(COLUMNS, (row for number, lane in enumerate(trace.lanes) for row in _passes(number, lane)))
 
@@ -53,7 +50,7 @@ def _passes(number: int, lane: LaneRecord) -> Iterator[list[Any]]:
             number, lane.method, count if verify else 0, step.kind,
             1 + len(step.draft.tokens) if drafts else None, step.tested if drafts else None, _paths(step.draft),
             step.accepted, len(step.emitted), "".join(step.pieces), " ".join(step.origins),
-            _ms(step.propose_s), _ms(step.verify_s), _ms(step.other_s), _ms(clock), step.finish,
+            *(round(s * 1e3, 4) for s in (step.propose_s, step.verify_s, step.other_s, clock)), step.finish,
         ]  # fmt: skip
 
 
@@ -64,21 +61,16 @@ def _paths(draft: DraftRecord) -> str:
     return BRANCH.join("".join(draft.pieces[row] for row in ancestors(parents, leaf)) for leaf in leaves)
 
 
-def _ms(seconds: float) -> float:
-    return round(seconds * 1e3, 4)
-
-
 def replay_html(trace: RaceRecord, caption: str | None = None, home: str = "") -> str:
     """One self-contained page that plays the race; write it as UTF-8.
 
     Times are rounded to the microsecond, other numbers to four places. `caption` is the line above the race, by default
     where and when it was recorded; `home` is the address of the app that the page links to.
     """
-    machine, day = trace.machine, trace.created[:10]
-    caption = _plain(caption or f"A recording from {machine.cpu}, {day}.", CAPTION)
+    caption = _plain(caption or f"A recording from {trace.machine.cpu}, {trace.created[:10]}.", CAPTION)
     return assets.document(
         "replay",
-        _title(trace),
+        f"{_plain(trace.prompt.shown, TITLE) or 'A race'} - Lookahead",
         log=_log(trace, caption),
         brand=f'<a href="{html.escape(home)}">Lookahead</a>' if _is_address(home) else "Lookahead",
         lanes=html.escape(_plain(", ".join(lane.method for lane in trace.lanes), CAPTION)),
@@ -93,10 +85,6 @@ def _is_address(text: str) -> bool:
     except ValueError:
         return False
     return parts.scheme in ("http", "https") and bool(parts.hostname) and len(text) < 500
-
-
-def _title(trace: RaceRecord) -> str:
-    return f"{_plain(trace.prompt.shown, TITLE) or 'A race'} - Lookahead"
 
 
 def _origin(trace: RaceRecord) -> str:
@@ -128,12 +116,8 @@ def _plain(text: str, most: int) -> str:
 
 def _log(trace: RaceRecord, caption: str) -> str:
     """The log as JSON, gzip and base64, for `replay.js`: no text of a trace can end its element."""
-    batch = {
-        "run": "replay",
-        "i0": 0,
-        "ev": [rounded(event.plain()) for event in wire.events(trace, caption)],
-        "end": True,
-    }
+    events = [rounded(event.plain()) for event in wire.events(trace, caption)]
+    batch = {"run": "replay", "i0": 0, "ev": events, "end": True}
     data = json.dumps(batch, allow_nan=False, separators=(",", ":")).encode()
     return base64.b64encode(gzip.compress(data, mtime=0)).decode()
 
@@ -143,8 +127,6 @@ def rounded(value: Any, decimals: int = OTHER) -> Any:
     if isinstance(value, float):
         return round(value, decimals)
     if isinstance(value, dict):
-        return {
-            name: rounded(item, SECONDS if name.endswith("_s") or name == "seconds" else decimals)
-            for name, item in value.items()
-        }
+        places = {name: SECONDS if name.endswith("_s") or name == "seconds" else decimals for name in value}
+        return {name: rounded(item, places[name]) for name, item in value.items()}
     return [rounded(item, decimals) for item in value] if isinstance(value, (list, tuple)) else value

@@ -7,9 +7,6 @@ settings, four lanes of 2,000 tokens, has 0.6 million values, 0.2 million names 
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pydantic_core
@@ -80,15 +77,3 @@ def at_most(entries: int) -> BeforeValidator:
         return value
 
     return BeforeValidator(check)
-
-
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """Pause Python's garbage collector, which would inspect all new objects repeatedly."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()

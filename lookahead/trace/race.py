@@ -20,20 +20,9 @@ from ..race.lane import Lane, split_options
 from ..race.methods import option_names
 from ..race.scheduler import schedule
 from ..race.text import Pieces
-from .schema import (
-    Costs,
-    DraftRecord,
-    HeadRecord,
-    LaneRecord,
-    Machine,
-    ModelNames,
-    PromptRecord,
-    SettingsRecord,
-    StepRecord,
-    TestRecord,
-)
+from . import schema
 from .trace import Trace
-from .wire import Lap
+from .wire import Lap, Laps
 
 if TYPE_CHECKING:
     from ..family.models import Models
@@ -46,9 +35,9 @@ class Recorder:
 
     def __init__(self, pieces: Any, word: Callable[[int], str]):
         self._pieces, self._word = pieces, word
-        self.steps: list[StepRecord] = []
+        self.steps: list[schema.StepRecord] = []
 
-    def record(self, step: Step) -> StepRecord:
+    def record(self, step: Step) -> schema.StepRecord:
         """Append a step with the text of its tokens, and return its record."""
         draft = step.draft
         drafted = self._pieces.drafted(draft.tokens, draft.parents) if draft.tokens else []
@@ -57,10 +46,10 @@ class Recorder:
             pieces[-1] += self._pieces.flush() if not pieces[-1] else ""
         chances = [round(chance, 4) for chance in draft.chances]
         self.steps.append(
-            StepRecord(
+            schema.StepRecord(
                 **_copied(step, "kind", "index", "statuses", "path", "emitted", "origins", "finish"),
                 **{name: round(getattr(step, name), 7) for name in ("propose_s", "verify_s", "other_s")},
-                draft=DraftRecord(
+                draft=schema.DraftRecord(
                     **_copied(draft, "tokens", "parents", "sources", "window", "births"),
                     pieces=drafted,
                     chances=chances,
@@ -71,18 +60,18 @@ class Recorder:
         )
         return self.steps[-1]
 
-    def _test(self, test: Test) -> TestRecord:
+    def _test(self, test: Test) -> schema.TestRecord:
         top = [(token, self._word(token), round(p, 4)) for token, p in test.top]
         numbers = _copied(test, "p", "q", "draw", "entropy", "margin")
         rounded = {name: value if value is None else round(value, 4) for name, value in numbers.items()}
-        return TestRecord(row=test.row, token=test.token, outcome=test.outcome, top=top, **rounded)
+        return schema.TestRecord(row=test.row, token=test.token, outcome=test.outcome, top=top, **rounded)
 
 
 def _copied(values: Any, *names: str) -> dict[str, Any]:
     return {name: getattr(values, name) for name in names}
 
 
-class Race:
+class Race(Laps):
     """Iterate for laps; `result()` is the trace of what has run so far. May be closed at any lap.
 
     `reading` may be set before the first lap; see `schedule`.
@@ -99,12 +88,11 @@ class Race:
     ):
         named = _named(methods)
         settings, shared = split_options(options)
-        self._used: set[str] = set()
-        self._lanes = [
-            self._lane(models, prompt, name, settings, self._options(name, shared, extra)) for name, extra in named
-        ]
-        if unused := shared.keys() - self._used:
+        takes = {name: {"draft", *option_names(name)} for name, _ in named}
+        if unused := shared.keys() - set().union(*takes.values()):
             raise MethodError("option", sorted(unused)[0], "none of these methods takes it.")
+        given = {name: {option: shared[option] for option in shared if option in takes[name]} for name in takes}
+        self._lanes = [self._lane(models, prompt, name, settings, given[name] | {**extra}) for name, extra in named]
         self._models, self.settings = models, settings
         ids = self._lanes[0].prompt
         word = cache(lambda token: models.tokenizer.decode([token], clean_up_tokenization_spaces=False))
@@ -116,15 +104,6 @@ class Race:
 
     def _lane(self, models: Models, prompt: Any, method: str, settings: Settings, options: Mapping[str, Any]) -> Lane:
         return Lane(models, prompt, method, settings, options)
-
-    def _options(self, method: str, shared: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
-        """A lane's options: those given with its method, and the shared ones that the method takes."""
-        takes = {"draft", *option_names(method)}
-        self._used |= shared.keys() & takes
-        return {**{name: value for name, value in shared.items() if name in takes}, **extra}
-
-    def __iter__(self) -> Iterator[Lap]:
-        return self._laps
 
     @property
     def methods(self) -> list[str]:
@@ -139,13 +118,9 @@ class Race:
         for number, step, clock_s in schedule(self._lanes, lambda share: self.reading(share) if self.reading else None):
             yield Lap(lane=number, clock_s=clock_s, step=self._recorders[number].record(step))
 
-    def close(self) -> None:
-        """Stop early; what has run stays in `result()`."""
-        self._laps.close()
-
-    def _head(self, kind: str) -> HeadRecord:
+    def _head(self, kind: str) -> schema.HeadRecord:
         shape, layers = self._models.heads[kind].shape, self._models.target.passes.shape.layers
-        return HeadRecord(
+        return schema.HeadRecord(
             name=self._models.names[kind], taps=list(shape.taps), layers=layers, slots=shape.slots, markov=shape.rank > 0,
             confident=shape.confident,
         )  # fmt: skip
@@ -156,18 +131,18 @@ class Race:
             created=self._created,
             version=VERSION,
             machine=describe_machine(self._models),
-            models=ModelNames(
+            models=schema.ModelNames(
                 spec=self._models.spec,
                 target=self._models.names["target"],
                 drafts={role: name for role, name in self._models.names.items() if role in self._models.drafts},
                 heads={kind: self._head(kind) for kind in self._models.heads},
             ),
             exactness=self._models.exactness,
-            settings=SettingsRecord(**_copied(self.settings, *SettingsRecord.model_fields) | deciding),
+            settings=schema.SettingsRecord(**_copied(self.settings, *schema.SettingsRecord.model_fields) | deciding),
             prompt=self._prompt,
-            costs=Costs.of(self._models.costs),
+            costs=schema.Costs.of(self._models.costs),
             lanes=[
-                LaneRecord(
+                schema.LaneRecord(
                     method=lane.method, opaque=lane.opaque, steps=recorder.steps,
                     options={name: value for name, value in lane.options.items() if isinstance(value, bool | int | float | str)},
                 )
@@ -203,11 +178,11 @@ def race(
     return Race(models, prompt, methods, options)
 
 
-def describe_machine(models: Models) -> Machine:
+def describe_machine(models: Models) -> schema.Machine:
     """Return where these models run."""
     device = models.target.device
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
-    return Machine(
+    return schema.Machine(
         cpu=processor.name(), cores=processor.cores(), threads=models.measured.threads, device=name,
         dtype=models.dtype, torch=torch.__version__,
     )  # fmt: skip
@@ -222,8 +197,8 @@ def measured_on(models: Models) -> dict[str, Any]:
     }
 
 
-def _prompt_record(models: Models, ids: list[int], typed: str | None) -> PromptRecord:
+def _prompt_record(models: Models, ids: list[int], typed: str | None) -> schema.PromptRecord:
     pieces = Pieces(models.tokenizer)
     words = [pieces.add(token) for token in ids]
     words[-1] += pieces.flush() if not words[-1] else ""
-    return PromptRecord(text="".join(words), tokens=ids, pieces=words, typed=typed)
+    return schema.PromptRecord(text="".join(words), tokens=ids, pieces=words, typed=typed)

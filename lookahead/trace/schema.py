@@ -13,16 +13,16 @@ from dataclasses import asdict
 from itertools import pairwise
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from ..core.acceptance import Acceptance
-from ..core.costs import CostCurve, DrafterCosts, PassCosts, PricedRun
-from ..core.events import ACCEPTED, WINDOW, TraceError
+from ..core.costs import PassCosts, PricedRun
+from ..core.events import WINDOW, Step, TraceError
 from ..core.numbers import count
 from ..core.tree import depths
 from ..drafting import level_rows
 from . import verdict
-from .parsing import at_most, fault, parsed, text_of, uncollected
+from .parsing import at_most, fault, parsed, text_of
 
 SCHEMA = "lookahead-trace/1"
 MOST_BYTES = 12_000_000
@@ -41,6 +41,7 @@ Whole = Annotated[int, Field(ge=0, lt=1 << 63)]
 Tokens = Annotated[list[Token], Field(max_length=200_000, fail_fast=True)]
 Rows = Annotated[list[Row], Field(max_length=4096, fail_fast=True)]
 Texts = Annotated[list[Text], Field(max_length=200_000, fail_fast=True)]
+PASS_COSTS = TypeAdapter(PassCosts)
 Option = bool | Annotated[int, Field(gt=-(1 << 53), lt=1 << 53)] | Real | Name
 
 
@@ -59,7 +60,7 @@ class Machine(Record):
     device: Name
     dtype: Name
     torch: Name
-    price: Annotated[float, Field(gt=0, le=1000)] = 1.0  # a one-row pass in units of the format's quickest
+    price: Annotated[float, Field(gt=0, le=1000)] = 1.0  # not used any more; older traces have it
 
 
 class HeadRecord(Record):
@@ -125,9 +126,6 @@ class CurveRecord(Record):
             raise ValueError("a cost curve needs rising row counts, and seconds for each")
         return self
 
-    def cost_curve(self) -> CostCurve:
-        return CostCurve(tuple(self.rows), tuple(self.seconds), self.branching_s or 0.0)
-
 
 class DrafterCostsRecord(Record):
     """What drafting with a model costs; see `costs.DrafterCosts`."""
@@ -149,11 +147,9 @@ class Costs(CurveRecord):
         return cls(**asdict(costs.target), drafters={name: asdict(drafter) for name, drafter in costs.drafters.items()})
 
     def pass_costs(self) -> PassCosts:
-        drafters = {
-            name: DrafterCosts(record.curve.cost_curve(), record.choose_s, tuple(record.cold_s), record.return_s)
-            for name, record in self.drafters.items()
-        }
-        return PassCosts(self.cost_curve(), drafters)
+        target = self.model_dump(exclude_none=True)
+        drafters = target.pop("drafters")
+        return PASS_COSTS.validate_python({"target": target, "drafters": drafters})
 
 
 class DraftRecord(Record):
@@ -225,14 +221,7 @@ class StepRecord(Record):
             raise ValueError("a step's path must name drafted rows")
         return self
 
-    @property
-    def seconds(self) -> float:
-        return self.propose_s + self.verify_s + self.other_s
-
-    @property
-    def accepted(self) -> int:
-        """How many drafted tokens were emitted."""
-        return self.origins.count(ACCEPTED)
+    seconds, accepted = Step.seconds, Step.accepted  # properties of the same fields
 
     @property
     def tested(self) -> int:
@@ -308,8 +297,7 @@ class RaceRecord(Record):
         """A trace from JSON text, or a `TraceError` that says what is wrong with it."""
         text = text_of(text, "trace", MOST_BYTES)
         try:
-            with uncollected():
-                return cls.model_validate(parsed(text, "trace"))
+            return cls.model_validate(parsed(text, "trace"))
         except ValidationError as error:
             where, words = fault(error)
         except TraceError:
@@ -317,14 +305,6 @@ class RaceRecord(Record):
         except ValueError as error:
             where, words = "", f"Invalid JSON: {error}"
         raise TraceError("trace", where or "file", f"{words}; give a file that Lookahead saved.")
-
-    @classmethod
-    def schema_json(cls) -> dict[str, Any]:
-        return cls.model_json_schema(by_alias=True)
-
-    def header(self) -> dict[str, Any]:
-        """The trace without its steps, as plain data: what a player needs before the first step."""
-        return self.model_dump(by_alias=True, mode="json", exclude={"lanes": {"__all__": {"steps"}}})
 
     def naive(self) -> LaneRecord | None:
         return next((lane for lane in self.lanes if lane.method == "naive"), None)
@@ -357,7 +337,7 @@ class RaceRecord(Record):
         }
 
     def agreement(self, lane: int) -> verdict.Badge | None:
-        """Whether a lane wrote naive's text, in words; see `verdict.agreement`."""
+        """Whether a lane wrote naive's text, in words."""
         return verdict.agreement(self, lane)
 
     def predicted(self, lane: int) -> PricedRun | None:

@@ -7,9 +7,9 @@ from typing import Any, NotRequired
 from typing_extensions import TypedDict  # pydantic needs this one before Python 3.12
 
 from ..core.events import BIT_EXACT
-from ..core.numbers import count, decimal, percent, ratio, seconds, significant
+from ..core.numbers import count, counted, decimal, percent, ratio, seconds, significant
 from . import agreement as agreements
-from .agreement import Agreement, Outcome
+from .agreement import Outcome
 
 LEAST_S = 1e-9  # that a clock shows; no lane is faster
 LEAST_PASSES = 8  # of naive, to judge the clock by
@@ -54,7 +54,6 @@ def of(race: Any, lane: int) -> Verdict | None:
     if not stats["speedup"] or sum(step.verify_s for step in naive.verified) < LEAST_S:
         return None  # nothing was written, or a clock did not run
     predicted = race.predicted(lane)
-    price = race.machine.price  # naive's one-row pass in units of the format's quickest
     tokens, passes, gain = stats["new_tokens"], stats["num_spec_steps"], stats["speedup"]
     per_pass, cost = tokens / passes, stats["clock_s"] / passes / (base["clock_s"] / base["num_spec_steps"])
     arithmetic = [
@@ -76,63 +75,47 @@ def of(race: Any, lane: int) -> Verdict | None:
             f"({seconds(predicted.verify_s)} verifying + {seconds(predicted.draft_s)} drafting) = {ratio(predicted.speedup)}"
         )
     sentence += ending(record, race.prompt)
-    if price != 1.0:
-        free = ratio(gain / price)
-        sentence += f" Naive is held to exact kernels too; against the quickest naive run it is {free}."
-        arithmetic.append(
-            f"against the quickest naive = {decimal(gain)} / {decimal(price)} (price of an exact pass) = {free}"
-        )
     arithmetic.append("one run of one prompt: there is no interval; the bench and the Lab give one over prompts")
     return {"sentence": sentence, "arithmetic": arithmetic}
 
 
 def agreement(race: Any, lane: int) -> Badge | None:
     """Whether a lane wrote naive's text, in words; None for naive itself, and without naive."""
-    compared = agreements.of(race, lane)
-    if compared is None:
+    if (compared := agreements.of(race, lane)) is None:
         return None
-    match compared.outcome:
-        case Outcome.SAME:
-            exact = race.exactness == BIT_EXACT and "server" not in race.lanes[lane].options
-            return _badge(True, "identical, bit-exact" if exact else "identical")
-        case Outcome.DISTRIBUTION:
-            detail = "The rejection rule keeps the target's distribution, not its text."
-            return _badge(None, "same distribution, different text", detail)
-        case Outcome.LENGTH:
-            detail = f"{compared.lengths[0]} tokens against {compared.lengths[1]}."
-            return _badge(False, "differs in length: a bug", detail)
-        case Outcome.NO_TEXT:
-            which = "One of the two servers" if any(compared.lengths) else "Neither server"
-            return _badge(None, "no text to compare", f"{which} sent no text.")
-        case Outcome.SERVERS:
-            where = f"{'character' if compared.as_text else 'token'} {compared.position + 1}"
-            detail = (
-                f"The two texts differ from {where} on. Engines round a row differently with other rows, so if two tokens are "
-                "almost equally likely, either may be chosen."
-            )
-            return _badge(False, f"parts at {where}", detail, position=compared.position)
-    return _difference(compared)
-
-
-def _difference(compared: Agreement) -> Badge:
-    """The words on the first token that differs."""
-    apart, margin = "", ""
-    if compared.margin is not None:
-        margin = f"{significant(compared.margin)} logits"
-        apart = f" Naive's two favourites there were {margin} apart."
+    (length, base), place = compared.lengths, (compared.position or 0) + 1
+    if compared.outcome is Outcome.SAME:
+        exact = race.exactness == BIT_EXACT and "server" not in race.lanes[lane].options
+        return _badge(True, "identical, bit-exact" if exact else "identical")
+    if compared.outcome is Outcome.DISTRIBUTION:
+        detail = "The rejection rule keeps the target's distribution, not its text."
+        return _badge(None, "same distribution, different text", detail)
+    if compared.outcome is Outcome.LENGTH:
+        return _badge(False, "differs in length: a bug", f"{length} tokens against {base}.")
+    if compared.outcome is Outcome.NO_TEXT:
+        which = "One of the two servers" if length or base else "Neither server"
+        return _badge(None, "no text to compare", f"{which} sent no text.")
+    if compared.outcome is Outcome.SERVERS:
+        where = f"{'character' if compared.as_text else 'token'} {place}"
+        detail = (
+            f"The two texts differ from {where} on. Engines round a row differently with other rows, so if two tokens are "
+            "almost equally likely, either may be chosen."
+        )
+        return _badge(False, f"parts at {where}", detail, position=compared.position)
+    logits = "" if compared.margin is None else f"{significant(compared.margin)} logits"
     cause = {
         Outcome.BUG: "a bug",
-        Outcome.TIE: f"a tie of {margin}",
-        Outcome.TOO_FAR: f"a bug, the margin is {margin}",
+        Outcome.TIE: f"a tie of {logits}",
+        Outcome.TOO_FAR: f"a bug, the margin is {logits}",
         Outcome.NO_MARGIN: "its margin was not recorded",
     }[compared.outcome]
-    token, (naive, other) = compared.position + 1, compared.tokens
     detail = (
-        f"Token {token}: naive wrote id {naive}, this lane {other}, in its pass {compared.number} of {compared.rows} "
-        f"{'row' if compared.rows == 1 else 'rows'}.{apart}"
+        f"Token {place}: naive wrote id {compared.tokens[0]}, this lane {compared.tokens[1]}, "
+        f"in its pass {compared.number} of {counted(compared.rows, 'row')}."
     )
+    detail += f" Naive's two best tokens were {logits} apart." if logits else ""
     numbers = {"position": compared.position, "margin": compared.margin, "pass": compared.number, "rows": compared.rows}
-    return _badge(False, f"differs at token {token}: {cause}", detail, **numbers)
+    return _badge(False, f"differs at token {place}: {cause}", detail, **numbers)
 
 
 def _badge(identical: bool | None, badge: str, detail: str | None = None, **numbers: Any) -> Badge:
@@ -173,10 +156,8 @@ def _counts_in_words(record: Any, stats: dict[str, Any]) -> str:
     if record.streamed:
         return "Shown as streamed: this server gives no token ids, so what came together counts as one token, and no drafts."
     if not stats["num_draft_tokens"]:
-        sentence = "This method does not report its drafts."
-        if "server" not in record.options:
-            sentence += " transformers runs with a fresh generation configuration: of generation_config.json, only the end tokens apply."
-        return sentence
+        fresh = " transformers runs with a fresh generation configuration: of generation_config.json, only the end tokens apply."
+        return f"This method does not report its drafts.{'' if 'server' in record.options else fresh}"
     return f"{stats['num_accepted_draft_tokens']} of {stats['num_draft_tokens']} drafted tokens were accepted; which ones were not, no server tells."
 
 

@@ -6,7 +6,7 @@ texts agree. A live race and a recording give the same log, so the page shows bo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, field_serializer
@@ -48,7 +48,7 @@ class Begin(Event):
 
     @field_serializer("trace")
     def _header(self, trace: RaceRecord) -> dict[str, Any]:
-        return trace.header()
+        return trace.model_dump(by_alias=True, mode="json", exclude={"lanes": {"__all__": {"steps"}}})
 
 
 class Status(Event):
@@ -66,6 +66,19 @@ class Lap(Event):
     lane: int
     clock_s: Clock
     step: StepRecord
+
+
+class Laps:
+    """A race under way: iterate for its laps, which `_laps` yields."""
+
+    _laps: Generator[Lap | None]
+
+    def __iter__(self) -> Iterator[Lap | None]:
+        return self._laps
+
+    def close(self) -> None:
+        """Stop early; what has run stays in `result()`."""
+        self._laps.close()
 
 
 class End(Event):

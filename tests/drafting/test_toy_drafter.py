@@ -8,7 +8,7 @@ from toy_drafters import Echo, Pair, Single
 
 import lookahead
 from lookahead.drafting import DRAFTERS
-from lookahead.measure import batches, bench
+from lookahead.measure import batches, bench, tables
 from lookahead.measure.whatif import Recording, what_if
 from lookahead.page import race_tab
 from lookahead.page.lab import drafters
@@ -57,7 +57,7 @@ def test_the_bench_measures_it(models, toy):
     report = last.result
     row = next(row for row in report["rows"] if row["method"] == toy.name)
     assert row["identical"] and row["predicted_speedup"] > 0
-    assert f"| `{toy.name}` |" in re.sub(" +", " ", bench.markdown(report))
+    assert f"| `{toy.name}` |" in re.sub(" +", " ", tables.of_report(report, bench.tables(report)))
 
 
 def test_what_if_recomputes_it_if_it_drafts_from_the_text_alone(models, monkeypatch):

@@ -56,19 +56,19 @@ def test_the_promise_holds_under_every_instruction_set(isa, tmp_path):
 
 def test_our_kernels_and_gpus_compute_bfloat16_and_torch_on_a_processor_float32(monkeypatch):
     cpu, gpu = torch.device("cpu"), torch.device("cuda")
-    assert [number_format.usual(cpu, compiled).name for compiled in (True, False)] == ["bfloat16", "float32"]
-    for supported, name in ((True, "bfloat16"), (False, "float32")):
+    assert [number_format.usual(cpu, compiled) for compiled in (True, False)] == [torch.bfloat16, torch.float32]
+    for supported, dtype in ((True, torch.bfloat16), (False, torch.float32)):
         monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda supported=supported: supported)
-        assert number_format.usual(gpu).name == name
+        assert number_format.usual(gpu) == dtype
 
 
 @pytest.mark.parametrize("given", ["bfloat16", torch.bfloat16, "float32"])
 def test_a_format_may_be_asked_for(given, monkeypatch):
     name = given if isinstance(given, str) else "bfloat16"
-    assert number_format.requested(given).name == name
+    assert number_format.name_of(number_format.requested(given)) == name
     monkeypatch.setenv("LOOKAHEAD_DTYPE", name)
-    assert number_format.requested().name == name
-    assert number_format.requested("float32").name == "float32", "who asks comes before the environment"
+    assert number_format.requested() == number_format.FORMATS[name]
+    assert number_format.requested("float32") == torch.float32, "who asks comes before the environment"
 
 
 def test_an_unknown_format_is_refused(monkeypatch):

@@ -2,13 +2,10 @@
 
 import math
 import os
-import time
 from dataclasses import replace
 
 import pytest
-from conftest import tiny
 
-import lookahead
 from lookahead.core.costs import CostCurve, DrafterCosts, PassCosts
 from lookahead.family import remembered
 from lookahead.family.exactness import Exactness
@@ -79,28 +76,3 @@ def test_a_damaged_file_counts_as_none(cache, content):
 def test_a_folder_in_the_place_of_a_file_counts_as_none(cache):
     (cache / "a.json").mkdir()
     assert remembered.read("a") is None
-
-
-def test_old_files_of_unfinished_writes_are_removed(cache):
-    names = ["tmpabcd_123.part", "tmpnew_5678.part", "notes.part", "tmpx.part", "tmpabcd_123.json"]
-    for name in names:
-        (cache / name).write_text("x")
-        if "new" not in name:
-            os.utime(cache / name, (time.time() - 7200,) * 2)
-    (cache / "tmpfolder_1.part").mkdir()
-    os.utime(cache / "tmpfolder_1.part", (0, 0))
-    remembered.remove_leftovers()
-    assert {path.name for path in cache.iterdir()} == {*names[1:], "tmpfolder_1.part"}
-
-
-def test_leftovers_of_no_folder_are_none(monkeypatch, tmp_path):
-    monkeypatch.setenv("LOOKAHEAD_CACHE", str(tmp_path / "nowhere"))
-    remembered.remove_leftovers()
-
-
-def test_a_start_removes_leftovers(tmp_path, monkeypatch):
-    monkeypatch.setenv("LOOKAHEAD_CACHE", str(tmp_path))
-    (tmp_path / "tmpleft_234.part").write_text("x")
-    os.utime(tmp_path / "tmpleft_234.part", (0, 0))
-    lookahead.load(tiny("llama", tmp_path / "m", layers=2), dtype="float32")
-    assert not (tmp_path / "tmpleft_234.part").exists()

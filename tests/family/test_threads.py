@@ -14,12 +14,19 @@ from lookahead.model.lm import CachedLM
 
 @pytest.fixture
 def counts(monkeypatch):
-    """Which count is at work is told to a stand-in for the clock."""
+    """Passes take the seconds that belong to the number of threads."""
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr(threads, "MOST", 8)
-    monkeypatch.setattr(threads, "TIMED_S", 0.0)
     before = torch.get_num_threads()
-    yield lambda seconds: monkeypatch.setattr(threads, "_timed", lambda lm, rows: seconds[torch.get_num_threads()])
+
+    def timed(seconds, works):
+        at = []
+        for work in works:
+            work()
+            at.append(seconds[torch.get_num_threads()])
+        return at
+
+    yield lambda seconds: monkeypatch.setattr(threads, "interleaved", lambda works, *_, **__: timed(seconds, works))
     assert torch.get_num_threads() == before, "choosing leaves the setting alone"
 
 
@@ -52,6 +59,6 @@ def test_a_lane_computes_with_as_many_as_its_family_was_measured_with(models):
     other = dataclasses.replace(models, measured=dataclasses.replace(models.measured, threads=2))
     with threads.using(1):
         emitted(lookahead.decode(other, "Once", method="naive", max_new_tokens=2))
-        assert threads.now() == 2
+        assert torch.get_num_threads() == 2
         emitted(lookahead.decode(models, "Once", method="naive", max_new_tokens=2))
-        assert threads.now() == models.measured.threads
+        assert torch.get_num_threads() == models.measured.threads

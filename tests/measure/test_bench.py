@@ -7,7 +7,7 @@ import pytest
 
 from lookahead.core.costs import PricedRun
 from lookahead.core.events import LookaheadError
-from lookahead.measure import bench, prompt_files, timing
+from lookahead.measure import bench, prompt_files, tables, timing
 from lookahead.measure.timing import Timing, blocks, read_entry
 
 
@@ -122,7 +122,7 @@ def test_a_report_becomes_tables(models):
     methods = ["draft", "draft:k=2", "hf-assisted:attention=sdpa,k=3"]
     *_, last = bench.measure(models, methods, questions, repeat=1, max_new_tokens=10)
     report = last.result
-    text = re.sub(" +", " ", bench.markdown(report))
+    text = re.sub(" +", " ", tables.of_report(report, bench.tables(report)))
     assert "| `draft` |" in text
     assert "`hf-assisted`, 1 setting |" in text
     assert "k = 2" in text

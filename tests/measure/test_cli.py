@@ -112,7 +112,7 @@ def test_bench_json_holds_the_contract(tmp_path, cli):
 
 
 def test_schema_is_published(cli):
-    assert json.loads(cli("schema")) == lookahead.Trace.schema_json()
+    assert json.loads(cli("schema")) == lookahead.Trace.model_json_schema()
 
 
 BAD = [

@@ -5,10 +5,11 @@ from test_lab_experiments import COSTS, CURVE, row
 
 from lookahead.measure import charts, dice, sweeps
 from lookahead.measure.decision import Level
-from lookahead.measure.experiments import EXPERIMENTS, Result, markdown
+from lookahead.measure.experiments import EXPERIMENTS, Result, tables
 from lookahead.measure.progress import Arm
 from lookahead.measure.published import batches, published
 from lookahead.measure.sweeps import Point, Sweep
+from lookahead.measure.tables import of_report
 from lookahead.trace.charts import DARK, LIGHT
 
 
@@ -17,7 +18,7 @@ def arm(*speedups):
 
 
 def point(x, speedup, acceptance=0.6):
-    return Point(x, f"k = {x}", arm(speedup), acceptance, 2.5, 2.2, 1.9)
+    return Point(x, Arm.of(f"k = {x}", "draft", [row(speedup, acceptance=acceptance)]), 2.2, 1.9)
 
 
 RESULTS = [
@@ -28,18 +29,20 @@ RESULTS = [
 ]  # fmt: skip
 
 
+NOWHERE = ({}, "")  # no figures of another machine
+
+
 def drawn(figure):
     return {trace.name: trace for trace in figure.data}
 
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_claims_stand_beside_measurements(dark):
-    marks = drawn(charts.expectations(RESULTS, dark))
+    marks = drawn(charts.expectations(RESULTS, NOWHERE, dark))
     here, claimed, beside = marks["measured here"], marks["claimed"], marks["compared with"]
-    assert list(charts.expectations(RESULTS).layout.yaxis.categoryarray) == list(here.y)
     assert list(here.x) == [2.0, 1.2, 0.6] and len(here.y) == 3, "what has not been measured has no mark"
     assert here.error_x.array[0] == pytest.approx(2.5 - 2.0) and here.error_x.arrayminus[0] == pytest.approx(2.0 - 1.7)
-    assert list(claimed.y) == ["Good draft model match"]
+    assert claimed.y[0] == "Good draft model match" and len(claimed.y) == 5
     assert (claimed.base[0], claimed.base[0] + claimed.x[0]) == (2.0, 3.0)
     assert list(beside.x) == [2.0, 2.0]
     assert here.customdata[2][0] == "64 texts at once" and "<b>" not in here.customdata[0][0]
@@ -81,10 +84,9 @@ def test_under_a_sweep_of_whole_numbers_stand_whole_numbers(last):
 
 
 def test_the_surface_carries_the_measured_points():
-    surface = sweeps.surface(COSTS, alphas=(0.0, 0.5, 1.0), ks=(0, 2, 4))
-    figure = charts.speedup_surface(surface, [point(2, 1.7), point(4, 1.1, None)])
+    figure = charts.speedup_surface(COSTS, [point(2, 1.7), point(4, 1.1, None)])
     marks = drawn(figure)
-    assert [list(cells) for cells in marks["theory, verifying as measured"].z] == [list(c) for c in surface.speedup]
+    assert [list(cells) for cells in marks["theory, verifying as measured"].z] == sweeps.surface(COSTS, "draft")
     assert list(marks["measured here"].x) == [2] and list(marks["measured here"].y) == [60]
     assert marks["naive's speed"].contours.value == 1.0
 
@@ -105,12 +107,12 @@ def test_the_dice_are_those_that_fell():
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_where_nothing_was_measured_the_figure_says_so(dark):
-    for figure in (charts.expectations([], dark), charts.sweep(Sweep("k"), dark), charts.dice(None, dark)):
+    for figure in (charts.sweep(Sweep("k"), dark), charts.load([], dark), charts.pass_parts((), dark)):
         assert charts.NOTHING in " ".join(note.text for note in figure.layout.annotations)
 
 
 def test_more_than_colour_tells_things_apart():
-    for figure in (charts.expectations(RESULTS), charts.sweep(Sweep("k", (point(1, 1.4), point(2, 2.0))))):
+    for figure in (charts.expectations(RESULTS, NOWHERE), charts.sweep(Sweep("k", (point(1, 1.4), point(2, 2.0))))):
         looks = [
             (trace.type, getattr(trace.marker, "symbol", None), getattr(getattr(trace, "line", None), "dash", None))
             for trace in figure.data
@@ -140,14 +142,14 @@ def test_a_shared_pass_is_a_line_a_text():
 
 
 def test_expectations_open_with_claims_and_what_was_measured_elsewhere():
-    known = published()
+    known, machine = published()
     assert known.keys() == {e.title for e in EXPERIMENTS.values()}
-    figure = charts.expectations([], False, known, tuple(EXPERIMENTS.values()))
+    figure = charts.expectations([], (known, machine))
     marks = drawn(figure)
     elsewhere = [mark for name, mark in marks.items() if name.startswith("measured on")]
     assert all(mark.marker.symbol.endswith("-open") for mark in elsewhere)
     assert {title: x for mark in elsewhere for title, x in zip(mark.y, mark.x, strict=True)} == {
-        title: median.speedup for title, median in known.items()
+        title: speedup for title, (speedup, _) in known.items()
     }
     assert len(elsewhere) == 1, "all of them by one machine"
     assert marks[charts.CLAIM].y and charts.HERE not in marks and not figure.layout.annotations
@@ -156,7 +158,7 @@ def test_expectations_open_with_claims_and_what_was_measured_elsewhere():
 
 
 def test_a_readme_without_a_table_tells_nothing(tmp_path):
-    assert published(tmp_path / "none.md") == {}
+    assert published(tmp_path / "none.md") == ({}, "")
     assert batches(tmp_path / "none.md") == ({}, "")
 
 
@@ -181,9 +183,9 @@ def test_what_the_command_writes_is_what_the_lab_shows(tmp_path):
         ],
     }  # fmt: skip
     readme = tmp_path / "README.md"
-    readme.write_text("\n".join(["<!-- lab -->", markdown(report), "<!-- /lab -->"]), encoding="utf-8")
-    known = published(readme)
-    assert {median.machine for median in known.values()} == {"A CPU, 4 cores"}
-    assert {title: median.speedup for title, median in known.items()} == {
+    readme.write_text("\n".join(["<!-- lab -->", of_report(report, tables(report)), "<!-- /lab -->"]), encoding="utf-8")
+    known, machine = published(readme)
+    assert machine == "A CPU, 4 cores"
+    assert {title: speedup for title, (speedup, _) in known.items()} == {
         "Good draft model match": 2.0, "Short outputs": 1.2, "Compute-bound": 0.6,
     }  # fmt: skip

@@ -64,7 +64,7 @@ def edit(folder, change):
 
 def read(folder):
     """The passes of a folder, as `lookahead.load` reads them."""
-    return CachedLM(family._load(folder, folder, torch.float32, CPU, False))
+    return CachedLM(family._load(folder, torch.float32, CPU, False))
 
 
 def transformers_model(folder):

@@ -75,6 +75,18 @@ def test_a_public_link_is_printed_or_why_there_is_none(monkeypatch, capsys, shar
     assert page.share is share
 
 
+def test_sessions_of_visitors_who_have_gone_are_dropped_unless_they_came_back(monkeypatch):
+    monkeypatch.setattr(gradio_internals, "GONE_SESSIONS", 2)
+    holder = SimpleNamespace(session_data=dict.fromkeys("abcd"), time_last_used=dict.fromkeys("abcd", 1))
+    events, forgotten = [], []
+    gradio_internals.forget_gone(SimpleNamespace(state_holder=holder, unload=events.append), forgotten.append)
+    for session in "abcd":
+        if session == "c":
+            holder.time_last_used["a"] = 2  # this one came back
+        events[0](SimpleNamespace(session_hash=session))
+    assert forgotten == ["b"] and set(holder.session_data) == set(holder.time_last_used) == set("acd")
+
+
 def test_no_event_shows_progress_on_what_holds_others(app):
     """It would be copied with all that is in it, at every message of any run (`progress_on`)."""
     config = json.loads(app.get("/config")[1])

@@ -22,10 +22,11 @@ from lookahead.core.events import Draft
 from lookahead.core.tree import ancestor_mask
 from lookahead.drafting import Resources
 from lookahead.drafting.automaton import SuffixAutomaton
-from lookahead.measure import bugs
+from lookahead.measure import bugs, recordings
 from lookahead.measure.scenarios import SCENARIOS
 from lookahead.page.learn import lessons
 from lookahead.page.learn import widgets as kinds
+from lookahead.page.learn.lanes import pass_number
 from lookahead.page.learn.lessons import FOLDER, TEACHER, LessonError, read
 from lookahead.race.draft_length import FixedLength
 from lookahead.race.methods import options_of, text_methods
@@ -131,10 +132,12 @@ def test_every_name_exists():
 
 def test_a_recording_stands_at_the_pass_it_means():
     for recording in widgets(kinds.Recording):
-        drafted, stood = kinds._passes(recording.recording)[recording.pass_number() - 1]
-        assert kinds.PASSES[recording.at](drafted, stood)
-    whole = kinds.Recording(recording="records", at="longest")
-    assert kinds._passes("records")[whole.pass_number() - 1][1] == max(n for _, n in kinds._passes("records"))
+        lane = recordings.read(recording.recording).lanes[-1]
+        step = lane.verified[pass_number(lane, recording.at) - 1]
+        drafted, accepted = len(step.draft.tokens), step.accepted
+        most = max(one.accepted for one in lane.verified)
+        meant = {"partly": 0 < accepted < drafted, "refused": accepted == 0 < drafted, "longest": accepted == most}
+        assert meant[recording.at]
 
 
 def test_a_listing_is_the_source():
@@ -156,20 +159,20 @@ WRONG = {
     "```widget race\nprompt: a\n": "end every block",
     "```widget race\nprompt: a\n```": "prompt and methods",
     "```widget race\nscenario: story\nprompt: a\n```": "prompt and methods",
-    "```widget race\nscenario: story\nsettings: {k: many}\n```": "line 7, k is 'many'",
-    "```widget race\nscenario: story\nsettings: {temperatur: 1}\n```": "line 7, temperatur is 1: there is no such setting",
+    "```widget race\nscenario: story\nsettings: {k: many}\n```": "k is 'many'",
+    "```widget race\nscenario: story\nsettings: {temperatur: 1}\n```": "there is no setting temperatur",
     "```widget race\nscenario: story\nscenario: hot\n```": "scenario is given twice",
     "```widget race\nscenario: story\nsettings: {k: 3, k: 4}\n```": "k is given twice",
-    "```widget race\nscenario: story\ncases: [a]\n```": "cases is ['a']: there is no such field",
+    "```widget race\nscenario: story\ncases: [a]\n```": "cases is ['a']: Extra inputs are not permitted",
     "```widget race\nscenario: stories\n```": "choose one of",
     "```widget race\nscenario: [story]\n```": "choose one of",
     "```widget race\nscenario: story\noptions: window\n```": "options is 'window': Input should be a valid dictionary",
     "```widget race\nscenario: story\nsettings: window\n```": "settings is 'window': Input should be a valid dictionary",
-    "```widget recording\n```": "recording is None: it is needed",
+    "```widget recording\n```": "line 7, recording is {}: Field required",
     "```widget recording\nrecording: stories\n```": "choose one of",
-    "```widget recording\nrecording: story\nat: 1000\n```": "at is 1000: Input should be a valid string",
-    "```widget recording\nrecording: story\nat: soon\n```": "a pass it has",
-    "```widget guess\ncases: [{token: a, p: 0.5, q: 0.5}]\n```": "line 7, cases.0.draw is None: it is needed",
+    "```widget recording\nrecording: story\nat: 1000\n```": "line 7, at is 1000: Input should be 'partly', 'refused' or 'longest'",
+    "```widget recording\nrecording: story\nat: soon\n```": "at is 'soon': Input should be 'partly'",
+    "```widget guess\ncases: [{token: a, p: 0.5, q: 0.5}]\n```": "line 7, cases.0.draw is {'token': 'a', 'p': 0.5, 'q': 0.5}: Field required",
     "```widget guess\ncases: [{token: a, p: 0.5, q: 0, draw: 0.5}]\n```": "cases.0.q is 0: Input should be greater than 0",
     "```widget guess\ncases: [{token: a, p: 0.5, q: 0.5, draw: 1}]\n```": "cases.0.draw is 1: Input should be less than 1",
     "```widget bug\nbug: a\nscenario: stories\n```": "choose one of",
@@ -183,7 +186,7 @@ WRONG = {
     "```widget code\ntext: a\nmarks: [b]\n```": "no line of the listing",
     "```widget quiz\nquestion: q\nanswers: [{text: a, why: b, right: true}, {text: c, why: d, right: true}]\n```": "one right answer",
     "```widget quiz\nquestion: q\nanswers: [{text: a, why: b, right: true}]\n```": "at least 2 items",
-    "```widget quiz\nquestion: q\nanswers: [{text: a, right: true}, {text: c, why: d}]\n```": "answers.0.why is None",
+    "```widget quiz\nquestion: q\nanswers: [{text: a, right: true}, {text: c, why: d}]\n```": "answers.0.why is {'text': 'a', 'right': True}: Field required",
     "```widget cost\nstray\n```": "line 7, fields is 'stray",
     "```widget cost\nrows: [1]\nstray\n```": "line 7, YAML is",
     "```widget cost\nsay: a: b\n```": "mapping values are not allowed here",
@@ -199,8 +202,7 @@ def test_what_is_written_wrongly_is_named(tmp_path, block):
 
 
 def test_a_scenario_without_a_recording_is_named(tmp_path, monkeypatch):
-    kinds._passes.cache_clear()
-    monkeypatch.setattr(kinds, "TRACES", tmp_path)
+    monkeypatch.setattr(kinds, "ROOT", tmp_path)
     with pytest.raises(ValidationError, match="no bundled recording"):
         kinds.Recording(recording="story", at="longest")
 
@@ -208,7 +210,7 @@ def test_a_scenario_without_a_recording_is_named(tmp_path, monkeypatch):
 def test_the_frame_is_checked_too(tmp_path):
     path = tmp_path / "01-a.md"
     path.write_text((GOOD % "").replace("learn: L.\n", ""), encoding="utf-8")
-    with pytest.raises(LessonError, match="line 1, learn is None: it is needed"):
+    with pytest.raises(LessonError, match=r"line 1, learn is .*: Field required"):
         read(path)
     path.write_text((GOOD % "").replace("---\n", "", 1), encoding="utf-8")
     with pytest.raises(LessonError, match="begin with"):

@@ -55,7 +55,6 @@ def test_a_chip_brings_its_further_lanes_as_far_as_the_host_allows():
     assert GENERATIONS.methods == ("draft", "eagle", "block")
     for most, further in ((4, ["draft", "eagle"]), (3, ["draft"]), (2, [])):
         limits = Limits(max_lanes=most)
-        assert race_tab._further(GENERATIONS, limits) == further
         arrived = race_tab.arrive(server(max_lanes=most), {"recording": "generations"})
         assert (arrived["prompt"], arrived["method"], arrived["also"]) == (GENERATIONS.prompt, "block", further)
         limits.check(GENERATIONS.prompt, lanes=len(form.lanes("block", further)))
@@ -63,7 +62,7 @@ def test_a_chip_brings_its_further_lanes_as_far_as_the_host_allows():
 
 def test_a_chip_without_a_recording_says_so(monkeypatch):
     monkeypatch.setattr(race_tab, "recording", lambda *_: "")
-    assert race_tab.UNRECORDED in race_tab._shown("generations", running=False)
+    assert race_tab.UNRECORDED in race_tab._shown("generations")
     assert race_tab.UNRECORDED in race_tab.arrive(server(), {"recording": "generations"})["lanes"]
 
 

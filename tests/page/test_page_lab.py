@@ -72,7 +72,7 @@ def test_a_claim_is_measured(visit):
         row.locator("em").filter(has_text="difference")
     ).wait_for(timeout=120_000)
     assert "x to " in row.inner_text()
-    page.locator(".la-prose").filter(has_text="tokens; with").wait_for(timeout=120_000)
+    page.locator(".la-prose").filter(has_text="naive passes (").wait_for(timeout=120_000)
     page.locator(".js-plotly-plot").locator("visible=true").first.wait_for()
 
 

@@ -89,7 +89,7 @@ def test_what_is_in_use_is_told_with_its_licence(visit):
     said = page.locator("#la-models").inner_text()
     assert "Copyright © Meta Platforms" in said
     assert "bfloat16 on the processor" in said or "float32 on the processor" in said
-    assert "stands beside the others" in said
+    assert "is added to the others" in said
 
 
 def test_suggestions_are_typed_by_a_button(visit):

@@ -13,7 +13,7 @@ from conftest import ROOT, tiny
 from transformers import AutoModelForCausalLM
 
 from lookahead.core.events import LookaheadError
-from lookahead.measure import bench
+from lookahead.measure import bench, tables
 from lookahead.measure.timing import Question, lane_of, read_entry
 from lookahead.servers import engines, gguf
 from lookahead.servers.engines import Engine, EngineProcess
@@ -88,7 +88,7 @@ def test_an_engine_is_timed_without_its_prompt_and_beside_naive(models, naive_id
     assert [row["method"] for row in report["rows"] if row["id"] == "b"] == ["naive"], "sampling is everybody's own"
     (line,) = (line for line in report["against"] if line["rival"] == "vllm")
     assert line["ratio_median"] == pytest.approx(1 / rows["vllm"]["speedup"])
-    assert "`vllm`, 1 setting" in bench.markdown(report)
+    assert "`vllm`, 1 setting" in tables.of_report(report, bench.tables(report))
 
 
 def test_it_stands_still_while_we_compute():

@@ -5,8 +5,7 @@ import json
 import pytest
 
 from lookahead.core.events import TraceError
-from lookahead.servers.records import read
-from lookahead.servers.replay import PASS_S, TOKEN, opened, played
+from lookahead.servers.records import PASS_S, TOKEN, opened, played, read
 from lookahead.trace.trace import Trace
 
 RECORD = {

@@ -14,10 +14,8 @@ from fakeserver import WORDS, Fake, serving
 from lookahead.core.events import SettingsError
 from lookahead.servers.addresses import RemoteError, named, server_at
 from lookahead.servers.background import complete
-from lookahead.servers.completion import Completion, identify
-from lookahead.servers.reply import Pass
-from lookahead.servers.stream import Timeouts, connect
-from lookahead.servers.vllm import VLLM, with_counts
+from lookahead.servers.client import Client, Timeouts
+from lookahead.servers.replies import VLLM, Pass, with_counts
 
 QUICK = Timeouts(connect_s=2, first_s=1, between_s=0.5, whole_s=1.5)
 RUNS = (2, 0, 4, 1)
@@ -28,15 +26,15 @@ def asked(url, most=24, chat=False, key=None, timeouts=QUICK):
     server = server_at(url, "fast", {"LOOKAHEAD_SERVER_KEY_FAST": key} if key else {})
 
     async def work():
-        async with connect(server, timeouts) as opened:
-            known = await identify(opened, server, timeouts)
-            completion, arrived = Completion(opened, known, "A prompt", most, chat, timeouts), []
+        async with Client(server, timeouts) as client:
+            await client.identify()
+            reply = client.kind()
             try:
-                async for part in completion.passes():
-                    arrived.append(part)
+                async for _ in client.read(reply, "A prompt", most, chat):
+                    pass
             except RemoteError as error:
-                return known, arrived, error
-            return known, arrived, completion.answer()
+                return client, reply.passes, error
+            return client, reply.passes, client.answer(reply)
 
     return complete(work)
 
@@ -46,8 +44,8 @@ def asked(url, most=24, chat=False, key=None, timeouts=QUICK):
 def test_every_kind_of_server_tells_its_passes(kind, chat):
     fake = Fake(kind, RUNS)
     with serving(fake) as url:
-        known, arrived, answer = asked(url, chat=chat)
-    assert known.reply.name == kind and known.model == "target"
+        client, arrived, answer = asked(url, chat=chat)
+    assert client.kind.name == kind and client.model == "target"
     assert answer.text == "".join(part.text for part in arrived) == "".join(WORDS[:24])
     assert answer.tokens == 24 and answer.finish == "length" and answer.differs is None
     if kind == "openai":
@@ -117,8 +115,8 @@ def test_nobody_there():
     server = server_at("http://127.0.0.1:9", "fast", {})
 
     async def work():
-        async with connect(server, QUICK) as opened:
-            await identify(opened, server, QUICK)
+        async with Client(server, QUICK) as client:
+            await client.identify()
 
     with pytest.raises(RemoteError, match="is it running"):
         complete(work)

@@ -18,7 +18,7 @@ from lookahead.servers.addresses import server_at
 from lookahead.servers.background import complete
 from lookahead.servers.commands import to_csv
 from lookahead.servers.load import SIDES, Block, blocks, rounds_of
-from lookahead.servers.reply import Answer, Pass
+from lookahead.servers.replies import Answer, Pass
 from lookahead.trace.trace import Trace
 
 PROMPTS = [Question(str(i), "all", f"Prompt {i}", i % 2 == 1) for i in range(4)]

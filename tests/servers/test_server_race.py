@@ -11,8 +11,8 @@ from lookahead.server import form, race_job
 from lookahead.server.state import ServerState
 from lookahead.servers import addresses
 from lookahead.servers.addresses import RemoteError, server_at
+from lookahead.servers.client import Timeouts
 from lookahead.servers.race import ServerRace
-from lookahead.servers.stream import Timeouts
 from lookahead.trace import wire
 from lookahead.trace.trace import Trace
 

@@ -16,10 +16,9 @@ from lookahead.measure.timing import Question
 from lookahead.servers import report
 from lookahead.servers.addresses import RemoteError, server_at
 from lookahead.servers.background import complete
-from lookahead.servers.completion import Completion, identify
+from lookahead.servers.client import Client, Timeouts
 from lookahead.servers.load import SIDES, blocks, rounds_of
 from lookahead.servers.race import ServerRace
-from lookahead.servers.stream import Timeouts, connect
 from lookahead.trace.trace import Trace
 
 QUICK = Timeouts(connect_s=5, first_s=5, between_s=5, whole_s=10)
@@ -97,9 +96,9 @@ def asked(scripted, chat=True, most=8):
         server = server_at(url, "fast", {})
 
         async def work():
-            async with connect(server, QUICK) as opened:
-                known = await identify(opened, server, QUICK)
-                return await Completion(opened, known, "A prompt", most, chat, QUICK).whole()
+            async with Client(server, QUICK) as client:
+                await client.identify()
+                return await client.complete("A prompt", most, chat)
 
         return complete(work)
 
@@ -379,12 +378,12 @@ def test_a_prompt_that_is_refused_changes_nothing_for_the_next():
         server = server_at(url, "fast", {})
 
         async def work():
-            async with connect(server, QUICK) as opened:
-                known = await identify(opened, server, QUICK)
+            async with Client(server, QUICK) as client:
+                await client.identify()
                 with pytest.raises(RemoteError, match="unknown field"):
-                    await Completion(opened, known, "Long", 8, True, QUICK).whole()
+                    await client.complete("Long", 8, True)
                 refusing[0] = False
-                return await Completion(opened, known, "Short", 8, True, QUICK).whole()
+                return await client.complete("Short", 8, True)
 
         assert complete(work).text == "So"
     assert "return_token_ids" in scripted.asked[-1][1]

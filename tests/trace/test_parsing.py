@@ -12,8 +12,7 @@ from conftest import ROOT
 from lookahead.core.acceptance import Acceptance
 from lookahead.core.events import TraceError
 from lookahead.page.race_tab import open_
-from lookahead.servers import replay
-from lookahead.servers.records import AcceptanceRecord, judged, read
+from lookahead.servers.records import MOST_TOKENS, AcceptanceRecord, judged, opened, read
 from lookahead.trace import parsing
 from lookahead.trace.schema import SCHEMA
 from lookahead.trace.trace import Trace
@@ -137,12 +136,12 @@ def test_the_garbage_collector_runs_again_afterwards():
 
 
 def test_a_text_is_played_up_to_a_length():
-    most = replay.MOST_TOKENS
+    most = MOST_TOKENS
     fits = json.dumps(record([1] * (most // 2)))
-    trace, caption = replay.opened("\n".join([fits] * 3))
+    trace, caption = opened("\n".join([fits] * 3))
     assert len(trace.lanes) == 1 and len(trace.lanes[0].tokens) == most and caption.endswith("The first 1 of 3 texts.")
     with pytest.raises(TraceError, match="at most 10,000"):
-        replay.opened(json.dumps(record([1] * (most // 2 + 1))))
+        opened(json.dumps(record([1] * (most // 2 + 1))))
 
 
 def test_long_records_are_judged_without_being_expanded():

@@ -31,7 +31,7 @@ def traces(models):
 
 def test_round_trip_and_schema(traces):
     schema = json.loads((ROOT / "lookahead" / "trace" / "trace.schema.json").read_text(encoding="utf-8"))
-    assert schema == Trace.schema_json(), "run: python -m lookahead schema > lookahead/trace/trace.schema.json"
+    assert schema == Trace.model_json_schema(), "run: python -m lookahead schema > lookahead/trace/trace.schema.json"
     for trace in traces.values():
         text = trace.to_json()
         jsonschema.validate(json.loads(text), schema)

@@ -7,7 +7,7 @@ import torch
 from conftest import finished, tiny
 
 import lookahead
-from lookahead.family import cost, threads
+from lookahead.family import cost
 from lookahead.model.heads.head import Head
 from lookahead.train import growing
 from lookahead.train.growing import Growing
@@ -46,7 +46,7 @@ def learned(family, steps):
 
 
 def test_it_learns_and_says_how_far_it_is(family, quick):
-    before = threads.now()
+    before = torch.get_num_threads()
     grows, _, said = learned(family, 40)
     for earlier, later in pairwise(said):
         assert later.seconds > earlier.seconds
@@ -57,7 +57,7 @@ def test_it_learns_and_says_how_far_it_is(family, quick):
     assert said[-1].loss < first.loss - 1
     assert said[-1].checks > 1 and said[-1].accepted >= 1
     assert len(grows._texts) == 2, "older texts are forgotten"
-    assert threads.now() == before
+    assert torch.get_num_threads() == before
 
 
 def test_what_is_written_has_the_targets_favourites_and_hidden_states(family, quick):
@@ -84,7 +84,7 @@ def test_what_is_copied_does_not_change_and_races_losslessly(family, quick):
     next(progress for progress in slices if progress.steps > 15)
     assert all(torch.equal(before[name], weight) for name, weight in network.state_dict().items())
     head = Head.of(network, family.target.passes)
-    models = family.with_head(head, "grown", cost.measure_head(head, family.target, family.costs.target))
+    models = family.with_head(head, "grown", cost.measure_drafter(head, family.target, family.costs.target))
     assert models.names["block"] == "grown" and "block" not in family.heads
     for options in ({}, {"temperature": 0.8, "seed": 3}):
         trace = finished(lookahead.race(models, PROMPT, ["naive", "block"], k=5, max_new_tokens=40, **options))

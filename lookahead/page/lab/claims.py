@@ -61,7 +61,7 @@ def add(server: ServerState, follow: Follow) -> Opening:
 
 def _chart(dark: bool, results: dict[str, Result]) -> gr.Plot:
     known = [results[id] for id in EXPERIMENTS if id in results]
-    return drawn(charts.expectations(known, dark, published(), ALL))
+    return drawn(charts.expectations(known, published(), dark))
 
 
 def _run(
@@ -83,16 +83,9 @@ def _run(
             yield [same, *row(e, text)]
             continue
         yield from measured(lambda e=e: e.run(models, int(repeats)), partial(show, e=e), len(row(e)))
+        why = f'<p class="la-prose">{html.escape(results[e.id].why)}</p>'
         drafters = drawn(charts.generations(results[e.id], dark)) if e.id == GENERATIONS else same
-        yield [
-            same,
-            *row(
-                e,
-                why=f'<p class="la-prose">{html.escape(results[e.id].why)}</p>',
-                figure=_chart(dark, results),
-                drafters=drafters,
-            ),
-        ]
+        yield [same, *row(e, why=why, figure=_chart(dark, results), drafters=drafters)]
 
 
 def _claimed(e: Experiment) -> str:

@@ -10,7 +10,7 @@ import gradio as gr
 from ...core.numbers import count, decimal, percent, significant
 from ...measure import charts
 from ...measure.bugs import BUGS
-from ...measure.dice import EVERY, THROWS, Histogram, P, throw
+from ...measure.dice import EVERY, FREEDOM, NOTHING, THROWS, Histogram, throw
 from ...server.state import ServerState
 from ..parts import Follow, Opening, drawn, markup, plot, says
 from ..running import buttons, followed, run_and_stop
@@ -28,12 +28,7 @@ SURE = 1e-4
 def add(server: ServerState, follow: Follow) -> Opening:
     """The section."""
     status, figure = board()
-    nothing = Histogram(0, THROWS, (0,) * len(P), tuple(P), 0, 0.0, len(P) - 1, None)
-
-    def unthrown(dark: bool) -> list[Any]:
-        return [says(UNTHROWN), drawn(charts.dice(nothing, dark))]
-
-    return Opening(unthrown, [status, figure])
+    return Opening(lambda dark: [says(UNTHROWN), drawn(charts.dice(NOTHING, dark))], [status, figure])
 
 
 def board(bug: str = "") -> tuple[gr.HTML, gr.Plot]:
@@ -43,8 +38,7 @@ def board(bug: str = "") -> tuple[gr.HTML, gr.Plot]:
         rule = gr.Dropdown([(HONEST, ""), *broken], value=bug, label="rule", filterable=False, interactive=True)
         many = gr.Slider(500, 20_000, THROWS, step=500, label="throws", interactive=True)
         start, stop = buttons("Throw")
-    status = markup()
-    figure = plot()
+    status, figure = markup(), plot()
     run_and_stop(start, stop, _throw, [rule, many], [figure], status=status, done=None, draws=True)
     return status, figure
 
@@ -60,7 +54,7 @@ def _words(now: Histogram, bug: str) -> str:
     text = f"{count(now.throws)} of {count(now.of)} throws; {percent(now.accepted / now.throws)} of the drafted tokens were accepted."
     if now.p_value is not None:
         odds = significant(now.p_value, 2) if now.p_value >= 1e-12 else "less than 1e-12"
-        text += f" Chi-square {decimal(now.chi_square)} with {now.freedom} degrees of freedom: a correct rule strays as far in {odds} of all cases."
+        text += f" Chi-square {decimal(now.chi_square)} with {FREEDOM} degrees of freedom: a correct rule strays as far in {odds} of all cases."
         if now.throws == now.of:
             text += " It settles on p." if now.p_value > SURE else " It does not settle on p."
     if bug in BUGS:

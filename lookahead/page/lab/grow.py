@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import gradio as gr
@@ -32,7 +31,7 @@ STOPPED = "Stopped. Keep the drafter, download it, or press Train to begin anoth
 KEPT = "Kept: in the Race tab, the method block now drafts with {}, until you reload or close this page."
 BUNDLED = "Put away: the method block drafts with the loaded head again."
 NONE = "Put away. No other block head is loaded, so the method block has nothing to draft with."
-DRAW_S, SHOW_S = 2.0, 0.5  # of training, between two charts, and between two lines of figures
+DRAW_S, LOSS_S = 1.0, 0.5  # of training, between two charts, and between two losses
 SAVE = """text => {
     if (text) {
         const bytes = Uint8Array.from(atob(text), one => one.charCodeAt(0));
@@ -93,59 +92,43 @@ def add(server: ServerState, follow: Follow) -> None:
     )
 
 
-@dataclass(slots=True)
-class Curve:
-    """The training so far: its last `Progress`, (seconds, loss) and (seconds, tokens a pass)."""
-
-    losses: list[tuple[float, float]] = field(default_factory=list)
-    accepted: list[tuple[float, float]] = field(default_factory=list)
-    last: Any = None
-    seconds: float = 0.0
-
-    def add(self, progress: Any) -> None:
-        if progress.checks > len(self.accepted):
-            self.accepted.append((progress.seconds, progress.accepted))
-        if progress.loss is not None and (not self.losses or progress.seconds - self.losses[-1][0] > SHOW_S):
-            self.losses.append((progress.seconds, progress.loss))
-        self.last, self.seconds = progress, progress.seconds
-
-    def headline(self) -> str:
-        if not self.accepted:
-            return ""
-        at_s, accepted = self.accepted[-1]
-        after = f"after {seconds(at_s)}" if len(self.accepted) > 1 else "before training"
-        return f'<p class="la-worth"><b>{decimal(accepted)}</b> tokens a pass, {after}</p>'
-
-    def figure(self, dark: bool) -> gr.Plot:
-        return drawn(charts.growing(self.losses, self.accepted, dark))
-
-
 def _grown(server: ServerState, dark: bool, visitor: str) -> Iterator[list[Any]]:
     """Train until the visitor stops it or the time is over: a line of words, the headline, the chart, and races."""
-    same, curve, run = gr.skip(), Curve(), None
-    shown_s = drawn_s = 0.0
+    same, run, last, drawn_s = gr.skip(), None, None, 0.0
+    losses, accepted = [], []  # each with the seconds of training before
     yield [says("Getting ready."), "", drawn(None), same, *_pressable(False)]
     drafter = growing_job.grow(server, visitor)
     for update in drafter.job.follow():
-        line = headline = figure = batch = keep = download = same
         for value in update.values:
             if isinstance(value, Run):
                 run = value
-            else:
-                curve.add(value)
-        if update.waiting:
-            line = says(update.waiting)
-        elif curve.seconds - shown_s > SHOW_S:
-            shown_s, headline = curve.seconds, curve.headline()
-            words = TRAINING.format(counted(curve.last.tokens, "token"), counted(curve.last.steps, "step"))
-            line = says(words, min(1.0, curve.seconds / server.limits.max_grow_s))
-        if curve.seconds - drawn_s > DRAW_S and curve.losses:
-            drawn_s, figure = curve.seconds, curve.figure(dark)
-            keep, download = _pressable(drafter.learned is not None)
-        if run and run.unsent:
-            batch = run.batch()
-        yield [line, headline, figure, batch, keep, download]
-    yield [same, curve.headline(), curve.figure(dark), same, *_pressable(True)]
+                continue
+            last = value
+            if last.checks > len(accepted):
+                accepted.append((last.seconds, last.accepted))
+            if last.loss is not None and (not losses or last.seconds - losses[-1][0] > LOSS_S):
+                losses.append((last.seconds, last.loss))
+        line, learned = says(update.waiting) if update.waiting else same, [same] * 4
+        if losses and not update.waiting and last.seconds - drawn_s > DRAW_S:
+            drawn_s, headline = last.seconds, _headline(accepted)
+            words = TRAINING.format(counted(last.tokens, "token"), counted(last.steps, "step"))
+            line = says(words, min(1.0, last.seconds / server.limits.max_grow_s))
+            learned = [
+                headline,
+                drawn(charts.growing(losses, accepted, dark)),
+                *_pressable(drafter.learned is not None),
+            ]
+        batch = run.batch() if run and run.unsent else same
+        yield [line, *learned[:2], batch, *learned[2:]]
+    yield [same, _headline(accepted), drawn(charts.growing(losses, accepted, dark)), same, *_pressable(True)]
+
+
+def _headline(accepted: list[tuple[float, float]]) -> str:
+    if not accepted:
+        return ""
+    at_s, tokens = accepted[-1]
+    after = f"after {seconds(at_s)}" if len(accepted) > 1 else "before training"
+    return f'<p class="la-worth"><b>{decimal(tokens)}</b> tokens a pass, {after}</p>'
 
 
 def _pressable(on: bool) -> list[gr.Button]:

@@ -14,7 +14,7 @@ from ...drafting import DRAFTERS
 from ...family import threads
 from ...family.models import Models
 from ...measure import charts
-from ...measure.machine import LEAST, Compared, Passes, PassParts, compare, take_apart
+from ...measure.machine import Compared, Passes, PassParts, compare, take_apart
 from ...server.state import ServerState
 from ..parts import Follow, Opening, answered, drawn, exactness, markup, plot, prose, table
 from ..running import buttons, measured, measuring, run_and_stop
@@ -28,8 +28,9 @@ COMPARE = (
     "The weights are copied for it; what races run with stays as it is."
 )
 PARTS = (
-    "<b>How near is a pass to memory's speed?</b> No pass can be quicker than memory delivers its weights. Here a buffer as large "
-    "as each model is read, and the parts of its pass are timed alone; norms and the starting of kernels are the rest."
+    "<b>How near is a pass to memory's speed?</b> No pass can be faster than memory delivers its weights. Here a buffer as large "
+    "as each model is read, and the parts of its pass are timed alone; norms and the starting of kernels are the rest. The line in "
+    "the figure is the speed of memory."
 )
 
 
@@ -93,7 +94,7 @@ def _take_apart(models: Models, dark: bool) -> Iterator[Any]:
 
 
 def _parts(models: Sequence[PassParts]) -> str:
-    names = list(dict.fromkeys(name for one in models for name in one.segments))[1:]
+    names = dict.fromkeys(name for one in models for name in one.segments)
     rows = [
         [
             one.role, size(one.weight_bytes), speed(one.bytes_per_s), seconds(one.limit_s), seconds(one.pass_s), ratio(one.ratio),
@@ -102,29 +103,24 @@ def _parts(models: Sequence[PassParts]) -> str:
         for one in models
     ]  # fmt: skip
     heads = ["model", "weights", "memory reads", "in", "the pass takes", "so many times that", *names]
-    caption = "one row behind 64 tokens; the quickest of many, and products count with what they take beyond reading"
+    caption = "one row after 64 tokens; the fastest of many; each part is timed alone"
     return answered("", models[0].sentence) + table(heads, rows, caption)
 
 
 def _compare(models: Models, dark: bool) -> Iterator[Any]:
-    compared, visits = None, None
+    compared = None
 
-    def show(newest: Compared) -> list[Any] | None:
-        nonlocal compared, visits
-        compared, before = newest, visits
-        if not newest.measured or (newest.visits and newest.visits == before):
-            return None
-        visits = newest.visits
-        # The chart is drawn once meanwhile, because drawing disturbs the measurement.
-        chart = drawn(charts.formats(newest, dark)) if (before or 0) < LEAST <= visits else gr.skip()
-        return [_comparison(newest), chart]
+    def show(newest: Compared) -> list[Any]:
+        nonlocal compared
+        compared = newest
+        return [_comparison(newest), gr.skip()]
 
     yield from measured(lambda: compare(models), show, 2)
-    yield [gr.skip(), _comparison(compared), drawn(charts.formats(compared, dark))]
+    yield [gr.skip(), gr.skip(), drawn(charts.formats(compared, dark))]  # at the end: drawing disturbs the measurement
 
 
 def _comparison(compared: Compared) -> str:
-    caption = f"medians of {compared.visits}; 9 and 33 rows in one-row passes" if compared.visits else ""
+    caption = f"medians of {compared.visits}; 9 and 33 rows in one-row passes"
     heads = ["format", "threads", "1 row", "9 rows", "33 rows", "weights read"]
     rows = [
         [one.dtype + (", in use" if one.in_use else ""), str(one.threads or "GPU"), *_cells(one)]

@@ -13,6 +13,7 @@ from ...measure.progress import questions
 from ...server.state import ServerState
 from ...servers import report
 from ...servers.addresses import offered, servers_of
+from ...servers.load import SIDES, rounds_of
 from ..parts import Follow, drawn, markup, plot, says, table
 from ..running import buttons, measured, run_and_stop
 
@@ -22,7 +23,7 @@ INTRO = (
     "it, and then a rejected token has taken somebody else's place."
 )
 LOADS = {"1 to 4": (1, 2, 4), "1 to 16": (1, 2, 4, 8, 16), "1 to 64": (1, 4, 16, 64)}
-MOST, ROUNDS, PROMPTS = 64, 1, 8
+MOST, PROMPTS = 64, 8
 
 
 def add(server: ServerState, follow: Follow) -> None:
@@ -37,13 +38,14 @@ def add(server: ServerState, follow: Follow) -> None:
 
 
 def _load(dark: bool, spec: str, load: str) -> Iterator[Any]:
-    sides, prompts = dict(zip(report.SIDES, servers_of(spec), strict=True)), questions(most=PROMPTS)
+    sides, prompts = dict(zip(SIDES, servers_of(spec), strict=True)), questions(most=PROMPTS)
 
     def show(newest: Mapping[str, Any]) -> list[Any]:
         figure = drawn(charts.load(levels_of(newest["levels"], "concurrency"), dark))
         return [says(newest["advice"]), figure, _rows(newest)]
 
-    yield from measured(lambda: report.measure(sides, prompts, LOADS[load], MOST, ROUNDS), show, 3)
+    plan = rounds_of(LOADS[load], len(prompts))
+    yield from measured(lambda: report.measure(sides, prompts, plan, MOST), show, 3)
 
 
 def _rows(measured: Mapping[str, Any]) -> str:

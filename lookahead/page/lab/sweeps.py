@@ -7,11 +7,11 @@ from typing import Any
 
 import gradio as gr
 
-from ...core.numbers import decimal
+from ...core.numbers import decimal, percent, ratio
 from ...family.models import Models
 from ...measure import charts
-from ...measure.decision import Forecast
-from ...measure.sweeps import SEEN, SWEEPS, surface, sweep
+from ...measure.decision import shown
+from ...measure.sweeps import SEEN, SWEEPS, Sweep, sweep
 from ...server.state import ServerState
 from ..parts import Follow, Opening, drawn, markup, plot, says, table
 from ..running import buttons, measured, measuring, run_and_stop
@@ -43,53 +43,39 @@ def add(server: ServerState, follow: Follow) -> Opening:
         prompts = gr.Dropdown(list(PROMPTS.items()), value="story", label="prompts", filterable=False)
         repeats = gr.Slider(1, 5, 2, step=1, label="repetitions", min_width=160)
         start, stop = buttons("Sweep")
-    status = markup()
-    figure = plot()
-    rows = markup()
-    map_ = plot()
-    inputs, outputs = [setting, prompts, repeats], [figure, rows, map_]
-    run_and_stop(start, stop, measuring(server, _sweep), inputs, outputs, status=status, draws=True)
+    status, figure, rows, map_ = markup(), plot(), markup(), plot()
+    work, inputs = measuring(server, _sweep), [setting, prompts, repeats]
+    run_and_stop(start, stop, work, inputs, [figure, rows, map_], status=status, draws=True)
 
     def landscape(dark: bool, request: gr.Request) -> Any:
         models = server.models_for(request.session_hash)
         if "draft" not in models.costs.drafters:
             return gr.skip()
-        return [says(EXPECTED), drawn(charts.speedup_surface(surface(models.costs, "draft"), (), dark))]
+        return [says(EXPECTED), drawn(charts.speedup_surface(models.costs, (), dark))]
 
     return Opening(landscape, [status, map_])
 
 
 def _sweep(models: Models, dark: bool, setting: str, prompts: str, repeats: float) -> Iterator[Any]:
-    result, points, same = None, 0, gr.skip()
-
-    def show(newest: Any) -> list[Any] | None:
-        nonlocal result, points
-        result, before, points = newest, points, len(newest.points) + len(newest.forecasts)
-        return [drawn(charts.sweep(result, dark)), _rows(result), same] if points != before else None
+    def show(swept: Sweep) -> list[Any]:
+        by_length = setting == "draft-length"
+        map_ = drawn(charts.speedup_surface(models.costs, swept.points, dark)) if by_length else gr.skip()
+        return [drawn(charts.sweep(swept, dark)), _rows(swept), map_]
 
     yield from measured(lambda: sweep(models, setting, prompts=(prompts,), repeats=int(repeats), most=2), show, 3)
-    if setting == "draft-length":
-        landscape = surface(models.costs, "draft")
-        yield [same, same, same, drawn(charts.speedup_surface(landscape, result.points, dark))]
 
 
-def _rows(result: Any) -> str:
-    def number(value: float | None, form: str) -> str:
-        return "" if value is None else format(value, form)
+def _rows(swept: Sweep) -> str:
+    def speed(value: float | None) -> str:
+        return "" if value is None else ratio(value)
 
-    forecasts = {one.k: one for one in result.forecasts}
+    forecasts = {one.k: shown(one) for one in swept.forecasts}
     rows = [
         [
-            p.label, number(p.acceptance, ".0%"), number(p.tokens_per_pass, ".2f"), number(p.speedup, ".2f") + "x",
-            number(p.priced, ".2f"), number(p.leviathan, ".2f"), _shown(forecasts.get(p.x)),
+            p.arm.label, percent(p.acceptance), decimal(p.arm.mean("tokens_per_pass")), speed(p.arm.median), speed(p.priced),
+            speed(p.leviathan), forecasts.get(p.x, ""),
         ]
-        for p in result.points
+        for p in swept.points
     ]  # fmt: skip
     theory = ["theory, verifying as measured", "theory, verifying for nothing"]
-    return table(["", "accepted", "tokens a pass", "measured", *theory, f"predicted from k = 1 and {SEEN}"], rows)
-
-
-def _shown(one: Forecast | None) -> str:
-    if one is None:
-        return ""
-    return decimal(one.speedup) + (f" [{decimal(one.interval[0])}, {decimal(one.interval[1])}]" if one.interval else "")
+    return table(["", "accepted", "tokens per pass", "measured", *theory, f"predicted from k = 1 and {SEEN}"], rows)

@@ -1,7 +1,5 @@
-"""The Lab tab: its sections, in order.
-
-They use the models that the visitor has chosen in the Race tab. A section registers what it shows of them with `follow`,
-which computes it again when the tab is opened with other models.
+"""The Lab tab: its sections, in order. They use the models that the visitor has chosen in the Race tab; `follow`
+registers what is computed again for other models.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import gradio as gr
 from ...core.events import LookaheadError
 from ...core.numbers import decimal, percent, ratio, seconds
 from ...measure import charts, recordings
-from ...measure.whatif import Outcome, Recording, ceiling, over_k, what_if
+from ...measure.whatif import Outcome, Recording, ceiling, what_if
 from ...race.methods import option_names, text_methods
 from ...server.state import ServerState
 from ...trace.trace import Trace
@@ -53,13 +53,12 @@ def _sliders(
     with gr.Row(elem_classes="la-do"):
         fields = [
             gr.Radio(list(text_methods()), value=method or text_methods()[0], label="method", interactive=True),
-            gr.Slider(0, 16, k, step=1, label="draft length k", interactive=True),
+            gr.Slider(0, KS[-1], k, step=1, label="draft length k", interactive=True),
             gr.Slider(1, 8, options["shortest"], step=1, label="shortest match, tokens", interactive=True),
             gr.Slider(1, 6, options["candidates"], step=1, label="candidates", interactive=True),
         ]
         begin = gr.Button(load, size="sm", scale=0, min_width=160)
-    rows = markup()
-    figure = plot()
+    rows, figure = markup(), plot()
     draw = partial(_draw, find)
     fresh = f"(_, __, ...rest) => [{DARK}, {source}, ...rest]"
     for change in (*(field.change for field in fields), begin.click):
@@ -75,7 +74,7 @@ def _draw(
         given = {"shortest": int(shortest), "longest": max(6, int(shortest)), "candidates": int(candidates)}
         options = {name: given[name] for name in option_names(method) if name in given}
         outcomes = what_if(recording, method, int(k), **options), ceiling(recording, int(k))
-        lines = list(over_k(recording, method, KS, **options))
+        lines = [(what_if(recording, method, each, **options), ceiling(recording, each)) for each in KS]
     except LookaheadError as error:
         return [refused(error), drawn(None)]
     return [_table(recording, outcomes), drawn(charts.what_if(KS, lines, int(k), dark))]

@@ -1,8 +1,4 @@
-"""Small widgets that `assets/learn/games.js` draws: a guess, a question, this machine's costs, a listing, a figure.
-
-The reader guesses whether a drafted token will be accepted, on cases from a lesson or from a new run with the rejection rule.
-Each case has the target's p, the draft's q and the random number that was drawn.
-"""
+"""Small widgets that `assets/learn/games.js` draws: a guess, a question, this machine's costs, a listing, a figure."""
 
 from __future__ import annotations
 
@@ -70,9 +66,8 @@ def _real(server: ServerState) -> Iterator[Any]:
 
 
 def cases(models: Models, prompt: str, *, seed: int, most: int = 6) -> Iterator[list[Case]]:
-    """Yield up to `most` cases of a run, in order, those first whose outcome is open.
-
-    Raises `LookaheadError` if no draft model is loaded.
+    """Yield up to `most` cases of a run, in order, those first whose outcome is open. Raises a `LookaheadError` without
+    a draft model.
     """
     every: list[Case] = []
     settings = {"temperature": TEMPERATURE, "rule": "rejection", "k": 4, "max_new_tokens": 64, "seed": seed}

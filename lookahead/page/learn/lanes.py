@@ -9,6 +9,7 @@ from typing import Any
 
 import gradio as gr
 
+from ...core.tree import is_chain
 from ...measure import bugs, recordings
 from ...measure.checks import Finding
 from ...server import form, race_job
@@ -16,6 +17,7 @@ from ...server.runs import whole
 from ...server.state import ServerState
 from ...trace import wire
 from ...trace.race import race as honest
+from ...trace.schema import LaneRecord
 from ..parts import markup, says
 from ..running import STOP_LANES, buttons, followed, run_and_stop
 from ..timeline import timeline
@@ -50,9 +52,22 @@ def race(widget: Race, server: ServerState) -> None:
 
 def recording(widget: Recording, server: ServerState) -> None:
     """A bundled recording, with the playhead at the lesson's pass."""
-    trace, at = recordings.read(widget.recording), widget.pass_number()
+    trace = recordings.read(widget.recording)
+    at = pass_number(trace.lanes[-1], widget.at)
     caption = f"A recording from {trace.machine.cpu}: {BY_ID[widget.recording].label}, at pass {at}."
     timeline(whole(f"lesson-{widget.recording}-{at}", wire.events(trace, caption, at=at)), server.runs)
+
+
+def pass_number(lane: LaneRecord, at: str) -> int:
+    """The pass of a lane that `at` of a `Recording` means, counted from 1. Trees count as passes that accept all or nothing."""
+    passes = [(len(s.draft.tokens) if is_chain(s.draft.parents) else 0, s.accepted) for s in lane.verified]
+    if at == "longest":
+        return 1 + max(range(len(passes)), key=lambda i: passes[i][1])
+    meant = {
+        "partly": lambda drafted, accepted: 0 < accepted < drafted,
+        "refused": lambda drafted, accepted: accepted == 0 < drafted,
+    }
+    return next(number for number, one in enumerate(passes, start=1) if meant[at](*one))
 
 
 def bug(widget: Bug, server: ServerState) -> None:

@@ -125,7 +125,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def _fields(model: type[Fields], text: str, where: str) -> Any:
-    """Read and check the YAML fields in `text`. Raises `LessonError` naming `where` and the field."""
+    """Read and check the YAML fields in `text`. Raises `LessonError` with `where` and the first wrong field."""
     try:
         fields = yaml.load(text, _Loader) or {}
         if not isinstance(fields, dict):
@@ -134,16 +134,6 @@ def _fields(model: type[Fields], text: str, where: str) -> Any:
     except yaml.YAMLError as error:
         raise LessonError(f"{where}, YAML", text[:40], f"{getattr(error, 'problem', error)}.") from None
     except ValidationError as error:
-        name, value, mend = _first(error)
-        raise LessonError(f"{where}, {name}", value, mend) from None
-
-
-def _first(error: ValidationError) -> tuple[str, Any, str]:
-    """Field, value and hint of pydantic's first error."""
-    first = error.errors(include_url=False)[0]
-    name, raised = ".".join(map(str, first["loc"])), first.get("ctx", {}).get("error")
-    if isinstance(raised, LookaheadError):
-        return raised.field, raised.value, raised.mend
-    if first["type"] == "missing":
-        return name, None, "it is needed."
-    return name, first["input"], {"extra_forbidden": "there is no such field"}.get(first["type"], first["msg"]) + "."
+        first = error.errors()[0]
+        field = ".".join(map(str, first["loc"])) or "fields"
+        raise LessonError(f"{where}, {field}", first["input"], first["msg"]) from None

@@ -7,38 +7,27 @@ A failed check raises a `ValueError`, which pydantic turns into a `ValidationErr
 from __future__ import annotations
 
 import ast
-import json
-from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from textwrap import dedent
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, computed_field, model_validator
 
-from ...core.events import Settings, SettingsError
-from ...core.folders import ASSETS
-from ...core.tree import is_chain
+from ...core.events import Settings
 from ...measure.scenarios import SCENARIOS, TAUGHT, Scenario
 
 ROOT = Path(__file__).parents[3]
-TRACES = ASSETS / "traces"
 BY_ID = {scenario.id: scenario for scenario in (*SCENARIOS, *TAUGHT)}
-PASSES: dict[str, Callable[[int, int], bool]] = {  # by the numbers of drafted and accepted tokens
-    "partly": lambda drafted, accepted: 0 < accepted < drafted,
-    "refused": lambda drafted, accepted: accepted == 0 < drafted,
-    "longest": lambda drafted, accepted: accepted > 0,  # of these the one with most accepted
-}
 
 
-def _must(valid: Any, name: str, value: Any, mend: str) -> None:
+def _must(valid: Any, hint: str) -> None:
     if not valid:
-        raise SettingsError(name, value, mend)
+        raise ValueError(hint)
 
 
 def _decoding(settings: dict[str, Any]) -> dict[str, Any]:
-    for name in settings.keys() - set(Settings.names()):
-        raise SettingsError(name, settings[name], "there is no such setting.")
+    unknown = settings.keys() - set(Settings.names())
+    _must(not unknown, f"there is no setting {', '.join(unknown)}.")
     Settings(**settings)
     return settings
 
@@ -47,7 +36,7 @@ Decoding = Annotated[dict[str, Any], AfterValidator(_decoding)]  # those of `eve
 Share = Annotated[float, Field(ge=0, le=1)]
 Rows = Annotated[int, Field(ge=1)]
 ScenarioId = Annotated[str, AfterValidator(lambda name: _scenario(name).id)]
-RecordingId = Annotated[str, AfterValidator(lambda name: _passes(name) and name)]
+RecordingId = Annotated[str, AfterValidator(lambda name: _recorded(name))]
 
 
 class Fields(BaseModel):
@@ -81,7 +70,7 @@ class Race(Widget):
     @classmethod
     def _with_scenario(cls, fields: dict[str, Any]) -> dict[str, Any]:
         one = ("scenario" in fields) != ("prompt" in fields) and fields.keys() & {"scenario", "methods"}
-        _must(one, "prompt", fields.get("prompt"), "give a scenario, or else a prompt and methods.")
+        _must(one, "give a scenario, or else a prompt and methods.")
         if "scenario" not in fields:
             return fields
         scenario = _scenario(fields["scenario"])
@@ -94,23 +83,11 @@ class Race(Widget):
 
 
 class Recording(Widget):
-    """A bundled recording by its scenario, with the playhead `at` a pass of the last lane: the first of a kind of `PASSES`, or
-    the longest."""
+    """A bundled recording by its scenario, with the playhead `at` a pass of the last lane: the first whose draft was accepted
+    in part, the first whose draft was refused, or the one with the longest accepted draft."""
 
     recording: RecordingId
-    at: str
-
-    @model_validator(mode="after")
-    def _exists(self) -> Self:
-        mend = f"give a pass it has, as one of {', '.join(PASSES)}."
-        _must(self.at in PASSES and self.pass_number(), "at", self.at, mend)
-        return self
-
-    def pass_number(self) -> int | None:
-        """The pass of `at`, counted from 1, or None."""
-        passes = enumerate(_passes(self.recording), 1)
-        fitting = {n: accepted for n, (drafted, accepted) in passes if PASSES[self.at](drafted, accepted)}
-        return max(fitting, key=fitting.get, default=None) if self.at == "longest" else next(iter(fitting), None)
+    at: Literal["partly", "refused", "longest"]
 
 
 class Case(Fields):
@@ -163,8 +140,8 @@ class Cost(Widget):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        _must(self.predict in (None, *self.rows), "predict", self.predict, "give one of the rows.")
-        _must((self.alpha is None) == (self.k is None), "alpha", self.alpha, "give it together with k.")
+        _must(self.predict in (None, *self.rows), "predict one of the rows.")
+        _must((self.alpha is None) == (self.k is None), "give alpha together with k.")
         return self
 
 
@@ -191,7 +168,7 @@ class Code(Widget):
     @classmethod
     def _with_source(cls, fields: dict[str, Any]) -> dict[str, Any]:
         one = ("text" in fields) != ("source" in fields)
-        _must(one, "source", fields.get("source"), "give either a text or a source.")
+        _must(one, "give either a text or a source.")
         if "source" not in fields:
             return fields
         text, first = _source(str(fields["source"]))
@@ -200,7 +177,7 @@ class Code(Widget):
     @model_validator(mode="after")
     def _has_marks(self) -> Self:
         for mark in self.marks:
-            _must(mark in self.text, "marks", mark, "no line of the listing has it.")
+            _must(mark in self.text, f"no line of the listing has {mark!r}.")
         return self
 
     @property
@@ -232,7 +209,7 @@ class Quiz(Widget):
     @model_validator(mode="after")
     def _one_is_right(self) -> Self:
         right = sum(answer.right for answer in self.answers)
-        _must(right == 1, "answers", f"{right} right ones", "give one right answer.")
+        _must(right == 1, "give one right answer.")
         return self
 
 
@@ -240,29 +217,25 @@ KINDS: dict[str, type[Widget]] = {one.__name__.lower(): one for one in Widget.__
 
 
 def _scenario(name: str) -> Scenario:
-    _must(name in list(BY_ID), "scenario", name, f"choose one of {', '.join(BY_ID)}.")
+    _must(name in list(BY_ID), f"choose one of {', '.join(BY_ID)}.")
     return BY_ID[name]
 
 
-@cache
-def _passes(recording: str) -> tuple[tuple[int, int], ...]:
-    """For each pass in the last lane of a bundled recording: the numbers of tokens drafted in a chain, and accepted."""
-    path = TRACES / f"{_scenario(recording).id}.json"
-    _must(path.is_file(), "recording", recording, "there is no bundled recording of this scenario.")
-    steps = [s for s in json.loads(path.read_text(encoding="utf-8"))["lanes"][-1]["steps"] if s["kind"] == "verify"]
-    parents = [step.get("draft", {}).get("parents", []) for step in steps]
-    return tuple((len(p) if is_chain(p) else 0, len(s.get("path", []))) for p, s in zip(parents, steps, strict=True))
+def _recorded(name: str) -> str:
+    path = ROOT / "assets" / "traces" / f"{_scenario(name).id}.json"
+    _must(path.is_file(), "there is no bundled recording of this scenario.")
+    return name
 
 
 def _source(source: str) -> tuple[str, int]:
     """The lines of a definition, and the number of the first."""
     file, _, name = source.partition("#")
     path = (ROOT / file).resolve()
-    _must(path.is_relative_to(ROOT) and path.is_file(), "source", source, "there is no such file.")
+    _must(path.is_relative_to(ROOT) and path.is_file(), "there is no such file.")
     text = path.read_text(encoding="utf-8")
     node = ast.parse(text)
     for part in name.split("."):
         node = next((n for n in node.body if getattr(n, "name", None) == part), None)
-        _must(node, "source", source, "the file has no such definition.")
+        _must(node, "the file has no such definition.")
     first = min(n.lineno for n in (node, *node.decorator_list))
     return dedent("\n".join(text.split("\n")[first - 1 : node.end_lineno])), first

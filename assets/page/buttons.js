@@ -1,0 +1,21 @@
+/* buttons.js: buttons of the form, and the header's button that measures again. */
+
+export function connect() {
+  const more = document.getElementById("la-more-button");
+  more.setAttribute("aria-controls", "la-more");
+  more.setAttribute("aria-expanded", "false");
+  more.addEventListener("click", () => {
+    const open = document.getElementById("la-more").classList.toggle("la-open");
+    more.setAttribute("aria-expanded", String(open));
+  });
+  // The header is replaced now and then, so its button presses a permanent one.
+  document.addEventListener("click", event => {
+    if (event.target.closest(".la-again")) document.getElementById("la-again").click();
+  });
+}
+
+export function selectPrompt() {
+  const prompt = document.querySelector("#la-prompt textarea");
+  prompt.focus();
+  prompt.select();
+}

@@ -1,0 +1,39 @@
+/* component.js: a timeline as a component of Gradio, which gives `element`, `props`, `watch` and server functions.
+
+   The page's main timeline has files, recordings and the tour; keys work wherever the focus is. */
+
+import * as timeline from "../timeline/timeline.js";
+import * as chips from "./chips.js";
+import * as embed from "./embed.js";
+import * as present from "./present.js";
+import * as tour from "./tour.js";
+
+// A link's own race takes the place of the recording that everybody else begins with.
+const isOfLink = () => /[?&](prompt=|recording=(?!story))/.test(location.search);
+
+export function mount({element, props, watch, server}, main) {
+  const first = props.value;
+  const host = {
+    element,
+    first,
+    main,
+    read: () => (main && isOfLink() && props.value === first ? "" : props.value),
+    watch: fn => watch("value", fn),
+    resend: (run, from) => server.resend([run, from]),
+    make: (kind, trace) => server.make([kind, trace, location.origin + location.pathname]),
+    open: text => server.open_(text),
+  };
+  if (!main) {
+    timeline.mount(host);
+    return;
+  }
+  const stage = timeline.mount({
+    ...host,
+    recording: id => server.recorded(id),
+    run: () => document.getElementById("la-race").click(),
+    tour: () => tour.begin(stage),
+    next: run => chips.after(run.replace(/^recording-/, "")),
+    press: chips.press,
+  });
+  for (const part of [tour, present, embed]) part.connect(stage);
+}

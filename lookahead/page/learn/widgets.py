@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, computed_field, model_validator
 
 from ...core.events import Settings
+from ...core.folders import ASSETS
 from ...measure.scenarios import SCENARIOS, TAUGHT, Scenario
 
 ROOT = Path(__file__).parents[3]
@@ -222,7 +223,7 @@ def _scenario(name: str) -> Scenario:
 
 
 def _recorded(name: str) -> str:
-    path = ROOT / "assets" / "traces" / f"{_scenario(name).id}.json"
+    path = ASSETS / "traces" / f"{_scenario(name).id}.json"
     _must(path.is_file(), "there is no bundled recording of this scenario.")
     return name
 

@@ -12,8 +12,6 @@ from ..core.tree import ancestors, is_chain
 from ..model.shape import Shape
 from .vectors import NARROW
 
-SPARE_POSITIONS = 8  # of the tables, after the end of the context
-
 
 def fits(shape: Shape) -> bool:
     """Whether the kernels take a Llama of that shape."""

@@ -7,7 +7,6 @@ What a head drafts is verified, so its numbers may be rounded otherwise than its
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,13 +19,13 @@ from ..model.heads.eagle import EagleNetwork
 from ..model.heads.layers import Layer
 from ..model.heads.medusa import MedusaNetwork
 from ..model.heads.shape import BLOCK, EAGLE, MEDUSA, NONE, HeadShape
-from ..model.rotary import RotaryTables
 from . import block_pass, eagle_pass, medusa_pass, whole_pass
 from .cache import CompiledCache
 from .chain import Request
-from .columns import SPARE_POSITIONS, Columns, fits
+from .columns import Columns, fits
 from .product import Product
-from .records import Caches, PackedWeights, Rotations, Rows, Sizes
+from .records import Caches, PackedWeights, Rows, Sizes
+from .rotary import SPARE_POSITIONS, RotaryTables
 from .vectors import BLOCK as OUTPUTS
 from .vectors import whole
 
@@ -78,8 +77,8 @@ class _Tables:
         )
         widest = max(shape.fed, shape.inner, 2 * shape.hidden, shape.heads * shape.head_dim)
         self.sizes = _sizes(shape, target, widest)
-        rotations = partial(_rotations, network.rotary, self.dtype)
-        self.rotary = RotaryTables(rotations, target.shape.context_length + SPARE_POSITIONS + shape.rows)
+        most = target.shape.context_length + SPARE_POSITIONS + shape.rows
+        self.rotary = RotaryTables(network.rotary.inv_freq, self.dtype, most)
         self.kernels = whole_pass.addresses(last[0].stored)
 
     def room(self, cache: CompiledCache, rows: int, ends: int = 1) -> Caches:
@@ -104,13 +103,6 @@ def _sizes(shape: HeadShape, target: Llama, widest: int) -> Sizes:
         shape.hidden, shape.heads, shape.kv_heads, shape.head_dim, shape.inner, shape.vocab, shape.known, widest,
         int(target.dtype == torch.bfloat16), np.float32(shape.eps), np.float32(shape.head_dim**-0.5),
     )  # fmt: skip
-
-
-def _rotations(rotary: nn.Module, dtype: torch.dtype, places: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Cosines and sines [positions, head dim], as the kernels take them."""
-    cos, sin = (table[:, 0] for table in rotary(places))
-    half = cos.shape[-1] // 2
-    return cos.to(dtype), torch.cat([-sin[:, :half], sin[:, half:]], -1).to(dtype)
 
 
 def _weights(layer: Layer) -> list[torch.Tensor]:
@@ -250,7 +242,7 @@ class CompiledEagle(_Tables):
         """What `eagle_pass`'s calls take to draft so many tokens after a text of `start` tokens."""
         cache.rewind(start)
         cache.lay_out(start + drafted)
-        caches, rotations = self.room(cache, drafted), Rotations(*self.rotary.up_to(start + drafted))
+        caches, rotations = self.room(cache, drafted), self.rotary.up_to(start + drafted)
         normed = int(self.shape.residual_normed)
         return (
             self.kernels, self.sizes, self.weights, caches, feature.numpy(), logits.numpy(), start, rotations, normed

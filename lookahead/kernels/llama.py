@@ -13,7 +13,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,27 +23,19 @@ from ..core import parallel
 from ..core.lm import DraftTree
 from ..model.cache import NOTHING
 from ..model.forward import EVERY, Forward, Part, Parts
-from ..model.rotary import RotaryTables
 from ..model.shape import Shape
 from . import attend, chain, heads, whole_pass
 from .cache import CompiledCache
-from .columns import SPARE_POSITIONS, Columns
+from .columns import Columns
 from .llama_weights import Weights
 from .product import Product, stored
-from .records import ALONE, Caches, Kernels, Outputs, PackedWeights, Rotations, Rows, Sizes, Step
+from .records import ALONE, Caches, Kernels, Outputs, PackedWeights, Rows, Sizes, Step
+from .rotary import SPARE_POSITIONS, RotaryTables
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 LONG = 16  # rows a core at least, of a text that several read
-
-
-def _rotations(weights: Weights, places: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Cosines and sines [positions, head dim], as the kernels take them."""
-    angles = places.float()[:, None] * weights.inv_freq
-    cos, sin = (f(angles) * weights.attention_factor for f in (torch.cos, torch.sin))
-    # rotate_half(x) is [-x2, x1]: the sign goes into the table.
-    return tuple(table.to(weights.embed.dtype) for table in (torch.cat([cos, cos], -1), torch.cat([-sin, sin], -1)))
 
 
 def prepare(dtype: torch.dtype) -> None:
@@ -65,7 +57,9 @@ class Llama(Forward):
     ):  # fmt: skip
         self.shape, self.weights, self.int8, self._source = shape, weights, int8, source
         self._shared = {} if shared is None else shared  # by weight, and whether in eight bits
-        self._rotary = RotaryTables(partial(_rotations, weights), shape.context_length + SPARE_POSITIONS)
+        self._rotary = RotaryTables(
+            weights.inv_freq, self.dtype, shape.context_length + SPARE_POSITIONS, weights.attention_factor
+        )
 
     # Made with the first pass: of a draft model that is read and then kept in eight bits there is none.
     @cached_property
@@ -89,8 +83,7 @@ class Llama(Forward):
 
     @property
     def tables(self) -> tuple[torch.Tensor, torch.Tensor]:
-        embed, head = self.weights.embed, self.weights.head
-        return embed, embed if head is None else head
+        return self.weights.embed, self.weights.head
 
     @cached_property
     def _sizes(self) -> Sizes:
@@ -249,7 +242,7 @@ class Llama(Forward):
         shape, stop, (kernels, weights) = self.shape, base + len(ids) + drafted, self._packed
         cache.lay_out(stop)
         addresses = cache.make_room(stop - base, shape.kv_heads, shape.head_dim, self.dtype)[None]
-        caches, rotations = Caches(addresses, np.array([cache.room]), NOTHING), Rotations(*self._rotary.up_to(stop))
+        caches, rotations = Caches(addresses, np.array([cache.room]), NOTHING), self._rotary.up_to(stop)
         return kernels, self._sizes, weights, caches, np.array(ids), base, rotations, NOTHING
 
     def head_passes(self, network):

@@ -5,6 +5,7 @@ A plain Llama has no field that changes its arithmetic, rotation of the default 
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -50,13 +51,23 @@ def plain(folder: str | Path) -> dict[str, Any] | None:
     return {**config, "rope_theta": float(rope["rope_theta"])}
 
 
+def tensor_sizes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+    """The names and sizes of all tensors of such a model."""
+    shape, inner = Shape.of(config.get), config["intermediate_size"]
+    wide, query, pairs = shape.hidden, shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
+    layer = {
+        "input_layernorm": (wide,), "post_attention_layernorm": (wide,), "self_attn.q_proj": (query, wide),
+        "self_attn.k_proj": (pairs, wide), "self_attn.v_proj": (pairs, wide), "self_attn.o_proj": (wide, query),
+        "mlp.gate_proj": (inner, wide), "mlp.up_proj": (inner, wide), "mlp.down_proj": (wide, inner),
+    }  # fmt: skip
+    sizes = {f"model.layers.{i}.{name}.weight": size for i in range(shape.layers) for name, size in layer.items()}
+    sizes |= {"model.embed_tokens.weight": (shape.vocab, wide), "model.norm.weight": (wide,)}
+    return sizes if config.get("tie_word_embeddings") else {**sizes, "lm_head.weight": (shape.vocab, wide)}
+
+
 def parameters(config: dict[str, Any]) -> int:
     """How many numbers the weights of such a model hold."""
-    shape = Shape.of(config.get)
-    wide, query, pairs = shape.hidden, shape.heads * shape.head_dim, 2 * shape.kv_heads * shape.head_dim
-    layer = 2 * wide + wide * (query + pairs) + query * wide + 3 * wide * config["intermediate_size"]
-    tables = 1 if config.get("tie_word_embeddings") else 2
-    return tables * shape.vocab * wide + shape.layers * layer + wide
+    return sum(map(math.prod, tensor_sizes(config).values()))
 
 
 def ends(folder: str | Path) -> int | list[int] | None:

@@ -4,7 +4,7 @@ Registers our attention with transformers under the name `ATTENTION`. It refuses
 no model is computed with some of them ignored. The rows of a tree have an additive mask of four dimensions.
 
 Importing this takes seconds, most of them transformers', so a family that can do without is loaded without
-(`kernels.llama_files`).
+(`kernels.llama_weights`).
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from . import block_pass, eagle_pass, medusa_pass, whole_pass
 from .cache import CompiledCache
 from .chain import Request
 from .columns import Columns, fits
-from .product import Product
+from .product import Product, addresses
 from .records import Caches, PackedWeights, Rows, Sizes
 from .rotary import SPARE_POSITIONS, RotaryTables
 from .vectors import BLOCK as OUTPUTS
@@ -59,27 +59,24 @@ class _Tables:
         ]
         head = Product(network.head.to(self.dtype), int8=True) if shape.draft_vocab else target.drafting_head
         last = [Product(fc.weight.to(self.dtype), int8=True), head]
-        rows = [*self._products, [*last, *last]]
         self._last = last
-        pairs = [
-            [norm.weight.to(self.dtype).float() for norm in (layer.self_attn.q_norm, layer.self_attn.k_norm)]
-            if shape.head_norms
-            else []
-            for layer in network.layers
-        ]
-        head_norms = np.array([[norm.numpy() for norm in pair] for pair in pairs], np.float32)
+        attentions = [layer.self_attn for layer in network.layers] if shape.head_norms else []
+        head_norms = [norm for attention in attentions for norm in (attention.q_norm, attention.k_norm)]
         self.weights = PackedWeights(
             target.weights.embed.data_ptr(),
-            torch.stack([norm.weight.to(self.dtype) for norm in norms]).float().numpy(),
-            head_norms.reshape(shape.layers, -1, shape.head_dim),
-            np.array([[product.blocks.ctypes.data for product in row] for row in rows]),
-            np.array([[product.scales.ctypes.data for product in row] for row in rows]),
+            self._stacked(norms, shape.hidden),
+            self._stacked(head_norms, shape.head_dim).reshape(shape.layers, -1, shape.head_dim),
+            *addresses([*self._products, [*last, *last]]),
         )
         widest = max(shape.fed, shape.inner, 2 * shape.hidden, shape.heads * shape.head_dim)
-        self.sizes = _sizes(shape, target, widest)
+        self.sizes = Sizes.of(shape, shape.inner, shape.known, widest, self.dtype, shape.eps)
         most = target.shape.context_length + SPARE_POSITIONS + shape.rows
         self.rotary = RotaryTables(network.rotary.inv_freq, self.dtype, most)
         self.kernels = whole_pass.addresses(last[0].stored)
+
+    def _stacked(self, norms: Sequence[nn.Module], width: int) -> np.ndarray:
+        """The weights of norms [norms, width], rounded as the target's numbers are."""
+        return np.array([norm.weight.to(self.dtype).float().numpy() for norm in norms], np.float32).reshape(-1, width)
 
     def room(self, cache: CompiledCache, rows: int, ends: int = 1) -> Caches:
         """The cache with room for so many further rows, the first `ends` of which a pass computes."""
@@ -91,19 +88,6 @@ class _Tables:
         """An empty cache."""
         return CompiledCache(len(self._products))
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes that they take, but for an output head that is the target's."""
-        last = self._last if self.shape.draft_vocab else self._last[:1]
-        return sum(product.nbytes for row in (*self._products, last) for product in row)
-
-
-def _sizes(shape: HeadShape, target: Llama, widest: int) -> Sizes:
-    return Sizes(
-        shape.hidden, shape.heads, shape.kv_heads, shape.head_dim, shape.inner, shape.vocab, shape.known, widest,
-        int(target.dtype == torch.bfloat16), np.float32(shape.eps), np.float32(shape.head_dim**-0.5),
-    )  # fmt: skip
-
 
 def _weights(layer: Layer) -> list[torch.Tensor]:
     attention, mlp = layer.self_attn, layer.mlp
@@ -111,10 +95,36 @@ def _weights(layer: Layer) -> list[torch.Tensor]:
     return [qkv, attention.o_proj.weight, torch.cat([mlp.gate_proj.weight, mlp.up_proj.weight]), mlp.down_proj.weight]
 
 
-class CompiledBlock(_Tables):
-    """A block head's passes; see `model.heads.plain.PlainBlock`."""
+class _CompiledSlots:
+    """Drafting from the slots of a pass, whose Markov and confidence heads are in `_markov`."""
 
-    drafts_chains = True
+    def slot(self, hidden: torch.Tensor, logits: torch.Tensor, before: int) -> tuple[torch.Tensor, float | None]:
+        """See `model.heads.layers.SlotsMixin`."""
+        out = torch.empty(1, len(logits))
+        chance, _ = block_pass.slot(self._markov, hidden.numpy(), logits.numpy(), before, out.numpy()[0])
+        return out, chance if self.shape.confident else None
+
+    def chain(
+        self, hidden: torch.Tensor, logits: torch.Tensor, first: int, before: int, request: DraftRequest
+    ) -> tuple[list[int], list[float]]:
+        """Tokens of the slots from `first` on after the token `before`, and their confidences."""
+        tokens, confidences = block_pass.chain(
+            self._markov, hidden.numpy(), logits.numpy(), first, before, Request.of(request)
+        )
+        return tokens.tolist(), confidences.tolist()
+
+    def tree(self, logits: torch.Tensor, before: int, request: DraftRequest, branches: int, rows: int) -> DraftTree:
+        """A tree of the slots' likeliest tokens after a token; confidences are shares of the softmax."""
+        *grown, _ = block_pass.tree(self._markov, logits.numpy(), before, branches, rows, Request.of(request))
+        return DraftTree(*(part.tolist() for part in grown))
+
+    def bias(self, tokens: Sequence[int]) -> torch.Tensor | float:
+        """See `model.heads.layers.SlotsMixin`."""
+        return self._bias(torch.from_numpy(self._markov.table[list(tokens)])) if self.shape.rank else 0.0
+
+
+class CompiledBlock(_CompiledSlots, _Tables):
+    """A block head's passes; see `model.heads.block.BlockNetwork`."""
 
     @torch.inference_mode()
     def __init__(self, network: BlockNetwork, target: Llama):
@@ -159,33 +169,9 @@ class CompiledBlock(_Tables):
         first = shape.rows - shape.slots
         return hidden[first:], logits[first:]
 
-    def slot(self, hidden: torch.Tensor, logits: torch.Tensor, before: int) -> tuple[torch.Tensor, float | None]:
-        out = torch.empty(1, len(logits))
-        chance, _ = block_pass.slot(self._markov, hidden.numpy(), logits.numpy(), before, out.numpy()[0])
-        return out, chance if self.shape.confident else None
-
-    def chain(
-        self, hidden: torch.Tensor, logits: torch.Tensor, first: int, before: int, request: DraftRequest
-    ) -> tuple[list[int], list[float]]:
-        """Tokens of the slots from `first` on, and how likely each is accepted."""
-        tokens, confidences = block_pass.chain(
-            self._markov, hidden.numpy(), logits.numpy(), first, before, Request.of(request)
-        )
-        return tokens.tolist(), confidences.tolist()
-
-    def tree(self, logits: torch.Tensor, before: int, request: DraftRequest, branches: int, rows: int) -> DraftTree:
-        """A tree of the slots' favourites after a token: tokens, parents, and the share of each of its softmax."""
-        *grown, _ = block_pass.tree(self._markov, logits.numpy(), before, branches, rows, Request.of(request))
-        return DraftTree(*(part.tolist() for part in grown))
-
-    def bias(self, tokens: Sequence[int]) -> torch.Tensor | float:
-        return self._bias(torch.from_numpy(self._markov.table[list(tokens)])) if self.shape.rank else 0.0
-
 
 class CompiledEagle(_Tables):
-    """An EAGLE head's passes; see `model.heads.plain.PlainEagle`."""
-
-    drafts_chains = True
+    """An EAGLE head's passes; see `model.heads.eagle.EagleNetwork`."""
 
     @torch.inference_mode()
     def __init__(self, network: EagleNetwork, target: Llama):
@@ -262,45 +248,30 @@ class CompiledEagle(_Tables):
         return features, logits[:, : shape.known]
 
 
-class CompiledMedusa:
-    """Medusa heads' passes; see `model.heads.plain.PlainMedusa`."""
-
-    drafts_chains = True
+class CompiledMedusa(_CompiledSlots):
+    """Medusa heads' passes; see `model.heads.medusa.MedusaNetwork`."""
 
     @torch.inference_mode()
     def __init__(self, network: MedusaNetwork, target: Llama):
-        self.shape = network.shape
-        self._sizes = _sizes(self.shape, target, self.shape.hidden)
+        self.shape = shape = network.shape
+        self._sizes = Sizes.of(shape, shape.inner, shape.known, shape.hidden, target.dtype, shape.eps)
         layers = [block.layers[0] for block in network.blocks]
-        self._products = [
-            Product(torch.cat([layer.weight for layer in layers]).to(target.dtype), int8=True), target.drafting_head
-        ]  # fmt: skip
-        self._weights, self._scales = (
-            np.array([getattr(product, part).ctypes.data for product in self._products])
-            for part in ("blocks", "scales")
-        )
-        self._biases = np.zeros((self.shape.slots, self.shape.hidden), np.float32)
-        if self.shape.biased:
+        joined = torch.cat([layer.weight for layer in layers]).to(target.dtype)
+        self._products = [Product(joined, int8=True), target.drafting_head]
+        self._addresses = [of_all[0] for of_all in addresses([self._products])]
+        self._biases = np.zeros((shape.slots, shape.hidden), np.float32)
+        if shape.biased:
             self._biases = torch.stack([layer.bias.float() for layer in layers]).numpy().copy()
         self._kernels = whole_pass.addresses(self._products[0].stored)
-        # No hidden state and no token before a slot: logits decide.
-        self._hidden = np.zeros((self.shape.slots, 0), np.float32)
-        table, proj = np.zeros((self.shape.vocab, 0), np.float32), np.zeros(0, np.float32)
+        self._hidden = torch.zeros(shape.slots, 0)  # logits alone decide
+        table, proj = np.zeros((shape.vocab, 0), np.float32), np.zeros(0, np.float32)
         self._markov = block_pass.Markov(
             self._kernels.multiply, table, 0, 0, proj, np.float32(0), 0, self._sizes.rounded
         )
 
-    def draft(self, states: torch.Tensor) -> torch.Tensor:
-        shape, state = self.shape, states.contiguous()
-        logits = torch.empty(shape.slots, whole(shape.known, OUTPUTS))
+    def draft(self, states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        state, logits = states.contiguous(), torch.empty(self.shape.slots, whole(self.shape.known, OUTPUTS))
         medusa_pass.forward(
-            self._kernels, self._sizes, state.data_ptr(), self._weights, self._scales, self._biases, logits.data_ptr()
+            self._kernels, self._sizes, state.data_ptr(), *self._addresses, self._biases, logits.data_ptr()
         )
-        return logits
-
-    def chain(self, logits: torch.Tensor, first: int, request: DraftRequest) -> tuple[list[int], list[float]]:
-        """Tokens of the slots from `first` on, and the share of each of its softmax."""
-        tokens, confidences = block_pass.chain(
-            self._markov, self._hidden, logits.numpy(), first, 0, Request.of(request)
-        )
-        return tokens.tolist(), confidences.tolist()
+        return self._hidden, logits

@@ -28,7 +28,7 @@ from . import attend, chain, heads, whole_pass
 from .cache import CompiledCache
 from .columns import Columns
 from .llama_weights import Weights
-from .product import Product, stored
+from .product import Product, addresses, stored
 from .records import ALONE, Caches, Kernels, Outputs, PackedWeights, Rows, Sizes, Step
 from .rotary import SPARE_POSITIONS, RotaryTables
 
@@ -89,21 +89,16 @@ class Llama(Forward):
     def _sizes(self) -> Sizes:
         shape, first = self.shape, self.weights.layers[0]
         widest = max(weight.shape[1] for weight in (*first.products, self.tables[1]))
-        return Sizes(
-            shape.hidden, shape.heads, shape.kv_heads, shape.head_dim, first.gate_up.shape[0] // 2,
-            shape.vocab, shape.vocab, widest,
-            int(self.dtype == torch.bfloat16), np.float32(self.weights.eps), np.float32(shape.head_dim**-0.5),
-        )  # fmt: skip
+        inner = first.gate_up.shape[0] // 2
+        return Sizes.of(shape, inner, shape.vocab, widest, self.dtype, self.weights.eps)
 
     @cached_property
     def _packed(self) -> tuple[Kernels, PackedWeights]:
-        rows = [*self._products, [self._head] * 4]
         return whole_pass.addresses(self._head.stored), PackedWeights(
             self.weights.embed.data_ptr(),
             torch.stack(self.weights.norms).float().numpy(),
             np.empty((self.shape.layers, 0, self.shape.head_dim), np.float32),
-            np.array([[product.blocks.ctypes.data for product in row] for row in rows]),
-            np.array([[product.scales.ctypes.data for product in row] for row in rows]),
+            *addresses([*self._products, [self._head] * 4]),
         )
 
     @cached_property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -66,3 +66,12 @@ class Product:
         return lambda: kernel(
             x.data_ptr(), blocks, scales, y.data_ptr(), spare.data_ptr(), rows, self.size, width, rounded
         )
+
+
+def addresses(rows: Sequence[Sequence[Product]]) -> tuple[np.ndarray, np.ndarray]:
+    """The addresses of the blocks and of the scales of products, [rows, products] each."""
+    blocks, scales = (
+        np.array([[getattr(product, part).ctypes.data for product in row] for row in rows])
+        for part in ("blocks", "scales")
+    )
+    return blocks, scales

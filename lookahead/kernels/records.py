@@ -9,6 +9,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import torch
+
+from ..model.heads.shape import HeadShape
+from ..model.shape import Shape
 
 
 class Kernels(NamedTuple):
@@ -39,6 +43,14 @@ class Sizes(NamedTuple):
     rounded: int
     eps: np.float32
     scaling: np.float32
+
+    @classmethod
+    def of(cls, shape: Shape | HeadShape, inner: int, known: int, widest: int, dtype: torch.dtype, eps: float) -> Sizes:
+        """Those of a model's or a head's shape."""
+        return cls(
+            shape.hidden, shape.heads, shape.kv_heads, shape.head_dim, inner, shape.vocab, known, widest,
+            int(dtype == torch.bfloat16), np.float32(eps), np.float32(shape.head_dim**-0.5),
+        )  # fmt: skip
 
 
 class PackedWeights(NamedTuple):

@@ -1,11 +1,8 @@
 """The network of a block head: one pass over [anchor, mask, mask, ...] drafts a whole block.
 
-The slots look at the target's hidden states of all that stands before the anchor (DFlash, Chen et al. 2026) and at each
-other, in JetSpec only at the slots before. What was drafted in the slot before reaches a slot through a Markov head, a bias
-of its logits, and a confidence head says how likely its token is accepted (DSpark, DeepSpec 2026). Embedding and output
-head are the target's.
-
-Knows tensors. It does not know where text comes from, nor how a block is verified.
+The slots attend to the target's hidden states of all tokens before the anchor (DFlash, Chen et al. 2026) and to each other,
+in JetSpec only to the slots before. A Markov head adds a bias to the logits of a slot by the token drafted before it. A
+confidence head predicts how likely the token is accepted (DSpark, DeepSpec 2026). Embedding and output head are the target's.
 """
 
 from __future__ import annotations
@@ -14,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn.functional import linear
 
-from .layers import Layer, Norm, Pairs, RotaryEmbedding, Seen
+from .layers import Layer, LayerCache, Norm, Pairs, RotaryEmbedding, Seen, SlotsMixin, within
 from .shape import HeadShape
 
 
@@ -36,7 +33,7 @@ class Confidence(nn.Module):
         self.proj = nn.Linear(shape.hidden + shape.rank, 1)
 
 
-class BlockNetwork(nn.Module):
+class BlockNetwork(SlotsMixin, nn.Module):
     """`embed` [vocab, hidden] and `head` [vocab, hidden] are the target's."""
 
     def __init__(self, shape: HeadShape, embed: torch.Tensor, head: torch.Tensor):
@@ -94,3 +91,22 @@ class BlockNetwork(nn.Module):
         )
         before = anchors[:, None] + torch.arange(self.shape.slots, device=ids.device)
         return self.logits(hidden, ids[:, before])
+
+    def new_cache(self) -> LayerCache:
+        """An empty cache."""
+        return LayerCache()
+
+    @torch.inference_mode()
+    def draft(
+        self, states: torch.Tensor, anchor: int, start: int, cache: LayerCache
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Read the hidden states [tokens, taps times hidden] of the text from token `start` on, and draft a block after the
+        anchor, which follows it: the slots' hidden states [slots, hidden] and logits [slots, known], without the Markov
+        head's."""
+        device, place = states.device, start + len(states)
+        cache.rewind(start)
+        cache.append(self.context(states[None], torch.arange(start, place, device=device)))
+        at, anchors = torch.tensor([place], device=device), torch.tensor([[anchor]], device=device)
+        seen = within(self.shape.window, place, at + torch.arange(self.shape.rows, device=device))
+        hidden = self.slots(anchors, at, cache.far, seen)[0, 0]
+        return hidden, linear(hidden, self.head)

@@ -3,8 +3,6 @@
 Read are those of `speculators` (eagle3, dflash, dspark), of DFlash's authors (z-lab), of DeepSpec (dspark), of EAGLE-3's
 authors, and of vLLM's Medusa; written are `speculators`', and vLLM's for Medusa. What a configuration says is held against
 the target before any weight is read.
-
-Knows folders, configurations and safetensors. It does not know how a name becomes a folder.
 """
 
 from __future__ import annotations

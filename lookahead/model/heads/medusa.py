@@ -1,8 +1,6 @@
 """The network of Medusa heads: for each of the next tokens a residual block on the target's last hidden state (Cai et al. 2024).
 
-The output head is the target's. No block knows what another has drafted, nor any token after the last that was verified.
-
-Knows tensors. Names are those of vLLM's Medusa.
+The output head is the target's. A block does not read what another has drafted. Names are those of vLLM's Medusa.
 """
 
 from __future__ import annotations
@@ -11,6 +9,7 @@ import torch
 from torch import nn
 from torch.nn.functional import linear, silu
 
+from .layers import SlotsMixin
 from .shape import HeadShape
 
 
@@ -30,8 +29,10 @@ class Residual(nn.Module):
         return x
 
 
-class MedusaNetwork(nn.Module):
+class MedusaNetwork(SlotsMixin, nn.Module):
     """`head` [vocab, hidden] is the target's; its embedding is not read."""
+
+    markov_head = confidence_head = None
 
     def __init__(self, shape: HeadShape, embed: torch.Tensor, head: torch.Tensor):
         super().__init__()
@@ -43,3 +44,9 @@ class MedusaNetwork(nn.Module):
         """The logits [..., slots, vocab] of the tokens after the one that the target itself reads from its last hidden
         states [..., hidden]."""
         return linear(torch.stack([block(states) for block in self.blocks], -2), self.head)
+
+    @torch.inference_mode()
+    def draft(self, states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """A pass after the last hidden state [1, hidden] of the token before: slots' hidden states, which are not used, and
+        logits [slots, vocab]."""
+        return states.expand(self.shape.slots, -1), self(states)[0]

@@ -15,7 +15,7 @@ from .chain import level, picked, stops
 from .columns import Columns
 from .compiling import compiled
 from .layer_pass import check_ids, layer, scratch_floats
-from .multiply import spare_floats
+from .product import spare_floats
 from .records import Step
 from .vectors import BLOCK, call, copy, whole
 
@@ -31,13 +31,8 @@ def forward(kernels, sizes, weights, caches, rows, start, causal, states, fed, h
 
     Raises `IndexError` for an id that is not in the vocabulary.
     """
-    slots, layers, hidden, rounded, eps = (
-        len(rows.ids),
-        caches.addresses.shape[1],
-        sizes.hidden,
-        sizes.rounded,
-        sizes.eps,
-    )
+    slots, layers = len(rows.ids), caches.addresses.shape[1]
+    hidden, rounded, eps = sizes.hidden, sizes.rounded, sizes.eps
     n, size, norms = len(rows.cos) - slots, 2 if rounded else 4, weights.norms
     most = start + n + slots
     check_ids(rows.ids, sizes.vocab)

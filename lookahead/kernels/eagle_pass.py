@@ -11,7 +11,7 @@ import numpy as np
 from .chain import empty_columns, in_a_row, lay_out, level, part_of, picked, stops
 from .compiling import compiled
 from .layer_pass import check_ids, layer, scratch_floats
-from .multiply import spare_floats
+from .product import spare_floats
 from .records import Caches, Rows, Step
 from .vectors import BLOCK, call, copy, whole
 

@@ -8,11 +8,12 @@ import os
 
 from llvmlite import ir
 from numba import njit, types
-from numba.core import cgutils
 from numba.extending import intrinsic
 
 from .compiling import INTEGER
 
+POSIX = os.name == "posix"  # else there is no such function, and numba leaves out the call
+usleep = types.ExternalFunction("usleep", types.int32(types.uint32))
 PATIENCE, SLEEP_US = 5_000, 50  # looks at a counter; then the core is left to others: the call before may have none
 
 
@@ -37,23 +38,11 @@ def _published(typing_context, counter):
     return INTEGER(INTEGER), code
 
 
-@intrinsic
-def _sleep(typing_context, microseconds):
-    def code(context, builder, signature, arguments):
-        if os.name == "posix":
-            number = ir.IntType(32)
-            sleep = cgutils.get_or_insert_function(builder.module, ir.FunctionType(number, [number]), "usleep")
-            builder.call(sleep, [builder.trunc(arguments[0], number)])
-        return context.get_dummy_value()
-
-    return types.void(INTEGER), code
-
-
 @njit(error_model="numpy")
 def wait(counter, count):
     """Until the counter at that address has reached so much."""
     looks = 0
     while _published(counter) < count:
         looks += 1
-        if looks > PATIENCE:
-            _sleep(SLEEP_US)
+        if POSIX and looks > PATIENCE:
+            usleep(SLEEP_US)

@@ -32,26 +32,11 @@ def layer(kernels, sizes, weights, caches, rows, columns, step, number, norm, x_
     text's. `norm` is the number of the second norm. `columns.new` [given + n] are the columns where a row's keys go; see
     `attend.attend` for the others. Addresses: x, the scratch (`scratch_floats`), and the products' own.
     """
-    n, given, hidden, rounded, eps = (
-        len(rows.ids),
-        len(rows.cos) - len(rows.ids),
-        sizes.hidden,
-        sizes.rounded,
-        sizes.eps,
-    )
-    heads, kv, dim, inner = sizes.heads, sizes.kv_heads, sizes.head_dim, sizes.inner
-    w, s, head_norms, caches_ = (
-        weights.blocks[number],
-        weights.scales[number],
-        weights.head_norms[number],
-        caches.addresses,
-    )
-    longest, both, width = columns.branch.shape[1], given + n, heads * dim
-    wide_qkv, wide_both, wide_hidden = (
-        whole((heads + 2 * kv) * dim, BLOCK),
-        whole(2 * inner, BLOCK),
-        whole(hidden, BLOCK),
-    )
+    n, both, hidden, rounded, eps = len(rows.ids), len(rows.cos), sizes.hidden, sizes.rounded, sizes.eps
+    given, heads, kv, dim, inner = both - n, sizes.heads, sizes.kv_heads, sizes.head_dim, sizes.inner
+    w, s, head_norms = weights.blocks[number], weights.scales[number], weights.head_norms[number]
+    caches_, longest, width = caches.addresses, columns.branch.shape[1], heads * dim
+    wide_qkv, wide_both, wide_hidden = whole(width + 2 * kv * dim, BLOCK), whole(2 * inner, BLOCK), whole(hidden, BLOCK)
     most = columns.new.max() + 1
     inputs, qkv, gates, gated, back, _ = scratch_floats(sizes, n, given, fed, most)
     h_ = scratch_

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .compiling import compiled
-from .multiply import spare_floats
+from .product import spare_floats
 from .vectors import BLOCK, call, exp, whole
 
 FARTHEST = np.float32(80)  # of what `exp` takes

@@ -12,7 +12,7 @@ from .attend import attend
 from .compiling import compiled
 from .elementwise import add, apply_rope, gate, norm, read, store
 from .layer_pass import check_ids, layer, scratch_floats
-from .multiply import multiply, spare_floats
+from .product import MULTIPLY, spare_floats
 from .records import Kernels
 from .vectors import BLOCK, call, whole
 
@@ -75,4 +75,4 @@ def forward(kernels, sizes, weights, caches, rows, columns, outputs, step):
 def addresses(stored: int) -> Kernels:
     """The kernels for weights stored in this way. Compiles what is missing."""
     steps = (kernel() for kernel in (norm, add, gate, apply_rope, read, store, attend))
-    return Kernels(*(kernel.address for kernel in (multiply(stored), *steps)))
+    return Kernels(*(kernel.address for kernel in (MULTIPLY[stored](), *steps)))

@@ -1,16 +1,12 @@
 """A GPU's passes as CUDA graphs: the kernels of a pass of so many rows are recorded once and then launched together.
 
-A pass of few rows over a small model is mostly the launching of its kernels, one by one, from Python. A graph launches
-them at once, but always with the same shapes at the same addresses. So there are few row counts (`ROWS`; a pass is
-filled up with rows that nobody looks at), all that changes between passes (ids, positions, columns, mask) is copied into
-tensors that stay, and keys and values lie in buffers that are only left for longer ones. Buffers and the graphs over them
-are used again by a later lane.
+A pass of few rows over a small model is mostly the launching of its kernels, one by one, from Python. A graph launches them at
+once, but always with the same shapes at the same addresses. So there are few row counts (`ROWS`; a pass is filled up with rows
+whose results are dropped), all that changes between passes (ids, positions, columns, mask) is copied into tensors that stay, and
+keys and values lie in buffers that are only left for longer ones. A later lane reuses the buffers and the graphs over them. The
+hidden states that a trained drafter reads come from the same graph.
 
-The hidden states that a trained drafter reads come out of the same graph: they are computed in any case.
-
-Knows transformers' models through `modules.Modules`. It does not know whether recording pays, nor whether rows are exact:
-`family` finds out. Source: "CUDA graphs" in PyTorch's notes on CUDA semantics. Tested with passes that are traced on
-a processor, which freezes them in the same way.
+Source: "CUDA graphs" in PyTorch's notes on CUDA semantics. Tests trace the passes on a CPU, which freezes them in the same way.
 """
 
 from __future__ import annotations

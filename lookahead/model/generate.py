@@ -12,83 +12,92 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 if TYPE_CHECKING:
-    from .lm import CachedLM
+    from transformers import PreTrainedModel
 
 Scores = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # logits [1, vocab] and the ids before them -> scores
 
 
-@contextmanager
-def configured(lms: Sequence[CachedLM], drafting: Mapping[str, Any], attention: str | None) -> Iterator[None]:
-    """Give models a fresh generation configuration, and another attention (None: as it is); restore both afterwards.
+class GenerateMixin:
+    """What `core.lm.Target` has of transformers' own decoding, for a class with a `model` and the width `vocab` of its scores."""
 
-    A model's own generation_config.json may ask for beams, suppressed tokens or a time limit, which no other lane follows.
-    `drafting` are settings of an assistant, which transformers reads from the assistant's own configuration.
-    """
-    from transformers.generation.configuration_utils import GenerationConfig
+    model: PreTrainedModel
+    vocab: int
 
-    models = [lm.model for lm in lms]
-    before = [(model.generation_config, model.config._attn_implementation) for model in models]
-    try:
-        for number, model in enumerate(models):
-            model.generation_config = GenerationConfig(**(drafting if number else {}))
-            if attention:
-                model.set_attn_implementation(attention)
-        yield
-    finally:
-        for model, (config, name) in zip(models, before, strict=True):
-            model.generation_config = config
-            if attention:
-                model.set_attn_implementation(name)
+    @contextmanager
+    def configured(
+        self, draft: GenerateMixin | None, drafting: Mapping[str, Any], attention: str | None
+    ) -> Iterator[None]:
+        """Give the model and a draft model fresh generation configurations, and another attention (None: as it is); restore
+        both afterwards.
 
+        A model's own generation_config.json may ask for beams, suppressed tokens or a time limit, which no other lane follows.
+        `drafting` are settings of an assistant, which transformers reads from the assistant's own configuration.
+        """
+        from transformers.generation.configuration_utils import GenerationConfig
 
-def read(lm: CachedLM, tokens: Sequence[int]) -> None:
-    """One pass of transformers' model over these tokens, as `generate` reads a prompt."""
-    with torch.no_grad():
-        lm.model(torch.tensor([tokens], device=lm.device), use_cache=True, logits_to_keep=1)
+        models = [self.model, draft.model] if draft else [self.model]
+        before = [(model.generation_config, model.config._attn_implementation) for model in models]
+        try:
+            for number, model in enumerate(models):
+                model.generation_config = GenerationConfig(**(drafting if number else {}))
+                if attention:
+                    model.set_attn_implementation(attention)
+            yield
+        finally:
+            for model, (config, name) in zip(models, before, strict=True):
+                model.generation_config = config
+                if attention:
+                    model.set_attn_implementation(name)
 
+    def read_plainly(self, tokens: Sequence[int]) -> None:
+        """One pass of transformers' model over these tokens, as `generate` reads a prompt."""
+        with torch.no_grad():
+            self.model(torch.tensor([tokens], device=self.model.device), use_cache=True, logits_to_keep=1)
 
-def generate(
-    lm: CachedLM, prompt: Sequence[int], emit: Callable[[list[int]], None], scores: Scores, *, assistant: CachedLM | None,
-    eos: frozenset[int], seed: int | None, max_new_tokens: int, options: Mapping[str, Any],
-) -> None:  # fmt: skip
-    """Continue `prompt`; `emit` gets the tokens of each pass. `seed` None is greedy decoding of the scores, else sampling.
+    def generate(
+        self, prompt: Sequence[int], emit: Callable[[list[int]], None], scores: Scores, *, assistant: GenerateMixin | None,
+        eos: frozenset[int], seed: int | None, max_new_tokens: int, options: Mapping[str, Any],
+    ) -> None:  # fmt: skip
+        """Continue `prompt`; `emit` gets the tokens of each pass. `seed` None is greedy decoding of the scores, else sampling.
 
-    `options` are further fields of transformers' `GenerationConfig`.
-    """
-    from transformers.generation.configuration_utils import GenerationConfig
-    from transformers.generation.logits_process import LogitsProcessor, LogitsProcessorList
-    from transformers.generation.streamers import BaseStreamer
+        `options` are further fields of transformers' `GenerationConfig`.
+        """
+        from transformers.generation.configuration_utils import GenerationConfig
+        from transformers.generation.logits_process import LogitsProcessor, LogitsProcessorList
+        from transformers.generation.streamers import BaseStreamer
 
-    class Scored(LogitsProcessor):
-        """The scores of the caller, for the part of the vocabulary that has tokens."""
+        vocab = self.vocab
 
-        def __call__(self, input_ids: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
-            out = scores(logits[:, : lm.vocab], input_ids[0])
-            padding = logits.shape[1] - lm.vocab
-            return torch.nn.functional.pad(out, (0, padding), value=-torch.inf) if padding > 0 else out
+        class Scored(LogitsProcessor):
+            """The scores of the caller, for the part of the vocabulary that has tokens."""
 
-    class Streamer(BaseStreamer):
-        """Emits the accepted tokens of every pass; the first call brings the prompt."""
+            def __call__(self, input_ids: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
+                out = scores(logits[:, :vocab], input_ids[0])
+                padding = logits.shape[1] - vocab
+                return torch.nn.functional.pad(out, (0, padding), value=-torch.inf) if padding > 0 else out
 
-        begun = False
+        class Streamer(BaseStreamer):
+            """Emits the accepted tokens of every pass; the first call brings the prompt."""
 
-        def put(self, value: torch.Tensor) -> None:
-            if self.begun:
-                emit(value.flatten().tolist())
-            self.begun = True
+            begun = False
 
-        def end(self) -> None:
-            pass
+            def put(self, value: torch.Tensor) -> None:
+                if self.begun:
+                    emit(value.flatten().tolist())
+                self.begun = True
 
-    sampled = {}
-    if seed is not None:
-        torch.manual_seed(seed)
-        sampled = {"top_k": 0, "top_p": 1.0, "temperature": 1.0}  # the scores have them applied
-    config = GenerationConfig(
-        max_new_tokens=max_new_tokens, do_sample=seed is not None, repetition_penalty=1.0, eos_token_id=sorted(eos) or None,
-        pad_token_id=min(eos, default=0), **sampled, **options,
-    )  # fmt: skip
-    lm.model.generate(
-        torch.tensor([prompt], device=lm.model.device), generation_config=config, streamer=Streamer(),
-        logits_processor=LogitsProcessorList([Scored()]), **({"assistant_model": assistant.model} if assistant else {}),
-    )  # fmt: skip
+            def end(self) -> None:
+                pass
+
+        sampled = {}
+        if seed is not None:
+            torch.manual_seed(seed)
+            sampled = {"top_k": 0, "top_p": 1.0, "temperature": 1.0}  # the scores have them applied
+        config = GenerationConfig(
+            max_new_tokens=max_new_tokens, do_sample=seed is not None, repetition_penalty=1.0,
+            eos_token_id=sorted(eos) or None, pad_token_id=min(eos, default=0), **sampled, **options,
+        )  # fmt: skip
+        self.model.generate(
+            torch.tensor([prompt], device=self.model.device), generation_config=config, streamer=Streamer(),
+            logits_processor=LogitsProcessorList([Scored()]), **({"assistant_model": assistant.model} if assistant else {}),
+        )  # fmt: skip

@@ -1,31 +1,28 @@
-"""CachedLM: a causal language model, its key-value cache, and the way back.
+"""CachedLM: a causal language model with a key-value cache that can be rolled back.
 
-Three moves: `forward` runs rows (a chain or a tree) after what is cached, `keep` makes one path
-of them permanent and drops the rest, `sync` rewinds to whatever the cache and a context have in
-common. Every lane owns a CachedLM; lanes may share the model's passes, and with them its weights. An interrupted pass
-leaves nothing behind: the next move rewinds to the last kept token.
-
-Knows token ids. It does not know which strategy is running, nor what a good draft is.
+`forward` runs rows (a chain or a tree) after the cached tokens, `keep` commits one path of them and drops the rest, `sync`
+rewinds to the longest prefix that the cache and a context share. Every lane has a CachedLM; lanes may share the model's passes,
+and with them its weights. An interrupted pass leaves nothing in the cache: the next call rewinds to the last kept token.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
 from ..core.lm import PREFILL_ROWS, DraftRequest, DraftTree
 from ..core.tree import depths, is_chain
-from . import generate
 from .forward import EVERY, Forward, Part
+from .generate import GenerateMixin
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
-class CachedLM:
+class CachedLM(GenerateMixin):
     """One model with one cache. `tokens` is what the cache holds; `vocab` cuts padded logits.
 
     With `exact=False`, for a drafter, weights may be rounded if that is faster. With `reads_all`, ids without an embedding are
@@ -43,9 +40,11 @@ class CachedLM:
         exact: bool = True,
         reads_all: bool = False,
     ):
-        self.passes = model if isinstance(model, Forward) else _passes(model)
-        if not exact:
-            self.passes = self.passes.for_drafting()
+        if not isinstance(model, Forward):
+            from .modules import of  # transformers' models take seconds to import; who has one has them already
+
+            model = of(model)
+        self.passes = model if exact else model.for_drafting()
         self.vocab, self.reads_all = vocab or self.passes.shape.vocab, reads_all
         self.context_length = self.passes.shape.context_length
         self.device = self.passes.device
@@ -206,40 +205,18 @@ class CachedLM:
         """Whether one pass takes rows of several texts."""
         return self.passes.batches
 
-    def configured(self, draft: CachedLM | None, drafting: Mapping[str, Any], attention: str | None) -> Any:
-        """See `generate.configured`, of this model and of a draft model."""
-        return generate.configured([lm for lm in (self, draft) if lm], drafting, attention)
-
-    def read_plainly(self, tokens: Sequence[int]) -> None:
-        """See `generate.read`."""
-        generate.read(self, tokens)
-
-    def generate(self, *given: Any, **options: Any) -> None:
-        """See `generate.generate`."""
-        generate.generate(self, *given, **options)
-
     @staticmethod
     def together(lms: Sequence[CachedLM], rows: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[torch.Tensor]:
         """`forward` of several texts that share this model, of (tokens, parents) each: logits [rows, vocab] of each.
 
         It is one pass if the model batches. Its seconds are shared out by rows.
         """
-        return _together(lms, rows)
-
-
-def _together(lms: Sequence[CachedLM], rows: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[torch.Tensor]:
-    one = lms[0]
-    if len(lms) == 1 or not one.passes.batches:
-        return [lm.forward(*of) for lm, of in zip(lms, rows, strict=True)]
-    start = perf_counter()
-    logits = one.passes.together([lm._part(*of) for lm, of in zip(lms, rows, strict=True)])
-    row_s = (perf_counter() - start) / sum(len(tokens) for tokens, _ in rows)
-    for lm, (tokens, _) in zip(lms, rows, strict=True):
-        lm.seconds += row_s * len(tokens)
-    return [lm._cut(part) for lm, part in zip(lms, logits, strict=True)]
-
-
-def _passes(model: PreTrainedModel) -> Forward:
-    from .modules import of  # transformers' models take seconds to import; who has one has them already
-
-    return of(model)
+        one = lms[0]
+        if len(lms) == 1 or not one.passes.batches:
+            return [lm.forward(*of) for lm, of in zip(lms, rows, strict=True)]
+        start = perf_counter()
+        logits = one.passes.together([lm._part(*of) for lm, of in zip(lms, rows, strict=True)])
+        row_s = (perf_counter() - start) / sum(len(tokens) for tokens, _ in rows)
+        for lm, (tokens, _) in zip(lms, rows, strict=True):
+            lm.seconds += row_s * len(tokens)
+        return [lm._cut(part) for lm, part in zip(lms, logits, strict=True)]

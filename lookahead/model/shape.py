@@ -1,7 +1,4 @@
-"""The sizes of a causal language model: what its configuration says, as far as a pass depends on it.
-
-Knows configurations. It does not know weights.
-"""
+"""The sizes of a causal language model: what its configuration says, as far as a pass depends on it."""
 
 from __future__ import annotations
 

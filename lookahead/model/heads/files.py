@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
+from safetensors import SafetensorError
+from safetensors.torch import load_file
 
 from ...core.events import ModelError
 from ...core.wording import remark
 from .. import small_files
 from ..forward import Forward
 from ..shape import Shape
-from ..small_files import CONFIG, INDEX
+from ..small_files import CONFIG
 from ..small_files import WHOLE as WEIGHTS
 from .head import NETWORKS, Head
 from .shape import BLOCK, EACH, EAGLE, MEDUSA, NONE, WHOLE, HeadShape, usual_taps
@@ -70,15 +70,15 @@ def shape_of(config: Mapping[str, Any], target: Shape, name: str) -> HeadShape:
     if not (isinstance(shape.mask, int) and 0 <= shape.mask < shape.vocab and 0 <= shape.rank <= LARGEST):
         raise _unreadable(name, f"mask_token_id is {shape.mask!r}, markov_rank {shape.rank!r}")
     widths = {shape.hidden, config.get("target_hidden_size") or shape.hidden} - {target.hidden}
+    reason = None
     if widths:
-        mend = f"it is made for hidden states of {max(widths)} numbers, and the target's have {target.hidden}"
-        raise ModelError("head", name, f"{mend}; choose a head that was trained with this target.")
-    if shape.vocab != target.vocab or shape.known > target.vocab:
-        mend = f"it is made for a vocabulary of {shape.vocab} tokens, and the target's has {target.vocab}"
-        raise ModelError("head", name, f"{mend}; choose a head that was trained with this target.")
-    if not shape.taps or not all(0 <= tap <= target.layers for tap in shape.taps):
-        mend = f"it reads the target behind layers {', '.join(map(str, shape.taps))}, and there are {target.layers}"
-        raise ModelError("head", name, f"{mend}; choose a head that was trained with this target.")
+        reason = f"it is made for hidden states of {max(widths)} numbers, and the target's have {target.hidden}"
+    elif shape.vocab != target.vocab or shape.known > target.vocab:
+        reason = f"it is made for a vocabulary of {shape.vocab} tokens, and the target's has {target.vocab}"
+    elif not shape.taps or not all(0 <= tap <= target.layers for tap in shape.taps):
+        reason = f"it reads the target behind layers {', '.join(map(str, shape.taps))}, and there are {target.layers}"
+    if reason:
+        raise ModelError("head", name, f"{reason}; choose a head that was trained with this target.")
     return shape
 
 
@@ -189,17 +189,12 @@ def network(
         raise ModelError("head", name, "there is no trained head's configuration.")
     shape = shape_of(config, target, name)
     try:
-        parts = [Path(folder) / file for file in files]
-        sizes: dict[str, tuple[int, ...]] = {}
-        for path in parts:
-            with safe_open(path, framework="pt") as file:
-                sizes |= {_named(key): tuple(file.get_slice(key).get_shape()) for key in file.keys()}  # noqa: SIM118
-        _fits(sizes, shape, name)
-        tensors = {_named(key): tensor for path in parts for key, tensor in load_file(path).items()}
+        tensors = {_named(key): tensor for file in files for key, tensor in load_file(Path(folder, file)).items()}
     except FileNotFoundError as error:
         raise ModelError("head", name, f"there are no weights in {Path(error.filename or WEIGHTS).name}.") from error
     except (OSError, SafetensorError) as error:
         raise ModelError("head", name, f"its weights cannot be read ({remark(error)}).") from error
+    _fits({key: tuple(tensor.shape) for key, tensor in tensors.items()}, shape, name)
     ids = None
     if shape.draft_vocab:
         ids = torch.arange(shape.draft_vocab) + tensors["d2t"]
@@ -245,31 +240,16 @@ def write(
 ) -> Path:
     """Write a trained network as `speculators` reads it, in bfloat16; Medusa's as vLLM does. `ids` are the tokens that it can
     draft, None for all. In files of at most `LARGEST_FILE` bytes. Returns the folder."""
+    from huggingface_hub import save_torch_state_dict
+
     folder, shape = Path(folder), network.shape
     folder.mkdir(parents=True, exist_ok=True)
-    for stale in folder.glob("model*"):
-        stale.unlink()
-    weights = {name: weight.to(torch.bfloat16).contiguous().cpu() for name, weight in network.state_dict().items()}
+    weights = {name: weight.to(torch.bfloat16).cpu() for name, weight in network.state_dict().items()}
     if ids is not None:
         known = torch.zeros(shape.vocab, dtype=torch.bool)
         known[ids] = True
         weights |= {"d2t": ids - torch.arange(len(ids)), "t2d": known}
-    parts: list[dict[str, torch.Tensor]] = [{}]
-    for name, weight in weights.items():
-        if parts[-1] and sum(one.nbytes for one in parts[-1].values()) + weight.nbytes > LARGEST_FILE:
-            parts.append({})
-        parts[-1][name] = weight
-    names = (
-        [WEIGHTS]
-        if len(parts) == 1
-        else [f"model-{i + 1:05}-of-{len(parts):05}.safetensors" for i in range(len(parts))]
-    )
-    for name, part in zip(names, parts, strict=True):
-        save_file(part, folder / name, metadata={"format": "pt"})
-    if len(parts) > 1:
-        places = {name: file for file, part in zip(names, parts, strict=True) for name in part}
-        index = {"metadata": {"total_size": sum(one.nbytes for one in weights.values())}, "weight_map": places}
-        (folder / INDEX).write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
+    save_torch_state_dict(weights, folder, max_shard_size=LARGEST_FILE)
     config = _config(shape, verifier, architectures)
     (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     return folder

@@ -5,7 +5,7 @@ thread takes little longer, the others mostly wait, and all stand still whenever
 beside a browser on the same two cores the bundled target wrote, through torch's operators, 9 tokens/s with two threads and
 31 with one, where alone two are a fifth quicker. So at load the target's own passes are timed with all threads, half of
 them, and so on down to one. Our own kernels compute with one, but for the reading of a prompt
-(`kernels.in_step`). What OMP_NUM_THREADS says is kept to.
+(`kernels.whole_pass`). What OMP_NUM_THREADS says is kept to.
 
 Knows passes, clocks and torch's setting. It does not know what the passes are good for.
 """

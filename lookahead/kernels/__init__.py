@@ -37,8 +37,8 @@ def read(folder: str, dtype: torch.dtype) -> Llama | None:
 
         return llama_model(llama, folder)
 
-    found = llama_weights.read(folder, dtype)
-    return found and Llama(*found, model)
+    weights = llama_weights.read(folder, dtype)
+    return weights and Llama(*weights, model)
 
 
 def of_model(model: PreTrainedModel) -> Llama | None:

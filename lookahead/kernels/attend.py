@@ -1,14 +1,14 @@
 """Attention in compiled code, of a few rows at a time, and how keys and values lie for it.
 
-The heads of these rows that share keys go through them together, some keys after the others: so a key comes from memory once
-for all of them, and is widened to float32 once. Behind a long text most of a pass is this.
+Heads of these rows that share keys are computed together, so a key is read from memory and widened to float32 once for all.
+After a long text this is most of a pass.
 
-Keys lie side by side, `KEYS` of them: the first number of each, then the second of each, so that as many products with a
-query as a vector has numbers grow at once. Where the processor multiplies two bfloat16 in one step, so it does queries and weights,
-which are rounded, with keys and values: two numbers of a key lie together, and the same number of two tokens' values.
+`KEYS` keys lie side by side, the first number of each, then the second of each: a vector holds products of one query with as many
+keys. If the processor multiplies two bfloat16 in one step, two numbers of a key lie together, and the same number of two tokens'
+values; queries and weights are rounded then.
 
-Every row adds its keys in the order of its text, whatever the rows beside it see: as many together as all of them see in that
-order, then the others. A branch of a tree is a list of columns; nothing is masked.
+Every row adds its keys in the order of its text, independent of other rows: first those that all rows see in that order, then the
+others. A branch of a tree is a list of columns; nothing is masked.
 """
 
 from __future__ import annotations
@@ -87,8 +87,7 @@ def _copy(given, apart, there, there_apart, count, size):
 
 @njit(inline="always")
 def put(numbers, heads, keys, values, room, column, dim, rounded, spare):
-    """Store in a column the keys of so many heads and then their values, float32 [2 heads, dim] at `numbers`; `dim` numbers go to
-    `spare` meanwhile."""
+    """Store in a column keys and then values, float32 [2 heads, dim] at `numbers`; `spare` has room for `dim` numbers."""
     size, together = 2 if rounded else 4, multiplied_together(dim, rounded)
     for head in range(heads):
         key = _key(keys + size * head * room * dim, column, dim, size, together)

@@ -1,13 +1,11 @@
 """The steps of a Llama's pass beside products and attention: norms, sums, the gate and the rotation.
 
-Every number of a row is added up in an order of its own, whatever the number of rows or of keys that others look at, so
-that a row has the same bits in any company, on any processor.
-
-- Products: see `product`. Attention: see `attend`.
-- Of a bfloat16 model sums are rounded wherever transformers' Llama rounds them.
+Every number of a row is added up in a fixed order, independent of the number of rows and keys of a pass, so a row has the same
+bits in every pass, on any processor (`product` and `attend` too). Sums of a bfloat16 model are rounded wherever transformers' Llama
+rounds them.
 
 A kernel takes addresses and sizes, is compiled once, and is called by address from compiled code (`whole_pass`) or through
-ctypes. Whoever calls it sees to it that what an address points to is as long as it should be, and stays.
+ctypes. The caller keeps the memory behind an address alive and large enough.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Passes of heads in compiled calls (`block_pass`, `eagle_pass`, `medusa_pass`), with weights in eight bits: on a processor,
+"""Passes of heads in compiled calls (`block_pass`, `eagle_pass`), with weights in eight bits: on a processor,
 beside a target whose passes are compiled too.
 
 What a head drafts is verified, so its numbers may be rounded otherwise than its network's.
@@ -14,20 +14,18 @@ import torch
 from torch import nn
 
 from ..core.lm import DraftRequest, DraftTree
-from ..model.heads.block import BlockNetwork
 from ..model.heads.eagle import EagleNetwork
 from ..model.heads.layers import Layer
-from ..model.heads.medusa import MedusaNetwork
-from ..model.heads.shape import BLOCK, EAGLE, MEDUSA, NONE, HeadShape
-from . import block_pass, eagle_pass, medusa_pass, whole_pass
+from ..model.heads.shape import BLOCK, EAGLE, MEDUSA, NONE
+from ..model.heads.slots import BlockNetwork, MedusaNetwork
+from . import block_pass, eagle_pass, whole_pass
 from .cache import CompiledCache
 from .chain import Request
-from .columns import Columns, fits
 from .product import Product, addresses
-from .records import Caches, PackedWeights, Rows, Sizes
+from .records import Caches, Columns, PackedWeights, Rows, Sizes
 from .rotary import SPARE_POSITIONS, RotaryTables
 from .vectors import BLOCK as OUTPUTS
-from .vectors import whole
+from .vectors import fits, whole
 
 if TYPE_CHECKING:
     from .llama import Llama
@@ -35,17 +33,15 @@ if TYPE_CHECKING:
 
 def passes(network: nn.Module, target: Llama) -> CompiledBlock | CompiledEagle | CompiledMedusa | None:
     """The compiled passes of a head of this target; None if they are not compiled."""
-    kinds = {MEDUSA: CompiledMedusa, EAGLE: CompiledEagle, BLOCK: CompiledBlock}
-    return kinds[network.shape.kind](network, target) if _compiles(network.shape, target) else None
-
-
-def _compiles(shape: HeadShape, target: Llama) -> bool:
-    if shape.hidden != target.shape.hidden:
-        return False
-    free = shape.window == 0 or shape.window >= target.shape.context_length
+    shape = network.shape
+    simple = fits(shape) and not shape.biased and (shape.window == 0 or shape.window >= target.shape.context_length)
     usual = shape.fed_norm == NONE and not shape.output_normed and shape.layers == 1
-    simple = fits(shape) and free and not shape.biased
-    return {MEDUSA: shape.layers == 1 and not shape.draft_vocab, EAGLE: simple and usual, BLOCK: simple}[shape.kind]
+    compiled, compiles = {
+        MEDUSA: (CompiledMedusa, shape.layers == 1 and not shape.draft_vocab),
+        EAGLE: (CompiledEagle, simple and usual),
+        BLOCK: (CompiledBlock, simple),
+    }[shape.kind]
+    return compiled(network, target) if compiles and shape.hidden == target.shape.hidden else None
 
 
 class _Tables:
@@ -99,9 +95,9 @@ class _CompiledSlots:
     """Drafting from the slots of a pass, whose Markov and confidence heads are in `_markov`."""
 
     def slot(self, hidden: torch.Tensor, logits: torch.Tensor, before: int) -> tuple[torch.Tensor, float | None]:
-        """See `model.heads.layers.SlotsMixin`."""
+        """See `model.heads.slots`."""
         out = torch.empty(1, len(logits))
-        chance, _ = block_pass.slot(self._markov, hidden.numpy(), logits.numpy(), before, out.numpy()[0])
+        chance, _ = block_pass.slot(self._markov, hidden.numpy(), logits.numpy(), before, out.numpy())
         return out, chance if self.shape.confident else None
 
     def chain(
@@ -119,12 +115,12 @@ class _CompiledSlots:
         return DraftTree(*(part.tolist() for part in grown))
 
     def bias(self, tokens: Sequence[int]) -> torch.Tensor | float:
-        """See `model.heads.layers.SlotsMixin`."""
+        """See `model.heads.slots`."""
         return self._bias(torch.from_numpy(self._markov.table[list(tokens)])) if self.shape.rank else 0.0
 
 
 class CompiledBlock(_CompiledSlots, _Tables):
-    """A block head's passes; see `model.heads.block.BlockNetwork`."""
+    """A block head's passes; see `model.heads.slots.BlockNetwork`."""
 
     @torch.inference_mode()
     def __init__(self, network: BlockNetwork, target: Llama):
@@ -140,19 +136,12 @@ class CompiledBlock(_CompiledSlots, _Tables):
         proj, proj_bias = np.zeros(self.shape.hidden + self.shape.rank, np.float32), 0.0
         if network.confidence_head:
             proj, proj_bias = (weight.float().numpy()[0].copy() for weight in network.confidence_head.proj.parameters())
+        confident, rounded = int(self.shape.confident), self.sizes.rounded
         self._markov = block_pass.Markov(
-            self.kernels.multiply,
-            table,
-            *bias,
-            proj,
-            np.float32(proj_bias),
-            int(self.shape.confident),
-            self.sizes.rounded,
+            self.kernels.multiply, table, *bias, proj, np.float32(proj_bias), confident, rounded
         )
 
-    def draft(
-        self, states: torch.Tensor, anchor: int, start: int, cache: CompiledCache
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def draft(self, states, anchor, start, cache):
         shape, n = self.shape, len(states)
         both = n + shape.rows
         cache.rewind(start)
@@ -179,30 +168,17 @@ class CompiledEagle(_Tables):
         norms = [layer.input_layernorm, layer.hidden_norm, layer.post_attention_layernorm, network.norm]
         super().__init__(network, target, norms, network.fc)
 
-    def read(
-        self, states: torch.Tensor, ids: Sequence[int], start: int, cache: CompiledCache
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def read(self, states, ids, start, cache):
         n = len(ids)
         cache.rewind(start)
-        columns = Columns.of(range(-1, n - 1), start)
-        features, logits = self._pass(
-            states.contiguous(), self.shape.fed, ids, columns, slice(start, start + n), n - 1, cache
-        )
+        columns, places = Columns.of(range(-1, n - 1), start), slice(start, start + n)
+        features, logits = self._pass(states.contiguous(), self.shape.fed, ids, columns, places, n - 1, cache)
         return features[-1:], logits
 
-    def draft(
-        self,
-        ids: Sequence[int],
-        parents: Sequence[int],
-        features: torch.Tensor,
-        first: int,
-        start: int,
-        cache: CompiledCache,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def draft(self, ids, parents, features, first, start, cache):
         cache.rewind(start + first)
         columns = Columns.of(parents, start, first)
-        places = columns.straight + columns.counts - 1
-        return self._pass(features.contiguous(), 0, ids[first:], columns, places, 0, cache)
+        return self._pass(features.contiguous(), 0, ids[first:], columns, columns.positions, 0, cache)
 
     def chain(
         self, feature: torch.Tensor, logits: torch.Tensor, start: int, cache: CompiledCache, request: DraftRequest
@@ -249,7 +225,7 @@ class CompiledEagle(_Tables):
 
 
 class CompiledMedusa(_CompiledSlots):
-    """Medusa heads' passes; see `model.heads.medusa.MedusaNetwork`."""
+    """Medusa heads' passes; see `model.heads.slots.MedusaNetwork`."""
 
     @torch.inference_mode()
     def __init__(self, network: MedusaNetwork, target: Llama):
@@ -269,9 +245,9 @@ class CompiledMedusa(_CompiledSlots):
             self._kernels.multiply, table, 0, 0, proj, np.float32(0), 0, self._sizes.rounded
         )
 
-    def draft(self, states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def draft(self, states):
         state, logits = states.contiguous(), torch.empty(self.shape.slots, whole(self.shape.known, OUTPUTS))
-        medusa_pass.forward(
+        block_pass.medusa(
             self._kernels, self._sizes, state.data_ptr(), *self._addresses, self._biases, logits.data_ptr()
         )
         return self._hidden, logits

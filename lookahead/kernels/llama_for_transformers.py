@@ -1,8 +1,8 @@
-"""A Llama for transformers: its `generate`, and whoever else calls the model, computes with our passes.
+"""A Llama for transformers: its `generate` and other callers of the model compute with our passes.
 
-So a lane of transformers' own speculation differs from ours in how it speculates and in nothing else: the same passes,
-the same bits, and the same text. What our passes do not compute (several texts at once, hidden states, another
-attention than ours) transformers' modules do, over the same weights.
+So a lane of transformers' own speculation differs from ours only in how it speculates: the same passes, bits and text.
+transformers' modules compute what our passes do not (several texts at once, hidden states, another attention), with the same
+weights.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from ..model.lm import CachedLM
 from ..model.modules import ATTENTION, first_layers, lend, lent
 from ..model.shape import Shape
 from .cache import CompiledCache
-from .columns import fits
 from .llama import Llama
 from .llama_weights import Weights
+from .vectors import fits
 
 STATIC_ROPE = ("default", "linear", "llama3")
 IDLE = {"use_cache", "position_ids", "cache_position", "return_dict"}  # arguments that change nothing here
@@ -92,23 +92,15 @@ def of_model(model: PreTrainedModel) -> Llama | None:
 
     Its projections become views of joined ones; `model.generate` works as before.
     """
-    shape = Shape.of_model(model.config)
-    if not (model.config._attn_implementation == ATTENTION and _plain_llama(model) and fits(shape)):
+    shape, config = Shape.of_model(model.config), model.config
+    plain = isinstance(model, LlamaForCausalLM) and not (config.attention_bias or config.mlp_bias)
+    if not (plain and model.device.type == "cpu" and config._attn_implementation == ATTENTION and fits(shape)):
+        return None
+    if config.hidden_act != "silu" or config.rope_parameters.get("rope_type", "default") not in STATIC_ROPE:
         return None
     tensors = {name: tensor.data for name, tensor in model.named_parameters()}
     rotary = model.model.rotary_emb
-    weights = Weights.of(tensors, shape.layers, model.config.rms_norm_eps, rotary.inv_freq, rotary.attention_scaling)
+    weights = Weights.of(tensors, shape.layers, config.rms_norm_eps, rotary.inv_freq, rotary.attention_scaling)
     for name, view in weights.named(shape).items():
         model.get_parameter(name).data = view
     return Llama(shape, weights, lambda llama: first_layers(model, llama.shape.layers))
-
-
-def _plain_llama(model: PreTrainedModel) -> bool:
-    config = model.config
-    return (
-        isinstance(model, LlamaForCausalLM)
-        and model.device.type == "cpu"
-        and not (config.attention_bias or config.mlp_bias)
-        and config.hidden_act == "silu"
-        and config.rope_parameters.get("rope_type", "default") in STATIC_ROPE
-    )

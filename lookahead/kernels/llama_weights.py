@@ -6,7 +6,7 @@ q, k and v are one product, gate and up another. Reading takes a plain Llama (`m
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from ..model.llama_config import plain, tensor_sizes
 from ..model.shape import Shape
 from ..model.small_files import check, weight_files
-from .columns import fits
+from .vectors import fits
 
 IDLE_TENSOR = "rotary_emb.inv_freq"  # in old files; computed from the configuration instead
 
@@ -47,8 +47,7 @@ NAMES = Layer(
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """The weights of a whole model. `head` may be the embedding; `eps` is the norms', `inv_freq` [head_dim / 2] and
-    `attention_factor` are the rotation's."""
+    """The weights of a model. `head` may be the embedding. `inv_freq` [head_dim / 2] and `attention_factor` are the rotation's."""
 
     embed: torch.Tensor
     layers: Sequence[Layer]
@@ -85,14 +84,10 @@ class Weights:
         """In the order of a pass."""
         return [*(norm for layer in self.layers for norm in (layer.norm1, layer.norm2)), self.norm]
 
-    def parameters(self) -> Iterator[torch.Tensor]:
+    def parameters(self) -> list[torch.Tensor]:
         """Every tensor once."""
-        yield self.embed
-        for layer in self.layers:
-            yield from layer
-        yield self.norm
-        if self.head is not self.embed:
-            yield self.head
+        tensors = [self.embed, *(tensor for layer in self.layers for tensor in layer), self.norm]
+        return tensors if self.head is self.embed else [*tensors, self.head]
 
     def to(self, dtype: torch.dtype) -> Weights:
         """In another number format; the rotation's table stays float32."""

@@ -226,8 +226,7 @@ def _multiply_bf16_amx(x, w, scale, y, spare, n, k, width, rounded):
 
 @register_jitable
 def spare_floats(rows: int, k: int) -> int:
-    """Room to work in for a product of so many rows [rows, k]: two configurations of tiles, the rows in 16 bits, and a scale for
-    each."""
+    """Scratch of a product of rows [rows, k]: two configurations of tiles, the rows in 16 bits, and a scale for each."""
     return 32 + rows * (whole(k, tiles.INPUTS) // 2 + 1)
 
 
@@ -262,12 +261,6 @@ def stored(dtype: torch.dtype, int8: bool = False) -> int:
     return BF16_DOT if HAS_BF16_DOT else BF16_SPLIT
 
 
-def _numbers(tensor: torch.Tensor) -> np.ndarray:
-    """The tensor's memory: bfloat16 as uint16."""
-    tensor = tensor.contiguous()
-    return tensor.view(torch.uint16).numpy() if tensor.dtype == torch.bfloat16 else tensor.numpy()
-
-
 class Product:
     """A weight [out, in] in blocks, in eight bits if `int8`. `nbytes` is what they take."""
 
@@ -285,7 +278,8 @@ class Product:
             # Sums of whole numbers, exact in float32 too, where torch adds up quicker.
             self.scales[self.width :].view(np.int32)[: self.out] = -UNSIGNED * weight.sum(1).int().numpy()
             weight = weight.to(torch.int8)
-        self.blocks = packed(_numbers(weight), self.stored)
+        numbers = weight.contiguous().view(torch.uint16) if weight.dtype == torch.bfloat16 else weight.contiguous()
+        self.blocks = packed(numbers.numpy(), self.stored)
         self.nbytes = self.blocks.nbytes + (self.scales.nbytes if int8 else 0)
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:

@@ -2,8 +2,7 @@
 
 Vectors are 16 floats where the processor's are (AVX-512), else 8. A product's sums stay in registers over the whole loop
 (`_block`), each adding its terms one by one with one rounding a term, so that the order is the same for any number of rows.
-Weights lie in panels, as wide as the sums that registers hold for six rows, so that such a loop reads memory in one go. (Of rows
-of 64 outputs an AMD EPYC without AVX-512 took a quarter at a time, and five rows 2.0 times as long as one, now 1.0 to 1.1.)
+Weights lie in panels, as wide as the sums that registers hold for six rows, so that such a loop reads memory in one go.
 
 Storage formats of numbers:
 
@@ -29,6 +28,7 @@ from numba import carray, config, njit, types
 from numba.core.codegen import get_host_cpu_features  # empty where LLVM cannot tell
 from numba.extending import intrinsic, register_jitable
 
+from ..model.shape import Shape
 from .compiling import INTEGER
 from .large_pages import LINE
 
@@ -78,6 +78,11 @@ def whole(width, block):
     return -(-width // block) * block
 
 
+def fits(shape: Shape) -> bool:
+    """Whether the kernels take a Llama of that shape."""
+    return shape.head_dim % NARROW == 0
+
+
 def _address(element):
     """A function that makes a pointer to such elements of an integer."""
 
@@ -96,20 +101,18 @@ bytes_at, bfloat16_at, int16_at, int32_at, floats_at, integers_at = (
 )
 
 
-@intrinsic
-def as_float(typing_context, bits):
-    """Reinterpret 32 bits as a float32."""
-    return types.float32(types.uint32), lambda context, builder, signature, arguments: builder.bitcast(
-        arguments[0], _FLOAT
-    )
+def _reinterpreted(given, wanted, kind: ir.Type):
+    """A function that reinterprets 32 bits."""
+
+    @intrinsic
+    def cast(typing_context, bits):
+        return wanted(given), lambda context, builder, signature, arguments: builder.bitcast(arguments[0], kind)
+
+    return cast
 
 
-@intrinsic
-def as_bits(typing_context, number):
-    """Reinterpret a float32 as 32 bits."""
-    return types.uint32(types.float32), lambda context, builder, signature, arguments: builder.bitcast(
-        arguments[0], _INT32
-    )
+as_float = _reinterpreted(types.uint32, types.float32, _FLOAT)
+as_bits = _reinterpreted(types.float32, types.uint32, _INT32)
 
 
 @intrinsic
@@ -146,7 +149,7 @@ def _block(stored: int, width: int = BLOCK, panel: int = PANEL):
 
 
 def _attention_block(*widths: int):
-    """`_block` for keys or values in any of their formats and in blocks of these widths, each a panel: both are arguments."""
+    """`_block` for keys or values in any of their formats and blocks of these widths, each a panel. Format and width are arguments."""
     formats = (BFLOAT16, FLOAT32, *[BF16_DOT] * HAS_BF16_DOT)
     forms = {stored * 2 * BLOCK + width: (stored, width) for stored in formats for width in widths}
 

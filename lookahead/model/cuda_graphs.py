@@ -31,8 +31,7 @@ WARM = 2  # passes before one is recorded, in which libraries choose and prepare
 
 
 class Answer(NamedTuple):
-    """What a pass of some rows gives: logits [rows, vocab], and the hidden states [1, rows, hidden] in front of the first layer
-    and after every one, where they are asked for."""
+    """Logits [rows, vocab] of a pass, and hidden states [1, rows, hidden] before the first layer and after every one."""
 
     logits: torch.Tensor
     hidden_states: Sequence[torch.Tensor] = ()
@@ -96,10 +95,8 @@ class _Buffers:
 
     def given(self, rows: int) -> _Given:
         """New tensors for a pass of so many rows."""
-        ids, positions, columns = (torch.zeros(rows, dtype=torch.long, device=self._device) for _ in range(3))
-        return _Given(
-            ids, positions, columns, torch.zeros(1, 1, rows, self.room, dtype=self._dtype, device=self._device)
-        )
+        numbers = (torch.zeros(rows, dtype=torch.long, device=self._device) for _ in range(3))
+        return _Given(*numbers, torch.zeros(1, 1, rows, self.room, dtype=self._dtype, device=self._device))
 
 
 class _Layer(DynamicLayer):
@@ -182,14 +179,7 @@ class CudaGraphs(Modules):
         return Seen(base, torch.tensor(ancestor_mask(parents)[first:]))
 
     @torch.inference_mode()
-    def __call__(
-        self,
-        ids: torch.Tensor,
-        positions: torch.Tensor | slice,
-        cache: KeyValueCache,
-        rows: Seen,
-        only: slice = EVERY,
-    ) -> torch.Tensor:
+    def __call__(self, ids, positions, cache: _Cache, rows: Seen, only: slice = EVERY):
         n, buffers = len(ids), cache.buffers
         first = rows.base + rows.rows.shape[1] - n  # column of the first row
         if isinstance(positions, slice):
@@ -212,15 +202,7 @@ class CudaGraphs(Modules):
     def _run(self, buffers: _Buffers, given: _Given, states: bool = False, only: slice = EVERY) -> Answer:
         """One pass over those tensors, with hidden `states` or without; logits of the rows in `only`."""
         buffers.columns = given.columns
-        out = self.model(
-            input_ids=given.ids[None],
-            position_ids=given.positions[None],
-            past_key_values=buffers.dynamic,
-            use_cache=True,
-            attention_mask=given.mask,
-            logits_to_keep=only,
-            output_hidden_states=states,
-        )
+        out = self._output(given.ids, given.positions, buffers.dynamic, given.mask, only, states)
         return Answer(out.logits[0], out.hidden_states or ())
 
     def first(self, layers: int) -> CudaGraphs:

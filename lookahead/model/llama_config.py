@@ -14,15 +14,11 @@ from .small_files import CONFIG, GENERATION
 from .small_files import read as read_small
 
 # Fields that change nothing, or that are read here; with any other the folder is left to transformers.
-READ = {
-    "vocab_size", "max_position_embeddings", "hidden_size", "num_hidden_layers", "num_attention_heads",
-    "num_key_value_heads", "head_dim", "hidden_act", "intermediate_size", "rms_norm_eps", "rope_parameters",
-    "tie_word_embeddings",
-}  # fmt: skip
-IDLE = {
-    "architectures", "attention_dropout", "bos_token_id", "dtype", "eos_token_id", "initializer_range", "model_type",
-    "pad_token_id", "torch_dtype", "unk_token_id", "_model_name_or_path", "transformers_version", "use_cache", "_name_or_path", "is_llama_config",
-    "rope_interleaved", "transformers.js_config",
+KNOWN = {
+    "vocab_size", "max_position_embeddings", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
+    "head_dim", "intermediate_size", "rms_norm_eps", "tie_word_embeddings", "attention_dropout", "bos_token_id", "dtype",
+    "eos_token_id", "initializer_range", "pad_token_id", "torch_dtype", "unk_token_id", "_model_name_or_path",
+    "transformers_version", "use_cache", "_name_or_path", "is_llama_config", "transformers.js_config",
 }  # fmt: skip
 MUST_BE = {
     "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_act": "silu", "attention_bias": False,
@@ -41,7 +37,7 @@ def plain(folder: str | Path) -> dict[str, Any] | None:
     rope = config.pop("rope_parameters", None) or {"rope_theta": config.pop("rope_theta", None)}
     if set(rope) - {"rope_theta", "rope_type"} or rope.get("rope_type", "default") != "default":
         return None
-    known = config.keys() <= READ | IDLE | MUST_BE.keys()
+    known = config.keys() <= KNOWN | MUST_BE.keys()
     if not known or any(config.get(name, value) != value for name, value in MUST_BE.items()):
         return None
     needed = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")

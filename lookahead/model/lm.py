@@ -3,26 +3,30 @@
 `forward` runs rows (a chain or a tree) after the cached tokens, `keep` commits one path of them and drops the rest, `sync`
 rewinds to the longest prefix that the cache and a context share. Every lane has a CachedLM; lanes may share the model's passes,
 and with them its weights. An interrupted pass leaves nothing in the cache: the next call rewinds to the last kept token.
+
+`race/external.py` runs transformers' own `generate` as a lane: plain, with an assistant model, or with prompt lookup.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..core.lm import PREFILL_ROWS, DraftRequest, DraftTree
 from ..core.tree import depths, is_chain
 from .forward import EVERY, Forward, Part
-from .generate import GenerateMixin
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+Scores = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # logits [1, vocab] and the ids before them -> scores
 
-class CachedLM(GenerateMixin):
+
+class CachedLM:
     """One model with one cache. `tokens` is what the cache holds; `vocab` cuts padded logits.
 
     With `exact=False`, for a drafter, weights may be rounded if that is faster. With `reads_all`, ids without an embedding are
@@ -34,12 +38,8 @@ class CachedLM(GenerateMixin):
     confidence: float | None = None  # how likely its last token is accepted, where that is not its probability
 
     def __init__(
-        self,
-        model: Forward | PreTrainedModel,
-        vocab: int | None = None,
-        exact: bool = True,
-        reads_all: bool = False,
-    ):
+        self, model: Forward | PreTrainedModel, vocab: int | None = None, exact: bool = True, reads_all: bool = False
+    ):  # fmt: skip
         if not isinstance(model, Forward):
             from .modules import of  # transformers' models take seconds to import; who has one has them already
 
@@ -137,8 +137,7 @@ class CachedLM(GenerateMixin):
         return logits
 
     def can_take(self, other: CachedLM) -> bool:
-        """Whether what the other has read is what would be read here: of the same model, in passes of the same shapes, with
-        hidden states where they are kept here."""
+        """Whether the other has the same model, and keeps the hidden states that are kept here."""
         return other.passes is self.passes and (not self.taps or self.taps == other.taps)
 
     @torch.inference_mode()
@@ -150,8 +149,7 @@ class CachedLM(GenerateMixin):
         self.tokens = list(other.tokens)
 
     def draft_chain(self, tokens: Sequence[int], request: DraftRequest) -> tuple[list[int], list[float]] | None:
-        """Append a chain and draft after it in one compiled call: drafted tokens, of which all but the last are appended too,
-        and how sure the model is of each. None where its passes are not compiled."""
+        """See `core.lm.LanguageModel`. All drafted tokens but the last are appended too."""
         start = perf_counter()
         chain = self.passes.chain(self._readable(tokens), len(self.tokens), self.cache, request)
         if chain is not None:
@@ -161,8 +159,7 @@ class CachedLM(GenerateMixin):
         return chain
 
     def draft_tree(self, tokens: Sequence[int], request: DraftRequest, branches: int, rows: int) -> DraftTree | None:
-        """Append a chain and grow a tree of at most so many `rows` after it, `branches` of them a level, in one compiled call.
-        Those that the model has read stay pending, as after `forward`. None where its passes are not compiled."""
+        """See `core.lm.LanguageModel`. Rows that the model has read stay pending, as after `forward`."""
         start = perf_counter()
         grown = self.passes.tree(self._readable(tokens), len(self.tokens), self.cache, request, branches, rows)
         if grown is not None:
@@ -204,6 +201,83 @@ class CachedLM(GenerateMixin):
     def batches(self) -> bool:
         """Whether one pass takes rows of several texts."""
         return self.passes.batches
+
+    @contextmanager
+    def configured(self, draft: CachedLM | None, drafting: Mapping[str, Any], attention: str | None) -> Iterator[None]:
+        """Give the model and a draft model fresh generation configurations, and another attention (None: as it is); restore
+        both afterwards.
+
+        A model's own generation_config.json may ask for beams, suppressed tokens or a time limit, which no other lane follows.
+        `drafting` are settings of an assistant, which transformers reads from the assistant's own configuration.
+        """
+        from transformers.generation.configuration_utils import GenerationConfig
+
+        models = [self.model, draft.model] if draft else [self.model]
+        before = [(model.generation_config, model.config._attn_implementation) for model in models]
+        try:
+            for number, model in enumerate(models):
+                model.generation_config = GenerationConfig(**(drafting if number else {}))
+                if attention:
+                    model.set_attn_implementation(attention)
+            yield
+        finally:
+            for model, (config, name) in zip(models, before, strict=True):
+                model.generation_config = config
+                if attention:
+                    model.set_attn_implementation(name)
+
+    def read_plainly(self, tokens: Sequence[int]) -> None:
+        """One pass of transformers' model over these tokens, as `generate` reads a prompt."""
+        with torch.no_grad():
+            self.model(torch.tensor([tokens], device=self.model.device), use_cache=True, logits_to_keep=1)
+
+    def generate(
+        self, prompt: Sequence[int], emit: Callable[[list[int]], None], scores: Scores, *, assistant: CachedLM | None,
+        eos: frozenset[int], seed: int | None, max_new_tokens: int, options: Mapping[str, Any],
+    ) -> None:  # fmt: skip
+        """Continue `prompt`; `emit` gets the tokens of each pass. `seed` None is greedy decoding of the scores, else sampling.
+
+        `options` are further fields of transformers' `GenerationConfig`.
+        """
+        from transformers.generation.configuration_utils import GenerationConfig
+        from transformers.generation.logits_process import LogitsProcessor, LogitsProcessorList
+        from transformers.generation.streamers import BaseStreamer
+
+        vocab = self.vocab
+
+        class Scored(LogitsProcessor):
+            """The scores of the caller, for the part of the vocabulary that has tokens."""
+
+            def __call__(self, input_ids: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
+                out = scores(logits[:, :vocab], input_ids[0])
+                padding = logits.shape[1] - vocab
+                return torch.nn.functional.pad(out, (0, padding), value=-torch.inf) if padding > 0 else out
+
+        class Streamer(BaseStreamer):
+            """Emits the accepted tokens of every pass; the first call brings the prompt."""
+
+            begun = False
+
+            def put(self, value: torch.Tensor) -> None:
+                if self.begun:
+                    emit(value.flatten().tolist())
+                self.begun = True
+
+            def end(self) -> None:
+                pass
+
+        sampled = {}
+        if seed is not None:
+            torch.manual_seed(seed)
+            sampled = {"top_k": 0, "top_p": 1.0, "temperature": 1.0}  # the scores have them applied
+        config = GenerationConfig(
+            max_new_tokens=max_new_tokens, do_sample=seed is not None, repetition_penalty=1.0,
+            eos_token_id=sorted(eos) or None, pad_token_id=min(eos, default=0), **sampled, **options,
+        )  # fmt: skip
+        self.model.generate(
+            torch.tensor([prompt], device=self.model.device), generation_config=config, streamer=Streamer(),
+            logits_processor=LogitsProcessorList([Scored()]), **({"assistant_model": assistant.model} if assistant else {}),
+        )  # fmt: skip
 
     @staticmethod
     def together(lms: Sequence[CachedLM], rows: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[torch.Tensor]:

@@ -15,12 +15,7 @@ from typing import Any
 
 import torch
 from accelerate import init_empty_weights
-from transformers import (
-    AttentionInterface,
-    AttentionMaskInterface,
-    DynamicCache,
-    PreTrainedModel,
-)
+from transformers import AttentionInterface, AttentionMaskInterface, DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 from transformers.masking_utils import eager_mask
 
@@ -151,28 +146,23 @@ class Modules(Forward):
         return _ModulesCache(self.model, self.layers)
 
     @torch.inference_mode()
-    def __call__(
-        self,
-        ids: torch.Tensor,
-        positions: torch.Tensor | slice,
-        cache: KeyValueCache,
-        rows: torch.Tensor | None,
-        only: slice = EVERY,
-    ) -> torch.Tensor:
+    def __call__(self, ids, positions, cache: _ModulesCache, rows: torch.Tensor | None, only: slice = EVERY):
         if isinstance(positions, slice):
             positions = torch.arange(positions.start, positions.stop, device=self.device)
         start = cache.length()
-        out = self.model(
-            input_ids=ids[None],
-            position_ids=positions[None],
-            past_key_values=cache.dynamic,
-            use_cache=True,
-            logits_to_keep=only,  # a slice, for rows may end on another GPU than they began on
-            output_hidden_states=len(cache.taps) > 0,
-            attention_mask=rows,
-        )
+        out = self._output(ids, positions, cache.dynamic, rows, only, len(cache.taps) > 0)
         self._keep_states(out, cache, start, len(ids))
         return out.logits[0]
+
+    def _output(
+        self, ids, positions, dynamic: DynamicCache, mask: torch.Tensor | None, only: slice, states: bool
+    ) -> Any:
+        """transformers' output of a pass over ids [rows] at positions [rows], with hidden `states` or without."""
+        # `only` is a slice, because rows may end on another GPU than they began on.
+        return self.model(
+            input_ids=ids[None], position_ids=positions[None], past_key_values=dynamic, use_cache=True, logits_to_keep=only,
+            output_hidden_states=states, attention_mask=mask,
+        )  # fmt: skip
 
     def _keep_states(self, out: Any, cache: KeyValueCache, start: int, count: int) -> None:
         """Keep the hidden states of a pass's first so many rows, whose columns begin at `start`, where the cache is tapped."""

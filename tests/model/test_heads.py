@@ -451,7 +451,7 @@ def test_formats_of_the_authors_are_recognised(folder, tmp_path):
     }  # fmt: skip
     renamed(tmp_path / "dspark", spark, lambda name: f"model.{name}")
     assert files.read(tmp_path / "dspark", target, "DeepSpec's").shape == shape_of(BLOCK, causal=False, window=0)
-    assert not files.is_head({"model_type": "llama", "architectures": ["LlamaForCausalLM"]})
+    assert files.config_of(folder) is None, "a Llama is no head"
 
 
 def test_absent_flags_of_speculators_mean_what_vllm_takes_them_for(folder, tmp_path):

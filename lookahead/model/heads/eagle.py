@@ -52,14 +52,9 @@ class EagleNetwork(nn.Module):
         return self.fc(states)
 
     def rows(
-        self,
-        ids: torch.Tensor,
-        features: torch.Tensor,
-        places: torch.Tensor,
-        far: list[Pairs],
-        near: list[Pairs],
+        self, ids: torch.Tensor, features: torch.Tensor, places: torch.Tensor, far: list[Pairs], near: list[Pairs],
         seen: Seen,
-    ) -> tuple[torch.Tensor, list[Pairs]]:
+    ) -> tuple[torch.Tensor, list[Pairs]]:  # fmt: skip
         """Rows of ids [texts, groups, rows] at `places` [groups, rows], with features of the tokens before, [texts, groups,
         rows, hidden].
 
@@ -107,10 +102,6 @@ class EagleNetwork(nn.Module):
                 read = nn.functional.pad(ids[:, None, 1 + step :], (0, step)).transpose(1, 2)
                 seen = Seen(text[:, None], torch.ones(1, step, dtype=torch.bool, device=device))
                 x, near = self.rows(read, x, (tokens + step)[:, None], far, near, seen)
-
-    def new_cache(self) -> LayerCache:
-        """An empty cache."""
-        return LayerCache()
 
     @torch.inference_mode()
     def read(

@@ -7,9 +7,7 @@ read off its slots, so there are `longest` at most. Drafted rows leave nothing i
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
@@ -21,10 +19,10 @@ from ...core.tree import depths
 from ..forward import Forward
 from ..lm import CachedLM
 from ..shape import ENDLESS
-from .block import BlockNetwork
 from .eagle import EagleNetwork
-from .medusa import MedusaNetwork
+from .layers import LayerCache
 from .shape import BLOCK, EAGLE, MEDUSA, HeadShape
+from .slots import BlockNetwork, MedusaNetwork
 
 NETWORKS = {MEDUSA: MedusaNetwork, EAGLE: EagleNetwork, BLOCK: BlockNetwork}
 TOGETHER = 256  # tokens of a text that are read in one pass
@@ -32,8 +30,7 @@ TOGETHER = 256  # tokens of a text that are read in one pass
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A head's passes, shared by all lanes: its network, or compiled ones. `ids` [known] are the tokens that it can draft; None
-    if it can draft all."""
+    """A head's passes, shared by all lanes: its network, or compiled ones. `ids` [known] are its tokens, None for all."""
 
     shape: HeadShape
     passes: Any
@@ -53,18 +50,27 @@ class Head:
         """Whether a chain or a tree is drafted in one call."""
         return not isinstance(self.passes, torch.nn.Module)
 
+    def new_cache(self) -> Any:
+        """An empty cache of the passes."""
+        return self.passes.new_cache() if self.compiled else LayerCache()
+
     def fresh(self, vocab: int) -> CachedHead:
         """The head with a cache of its own, for a target of so many tokens."""
         return {MEDUSA: CachedMedusa, EAGLE: CachedEagle, BLOCK: CachedBlock}[self.shape.kind](self, vocab)
 
 
-class CachedHead(ABC):
-    """What all heads share: the methods of `core.lm.LanguageModel`, of which `vocab` is the target's."""
+class CachedHead:
+    """What all heads share: the methods of `core.lm.LanguageModel`, of which `vocab` is the target's.
 
-    longest = context_length = ENDLESS  # the target's context counts
+    Before a draft, `sync` returns what of a text is still to be read: nothing if the target has read too little. Each kind of head
+    has `_extend` and `_forward`, which return logits [rows, known or more], and `_chain` and `_tree`, which draft by compiled passes.
+    """
+
+    context_length = ENDLESS  # the target's counts
 
     def __init__(self, head: Head, vocab: int):
         self.head, self.shape, self.vocab, self.kind = head, head.shape, vocab, head.shape.kind
+        self.longest = ENDLESS if self.kind == EAGLE else self.shape.slots
         self.seconds = 0.0
         self.confidence: float | None = None
         self.reset()
@@ -77,66 +83,35 @@ class CachedHead(ABC):
 
     def extend(self, tokens: Sequence[int]) -> torch.Tensor:
         """The logits [1, vocab] after the tokens that `sync` gave, then after one drafted token after the other."""
-        with self._timed():
-            logits = self._extend(tokens)
+        start = perf_counter()
+        logits = self._extend(tokens)
+        self.seconds += perf_counter() - start
         return self._wide(logits)
 
     def forward(self, tokens: Sequence[int], parents: Sequence[int], first: int = 0) -> torch.Tensor:
-        """The logits [rows, vocab] after the rows from `first` on of a tree of drafted tokens; the rows that those continue
-        come before `first`."""
-        with self._timed():
-            logits = self._forward(tokens, parents, first)
+        """The logits [rows, vocab] after the rows from `first` on of a tree of drafted tokens; their parents come before."""
+        start = perf_counter()
+        logits = self._forward(tokens, parents, first)
+        self.seconds += perf_counter() - start
         return self._wide(logits)
 
     def draft_chain(self, tokens: Sequence[int], request: DraftRequest) -> tuple[list[int], list[float]] | None:
-        """What `extend` gives the logits of, drafted in one compiled call: tokens and confidences. None if passes are not
-        compiled."""
-        if not self.head.compiled:
-            return None
-        with self._timed():
-            return self._chain(tokens, request.limited_to(self.head.ids))
+        """Tokens and confidences of what `extend` gives the logits of; None if passes are not compiled."""
+        start = perf_counter()
+        drafted = self._chain(tokens, request.limited_to(self.head.ids)) if self.head.compiled else None
+        self.seconds += perf_counter() - start
+        return drafted
 
     def draft_tree(self, tokens: Sequence[int], request: DraftRequest, branches: int, rows: int) -> DraftTree | None:
-        """A tree after the tokens that `sync` gave, of at most so many `rows`, `branches` of them a level, grown in one
-        compiled call. None if there is no such call."""
-        if not self.head.compiled:
-            return None
-        with self._timed():
-            return self._tree(tokens, request.limited_to(self.head.ids), branches, rows)
-
-    def keep(self, path: Sequence[int]) -> None:  # noqa: B027 (nothing to do for all of them)
-        """Nothing of what was drafted is kept: the target's hidden states of it are better."""
-
-    @abstractmethod
-    def reset(self) -> None:
-        """Forget everything."""
-
-    @abstractmethod
-    def sync(self, context: Sequence[int]) -> list[int]:
-        """What of `context` is still to be read, before a draft after it; nothing if the target has read too little."""
-
-    @abstractmethod
-    def _extend(self, tokens: Sequence[int]) -> torch.Tensor:
-        """`extend`'s logits [1, known or more]."""
-
-    @abstractmethod
-    def _forward(self, tokens: Sequence[int], parents: Sequence[int], first: int) -> torch.Tensor:
-        """`forward`'s logits [rows, known or more]."""
-
-    @abstractmethod
-    def _chain(self, tokens: Sequence[int], request: DraftRequest) -> tuple[list[int], list[float]]:
-        """`draft_chain` by compiled passes."""
-
-    @abstractmethod
-    def _tree(self, tokens: Sequence[int], request: DraftRequest, branches: int, rows: int) -> DraftTree | None:
-        """`draft_tree` by compiled passes; None if they have no such call."""
-
-    @contextmanager
-    def _timed(self) -> Iterator[None]:
-        """Count the seconds of what runs inside."""
+        """A tree of at most `rows` rows, `branches` per level; None if there is no such compiled call."""
         start = perf_counter()
-        yield
+        compiled = self.head.compiled
+        grown = self._tree(tokens, request.limited_to(self.head.ids), branches, rows) if compiled else None
         self.seconds += perf_counter() - start
+        return grown
+
+    def keep(self, path: Sequence[int]) -> None:
+        """Nothing of what was drafted is kept: the target's hidden states of it are better."""
 
     def _wide(self, logits: torch.Tensor) -> torch.Tensor:
         """Logits [rows, known or more] as those of all tokens, [rows, vocab]."""
@@ -151,7 +126,7 @@ class CachedEagle(CachedHead):
     """An EAGLE head. Row i of its cache is token i + 1 with the target's hidden states of token i."""
 
     def reset(self):
-        self._cache = self.head.passes.new_cache()
+        self._cache = self.head.new_cache()
         self.tokens: list[int] = []
         self._begins = True
 
@@ -175,7 +150,7 @@ class CachedEagle(CachedHead):
 
     def _chain(self, tokens, request):
         logits = self._extend(tokens)[0]
-        feature, behind = torch.cat([self._root, self._features])[-1:], len(self.tokens) + len(self._rows)
+        feature, behind = (self._features if self._rows else self._root)[-1:], len(self.tokens) + len(self._rows)
         drafted, confidences, features = self.head.passes.chain(feature, logits, behind, self._cache, request)
         self._rows, self._features = [*self._rows, *drafted[:-1]], torch.cat([self._features, features])
         return drafted, confidences
@@ -193,11 +168,7 @@ class CachedEagle(CachedHead):
 
 
 class _CachedSlots(CachedHead):
-    """A head whose one pass has slots for all that it drafts: their `_hidden` states and `_logits`."""
-
-    def __init__(self, head: Head, vocab: int):
-        super().__init__(head, vocab)
-        self.longest = head.shape.slots
+    """A head whose one pass, `_draft`, has slots for all tokens of a draft: their `_hidden` states and `_logits`."""
 
     def reset(self):
         self.tokens: list[int] = []
@@ -226,17 +197,13 @@ class _CachedSlots(CachedHead):
         logits = self._logits[depths(parents)[first:]]
         return logits[:, : self.shape.known] + self.head.passes.bias(tokens[first:])
 
-    @abstractmethod
-    def _draft(self, tokens: Sequence[int]) -> None:
-        """The pass after the tokens that `sync` gave."""
-
 
 class CachedBlock(_CachedSlots):
     """A block head. Its cache has the target's hidden states of the text before the anchor."""
 
     def reset(self):
         super().reset()
-        self._cache = self.head.passes.new_cache()
+        self._cache = self.head.new_cache()
 
     def sync(self, context):
         del self.tokens[len(context) - 1 :]

@@ -57,26 +57,6 @@ def within(window: int, length: int, places: torch.Tensor) -> torch.Tensor:
     return (tokens > first)[None]
 
 
-class SlotsMixin:
-    """What a network with slots drafts after its pass: `shape`, `head`, `markov_head` and `confidence_head` are the network's."""
-
-    @torch.inference_mode()
-    def bias(self, tokens: Sequence[int]) -> torch.Tensor | float:
-        """What the Markov head adds to the logits after tokens, [tokens, known]; nothing without one."""
-        markov = self.markov_head
-        return markov.markov_w2(markov.markov_w1(torch.tensor(tokens, device=self.head.device))) if markov else 0.0
-
-    @torch.inference_mode()
-    def slot(self, hidden: torch.Tensor, logits: torch.Tensor, before: int) -> tuple[torch.Tensor, float | None]:
-        """The logits [1, known] of a slot after the token `before`, and how likely its token is accepted, None without a
-        confidence head. `hidden` [hidden] and `logits` [known] are the slot's of the pass."""
-        logits = (logits + self.bias([before])).view(1, -1)
-        if not self.confidence_head:
-            return logits, None
-        parts = [hidden, self.markov_head.markov_w1.weight[before]]
-        return logits, float(self.confidence_head.proj(torch.cat(parts)).sigmoid())
-
-
 class Norm(nn.RMSNorm):
     """RMSNorm, computed in float32 whatever the numbers are."""
 
@@ -141,8 +121,7 @@ class Attention(nn.Module):
 
 
 def _near(equation: str, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """The product of rows x with those of their group. Groups of one row would be thousands of tiny products: they are
-    multiplied number by number."""
+    """The product of rows x with those of their group; groups of one row would be thousands of tiny products of matrices."""
     rows, scores = x.shape[2 if equation.startswith("bas") else 4], equation.endswith("sl")
     if rows > 1:
         return torch.einsum(equation, x, y)

@@ -1,4 +1,6 @@
-"""The network of a block head: one pass over [anchor, mask, mask, ...] drafts a whole block.
+"""Networks whose one pass has slots for all tokens of a draft: a block head, and Medusa heads.
+
+A block head reads [anchor, mask, mask, ...] and drafts a whole block.
 
 The slots attend to the target's hidden states of all tokens before the anchor (DFlash, Chen et al. 2026) and to each other,
 in JetSpec only to the slots before. A Markov head adds a bias to the logits of a slot by the token drafted before it. A
@@ -7,11 +9,13 @@ confidence head predicts how likely the token is accepted (DSpark, DeepSpec 2026
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import nn
-from torch.nn.functional import linear
+from torch.nn.functional import linear, silu
 
-from .layers import Layer, LayerCache, Norm, Pairs, RotaryEmbedding, Seen, SlotsMixin, within
+from .layers import Layer, LayerCache, Norm, Pairs, RotaryEmbedding, Seen, within
 from .shape import HeadShape
 
 
@@ -33,7 +37,27 @@ class Confidence(nn.Module):
         self.proj = nn.Linear(shape.hidden + shape.rank, 1)
 
 
-class BlockNetwork(SlotsMixin, nn.Module):
+class _Slots:
+    """What a network with slots drafts after its pass: `shape`, `head`, `markov_head` and `confidence_head` are the network's."""
+
+    @torch.inference_mode()
+    def bias(self, tokens: Sequence[int]) -> torch.Tensor | float:
+        """What the Markov head adds to the logits after tokens, [tokens, known]; nothing without one."""
+        markov = self.markov_head
+        return markov.markov_w2(markov.markov_w1(torch.tensor(tokens, device=self.head.device))) if markov else 0.0
+
+    @torch.inference_mode()
+    def slot(self, hidden: torch.Tensor, logits: torch.Tensor, before: int) -> tuple[torch.Tensor, float | None]:
+        """The logits [1, known] of a slot after the token `before`, and how likely its token is accepted, None without a
+        confidence head. `hidden` [hidden] and `logits` [known] are the slot's of the pass."""
+        logits = (logits + self.bias([before])).view(1, -1)
+        if not self.confidence_head:
+            return logits, None
+        parts = [hidden, self.markov_head.markov_w1.weight[before]]
+        return logits, float(self.confidence_head.proj(torch.cat(parts)).sigmoid())
+
+
+class BlockNetwork(_Slots, nn.Module):
     """`embed` [vocab, hidden] and `head` [vocab, hidden] are the target's."""
 
     def __init__(self, shape: HeadShape, embed: torch.Tensor, head: torch.Tensor):
@@ -71,8 +95,7 @@ class BlockNetwork(SlotsMixin, nn.Module):
         return self.norm(x[:, :, shape.rows - shape.slots :])
 
     def logits(self, hidden: torch.Tensor, before: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Of slots' hidden states [..., hidden] the logits [..., known] where tokens `before` [...] stand before them, and
-        those of being accepted [...]."""
+        """The logits [..., known] of slots [..., hidden] after tokens `before` [...], and those of being accepted [...]."""
         logits, parts = linear(hidden, self.head), [hidden]
         if self.markov_head:
             parts.append(self.markov_head.markov_w1(before))
@@ -92,10 +115,6 @@ class BlockNetwork(SlotsMixin, nn.Module):
         before = anchors[:, None] + torch.arange(self.shape.slots, device=ids.device)
         return self.logits(hidden, ids[:, before])
 
-    def new_cache(self) -> LayerCache:
-        """An empty cache."""
-        return LayerCache()
-
     @torch.inference_mode()
     def draft(
         self, states: torch.Tensor, anchor: int, start: int, cache: LayerCache
@@ -110,3 +129,43 @@ class BlockNetwork(SlotsMixin, nn.Module):
         seen = within(self.shape.window, place, at + torch.arange(self.shape.rows, device=device))
         hidden = self.slots(anchors, at, cache.far, seen)[0, 0]
         return hidden, linear(hidden, self.head)
+
+
+class Residual(nn.Module):
+    """x + silu(W x + b), of which the first x stays what it was in the beginning: the target's own next token."""
+
+    def __init__(self, shape: HeadShape):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(shape.hidden, shape.hidden, shape.biased) for _ in range(shape.layers))
+        for weight in self.parameters():
+            nn.init.zeros_(weight)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """x [..., hidden]."""
+        for layer in self.layers:
+            x = x + silu(layer(x))
+        return x
+
+
+class MedusaNetwork(_Slots, nn.Module):
+    """For each of the next tokens a residual block on the target's last hidden state (Cai et al. 2024); names are those of vLLM's.
+
+    `head` [vocab, hidden] is the target's; its embedding is not read. A block does not read what another has drafted.
+    """
+
+    markov_head = confidence_head = None
+
+    def __init__(self, shape: HeadShape, embed: torch.Tensor, head: torch.Tensor):
+        super().__init__()
+        self.shape = shape
+        self.blocks = nn.ModuleList(Residual(shape) for _ in range(shape.slots))
+        self.register_buffer("head", head, persistent=False)
+
+    def forward(self, states: torch.Tensor) -> torch.Tensor:
+        """The logits [..., slots, vocab] of the tokens after the target's own next one, of its hidden states [..., hidden]."""
+        return linear(torch.stack([block(states) for block in self.blocks], -2), self.head)
+
+    @torch.inference_mode()
+    def draft(self, states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """A pass after the token of a hidden state [1, hidden]: hidden states, which are not used, and logits [slots, vocab]."""
+        return states.expand(self.shape.slots, -1), self(states)[0]

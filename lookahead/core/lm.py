@@ -106,7 +106,7 @@ class Target(LanguageModel, Protocol):
         """`forward` of several texts that share this model, of (tokens, parents) each."""
 
     def configured(self, draft: Any, drafting: Mapping[str, Any], attention: str | None) -> Any:
-        """A context in which transformers' models have these settings; see `model/generate.py`."""
+        """A context in which transformers' models have these settings; see `model/lm.py`."""
 
     def read_plainly(self, tokens: Sequence[int]) -> None:
         """One pass of transformers' model over these tokens."""

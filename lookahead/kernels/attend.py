@@ -1,14 +1,14 @@
 """Attention in compiled code, of a few rows at a time, and how keys and values lie for it.
 
-The heads of these rows that share keys go through them together, some keys after the others: so a key comes from memory once
-for all of them, and is widened to float32 once. Behind a long text most of a pass is this.
+Heads of these rows that share keys are computed together, so a key is read from memory and widened to float32 once for all.
+After a long text this is most of a pass.
 
-Keys lie side by side, `KEYS` of them: the first number of each, then the second of each, so that as many products with a
-query as a vector has numbers grow at once. Where the processor multiplies two bfloat16 in one step, so it does queries and weights,
-which are rounded, with keys and values: two numbers of a key lie together, and the same number of two tokens' values.
+`KEYS` keys lie side by side, the first number of each, then the second of each: a vector holds products of one query with as many
+keys. If the processor multiplies two bfloat16 in one step, two numbers of a key lie together, and the same number of two tokens'
+values; queries and weights are rounded then.
 
-Every row adds its keys in the order of its text, whatever the rows beside it see: as many together as all of them see in that
-order, then the others. A branch of a tree is a list of columns; nothing is masked.
+Every row adds its keys in the order of its text, independent of other rows: first those that all rows see in that order, then the
+others. A branch of a tree is a list of columns; nothing is masked.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numba import carray, njit
 from numba.extending import register_jitable
 
 from .compiling import FREE, kernel
-from .multiply import at_once, clear
+from .product import at_once, clear
 from .vectors import (
     BF16_DOT,
     BFLOAT16,
@@ -39,19 +39,12 @@ from .vectors import (
     highest,
     int32_at,
     integers_at,
-    keys_bf16_dot,
-    keys_bfloat16,
-    keys_float32,
-    narrow_bf16_dot,
-    narrow_bfloat16,
-    narrow_float32,
+    keys_block,
     read_numbers,
     rounding,
     store_numbers,
+    values_block,
     whole,
-    wide_bf16_dot,
-    wide_bfloat16,
-    wide_float32,
 )
 
 ROW_GROUP = 24  # rows that go through the keys together at most
@@ -94,8 +87,7 @@ def _copy(given, apart, there, there_apart, count, size):
 
 @njit(inline="always")
 def put(numbers, heads, keys, values, room, column, dim, rounded, spare):
-    """Store in a column the keys of so many heads and then their values, float32 [2 heads, dim] at `numbers`; `dim` numbers go to
-    `spare` meanwhile."""
+    """Store in a column keys and then values, float32 [2 heads, dim] at `numbers`; `spare` has room for `dim` numbers."""
     size, together = 2 if rounded else 4, multiplied_together(dim, rounded)
     for head in range(heads):
         key = _key(keys + size * head * room * dim, column, dim, size, together)
@@ -118,11 +110,8 @@ def move(buffers, layers, heads, room, dim, rounded, start, columns, moved):
             keys, values = addresses[layer, 0] + of_head, addresses[layer, 1] + of_head
             for i in range(moved):
                 column, there = places[i], start + i
-                key, to_key = _key(keys, column, dim, size, together), _key(keys, there, dim, size, together)
-                value, to_value = (
-                    _value(values, column, dim, size, together),
-                    _value(values, there, dim, size, together),
-                )
+                key, value = _key(keys, column, dim, size, together), _value(values, column, dim, size, together)
+                to_key, to_value = _key(keys, there, dim, size, together), _value(values, there, dim, size, together)
                 _copy(key, KEYS, to_key, KEYS, dim // together, size * together)
                 _copy(value, together, to_value, together, dim, size)
 
@@ -145,12 +134,7 @@ def _scores(queries, several, keys, scores, words, apart, stored):
         rows, query, score = at_once(several - one), queries + 4 * one * words, scores + 4 * one * apart
         for row in range(rows):
             clear(score + 4 * row * apart, KEYS)
-        if stored == BF16_DOT:
-            keys_bf16_dot(rows, query, keys, score, words, words, KEYS, PANEL, apart, 0, 0, 0)
-        elif stored == BFLOAT16:
-            keys_bfloat16(rows, query, keys, score, words, words, KEYS, PANEL, apart, 0, 0, 0)
-        else:
-            keys_float32(rows, query, keys, score, words, words, KEYS, PANEL, apart, 0, 0, 0)
+        keys_block(stored, KEYS, rows, query, keys, score, words, words, KEYS, PANEL, apart, 0, 0, 0)
         one += rows
 
 
@@ -192,28 +176,17 @@ def _gather(values, size, dim, start, stop, first, places, there, paired):
 
 
 @njit(inline="always")
-def _add(several, weights, values, y, k, stride, dim, between, rounded, paired):
-    """y [several, dim] += weights [several, k] times values [k, dim]: rows of weights are `stride` apart, those of y `between`;
-    both are counted in words, as k is, of pairs."""
+def _add(several, weights, values, y, k, stride, dim, between, stored):
+    """y [several, dim] += weights [several, k] times values [k, dim] in `stored` form: rows of weights are `stride` apart, those
+    of y `between`; both are counted in words, as k is, of pairs."""
     one = 0
     while one < several:
         rows, column, weight = at_once(several - one), 0, weights + 4 * one * stride
         while column < dim:
-            at, place = values + (2 if rounded and not paired else 4) * column, y + 4 * (one * between + column)
-            wide = dim - column >= BLOCK
-            if wide and paired:
-                wide_bf16_dot(rows, weight, at, place, k, stride, dim, PANEL, between, *EARLY, 0)
-            elif wide and rounded:
-                wide_bfloat16(rows, weight, at, place, k, stride, dim, PANEL, between, *EARLY, 0)
-            elif wide:
-                wide_float32(rows, weight, at, place, k, stride, dim, PANEL, between, *EARLY, 0)
-            elif paired:
-                narrow_bf16_dot(rows, weight, at, place, k, stride, dim, PANEL, between, *EARLY, 0)
-            elif rounded:
-                narrow_bfloat16(rows, weight, at, place, k, stride, dim, PANEL, between, *EARLY, 0)
-            else:
-                narrow_float32(rows, weight, at, place, k, stride, dim, PANEL, between, *EARLY, 0)
-            column += BLOCK if wide else NARROW
+            at, place = values + (2 if stored == BFLOAT16 else 4) * column, y + 4 * (one * between + column)
+            width = BLOCK if dim - column >= BLOCK else NARROW
+            values_block(stored, width, rows, weight, at, place, k, stride, dim, PANEL, between, *EARLY, 0)
+            column += width
         one += rows
 
 
@@ -231,6 +204,7 @@ def attend(
     size, width, share, apart = 2 if rounded else 4, heads * dim, heads // kv, whole(most, KEYS)
     together = multiplied_together(dim, rounded)
     paired, words = together == 2, dim // together
+    stored = BF16_DOT if paired else BFLOAT16 if rounded else FLOAT32
     firsts, lengths = carray(integers_at(straight), n), carray(integers_at(counts), n)
     places = carray(integers_at(branch), (n, longest))
     i = 0
@@ -252,11 +226,11 @@ def attend(
                 head, row = group * share + one // rows, i + one % rows
                 store_numbers(qkv + 4 * (row * stride + head * dim), queries + 4 * one * words, dim, paired)
             for start in range(0, columns, KEYS):
-                near, stored = key + size * start * dim, BF16_DOT if paired else BFLOAT16 if rounded else FLOAT32
+                near, form = key + size * start * dim, stored
                 if stored == BFLOAT16 and several > ROWS:
                     read_numbers(near, spare, KEYS * dim, rounded)
-                    near, stored = spare, FLOAT32
-                _scores(queries, several, near, scratch + 4 * start, words, apart, stored)
+                    near, form = spare, FLOAT32
+                _scores(queries, several, near, scratch + 4 * start, words, apart, form)
             for one in range(several):
                 row, score = i + one % rows, scratch + 4 * one * apart
                 first, longer = firsts[row], lengths[row]
@@ -268,7 +242,7 @@ def attend(
             for start in range(0, all_see, VALUES):
                 count = min(VALUES, all_see - start) // together
                 near, weight = value + size * start * dim, summed + 4 * (start // together)
-                _add(several, weight, near, answers, count, rows_apart, dim, dim, rounded, paired)
+                _add(several, weight, near, answers, count, rows_apart, dim, dim, stored)
             for row in range(i, i + rows):
                 first, end, one = firsts[row], firsts[row] + lengths[row], row - i
                 weight, answer = summed + 4 * one * rows_apart, answers + 4 * one * dim
@@ -276,12 +250,12 @@ def attend(
                 if in_a_row > all_see:
                     count = (in_a_row - all_see) // together
                     at, near = weight + 4 * (all_see // together), value + size * all_see * dim
-                    _add(share, at, near, answer, count, rows * rows_apart, dim, rows * dim, rounded, paired)
+                    _add(share, at, near, answer, count, rows * rows_apart, dim, rows * dim, stored)
                 for start in range(in_a_row, end, VALUES):
                     stop = min(start + VALUES, end)
                     _gather(value, size, dim, start, stop, first, places[row], spare, paired)
                     at, count = weight + 4 * (start // together), whole(stop - start, together) // together
-                    _add(share, at, spare, answer, count, rows * rows_apart, dim, rows * dim, rounded, paired)
+                    _add(share, at, spare, answer, count, rows * rows_apart, dim, rows * dim, stored)
             for one in range(several):
                 answer = carray(floats_at(answers + 4 * one * dim), dim)
                 head, row = group * share + one // rows, i + one % rows

@@ -1,5 +1,7 @@
-"""A block head's pass in one compiled call: the target's hidden states of new tokens go into its cache, and the slots of a
-block look at all that stands there, and at the slots before them.
+"""Passes of heads with slots in one compiled call each, and the drafts that are read off the slots.
+
+Of a block head, the target's hidden states of new tokens go into its cache. The slots of a block attend to the cache and to the
+slots before them.
 
 The new tokens' rows come first and only leave keys and values, which all layers make of the same input; so every weight is
 read once for both.
@@ -10,14 +12,16 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numba import njit
 
 from .chain import level, picked, stops
-from .columns import Columns
 from .compiling import compiled
-from .layer_pass import check_ids, layer, scratch_floats
-from .multiply import spare_floats
-from .records import Step
-from .vectors import BLOCK, call, copy, whole
+from .product import spare_floats
+from .records import Columns, Step
+from .vectors import BLOCK, call, copy, exp, whole
+from .whole_pass import check_ids, layer, scratch_floats
+
+FARTHEST = np.float32(80)  # of what `exp` takes
 
 
 @compiled
@@ -31,13 +35,8 @@ def forward(kernels, sizes, weights, caches, rows, start, causal, states, fed, h
 
     Raises `IndexError` for an id that is not in the vocabulary.
     """
-    slots, layers, hidden, rounded, eps = (
-        len(rows.ids),
-        caches.addresses.shape[1],
-        sizes.hidden,
-        sizes.rounded,
-        sizes.eps,
-    )
+    slots, layers = len(rows.ids), caches.addresses.shape[1]
+    hidden, rounded, eps = sizes.hidden, sizes.rounded, sizes.eps
     n, size, norms = len(rows.cos) - slots, 2 if rounded else 4, weights.norms
     most = start + n + slots
     check_ids(rows.ids, sizes.vocab)
@@ -73,6 +72,29 @@ def forward(kernels, sizes, weights, caches, rows, start, causal, states, fed, h
     return scratch, straight, new
 
 
+@compiled
+def medusa(kernels, sizes, state, blocks, scales, biases, logits):
+    """The heads' logits [slots, whole blocks of the known tokens], float32, after a token of which `state` [hidden] is the
+    last hidden state of the token before, as it is stored.
+
+    `blocks` and `scales` [2] are addresses of all residual blocks' layers, [slots times hidden, hidden], and of the output head;
+    biases [slots, hidden]. `state` and `logits` are addresses.
+    """
+    slots, hidden = biases.shape
+    wide, known, rounded = whole(slots * hidden, BLOCK), whole(sizes.known, BLOCK), sizes.rounded
+    x, inner, rows = np.empty(hidden, np.float32), np.empty(wide, np.float32), np.empty((slots, hidden), np.float32)
+    scratch = np.empty(spare_floats(slots, hidden), np.float32)
+    spare_ = scratch.ctypes.data
+    call(kernels.read, (state, x.ctypes.data, hidden, rounded))
+    call(kernels.multiply, (x.ctypes.data, blocks[0], scales[0], inner.ctypes.data, spare_, 1, hidden, wide, rounded))
+    for slot in range(slots):
+        for i in range(hidden):
+            z = inner[slot * hidden + i] + biases[slot, i]
+            rows[slot, i] = x[i] + z / (np.float32(1) + exp(min(-z, FARTHEST)))
+    call(kernels.multiply, (rows.ctypes.data, blocks[1], scales[1], logits, spare_, slots, hidden, known, rounded))
+    return scratch[:1], x, inner, rows
+
+
 class Markov(NamedTuple):
     """What follows the slots' logits: the Markov head's `table` [vocab, rank], the addresses of the `blocks` and `scales` of its
     bias [known, rank], and the confidence head's `proj` [hidden + rank] and `proj_bias`, if the head is `confident`. The product
@@ -88,25 +110,32 @@ class Markov(NamedTuple):
     rounded: int
 
 
-@compiled
-def slot(markov, hidden, logits, before, out):
-    """Into `out` [whole blocks of the known tokens] a slot's logits with the Markov head's bias; returns how likely its token is
-    accepted. The slot's hidden state and logits are as the pass left them; `before` is the token before.
-    """
-    known, width, sure = markov.table[before], len(hidden), markov.proj_bias
-    rank = len(known)
-    scratch = np.empty(spare_floats(1, rank), np.float32)
+@njit(error_model="numpy")
+def biased(markov, before, logits, out, scratch):
+    """out [rows, width] = logits [width] with the Markov head's bias after tokens whose rows of its table are `before`. Floats of
+    the scratch: `spare_floats`."""
+    (rows, rank), width = before.shape, len(logits)
     out[:] = 0
     if rank:
         call(markov.multiply, (
-            known.ctypes.data, markov.blocks, markov.scales, out.ctypes.data, scratch.ctypes.data, 1, rank, len(out),
+            before.ctypes.data, markov.blocks, markov.scales, out.ctypes.data, scratch.ctypes.data, rows, rank, width,
             markov.rounded,
         ))  # fmt: skip
-    for i in range(len(out)):
-        out[i] += logits[i]
+    for i in range(rows):
+        for j in range(width):
+            out[i, j] += logits[j]
+
+
+@compiled
+def slot(markov, hidden, logits, before, out):
+    """Into `out` [1, whole blocks of the known tokens] a slot's logits after the token `before`; returns how likely its token is
+    accepted. The slot's hidden state and logits are as the pass left them."""
+    known, width, sure = markov.table[before], len(hidden), markov.proj_bias
+    scratch = np.empty(spare_floats(1, len(known)), np.float32)
+    biased(markov, markov.table[before : before + 1], logits, out, scratch)
     for i in range(width):
         sure += markov.proj[i] * hidden[i]
-    for i in range(rank):
+    for i in range(len(known)):
         sure += markov.proj[width + i] * known[i]
     return 1 / (1 + np.exp(-sure)), scratch[:1]
 
@@ -121,11 +150,11 @@ def chain(markov, hidden, logits, first, before, request):
     """
     most, known, ids, reach = request.most, request.known, request.ids, request.reach
     tokens, confidences, count = np.empty(most, np.int64), np.empty(most), np.int64(0)
-    out = np.empty(logits.shape[1], np.float32)
+    out = np.empty((1, logits.shape[1]), np.float32)
     while True:
         at = first + count
         sure, _ = slot(markov, hidden[at], logits[at], before, out)
-        place, share = picked(out[:known], request.scale, request.noise, count)
+        place, share = picked(out[0, :known], request.scale, request.noise, count)
         token = ids[place] if len(ids) else place
         tokens[count], confidences[count] = token, sure if markov.confident else share
         reach *= confidences[count]
@@ -137,12 +166,8 @@ def chain(markov, hidden, logits, first, before, request):
 
 @compiled
 def tree(markov, logits, anchor, branches, rows, request):
-    """Grow a tree from the slots after the token `anchor`, a level per slot: tokens, parents (-1: the anchor), and the share of
-    each of its softmax, [drafted] each. There are at most `rows` rows, and of a level the `branches` that are likeliest reached;
-    the last level is the one after which those of the next would not pay.
-
-    Otherwise as `chain` takes them.
-    """
+    """Grow a tree from the slots after the token `anchor`, a level per slot, as `chain.tree` does: tokens, parents (-1: the anchor),
+    and the share of each of its softmax. Otherwise as `chain` takes them."""
     most = request.most
     tokens, parents, chances, reach = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows), np.empty(rows)
     width, rank = logits.shape[1], markov.table.shape[1]
@@ -152,15 +177,7 @@ def tree(markov, logits, anchor, branches, rows, request):
     for depth in range(most):
         for i in range(above):
             copy(markov.table[tokens[first + i] if depth else anchor], before[i])
-        out[:above] = 0
-        if rank:
-            call(markov.multiply, (
-                before.ctypes.data, markov.blocks, markov.scales, out.ctypes.data, scratch.ctypes.data, above, rank, width,
-                markov.rounded,
-            ))  # fmt: skip
-        for i in range(above):
-            for j in range(width):
-                out[i, j] += logits[depth, j]
+        biased(markov, before[:above], logits[depth], out[:above], scratch)
         newest = count
         count, reached = level(out, depth, above, first, count, tokens, parents, chances, reach, request)
         first, above = newest, count - newest

@@ -12,9 +12,8 @@ import numpy as np
 from numba import njit
 
 from ..core.lm import DraftRequest
-from .columns import Columns
 from .compiling import FREE, compiled
-from .records import Caches, Outputs, Rows, Step
+from .records import Caches, Columns, Outputs, Rows, Step
 from .vectors import call, copy, exp, highest
 from .whole_pass import forward
 
@@ -76,16 +75,14 @@ def place_of(score, scores):
 
 @njit(error_model="numpy")
 def picked(logits, scale, noise, row):
-    """The token with the highest score, the first of several, and its share of the scores' softmax. `logits` [known] become
-    the scores."""
+    """The first token with the highest score, and its share of the scores' softmax. `logits` [known] become the scores."""
     top, total = scored(logits, scale, noise, row)
     return place_of(top, logits), 1.0 / total
 
 
 @njit(error_model="numpy")
 def favourites(logits, scale, noise, row, most):
-    """The tokens with the `most` highest scores, the highest first, and their shares of the scores' softmax. Of the `logits`
-    [known] nothing is left."""
+    """The `most` tokens with the highest scores, in order, and their shares of the softmax. Overwrites `logits` [known]."""
     best, total = scored(logits, scale, noise, row)
     top, tokens, shares = best, np.empty(most, np.int64), np.empty(most)
     for i in range(most):
@@ -129,15 +126,15 @@ def level(logits, depth, above, first, count, tokens, parents, chances, reach, r
 
 
 @njit(error_model="numpy")
-def lay_out(first, count, depth, parents, start, columns, rotations, of_level):
-    """Fill `columns` for the rows of a tree's level: those from `first` up to `count`, at this depth after `start` columns of a
-    cache. A row attends to what its parent (-1: the text's end) attends to, and to itself. The rotations of the level's position
-    go into `of_level` [2, branches, head_dim].
+def lay_out(caches, tokens, parents, first, count, depth, start, columns, rotations, of_level):
+    """The caches, rows and columns of a pass over a tree's level: the rows from `first` up to `count`, at this depth after `start`
+    columns of a cache. A row attends to what its parent (-1: the text's end) attends to, and to itself. The level's part of
+    `columns` is filled, and the rotations of its position go into `of_level` [2, branches, head_dim].
     """
-    straight, branch, counts = columns.straight, columns.branch, columns.counts
+    new, straight, branch, counts = columns
     for row in range(first, count):
         parent = parents[row]
-        columns.new[row] = start + row
+        new[row] = start + row
         if parent < 0:
             straight[row], counts[row] = start, 0
         else:
@@ -150,6 +147,12 @@ def lay_out(first, count, depth, parents, start, columns, rotations, of_level):
             counts[row] += 1
         copy(rotations.cos[start + depth], of_level[0, row - first])
         copy(rotations.sin[start + depth], of_level[1, row - first])
+    above = count - first
+    return (
+        Caches(caches.addresses, caches.rooms, np.full(1, above)),
+        Rows(tokens[first:count], of_level[0, :above], of_level[1, :above]),
+        Columns(new[first:count], straight[first:count], branch[first:count], counts[first:count]),
+    )
 
 
 @njit(error_model="numpy")
@@ -164,13 +167,6 @@ def empty_columns(rows, longest):
     """The columns of a tree of so many rows, for `lay_out`."""
     new, straight = np.empty(rows, np.int64), np.empty(rows, np.int64)
     return Columns(new, straight, np.zeros((rows, longest), np.int64), np.zeros(rows, np.int64))
-
-
-@njit(error_model="numpy")
-def part_of(columns, first, count):
-    """The columns of the rows from `first` up to `count`."""
-    new, straight, branch, counts = columns
-    return Columns(new[first:count], straight[first:count], branch[first:count], counts[first:count])
 
 
 @njit(error_model="numpy")
@@ -210,11 +206,10 @@ def chain(kernels, sizes, weights, caches, ids, start, rotations, taps, request)
 @compiled
 def tree(kernels, sizes, weights, caches, ids, start, rotations, taps, branches, rows, request):
     """Read `ids` [n] after `start` tokens of the cache, then grow a tree, a pass per level: tokens, parents (-1: the text's end),
-    and the share of each of its softmax, [drafted] each; and how many of them, all but the last level, were read. There are at
-    most `rows` rows, and of a level the `branches` that are likeliest reached; the last level is the one after which those of the
-    next would not pay.
+    and the share of each of its softmax, [drafted] each; and how many of them, all but the last level, were read.
 
-    The cache must have room for `n + rows` columns.
+    There are at most `rows` rows, and of a level the `branches` that are likeliest reached. The last level is the one after which
+    another would not pay. The cache must have room for `n + rows` columns.
     """
     most, vocab, end = request.most, sizes.vocab, start + len(ids)
     tokens, parents, chances, reach = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows), np.empty(rows)
@@ -230,10 +225,10 @@ def tree(kernels, sizes, weights, caches, ids, start, rotations, taps, branches,
         first, above = newest, count - newest
         if count == rows or depth + 1 == most or stops(request, reached, depth + 1):
             break
-        lay_out(first, count, depth, parents, end, columns, rotations, of_level)
-        scratch = forward(
-            kernels, sizes, weights, Caches(caches.addresses, caches.rooms, np.full(1, above)),
-            Rows(tokens[first:count], of_level[0, :above], of_level[1, :above]), part_of(columns, first, count),
-            Outputs(np.int64(0), above, logits, taps, one), Step(np.int64(0), np.int64(0)),
-        )  # fmt: skip
+        level_caches, level_rows, level_columns = lay_out(
+            caches, tokens, parents, first, count, depth, end, columns, rotations, of_level
+        )
+        outputs = Outputs(np.int64(0), above, logits, taps, one)
+        step = Step(np.int64(0), np.int64(0))
+        scratch = forward(kernels, sizes, weights, level_caches, level_rows, level_columns, outputs, step)
     return tokens[:count], parents[:count], chances[:count], first, scratch[:1], stored[:1]

@@ -98,8 +98,7 @@ def _keep(compiled, function: Callable) -> None:
 
 
 def kernel(integers: int, floats: int = 0, fastmath=ORDERED) -> Callable:
-    """A decorator for a function of so many integers and then floats. The result compiles it when it is first called, and returns
-    it with its `address`."""
+    """A decorator for a function of so many integers and then floats. The first call compiles it; each returns the kernel."""
     arguments = (*[INTEGER] * integers, *[types.float32] * floats)
 
     def make(function):

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from .chain import empty_columns, in_a_row, lay_out, level, part_of, picked, stops
+from .chain import empty_columns, in_a_row, lay_out, level, picked, stops
 from .compiling import compiled
-from .layer_pass import check_ids, layer, scratch_floats
-from .multiply import spare_floats
-from .records import Caches, Rows, Step
+from .product import spare_floats
+from .records import Rows, Step
 from .vectors import BLOCK, call, copy, whole
+from .whole_pass import check_ids, layer, scratch_floats
 
 
 @compiled
@@ -92,12 +92,7 @@ def chain(kernels, sizes, weights, caches, feature, logits, start, rotations, no
 
 @compiled
 def tree(kernels, sizes, weights, caches, feature, logits, start, rotations, normed_residual, branches, rows, request):
-    """Grow a tree after the same text, a pass per level: tokens, parents (-1: the text's end), and the share of each of its
-    softmax, [drafted] each. There are at most `rows` rows, and of a level the `branches` that are likeliest reached; the last level
-    is the one after which those of the next would not pay.
-
-    The cache must have room for `rows` columns. Otherwise as `chain` takes them.
-    """
+    """Grow a tree after the same text, as `chain.tree` does. The cache must have room for `rows` columns."""
     most, known = request.most, request.known
     tokens, parents, chances, reach = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows), np.empty(rows)
     features, behind = np.empty((rows, sizes.hidden), np.float32), np.empty((branches, sizes.hidden), np.float32)
@@ -111,14 +106,14 @@ def tree(kernels, sizes, weights, caches, feature, logits, start, rotations, nor
         first, above = newest, count - newest
         if count == rows or depth + 1 == most or stops(request, reached, depth + 1):
             break
-        lay_out(first, count, depth, parents, start, columns, rotations, of_level)
+        level_caches, level_rows, level_columns = lay_out(
+            caches, tokens, parents, first, count, depth, start, columns, rotations, of_level
+        )
         for row in range(first, count):
             parent = parents[row]
             copy(features[parent] if parent >= 0 else feature[0], behind[row - first])
         forward(
-            kernels, sizes, weights, Caches(caches.addresses, caches.rooms, np.full(1, above)),
-            Rows(tokens[first:count], of_level[0, :above], of_level[1, :above]), part_of(columns, first, count),
-            np.int64(behind.ctypes.data), np.int64(0), normed_residual, np.int64(features[first].ctypes.data), np.int64(0),
-            np.int64(out.ctypes.data),
+            kernels, sizes, weights, level_caches, level_rows, level_columns, np.int64(behind.ctypes.data), np.int64(0),
+            normed_residual, np.int64(features[first].ctypes.data), np.int64(0), np.int64(out.ctypes.data),
         )  # fmt: skip
     return tokens[:count], parents[:count], chances[:count], behind

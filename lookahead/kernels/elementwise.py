@@ -1,13 +1,11 @@
 """The steps of a Llama's pass beside products and attention: norms, sums, the gate and the rotation.
 
-Every number of a row is added up in an order of its own, whatever the number of rows or of keys that others look at, so
-that a row has the same bits in any company, on any processor.
-
-- Products: see `multiply`. Attention: see `attend`.
-- Of a bfloat16 model sums are rounded wherever transformers' Llama rounds them.
+Every number of a row is added up in a fixed order, independent of the number of rows and keys of a pass, so a row has the same
+bits in every pass, on any processor (`product` and `attend` too). Sums of a bfloat16 model are rounded wherever transformers' Llama
+rounds them.
 
 A kernel takes addresses and sizes, is compiled once, and is called by address from compiled code (`whole_pass`) or through
-ctypes. Whoever calls it sees to it that what an address points to is as long as it should be, and stays.
+ctypes. The caller keeps the memory behind an address alive and large enough.
 """
 
 from __future__ import annotations
@@ -46,10 +44,8 @@ def add(x, y, n, width, stride, rounded):
 def gate(both, y, n, width, stride, rounded):
     """y [n, width] = silu(gate) times up, of rows `stride` apart that hold the gate first."""
     for i in range(n):
-        gates, ups = (
-            carray(floats_at(both + 4 * i * stride), width),
-            carray(floats_at(both + 4 * (i * stride + width)), width),
-        )
+        gates = carray(floats_at(both + 4 * i * stride), width)
+        ups = carray(floats_at(both + 4 * (i * stride + width)), width)
         out = carray(floats_at(y + 4 * i * width), width)
         for j in range(width):
             gate = gates[j]
@@ -70,13 +66,4 @@ def apply_rope(qkv, cos, sin, n, heads, half, stride, rounded):
                 second[j] = rounding(rounding(b * c[half + j], rounded) + rounding(a * s[half + j], rounded), rounded)
 
 
-@kernel(4)
-def read(stored, y, count, rounded):
-    """Stored numbers as float32."""
-    read_numbers(stored, y, count, rounded)
-
-
-@kernel(4)
-def store(y, stored, count, rounded):
-    """float32 as numbers are stored there."""
-    store_numbers(y, stored, count, rounded)
+read, store = kernel(4)(read_numbers.py_func), kernel(4)(store_numbers.py_func)

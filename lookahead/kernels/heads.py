@@ -1,4 +1,4 @@
-"""Passes of heads in compiled calls (`block_pass`, `eagle_pass`, `medusa_pass`), with weights in eight bits: on a processor,
+"""Passes of heads in compiled calls (`block_pass`, `eagle_pass`), with weights in eight bits: on a processor,
 beside a target whose passes are compiled too.
 
 What a head drafts is verified, so its numbers may be rounded otherwise than its network's.
@@ -7,7 +7,6 @@ What a head drafts is verified, so its numbers may be rounded otherwise than its
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,20 +14,18 @@ import torch
 from torch import nn
 
 from ..core.lm import DraftRequest, DraftTree
-from ..model.heads.block import BlockNetwork
 from ..model.heads.eagle import EagleNetwork
 from ..model.heads.layers import Layer
-from ..model.heads.medusa import MedusaNetwork
-from ..model.heads.shape import BLOCK, EAGLE, MEDUSA, NONE, HeadShape
-from ..model.rotary import RotaryTables
-from . import block_pass, eagle_pass, medusa_pass, whole_pass
+from ..model.heads.shape import BLOCK, EAGLE, MEDUSA, NONE
+from ..model.heads.slots import BlockNetwork, MedusaNetwork
+from . import block_pass, eagle_pass, whole_pass
 from .cache import CompiledCache
 from .chain import Request
-from .columns import SPARE_POSITIONS, Columns, fits
-from .product import Product
-from .records import Caches, PackedWeights, Rotations, Rows, Sizes
+from .product import Product, addresses
+from .records import Caches, Columns, PackedWeights, Rows, Sizes
+from .rotary import SPARE_POSITIONS, RotaryTables
 from .vectors import BLOCK as OUTPUTS
-from .vectors import whole
+from .vectors import fits, whole
 
 if TYPE_CHECKING:
     from .llama import Llama
@@ -36,17 +33,15 @@ if TYPE_CHECKING:
 
 def passes(network: nn.Module, target: Llama) -> CompiledBlock | CompiledEagle | CompiledMedusa | None:
     """The compiled passes of a head of this target; None if they are not compiled."""
-    kinds = {MEDUSA: CompiledMedusa, EAGLE: CompiledEagle, BLOCK: CompiledBlock}
-    return kinds[network.shape.kind](network, target) if _compiles(network.shape, target) else None
-
-
-def _compiles(shape: HeadShape, target: Llama) -> bool:
-    if shape.hidden != target.shape.hidden:
-        return False
-    free = shape.window == 0 or shape.window >= target.shape.context_length
+    shape = network.shape
+    simple = fits(shape) and not shape.biased and (shape.window == 0 or shape.window >= target.shape.context_length)
     usual = shape.fed_norm == NONE and not shape.output_normed and shape.layers == 1
-    simple = fits(shape) and free and not shape.biased
-    return {MEDUSA: shape.layers == 1 and not shape.draft_vocab, EAGLE: simple and usual, BLOCK: simple}[shape.kind]
+    compiled, compiles = {
+        MEDUSA: (CompiledMedusa, shape.layers == 1 and not shape.draft_vocab),
+        EAGLE: (CompiledEagle, simple and usual),
+        BLOCK: (CompiledBlock, simple),
+    }[shape.kind]
+    return compiled(network, target) if compiles and shape.hidden == target.shape.hidden else None
 
 
 class _Tables:
@@ -60,27 +55,24 @@ class _Tables:
         ]
         head = Product(network.head.to(self.dtype), int8=True) if shape.draft_vocab else target.drafting_head
         last = [Product(fc.weight.to(self.dtype), int8=True), head]
-        rows = [*self._products, [*last, *last]]
         self._last = last
-        pairs = [
-            [norm.weight.to(self.dtype).float() for norm in (layer.self_attn.q_norm, layer.self_attn.k_norm)]
-            if shape.head_norms
-            else []
-            for layer in network.layers
-        ]
-        head_norms = np.array([[norm.numpy() for norm in pair] for pair in pairs], np.float32)
+        attentions = [layer.self_attn for layer in network.layers] if shape.head_norms else []
+        head_norms = [norm for attention in attentions for norm in (attention.q_norm, attention.k_norm)]
         self.weights = PackedWeights(
             target.weights.embed.data_ptr(),
-            torch.stack([norm.weight.to(self.dtype) for norm in norms]).float().numpy(),
-            head_norms.reshape(shape.layers, -1, shape.head_dim),
-            np.array([[product.blocks.ctypes.data for product in row] for row in rows]),
-            np.array([[product.scales.ctypes.data for product in row] for row in rows]),
+            self._stacked(norms, shape.hidden),
+            self._stacked(head_norms, shape.head_dim).reshape(shape.layers, -1, shape.head_dim),
+            *addresses([*self._products, [*last, *last]]),
         )
         widest = max(shape.fed, shape.inner, 2 * shape.hidden, shape.heads * shape.head_dim)
-        self.sizes = _sizes(shape, target, widest)
-        rotations = partial(_rotations, network.rotary, self.dtype)
-        self.rotary = RotaryTables(rotations, target.shape.context_length + SPARE_POSITIONS + shape.rows)
+        self.sizes = Sizes.of(shape, shape.inner, shape.known, widest, self.dtype, shape.eps)
+        most = target.shape.context_length + SPARE_POSITIONS + shape.rows
+        self.rotary = RotaryTables(network.rotary.inv_freq, self.dtype, most)
         self.kernels = whole_pass.addresses(last[0].stored)
+
+    def _stacked(self, norms: Sequence[nn.Module], width: int) -> np.ndarray:
+        """The weights of norms [norms, width], rounded as the target's numbers are."""
+        return np.array([norm.weight.to(self.dtype).float().numpy() for norm in norms], np.float32).reshape(-1, width)
 
     def room(self, cache: CompiledCache, rows: int, ends: int = 1) -> Caches:
         """The cache with room for so many further rows, the first `ends` of which a pass computes."""
@@ -92,26 +84,6 @@ class _Tables:
         """An empty cache."""
         return CompiledCache(len(self._products))
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes that they take, but for an output head that is the target's."""
-        last = self._last if self.shape.draft_vocab else self._last[:1]
-        return sum(product.nbytes for row in (*self._products, last) for product in row)
-
-
-def _sizes(shape: HeadShape, target: Llama, widest: int) -> Sizes:
-    return Sizes(
-        shape.hidden, shape.heads, shape.kv_heads, shape.head_dim, shape.inner, shape.vocab, shape.known, widest,
-        int(target.dtype == torch.bfloat16), np.float32(shape.eps), np.float32(shape.head_dim**-0.5),
-    )  # fmt: skip
-
-
-def _rotations(rotary: nn.Module, dtype: torch.dtype, places: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Cosines and sines [positions, head dim], as the kernels take them."""
-    cos, sin = (table[:, 0] for table in rotary(places))
-    half = cos.shape[-1] // 2
-    return cos.to(dtype), torch.cat([-sin[:, :half], sin[:, half:]], -1).to(dtype)
-
 
 def _weights(layer: Layer) -> list[torch.Tensor]:
     attention, mlp = layer.self_attn, layer.mlp
@@ -119,10 +91,36 @@ def _weights(layer: Layer) -> list[torch.Tensor]:
     return [qkv, attention.o_proj.weight, torch.cat([mlp.gate_proj.weight, mlp.up_proj.weight]), mlp.down_proj.weight]
 
 
-class CompiledBlock(_Tables):
-    """A block head's passes; see `model.heads.plain.PlainBlock`."""
+class _CompiledSlots:
+    """Drafting from the slots of a pass, whose Markov and confidence heads are in `_markov`."""
 
-    drafts_chains = True
+    def slot(self, hidden: torch.Tensor, logits: torch.Tensor, before: int) -> tuple[torch.Tensor, float | None]:
+        """See `model.heads.slots`."""
+        out = torch.empty(1, len(logits))
+        chance, _ = block_pass.slot(self._markov, hidden.numpy(), logits.numpy(), before, out.numpy())
+        return out, chance if self.shape.confident else None
+
+    def chain(
+        self, hidden: torch.Tensor, logits: torch.Tensor, first: int, before: int, request: DraftRequest
+    ) -> tuple[list[int], list[float]]:
+        """Tokens of the slots from `first` on after the token `before`, and their confidences."""
+        tokens, confidences = block_pass.chain(
+            self._markov, hidden.numpy(), logits.numpy(), first, before, Request.of(request)
+        )
+        return tokens.tolist(), confidences.tolist()
+
+    def tree(self, logits: torch.Tensor, before: int, request: DraftRequest, branches: int, rows: int) -> DraftTree:
+        """A tree of the slots' likeliest tokens after a token; confidences are shares of the softmax."""
+        *grown, _ = block_pass.tree(self._markov, logits.numpy(), before, branches, rows, Request.of(request))
+        return DraftTree(*(part.tolist() for part in grown))
+
+    def bias(self, tokens: Sequence[int]) -> torch.Tensor | float:
+        """See `model.heads.slots`."""
+        return self._bias(torch.from_numpy(self._markov.table[list(tokens)])) if self.shape.rank else 0.0
+
+
+class CompiledBlock(_CompiledSlots, _Tables):
+    """A block head's passes; see `model.heads.slots.BlockNetwork`."""
 
     @torch.inference_mode()
     def __init__(self, network: BlockNetwork, target: Llama):
@@ -138,19 +136,12 @@ class CompiledBlock(_Tables):
         proj, proj_bias = np.zeros(self.shape.hidden + self.shape.rank, np.float32), 0.0
         if network.confidence_head:
             proj, proj_bias = (weight.float().numpy()[0].copy() for weight in network.confidence_head.proj.parameters())
+        confident, rounded = int(self.shape.confident), self.sizes.rounded
         self._markov = block_pass.Markov(
-            self.kernels.multiply,
-            table,
-            *bias,
-            proj,
-            np.float32(proj_bias),
-            int(self.shape.confident),
-            self.sizes.rounded,
+            self.kernels.multiply, table, *bias, proj, np.float32(proj_bias), confident, rounded
         )
 
-    def draft(
-        self, states: torch.Tensor, anchor: int, start: int, cache: CompiledCache
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def draft(self, states, anchor, start, cache):
         shape, n = self.shape, len(states)
         both = n + shape.rows
         cache.rewind(start)
@@ -167,33 +158,9 @@ class CompiledBlock(_Tables):
         first = shape.rows - shape.slots
         return hidden[first:], logits[first:]
 
-    def slot(self, hidden: torch.Tensor, logits: torch.Tensor, before: int) -> tuple[torch.Tensor, float | None]:
-        out = torch.empty(1, len(logits))
-        chance, _ = block_pass.slot(self._markov, hidden.numpy(), logits.numpy(), before, out.numpy()[0])
-        return out, chance if self.shape.confident else None
-
-    def chain(
-        self, hidden: torch.Tensor, logits: torch.Tensor, first: int, before: int, request: DraftRequest
-    ) -> tuple[list[int], list[float]]:
-        """Tokens of the slots from `first` on, and how likely each is accepted."""
-        tokens, confidences = block_pass.chain(
-            self._markov, hidden.numpy(), logits.numpy(), first, before, Request.of(request)
-        )
-        return tokens.tolist(), confidences.tolist()
-
-    def tree(self, logits: torch.Tensor, before: int, request: DraftRequest, branches: int, rows: int) -> DraftTree:
-        """A tree of the slots' favourites after a token: tokens, parents, and the share of each of its softmax."""
-        *grown, _ = block_pass.tree(self._markov, logits.numpy(), before, branches, rows, Request.of(request))
-        return DraftTree(*(part.tolist() for part in grown))
-
-    def bias(self, tokens: Sequence[int]) -> torch.Tensor | float:
-        return self._bias(torch.from_numpy(self._markov.table[list(tokens)])) if self.shape.rank else 0.0
-
 
 class CompiledEagle(_Tables):
-    """An EAGLE head's passes; see `model.heads.plain.PlainEagle`."""
-
-    drafts_chains = True
+    """An EAGLE head's passes; see `model.heads.eagle.EagleNetwork`."""
 
     @torch.inference_mode()
     def __init__(self, network: EagleNetwork, target: Llama):
@@ -201,30 +168,17 @@ class CompiledEagle(_Tables):
         norms = [layer.input_layernorm, layer.hidden_norm, layer.post_attention_layernorm, network.norm]
         super().__init__(network, target, norms, network.fc)
 
-    def read(
-        self, states: torch.Tensor, ids: Sequence[int], start: int, cache: CompiledCache
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def read(self, states, ids, start, cache):
         n = len(ids)
         cache.rewind(start)
-        columns = Columns.of(range(-1, n - 1), start)
-        features, logits = self._pass(
-            states.contiguous(), self.shape.fed, ids, columns, slice(start, start + n), n - 1, cache
-        )
+        columns, places = Columns.of(range(-1, n - 1), start), slice(start, start + n)
+        features, logits = self._pass(states.contiguous(), self.shape.fed, ids, columns, places, n - 1, cache)
         return features[-1:], logits
 
-    def draft(
-        self,
-        ids: Sequence[int],
-        parents: Sequence[int],
-        features: torch.Tensor,
-        first: int,
-        start: int,
-        cache: CompiledCache,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def draft(self, ids, parents, features, first, start, cache):
         cache.rewind(start + first)
         columns = Columns.of(parents, start, first)
-        places = columns.straight + columns.counts - 1
-        return self._pass(features.contiguous(), 0, ids[first:], columns, places, 0, cache)
+        return self._pass(features.contiguous(), 0, ids[first:], columns, columns.positions, 0, cache)
 
     def chain(
         self, feature: torch.Tensor, logits: torch.Tensor, start: int, cache: CompiledCache, request: DraftRequest
@@ -250,7 +204,7 @@ class CompiledEagle(_Tables):
         """What `eagle_pass`'s calls take to draft so many tokens after a text of `start` tokens."""
         cache.rewind(start)
         cache.lay_out(start + drafted)
-        caches, rotations = self.room(cache, drafted), Rotations(*self.rotary.up_to(start + drafted))
+        caches, rotations = self.room(cache, drafted), self.rotary.up_to(start + drafted)
         normed = int(self.shape.residual_normed)
         return (
             self.kernels, self.sizes, self.weights, caches, feature.numpy(), logits.numpy(), start, rotations, normed
@@ -270,45 +224,30 @@ class CompiledEagle(_Tables):
         return features, logits[:, : shape.known]
 
 
-class CompiledMedusa:
-    """Medusa heads' passes; see `model.heads.plain.PlainMedusa`."""
-
-    drafts_chains = True
+class CompiledMedusa(_CompiledSlots):
+    """Medusa heads' passes; see `model.heads.slots.MedusaNetwork`."""
 
     @torch.inference_mode()
     def __init__(self, network: MedusaNetwork, target: Llama):
-        self.shape = network.shape
-        self._sizes = _sizes(self.shape, target, self.shape.hidden)
+        self.shape = shape = network.shape
+        self._sizes = Sizes.of(shape, shape.inner, shape.known, shape.hidden, target.dtype, shape.eps)
         layers = [block.layers[0] for block in network.blocks]
-        self._products = [
-            Product(torch.cat([layer.weight for layer in layers]).to(target.dtype), int8=True), target.drafting_head
-        ]  # fmt: skip
-        self._weights, self._scales = (
-            np.array([getattr(product, part).ctypes.data for product in self._products])
-            for part in ("blocks", "scales")
-        )
-        self._biases = np.zeros((self.shape.slots, self.shape.hidden), np.float32)
-        if self.shape.biased:
+        joined = torch.cat([layer.weight for layer in layers]).to(target.dtype)
+        self._products = [Product(joined, int8=True), target.drafting_head]
+        self._addresses = [of_all[0] for of_all in addresses([self._products])]
+        self._biases = np.zeros((shape.slots, shape.hidden), np.float32)
+        if shape.biased:
             self._biases = torch.stack([layer.bias.float() for layer in layers]).numpy().copy()
         self._kernels = whole_pass.addresses(self._products[0].stored)
-        # No hidden state and no token before a slot: logits decide.
-        self._hidden = np.zeros((self.shape.slots, 0), np.float32)
-        table, proj = np.zeros((self.shape.vocab, 0), np.float32), np.zeros(0, np.float32)
+        self._hidden = torch.zeros(shape.slots, 0)  # logits alone decide
+        table, proj = np.zeros((shape.vocab, 0), np.float32), np.zeros(0, np.float32)
         self._markov = block_pass.Markov(
             self._kernels.multiply, table, 0, 0, proj, np.float32(0), 0, self._sizes.rounded
         )
 
-    def draft(self, states: torch.Tensor) -> torch.Tensor:
-        shape, state = self.shape, states.contiguous()
-        logits = torch.empty(shape.slots, whole(shape.known, OUTPUTS))
-        medusa_pass.forward(
-            self._kernels, self._sizes, state.data_ptr(), self._weights, self._scales, self._biases, logits.data_ptr()
+    def draft(self, states):
+        state, logits = states.contiguous(), torch.empty(self.shape.slots, whole(self.shape.known, OUTPUTS))
+        block_pass.medusa(
+            self._kernels, self._sizes, state.data_ptr(), *self._addresses, self._biases, logits.data_ptr()
         )
-        return logits
-
-    def chain(self, logits: torch.Tensor, first: int, request: DraftRequest) -> tuple[list[int], list[float]]:
-        """Tokens of the slots from `first` on, and the share of each of its softmax."""
-        tokens, confidences = block_pass.chain(
-            self._markov, self._hidden, logits.numpy(), first, 0, Request.of(request)
-        )
-        return tokens.tolist(), confidences.tolist()
+        return self._hidden, logits

@@ -1,19 +1,16 @@
 """Llama's passes, each one compiled call (`whole_pass`), for target and drafters on a CPU.
 
-The arithmetic, and the order of every rounding, is that of `transformers.models.llama`; the order of every sum is the
-same whatever else a pass computes (`elementwise`), so that a token gets the same bits from a prompt that is read at once, from
-a chain, a tree or a single step. A drafter's weights may be kept in eight bits: what it drafts is verified, however it
-came about.
-
-It computes plain Llama models. `model.modules` computes every other model.
+The arithmetic and the order of roundings are those of `transformers.models.llama`. The order of every sum is independent of what
+else a pass computes (`elementwise`): a token has the same bits in a prompt, a chain, a tree or a single step. A drafter's weights
+may be kept in eight bits, because its drafts are verified. `model.modules` computes models that are not plain Llamas.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,28 +19,19 @@ import torch
 from ..core import parallel
 from ..core.lm import DraftTree
 from ..model.cache import NOTHING
-from ..model.forward import EVERY, Forward, Part, Parts
-from ..model.rotary import RotaryTables
+from ..model.forward import EVERY, Forward, Part
 from ..model.shape import Shape
 from . import attend, chain, heads, whole_pass
 from .cache import CompiledCache
-from .columns import SPARE_POSITIONS, Columns
 from .llama_weights import Weights
-from .product import Product, stored
-from .records import ALONE, Caches, Kernels, Outputs, PackedWeights, Rotations, Rows, Sizes, Step
+from .product import Product, addresses, stored
+from .records import ALONE, Caches, Columns, Kernels, Outputs, PackedWeights, Rows, Sizes, Step
+from .rotary import SPARE_POSITIONS, RotaryTables
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 LONG = 16  # rows a core at least, of a text that several read
-
-
-def _rotations(weights: Weights, places: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Cosines and sines [positions, head dim], as the kernels take them."""
-    angles = places.float()[:, None] * weights.inv_freq
-    cos, sin = (f(angles) * weights.attention_factor for f in (torch.cos, torch.sin))
-    # rotate_half(x) is [-x2, x1]: the sign goes into the table.
-    return tuple(table.to(weights.embed.dtype) for table in (torch.cat([cos, cos], -1), torch.cat([-sin, sin], -1)))
 
 
 def prepare(dtype: torch.dtype) -> None:
@@ -53,8 +41,7 @@ def prepare(dtype: torch.dtype) -> None:
 
 
 class Llama(Forward):
-    """Callable on the rows of one pass. `source` makes transformers' model of the same weights, if anybody asks; `int8`
-    keeps the weights of products in eight bits."""
+    """`source` makes transformers' model of the same weights when it is needed; with `int8` products have weights in eight bits."""
 
     batch_invariant = batches = True
 
@@ -65,7 +52,9 @@ class Llama(Forward):
     ):  # fmt: skip
         self.shape, self.weights, self.int8, self._source = shape, weights, int8, source
         self._shared = {} if shared is None else shared  # by weight, and whether in eight bits
-        self._rotary = RotaryTables(partial(_rotations, weights), shape.context_length + SPARE_POSITIONS)
+        self._rotary = RotaryTables(
+            weights.inv_freq, self.dtype, shape.context_length + SPARE_POSITIONS, weights.attention_factor
+        )
 
     # Made with the first pass: of a draft model that is read and then kept in eight bits there is none.
     @cached_property
@@ -89,28 +78,22 @@ class Llama(Forward):
 
     @property
     def tables(self) -> tuple[torch.Tensor, torch.Tensor]:
-        embed, head = self.weights.embed, self.weights.head
-        return embed, embed if head is None else head
+        return self.weights.embed, self.weights.head
 
     @cached_property
     def _sizes(self) -> Sizes:
         shape, first = self.shape, self.weights.layers[0]
         widest = max(weight.shape[1] for weight in (*first.products, self.tables[1]))
-        return Sizes(
-            shape.hidden, shape.heads, shape.kv_heads, shape.head_dim, first.gate_up.shape[0] // 2,
-            shape.vocab, shape.vocab, widest,
-            int(self.dtype == torch.bfloat16), np.float32(self.weights.eps), np.float32(shape.head_dim**-0.5),
-        )  # fmt: skip
+        inner = first.gate_up.shape[0] // 2
+        return Sizes.of(shape, inner, shape.vocab, widest, self.dtype, self.weights.eps)
 
     @cached_property
     def _packed(self) -> tuple[Kernels, PackedWeights]:
-        rows = [*self._products, [self._head] * 4]
         return whole_pass.addresses(self._head.stored), PackedWeights(
             self.weights.embed.data_ptr(),
             torch.stack(self.weights.norms).float().numpy(),
             np.empty((self.shape.layers, 0, self.shape.head_dim), np.float32),
-            np.array([[product.blocks.ctypes.data for product in row] for row in rows]),
-            np.array([[product.scales.ctypes.data for product in row] for row in rows]),
+            *addresses([*self._products, [self._head] * 4]),
         )
 
     @cached_property
@@ -132,7 +115,7 @@ class Llama(Forward):
     def new_cache(self) -> CompiledCache:
         return CompiledCache(self.shape.layers)
 
-    def parameters(self) -> Iterator[torch.Tensor]:
+    def parameters(self) -> list[torch.Tensor]:
         return self.weights.parameters()
 
     def first(self, layers: int) -> Llama:
@@ -249,37 +232,34 @@ class Llama(Forward):
         shape, stop, (kernels, weights) = self.shape, base + len(ids) + drafted, self._packed
         cache.lay_out(stop)
         addresses = cache.make_room(stop - base, shape.kv_heads, shape.head_dim, self.dtype)[None]
-        caches, rotations = Caches(addresses, np.array([cache.room]), NOTHING), Rotations(*self._rotary.up_to(stop))
+        caches, rotations = Caches(addresses, np.array([cache.room]), NOTHING), self._rotary.up_to(stop)
         return kernels, self._sizes, weights, caches, np.array(ids), base, rotations, NOTHING
 
     def head_passes(self, network):
         return heads.passes(network, self)
 
     def _attention(self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, seen: int) -> torch.Tensor:
-        (n, heads, dim), (kv, room, _) = query.shape, keys.shape
-        query, mixed, scores = (
-            query.float().contiguous(),
-            torch.empty(n, heads, dim),
-            torch.empty(attend.scratch_floats(n, heads, kv, seen, dim)),
-        )
-        straight, none, no_branch = np.full(n, seen), np.zeros(n, np.int64), np.zeros((n, 1), np.int64)
+        """Attention of one row's query [heads, dim] to the first columns that it has seen."""
+        (heads, dim), (kv, room, _) = query.shape, keys.shape
+        row, mixed = Columns.of([-1], seen - 1), torch.empty(heads, dim)
+        scratch = torch.empty(attend.scratch_floats(1, heads, kv, seen, dim))
         attend.attend().ctypes(
             query.data_ptr(), heads * dim, keys.data_ptr(), values.data_ptr(), room, dim, mixed.data_ptr(),
-            scores.data_ptr(), seen, straight.ctypes.data, no_branch.ctypes.data, 1, none.ctypes.data,
-            n, heads, kv, self._sizes.rounded, self._sizes.scaling,
+            scratch.data_ptr(), seen, row.straight.ctypes.data, row.branch.ctypes.data, 1, row.counts.ctypes.data,
+            1, heads, kv, self._sizes.rounded, self._sizes.scaling,
         )  # fmt: skip
         return mixed
 
-    def parts(self, cached: int) -> Parts:
+    def parts(self, cached):
         shape, n = self.shape, cached + 1
         cache = self.new_cache()
         rows = self.lay_out(range(-1, n - 1), 0, 0, cache)
         self(torch.ones(n, dtype=torch.long), slice(0, n), cache, rows, slice(0, 1))
-        query, x = torch.ones(1, shape.heads, shape.head_dim), torch.ones(1, shape.hidden)
+        query, x = torch.ones(shape.heads, shape.head_dim), torch.ones(1, shape.hidden)
         products = [product for layer in self._products for product in layer]
         rooms = [(torch.ones(1, product.size), torch.empty(1, product.width)) for product in products]
         bound = [product.bound(x, y) for product, (x, y) in zip(products, rooms, strict=True)]
-        return Parts(
+        return (
             lambda: [multiply() for multiply in bound] and rooms,
             lambda: [self._attention(query, layer.keys[0], layer.values[0], n) for layer in cache.layers],
             lambda: self._head(x),

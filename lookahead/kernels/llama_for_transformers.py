@@ -1,8 +1,8 @@
-"""A Llama for transformers: its `generate`, and whoever else calls the model, computes with our passes.
+"""A Llama for transformers: its `generate` and other callers of the model compute with our passes.
 
-So a lane of transformers' own speculation differs from ours in how it speculates and in nothing else: the same passes,
-the same bits, and the same text. What our passes do not compute (several texts at once, hidden states, another
-attention than ours) transformers' modules do, over the same weights.
+So a lane of transformers' own speculation differs from ours only in how it speculates: the same passes, bits and text.
+transformers' modules compute what our passes do not (several texts at once, hidden states, another attention), with the same
+weights.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from ..model.lm import CachedLM
 from ..model.modules import ATTENTION, first_layers, lend, lent
 from ..model.shape import Shape
 from .cache import CompiledCache
-from .columns import fits
 from .llama import Llama
-from .llama_weights import Layer, Weights
+from .llama_weights import Weights
+from .vectors import fits
 
 STATIC_ROPE = ("default", "linear", "llama3")
 IDLE = {"use_cache", "position_ids", "cache_position", "return_dict"}  # arguments that change nothing here
@@ -74,28 +74,13 @@ def llama_model(llama: Llama, folder: str) -> PreTrainedModel:
 
     Raises `ModelError` if transformers cannot read its small files.
     """
-    shape, weights = llama.shape, llama.weights
-    head = weights.embed if weights.head is None else weights.head
-    state = {
-        "model.embed_tokens.weight": weights.embed, "lm_head.weight": head, "model.norm.weight": weights.norm
-    }  # fmt: skip
-    heads = [n * shape.head_dim for n in (shape.heads, shape.kv_heads, shape.kv_heads)]
-    for i, layer in enumerate(weights.layers):
-        q, k, v = layer.qkv.split(heads)
-        gate, up = layer.gate_up.chunk(2)
-        parts = {
-            "input_layernorm": layer.norm1, "self_attn.q_proj": q, "self_attn.k_proj": k, "self_attn.v_proj": v,
-            "self_attn.o_proj": layer.out, "post_attention_layernorm": layer.norm2, "mlp.gate_proj": gate,
-            "mlp.up_proj": up, "mlp.down_proj": layer.down,
-        }  # fmt: skip
-        state |= {f"model.layers.{i}.{name}.weight": weight for name, weight in parts.items()}
     config = loading.configuration(folder)
-    config.num_hidden_layers = shape.layers
+    config.num_hidden_layers = llama.shape.layers
     config._attn_implementation = ATTENTION
     with init_empty_weights(include_buffers=False):
         model = OurLlamaForCausalLM._from_config(config, dtype=llama.dtype)
     model.passes = llama
-    model.requires_grad_(False).load_state_dict(state, assign=True)
+    model.requires_grad_(False).load_state_dict(llama.weights.named(llama.shape), assign=True)
     model.tie_weights()
     if settings := loading.generation(folder):
         model.generation_config = settings
@@ -107,47 +92,15 @@ def of_model(model: PreTrainedModel) -> Llama | None:
 
     Its projections become views of joined ones; `model.generate` works as before.
     """
-    shape = Shape.of_model(model.config)
-    if not (model.config._attn_implementation == ATTENTION and _plain_llama(model) and fits(shape)):
+    shape, config = Shape.of_model(model.config), model.config
+    plain = isinstance(model, LlamaForCausalLM) and not (config.attention_bias or config.mlp_bias)
+    if not (plain and model.device.type == "cpu" and config._attn_implementation == ATTENTION and fits(shape)):
         return None
-    body, config = model.model, model.config
-    layers = [
-        Layer(
-            layer.input_layernorm.weight.data,
-            _joined(layer.self_attn.q_proj, layer.self_attn.k_proj, layer.self_attn.v_proj),
-            layer.self_attn.o_proj.weight.data,
-            layer.post_attention_layernorm.weight.data,
-            _joined(layer.mlp.gate_proj, layer.mlp.up_proj),
-            layer.mlp.down_proj.weight.data,
-        )
-        for layer in body.layers
-    ]
-    tied = model.lm_head.weight is body.embed_tokens.weight
-    weights = Weights(
-        body.embed_tokens.weight.data, layers, body.norm.weight.data, None if tied else model.lm_head.weight.data,
-        config.rms_norm_eps, body.rotary_emb.inv_freq, body.rotary_emb.attention_scaling,
-    )  # fmt: skip
+    if config.hidden_act != "silu" or config.rope_parameters.get("rope_type", "default") not in STATIC_ROPE:
+        return None
+    tensors = {name: tensor.data for name, tensor in model.named_parameters()}
+    rotary = model.model.rotary_emb
+    weights = Weights.of(tensors, shape.layers, config.rms_norm_eps, rotary.inv_freq, rotary.attention_scaling)
+    for name, view in weights.named(shape).items():
+        model.get_parameter(name).data = view
     return Llama(shape, weights, lambda llama: first_layers(model, llama.shape.layers))
-
-
-def _plain_llama(model: PreTrainedModel) -> bool:
-    config = model.config
-    return (
-        isinstance(model, LlamaForCausalLM)
-        and model.device.type == "cpu"
-        and not (config.attention_bias or config.mlp_bias)
-        and config.hidden_act == "silu"
-        and config.rope_parameters.get("rope_type", "default") in STATIC_ROPE
-    )
-
-
-def _joined(*projections: torch.nn.Linear) -> torch.Tensor:
-    """One weight for several projections, which become views of it (or are already, in a model that shares them)."""
-    parts = [p.weight.data for p in projections]
-    ends = [w.data_ptr() + w.nbytes for w in parts]
-    if len({w.untyped_storage().data_ptr() for w in parts}) == 1 and ends[:-1] == [w.data_ptr() for w in parts[1:]]:
-        return parts[0].as_strided((sum(len(w) for w in parts), parts[0].shape[1]), (parts[0].shape[1], 1))
-    weight = torch.cat(parts)
-    for projection, part in zip(projections, weight.split([len(w) for w in parts]), strict=True):
-        projection.weight.data = part
-    return weight

@@ -1,16 +1,29 @@
-"""A plain Llama's weights, as few tensors as can be: q, k and v come from one product, gate and up from another."""
+"""A plain Llama's weights: read from a folder without the seconds that importing transformers takes, and as passes take them.
+
+q, k and v are one product, gate and up another. Reading takes a plain Llama (`model.llama_config`) with weights in safetensors;
+`model.loading` reads everything else.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
 
 import torch
+from safetensors.torch import load_file
+
+from ..model.llama_config import plain, tensor_sizes
+from ..model.shape import Shape
+from ..model.small_files import check, weight_files
+from .vectors import fits
+
+IDLE_TENSOR = "rotary_emb.inv_freq"  # in old files; computed from the configuration instead
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
-    """The weights of one layer: norms [hidden], products [out, in]."""
+class Layer(NamedTuple):
+    """The weights of one layer in the order of a pass: norms [hidden], products [out, in]."""
 
     norm1: torch.Tensor
     qkv: torch.Tensor
@@ -24,41 +37,102 @@ class Layer:
         """In the order of a pass."""
         return self.qkv, self.out, self.gate_up, self.down
 
-    @property
-    def tensors(self) -> tuple[torch.Tensor, ...]:
-        """All of them, in the order of a pass."""
-        return self.norm1, self.qkv, self.out, self.norm2, self.gate_up, self.down
+
+# The usual names of the tensors that each weight of a layer joins.
+NAMES = Layer(
+    ("input_layernorm",), ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"), ("self_attn.o_proj",),
+    ("post_attention_layernorm",), ("mlp.gate_proj", "mlp.up_proj"), ("mlp.down_proj",),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """A whole model's. `head` is None where the embedding is the head too; `eps` is the norms', `inv_freq` [head_dim / 2]
-    and `attention_factor` are the rotation's."""
+    """The weights of a model. `head` may be the embedding. `inv_freq` [head_dim / 2] and `attention_factor` are the rotation's."""
 
     embed: torch.Tensor
     layers: Sequence[Layer]
     norm: torch.Tensor
-    head: torch.Tensor | None
+    head: torch.Tensor
     eps: float
     inv_freq: torch.Tensor
     attention_factor: float = 1.0
+
+    @classmethod
+    def of(cls, tensors: Mapping[str, torch.Tensor], layers: int, *rest) -> Weights:
+        """The weights of so many layers by their usual names, and the `rest` of the fields."""
+        joined = [
+            Layer(*(_joined([tensors[f"model.layers.{i}.{name}.weight"] for name in names]) for names in NAMES))
+            for i in range(layers)
+        ]
+        embed = tensors["model.embed_tokens.weight"]
+        return cls(embed, joined, tensors["model.norm.weight"], tensors.get("lm_head.weight", embed), *rest)
+
+    def named(self, shape: Shape) -> dict[str, torch.Tensor]:
+        """Views of all tensors by their usual names."""
+        tensors = {
+            "model.embed_tokens.weight": self.embed, "lm_head.weight": self.head, "model.norm.weight": self.norm
+        }  # fmt: skip
+        heads = [n * shape.head_dim for n in (shape.heads, shape.kv_heads, shape.kv_heads)]
+        for i, layer in enumerate(self.layers):
+            for weight, names in zip(layer, NAMES, strict=True):
+                parts = weight.split(heads if weight is layer.qkv else len(weight) // len(names))
+                tensors |= {f"model.layers.{i}.{name}.weight": part for name, part in zip(names, parts, strict=True)}
+        return tensors
 
     @property
     def norms(self) -> list[torch.Tensor]:
         """In the order of a pass."""
         return [*(norm for layer in self.layers for norm in (layer.norm1, layer.norm2)), self.norm]
 
-    def parameters(self) -> Iterator[torch.Tensor]:
+    def parameters(self) -> list[torch.Tensor]:
         """Every tensor once."""
-        yield self.embed
-        for layer in self.layers:
-            yield from layer.tensors
-        yield self.norm
-        if self.head is not None:
-            yield self.head
+        tensors = [self.embed, *(tensor for layer in self.layers for tensor in layer), self.norm]
+        return tensors if self.head is self.embed else [*tensors, self.head]
 
     def to(self, dtype: torch.dtype) -> Weights:
         """In another number format; the rotation's table stays float32."""
-        layers = [Layer(*(tensor.to(dtype) for tensor in layer.tensors)) for layer in self.layers]
-        head = None if self.head is None else self.head.to(dtype)
-        return replace(self, embed=self.embed.to(dtype), layers=layers, norm=self.norm.to(dtype), head=head)
+        layers = [Layer(*(tensor.to(dtype) for tensor in layer)) for layer in self.layers]
+        embed = self.embed.to(dtype)
+        head = embed if self.head is self.embed else self.head.to(dtype)
+        return replace(self, embed=embed, layers=layers, norm=self.norm.to(dtype), head=head)
+
+
+def _joined(parts: Sequence[torch.Tensor]) -> torch.Tensor:
+    """One weight for several; a view if they lie one after the other already, in a model that shares them."""
+    if len(parts) == 1:
+        return parts[0]
+    ends = [part.data_ptr() + part.nbytes for part in parts]
+    one = len({part.untyped_storage().data_ptr() for part in parts}) == 1
+    if one and ends[:-1] == [part.data_ptr() for part in parts[1:]]:
+        return parts[0].as_strided((sum(map(len, parts)), parts[0].shape[1]), (parts[0].shape[1], 1))
+    return torch.cat(parts)
+
+
+def compiles(folder: str | Path) -> bool:
+    """Whether `read` takes the model in a folder."""
+    config = plain(folder)
+    return config is not None and fits(Shape.of(config.get))
+
+
+def read(folder: str, dtype: torch.dtype) -> tuple[Shape, Weights] | None:
+    """The shape and the weights of the plain Llama in a folder, in a number format; None if there is none that is whole.
+
+    Raises `ModelError` if one of its small files is damaged.
+    """
+    check(folder)
+    if not compiles(folder):
+        return None
+    config = plain(folder)
+    shape, sizes, tensors = Shape.of(config.get), tensor_sizes(config), {}
+    try:
+        for part in weight_files(folder):  # copies: the files may be written over later
+            tensors |= {name: tensor.to(dtype, copy=True) for name, tensor in load_file(Path(folder, part)).items()}
+        # Missing, misshapen or further tensors are left to transformers, which has words for them. It also keeps an output
+        # head in the file of a model whose configuration ties it to the embedding.
+        named = {name: tensor.shape for name, tensor in tensors.items() if not name.endswith(IDLE_TENSOR)}
+        if named != sizes:
+            return None
+    except (OSError, ValueError, KeyError, RuntimeError):
+        return None
+    inv_freq = 1.0 / (config["rope_theta"] ** (torch.arange(0, shape.head_dim, 2, dtype=torch.float) / shape.head_dim))
+    return shape, Weights.of(tensors, shape.layers, config.get("rms_norm_eps", 1e-6), inv_freq)

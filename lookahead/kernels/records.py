@@ -6,9 +6,15 @@ to find the types. An address is an integer; the caller keeps the memory alive.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+import torch
+
+from ..core.tree import ancestors, is_chain
+from ..model.heads.shape import HeadShape
+from ..model.shape import Shape
 
 
 class Kernels(NamedTuple):
@@ -39,6 +45,14 @@ class Sizes(NamedTuple):
     rounded: int
     eps: np.float32
     scaling: np.float32
+
+    @classmethod
+    def of(cls, shape: Shape | HeadShape, inner: int, known: int, widest: int, dtype: torch.dtype, eps: float) -> Sizes:
+        """Those of a model's or a head's shape."""
+        return cls(
+            shape.hidden, shape.heads, shape.kv_heads, shape.head_dim, inner, shape.vocab, known, widest,
+            int(dtype == torch.bfloat16), np.float32(eps), np.float32(shape.head_dim**-0.5),
+        )  # fmt: skip
 
 
 class PackedWeights(NamedTuple):
@@ -71,6 +85,49 @@ class Rows(NamedTuple):
     sin: np.ndarray
 
 
+class Columns(NamedTuple):
+    """Which columns of the cache each row of a pass attends to: the first `straight` [rows] columns, then the first `counts`
+    [rows] of its `branch` [rows, longest]. `new` [rows] are the columns where their keys and values go, the last they see."""
+
+    new: np.ndarray
+    straight: np.ndarray
+    branch: np.ndarray
+    counts: np.ndarray
+
+    @classmethod
+    def of(cls, parents: Sequence[int], base: int, first: int = 0) -> Columns:
+        """For the rows of a tree from `first` on, after `base` cached tokens."""
+        n, places = len(parents) - first, np.arange(base + first, base + len(parents) + 1)
+        new = places[:-1]
+        if is_chain(parents):
+            return cls(new, places[1:], np.zeros((n, 1), np.int64), np.zeros(n, np.int64))
+        paths = [ancestors(parents, row) for row in range(first, len(parents))]
+        starts = [next((i for i, row in enumerate(path) if row != i), len(path)) for path in paths]
+        counts = [len(path) - start for path, start in zip(paths, starts, strict=True)]
+        branch = np.zeros((n, max(1, *counts)), np.int64)
+        for row, path, start, count in zip(branch, paths, starts, counts, strict=True):
+            row[:count] = path[start:]
+        return cls(new, np.array(starts) + base, branch + base, np.array(counts))
+
+    @classmethod
+    def beside(cls, texts: Sequence[Columns]) -> Columns:
+        """Those of several texts, one after the other; each row looks into the cache of its own."""
+        news, straights, branches, every = zip(*texts, strict=True)
+        new, straight, counts = np.concatenate(news), np.concatenate(straights), np.concatenate(every)
+        branch = np.zeros((len(new), max(of.shape[1] for of in branches)), np.int64)
+        first = 0
+        for of in branches:
+            rows, wide = of.shape
+            branch[first : first + rows, :wide] = of
+            first += rows
+        return cls(new, straight, branch, counts)
+
+    @property
+    def positions(self) -> np.ndarray:
+        """Where the rows stand in their texts [rows]."""
+        return self.straight + self.counts - 1
+
+
 class Rotations(NamedTuple):
     """The rotations of all positions [positions, head_dim]."""
 
@@ -90,8 +147,7 @@ class Outputs(NamedTuple):
 
 
 class Step(NamedTuple):
-    """The addresses of two counters of layers whose keys are stored, of this call and of the one before it (`in_step`); 0 for
-    none."""
+    """The addresses of counters of layers whose keys are stored, of this call and of the one before it; 0 for none."""
 
     done: int
     before: int

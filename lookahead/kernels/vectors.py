@@ -2,8 +2,7 @@
 
 Vectors are 16 floats where the processor's are (AVX-512), else 8. A product's sums stay in registers over the whole loop
 (`_block`), each adding its terms one by one with one rounding a term, so that the order is the same for any number of rows.
-Weights lie in panels, as wide as the sums that registers hold for six rows, so that such a loop reads memory in one go. (Of rows
-of 64 outputs an AMD EPYC without AVX-512 took a quarter at a time, and five rows 2.0 times as long as one, now 1.0 to 1.1.)
+Weights lie in panels, as wide as the sums that registers hold for six rows, so that such a loop reads memory in one go.
 
 Storage formats of numbers:
 
@@ -20,6 +19,8 @@ Storage formats of numbers:
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 import numpy as np
 from llvmlite import ir
 from llvmlite.binding import get_host_cpu_name
@@ -27,6 +28,7 @@ from numba import carray, config, njit, types
 from numba.core.codegen import get_host_cpu_features  # empty where LLVM cannot tell
 from numba.extending import intrinsic, register_jitable
 
+from ..model.shape import Shape
 from .compiling import INTEGER
 from .large_pages import LINE
 
@@ -76,6 +78,11 @@ def whole(width, block):
     return -(-width // block) * block
 
 
+def fits(shape: Shape) -> bool:
+    """Whether the kernels take a Llama of that shape."""
+    return shape.head_dim % NARROW == 0
+
+
 def _address(element):
     """A function that makes a pointer to such elements of an integer."""
 
@@ -94,20 +101,18 @@ bytes_at, bfloat16_at, int16_at, int32_at, floats_at, integers_at = (
 )
 
 
-@intrinsic
-def as_float(typing_context, bits):
-    """Reinterpret 32 bits as a float32."""
-    return types.float32(types.uint32), lambda context, builder, signature, arguments: builder.bitcast(
-        arguments[0], _FLOAT
-    )
+def _reinterpreted(given, wanted, kind: ir.Type):
+    """A function that reinterprets 32 bits."""
+
+    @intrinsic
+    def cast(typing_context, bits):
+        return wanted(given), lambda context, builder, signature, arguments: builder.bitcast(arguments[0], kind)
+
+    return cast
 
 
-@intrinsic
-def as_bits(typing_context, number):
-    """Reinterpret a float32 as 32 bits."""
-    return types.uint32(types.float32), lambda context, builder, signature, arguments: builder.bitcast(
-        arguments[0], _INT32
-    )
+as_float = _reinterpreted(types.uint32, types.float32, _FLOAT)
+as_bits = _reinterpreted(types.float32, types.uint32, _INT32)
 
 
 @intrinsic
@@ -131,31 +136,62 @@ def _block(stored: int, width: int = BLOCK, panel: int = PANEL):
     and whose k `w_stride`, y float32 [rows, y_stride]. Of `BF16_SPLIT`, `BF16_DOT` and `INT8_BY_4` k counts words, as x does of the last two;
     `INT8_BY_4` adds up as int32. Meanwhile lines that lie `near` and, `1 << slow` times as slowly, `far` after w's are brought.
     """
-    together, total = stored in (BF16_DOT, INT8_BY_2, INT8_BY_4), _INT32 if stored in (INT8_BY_2, INT8_BY_4) else _FLOAT
 
     @intrinsic
     def multiply(typing_context, rows, x, w, y, k, x_stride, w_stride, w_panel, y_stride, near, far, slow):
         def code(context, builder, signature, arguments):
-            count, x, w, y, *sizes = arguments
-            x = builder.inttoptr(x, (_INT32 if together else _FLOAT).as_pointer())
-            y = builder.inttoptr(y, total.as_pointer())
-            w = builder.inttoptr(w, _STORED[stored].as_pointer())
-            done = builder.append_basic_block("done")
-            choice = builder.switch(count, done)
-            for rows in range(1, ROWS + 1):
-                choice.add_case(_number(rows), builder.append_basic_block(f"rows{rows}"))
-                builder.position_at_end(builder.function.blocks[-1])
-                vectors, most = (width // LANES, SUMS) if rows <= FEW else (panel // LANES, PANEL // LANES)
-                at_once = 1 << (min(vectors, most, SUMS // rows).bit_length() - 1)
-                for first in range(0, vectors, at_once):
-                    _added_up(builder, rows, range(first, first + at_once), stored, width, x, w, y, sizes)
-                builder.branch(done)
-            builder.position_at_end(done)
+            _by_rows(builder, stored, width, panel, *arguments)
             return context.get_dummy_value()
 
         return types.void(*[INTEGER] * 12), code
 
     return multiply
+
+
+def _attention_block(*widths: int):
+    """`_block` for keys or values in any of their formats and blocks of these widths, each a panel. Format and width are arguments."""
+    formats = (BFLOAT16, FLOAT32, *[BF16_DOT] * HAS_BF16_DOT)
+    forms = {stored * 2 * BLOCK + width: (stored, width) for stored in formats for width in widths}
+
+    @intrinsic
+    def multiply(
+        typing_context, stored, width, rows, x, w, y, k, x_stride, w_stride, w_panel, y_stride, near, far, slow
+    ):
+        def code(context, builder, signature, arguments):
+            form = builder.add(builder.mul(arguments[0], _number(2 * BLOCK)), arguments[1])
+            for case in _cases(builder, form, forms):
+                stored, width = forms[case]
+                _by_rows(builder, stored, width, width, *arguments[2:])
+            return context.get_dummy_value()
+
+        return types.void(*[INTEGER] * 14), code
+
+    return multiply
+
+
+def _cases(builder, value, cases: Iterable[int]) -> Iterator[int]:
+    """A switch over a value: yields each case at the beginning of its code."""
+    done = builder.append_basic_block("done")
+    choice = builder.switch(value, done)
+    for case in cases:
+        choice.add_case(_number(case), builder.append_basic_block("case"))
+        builder.position_at_end(builder.function.blocks[-1])
+        yield case
+        builder.branch(done)
+    builder.position_at_end(done)
+
+
+def _by_rows(builder, stored: int, width: int, panel: int, count, x, w, y, *sizes) -> None:
+    """The code of a `_block`."""
+    together, total = stored in (BF16_DOT, INT8_BY_2, INT8_BY_4), _INT32 if stored in (INT8_BY_2, INT8_BY_4) else _FLOAT
+    x = builder.inttoptr(x, (_INT32 if together else _FLOAT).as_pointer())
+    y = builder.inttoptr(y, total.as_pointer())
+    w = builder.inttoptr(w, _STORED[stored].as_pointer())
+    for rows in _cases(builder, count, range(1, ROWS + 1)):
+        vectors, most = (width // LANES, SUMS) if rows <= FEW else (panel // LANES, PANEL // LANES)
+        at_once = 1 << (min(vectors, most, SUMS // rows).bit_length() - 1)
+        for first in range(0, vectors, at_once):
+            _added_up(builder, rows, range(first, first + at_once), stored, width, x, w, y, sizes)
 
 
 def _added_up(builder, rows, vectors, stored, width, x, w, y, sizes) -> None:
@@ -281,12 +317,7 @@ def _spread(builder, number):
 block_float32, block_bf16_split, block_bf16_dot, block_int8_by_2, block_int8_by_4 = (
     _block(stored) for stored in (FLOAT32, BF16_SPLIT, BF16_DOT, INT8_BY_2, INT8_BY_4)
 )
-wide_bfloat16, wide_float32 = (_block(stored, panel=BLOCK) for stored in (BFLOAT16, FLOAT32))
-narrow_bfloat16, narrow_float32 = (_block(stored, NARROW, NARROW) for stored in (BFLOAT16, FLOAT32))
-# Without AVX512-BF16 those of `BF16_DOT` are not called.
-multiplied = BF16_DOT if HAS_BF16_DOT else FLOAT32
-wide_bf16_dot, narrow_bf16_dot, keys_bf16_dot = (_block(multiplied, width, width) for width in (BLOCK, NARROW, KEYS))
-keys_bfloat16, keys_float32 = (_block(stored, KEYS, KEYS) for stored in (BFLOAT16, FLOAT32))
+keys_block, values_block = _attention_block(KEYS), _attention_block(BLOCK, NARROW)
 
 
 @njit(inline="always")

@@ -13,7 +13,6 @@ import torch
 
 BLOCK = 128  # columns
 NOTHING = np.empty(0, np.int64)
-PATIENCE = 8  # passes with buffers longer than needed before they are cut
 
 
 def room_for(length: int) -> int:
@@ -62,9 +61,8 @@ class CacheLayer:
         """Append rows [1, heads, rows, dim]; returns what attention may see."""
         start, (_, heads, rows, dim) = self.length, keys.shape
         stop = start + rows
-        room = max(self.cache.room, room_for(stop))
-        if self.keys.dim() < 4 or room != self.keys.shape[2]:
-            self.grow(room, heads, (dim, values.shape[3]), keys.dtype, keys.device)
+        if self.keys.dim() < 4 or stop > self.keys.shape[2]:
+            self.grow(max(self.cache.room, room_for(stop)), heads, (dim, values.shape[3]), keys.dtype, keys.device)
         self.length = stop
         self.keys[:, :, start:stop] = keys
         self.values[:, :, start:stop] = values
@@ -86,25 +84,14 @@ class KeyValueCache:
         self.room = 0  # columns of the buffers from the next pass on
         self.taps = NOTHING  # the numbers of layers after which hidden states are kept
         self._states, self._state_width = torch.empty(0), 0
-        self._too_long = 0  # passes for which the room was too much
 
     def lay_out(self, columns: int) -> None:
-        """Prepare a pass: room for so many columns.
-
-        Too long buffers, whose emptiness costs time too, are cut after a while.
-        """
-        room = room_for(columns)
-        self._too_long = 0 if room >= self.room else self._too_long + 1
-        if room > self.room or self._too_long > PATIENCE:
-            self.room = room
+        """Prepare a pass: room for so many columns."""
+        self.room = max(self.room, room_for(columns))
 
     def columns(self, start: int, stop: int) -> list[torch.Tensor]:
         """Copies of the keys and the values of these columns, layer after layer, [heads, columns, dim]."""
-        return [tensor[:, start:stop].clone() for pair in self._in_order() for tensor in pair]
-
-    def _in_order(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """The keys and the values of every layer, [heads, columns, dim], token after token."""
-        return [(layer.keys[0], layer.values[0]) for layer in self.layers]
+        return [tensor[0, :, start:stop].clone() for layer in self.layers for tensor in (layer.keys, layer.values)]
 
     def tap(self, layers: Sequence[int], hidden: int, dtype: torch.dtype, device: torch.device) -> None:
         """Keep the hidden states of so many numbers after these layers from now on; the cache is empty still."""
@@ -114,9 +101,7 @@ class KeyValueCache:
     def states(self, start: int, stop: int) -> torch.Tensor:
         """The hidden states of tokens in the cache, or of a pass's rows to be filled, [tokens, taps times hidden]."""
         if stop > len(self._states) and len(self.taps):
-            longer = self._states.new_zeros(
-                room_for(2 * stop), self._state_width
-            )  # of layers that are not there: nothing
+            longer = self._states.new_zeros(room_for(2 * stop), self._state_width)
             longer[: len(self._states)] = self._states
             self._states = longer
         return self._states[start:stop]

@@ -1,16 +1,12 @@
 """A GPU's passes as CUDA graphs: the kernels of a pass of so many rows are recorded once and then launched together.
 
-A pass of few rows over a small model is mostly the launching of its kernels, one by one, from Python. A graph launches
-them at once, but always with the same shapes at the same addresses. So there are few row counts (`ROWS`; a pass is
-filled up with rows that nobody looks at), all that changes between passes (ids, positions, columns, mask) is copied into
-tensors that stay, and keys and values lie in buffers that are only left for longer ones. Buffers and the graphs over them
-are used again by a later lane.
+A pass of few rows over a small model is mostly the launching of its kernels, one by one, from Python. A graph launches them at
+once, but always with the same shapes at the same addresses. So there are few row counts (`ROWS`; a pass is filled up with rows
+whose results are dropped), all that changes between passes (ids, positions, columns, mask) is copied into tensors that stay, and
+keys and values lie in buffers that are only left for longer ones. A later lane reuses the buffers and the graphs over them. The
+hidden states that a trained drafter reads come from the same graph.
 
-The hidden states that a trained drafter reads come out of the same graph: they are computed in any case.
-
-Knows transformers' models through `modules.Modules`. It does not know whether recording pays, nor whether rows are exact:
-`family` finds out. Source: "CUDA graphs" in PyTorch's notes on CUDA semantics. Tested with passes that are traced on
-a processor, which freezes them in the same way.
+Source: "CUDA graphs" in PyTorch's notes on CUDA semantics. Tests trace the passes on a CPU, which freezes them in the same way.
 """
 
 from __future__ import annotations
@@ -35,8 +31,7 @@ WARM = 2  # passes before one is recorded, in which libraries choose and prepare
 
 
 class Answer(NamedTuple):
-    """What a pass of some rows gives: logits [rows, vocab], and the hidden states [1, rows, hidden] in front of the first layer
-    and after every one, where they are asked for."""
+    """Logits [rows, vocab] of a pass, and hidden states [1, rows, hidden] before the first layer and after every one."""
 
     logits: torch.Tensor
     hidden_states: Sequence[torch.Tensor] = ()
@@ -100,10 +95,8 @@ class _Buffers:
 
     def given(self, rows: int) -> _Given:
         """New tensors for a pass of so many rows."""
-        ids, positions, columns = (torch.zeros(rows, dtype=torch.long, device=self._device) for _ in range(3))
-        return _Given(
-            ids, positions, columns, torch.zeros(1, 1, rows, self.room, dtype=self._dtype, device=self._device)
-        )
+        numbers = (torch.zeros(rows, dtype=torch.long, device=self._device) for _ in range(3))
+        return _Given(*numbers, torch.zeros(1, 1, rows, self.room, dtype=self._dtype, device=self._device))
 
 
 class _Layer(DynamicLayer):
@@ -186,14 +179,7 @@ class CudaGraphs(Modules):
         return Seen(base, torch.tensor(ancestor_mask(parents)[first:]))
 
     @torch.inference_mode()
-    def __call__(
-        self,
-        ids: torch.Tensor,
-        positions: torch.Tensor | slice,
-        cache: KeyValueCache,
-        rows: Seen,
-        only: slice = EVERY,
-    ) -> torch.Tensor:
+    def __call__(self, ids, positions, cache: _Cache, rows: Seen, only: slice = EVERY):
         n, buffers = len(ids), cache.buffers
         first = rows.base + rows.rows.shape[1] - n  # column of the first row
         if isinstance(positions, slice):
@@ -216,15 +202,7 @@ class CudaGraphs(Modules):
     def _run(self, buffers: _Buffers, given: _Given, states: bool = False, only: slice = EVERY) -> Answer:
         """One pass over those tensors, with hidden `states` or without; logits of the rows in `only`."""
         buffers.columns = given.columns
-        out = self.model(
-            input_ids=given.ids[None],
-            position_ids=given.positions[None],
-            past_key_values=buffers.dynamic,
-            use_cache=True,
-            attention_mask=given.mask,
-            logits_to_keep=only,
-            output_hidden_states=states,
-        )
+        out = self._output(given.ids, given.positions, buffers.dynamic, given.mask, only, states)
         return Answer(out.logits[0], out.hidden_states or ())
 
     def first(self, layers: int) -> CudaGraphs:

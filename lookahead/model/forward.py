@@ -20,14 +20,6 @@ if TYPE_CHECKING:
 EVERY = slice(None)
 
 
-class Parts(NamedTuple):
-    """The parts of a pass that read much, each of all layers."""
-
-    layers: Callable[[], object]  # their products with the weights
-    attention: Callable[[], object]
-    head: Callable[[], object]
-
-
 class Part(NamedTuple):
     """The rows of one text in a pass."""
 
@@ -93,25 +85,18 @@ class Forward(ABC):
 
     @abstractmethod
     def __call__(
-        self,
-        ids: torch.Tensor,
-        positions: torch.Tensor | slice,
-        cache: KeyValueCache,
-        rows: Any,
-        only: slice = EVERY,
-    ) -> torch.Tensor:
+        self, ids: torch.Tensor, positions: torch.Tensor | slice, cache: KeyValueCache, rows: Any, only: slice = EVERY
+    ) -> torch.Tensor:  # fmt: skip
         """Logits [rows, vocab], or of the rows in `only`, for ids [rows] at positions [rows], a slice for a chain."""
 
     def together(self, parts: Sequence[Part]) -> list[torch.Tensor]:
-        """Logits [rows, vocab] of several texts' rows: of one pass where it `batches`, then in float32; else of one after the
-        other."""
-        return [self(torch.tensor(part.tokens, device=self.device), *part[1:]) for part in parts]
+        """Logits [rows, vocab] in float32 of several texts' rows in one pass, if it `batches`."""
+        raise NotImplementedError
 
     def chain(
         self, ids: Sequence[int], base: int, cache: KeyValueCache, request: DraftRequest
     ) -> tuple[list[int], list[float]] | None:
-        """Read ids after `base` cached tokens and draft after them in one compiled call: tokens, and how sure of each. None
-        where passes are not compiled."""
+        """Read ids after `base` cached tokens and draft after them in one call: tokens and confidences. None if not compiled."""
         return None
 
     def tree(
@@ -145,8 +130,9 @@ class Forward(ABC):
     def read_bytes(self) -> int:
         """What a pass reads: all weights, but of an embedding that is not the head's too only the rows it looks up."""
 
-    def parts(self, cached: int) -> Parts | None:
-        """What a one-row pass after `cached` tokens computes, to be timed alone; None where it cannot be taken apart."""
+    def parts(self, cached: int) -> Sequence[Callable[[], object]] | None:
+        """What a one-row pass after `cached` tokens computes, to be timed alone: the products of all layers, their attention, and
+        the output head. None if it cannot be taken apart."""
         return None
 
     @property

@@ -5,6 +5,7 @@ A plain Llama has no field that changes its arithmetic, rotation of the default 
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +14,11 @@ from .small_files import CONFIG, GENERATION
 from .small_files import read as read_small
 
 # Fields that change nothing, or that are read here; with any other the folder is left to transformers.
-READ = {
-    "vocab_size", "max_position_embeddings", "hidden_size", "num_hidden_layers", "num_attention_heads",
-    "num_key_value_heads", "head_dim", "hidden_act", "intermediate_size", "rms_norm_eps", "rope_parameters",
-    "tie_word_embeddings",
-}  # fmt: skip
-IDLE = {
-    "architectures", "attention_dropout", "bos_token_id", "dtype", "eos_token_id", "initializer_range", "model_type",
-    "pad_token_id", "torch_dtype", "unk_token_id", "_model_name_or_path", "transformers_version", "use_cache", "_name_or_path", "is_llama_config",
-    "rope_interleaved", "transformers.js_config",
+KNOWN = {
+    "vocab_size", "max_position_embeddings", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
+    "head_dim", "intermediate_size", "rms_norm_eps", "tie_word_embeddings", "attention_dropout", "bos_token_id", "dtype",
+    "eos_token_id", "initializer_range", "pad_token_id", "torch_dtype", "unk_token_id", "_model_name_or_path",
+    "transformers_version", "use_cache", "_name_or_path", "is_llama_config", "transformers.js_config",
 }  # fmt: skip
 MUST_BE = {
     "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_act": "silu", "attention_bias": False,
@@ -40,7 +37,7 @@ def plain(folder: str | Path) -> dict[str, Any] | None:
     rope = config.pop("rope_parameters", None) or {"rope_theta": config.pop("rope_theta", None)}
     if set(rope) - {"rope_theta", "rope_type"} or rope.get("rope_type", "default") != "default":
         return None
-    known = config.keys() <= READ | IDLE | MUST_BE.keys()
+    known = config.keys() <= KNOWN | MUST_BE.keys()
     if not known or any(config.get(name, value) != value for name, value in MUST_BE.items()):
         return None
     needed = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
@@ -50,13 +47,23 @@ def plain(folder: str | Path) -> dict[str, Any] | None:
     return {**config, "rope_theta": float(rope["rope_theta"])}
 
 
+def tensor_sizes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+    """The names and sizes of all tensors of such a model."""
+    shape, inner = Shape.of(config.get), config["intermediate_size"]
+    wide, query, pairs = shape.hidden, shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
+    layer = {
+        "input_layernorm": (wide,), "post_attention_layernorm": (wide,), "self_attn.q_proj": (query, wide),
+        "self_attn.k_proj": (pairs, wide), "self_attn.v_proj": (pairs, wide), "self_attn.o_proj": (wide, query),
+        "mlp.gate_proj": (inner, wide), "mlp.up_proj": (inner, wide), "mlp.down_proj": (wide, inner),
+    }  # fmt: skip
+    sizes = {f"model.layers.{i}.{name}.weight": size for i in range(shape.layers) for name, size in layer.items()}
+    sizes |= {"model.embed_tokens.weight": (shape.vocab, wide), "model.norm.weight": (wide,)}
+    return sizes if config.get("tie_word_embeddings") else {**sizes, "lm_head.weight": (shape.vocab, wide)}
+
+
 def parameters(config: dict[str, Any]) -> int:
     """How many numbers the weights of such a model hold."""
-    shape = Shape.of(config.get)
-    wide, query, pairs = shape.hidden, shape.heads * shape.head_dim, 2 * shape.kv_heads * shape.head_dim
-    layer = 2 * wide + wide * (query + pairs) + query * wide + 3 * wide * config["intermediate_size"]
-    tables = 1 if config.get("tie_word_embeddings") else 2
-    return tables * shape.vocab * wide + shape.layers * layer + wide
+    return sum(map(math.prod, tensor_sizes(config).values()))
 
 
 def ends(folder: str | Path) -> int | list[int] | None:

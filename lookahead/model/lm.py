@@ -1,16 +1,16 @@
-"""CachedLM: a causal language model, its key-value cache, and the way back.
+"""CachedLM: a causal language model with a key-value cache that can be rolled back.
 
-Three moves: `forward` runs rows (a chain or a tree) after what is cached, `keep` makes one path
-of them permanent and drops the rest, `sync` rewinds to whatever the cache and a context have in
-common. Every lane owns a CachedLM; lanes may share the model's passes, and with them its weights. An interrupted pass
-leaves nothing behind: the next move rewinds to the last kept token.
+`forward` runs rows (a chain or a tree) after the cached tokens, `keep` commits one path of them and drops the rest, `sync`
+rewinds to the longest prefix that the cache and a context share. Every lane has a CachedLM; lanes may share the model's passes,
+and with them its weights. An interrupted pass leaves nothing in the cache: the next call rewinds to the last kept token.
 
-Knows token ids. It does not know which strategy is running, nor what a good draft is.
+`race/external.py` runs transformers' own `generate` as a lane: plain, with an assistant model, or with prompt lookup.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +18,12 @@ import torch
 
 from ..core.lm import PREFILL_ROWS, DraftRequest, DraftTree
 from ..core.tree import depths, is_chain
-from . import generate
 from .forward import EVERY, Forward, Part
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
+Scores = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # logits [1, vocab] and the ids before them -> scores
 
 
 class CachedLM:
@@ -37,15 +38,13 @@ class CachedLM:
     confidence: float | None = None  # how likely its last token is accepted, where that is not its probability
 
     def __init__(
-        self,
-        model: Forward | PreTrainedModel,
-        vocab: int | None = None,
-        exact: bool = True,
-        reads_all: bool = False,
-    ):
-        self.passes = model if isinstance(model, Forward) else _passes(model)
-        if not exact:
-            self.passes = self.passes.for_drafting()
+        self, model: Forward | PreTrainedModel, vocab: int | None = None, exact: bool = True, reads_all: bool = False
+    ):  # fmt: skip
+        if not isinstance(model, Forward):
+            from .modules import of  # transformers' models take seconds to import; who has one has them already
+
+            model = of(model)
+        self.passes = model if exact else model.for_drafting()
         self.vocab, self.reads_all = vocab or self.passes.shape.vocab, reads_all
         self.context_length = self.passes.shape.context_length
         self.device = self.passes.device
@@ -138,8 +137,7 @@ class CachedLM:
         return logits
 
     def can_take(self, other: CachedLM) -> bool:
-        """Whether what the other has read is what would be read here: of the same model, in passes of the same shapes, with
-        hidden states where they are kept here."""
+        """Whether the other has the same model, and keeps the hidden states that are kept here."""
         return other.passes is self.passes and (not self.taps or self.taps == other.taps)
 
     @torch.inference_mode()
@@ -151,8 +149,7 @@ class CachedLM:
         self.tokens = list(other.tokens)
 
     def draft_chain(self, tokens: Sequence[int], request: DraftRequest) -> tuple[list[int], list[float]] | None:
-        """Append a chain and draft after it in one compiled call: drafted tokens, of which all but the last are appended too,
-        and how sure the model is of each. None where its passes are not compiled."""
+        """See `core.lm.LanguageModel`. All drafted tokens but the last are appended too."""
         start = perf_counter()
         chain = self.passes.chain(self._readable(tokens), len(self.tokens), self.cache, request)
         if chain is not None:
@@ -162,8 +159,7 @@ class CachedLM:
         return chain
 
     def draft_tree(self, tokens: Sequence[int], request: DraftRequest, branches: int, rows: int) -> DraftTree | None:
-        """Append a chain and grow a tree of at most so many `rows` after it, `branches` of them a level, in one compiled call.
-        Those that the model has read stay pending, as after `forward`. None where its passes are not compiled."""
+        """See `core.lm.LanguageModel`. Rows that the model has read stay pending, as after `forward`."""
         start = perf_counter()
         grown = self.passes.tree(self._readable(tokens), len(self.tokens), self.cache, request, branches, rows)
         if grown is not None:
@@ -206,17 +202,82 @@ class CachedLM:
         """Whether one pass takes rows of several texts."""
         return self.passes.batches
 
-    def configured(self, draft: CachedLM | None, drafting: Mapping[str, Any], attention: str | None) -> Any:
-        """See `generate.configured`, of this model and of a draft model."""
-        return generate.configured([lm for lm in (self, draft) if lm], drafting, attention)
+    @contextmanager
+    def configured(self, draft: CachedLM | None, drafting: Mapping[str, Any], attention: str | None) -> Iterator[None]:
+        """Give the model and a draft model fresh generation configurations, and another attention (None: as it is); restore
+        both afterwards.
+
+        A model's own generation_config.json may ask for beams, suppressed tokens or a time limit, which no other lane follows.
+        `drafting` are settings of an assistant, which transformers reads from the assistant's own configuration.
+        """
+        from transformers.generation.configuration_utils import GenerationConfig
+
+        models = [self.model, draft.model] if draft else [self.model]
+        before = [(model.generation_config, model.config._attn_implementation) for model in models]
+        try:
+            for number, model in enumerate(models):
+                model.generation_config = GenerationConfig(**(drafting if number else {}))
+                if attention:
+                    model.set_attn_implementation(attention)
+            yield
+        finally:
+            for model, (config, name) in zip(models, before, strict=True):
+                model.generation_config = config
+                if attention:
+                    model.set_attn_implementation(name)
 
     def read_plainly(self, tokens: Sequence[int]) -> None:
-        """See `generate.read`."""
-        generate.read(self, tokens)
+        """One pass of transformers' model over these tokens, as `generate` reads a prompt."""
+        with torch.no_grad():
+            self.model(torch.tensor([tokens], device=self.model.device), use_cache=True, logits_to_keep=1)
 
-    def generate(self, *given: Any, **options: Any) -> None:
-        """See `generate.generate`."""
-        generate.generate(self, *given, **options)
+    def generate(
+        self, prompt: Sequence[int], emit: Callable[[list[int]], None], scores: Scores, *, assistant: CachedLM | None,
+        eos: frozenset[int], seed: int | None, max_new_tokens: int, options: Mapping[str, Any],
+    ) -> None:  # fmt: skip
+        """Continue `prompt`; `emit` gets the tokens of each pass. `seed` None is greedy decoding of the scores, else sampling.
+
+        `options` are further fields of transformers' `GenerationConfig`.
+        """
+        from transformers.generation.configuration_utils import GenerationConfig
+        from transformers.generation.logits_process import LogitsProcessor, LogitsProcessorList
+        from transformers.generation.streamers import BaseStreamer
+
+        vocab = self.vocab
+
+        class Scored(LogitsProcessor):
+            """The scores of the caller, for the part of the vocabulary that has tokens."""
+
+            def __call__(self, input_ids: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
+                out = scores(logits[:, :vocab], input_ids[0])
+                padding = logits.shape[1] - vocab
+                return torch.nn.functional.pad(out, (0, padding), value=-torch.inf) if padding > 0 else out
+
+        class Streamer(BaseStreamer):
+            """Emits the accepted tokens of every pass; the first call brings the prompt."""
+
+            begun = False
+
+            def put(self, value: torch.Tensor) -> None:
+                if self.begun:
+                    emit(value.flatten().tolist())
+                self.begun = True
+
+            def end(self) -> None:
+                pass
+
+        sampled = {}
+        if seed is not None:
+            torch.manual_seed(seed)
+            sampled = {"top_k": 0, "top_p": 1.0, "temperature": 1.0}  # the scores have them applied
+        config = GenerationConfig(
+            max_new_tokens=max_new_tokens, do_sample=seed is not None, repetition_penalty=1.0,
+            eos_token_id=sorted(eos) or None, pad_token_id=min(eos, default=0), **sampled, **options,
+        )  # fmt: skip
+        self.model.generate(
+            torch.tensor([prompt], device=self.model.device), generation_config=config, streamer=Streamer(),
+            logits_processor=LogitsProcessorList([Scored()]), **({"assistant_model": assistant.model} if assistant else {}),
+        )  # fmt: skip
 
     @staticmethod
     def together(lms: Sequence[CachedLM], rows: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[torch.Tensor]:
@@ -224,22 +285,12 @@ class CachedLM:
 
         It is one pass if the model batches. Its seconds are shared out by rows.
         """
-        return _together(lms, rows)
-
-
-def _together(lms: Sequence[CachedLM], rows: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[torch.Tensor]:
-    one = lms[0]
-    if len(lms) == 1 or not one.passes.batches:
-        return [lm.forward(*of) for lm, of in zip(lms, rows, strict=True)]
-    start = perf_counter()
-    logits = one.passes.together([lm._part(*of) for lm, of in zip(lms, rows, strict=True)])
-    row_s = (perf_counter() - start) / sum(len(tokens) for tokens, _ in rows)
-    for lm, (tokens, _) in zip(lms, rows, strict=True):
-        lm.seconds += row_s * len(tokens)
-    return [lm._cut(part) for lm, part in zip(lms, logits, strict=True)]
-
-
-def _passes(model: PreTrainedModel) -> Forward:
-    from .modules import of  # transformers' models take seconds to import; who has one has them already
-
-    return of(model)
+        one = lms[0]
+        if len(lms) == 1 or not one.passes.batches:
+            return [lm.forward(*of) for lm, of in zip(lms, rows, strict=True)]
+        start = perf_counter()
+        logits = one.passes.together([lm._part(*of) for lm, of in zip(lms, rows, strict=True)])
+        row_s = (perf_counter() - start) / sum(len(tokens) for tokens, _ in rows)
+        for lm, (tokens, _) in zip(lms, rows, strict=True):
+            lm.seconds += row_s * len(tokens)
+        return [lm._cut(part) for lm, part in zip(lms, logits, strict=True)]

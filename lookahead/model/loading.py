@@ -43,8 +43,9 @@ def load(folder: str, dtype: torch.dtype, device: torch.device, spread: bool) ->
     """
     model = empty(folder)
     attention = check(model)
-    if device.type == "cuda" and attention == ATTENTION and _sdpa(model):
-        attention = "sdpa"
+    fused = model._supports_sdpa and not getattr(model.config, "attn_logit_softcapping", None)  # it has no soft cap
+    if device.type == "cuda" and attention == ATTENTION and fused:
+        attention = "sdpa"  # torch's fused attention is the fastest on a GPU
     small_files.weight_files(folder)
     generation(folder)
     options = {"dtype": dtype, "use_safetensors": True, "trust_remote_code": False}
@@ -61,11 +62,6 @@ def load(folder: str, dtype: torch.dtype, device: torch.device, spread: bool) ->
     if {"cpu", "disk"} & {str(where) for where in model.hf_device_map.values()}:
         raise ModelError("model", folder, "it does not fit this machine's GPUs; choose a smaller one.")
     return of(model.eval())
-
-
-def _sdpa(model: PreTrainedModel) -> bool:
-    """Whether torch's fused attention, the fastest on a GPU, computes this model: it has no soft cap."""
-    return model._supports_sdpa and not getattr(model.config, "attn_logit_softcapping", None)
 
 
 def complete(name: str, report: Mapping[str, Any]) -> None:
@@ -95,10 +91,9 @@ def empty(folder: str | Path) -> PreTrainedModel:
     small_files.check(folder)
     config = configuration(folder)
     try:
-        try:
+        with suppress(ValueError, KeyError):  # an architecture with attention of its own
             return _built(config, ATTENTION)
-        except (ValueError, KeyError):  # an architecture with attention of its own
-            return _built(configuration(folder), "eager")
+        return _built(configuration(folder), "eager")
     except Exception as error:  # a wrong configuration may raise anything
         raise small_files.fault(folder, small_files.CONFIG, f"it describes no model: {remark(error)}") from error
 

@@ -4,7 +4,7 @@ Registers our attention with transformers under the name `ATTENTION`. It refuses
 no model is computed with some of them ignored. The rows of a tree have an additive mask of four dimensions.
 
 Importing this takes seconds, most of them transformers', so a family that can do without is loaded without
-(`kernels.llama_files`).
+(`kernels.llama_weights`).
 """
 
 from __future__ import annotations
@@ -15,17 +15,11 @@ from typing import Any
 
 import torch
 from accelerate import init_empty_weights
-from transformers import (
-    AttentionInterface,
-    AttentionMaskInterface,
-    DynamicCache,
-    PreTrainedModel,
-)
+from transformers import AttentionInterface, AttentionMaskInterface, DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 from transformers.masking_utils import eager_mask
 
 from ..core.events import ModelError
-from . import attention
 from .cache import CacheLayer, KeyValueCache
 from .forward import EVERY, IMPLEMENTATIONS, Forward
 from .shape import Shape
@@ -43,9 +37,11 @@ def attend(
     module, query, key, value, attention_mask, scaling=None, dropout=0.0, softcap=None, s_aux=None, is_causal=None,
     sliding_window=None, **others,
 ):  # fmt: skip
-    """transformers' attention interface over `attention.attend`.
+    """Attention [batch, rows, heads, dim] by transformers' interface, in plain torch; query heads that share a key head are
+    computed together.
 
-    `s_aux` are attention sinks: one more score per head, which takes weight and has no value. Raises `ModelError` for
+    query [batch, heads, rows, dim], key and value [batch, kv heads, keys, dim], `attention_mask` [batch, 1, rows, keys] is
+    additive. `s_aux` are attention sinks: one more score per head, which takes weight and has no value. Raises `ModelError` for
     arguments that would change the result and are not implemented.
     """
     ignored = sorted(name for name, value in others.items() if value is not None and name not in INERT)
@@ -56,15 +52,25 @@ def attend(
     if sliding_window is not None and sliding_window < Shape.of_model(module.config).context_length:
         raise _unsupported(module, f"its attention sees only the last {sliding_window} tokens")
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
-    return attention.attend(query, key, value, scaling, softcap, attention_mask, s_aux), None
+    batch, heads, rows, dim = query.shape
+    kv_heads, keys = key.shape[1:3]
+    grouped = query.reshape(batch, kv_heads, heads // kv_heads * rows, dim)
+    scores = torch.matmul(grouped, key.transpose(2, 3)) * scaling
+    if softcap is not None:
+        scores = torch.tanh(scores / softcap) * softcap
+    scores = scores.view(batch, heads, rows, keys)
+    if attention_mask is not None:
+        scores = scores.masked_fill(attention_mask < 0, torch.finfo(scores.dtype).min)
+    if s_aux is not None:
+        scores = torch.cat([scores, s_aux.to(scores.dtype).view(1, -1, 1, 1).expand(batch, heads, rows, 1)], -1)
+    weights = torch.softmax(scores, dim=-1, dtype=torch.float32).to(value.dtype)[..., :keys]
+    mixed = torch.matmul(weights.reshape(batch, kv_heads, heads // kv_heads * rows, keys), value)
+    return mixed.reshape(batch, heads, rows, value.shape[3]).transpose(1, 2).contiguous(), None
 
 
 def _unsupported(module: torch.nn.Module, reason: str) -> ModelError:
-    return ModelError("model", _kind(module), f"{reason}; {OTHER}")
-
-
-def _kind(module: torch.nn.Module) -> str:
-    return getattr(getattr(module, "config", None), "model_type", type(module).__name__)
+    kind = getattr(getattr(module, "config", None), "model_type", type(module).__name__)
+    return ModelError("model", kind, f"{reason}; {OTHER}")
 
 
 AttentionInterface.register(ATTENTION, attend)
@@ -140,28 +146,23 @@ class Modules(Forward):
         return _ModulesCache(self.model, self.layers)
 
     @torch.inference_mode()
-    def __call__(
-        self,
-        ids: torch.Tensor,
-        positions: torch.Tensor | slice,
-        cache: KeyValueCache,
-        rows: torch.Tensor | None,
-        only: slice = EVERY,
-    ) -> torch.Tensor:
+    def __call__(self, ids, positions, cache: _ModulesCache, rows: torch.Tensor | None, only: slice = EVERY):
         if isinstance(positions, slice):
             positions = torch.arange(positions.start, positions.stop, device=self.device)
         start = cache.length()
-        out = self.model(
-            input_ids=ids[None],
-            position_ids=positions[None],
-            past_key_values=cache.dynamic,
-            use_cache=True,
-            logits_to_keep=only,  # a slice, for rows may end on another GPU than they began on
-            output_hidden_states=len(cache.taps) > 0,
-            attention_mask=rows,
-        )
+        out = self._output(ids, positions, cache.dynamic, rows, only, len(cache.taps) > 0)
         self._keep_states(out, cache, start, len(ids))
         return out.logits[0]
+
+    def _output(
+        self, ids, positions, dynamic: DynamicCache, mask: torch.Tensor | None, only: slice, states: bool
+    ) -> Any:
+        """transformers' output of a pass over ids [rows] at positions [rows], with hidden `states` or without."""
+        # `only` is a slice, because rows may end on another GPU than they began on.
+        return self.model(
+            input_ids=ids[None], position_ids=positions[None], past_key_values=dynamic, use_cache=True, logits_to_keep=only,
+            output_hidden_states=states, attention_mask=mask,
+        )  # fmt: skip
 
     def _keep_states(self, out: Any, cache: KeyValueCache, start: int, count: int) -> None:
         """Keep the hidden states of a pass's first so many rows, whose columns begin at `start`, where the cache is tapped."""

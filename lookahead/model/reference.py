@@ -59,18 +59,18 @@ class Reference:
         hidden_rows = ~torch.tensor(ancestor_mask(parents))  # [rows, rows]: True if a row may not see another
         x = self.weights["model.embed_tokens.weight"][torch.tensor(tokens)]  # [rows, hidden]
         for layer in range(self.layers):
-            h = self._norm(x, layer, "input_layernorm")
+            h = self._norm(x, f"model.layers.{layer}.input_layernorm.weight")
             query = self._rotate(self._split(h, layer, "q_proj", self.heads), positions)
             keys = self._rotate(self._split(h, layer, "k_proj", self.kv_heads), positions)
             values = self._split(h, layer, "v_proj", self.kv_heads)
             added.append((keys, values))
             x = x + self._project(self._attend(query, keys, values, hidden_rows, layer), layer, "self_attn.o_proj")
-            h = self._norm(x, layer, "post_attention_layernorm")
+            h = self._norm(x, f"model.layers.{layer}.post_attention_layernorm.weight")
             gate, up = (self._project(h, layer, f"mlp.{name}_proj") for name in ("gate", "up"))
             x = x + self._project(silu(gate) * up, layer, "mlp.down_proj")
         self._pending = list(tokens), added
         head = self.weights.get("lm_head.weight", self.weights["model.embed_tokens.weight"])
-        return linear(self._rms(x, self.weights["model.norm.weight"]), head)[first:].float()
+        return linear(self._norm(x, "model.norm.weight"), head)[first:].float()
 
     def keep(self, path: Sequence[int]) -> None:
         """Commit the rows in `path` to the cache and drop all other rows of the last pass."""
@@ -132,10 +132,7 @@ class Reference:
         left, right = x.chunk(2, -1)
         return torch.cat([left * cos - right * sin, right * cos + left * sin], -1)
 
-    def _norm(self, x, layer: int, name: str) -> torch.Tensor:
-        return self._rms(x, self.weights[f"model.layers.{layer}.{name}.weight"])
-
-    def _rms(self, x, weight) -> torch.Tensor:
+    def _norm(self, x, name: str) -> torch.Tensor:
         """Root-mean-square norm (Zhang and Sennrich 2019)."""
         wide = x.float()
-        return weight * (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.eps)).to(x.dtype)
+        return self.weights[name] * (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.eps)).to(x.dtype)

@@ -1,7 +1,4 @@
-"""The sizes of a causal language model: what its configuration says, as far as a pass depends on it.
-
-Knows configurations. It does not know weights.
-"""
+"""The sizes of a causal language model: what its configuration says, as far as a pass depends on it."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ class Shape:
         return cls(
             kind=field("model_type"),
             vocab=field("vocab_size"),
-            context_length=_context_length(field),
+            context_length=min(field("max_position_embeddings") or ENDLESS, length_limit(field) or ENDLESS),
             hidden=field("hidden_size"),
             layers=field("num_hidden_layers"),
             heads=heads,
@@ -63,7 +60,3 @@ def length_limit(field: Callable[[str], Any]) -> int | None:
         if part.get("rope_type", part.get("type")) in ("longrope", "su"):
             limits.append(part.get("original_max_position_embeddings") or field("original_max_position_embeddings"))
     return min((limit for limit in limits if limit), default=None)
-
-
-def _context_length(field: Callable[[str], Any]) -> int:
-    return min(field("max_position_embeddings") or ENDLESS, length_limit(field) or ENDLESS)

@@ -33,50 +33,46 @@ def _is_number(value: Any) -> bool:
     return (_is_whole(value) or isinstance(value, float)) and -MOST < value < MOST
 
 
-def _is_id(value: Any) -> bool:
-    return _is_whole(value) or (isinstance(value, list) and all(map(_is_whole, value)))
+def _is_list(value: Any, is_valid: Callable[[Any], bool]) -> bool:
+    return isinstance(value, list) and all(map(is_valid, value))
 
 
 def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
-# Field -> (whether a value is valid, what it must be). Null is valid everywhere, and a field may be absent.
-FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    **dict.fromkeys(
-        (
-            "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim",
-            "max_position_embeddings", "n_embd", "n_layer", "n_head", "n_positions", "draft_vocab_size", "target_hidden_size",
-            "block_size", "medusa_num_heads",
-        ),
-        (_is_size, "a positive whole number"),
-    ),
-    "intermediate_size": (lambda value: _is_size(value) or (isinstance(value, list) and all(map(_is_size, value))),
-                          "a positive whole number, or a list of them"),
-    **dict.fromkeys(
-        ("rope_theta", "rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "factor"),
-        (lambda value: _is_number(value) and value > 0, "a positive number"),
-    ),
-    "model_max_length": (_is_number, "a number"),
-    **dict.fromkeys(("mask_token_id", "markov_rank", "sliding_window"), (_is_whole, "a whole number")),
-    **dict.fromkeys(
-        ("eagle_aux_hidden_state_layer_ids", "aux_hidden_state_layer_ids", "target_layer_ids"),
-        (lambda value: isinstance(value, list) and all(map(_is_whole, value)), "a list of whole numbers"),
-    ),
-    "eos_token_id": (_is_id, "a token id, or a flat list of them"),
-    **dict.fromkeys(("bos_token_id", "pad_token_id"), (_is_whole, "a token id")),
-    **dict.fromkeys(
-        (
-            "tie_word_embeddings", "attention_bias", "mlp_bias", "is_decoder", "is_encoder_decoder", "norm_before_fc", "fc_norm",
-            "norm_output", "norm_before_residual", "sample_from_anchor", "sliding_window_non_causal", "enable_confidence_head",
-            "confidence_head_with_markov", "medusa_fc_bias",
-        ),
-        (lambda value: isinstance(value, bool), "true or false"),
-    ),
-    **dict.fromkeys(("model_type", "rope_type", "hidden_act", "activation_function", "speculators_model_type", "dtype", "torch_dtype"), (_is_text, "text")),
-    "architectures": (lambda value: isinstance(value, list) and all(map(_is_text, value)), "a list of texts"),
-    **dict.fromkeys((*NESTED, "quantization_config"), (lambda value: isinstance(value, Mapping), "an object")),
-}  # fmt: skip
+# Whether the value of a field is valid, what it must be, and the fields. Null is valid everywhere, and a field may be absent.
+KINDS: tuple[tuple[Callable[[Any], bool], str, tuple[str, ...]], ...] = (
+    (_is_size, "a positive whole number", (
+        "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim",
+        "max_position_embeddings", "n_embd", "n_layer", "n_head", "n_positions", "draft_vocab_size", "target_hidden_size",
+        "block_size", "medusa_num_heads",
+    )),
+    (lambda value: _is_size(value) or _is_list(value, _is_size), "a positive whole number, or a list of them", (
+        "intermediate_size",
+    )),
+    (lambda value: _is_number(value) and value > 0, "a positive number", (
+        "rope_theta", "rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "factor",
+    )),
+    (_is_number, "a number", ("model_max_length",)),
+    (_is_whole, "a whole number", ("mask_token_id", "markov_rank", "sliding_window")),
+    (lambda value: _is_list(value, _is_whole), "a list of whole numbers", (
+        "eagle_aux_hidden_state_layer_ids", "aux_hidden_state_layer_ids", "target_layer_ids",
+    )),
+    (lambda value: _is_whole(value) or _is_list(value, _is_whole), "a token id, or a flat list of them", ("eos_token_id",)),
+    (_is_whole, "a token id", ("bos_token_id", "pad_token_id")),
+    (lambda value: isinstance(value, bool), "true or false", (
+        "tie_word_embeddings", "attention_bias", "mlp_bias", "is_decoder", "is_encoder_decoder", "norm_before_fc", "fc_norm",
+        "norm_output", "norm_before_residual", "sample_from_anchor", "sliding_window_non_causal", "enable_confidence_head",
+        "confidence_head_with_markov", "medusa_fc_bias",
+    )),
+    (_is_text, "text", (
+        "model_type", "rope_type", "hidden_act", "activation_function", "speculators_model_type", "dtype", "torch_dtype",
+    )),
+    (lambda value: _is_list(value, _is_text), "a list of texts", ("architectures",)),
+    (lambda value: isinstance(value, Mapping), "an object", (*NESTED, "quantization_config")),
+)  # fmt: skip
+FIELDS = {name: (is_valid, must) for is_valid, must, names in KINDS for name in names}
 
 
 def read(folder: str | Path, name: str) -> dict[str, Any] | None:

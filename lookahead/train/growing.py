@@ -23,9 +23,9 @@ from ..family import threads
 from ..family.cost import interleaved
 from ..family.models import Models
 from ..measure.scenarios import BENCH
-from ..model.heads.block import BlockNetwork
 from ..model.heads.head import Head
 from ..model.heads.shape import BLOCK
+from ..model.heads.slots import BlockNetwork
 from .cache import growing_cache
 from .heads import CONFIDENCE, new_head, weighted
 from .optimizers import optimizers, scale_rates

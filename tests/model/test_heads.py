@@ -18,7 +18,7 @@ from lookahead.drafting.base import Resources
 from lookahead.drafting.heads import BlockTree, EagleTree
 from lookahead.model import loading, modules
 from lookahead.model.heads import files
-from lookahead.model.heads.head import NETWORKS, PLAIN, Head
+from lookahead.model.heads.head import NETWORKS, Head
 from lookahead.model.heads.shape import BLOCK, EACH, EAGLE, KINDS, MEDUSA, WHOLE, HeadShape, usual_taps
 from lookahead.model.lm import CachedLM
 from lookahead.race.draft_length import FixedLength
@@ -91,7 +91,7 @@ def close(a, b, target):
 def test_compiled_passes_agree_with_their_network(target, kind):
     network, context = network_of(kind, target), text(40)
     ours = Head.of(network, target)
-    plain = Head(network.shape, PLAIN[kind](network))
+    plain = Head(network.shape, network)
     assert type(ours.passes) is not type(plain.passes), "compiled beside a target that is compiled"
     for read in (40, 33, 12, 2):
         (_, a), (_, b) = (cached(head, target, context[:read]) for head in (ours, plain))
@@ -150,7 +150,7 @@ def test_a_block_in_training_is_the_block_that_is_drafted(folder):
         anchors = torch.tensor([5, 17, 29 - network.shape.slots])
         logits, sure = network(states, torch.tensor([context[:29]]), anchors)
         for i, anchor in enumerate(anchors.tolist()):
-            drafter = Head(network.shape, PLAIN[BLOCK](network)).fresh(VOCAB)
+            drafter = Head(network.shape, network).fresh(VOCAB)
             drafter.follow(lm)
             drafted = drafter.extend(drafter.sync(context[: anchor + 1]))
             for slot in range(network.shape.slots):
@@ -174,7 +174,7 @@ def test_an_eagle_in_training_is_the_eagle_that_drafts(folder):
         lm, _ = cached(Head.of(network, target), target, context)
         steps = list(network(lm.states(0)[None].clone(), torch.tensor([context[:23]]), 4))
         for row in (0, 7, 17):
-            drafter = Head(network.shape, PLAIN[EAGLE](network)).fresh(VOCAB)
+            drafter = Head(network.shape, network).fresh(VOCAB)
             drafter.follow(lm)
             logits = drafter.extend(drafter.sync(context[: row + 2]))
             for step in range(4):
@@ -350,7 +350,7 @@ def test_a_reduced_vocabulary_is_drafted_from_in_compiled_calls(target, kind, se
         for weight in network.parameters():
             weight.normal_(1.0, 0.1) if weight.dim() == 1 else weight.normal_(0.0, 0.2)
     head, context = Head.of(network.to(target.dtype).eval().requires_grad_(False), target, ids), text(30)
-    assert head.passes.drafts_chains
+    assert head.compiled
     rule, (_, a), (_, b) = rule_for(Settings(**settings)), *(cached(head, target, context) for _ in range(2))
     picks = draft_tokens(a, rule, a.sync(context), context, 4, StopRule())
     singly, unread, behind = [], b.sync(context), list(context)
@@ -451,7 +451,7 @@ def test_formats_of_the_authors_are_recognised(folder, tmp_path):
     }  # fmt: skip
     renamed(tmp_path / "dspark", spark, lambda name: f"model.{name}")
     assert files.read(tmp_path / "dspark", target, "DeepSpec's").shape == shape_of(BLOCK, causal=False, window=0)
-    assert not files.is_head({"model_type": "llama", "architectures": ["LlamaForCausalLM"]})
+    assert files.config_of(folder) is None, "a Llama is no head"
 
 
 def test_absent_flags_of_speculators_mean_what_vllm_takes_them_for(folder, tmp_path):

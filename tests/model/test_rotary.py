@@ -8,8 +8,8 @@ from test_heads import network_of
 
 import lookahead
 from lookahead import kernels
-from lookahead.kernels.columns import SPARE_POSITIONS
-from lookahead.model import rotary
+from lookahead.kernels import rotary
+from lookahead.kernels.rotary import SPARE_POSITIONS
 from lookahead.model.heads.head import Head
 from lookahead.model.heads.shape import BLOCK, EAGLE
 from lookahead.race.batch import Batch
@@ -43,10 +43,12 @@ def test_the_numbers_are_those_of_a_table_of_the_whole_context(tmp_path, dtype, 
 
 def test_an_array_that_was_handed_out_stays_as_it_is(monkeypatch):
     monkeypatch.setattr(rotary, "BLOCK", 4)
-    tables = rotary.RotaryTables(lambda places: (places, -places), 30)
-    first, _ = tables.up_to(3)
-    assert [len(tables.up_to(stop)[0]) for stop in (4, 5, 9, 30, 99)] == [4, 8, 16, 30, 30]
-    assert first.tolist() == [0, 1, 2, 3] and tables.up_to(30)[1].tolist() == [-n for n in range(30)]
+    tables = rotary.RotaryTables(torch.ones(1), torch.float32, 30)
+    first, places = tables.up_to(3).cos, torch.arange(30.0)
+    assert [len(tables.up_to(stop).cos) for stop in (4, 5, 9, 30, 99)] == [4, 8, 16, 30, 30]
+    cos, sin = map(torch.from_numpy, tables.up_to(30))
+    assert torch.equal(torch.from_numpy(first), cos[:4]), "not written over"
+    assert torch.allclose(cos, places.cos()[:, None]) and torch.allclose(sin[:, 1], places.sin())
 
 
 @pytest.fixture(scope="module")
@@ -64,8 +66,8 @@ def test_a_text_that_crosses_the_blocks_is_the_same_by_every_method(folders, mon
 
     def shrink():
         for passes in loaded:
-            passes._rotary._tables = []
-            passes._rotary._grow(1)
+            passes._rotary._tables = None
+            passes._rotary.up_to(1)
         assert len(loaded[0]._rotary.up_to(1)[0]) == rotary.BLOCK
 
     expected = ids("naive")

@@ -1,22 +1,20 @@
 """The network of an EAGLE-3 head: one layer that drafts token by token (Li et al. 2025).
 
-A row is a token's embedding beside a feature of the token before it. The feature is made of hidden states at three depths
-of the target where the target has read that token, and of a drafted token is what the head itself made of it, so that it
-learns to go on from its own features ("training-time test"). Embedding and, where it knows all tokens, output head are the
-target's.
-
-Knows tensors. It does not know where text comes from, nor how a draft is verified.
+A row is a token's embedding with a feature of the token before it. The feature is made of hidden states at three depths of the
+target if the target has read that token. For a drafted token it is the head's own output, so the head learns to continue from
+its own features ("training-time test"). Embedding and, if it drafts all tokens, output head are the target's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import nn
 from torch.nn.functional import linear
 
-from .layers import Layer, Norm, Pairs, RotaryEmbedding, Seen
+from ...core.tree import ancestor_mask, depths
+from .layers import Layer, LayerCache, Norm, Pairs, RotaryEmbedding, Seen, within
 from .shape import EACH, WHOLE, HeadShape
 
 
@@ -54,14 +52,9 @@ class EagleNetwork(nn.Module):
         return self.fc(states)
 
     def rows(
-        self,
-        ids: torch.Tensor,
-        features: torch.Tensor,
-        places: torch.Tensor,
-        far: list[Pairs],
-        near: list[Pairs],
+        self, ids: torch.Tensor, features: torch.Tensor, places: torch.Tensor, far: list[Pairs], near: list[Pairs],
         seen: Seen,
-    ) -> tuple[torch.Tensor, list[Pairs]]:
+    ) -> tuple[torch.Tensor, list[Pairs]]:  # fmt: skip
         """Rows of ids [texts, groups, rows] at `places` [groups, rows], with features of the tokens before, [texts, groups,
         rows, hidden].
 
@@ -109,3 +102,36 @@ class EagleNetwork(nn.Module):
                 read = nn.functional.pad(ids[:, None, 1 + step :], (0, step)).transpose(1, 2)
                 seen = Seen(text[:, None], torch.ones(1, step, dtype=torch.bool, device=device))
                 x, near = self.rows(read, x, (tokens + step)[:, None], far, near, seen)
+
+    @torch.inference_mode()
+    def read(
+        self, states: torch.Tensor, ids: Sequence[int], start: int, cache: LayerCache
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Read further tokens of the text from the one numbered `start` on, whose tokens before have these hidden states
+        [tokens, taps times hidden]; the feature [1, hidden] and the logits [1, known] after the last."""
+        n, device = len(ids), states.device
+        cache.rewind(start)
+        tokens, places = torch.tensor(ids, device=device), torch.arange(start, start + n, device=device)
+        chain = torch.ones(n, n, dtype=torch.bool, device=device).tril()
+        if self.shape.window:
+            chain &= ~chain.tril(-self.shape.window)
+        seen = Seen(within(self.shape.window, start, places), chain)
+        x, pairs = self.rows(tokens[None, None], self.features(states)[None, None], places[None], cache.far, [], seen)
+        cache.append([Pairs(*(part[:, 0] for part in each)) for each in pairs])
+        return self.logits(x[0, 0, -1:])
+
+    @torch.inference_mode()
+    def draft(
+        self, ids: Sequence[int], parents: Sequence[int], features: torch.Tensor, first: int, start: int, cache: LayerCache
+    ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+        """Rows from `first` on of a tree of drafted tokens after a text of `start` tokens; their parents have these features
+        [rows, hidden]. The rows' own features, and their logits [rows, known]."""
+        device = features.device
+        places = torch.tensor(depths(parents)[first:], device=device) + (start - 1)
+        near = torch.tensor(ancestor_mask(parents), device=device)[first:]
+        if cache.near:
+            cache.near = [Pairs(*(part[:, :, :first] for part in pairs)) for pairs in cache.near]
+        seen = Seen(within(self.shape.window, start, places), near)
+        ids = torch.tensor(ids[first:], device=device)
+        x, cache.near = self.rows(ids[None, None], features[None, None], places[None], cache.far, cache.near, seen)
+        return self.logits(x[0, 0])

@@ -3,8 +3,6 @@
 Read are those of `speculators` (eagle3, dflash, dspark), of DFlash's authors (z-lab), of DeepSpec (dspark), of EAGLE-3's
 authors, and of vLLM's Medusa; written are `speculators`', and vLLM's for Medusa. What a configuration says is held against
 the target before any weight is read.
-
-Knows folders, configurations and safetensors. It does not know how a name becomes a folder.
 """
 
 from __future__ import annotations
@@ -15,39 +13,32 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
+from safetensors import SafetensorError
+from safetensors.torch import load_file
 
 from ...core.events import ModelError
 from ...core.wording import remark
 from .. import small_files
 from ..forward import Forward
 from ..shape import Shape
-from ..small_files import CONFIG, INDEX
+from ..small_files import CONFIG
 from ..small_files import WHOLE as WEIGHTS
 from .head import NETWORKS, Head
 from .shape import BLOCK, EACH, EAGLE, MEDUSA, NONE, WHOLE, HeadShape, usual_taps
 
 LARGEST_FILE = 9_000_000  # bytes: hosting refuses files of more than ten million
 LARGEST = 1 << 20  # of any size that a configuration may name
-NOT_READ = ("peagle", "dflash2", "mtp")  # kinds that `speculators` has besides
+READ, NOT_READ = ("eagle3", "dflash", "dspark"), ("peagle", "dflash2", "mtp")  # kinds of `speculators`
 # What a file may hold that is the target's own, or made of the configuration.
 IDLE = ("embed_tokens.weight", "lm_head.weight", "d2t", "t2d", "verifier_", "rotary_emb.")
 
 
 def config_of(folder: str | Path) -> dict[str, Any] | None:
-    """The configuration in a folder where it is a trained head's, else None. Raises `ModelError` if the file is damaged."""
-    config = small_files.read(folder, CONFIG)
-    return config if is_head(config) else None
-
-
-def is_head(config: Any) -> bool:
-    """Whether a configuration is a trained head's."""
-    if not isinstance(config, dict):
-        return False
-    names = {"speculators_model_type", "dflash_config", "markov_rank", "medusa_num_heads"}
+    """The configuration in a folder if it is a trained head's, else None. Raises `ModelError` if the file is damaged."""
+    config = small_files.read(folder, CONFIG) or {}
+    named = {"speculators_model_type", "dflash_config", "markov_rank", "medusa_num_heads"} & config.keys()
     reduced = "draft_vocab_size" in config and "eagle" in " ".join(config.get("architectures") or ()).lower()
-    return bool(names & config.keys()) or reduced or config.get("model_type") == MEDUSA
+    return config if named or reduced or config.get("model_type") == MEDUSA else None
 
 
 def kind_of(config: Mapping[str, Any]) -> str:
@@ -58,29 +49,33 @@ def kind_of(config: Mapping[str, Any]) -> str:
     return BLOCK if block else EAGLE
 
 
+class _Refusal(Exception):
+    """Why a head is not read."""
+
+
 def shape_of(config: Mapping[str, Any], target: Shape, name: str) -> HeadShape:
-    """What a configuration describes, for a target. Raises `ModelError` where it does not fit it, or cannot be read."""
+    """The shape that a configuration describes, for a target. Raises `ModelError` if it does not fit, or cannot be read."""
     try:
         shape = _shape(config, target)
+    except _Refusal as error:
+        raise ModelError("head", name, str(error)) from None
     except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError) as error:
         raise _unreadable(name, remark(error)) from error
-    if isinstance(shape, str):
-        raise ModelError("head", name, shape)
     for size in ("hidden", "vocab", "slots", "heads", "kv_heads", "head_dim", "inner", "layers"):
         if not isinstance(value := getattr(shape, size), int) or not 0 < value <= LARGEST:
             raise _unreadable(name, f"{size} is {value!r}")
     if not (isinstance(shape.mask, int) and 0 <= shape.mask < shape.vocab and 0 <= shape.rank <= LARGEST):
         raise _unreadable(name, f"mask_token_id is {shape.mask!r}, markov_rank {shape.rank!r}")
     widths = {shape.hidden, config.get("target_hidden_size") or shape.hidden} - {target.hidden}
+    reason = None
     if widths:
-        mend = f"it is made for hidden states of {max(widths)} numbers, and the target's have {target.hidden}"
-        raise ModelError("head", name, f"{mend}; choose a head that was trained with this target.")
-    if shape.vocab != target.vocab or shape.known > target.vocab:
-        mend = f"it is made for a vocabulary of {shape.vocab} tokens, and the target's has {target.vocab}"
-        raise ModelError("head", name, f"{mend}; choose a head that was trained with this target.")
-    if not shape.taps or not all(0 <= tap <= target.layers for tap in shape.taps):
-        mend = f"it reads the target behind layers {', '.join(map(str, shape.taps))}, and there are {target.layers}"
-        raise ModelError("head", name, f"{mend}; choose a head that was trained with this target.")
+        reason = f"it is made for hidden states of {max(widths)} numbers, and the target's have {target.hidden}"
+    elif shape.vocab != target.vocab or shape.known > target.vocab:
+        reason = f"it is made for a vocabulary of {shape.vocab} tokens, and the target's has {target.vocab}"
+    elif not shape.taps or not all(0 <= tap <= target.layers for tap in shape.taps):
+        reason = f"it reads the target behind layers {', '.join(map(str, shape.taps))}, and there are {target.layers}"
+    if reason:
+        raise ModelError("head", name, f"{reason}; choose a head that was trained with this target.")
     return shape
 
 
@@ -88,45 +83,39 @@ def _unreadable(name: str, reason: str) -> ModelError:
     return ModelError("head", name, f"its configuration in {CONFIG} cannot be read ({reason}).")
 
 
-def _shape(config: Mapping[str, Any], target: Shape) -> HeadShape | str:
-    """The shape, or what stands against it."""
-    kind = config.get("speculators_model_type")
-    if kind in NOT_READ:
-        return f"heads of the kind {kind} are not read; those of the kinds eagle3, dflash and dspark are."
-    if kind == "eagle3":
-        return _eagle(config, config["transformer_layer_config"], target, residual_normed=True)
-    if kind in ("dflash", "dspark"):
-        taps, anchored = config["aux_hidden_state_layer_ids"], kind == "dspark"
-        causal = not config.get("sliding_window_non_causal", True)
-        return _block(config, config["transformer_layer_config"], taps, anchored, causal)
-    if kind:
-        return f"heads of the kind {kind} are not known; those of the kinds eagle3, dflash and dspark are."
-    if config.get("model_type") == MEDUSA or "medusa_num_heads" in config:
+def _shape(config: Mapping[str, Any], target: Shape) -> HeadShape:
+    kind, listed = kind_of(config), config.get("speculators_model_type")
+    if listed and listed not in READ:
+        known = "read" if listed in NOT_READ else "known"
+        raise _Refusal(
+            f"heads of the kind {listed} are not {known}; those of the kinds {', '.join(READ[:2])} and {READ[2]} are."
+        )
+    layer = config["transformer_layer_config"] if listed else config
+    if kind == MEDUSA:
         slots = config.get("num_heads") or config["medusa_num_heads"]
         layers, biased = config.get("num_hidden_layers", 1), config.get("medusa_fc_bias", False)
-        taps = usual_taps(MEDUSA, target.layers)
-        return HeadShape(
-            MEDUSA, config["hidden_size"], config["vocab_size"], taps, slots=slots, layers=layers, biased=biased
-        )
-    if "dflash_config" in config or "markov_rank" in config:
-        inner = config.get("dflash_config") or config
-        taps = [layer + 1 for layer in inner["target_layer_ids"]]
-        mask = inner.get("mask_token_id", config.get("mask_token_id"))
-        return _block(
-            {**config, "mask_token_id": mask}, config, taps, "markov_rank" in config, bool(inner.get("causal"))
-        )
-    return _eagle(config, config, target, residual_normed=False)
+        sizes = config["hidden_size"], config["vocab_size"], usual_taps(MEDUSA, target.layers)
+        return HeadShape(MEDUSA, *sizes, slots=slots, layers=layers, biased=biased)
+    if kind == EAGLE:
+        return _eagle(config, layer, target, residual_normed=bool(listed))
+    if listed:
+        causal = not config.get("sliding_window_non_causal", True)
+        return _block(config, layer, config["aux_hidden_state_layer_ids"], listed == "dspark", causal)
+    inner = config.get("dflash_config") or config
+    taps = [tap + 1 for tap in inner["target_layer_ids"]]
+    mask = {"mask_token_id": inner.get("mask_token_id", config.get("mask_token_id"))}
+    return _block({**config, **mask}, layer, taps, "markov_rank" in config, bool(inner.get("causal")))
 
 
-def _layer(layer: Mapping[str, Any]) -> dict[str, Any] | str:
-    """The sizes that a head's layers share, of their configuration."""
+def _sizes(config: Mapping[str, Any], layer: Mapping[str, Any]) -> dict[str, Any]:
+    """The sizes of a head by the configuration of its layers."""
     rope = layer.get("rope_parameters") or layer.get("rope_scaling") or {}
     if rope.get("rope_type", rope.get("type", "default")) != "default":
-        return "its positions are turned by a scaled rotation, which is not read; choose another head."
-    heads, hidden = layer["num_attention_heads"], layer["hidden_size"]
-    sliding = "sliding_attention" in (layer.get("layer_types") or ())
+        raise _Refusal("its positions are turned by a scaled rotation, which is not read; choose another head.")
+    heads, hidden, vocab = layer["num_attention_heads"], layer["hidden_size"], layer["vocab_size"]
+    sliding, known = "sliding_attention" in (layer.get("layer_types") or ()), config.get("draft_vocab_size") or vocab
     return {
-        "hidden": hidden, "vocab": layer["vocab_size"], "heads": heads,
+        "hidden": hidden, "vocab": vocab, "draft_vocab": known if known != vocab else 0, "heads": heads,
         "kv_heads": layer.get("num_key_value_heads") or heads, "head_dim": layer.get("head_dim") or hidden // heads,
         "inner": layer["intermediate_size"], "layers": layer.get("num_hidden_layers", 1),
         "theta": float(rope.get("rope_theta") or layer.get("rope_theta") or 10_000.0), "eps": layer.get("rms_norm_eps") or 1e-6,
@@ -135,39 +124,32 @@ def _layer(layer: Mapping[str, Any]) -> dict[str, Any] | str:
     }  # fmt: skip
 
 
-def _eagle(config, layer, target: Shape, residual_normed: bool) -> HeadShape | str:
-    sizes = _layer(layer)
-    if isinstance(sizes, str):
-        return sizes
+def _eagle(config, layer, target: Shape, residual_normed: bool) -> HeadShape:
     inner = config.get("eagle_config") or {}
     taps = config.get("eagle_aux_hidden_state_layer_ids") or inner.get("eagle_aux_hidden_state_layer_ids")
     flags = {name: config.get(name, inner.get(name, False)) for name in ("norm_before_fc", "fc_norm", "norm_output")}
     if flags["norm_before_fc"] and flags["fc_norm"]:
-        return "norm_before_fc and fc_norm exclude each other."
-    known = config.get("draft_vocab_size") or sizes["vocab"]
+        raise _Refusal("norm_before_fc and fc_norm exclude each other.")
     return HeadShape(
-        EAGLE, taps=tuple(taps or usual_taps(EAGLE, target.layers)), **sizes,
-        draft_vocab=known if known != sizes["vocab"] else 0,
+        EAGLE, taps=tuple(taps or usual_taps(EAGLE, target.layers)), **_sizes(config, layer),
         fed_norm=WHOLE if flags["norm_before_fc"] else EACH if flags["fc_norm"] else NONE,
         output_normed=flags["norm_output"], residual_normed=config.get("norm_before_residual", residual_normed),
     )  # fmt: skip
 
 
-def _block(config, layer, taps, anchored: bool, causal: bool) -> HeadShape | str:
-    sizes = _layer({**layer, "model_type": "qwen3"})
-    if isinstance(sizes, str):
-        return sizes
+def _block(config, layer, taps, anchored: bool, causal: bool) -> HeadShape:
+    sizes = _sizes(config, {**layer, "model_type": "qwen3"})
     rank, confident = config.get("markov_rank") or 0, bool(config.get("enable_confidence_head", anchored))
     if rank and config.get("markov_head_type", "vanilla") != "vanilla":
-        return f"a Markov head of the kind {config['markov_head_type']} is not read; one of the kind vanilla is."
+        raise _Refusal(
+            f"a Markov head of the kind {config['markov_head_type']} is not read; one of the kind vanilla is."
+        )
     if confident and not (rank and config.get("confidence_head_with_markov", True)):
-        return "a confidence head without the Markov head's input is not read."
+        raise _Refusal("a confidence head without the Markov head's input is not read.")
     from_anchor = config.get("sample_from_anchor", anchored)
-    known = config.get("draft_vocab_size") or sizes["vocab"]
     return HeadShape(
         BLOCK, taps=tuple(taps), **sizes, slots=config["block_size"] - (not from_anchor), mask=config["mask_token_id"],
-        draft_vocab=known if known != sizes["vocab"] else 0, causal=causal and bool(sizes["window"]),
-        from_anchor=from_anchor, rank=rank, confident=confident,
+        causal=causal and bool(sizes["window"]), from_anchor=from_anchor, rank=rank, confident=confident,
     )  # fmt: skip
 
 
@@ -191,17 +173,12 @@ def network(
         raise ModelError("head", name, "there is no trained head's configuration.")
     shape = shape_of(config, target, name)
     try:
-        parts = [Path(folder) / file for file in files]
-        sizes: dict[str, tuple[int, ...]] = {}
-        for path in parts:
-            with safe_open(path, framework="pt") as file:
-                sizes |= {_named(key): tuple(file.get_slice(key).get_shape()) for key in file.keys()}  # noqa: SIM118
-        _fits(sizes, shape, name)
-        tensors = {_named(key): tensor for path in parts for key, tensor in load_file(path).items()}
+        tensors = {_named(key): tensor for file in files for key, tensor in load_file(Path(folder, file)).items()}
     except FileNotFoundError as error:
         raise ModelError("head", name, f"there are no weights in {Path(error.filename or WEIGHTS).name}.") from error
     except (OSError, SafetensorError) as error:
         raise ModelError("head", name, f"its weights cannot be read ({remark(error)}).") from error
+    _fits({key: tuple(tensor.shape) for key, tensor in tensors.items()}, shape, name)
     ids = None
     if shape.draft_vocab:
         ids = torch.arange(shape.draft_vocab) + tensors["d2t"]
@@ -247,31 +224,16 @@ def write(
 ) -> Path:
     """Write a trained network as `speculators` reads it, in bfloat16; Medusa's as vLLM does. `ids` are the tokens that it can
     draft, None for all. In files of at most `LARGEST_FILE` bytes. Returns the folder."""
+    from huggingface_hub import save_torch_state_dict
+
     folder, shape = Path(folder), network.shape
     folder.mkdir(parents=True, exist_ok=True)
-    for stale in folder.glob("model*"):
-        stale.unlink()
-    weights = {name: weight.to(torch.bfloat16).contiguous().cpu() for name, weight in network.state_dict().items()}
+    weights = {name: weight.to(torch.bfloat16).cpu() for name, weight in network.state_dict().items()}
     if ids is not None:
         known = torch.zeros(shape.vocab, dtype=torch.bool)
         known[ids] = True
         weights |= {"d2t": ids - torch.arange(len(ids)), "t2d": known}
-    parts: list[dict[str, torch.Tensor]] = [{}]
-    for name, weight in weights.items():
-        if parts[-1] and sum(one.nbytes for one in parts[-1].values()) + weight.nbytes > LARGEST_FILE:
-            parts.append({})
-        parts[-1][name] = weight
-    names = (
-        [WEIGHTS]
-        if len(parts) == 1
-        else [f"model-{i + 1:05}-of-{len(parts):05}.safetensors" for i in range(len(parts))]
-    )
-    for name, part in zip(names, parts, strict=True):
-        save_file(part, folder / name, metadata={"format": "pt"})
-    if len(parts) > 1:
-        places = {name: file for file, part in zip(names, parts, strict=True) for name in part}
-        index = {"metadata": {"total_size": sum(one.nbytes for one in weights.values())}, "weight_map": places}
-        (folder / INDEX).write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
+    save_torch_state_dict(weights, folder, max_shard_size=LARGEST_FILE)
     config = _config(shape, verifier, architectures)
     (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     return folder

@@ -1,14 +1,13 @@
-"""The layers of trained heads as torch modules: for training anywhere, and for passes where there are no kernels of ours.
+"""The layers of trained heads as torch modules: for training, and for drafting where no kernels compute a head.
 
-All attention here has two parts: rows look at a text that all share ("far"), and at rows of their own group ("near"): a
-block's slots, or the tokens that a head drafted before. A group stands at one place of the text; in training there are many
-groups to a text, in a race there is one.
-
-Knows tensors. Names are those of transformers' Qwen3, so that files need no other.
+All attention here has two parts: rows attend to a text that all share ("far"), and to rows of their own group ("near"): the
+slots of a block, or the tokens that a head drafted before. A group is at one position of the text. Training has many groups
+per text, a race has one. Names are those of transformers' Qwen3, which files use.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -30,6 +29,32 @@ class Seen(NamedTuple):
 
     far: torch.Tensor
     near: torch.Tensor
+
+
+class LayerCache:
+    """Keys and values of the text that was read, and of drafted rows after it, by layer."""
+
+    def __init__(self):
+        self.far: list[Pairs] = []
+        self.near: list[Pairs] = []
+
+    def append(self, pairs: Sequence[Pairs]) -> None:
+        """More of the text, [1, tokens, kv heads, dim] a layer."""
+        if self.far:
+            together = (zip(*each, strict=True) for each in zip(self.far, pairs, strict=True))
+            pairs = [Pairs(*(torch.cat(both, 1) for both in each)) for each in together]
+        self.far, self.near = list(pairs), []
+
+    def rewind(self, length: int) -> None:
+        """Cut the text back, and forget the rows after it."""
+        self.far, self.near = [Pairs(*(part[:, :length] for part in pairs)) for pairs in self.far], []
+
+
+def within(window: int, length: int, places: torch.Tensor) -> torch.Tensor:
+    """Which of the first `length` tokens rows at `places` see, [1, rows, length]; without a window all."""
+    tokens = torch.arange(length, device=places.device)
+    first = places[:, None] - window if window else torch.full_like(places[:, None], -1)
+    return (tokens > first)[None]
 
 
 class Norm(nn.RMSNorm):
@@ -96,8 +121,7 @@ class Attention(nn.Module):
 
 
 def _near(equation: str, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """The product of rows x with those of their group. Groups of one row would be thousands of tiny products: they are
-    multiplied number by number."""
+    """The product of rows x with those of their group; groups of one row would be thousands of tiny products of matrices."""
     rows, scores = x.shape[2 if equation.startswith("bas") else 4], equation.endswith("sl")
     if rows > 1:
         return torch.einsum(equation, x, y)

@@ -1,7 +1,4 @@
-"""What a trained head is made of: the sizes and choices that its files name.
-
-Knows numbers. It does not know how files spell them (`files`), nor what is computed with them.
-"""
+"""What a trained head is made of: the sizes and choices that its files name."""
 
 from __future__ import annotations
 

@@ -1,0 +1,48 @@
+"""Rotary tables that grow with the text: a context of ten million tokens needs no memory until it is used.
+
+Positions are computed in blocks of a fixed size, so the numbers of a position do not depend on how a table has grown.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from .records import Rotations
+
+BLOCK = 8192  # positions; shorter contexts have their whole table from the start
+SPARE_POSITIONS = 8  # of the tables, after the end of the context
+
+
+class RotaryTables:
+    """Cosines and sines [positions, head_dim], times `factor`, of at most the first `most` positions, rounded to a format."""
+
+    def __init__(self, inv_freq: torch.Tensor, dtype: torch.dtype, most: int, factor: float = 1.0):
+        self._inv_freq, self._dtype, self.most, self._factor = inv_freq, dtype, most, factor
+        self._tables: Rotations | None = None
+        self.up_to(1)
+
+    def up_to(self, stop: int) -> Rotations:
+        """Return the two tables with at least the positions before `stop`, but none from `most` on.
+
+        The tables double until they reach `stop`. Arrays that an earlier call returned stay as they are.
+        """
+        stop, length = min(stop, self.most), len(self._tables.cos) if self._tables else 0
+        if stop > length:
+            wanted = max(BLOCK, length)
+            while wanted < stop:
+                wanted *= 2
+            wanted = min(wanted, self.most)
+            blocks = [self._block(start, min(start + BLOCK, wanted)) for start in range(length, wanted, BLOCK)]
+            before = [self._tables] if self._tables else []
+            self._tables = Rotations(*(np.concatenate(parts) for parts in zip(*before, *blocks, strict=True)))
+        return self._tables
+
+    @torch.inference_mode()
+    def _block(self, start: int, stop: int) -> list[np.ndarray]:
+        """The two tables of the positions from `start` to `stop`."""
+        angles = torch.arange(start, stop).float()[:, None] * self._inv_freq
+        cos, sin = (f(angles) * self._factor for f in (torch.cos, torch.sin))
+        # rotate_half(x) is [-x2, x1]: the sign goes into the table.
+        tables = torch.cat([cos, cos], -1), torch.cat([-sin, sin], -1)
+        return [table.to(self._dtype).float().numpy() for table in tables]

@@ -17,7 +17,7 @@ const MOVES = {
   restarted: "The window was paused and starts again with its oldest level.",
   grew: "The window is filling: the target’s predictions of the previous pass are its newest level.",
   moved:
-    "Since the previous pass, every level moved up by one. The oldest was dropped, and the target’s predictions became the newest.",
+    "Every level moved up by one: the oldest was dropped, the target’s predictions became the newest.",
 };
 const ANSWER = "“Predicted now” is the target’s prediction at the newest level";
 const SETTLING =

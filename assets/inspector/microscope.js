@@ -16,8 +16,7 @@ const MOVES = {
   opened: "The window starts with one level of tokens, chosen at random from the text.",
   restarted: "The window was paused and starts again with its oldest level.",
   grew: "The window is filling: the target’s predictions of the previous pass are its newest level.",
-  moved:
-    "Every level moved up by one: the oldest was dropped, the target’s predictions became the newest.",
+  moved: "Every level moved up by one: the oldest was dropped, the target’s predictions became the newest.",
 };
 const ANSWER = "“Predicted now” is the target’s prediction at the newest level";
 const SETTLING =

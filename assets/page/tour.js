@@ -39,14 +39,12 @@ export function stopsOf(steps) {
     {
       part: ".la-strip",
       at: [partly, "check"],
-      words:
-        "The model verifies all of them in one pass, which takes less time than one pass per token.",
+      words: "The model verifies all of them in one pass, which takes less time than one pass per token.",
     },
     {
       part: ".la-strip",
       at: [partly, "kept"],
-      words:
-        "Tokens that equal the model’s own are accepted. At the first other one, the model writes its own.",
+      words: "Tokens that equal the model’s own are accepted. At the first other one, the model writes its own.",
     },
     {
       part: ".la-head",

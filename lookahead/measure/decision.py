@@ -427,8 +427,9 @@ def forecast(costs: PassCosts, short: tuple[int, Pairs], long: tuple[int, Pairs]
 
 
 def _pass(run: Timing, costs: PassCosts, k: int) -> tuple[float, float, float]:
-    """A pass with `k` drafted tokens: the target's time over the calibrated one, then seconds of drafting and of the rest."""
-    return run.verify_s / run.passes / costs.pass_s(1 + k), run.propose_s / run.passes, run.rest_s / run.passes
+    """Return a pass with `k` drafted tokens: the target's time over the calibrated one, seconds of drafting and of all else."""
+    verify_s, propose_s, whole_s = (part_s / run.passes for part_s in (run.verify_s, run.propose_s, run.seconds))
+    return verify_s / costs.pass_s(1 + k), propose_s, whole_s - verify_s - propose_s
 
 
 # ------------------------------------------------------------------ predicted from a race

@@ -107,11 +107,6 @@ class Timing:
     acceptance: Acceptance = UNTESTED
     depth: int = 0  # sum over passes of the longest path in the draft
 
-    @property
-    def rest_s(self) -> float:
-        """Seconds outside the target's passes and the drafting."""
-        return self.seconds - self.verify_s - self.propose_s
-
 
 @dataclass(frozen=True, slots=True)
 class Sample:

@@ -20,9 +20,10 @@ LENGTH = 96  # tokens of an arm's texts, unless its plan says otherwise
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One prompt: the ratio of median times, with the extremes of single repetitions. `acceptance` is the share of the
-    tested tokens that were accepted. Costs are those of a pass, in naive passes: all of it, the target's part, the
-    drafting. `predicted` is the speedup by the measured cost curves, None if drafts are not visible.
+    """One prompt: the ratio of median times, with the extremes of single repetitions.
+
+    `acceptance` is the share of the tested tokens that were accepted. Costs are those of a pass, in naive passes: all of it,
+    the target's part, the drafting. `predicted` is the speedup by the measured cost curves, None if drafts are not visible.
     """
 
     question: str
@@ -55,7 +56,6 @@ class Arm:
 
     @classmethod
     def of(cls, label: str, method: str, rows: Sequence[Row]) -> Arm:
-        """The rows under a name."""
         if not rows:
             return cls(label, method)
         return cls(
@@ -90,7 +90,6 @@ class Plan:
         return questions(*self.prompts, most=most, **{**self.settings, **capped})
 
     def arm(self, taken: Iterable[Sample]) -> Arm:
-        """What was measured."""
         return Arm.of(self.label, self.method, rows_of(taken, self.method))
 
 
@@ -112,8 +111,10 @@ def questions(*categories: str, most: int | None = None, family: str = USUAL, **
 
 
 def measure(models: Models, arms: Sequence[tuple[str, list[Question]]], repeats: int) -> Iterator[Progress | None]:
-    """Measure methods (with options, as in `bench`), each on its questions, against naive. The result is the list of the samples
-    of each so far; None after every run, where it may be closed. Neighbours with the same questions are measured together."""
+    """Measure methods (with options, as in `bench`), each on its questions, against naive.
+
+    Yields the samples of each so far, and None after every run. Neighbours with the same questions are measured together.
+    """
     taken: list[list[Sample]] = [[] for _ in arms]
     total = repeats * sum(len(prompts) for _, prompts in arms)
     for shared, group in groupby(range(len(arms)), key=lambda i: arms[i][1]):

@@ -312,7 +312,8 @@ def decide(
         return time_lane(lane_of(models, questions[number], entry, {**options, **more}))
 
     def now(text: str) -> Progress:
-        measured, out = {entry.label: rows for entry in entries if (rows := rows_of(taken, entry.label))}, []
+        measured = {entry.label: rows for entry in entries if (rows := rows_of(taken, entry.label))}
+        out = []
         for label, rows in measured.items():
             arm = Arm.of(label, label, rows)
             more = {name: arm.mean(name) for name in ("acceptance", *MEANS)}

@@ -23,7 +23,6 @@ from ..race.batch import Batch
 from ..race.lane import Lane
 from ..race.methods import method_class, read_options
 
-MOST_REPEATS = 1000
 BESIDE = 3  # entries that share a naive run
 
 
@@ -40,7 +39,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What takes part: a method, with its settings and options; `label` is the text it was read from."""
+    """A method with its settings and options; `label` is the text that it was read from."""
 
     label: str
     method: str
@@ -142,7 +141,7 @@ def samples(
 
     Yields None after every run. Raises `LookaheadError` for bad input before anything is measured.
     """
-    whole_number("repeat", repeat, 1, MOST_REPEATS)
+    whole_number("repeat", repeat, 1, 1000)
     check(models, questions, entries, options)
 
     def timed(entry: Entry, q: Question) -> Timing:

@@ -89,7 +89,6 @@ def _small(element: str, code: str) -> str:
 
 
 def _variable(name: str) -> str:
-    """Return the variable of a bundle that has the exports of that module."""
     return re.sub(r"\W", "_", name)
 
 
@@ -127,5 +126,5 @@ def document(name: str, title: str, *, head: str = "", allowed: str = "", **valu
 
 
 def fingerprint(text: str) -> str:
-    """How a page's policy names a script or a style that may stand in it."""
+    """Return the name of a script or a style in a page's policy."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -11,7 +11,7 @@ import json
 import ssl
 from codecs import getincrementaldecoder
 from collections.abc import AsyncIterator, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import cache
 from io import IncrementalNewlineDecoder
@@ -73,7 +73,6 @@ class Client:
         await self._http.aclose()
 
     def error(self, sentence: str, status: int | None = None) -> RemoteError:
-        """Return an error of this server."""
         return RemoteError(self.server.name, sentence, status)
 
     async def identify(self) -> None:
@@ -212,7 +211,6 @@ class Client:
         yield ""  # the stream's end ends its last event
 
     def _event(self, parsed: Any) -> dict[str, Any] | None:
-        """Return the data of an event, None for the last. Raises `RemoteError`."""
         if parsed == DONE:
             return None
         if not isinstance(parsed, dict):
@@ -229,15 +227,12 @@ class Client:
 
     def _refused(self, status: int, text: str) -> RemoteError:
         words: Any = text
-        try:
+        with suppress(ValueError, AttributeError, RecursionError):
             data = json.loads(text)
             words = data.get("error") or data.get("message") or data.get("detail") or data
-        except (ValueError, AttributeError, RecursionError):
-            pass
         return self.error(f"{REFUSALS.get(status, 'it refused')} (status {status}: {self._words(words)}).", status)
 
     def _lost(self, error: Exception, waited_s: float) -> RemoteError:
-        """Return the error for a connection that was not made, or broke."""
         if isinstance(error, (httpx2.ConnectError, httpx2.ConnectTimeout)):
             return self.error("nothing answers at its address; is it running?")
         if isinstance(error, (TimeoutError, httpx2.TimeoutException)):
@@ -252,7 +247,6 @@ class Client:
 
 
 async def _beginning(response: httpx2.Response, most: int) -> str:
-    """Return the first bytes of a body as text."""
     whole = b""
     async for part in response.aiter_bytes():
         whole += part

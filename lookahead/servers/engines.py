@@ -194,11 +194,9 @@ class EngineProcess:
             os.killpg(self._process.pid, what)
 
     def pause(self) -> None:
-        """Take no processor time until `resume`."""
         self._send(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Answer requests again."""
         self._send(signal.SIGCONT)
 
     def write(self, ids: Sequence[int], most: int) -> tuple[list[int], float]:

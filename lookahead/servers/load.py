@@ -31,10 +31,7 @@ def rounds_of(levels: Iterable[int], prompts: int, rounds: int = 1) -> Plan:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A text that a server wrote under load: the number of its prompt, and the seconds from the block's beginning to the request.
-
-    A text that failed has an `error` and no answer.
-    """
+    """An answer under load, or an error: the number of its prompt, and the seconds from the block's beginning to the request."""
 
     prompt: int
     begun_s: float
@@ -42,10 +39,7 @@ class Written:
     error: str | None = None
 
     def within(self, seconds: float) -> float:
-        """Return how many of its tokens came in the first `seconds` of its block.
-
-        If only chunks are known, the server's own count is spread over them.
-        """
+        """Return how many of its tokens came in the first `seconds` of its block. The server's count is spread over chunks."""
         if self.answer is None:
             return 0
         passes = self.answer.passes
@@ -63,7 +57,6 @@ class Block:
 
     side: str
     at_once: int
-    round: int
     busy_s: float
     tokens: int
     texts: tuple[Written, ...]
@@ -71,7 +64,6 @@ class Block:
 
     @property
     def tokens_per_second(self) -> float:
-        """Throughput of all readers together."""
         return self.tokens / self.busy_s if self.busy_s > 0 else 0.0
 
 
@@ -98,13 +90,13 @@ async def blocks(
                 after = await _counters(clients[side])
                 counted = {name: after[name] - n for name, n in before.items()} if before and after else None
                 tokens = round(sum(text.within(busy_s) for text in texts))
-                yield Block(side, at_once, number, busy_s, tokens, tuple(texts), counted)
+                yield Block(side, at_once, busy_s, tokens, tuple(texts), counted)
 
 
 async def _read(
     client: Client, waiting: list[tuple[int, Question]], at_once: int, most: int
 ) -> tuple[float, list[Written]]:
-    """Return the seconds in which all readers were busy, and the texts of all prompts that were waiting."""
+    """Return the seconds in which all readers were busy, and all texts."""
     start, idle, texts = perf_counter(), [], []
 
     async def reader() -> None:
@@ -138,6 +130,6 @@ async def _counters(client: Client) -> dict[str, int] | None:
 
 
 def _sum(samples: Sequence[str], name: str) -> int:
-    """Return the sum of a counter over its labels; lines are `name{labels} value`."""
+    # A line is `name{labels} value`.
     values = (line.rpartition(" ")[2] for line in samples if line.startswith((f"{name}{{", f"{name} ")))
     return int(sum(map(float, values)))

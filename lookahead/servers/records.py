@@ -100,8 +100,7 @@ class AcceptanceRecord(BaseModel):
     def drafts(self) -> Counter[tuple[int, bool]]:
         """Count drafts by (accepted tokens, whether the next token was rejected).
 
-        The counts come from the passes if the record has them, else from the histogram. There, a pass that accepted the most
-        tokens a pass can draft had no rejected token.
+        In a histogram, only a pass that accepted the most tokens a pass can draft had no rejected token.
         """
         if self.per_step_accepted is not None and self.per_step_drafted is not None:
             pairs = zip(self.per_step_accepted, self.per_step_drafted, strict=True)
@@ -178,8 +177,7 @@ def _records(data: Any) -> Sequence[AcceptanceRecord]:
 def judged(records: Sequence[AcceptanceRecord]) -> dict[str, Any]:
     """Return the acceptance of all texts together, by position, with 90% intervals over texts, and forecasts of tokens per pass.
 
-    Tokens per pass are forecast only if all drafts had a fixed length. A draft that ends because confidence is low hides tokens
-    that were less likely to be accepted, so a forecast from it would be too high.
+    There are forecasts only if all drafts had a fixed length. A draft that ends because confidence is low would make them too high.
     """
     drafts: Counter[tuple[int, bool]] = Counter()
     for record in records:
@@ -201,7 +199,6 @@ def judged(records: Sequence[AcceptanceRecord]) -> dict[str, Any]:
 
 
 def _length(records: Sequence[AcceptanceRecord]) -> float:
-    """Return tokens per pass, with the target's own."""
     steps = sum(record.num_spec_steps for record in records)
     return 1 + sum(record.num_accepted_draft_tokens for record in records) / max(1, steps)
 
@@ -226,10 +223,8 @@ def opened(text: str) -> tuple[Trace, str]:
 
 
 def played(records: Sequence[AcceptanceRecord]) -> Trace:
-    """Return a trace with a lane for each of the first records that list their passes. Raises `TraceError` if none does.
-
-    All lanes together have at most `MOST_TOKENS` tokens.
-    """
+    """Return a trace with a lane for each of the first records that list their passes, at most `MOST_TOKENS` tokens together.
+    Raises `TraceError` if there is none."""
     detailed = [record for record in records if record.per_step_accepted and record.per_step_drafted]
     lengths = accumulate(record.num_accepted_draft_tokens + record.num_spec_steps for record in detailed)
     fitting = [record for record, tokens in zip(detailed, lengths, strict=True) if tokens <= MOST_TOKENS]
@@ -249,7 +244,6 @@ def played(records: Sequence[AcceptanceRecord]) -> Trace:
 
 
 def _lane(record: AcceptanceRecord, number: int, of: int) -> schema.LaneRecord:
-    """Return the lane of one text. Each pass also writes a token of the target's own."""
     name = record.engine[:150] + (f", text {number}" if of > 1 else "")
     passes = [*zip(record.per_step_accepted, record.per_step_drafted, strict=True)]
     steps = [

@@ -57,12 +57,10 @@ class Answer:
 
     @property
     def text(self) -> str:
-        """The whole text."""
         return "".join(part.text for part in self.passes)
 
     @property
     def ids(self) -> tuple[int, ...]:
-        """The token ids that arrived."""
         return tuple(token for part in self.passes for token in part.ids)
 
     @property
@@ -72,7 +70,6 @@ class Answer:
 
     @property
     def tokens_per_second(self) -> float:
-        """Tokens per second, from the request to the last token."""
         return self.tokens / self.whole_s if self.whole_s > 0 else 0.0
 
 
@@ -266,10 +263,7 @@ class SGLang(OpenAI):
         self.finish = text_in(reason.get("type") if isinstance(reason, dict) else reason) or self.finish
         text, ids = self._new(text_in(event.get("text")), ids_in(event.get("output_ids")))
         drafted, accepted, passes = ((now or 0) - (was or 0) for now, was in zip(self._sums(), before, strict=True))
-        if drafted <= 0 or passes not in (
-            1,
-            len(ids) - accepted,
-        ):  # usually the last event has the counts of the whole text
+        if drafted <= 0 or passes not in (1, len(ids) - accepted):  # of the whole text, in the last event
             drafted = accepted = None
         if text or ids:
             self.passes.append(Pass(at_s, text, ids, drafted, accepted))

@@ -28,11 +28,8 @@ COUNTER_SHARE = 0.05  # by which a server's counters may differ, because it may 
 def measure(
     sides: Mapping[str, Server], prompts: Sequence[Question], plan: Plan, most: int
 ) -> Iterator[Progress | None]:
-    """Yield the report so far after every block, and None while nothing is new. Raises what `blocks` does.
-
-    A plan may depend on what was measured; the number of its blocks is known if it has a length.
-    """
-    total = 2 * len(plan) if isinstance(plan, Sized) else 0
+    """Yield the report so far after every block, and None while nothing is new. Raises what `blocks` does."""
+    total = 2 * len(plan) if isinstance(plan, Sized) else 0  # a plan that depends on measurements has no length
 
     async def work(put: Callable[[Progress], None]) -> None:
         clients, done = {}, []
@@ -87,7 +84,6 @@ def table(measured: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
 
 
 def _level(at_once: int, prompts: Sequence[Question], blocks: Sequence[Block]) -> dict[str, Any]:
-    """Return what was measured at one load."""
     of = {side: [block for block in blocks if block.at_once == at_once and block.side == side] for side in SIDES}
     texts = {side: [text for block in of[side] for text in block.texts] for side in SIDES}
     answers = {side: [text.answer for text in texts[side] if text.answer] for side in SIDES}
@@ -136,7 +132,6 @@ def _row(prompt: Question, at_once: int, baseline: Sequence[Answer], speculative
 
 
 def _first(sentences: Iterable[str | None]) -> list[str]:
-    """Return the first different sentences."""
     return [*dict.fromkeys(filter(None, sentences))][:5]
 
 

@@ -96,10 +96,8 @@ class Client:
         return self.answer(reply)
 
     async def read(self, reply: OpenAI, prompt: str, most: int, chat: bool) -> AsyncIterator[None]:
-        """Read the answer to a prompt into a new `reply`, and yield after each event. The last pass may still grow.
-
-        The first request that is not refused as malformed is used. Raises `RemoteError`; the reply keeps what has arrived.
-        """
+        """Read the answer to a prompt into a new `reply`, and yield after each event. The last pass may still grow. Raises
+        `RemoteError`; the reply keeps what has arrived."""
         requests, is_whole = self.kind.requests(self.model, text_in(prompt), most, chat), False
         for number, (path, body) in enumerate(requests[self.request :], self.request):
             try:
@@ -169,11 +167,8 @@ class Client:
             raise self._lost(error, limits.whole_s if perf_counter() - start >= limits.whole_s else wait) from None
 
     async def _stream(self, response: httpx2.Response) -> AsyncIterator[dict[str, Any] | None]:
-        """Yield the data of each event, and None for the last. Raises `RemoteError`. Unknown fields are ignored.
-
-        An empty line ends an event. A first line that is a whole JSON document does not wait for it, because some servers
-        leave empty lines out. httpx2's `EventSource` does not read these.
-        """
+        """Yield the data of each event, and None for the last. Some servers leave out the empty line after an event, which
+        httpx2's `EventSource` requires. So a first line that is a whole JSON document is an event."""
         data: list[str] = []
         size, has_event = 0, False
         async for line in self._lines(response):
@@ -256,7 +251,6 @@ async def _beginning(response: httpx2.Response, most: int) -> str:
 
 
 def _parsed(data: str) -> Any:
-    """Return the parsed data of an event; None if it is not JSON."""
     try:
         return data if data == DONE else json.loads(data)
     except (ValueError, RecursionError):

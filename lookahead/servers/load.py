@@ -49,10 +49,9 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """All texts of one server in one round. `side` is one of `SIDES`.
+    """All texts of one server, the `side`, in one round.
 
-    `busy_s` are the seconds in which all readers were busy, `tokens` those that arrived in them, and `counted` what the server's
-    own counters added, None if it has none.
+    All readers were busy for `busy_s` seconds, in which `tokens` arrived. `counted` are increases of the server's own counters.
     """
 
     side: str
@@ -70,10 +69,8 @@ class Block:
 async def blocks(
     sides: Mapping[str, Server], prompts: Sequence[Question], plan: Plan, most: int, timeouts: Timeouts | None = None
 ) -> AsyncIterator[Block | dict[str, Client]]:
-    """Yield first the clients of both servers, then block after block, two for every round of the plan.
-
-    Raises `RemoteError` if a server cannot be reached at all. A single text may fail; its block has the error.
-    """
+    """Yield first the clients of both servers, then block after block, two for every round of the plan. Raises `RemoteError`
+    if a server cannot be reached at all. If a text fails, its block has the error."""
     async with AsyncExitStack() as stack:
         clients = {side: await stack.enter_async_context(Client(sides[side], timeouts)) for side in SIDES}
         for client in clients.values():

@@ -31,7 +31,6 @@ Number = Annotated[int, Field(ge=0, lt=1 << 40)]
 MOST_LENGTH = 4096
 Length = Annotated[int, Field(ge=0, le=MOST_LENGTH)]  # of a draft, or of its accepted beginning
 Steps = Annotated[list[Length], Field(max_length=200_000, fail_fast=True)]
-KS = tuple(range(1, 17))
 PASS_S = 0.1
 MOST_TOKENS = 10_000  # that are played
 TOKEN = "\u25af "  # a box, in place of a word
@@ -193,7 +192,7 @@ def judged(records: Sequence[AcceptanceRecord]) -> dict[str, Any]:
             {"position": place, "accepted": accepted, "tested": tested, "rate": accepted / tested}
             for place, (accepted, tested) in enumerate(zip(of.accepted, of.tested, strict=True), start=1)
         ],
-        "tokens_a_pass": [{"k": k, "tokens": _tokens(of, k)} for k in KS] if fixed else [],
+        "tokens_a_pass": [{"k": k, "tokens": _tokens(of, k)} for k in range(1, 17)] if fixed else [],
         "note": FIXED if fixed else VARYING,
     }  # fmt: skip
 

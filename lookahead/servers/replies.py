@@ -74,10 +74,8 @@ class Answer:
 
 
 def text_in(value: Any) -> str:
-    """Return the text of a field that holds a string, null, or a list of parts with text. Raises an error of `UNREADABLE`.
-
-    Half of a surrogate pair becomes a replacement character, because no file or terminal can hold it.
-    """
+    """Return the text of a field that holds a string, null, or a list of parts with text. Half of a surrogate pair becomes a
+    replacement character, because no file can hold it. Raises an error of `UNREADABLE`."""
     if value is None:
         return ""
     if isinstance(value, list):
@@ -125,10 +123,7 @@ class OpenAI:
 
     @classmethod
     def requests(cls, model: str, prompt: str, most: int, chat: bool) -> list[tuple[str, dict[str, Any]]]:
-        """Return the requests, each a path and a body, that continue a prompt greedily by at most `most` tokens.
-
-        The first has the most fields. If a server refuses it as malformed, the next one is sent, which has fewer.
-        """
+        """Return greedy requests, each a path and a body. The next has fewer fields, for servers that refuse the last."""
         body = {"model": model, "max_tokens": most, "temperature": 0, "stream": True}
         if chat:
             path, body = "/v1/chat/completions", body | {"messages": [{"role": "user", "content": prompt}]}
@@ -343,5 +338,4 @@ class LlamaServer(OpenAI):
         return replace(answer, counts=(*counts, len(steps)), differs=differs)
 
     def _counts(self) -> tuple[int, int]:
-        """Return the drafted and accepted tokens so far."""
         return count_in(self._timings.get("draft_n")), count_in(self._timings.get("draft_n_accepted"))

@@ -147,7 +147,6 @@ def _speedup(sums: Sequence[Sequence[float]]) -> float:
 
 
 def _acceptance(answers: Sequence[Answer]) -> dict[str, float | None]:
-    """Return acceptance under the field's names; None if the server does not report it."""
     drafted, accepted, passes = _counts(answers)
     return {
         "mean_acceptance_length": 1 + accepted / passes if passes else None,
@@ -167,7 +166,6 @@ def _tested(answers: Sequence[Answer]) -> Acceptance:
 
 
 def _latency(answers: Sequence[Answer]) -> dict[str, float | None]:
-    """Return seconds to the first token and between arrivals, and the most tokens in one arrival."""
     first = [answer.passes[0].at_s for answer in answers if answer.passes]
     gaps = [b.at_s - a.at_s for answer in answers for a, b in pairwise(answer.passes)]
     half, longest = map(float, np.quantile(gaps, (0.5, 0.99))) if gaps else (None, None)

@@ -45,12 +45,11 @@ def run_and_stop(
     """
     all_buttons = {"outputs": [start, *others, stop], "queue": False, **QUIET}
     running, idle = ([not on] * (1 + len(others)) + [on] for on in (True, False))
-    if status is not None:
-        stopped = stopped or (status, says(STOPPED))
-        outputs = [status, *outputs]
-    work = reporting(
-        work, len(outputs), done if status is not None else None, refused if status is not None else failed
-    )
+    if status is None:
+        work = reporting(work, len(outputs), None, failed)
+    else:
+        outputs, stopped = [status, *outputs], stopped or (status, says(STOPPED))
+        work = reporting(work, len(outputs), done)
     if draws:
         inputs = [gr.Checkbox(False, visible=False), *inputs]
     triggers = list(triggers) or [start.click]

@@ -20,8 +20,8 @@ INTRO = (
     "is rejected. However wrong q is, what comes out is distributed as p. With a bug in the rule it is not, and the "
     "chi-square test says so."
 )
-UNTHROWN = "Hatched is the target's p, on which what is thrown must settle. Nothing has been thrown yet."
 HONEST = "as it should be"
+UNTHROWN = "Hatched is the target's p, on which what is thrown must settle. Nothing has been thrown yet."
 SURE = 1e-4
 
 

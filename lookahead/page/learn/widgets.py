@@ -228,7 +228,6 @@ def _recorded(name: str) -> str:
 
 
 def _source(source: str) -> tuple[str, int]:
-    """The lines of a definition, and the number of the first."""
     file, _, name = source.partition("#")
     path = (ROOT / file).resolve()
     _must(path.is_relative_to(ROOT) and path.is_file(), "there is no such file.")

@@ -1,4 +1,4 @@
-"""Folders that belong to the user of this computer."""
+"""Folders of the user."""
 
 from __future__ import annotations
 

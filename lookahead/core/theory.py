@@ -21,17 +21,6 @@ def speedup(tokens_per_pass: float, k: int, c: float, v: float = 1.0) -> float:
     return tokens_per_pass / (v + k * c)
 
 
-def residual(p: Sequence[float], q: Sequence[float]) -> list[float]:
-    """What the target samples from after a rejection: max(0, p - q), normalised.
-
-    Where p and q agree up to rounding the residual is empty; a refusal then has no chance, and
-    p itself is returned so that a caller who got there by rounding still samples correctly.
-    """
-    rest = [max(0.0, a - b) for a, b in zip(p, q, strict=True)]
-    total = sum(rest)
-    return [r / total for r in rest] if total > 0 else list(p)
-
-
 def interpolate(xs: Sequence[float], ys: Sequence[float], x: float) -> float:
     """The curve (xs, ys), xs rising, at x: linear between points and past the end."""
     if len(xs) == 1 or x <= xs[0]:

@@ -1,4 +1,4 @@
-"""The version of the package, and the git revision of the running copy if the build or the host names it."""
+"""The version of the package, and the git revision of the running copy."""
 
 from __future__ import annotations
 

@@ -10,11 +10,7 @@ BLOCK = 32  # positions by which the cache grows
 
 
 class _GrowingLayer(StaticLayer):
-    """Keys and values that grow by a block of positions.
-
-    A cache of full size also reads its empty positions, which takes a quarter more time. A cache that grows with every
-    token is copied each time, which takes twice the time.
-    """
+    """Keys and values that grow by a block of positions: faster than a full size, or than growth by one token."""
 
     is_compileable = False
     filled = 0

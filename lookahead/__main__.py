@@ -4,8 +4,6 @@ Bad input prints one line on stderr and exits 2. `--json` prints one JSON docume
 that compute are imported when a command runs.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

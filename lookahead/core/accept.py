@@ -12,8 +12,6 @@
 A rule serves both sides: `choose` picks a drafter's token, `verify` tests a whole draft. Both process logits alike.
 """
 
-from __future__ import annotations
-
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """What a test shows beyond its outcome: probabilities, entropy, and the target's likeliest tokens."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Devices, and what is free on them: memory for weights, on GPUs or with the processor, and disk for downloads."""
 
-from __future__ import annotations
-
 import gc
 import shutil
 from pathlib import Path

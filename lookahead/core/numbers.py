@@ -5,8 +5,6 @@ seconds(95)       "95.0 s"       percent(0.224)   "22%"         size(13_600_000)
 seconds(390)      "6.5 min"      decimal(3.583)   "3.58"        millions(1.2e9)     "1.20 B"
 """
 
-from __future__ import annotations
-
 UNKNOWN = "-"
 
 

@@ -1,7 +1,5 @@
 """The texts of a batch, or the parts of a long prompt, on all cores."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import lru_cache

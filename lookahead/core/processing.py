@@ -1,7 +1,5 @@
 """Logits of target and draft model before any test: repetition penalty, temperature, top-k, top-p; whether they are finite."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

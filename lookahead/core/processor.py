@@ -1,7 +1,5 @@
 """The processor: its name, and the cores that this process may use, within its container's limit."""
 
-from __future__ import annotations
-
 import os
 import platform
 from functools import lru_cache

@@ -3,8 +3,6 @@
 Spreadsheets read a CSV file as UTF-8 only if it begins with a byte-order mark, and compute cells that begin like a formula.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import re

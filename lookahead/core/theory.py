@@ -4,8 +4,6 @@
 `v` of the verifying pass, in ordinary target passes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 

@@ -4,8 +4,6 @@ A tree is a tuple of parents: `parents[i]` is the row that row i continues, -1 t
 before children. Chains, candidate tries and draft trees have this one shape.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 

@@ -1,7 +1,5 @@
 """The version of the package, and the git revision of the running copy."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping

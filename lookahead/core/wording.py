@@ -1,7 +1,5 @@
 """Settings in words, as on chips and in captions: "temperature 1", "k = 4"; and other programs' errors."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -4,8 +4,6 @@ A state stands for all strings with the same end positions. A token is added in 
 occurrence of the text's end is one link away.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from heapq import heappop, heappush
 

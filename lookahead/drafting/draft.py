@@ -4,8 +4,6 @@ The draft model keeps its own cache, and `sync` finds what it has read of the te
 most likely one, one with shared noise, or a sample from q. The chain ends early if confidence makes one more token a loss.
 """
 
-from __future__ import annotations
-
 from ..core.events import EMPTY, Draft
 from ..core.lm import draft_tokens
 from .base import DRAFT_MODEL, Drafter

@@ -4,8 +4,6 @@ The one with more expected tokens per second proposes, by the policy's history o
 become one tree.
 """
 
-from __future__ import annotations
-
 from math import prod
 
 from ..core.events import EMPTY, Draft

@@ -4,8 +4,6 @@ An index maps every n-gram to the places where it ended. A new token adds one en
 not grow with the text. The longest match comes first, then the most recent; different continuations become a trie.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from ..core.events import EMPTY, Draft, SettingsError

@@ -4,8 +4,6 @@ What followed the longest ending that occurred before becomes a tree, the most f
 gives a deeper draft. Earlier outputs can be added (`earlier`).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -4,8 +4,6 @@ One draft pass reads the newest rows, and their likeliest children become the ne
 logits, all levels are one call. Rows are picked, not sampled, so their q is a point mass.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from ..core.events import EMPTY, Draft

@@ -4,8 +4,6 @@
 runs every shape once.
 """
 
-from __future__ import annotations
-
 import math
 import random
 import statistics

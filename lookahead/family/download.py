@@ -3,8 +3,6 @@
 A download that ends early leaves whole files in the hub's cache, and the next one continues with the first missing file.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -5,8 +5,6 @@ number of rows and keys, and the last bits of a row change with it. Their passes
 swap. `probe` compares a sample in both cases.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

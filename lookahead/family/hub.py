@@ -4,8 +4,6 @@
 visitor of a server gives names of the hub, within the host's limits. The operator (`limits` None) may give folders too.
 """
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Callable, Iterable, Sequence

@@ -4,8 +4,6 @@ It is bfloat16 for our kernels and for GPUs, which compute it fast, with half th
 processor can be slow with it, and its logits often tie, so they use float32. `dtype`, `--dtype` or LOOKAHEAD_DTYPE overrule this.
 """
 
-from __future__ import annotations
-
 import os
 
 import torch

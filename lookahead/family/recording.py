@@ -1,7 +1,5 @@
 """Whether a GPU's passes are recorded as CUDA graphs: if the results are the same, and faster."""
 
-from __future__ import annotations
-
 import logging
 
 import torch

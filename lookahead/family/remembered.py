@@ -4,8 +4,6 @@ The file's name depends on all that a measurement holds for: processor, instruct
 weights. Files are in LOOKAHEAD_CACHE, else in the user's folder of caches. One that cannot be read counts as missing.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Iterable

@@ -4,8 +4,6 @@ A file `target.json` in the family's folder names both. A GGUF file is written o
 below LOOKAHEAD_CACHE.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import tempfile

@@ -4,8 +4,6 @@ Models of a family have one tokenizer and one beginning of their names; a traine
 are those that the authors give.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import inf
 

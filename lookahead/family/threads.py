@@ -5,8 +5,6 @@ cores makes them wait longer. So the smallest number is chosen whose passes take
 compute passes with one thread. OMP_NUM_THREADS overrules this.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

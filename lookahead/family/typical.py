@@ -1,7 +1,5 @@
 """The pass costs of a typical machine, shipped with a family: with them `auto` makes the same passes on every machine."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

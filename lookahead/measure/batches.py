@@ -5,8 +5,6 @@ with their drafting and the loop; prefill is left out on both sides. Every group
 in alternating order; small batches are measured on more groups.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice, product

@@ -1,7 +1,5 @@
 """The bench: every method on every prompt, one lane at a time, compared with naive, as medians over the repetitions."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain

@@ -4,8 +4,6 @@ A bug replaces one part of the engine (the rule, the target, the ends). `catch` 
 races the broken method against a correct naive lane.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ A measured value is a solid mark with its extremes; claimed and computed values 
 colour. The functions take results so far, so a figure can be drawn before a run ends.
 """
 
-from __future__ import annotations
-
 import html
 from collections.abc import Iterable, Mapping, Sequence
 from math import log2

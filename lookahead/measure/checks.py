@@ -3,8 +3,6 @@
 `Parts` are the pieces of a run. The engine's own pass every test, and a bug is one piece replaced.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

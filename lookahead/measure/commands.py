@@ -3,8 +3,6 @@
 `__main__` parses their arguments. Everything in the arguments is checked before models are loaded.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from argparse import Namespace

@@ -4,8 +4,6 @@
 `advise` predicts from a recorded race, `forecast` predicts other draft lengths from two runs.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields

@@ -4,8 +4,6 @@ The histogram approaches the target's P, although Q differs. With a bug of `bugs
 shows it. Only the p-value at the end is valid: one that is read repeatedly falls below any threshold at times.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 The first arm of an experiment is the claim's; the others are compared with it.
 """
 
-from __future__ import annotations
-
 import re
 import statistics
 from collections.abc import Iterator, Mapping, Sequence

@@ -4,8 +4,6 @@ A pass reads every weight once, so memory bounds its speed. `compare` measures p
 several thread counts; `take_apart` times the parts of each model's one-row pass.
 """
 
-from __future__ import annotations
-
 import gc
 import math
 import statistics

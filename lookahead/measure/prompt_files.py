@@ -1,7 +1,5 @@
 """A user's prompts: JSON lines, Spec-Bench's files, or plain text with a prompt on every line."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The tables of the README, which `lab` and `batch` write, as measurements of another machine."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache

@@ -1,7 +1,5 @@
 """Presets: a prompt, the method that suits it and what to look for. No prompt is in the training text of the bundled models."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

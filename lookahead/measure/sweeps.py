@@ -5,8 +5,6 @@ whatever its rows; in the priced one, it costs what this machine's curve gives. 
 are accepted independently. For draft lengths there is a third prediction, from runs with two lengths (`decision.forecast`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Tables in Markdown, and the parts of Markdown files that commands update."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 Text from prompts and models is untrusted: markup is not interpreted, and control characters are dropped.
 """
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -4,8 +4,6 @@ A machine's speed varies within seconds, so naive runs again with every few lane
 exclude reading the prompt. Its overhead is the share of its time outside models' passes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby

@@ -3,8 +3,6 @@
 A call to /race yields {"status": words}, and then the trace. If its caller has gone, the race ends at the next status.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

@@ -4,8 +4,6 @@ A test holds requirements.txt to that version, and all other files to public nam
 named passages again, then raise `READ_IN`.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping

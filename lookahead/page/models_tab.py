@@ -3,8 +3,6 @@
 A host may restrict loading or switch it off (`limits`). Errors leave the loaded families unchanged.
 """
 
-from __future__ import annotations
-
 import html
 import json
 from collections.abc import Iterator

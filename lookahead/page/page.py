@@ -1,7 +1,5 @@
 """The page: the header with the measurements of this machine, the tabs, the footer."""
 
-from __future__ import annotations
-
 import html
 import json
 import os

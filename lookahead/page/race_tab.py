@@ -3,8 +3,6 @@
 An error that a user causes becomes a message in the timeline. The form and the last race stay.
 """
 
-from __future__ import annotations
-
 import json
 import secrets
 from collections.abc import Iterator

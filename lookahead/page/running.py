@@ -1,7 +1,5 @@
 """Run and Stop: a button that begins work, one that ends it, and a line that shows its progress."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Sequence
 from functools import wraps

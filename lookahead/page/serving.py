@@ -4,8 +4,6 @@ At SIGTERM and SIGINT the queue refuses new jobs and ends the others between two
 with a sentence. The process ends within `END_S`, even if a pass hangs.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -3,8 +3,6 @@
 The script is in `assets/timeline/` and comes once, with the page's head. A value is a JSON string with the new events only.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import gradio as gr

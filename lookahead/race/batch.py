@@ -5,8 +5,6 @@ and gets the tokens that it would get alone. A pass with many rows is compute-bo
 likeliest stay, as long as they bring more tokens than time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache

@@ -6,8 +6,6 @@ before the run, so the same run always drafts the same tokens. A source whose dr
 less often.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from itertools import accumulate
 from operator import truediv

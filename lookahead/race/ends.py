@@ -1,7 +1,5 @@
 """The end of a text: an end-of-sequence token, a stop string, or a length."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

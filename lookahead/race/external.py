@@ -6,8 +6,6 @@ rejection rule `generate` samples in its own way. The call runs in a greenlet, w
 advanced, and can be dropped there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count

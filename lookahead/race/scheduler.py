@@ -4,8 +4,6 @@ The next pass goes to the lane whose clock is furthest behind. A clock adds only
 target's pass, the loop. Reading the prompt is excluded; lanes that can share it read it once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from ..core.events import Step

@@ -1,7 +1,5 @@
 """The rows of a draft that a pass can verify, and the outcome of each row."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from ..core.events import ACCEPTED, REJECTED, UNVISITED, WINDOW, Draft, Test

@@ -3,8 +3,6 @@
 A link carries the fields that differ from the defaults. Values from a link pass the same checks as typed ones.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -3,8 +3,6 @@
 The visitor can keep it for races and download it, until another one is begun, the visitor leaves or the family is unloaded.
 """
 
-from __future__ import annotations
-
 import io
 import zipfile
 from collections.abc import Iterator

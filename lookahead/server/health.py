@@ -4,8 +4,6 @@ over, and `/card.png`, the picture of links to the page.
 They need neither the queue nor a thread of the page, so they answer even if a pass hangs. They report nothing about visitors.
 """
 
-from __future__ import annotations
-
 import importlib.util
 from collections.abc import Iterator
 from typing import Any

@@ -7,8 +7,6 @@ Libraries log too, and quote requests. From `serving` on, an entry of theirs is 
 class of the error.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import sys

@@ -3,8 +3,6 @@
 Limits of the host are checked before the race is made. A page reads batches, the API reads the trace.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 from time import monotonic

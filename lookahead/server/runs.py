@@ -4,8 +4,6 @@ A page may miss updates (a hidden tab, a dropped connection). Every event has an
 run id and index. Ids cannot be guessed. Of the runs that no page follows, only the last are kept.
 """
 
-from __future__ import annotations
-
 import json
 import secrets
 import threading

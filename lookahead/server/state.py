@@ -3,8 +3,6 @@
 Families come and go while the server runs, so callers take models from here each time. A race keeps its models.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import count

@@ -5,8 +5,6 @@ During loading, `/` plays a recording, `/loading` reports the progress as JSON, 
 replaces these routes between two requests. The loading page then reloads itself: same address, same playhead.
 """
 
-from __future__ import annotations
-
 import html
 import os
 import signal

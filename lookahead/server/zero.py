@@ -8,8 +8,6 @@ the call takes, from the visitor's share. So:
 - `spaces` makes torch report a GPU in this process too, which computes on its cores; this module undoes that.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import copy_context

@@ -7,8 +7,6 @@ it one server can have two names, one without speculation. No message and no `re
 A visitor's choice is written like a family, `servers:plain,fast`, in forms, links and traces. It has names only.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

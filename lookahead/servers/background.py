@@ -1,7 +1,5 @@
 """Run asynchronous work in a thread, for callers without an event loop and for those that already run one (notebooks)."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Iterator
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar

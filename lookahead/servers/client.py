@@ -4,8 +4,6 @@ Every wait, line and answer has a limit. Every failure becomes a `RemoteError` w
 refusal with the server's own words, a silence, a broken stream, an event that cannot be read. What arrived before stays.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import ssl

@@ -4,8 +4,6 @@ Half of the budget goes to one text at a time, the rest to more texts at once. A
 so a pass with its draft is one cost.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from time import perf_counter
 from typing import Any

@@ -4,8 +4,6 @@ Source: llama.cpp's conversion of LlamaForCausalLM. Its rotary embedding rotates
 transformers the two halves, so the rows of queries and keys are reordered.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -4,8 +4,6 @@ Both servers get the same prompts at every load, one server after the other. The
 measured time is that in which all readers are busy: it ends when a reader finds no prompt left.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack

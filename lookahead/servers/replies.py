@@ -4,8 +4,6 @@ No server reports which tokens were rejected, only how many, so a pass has count
 OpenAI-compatible server; the other kinds extend it. `tests/fakeserver.py` answers as they do.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """The report on two servers under load: a row for every prompt, figures for every load with intervals, and a sentence of advice."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from itertools import pairwise
 from statistics import median

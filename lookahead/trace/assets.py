@@ -4,8 +4,6 @@ The scripts in `assets/` are ES modules, the styles import each other, and neith
 entry and all that it imports as one text, because a replay that is opened from a disk cannot import files.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import html

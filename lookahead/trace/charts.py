@@ -4,8 +4,6 @@ A lane has one colour, dash and hatching in all figures, so it is never marked b
 without data says why. Names come from traces, perhaps from a stranger's, and Plotly reads markup, so they are escaped.
 """
 
-from __future__ import annotations
-
 import html
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass

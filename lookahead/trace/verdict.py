@@ -1,7 +1,5 @@
 """The words on a race: why a lane was fast or slow, whether it wrote naive's text, and how steady the clock was."""
 
-from __future__ import annotations
-
 from typing import Any, NotRequired
 
 from typing_extensions import TypedDict  # pydantic needs this one before Python 3.12

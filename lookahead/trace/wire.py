@@ -4,8 +4,6 @@
 texts agree. A live race and a recording give the same log, so the page shows both in one way.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator, Iterator, Sequence
 from typing import Annotated, Any, Literal, Self
 

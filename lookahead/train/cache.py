@@ -1,7 +1,5 @@
 """A KV cache for writing many texts at once, one token per pass."""
 
-from __future__ import annotations
-
 from torch.nn.functional import pad
 from transformers import PreTrainedModel, StaticCache
 from transformers.cache_utils import StaticLayer

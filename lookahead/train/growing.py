@@ -5,8 +5,6 @@ so labels take no extra pass. The head learns the likeliest tokens after random 
 seconds its drafts are verified after held-out prompts, which gives the tokens per pass.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

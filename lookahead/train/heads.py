@@ -4,8 +4,6 @@ The target is frozen. A head reads its hidden states and learns its distribution
 so later tokens are reached less often and have less weight.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import Any

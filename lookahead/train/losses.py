@@ -1,7 +1,5 @@
 """Losses of targets and draft models: cross-entropy, and the distance to a teacher's distribution."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

@@ -1,7 +1,5 @@
 """Expectations: the claims that everybody quotes, each a click away from being measured here."""
 
-from __future__ import annotations
-
 import html
 from collections.abc import Iterator, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """Dice: the rejection rule thrown thousands of times, and the histogram settling on the target's p; or not."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

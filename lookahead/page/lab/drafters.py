@@ -1,7 +1,5 @@
 """Drafter race: one prompt and one seed, several drafters. The text is the same in every lane, only the speed differs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Grow a drafter: a block head that learns on the target while one watches, races as it learns, and can be kept."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Servers under load: at how many readers at once speculation pays on the servers that the operator has named."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

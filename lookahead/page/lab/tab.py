@@ -1,7 +1,5 @@
 """The Lab tab: its sections, in order, with the models that the visitor has chosen in the Race tab."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """What if: from the naive lane of the race on show, the passes any lookup setting would have taken."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Small widgets that `assets/learn/games.js` draws: a guess, a question, this machine's costs, a listing, a figure."""
 
-from __future__ import annotations
-
 import json
 import secrets
 from collections.abc import Iterator

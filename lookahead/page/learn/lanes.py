@@ -1,7 +1,5 @@
 """Widgets with lanes of tokens: a race, a recording at a pass, and a race with a bug together with the test that fails."""
 
-from __future__ import annotations
-
 import html
 from collections.abc import Iterator
 from functools import partial

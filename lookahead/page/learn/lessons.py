@@ -13,8 +13,6 @@ queries (`?recording=story`). A widget is a fenced block of YAML with the fields
 Texts are plain, without markup. A mistake raises a `LessonError` that names file, line and field.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The Learn tab: a list of lessons, and the open one with its widgets. A lesson is rendered when it is opened."""
 
-from __future__ import annotations
-
 import html
 import json
 import re

@@ -4,8 +4,6 @@ Methods, bugs and options are names, so that lessons can be read without models 
 A failed check raises a `ValueError`, which pydantic turns into a `ValidationError`.
 """
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 from textwrap import dedent

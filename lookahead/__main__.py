@@ -1,10 +1,8 @@
-"""The command line, `python -m lookahead`: what can be typed, and which function runs it.
+"""The command line, `python -m lookahead`.
 
-Bad input prints one clear line on stderr and exits 2. `--json` prints one JSON document on stdout and nothing else; progress
-goes to stderr. Modules that compute are imported when a command runs, so that help comes at once.
+Bad input prints one line on stderr and exits 2. `--json` prints one JSON document on stdout; progress goes to stderr. Modules
+that compute are imported when a command runs.
 """
-
-from __future__ import annotations
 
 import argparse
 import json

@@ -9,10 +9,8 @@
 |           |                          | max(0, p - q): the target's distribution (Leviathan et al. 2023; with |
 |           |                          | several candidates as in SpecInfer, Miao et al. 2024)                 |
 
-A rule serves both sides: `choose` picks a drafter's token, `verify` answers a whole draft. Both process logits alike.
+A rule serves both sides: `choose` picks a drafter's token, `verify` tests a whole draft. Both process logits alike.
 """
-
-from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
@@ -23,8 +21,7 @@ import torch
 
 from .events import ACCEPTED, BONUS, CORRECTION, REJECTED, Draft, Settings, Test
 from .noise import GumbelNoise
-from .processing import above as rows_above
-from .processing import process, require_finite
+from .processing import above, process, require_finite
 from .tree import children, depths
 
 
@@ -39,8 +36,7 @@ class Pick:
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """What decides a token if only logits do: the highest of `scale` times logits, plus `noise` [positions, vocab]
-    (float32)."""
+    """What decides a token if only logits do: the highest of `scale` times logits plus `noise` [positions, vocab]."""
 
     scale: float = 1.0
     noise: torch.Tensor | None = None
@@ -72,10 +68,10 @@ class Rule(ABC):
         return process(self.settings, logits, context, above)
 
     def _scored(self, logits: torch.Tensor, draft: Draft, context: Sequence[int]) -> torch.Tensor:
-        """The target's processed logits [1 + tested rows, vocab] of a pass. Raises `ModelError` if they are not finite."""
+        """The target's processed logits [1 + tested rows, vocab]. Raises `ModelError` if they are not finite."""
         tested = logits[: 1 + draft.tested] if draft.window else logits
         require_finite(tested, "target")
-        paths = rows_above(draft) if self.settings.repetition_penalty != 1.0 else ()  # only the penalty reads them
+        paths = above(draft) if self.settings.repetition_penalty != 1.0 else ()  # only the penalty reads them
         return self.process(tested, context, paths)
 
     @abstractmethod
@@ -114,8 +110,7 @@ def _surest(scores: torch.Tensor, chance: float | None) -> Pick:
 
 
 def _highest(scores: torch.Tensor) -> list[int]:
-    """The first place where each row of scores [n, vocab] is highest. On a processor numpy's argmax takes a tenth of
-    torch's time."""
+    # On a processor numpy's argmax takes a tenth of torch's time.
     return (scores.numpy() if scores.device.type == "cpu" else scores).argmax(-1).tolist()
 
 
@@ -181,8 +176,8 @@ class Coupled(Greedy):
 class Rejection(Rule):
     """Classic speculative sampling over any tree: siblings are tried in order.
 
-    A rejected sibling leaves the residual max(0, p - q), normalized, for the next one. `q` of a row is the distribution it
-    was sampled from, or a point mass if it was not sampled.
+    A rejected sibling leaves the residual max(0, p - q), normalized, for the next one. A row that was not sampled has a
+    point mass as its q.
     """
 
     name = "rejection"
@@ -210,7 +205,7 @@ class Rejection(Rule):
                 if draw * token_q < token_p:
                     break
                 tests.append(Test(row, token, REJECTED, p=token_p, q=token_q, draw=draw))
-                p = _residual(p, q, token)
+                p = residual(p, q, token)
             else:
                 draw = self._testing.random()
                 token = at_quantile(p, draw)
@@ -222,8 +217,11 @@ class Rejection(Rule):
             node = row + 1
 
 
-def _residual(p: torch.Tensor, q: torch.Tensor | None, token: int) -> torch.Tensor:
-    """max(0, p - q), normalised; p itself where nothing is left (p equals q up to rounding)."""
+def residual(p: torch.Tensor, q: torch.Tensor | None, token: int) -> torch.Tensor:
+    """What the target samples from after a rejection: max(0, p - q), normalized. A q of None is a point mass on the token.
+
+    If p equals q up to rounding nothing is left, and this returns p.
+    """
     rest = p.clone()
     if q is None:
         rest[token] = 0.0
@@ -239,9 +237,7 @@ def at_quantile(p: torch.Tensor, u: float) -> int:
     """The token at quantile u of p: one uniform number, no rounding past the last token with mass."""
     steps = p.double().cumsum(0)
     token = int(torch.searchsorted(steps, u * float(steps[-1]), right=True))
-    if token >= len(p):
-        token = int(p.nonzero()[-1])
-    return token
+    return token if token < len(p) else int(p.nonzero()[-1])
 
 
 def rule_for(settings: Settings) -> Rule:

@@ -3,8 +3,7 @@
 A token after a rejection, or after the end of a text, was never tested, so it does not count as rejected. The product of
 the first n rates is the chance that n tokens are accepted, whatever the length drafted.
 
-This holds only for drafts of a fixed length. If a draft ends because confidence is low, its missing tokens were less likely
-to be accepted, so the rates of later positions are too high.
+This holds only for drafts of a fixed length. If low confidence ends drafts, the rates of later positions are too high.
 """
 
 from __future__ import annotations
@@ -43,11 +42,8 @@ class Acceptance:
         return cls(tuple(reached), tuple(a + b for a, b in zip(reached, refused, strict=True)))
 
     def __add__(self, other: Acceptance) -> Acceptance:
-        counts = (
-            tuple(a + b for a, b in zip_longest(one, two, fillvalue=0))
-            for one, two in ((self.accepted, other.accepted), (self.tested, other.tested))
-        )
-        return Acceptance(*counts)
+        pairs = (self.accepted, other.accepted), (self.tested, other.tested)
+        return Acceptance(*(tuple(map(sum, zip_longest(*pair, fillvalue=0))) for pair in pairs))
 
     @property
     def rates(self) -> tuple[float, ...]:

@@ -39,9 +39,8 @@ class CostCurve:
 class DrafterCosts:
     """What drafting with a model costs, in seconds.
 
-    `choose_s` is the choice of a token. `cold_s` is what each of a draft's first tokens takes longer, because the target's
-    weights have replaced the draft model's in the processor's cache; `return_s` what the target's next pass takes longer
-    for the same reason.
+    `choose_s` is the choice of a token. After a switch of models the processor's cache holds the other one's weights:
+    `cold_s` is what each of a draft's first tokens takes longer, `return_s` what the target's next pass takes longer.
     """
 
     curve: CostCurve
@@ -69,6 +68,9 @@ class DrafterCosts:
     def scaled(self, by: float) -> DrafterCosts:
         cold_s = tuple(by * s for s in self.cold_s)
         return DrafterCosts(self.curve.scaled(by), by * self.choose_s, cold_s, by * self.return_s)
+
+
+FREE = DrafterCosts(CostCurve((1,), (0.0,)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +110,7 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True)
 class PricedRun:
-    """What a run that emitted `tokens` should have taken: seconds of the target's passes and of drafting, and of a pass
-    without a draft."""
+    """The seconds that a run should have taken in the target's passes and in drafting, and those of a pass without a draft."""
 
     tokens: int
     plain_s: float
@@ -153,17 +154,16 @@ class PassCosts:
     ) -> Prediction:
         """What drafting `k` tokens brings if each is accepted with probability `acceptance`.
 
-        `drafter` names the draft model; without one drafting takes no time. Measured values replace expected ones: `tokens`
-        emitted per drafted pass, and `token_s` seconds per drafted token, with the switch to the draft model.
-        `rows_per_token` is above 1 in a tree, `branching` is the share of drafts that are trees, and `texts` are continued
-        in one pass.
+        `drafter` names the draft model; without one drafting takes no time. `tokens` emitted per drafted pass, and
+        `token_s` seconds per drafted token (with the switch to the draft model), replace expected values by measured ones.
+        `rows_per_token` is above 1 in a tree, `branching` the share of drafts that are trees. `texts` share one pass.
         """
         rows = texts * (1 + round(k * rows_per_token))
-        draft_s, switch_s, costs = 0.0, 0.0, self.drafters.get(drafter or "")
-        if token_s is not None:
-            draft_s, switch_s = k * token_s, costs.return_s if costs and k else 0.0
-        elif costs:
+        costs = self.drafters.get(drafter or "", FREE)
+        if token_s is None:
             draft_s, switch_s = costs.tokens_s(k, texts), costs.switch_s(k)
+        else:
+            draft_s, switch_s = k * token_s, costs.return_s if k else 0.0
         return Prediction(
             tokens=theory.expected_tokens(acceptance, k) if tokens is None else tokens,
             rows=rows,
@@ -177,9 +177,8 @@ class PassCosts:
     def of_passes(self, steps: Iterable[Any], draft: str | None, level_rows: Mapping[str, int]) -> PricedRun:
         """What a run's passes (`Step`s or their records, without prefill) should take.
 
-        `draft` names the draft model. `level_rows` has the rows of its passes by source, see `drafting.level_rows`; other
-        sources take no time. If the draft model's costs are unknown, as in an old trace, drafting takes the time that was
-        measured.
+        `draft` names the draft model. `level_rows` has the rows of its passes by source (`drafting.level_rows`); other
+        sources take no time. If the draft model's costs are unknown, drafting takes the measured time.
         """
         tokens, verify_s, draft_s, costs = 0, 0.0, 0.0, self.drafters.get(draft or "")
         unread = 1  # tokens that the draft model has not read yet

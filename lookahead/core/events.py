@@ -1,7 +1,6 @@
 """The types of a decoding run: drafts, tests, steps, settings and errors. Importing them is cheap.
 
-Every strategy, naive decoding included, reports through these frozen types. A `Step` has every drafted row, also rejected
-ones.
+Every strategy, naive decoding included, reports with these types. A `Step` has every drafted row, also rejected ones.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ LEAST_DIVISOR = 1e-4  # of logits, as temperature or penalty: by less they are n
 
 
 class LookaheadError(ValueError):
-    """An error that the caller can fix; the message has the field, the value and a hint. The base of all such errors."""
+    """The base of all errors that a caller can fix; the message has the field, the value and a hint."""
 
     def __init__(self, field: str, value: Any, mend: str):
         self.field, self.value, self.mend = field, value, mend
@@ -83,8 +82,7 @@ class Draft:
         assert len(self.parents) == n, "one parent for every drafted row"
         assert all(-1 <= p < i for i, p in enumerate(self.parents)), "parents come first"
         assert self.q is None or len(self.q) == n
-        assert len(self.chances) in (0, n)
-        assert len(self.births) in (0, n)
+        assert {len(self.chances), len(self.births)} <= {0, n}
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -125,9 +123,8 @@ class Test:
 
     `row` is the drafted row, or None for the token that the target adds itself. `outcome` is "accepted", "rejected",
     "correction" or "bonus". `p` and `q` are the token's probabilities under the target and the drafter, `draw` the random
-    number of the rule. `entropy` (nats) and `top`, the target's likeliest (token, probability) pairs, are given for the
-    test that settled the position. `margin` is the lead of the winner in the scores that decided (shared noise included);
-    None if a draw decided.
+    number of the rule. The test that settles a position has `entropy` (nats), `top` (the target's likeliest tokens with
+    probabilities) and `margin` (the winner's lead in the scores, shared noise included; None if a draw decided).
     """
 
     __test__ = False  # a noun of the field, not a test case
@@ -229,18 +226,16 @@ class Settings:
                 zero = "0, which is greedy, or " if name == "temperature" else ""
                 raise SettingsError(name, getattr(self, name), f"give {zero}at least {count(LEAST_DIVISOR)}.")
         whole_number("seed", self.seed, 0, MOST_SEED)
-        if self.rule not in RULES:
-            raise SettingsError("rule", self.rule, f"choose one of {', '.join(RULES)}.")
-        if self.costs not in COSTS:
-            raise SettingsError("costs", self.costs, f"choose one of {', '.join(COSTS)}.")
+        for name, value, known in (("rule", self.rule, RULES), ("costs", self.costs, COSTS)):
+            if value not in known:
+                raise SettingsError(name, value, f"choose one of {', '.join(known)}.")
         if self.rule == "greedy" and self.temperature > 0:
             raise SettingsError("rule", self.rule, "greedy needs temperature 0; choose coupled or rejection.")
         if self.rule in ("coupled", "rejection") and self.temperature == 0:
             raise SettingsError("rule", self.rule, "sampling rules need a temperature above 0; choose greedy.")
-        stop = (self.stop,) if isinstance(self.stop, str) else self.stop
-        if not isinstance(stop, (tuple, list)):
+        if not isinstance(self.stop, (str, tuple, list)):
             raise SettingsError("stop", self.stop, "give a text or a list of texts.")
-        stop = tuple(stop)
+        stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
         if len(stop) > 16 or not all(isinstance(s, str) and 0 < len(s) <= 200 for s in stop):
             raise SettingsError("stop", self.stop, "give at most 16 stop strings of 1 to 200 characters.")
         object.__setattr__(self, "stop", stop)

@@ -1,10 +1,9 @@
-"""What a verification shows beyond its outcome: probabilities, entropy, and the target's most likely tokens at each test."""
-
-from __future__ import annotations
+"""What a test shows beyond its outcome: probabilities, entropy, and the target's likeliest tokens."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import accumulate
 
 import torch
 
@@ -19,10 +18,10 @@ def explain(
     rule: Rule, logits: torch.Tensor, draft: Draft, context: Sequence[int], tests: Sequence[Test]
 ) -> tuple[Test, ...]:
     """Fill in p, entropy and the target's likeliest tokens of the tests. Changes no outcome."""
-    paths = _paths(draft, tests)
-    nodes = [path[-1] + 1 if path else 0 for path in paths]
-    rows_above = above(draft)
-    scores = rule.process(logits[nodes], context, [rows_above[n] for n in nodes])
+    last = accumulate((test.row + 1 if test.outcome == ACCEPTED else 0 for test in tests[:-1]), max, initial=0)
+    nodes, rows_above = [*last], above(draft)  # rows of the pass that predict each test's token
+    paths = [rows_above[node] for node in nodes]
+    scores = rule.process(logits[nodes], context, paths)
     logp = scores.log_softmax(-1)
     p = logp.exp()
     entropy = -(p * logp.clamp_min(-1e4)).sum(-1)
@@ -42,14 +41,3 @@ def explain(
             test = replace(test, entropy=float(entropy[i]), top=top, margin=margins[i])
         out.append(test)
     return tuple(out)
-
-
-def _paths(draft: Draft, tests: Sequence[Test]) -> list[list[int]]:
-    """For each test, the rows that were accepted before it."""
-    path: list[int] = []
-    out = []
-    for test in tests:
-        out.append(list(path))
-        if test.outcome == ACCEPTED:
-            path.append(test.row)
-    return out

@@ -1,7 +1,5 @@
 """Folders: the assets that are shipped with the package, and the user's cache."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,4 @@
-"""What the loop and the drafters need of a language model: the protocol that every model and trained head implements.
-
-`model/lm.py` implements it with a key-value cache, `model/heads/head.py` for trained heads, `core/table.py` without weights.
-"""
+"""The protocol of a language model. `model/lm.py` implements it, `model/heads/head.py` for heads, `core/table.py` for tests."""
 
 from __future__ import annotations
 
@@ -22,10 +19,9 @@ DRAFTED_AT_ONCE = 8  # tokens per call of `draft_chain`: noise is drawn for all 
 
 @dataclass(frozen=True, slots=True)
 class DraftRequest:
-    """What to draft in one call: at most `most` of the first `known` tokens of the vocabulary, picked by `scores`, until
-    `stop`.
+    """What to draft in one call: at most `most` tokens of the first `known` of the vocabulary, picked by `scores`.
 
-    `reach` is the product of the confidences drafted so far. A drafter of only some tokens has their `ids` [known].
+    `stop` gets the product of confidences, which begins at `reach`. A drafter of only some tokens has their `ids` [known].
     """
 
     most: int
@@ -36,7 +32,7 @@ class DraftRequest:
     ids: torch.Tensor | None = None
 
     def limited_to(self, ids: torch.Tensor | None) -> DraftRequest:
-        """The same request to a drafter that knows only these tokens; None for all."""
+        """The same request to a drafter of these tokens; None for all."""
         if ids is None:
             return self
         noise = None if self.scores.noise is None else self.scores.noise[:, ids].contiguous()
@@ -129,10 +125,9 @@ def draft_tokens(
     In one call of `draft_chain` if the rule needs nothing but logits and the model has that call; else one token.
     """
     most = min(most, DRAFTED_AT_ONCE)
-    if scores := rule.scores(len(text), most, lm.vocab):
-        drafted = lm.draft_chain(unread, DraftRequest(most, lm.vocab, scores, stop, reach))
-        if drafted:
-            from .accept import Pick  # imports torch, and the loading page reads recordings without it
+    scores = rule.scores(len(text), most, lm.vocab)
+    if scores and (drafted := lm.draft_chain(unread, DraftRequest(most, lm.vocab, scores, stop, reach))):
+        from .accept import Pick  # imports torch, and the loading page reads recordings without it
 
-            return [Pick(token, chance) for token, chance in zip(*drafted, strict=True)]
+        return [Pick(token, chance) for token, chance in zip(*drafted, strict=True)]
     return [rule.choose(lm.extend(unread)[0], text, lm.confidence)]

@@ -1,7 +1,5 @@
 """Devices, and what is free on them: memory for weights, on GPUs or with the processor, and disk for downloads."""
 
-from __future__ import annotations
-
 import gc
 import shutil
 from pathlib import Path
@@ -21,9 +19,8 @@ def device() -> torch.device:
 
 def gpus() -> list[int]:
     """Free bytes of every GPU."""
-    return (
-        [torch.cuda.mem_get_info(i)[0] for i in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
-    )
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    return [torch.cuda.mem_get_info(i)[0] for i in range(count)]
 
 
 def free() -> int:
@@ -39,10 +36,7 @@ def disk_free(folder: Path) -> int:
 
 
 def release() -> None:
-    """Free unreachable objects, and exclude the others from later collections.
-
-    A collection would inspect the libraries' half a million objects and stop a race for a quarter of a second.
-    """
+    """Free unreachable objects, and exclude the others from later collections, which would stop a race for 0.25 s."""
     gc.unfreeze()
     gc.collect()
     gc.freeze()

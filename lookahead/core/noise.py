@@ -1,7 +1,5 @@
 """Gumbel noise that depends on the seed and the position in the text only, so drafter and target draw the same."""
 
-from __future__ import annotations
-
 import random
 
 import torch

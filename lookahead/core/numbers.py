@@ -5,8 +5,6 @@ seconds(95)       "95.0 s"       percent(0.224)   "22%"         size(13_600_000)
 seconds(390)      "6.5 min"      decimal(3.583)   "3.58"        millions(1.2e9)     "1.20 B"
 """
 
-from __future__ import annotations
-
 UNKNOWN = "-"
 
 
@@ -22,12 +20,12 @@ def ratio(value: float) -> str:
 
 
 def significant(value: float, digits: int = 3) -> str:
-    """A number of unknown size, such as a margin in logits or a probability: so many digits and no trailing zeros."""
+    """A number of any size, such as a probability: so many digits, without trailing zeros."""
     return f"{value:.{digits}g}"
 
 
 def percent(share: float | None, digits: int = 0) -> str:
-    """A share of 1 as a percentage; a dash where it is not known."""
+    """A share of 1 as a percentage; a dash if it is unknown."""
     return UNKNOWN if share is None else f"{share:.{digits}%}"
 
 
@@ -51,7 +49,7 @@ def counted(value: int, noun: str) -> str:
 
 
 def ranged(between: tuple[float, float] | None) -> str:
-    """An interval of ratios: 1.90x to 2.10x; a dash where it is not known."""
+    """An interval of ratios: 1.90x to 2.10x; a dash if it is unknown."""
     return f"{ratio(between[0])} to {ratio(between[1])}" if between else UNKNOWN
 
 

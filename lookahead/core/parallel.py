@@ -1,6 +1,4 @@
-"""The texts of a batch, or the parts of a long prompt, on all cores. A core reads the weights once for all its texts."""
-
-from __future__ import annotations
+"""The texts of a batch, or the parts of a long prompt, on all cores."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -19,8 +17,7 @@ def workers(texts: int) -> int:
 
 
 def balanced(rows: Sequence[int]) -> list[list[int]]:
-    """Numbers of texts, grouped for the cores so that each has about as many `rows`: the longest first, each to the
-    emptiest core."""
+    """Numbers of texts, grouped for the cores so that each has about as many `rows`."""
     groups: list[tuple[int, int, list[int]]] = [(0, core, []) for core in range(workers(len(rows)))]
     for text in sorted(range(len(rows)), key=lambda text: -rows[text]):
         taken, core, texts = heappop(groups)

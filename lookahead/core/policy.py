@@ -1,4 +1,4 @@
-"""What a drafter may ask of the draft length policy, and what the policy must know about a drafter."""
+"""The protocol of the draft length policy, and what it gets from a drafter."""
 
 from __future__ import annotations
 
@@ -14,10 +14,7 @@ EXPECTED_TOKENS = 1.8  # tokens that a pass is expected to emit before its draft
 
 @dataclass(frozen=True, slots=True)
 class DraftCost:
-    """What the drafts of one source cost: `once_s` seconds per draft, and `token_s` per token or level of a tree.
-
-    A pass with a draft of this source is expected to emit `tokens` until passes have been observed.
-    """
+    """Seconds of drafting: `once_s` per draft, `token_s` per token or level. `tokens` are expected of a pass at first."""
 
     token_s: float = 0.0
     once_s: float = LOOKUP_S

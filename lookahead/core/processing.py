@@ -1,9 +1,4 @@
-"""Logits before any acceptance test: repetition penalty, temperature, top-k and top-p, and a check that they are finite.
-
-The same processing applies to the draft model's and to the target's distribution.
-"""
-
-from __future__ import annotations
+"""Logits of target and draft model before any test: repetition penalty, temperature, top-k, top-p; whether they are finite."""
 
 import math
 from collections.abc import Sequence
@@ -37,10 +32,8 @@ def process(
             scores = scores.masked_fill(scores < least, -math.inf)
         if settings.top_p < 1.0:
             ordered, order = scores.sort(dim=-1, descending=True)
-            before = ordered.softmax(-1).cumsum(-1) - ordered.softmax(-1)
-            scores = scores.masked_fill(
-                (before >= settings.top_p).scatter(-1, order, before >= settings.top_p), -math.inf
-            )
+            beyond = ordered.softmax(-1).cumsum(-1) - ordered.softmax(-1) >= settings.top_p
+            scores = scores.masked_fill(beyond.scatter(-1, order, beyond), -math.inf)
     return scores
 
 

@@ -1,7 +1,5 @@
 """The processor: its name, and the cores that this process may use, within its container's limit."""
 
-from __future__ import annotations
-
 import os
 import platform
 from functools import lru_cache
@@ -12,7 +10,7 @@ CGROUP = Path("/sys/fs/cgroup")
 
 
 def name() -> str:
-    """The processor's name, as the system tells it."""
+    """The processor's name."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
@@ -28,7 +26,7 @@ def cores() -> int:
 
 @lru_cache(maxsize=1)
 def container(root: Path) -> float:
-    """Cores whose time a container is given, begun ones counted whole; infinitely many where it is not limited."""
+    """The cores of a container, rounded up; infinitely many if it is not limited."""
     for names in (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):
         try:
             quota, period = (int(number) for name in names for number in (root / name).read_text().split())

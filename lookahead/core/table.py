@@ -1,7 +1,7 @@
 """`TableLM`: a language model without weights, for tests and experiments on the rules.
 
-Its logits are a fixed pseudo-random function of the last `order` tokens before a row. So a wrong mask, parent or rollback
-changes them. With a small vocabulary and order its distribution can be enumerated.
+Its logits are a pseudo-random function of the last `order` tokens. A wrong mask, parent or rollback changes them. If
+vocabulary and order are small, its distribution can be enumerated.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ class TableLM:
         return logits
 
     def draft_chain(self, tokens: Sequence[int], request: object) -> None:
-        """None: nothing is compiled."""
+        """Return None: nothing is compiled."""
 
     def draft_tree(self, tokens: Sequence[int], request: object, branches: int, rows: int) -> None:
-        """Return None: nothing is compiled here."""
+        """Return None: nothing is compiled."""
 
     def sync(self, context: Sequence[int]) -> list[int]:
         shared = 0

@@ -1,10 +1,7 @@
 """Text files for other programs: UTF-8, lines and CSV.
 
-JSON strings may contain U+2028, U+2029 and U+0085, at which `str.splitlines` splits. Spreadsheets read a CSV file as UTF-8
-only if it begins with a byte-order mark, and they compute cells that begin like a formula.
+Spreadsheets read a CSV file as UTF-8 only if it begins with a byte-order mark, and compute cells that begin like a formula.
 """
-
-from __future__ import annotations
 
 import csv
 import io
@@ -34,7 +31,7 @@ def decoded(data: str | bytes) -> str:
 
 
 def lines(text: str) -> list[str]:
-    """Return the lines of a text, each without its end and without a byte-order mark. Only LF, CRLF and CR end a line."""
+    """Return the lines of a text without byte-order marks. LF, CRLF and CR end a line; JSON strings may have U+2028 and others."""
     return [line.removeprefix(BYTE_ORDER_MARK) for line in LINE_END.split(text)]
 
 

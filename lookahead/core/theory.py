@@ -4,8 +4,6 @@
 `v` of the verifying pass, in ordinary target passes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 
@@ -19,17 +17,6 @@ def expected_tokens(alpha: float, k: int) -> float:
 def speedup(tokens_per_pass: float, k: int, c: float, v: float = 1.0) -> float:
     """How many times faster than naive. With v = 1 this is theorem 3.8 of Leviathan et al. 2023."""
     return tokens_per_pass / (v + k * c)
-
-
-def residual(p: Sequence[float], q: Sequence[float]) -> list[float]:
-    """What the target samples from after a rejection: max(0, p - q), normalised.
-
-    Where p and q agree up to rounding the residual is empty; a refusal then has no chance, and
-    p itself is returned so that a caller who got there by rounding still samples correctly.
-    """
-    rest = [max(0.0, a - b) for a, b in zip(p, q, strict=True)]
-    total = sum(rest)
-    return [r / total for r in rest] if total > 0 else list(p)
 
 
 def interpolate(xs: Sequence[float], ys: Sequence[float], x: float) -> float:

@@ -1,13 +1,8 @@
 """The shape of a draft: depths, who sees whom, and root-to-leaf paths.
 
-A tree is a tuple of parents: `parents[i]` is the row that row i continues, -1 the root (the last
-accepted token). Parents come before children. That one shape carries chains, candidate tries and
-draft trees; everything here follows from it.
-
-Knows nothing of tokens, models or torch.
+A tree is a tuple of parents: `parents[i]` is the row that row i continues, -1 the root (the last accepted token). Parents come
+before children. Chains, candidate tries and draft trees have this one shape.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 
@@ -21,7 +16,7 @@ def depths(parents: Sequence[int]) -> list[int]:
 
 
 def ancestors(parents: Sequence[int], row: int) -> list[int]:
-    """The rows from the root down to `row`, both `row` itself and its eldest ancestor included."""
+    """The rows from the root down to `row`, which is included."""
     path = []
     while row >= 0:
         path.append(row)
@@ -53,15 +48,14 @@ def is_chain(parents: Sequence[int]) -> bool:
 
 
 def branch_count(parents: Sequence[int]) -> int:
-    """How many root-to-leaf paths there are; 1 for a chain, and for no row at all."""
+    """How many root-to-leaf paths there are; 1 without rows."""
     return max(1, len(parents) - len({parent for parent in parents if parent >= 0}))
 
 
 def trie(candidates: Sequence[Sequence[int]], rows: int) -> tuple[list[int], list[int], list[tuple[int, int]]]:
     """Merge candidate continuations into one tree of at most `rows` rows: (tokens, parents, origins).
 
-    Earlier candidates come first and whole, so the likeliest continuation is a plain chain at the
-    front of the pass. `origins[i]` is (candidate, place in it) that brought row i.
+    The first candidate is a chain of the first rows. `origins[i]` is the (candidate, place in it) of row i.
     """
     tokens: list[int] = []
     parents: list[int] = []

@@ -1,6 +1,4 @@
-"""The version of the package, and the git revision of the running copy if the build or the host names it."""
-
-from __future__ import annotations
+"""The version of the package, and the git revision of the running copy."""
 
 import os
 import re

@@ -1,7 +1,5 @@
 """Settings in words, as on chips and in captions: "temperature 1", "k = 4"; and other programs' errors."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,13 +13,10 @@ WORDS = {
 
 def in_words(settings: Mapping[str, Any]) -> list[str]:
     """Each of the settings that has words."""
-    return [text.format(_plain(settings[name])) for name, text in WORDS.items() if name in settings]
+    plain = {name: f"{value:g}" if isinstance(value, float) else value for name, value in settings.items()}
+    return [text.format(plain[name]) for name, text in WORDS.items() if name in plain]
 
 
 def remark(error: Exception) -> str:
     """Return an error of another program as a short remark."""
     return f"{type(error).__name__}: {' '.join(str(error).split())[:LONGEST]}"
-
-
-def _plain(value: Any) -> Any:
-    return f"{value:g}" if isinstance(value, float) else value

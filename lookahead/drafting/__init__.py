@@ -1,7 +1,5 @@
 """The strategies that run in the loop. To add one, add a file, or a class to `heads.py`, and a line here."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,18 +1,15 @@
-"""An online suffix automaton with counts: where the end of the text occurred before, what followed it there, and how often.
+"""An online suffix automaton with counts (Blumer et al. 1985): what followed the end of the text before, and how often.
 
-Blumer et al. 1985. A state stands for all strings with the same set of end positions. A token is added in constant amortized
-time, and the longest earlier occurrence of the text's end is always one link away.
+A state stands for all strings with the same end positions. A token is added in constant amortized time. The longest earlier
+occurrence of the text's end is one link away.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from heapq import heappop, heappush
 
-MOST_LINKS = 32  # shorter endings beyond so many are not counted: they have been counted often enough
-# A match of n tokens goes on with odds of n to 1, at its first token of n to this: nothing has shown yet that it does. Of matches
-# that had been seen once (3,000 in both bundled families' texts) 47 % of two tokens went on, 55 of three, 71 of four, 75 of
-# five to eight.
+MOST_LINKS = 32  # endings of the text that are counted, the longest first
+# A match of n tokens continues with odds of n to 1, at its first token of n to this. Of 3,000 matches that had been seen once,
+# 47 % of two tokens continued, 55 of three, 71 of four, 75 of five to eight.
 UNPROVEN = 2
 
 
@@ -53,7 +50,6 @@ class SuffixAutomaton:
             state = self._link[state]
 
     def _step(self, token: int) -> int:
-        """The state of the text with this token."""
         last = state = self._last
         known = self._next[last].get(token)
         if known is not None:  # only after a break: this text begins as another did
@@ -103,9 +99,9 @@ class SuffixAutomaton:
     ) -> tuple[list[int], list[int], list[float]] | None:
         """What followed the longest earlier ending of the text, as a tree: tokens, parents (-1: the text's end) and chances.
 
-        A chance is that of a row if its parent is accepted. Rows come in the order of their chance to be reached. Returns
-        None if the ending has fewer than `shortest` tokens. The tree has at most `rows` rows, `candidates` below each row,
-        and is at most `longest` tokens deep, and `reach` times as deep as the ending is long.
+        A chance is that of a row if its parent is accepted. Rows are in the order of their chance to be reached, at most
+        `rows`, `candidates` below each. The depth is at most `longest`, and `reach` times the ending's length. Returns None
+        if the ending has fewer than `shortest` tokens.
         """
         state, matched = self.seen()
         if matched < max(shortest, 1):

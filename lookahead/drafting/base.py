@@ -1,7 +1,7 @@
 """The base of all strategies: a drafter gets the text so far and proposes a draft.
 
-A drafter may keep state between passes (an index, a model's cache). The context may have grown by any number of tokens
-since its last draft. The loop decides how long a draft may be, and which of its rows are verified.
+A drafter may keep state between passes. The context may have grown by any number of tokens since its last draft. The loop
+decides how long a draft may be, and which of its rows are verified.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """draft: a chain from a small model with the same vocabulary (Leviathan et al. 2023; Chen et al. 2023).
 
-The draft model keeps its own cache. `sync` finds what it has already read, so a rejected tail and a bonus token need no
-special case. The acceptance rule picks tokens: the most likely one, one with shared noise, or a sample with its
-distribution q. The chain ends early if the model's confidence makes one more token a loss.
+The draft model keeps its own cache, and `sync` finds what it has read of the text. The acceptance rule picks tokens: the
+most likely one, one with shared noise, or a sample from q. The chain ends early if confidence makes one more token a loss.
 """
-
-from __future__ import annotations
 
 from ..core.events import EMPTY, Draft
 from ..core.lm import draft_tokens

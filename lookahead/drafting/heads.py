@@ -1,7 +1,5 @@
 """Strategies with a trained head that reads the target's hidden states. They draft as `draft.py` and `tree.py` do."""
 
-from __future__ import annotations
-
 from .base import EAGLE, HEAD_TOKENS
 from .draft import DraftModel
 from .tree import Tree

@@ -1,10 +1,8 @@
 """hybrid: looks tokens up if the text repeats itself, else drafts with a small model or a trained head.
 
-The policy has a history of both, and the one with more expected tokens per second proposes. If the model drafts trees, both
-drafts become one tree, in which each corrects the other's chances.
+The one with more expected tokens per second proposes, by the policy's history of both. If the model drafts trees, both drafts
+become one tree.
 """
-
-from __future__ import annotations
 
 from math import prod
 
@@ -26,7 +24,9 @@ class Hybrid(Drafter):
 
     def __init__(self, resources, options):
         super().__init__(resources, options)
-        strategy = _strategy_of(self.lm.kind)
+        from . import DRAFTERS  # the registry imports this file
+
+        strategy = next(d for d in DRAFTERS.values() if d.in_hybrid and d.draft_model == self.lm.kind)
         self._suffix, self._model = Suffix(resources, options), strategy(resources, strategy.Options())
 
     def sources(self):
@@ -52,13 +52,6 @@ class Hybrid(Drafter):
         return part.propose(context, limit) if limit > 0 else EMPTY
 
 
-def _strategy_of(kind: str | None) -> type[Drafter]:
-    """The strategy for a kind of trained head, or for a draft model (None)."""
-    from . import DRAFTERS  # the registry imports this file
-
-    return next(drafter for drafter in DRAFTERS.values() if drafter.in_hybrid and drafter.draft_model == kind)
-
-
 def joined(draft: Draft, other: Draft) -> Draft:
     """Both as one tree. A row that both have belongs to the drafter with the higher confidence."""
     tokens, parents, sources = map(list, (draft.tokens, draft.parents, draft.sources))
@@ -82,8 +75,8 @@ def joined(draft: Draft, other: Draft) -> Draft:
 def weighed(parents: list[int], *witnesses: dict[int, float]) -> tuple[float, ...]:
     """The chance of every row of a tree, from the chances that two independent drafters give by row.
 
-    If both name tokens after a row, a token's chance is proportional to the product of the two. A drafter that names only
-    other tokens counts with what its chances leave.
+    If both name tokens after a row, a token's chance is proportional to the product of the two. A drafter that does not name
+    the token counts with what its chances leave.
     """
     chances = witnesses[1] | witnesses[0]
     for parent in set.intersection(*({parents[row] for row in witness} for witness in witnesses)):

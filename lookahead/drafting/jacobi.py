@@ -3,8 +3,6 @@
 Fu et al. 2024, arXiv 2402.02057.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 

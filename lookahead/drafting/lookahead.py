@@ -1,8 +1,7 @@
 """lookahead: Jacobi iterations in a window, and the n-grams they find (Fu et al. 2024, arXiv 2402.02057).
 
 Every pass computes the next token of each trajectory in the window; trajectory and token form an n-gram, which goes into a
-pool. In the same pass, the pool's n-grams that begin with the text's last token are verified. It needs no draft model and no
-earlier text: the model drafts for itself, and pays for it in rows.
+pool. The same pass verifies the pool's n-grams that begin with the text's last token. Drafting costs rows, and no draft model.
 """
 
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from .base import Drafter, check_range
 from .jacobi import JacobiWindow, NGramPool
 
 MOST_COST = 1.6  # passes that a pass with a window of our own choosing may cost
-POOL = "pool"  # the drafter's name for n-grams drafted without a window: they are worth something else
+POOL = "pool"  # the source of n-grams that are drafted without a window
 POOL_CONFIDENCE = 0.5
 SHAPES = ((2, 3), (3, 3), (5, 3), (5, 4), (7, 5), (10, 5), (15, 5))  # (window = guesses, ngram), by rows
 

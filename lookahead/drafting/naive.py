@@ -1,7 +1,5 @@
 """naive: drafts nothing. The baseline is the same loop with an empty draft, so both lanes have the same overhead."""
 
-from __future__ import annotations
-
 from ..core.events import EMPTY
 from .base import NO_DRAFT, Drafter
 

@@ -1,10 +1,8 @@
 """ngram: look up the last tokens in the text so far, and draft what followed (Saxena 2023; LLMA, Yang et al. 2023).
 
-An index maps every n-gram to the places where it ended; a new token adds one entry per length, so the cost of a pass does
-not grow with the text. The longest match wins, then the most recent one; several different continuations become a trie.
+An index maps every n-gram to the places where it ended. A new token adds one entry per length, so the cost of a pass does
+not grow with the text. The longest match comes first, then the most recent; different continuations become a trie.
 """
-
-from __future__ import annotations
 
 from dataclasses import dataclass
 
@@ -15,14 +13,6 @@ from .base import LOOKUP, Drafter, check_range, rows_looked_up
 
 MOST_PLACES = 8  # where an n-gram ended: the most recent ones are looked at
 MOST_LENGTH = 64  # tokens of a match that are counted
-
-
-@dataclass(frozen=True, slots=True)
-class Match:
-    """What followed the text's last `length` tokens at an earlier place."""
-
-    continuation: tuple[int, ...]
-    length: int
 
 
 class NGram(Drafter):
@@ -48,7 +38,7 @@ class NGram(Drafter):
 
     def __init__(self, resources, options):
         super().__init__(resources, options)
-        self._ends: dict[tuple[int, ...], list[int]] = {}  # by n-gram: the places behind it, in order
+        self._ends: dict[tuple[int, ...], list[int]] = {}  # by n-gram: the places after it, in order
         self._indexed = 0  # the n-grams that end within so many tokens are in the index
 
     def start(self, context):
@@ -63,26 +53,25 @@ class NGram(Drafter):
         if tuple(context[-self.options.shortest :]) not in self._ends:
             return EMPTY
         matches = self._matches(context, limit)
-        tokens, parents, origins = trie([match.continuation for match in matches], rows_looked_up(limit))
-        chances, drafted_behind = [], set()
+        tokens, parents, origins = trie([*matches], rows_looked_up(limit))
+        lengths, chances, drafted_after = [*matches.values()], [], set()
         for parent, (candidate, depth) in zip(parents, origins, strict=True):
-            length = matches[candidate].length + depth
-            chance = length / (length + doubt(depth))  # the longer the match, the likelier it goes on
-            second = parent in drafted_behind  # a better match drafted another token in its place
+            length = lengths[candidate] + depth
+            chance = length / (length + doubt(depth))  # the longer the match, the likelier it continues
+            second = parent in drafted_after  # a better match drafted another token in its place
             chances.append((1 - chance) / 2 if second else chance)
-            drafted_behind.add(parent)
+            drafted_after.add(parent)
         return Draft(tuple(tokens), tuple(parents), None, (self.name,) * len(tokens), tuple(chances))
 
-    def _matches(self, context, longest) -> list[Match]:
-        """Matches with different continuations of at most `longest` tokens, the best first."""
-        matches: list[Match] = []
+    def _matches(self, context, longest) -> dict[tuple[int, ...], int]:
+        """Different continuations of at most `longest` tokens, with the length of their match, the best first."""
+        matches: dict[tuple[int, ...], int] = {}
         for n in range(min(self.options.longest, len(context)), self.options.shortest - 1, -1):
             places = self._ends.get(tuple(context[-n:]), ())[-MOST_PLACES:]
             for length, end in sorted(((_matched(context, end), end) for end in places), reverse=True):
                 continuation = _continued(context, end, length, longest)
-                if any(match.continuation[: len(continuation)] == continuation for match in matches):
-                    continue
-                matches.append(Match(continuation, length))
+                if not any(better[: len(continuation)] == continuation for better in matches):
+                    matches[continuation] = length
                 if len(matches) == self.options.candidates:
                     return matches
         return matches

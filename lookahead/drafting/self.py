@@ -1,7 +1,5 @@
 """The target's own first layers as the draft model."""
 
-from __future__ import annotations
-
 from .draft import DraftModel
 
 

@@ -1,10 +1,8 @@
 """suffix: the text so far as a suffix automaton with counts (SuffixDecoding, Oliaro et al. 2024).
 
-The longest ending of the text that occurred before is found in constant time. What followed it becomes a tree, the most
-frequent continuations first; a longer match gives a deeper draft. Earlier outputs can be added (`earlier`).
+What followed the longest ending that occurred before becomes a tree, the most frequent continuations first. A longer match
+gives a deeper draft. Earlier outputs can be added (`earlier`).
 """
-
-from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
@@ -24,11 +22,8 @@ class Suffix(Drafter):
 
     @dataclass(frozen=True, slots=True)
     class Options:
-        """A match has at least `shortest` tokens and may be drafted `reach` times its own length deep.
-
-        `candidates` branches leave a row at most. `earlier` holds texts, as lists of token ids, that count
-        as if they had been written before.
-        """
+        """A match has at least `shortest` tokens; its draft is at most `reach` times as deep. A row has at most `candidates`
+        children. `earlier` are texts (lists of token ids) that count as written before."""
 
         shortest: int = 2
         reach: int = 4

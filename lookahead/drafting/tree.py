@@ -4,8 +4,6 @@ One draft pass reads the newest rows, and their likeliest children become the ne
 logits, all levels are one call. Rows are picked, not sampled, so their q is a point mass.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from ..core.events import EMPTY, Draft
@@ -41,7 +39,7 @@ class Tree(DraftModel):
 
     def __init__(self, resources, options):
         super().__init__(resources, options)
-        # Tokens in the cache, and the rows after them: token and parent.
+        # Tokens in the cache, and the (token, parent) of the rows after them.
         self._read: tuple[int, list[tuple[int, int]]] = 0, []
 
     def propose(self, context, limit):
@@ -66,11 +64,10 @@ class Tree(DraftModel):
         logits = lm.extend(unread)
         newest, above = [-1], [()]
         for depth in range(1, longest + 1):
+            favourites = self.rule.favourites(logits, context, above, options.branches)
             offers = [
                 (chance * (reach[row] if row >= 0 else 1.0), chance, row, token, path)
-                for row, path, picks in zip(
-                    newest, above, self.rule.favourites(logits, context, above, options.branches), strict=True
-                )
+                for row, path, picks in zip(newest, above, favourites, strict=True)
                 for token, chance in picks
             ]
             offers.sort(key=lambda offer: -offer[0])

@@ -1,10 +1,8 @@
 """Measure what passes cost on this machine: the numbers of `core.costs.PassCosts`.
 
-`measure` times the target's passes by rows, `measure_drafter` a drafter's between passes of the target, as in a race.
-`warm` runs every shape once before, so that no race has a first pass of a shape.
+`measure` times the target's passes by rows, `measure_drafter` a drafter's between passes of the target, as in a race. `warm`
+runs every shape once.
 """
-
-from __future__ import annotations
 
 import math
 import random
@@ -20,7 +18,6 @@ from ..core.costs import CostCurve, DrafterCosts, PassCosts
 from ..core.events import Settings
 from ..core.lm import DraftRequest, draft_tokens
 from ..core.policy import StopRule
-from ..core.theory import interpolate
 from ..model.heads.head import CachedHead, Head
 from ..model.lm import CachedLM
 
@@ -46,9 +43,7 @@ SETTLED_S = 0.007  # of one-row passes, until a processor that passes of many ro
 
 
 def drift(lm: CachedLM, curve: CostCurve) -> float | None:
-    """Seconds of passes now, in units of a kept curve; None if one row and several differ, so that the curve must be
-    measured anew. Leaves `lm` empty.
-    """
+    """Seconds of passes now, in units of a kept curve; None if its shape has changed. Leaves `lm` empty."""
     rows = curve.rows[min(4, len(curve.rows) - 1)]
     lm.reset()
     lm.extend([1] * min(CONTEXT, lm.context_length - rows))
@@ -70,10 +65,9 @@ def settling(lm: CachedLM) -> Callable[[], None]:
 
 
 def warm(lm: CachedLM, most_rows: int, lengths: Sequence[int] = LENGTHS) -> None:
-    """Run passes of every row count after texts of several lengths, because libraries compile kernels at the first use of a
-    shape.
+    """Run passes of every row count after texts of several lengths; a model's first layer is enough.
 
-    A model's first layer is enough. Our kernels are the same for all shapes.
+    Libraries compile kernels at the first use of a shape. Our kernels are the same for all shapes.
     """
     if lm.passes.batch_invariant:
         return
@@ -95,7 +89,7 @@ def warm(lm: CachedLM, most_rows: int, lengths: Sequence[int] = LENGTHS) -> None
 
 
 def measure(lm: CachedLM) -> CostCurve:
-    """Median seconds of a pass of each row count after a short text, for a slow model of the small ones. Leaves `lm` empty."""
+    """Median seconds of a pass of each row count after a short text; a slow model gets the small ones. Leaves `lm` empty."""
     draws = random.Random(0)
     tokens = [draws.randrange(lm.vocab) for _ in range(CONTEXT + max(ROWS))]
     sizes = [n for n in ROWS if CONTEXT + n <= lm.context_length] or [1]
@@ -114,10 +108,10 @@ def measure(lm: CachedLM) -> CostCurve:
     _, *small_s, branched_s = interleaved(narrow, REPEATS, most_s=LAPS_S)
     seconds = (*small_s, *interleaved([*map(forward, large)], REPEATS, most_s=LAPS_S))
     lm.reset()
-    measured = (*small, *large)
     if lm.passes.batch_invariant:
         seconds = undisturbed(seconds)
-    return CostCurve(measured, seconds, max(0.0, branched_s - interpolate(measured, seconds, branching)))
+    curve = CostCurve((*small, *large), seconds)
+    return replace(curve, branching_s=max(0.0, branched_s - curve.pass_s(branching)))
 
 
 def undisturbed(seconds: Sequence[float]) -> tuple[float, ...]:
@@ -128,8 +122,7 @@ def undisturbed(seconds: Sequence[float]) -> tuple[float, ...]:
 def plausible(costs: PassCosts, small: Iterable[str] = ()) -> bool:
     """Whether no pass is clearly slower than one of more rows, nor one of a `small` draft model than the target's.
 
-    Otherwise other programs have disturbed the measurement. Trained heads are left out: their time depends on more than
-    their weights.
+    Otherwise other programs have disturbed the measurement.
     """
     seconds = costs.target.seconds
     pairs = [*zip(seconds, undisturbed(seconds), strict=True)]
@@ -150,9 +143,7 @@ def rehearse(drafter: CachedLM | Head, target: CachedLM) -> None:
 def measure_drafter(drafter: CachedLM | Head, target: CachedLM, target_curve: CostCurve) -> DrafterCosts:
     """What a drafter's passes cost, alone and between passes of its target. Leaves both models as they are.
 
-    For a head that drafts all tokens in one pass, the first token costs that pass, and each later one what is left to do.
-    The seconds are scaled by the target's passes between drafts, because its speed may differ from when its curve was
-    measured.
+    The seconds are scaled by the target's passes between drafts, because its speed may have changed since its curve.
     """
     lm, target = _fresh(drafter, target)
     text = [1] * min(CONTEXT + 1, lm.context_length - LEVELS, target.context_length)
@@ -176,8 +167,7 @@ def _fresh(drafter: CachedLM | Head, target: CachedLM) -> tuple[CachedLM | Cache
 
 
 def _level_s(lm: CachedLM | CachedHead, text: Sequence[int]) -> list[float] | None:
-    """Seconds of a level of each of `LEVEL_ROWS`, of trees that grow in one compiled call after `text`; None if there is no
-    such call."""
+    """Seconds of a level of each of `LEVEL_ROWS`, in trees that are drafted in one call; None if there is no such call."""
     scores = rule_for(Settings()).scores(len(text), 1, lm.vocab)
 
     def grow(levels: int, rows: int) -> Callable[[], object]:
@@ -189,10 +179,8 @@ def _level_s(lm: CachedLM | CachedHead, text: Sequence[int]) -> list[float] | No
         return None
     sizes = [(levels, rows) for rows in LEVEL_ROWS for levels in (1, deepest)]
     seconds = interleaved([grow(*size) for size in sizes], REPEATS, most_s=LAPS_S)
-    return [
-        max(LEAST_TOKEN_S, (whole - one) / (deepest - 1))
-        for one, whole in zip(seconds[::2], seconds[1::2], strict=True)
-    ]
+    pairs = zip(seconds[::2], seconds[1::2], strict=True)
+    return [max(LEAST_TOKEN_S, (whole - one) / (deepest - 1)) for one, whole in pairs]
 
 
 def _in_turn(curve: CostCurve, lm: CachedLM | CachedHead, target: CachedLM, target_curve: CostCurve) -> DrafterCosts:
@@ -245,10 +233,9 @@ def interleaved(
     summary: Callable[[list[float]], float] = statistics.median,
     most_s: float = math.inf,
 ) -> list[float]:
-    """The median, or another summary, of the seconds of each work after a warm-up: `LEAST_REPEATS`, then more for `most_s`
-    seconds.
+    """The median, or another summary, of the seconds of each work after a warm-up.
 
-    In every repeat they run one after the other, so that a disturbance affects all alike.
+    `LEAST_REPEATS`, then more for `most_s` seconds. In a repeat all run in turn, so a disturbance affects all alike.
     """
     stop, by_repeat = perf_counter() + most_s, []
     while len(by_repeat) <= min(repeats, LEAST_REPEATS) or (len(by_repeat) <= repeats and perf_counter() < stop):

@@ -1,10 +1,7 @@
 """Files from the hub, downloaded by `huggingface_hub` in a child process that ends when its caller stops.
 
-The files arrive in the hub's ordinary cache. A download that ends early leaves whole files only, and the next one continues
-with the first file that is missing.
+A download that ends early leaves whole files in the hub's cache, and the next one continues with the first missing file.
 """
-
-from __future__ import annotations
 
 import errno
 import json
@@ -130,10 +127,8 @@ def receive(files: Sequence[File], main: bool = False) -> None:
     for file in files:
         try:
             if not file.here:
-                there = try_to_load_from_cache(file.repo, file.name, revision=file.commit)
-                path = hf_hub_download(
-                    file.repo, file.name, revision=file.commit, force_download=isinstance(there, str)
-                )
+                wrong = isinstance(try_to_load_from_cache(file.repo, file.name, revision=file.commit), str)
+                path = hf_hub_download(file.repo, file.name, revision=file.commit, force_download=wrong)
                 if file.size not in (0, os.path.getsize(path)):
                     mend = f"{file.name} has another size than the hub announced; try again later."
                     raise ModelError("model", file.repo, mend)
@@ -176,7 +171,7 @@ def explained(repo: str, error: Exception, near: Sequence[str] = ()) -> ModelErr
 
 
 def _bytes(folders: Iterable[Path], abandoned_s: float = 0) -> int:
-    """Return the size of all files; remove unfinished ones that are older than `abandoned_s` if that is given."""
+    """Return the size of all files; remove unfinished ones that are older than `abandoned_s`, if given."""
     total = 0
     for path in (path for folder in folders for path in folder.glob("*")):
         with suppress(OSError):  # it has another name by now

@@ -1,12 +1,9 @@
 """Whether a row of the target's pass has the same bits with other rows as alone, and the badge that follows.
 
-Speculation leaves the text unchanged if a row's logits do not depend on the other rows of its pass. Our kernels sum every row
-in one fixed order, so their passes are bit-exact. Libraries such as torch's choose a kernel by the number of rows and keys,
-and the last bits of a row change with it. Their passes are tie-aware: two tokens whose logits tie may swap, and the page says
-so. `probe` compares a sample in both cases.
+Our kernels sum every row in one fixed order, so their passes are bit-exact. Libraries such as torch's choose a kernel by the
+number of rows and keys, and the last bits of a row change with it. Their passes are tie-aware: two tokens whose logits tie may
+swap. `probe` compares a sample in both cases.
 """
-
-from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
@@ -42,11 +39,10 @@ class Exactness:
     @property
     def sentence(self) -> str:
         """How far passes are exact, in words."""
+        compared = f"{count(self.compared)} compared rows"
         if self.kind == BIT_EXACT:
-            return (
-                f"A row of a pass has the same bits as alone: all {count(self.compared)} compared rows are identical."
-            )
-        rows = f"{count(self.differ)} of {count(self.compared)} compared rows differ"
+            return f"A row of a pass has the same bits as alone: all {compared} are identical."
+        rows = f"{count(self.differ)} of {compared} differ"
         apart = f", by at most {significant(self.worst)} logits" if self.differ else ""
         return f"The last bits of a row can change with the number of rows in its pass: {rows}{apart}."
 
@@ -78,8 +74,7 @@ def probe(lm: CachedLM, budget_s: float = BUDGET_S, seed: int = 0) -> Exactness:
 
 
 def _compared(lm: CachedLM, length: int, draws: random.Random) -> Iterator[tuple[bool, bool, float, float]]:
-    """Rows of several shapes after `length` tokens: whether the pass is a chain, whether logits, keys and values are the same,
-    how far the logits are apart, and the largest logit."""
+    """Rows after `length` tokens: is the pass a chain, are all bits the same; the logits' largest difference, the largest logit."""
     text = [draws.randrange(lm.vocab) for _ in range(length + PATH)]
     lm.reset()
     lm.extend(text[:length])
@@ -110,7 +105,7 @@ def _newest(lm: CachedLM, row: int) -> list[torch.Tensor]:
 
 
 def _shapes(draws: random.Random) -> Sequence[list[int]]:
-    """The parents of trees, with two long branches, with three branches of many leaves, and of any shape, and of a chain."""
+    """The parents of three trees and a chain."""
     bushy = [-1, 0, 0, 0, *(1 + i % 3 for i in range(ROWS - 4))]
     deep = [-1, 0, 0, *range(1, ROWS - 2)]
     drawn = [-1, *(draws.randrange(max(0, i - 4), i) for i in range(1, ROWS))]

@@ -1,11 +1,8 @@
 """Families from the hub: check them, download them, load them.
 
-`check` reads the hub's metadata and small files, and no weights; its `Plan` has a `Check` for everything that may be wrong.
-Only safetensors are read, and no code of a model is run. A visitor of a server gives names of the hub, within the host's
-limits. The operator (`limits` None) may give folders too.
+`check` reads the hub's metadata and small files, and no weights. Only safetensors are read, and no code of a model is run. A
+visitor of a server gives names of the hub, within the host's limits. The operator (`limits` None) may give folders too.
 """
-
-from __future__ import annotations
 
 import difflib
 import re
@@ -129,6 +126,7 @@ class Plan:
 
     @property
     def missing(self) -> int:
+        """Bytes that are not downloaded yet."""
         return sum(file.size for file in self.files if not file.here)
 
     def memory(self, dtype: torch.dtype) -> int:
@@ -227,9 +225,8 @@ def load(
 ) -> models.Models:
     """Load a family and measure it: a bundled one, a pair of hub names, or of folders.
 
-    `dtype` is "bfloat16" or "float32"; None is LOOKAHEAD_DTYPE or the usual format. Names are checked before
-    anything large is downloaded. Raises `ModelError` if a model cannot be found, does not fit, or cannot be used for
-    speculation.
+    `dtype` is "bfloat16" or "float32"; None is LOOKAHEAD_DTYPE or the usual format. Names are checked before a download.
+    Raises `ModelError` if a model cannot be found, does not fit, or cannot be used for speculation.
     """
     places, source = sources.places(spec), sources.named(spec)
     if (source and source.here()) or all(Path(place).is_relative_to(sources.BUNDLED) for place in places.values()):
@@ -257,9 +254,9 @@ def _part(progress: Progress, start: float, stop: float) -> Progress:
 
 
 def _find(known: Known, trusted: bool, waiting: Callable[[int], None]) -> None:
-    """Find a model's entry on the hub and its small files, or its folder. `waiting` is called during the request.
+    """Find a model's entry on the hub and its small files, or its folder.
 
-    With `trusted` the place may be a folder, and the hub is asked with the server's token.
+    `waiting` is called during the request. With `trusted` the place may be a folder, and the server's token is used.
     """
     place = known.place
     if Path(place).is_relative_to(sources.BUNDLED) or sources.owner(Path(place)) or (trusted and is_folder(place)):
@@ -310,9 +307,8 @@ def _weigh(known: Known) -> None:
         has = f"its weights are not in model.safetensors but in {other[0]}" if other else "it has no weights"
         mend = f"{has}; only safetensors are read here: choose a repository that has them."
         raise ModelError("model", known.name, mend)
-    if unusable := [
-        n for n in names if n not in known.sizes or not n.endswith(".safetensors") or n != PureWindowsPath(n).name
-    ]:
+    usable = {n for n in known.sizes if n.endswith(".safetensors") and n == PureWindowsPath(n).name}
+    if unusable := [name for name in names if name not in usable]:
         mend = f"{unusable[0]} of its weights is not there; choose another copy of this model."
         raise ModelError("model", known.name, mend)
     known.bytes = sum(known.sizes[name] for name in names)
@@ -354,7 +350,7 @@ def _describe(known: Known) -> None:
 
 
 def _checks(plan: Plan, limits: Allowed | None, spare_bytes: int) -> list[Check]:
-    """Check what can be checked without the network. Computes for a second or two if the vocabulary is large."""
+    """Check what can be checked without the network."""
     known, spec = plan.models, plan.spec
     for one in known:
         if one.folder and CONFIG in one.sizes:
@@ -388,7 +384,7 @@ def _checks(plan: Plan, limits: Allowed | None, spare_bytes: int) -> list[Check]
 
 
 def _heads(known: Sequence[Known]) -> list[Check]:
-    """Whether trained heads are made for the target: its hidden states, its vocabulary and its layers."""
+    """Whether trained heads are made for the target."""
     target, heads, checks = known[0], [one for one in known if one.head], []
     if target.head:
         mend = "it is a trained head, which drafts for a target; give the target's name first."
@@ -421,10 +417,7 @@ def _vocabulary(known: list[Known]) -> list[Check]:
 
 
 def fitting(target: Known, but: Iterable[str] = (), visitor: bool = True) -> list[str]:
-    """Return drafts with the target's tokenizer: suggested ones of its family and of others, and copies on this server.
-
-    For a visitor, copies that are not public on the hub are left out.
-    """
+    """Return drafts with the target's tokenizer: suggested ones, and copies on this server (for a visitor, if public)."""
     names, tokenizer = suggested.fitting(target.place), target.folder and target.folder / "tokenizer.json"
     if tokenizer and tokenizer.is_symlink():  # to a file of the cache, whose name is the hub's fingerprint of it
         copies = [name for name in transfer.repositories() if 0 < transfer.bytes_of_weights(name) < target.bytes]

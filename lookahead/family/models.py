@@ -1,11 +1,8 @@
 """Families in memory: bundled ones, pairs from the hub and local folders, loaded in three steps.
 
-`load` resolves a spec to folders, reads their tokenizers and weights, and calibrates the result: exactness and costs. A spec
-is "pocket" or "target+draft", each a hub name or a folder. A pair must share its vocabulary, token by token, and both models
-must have a cache that can be rolled back. No remote code is run, and only safetensors are read.
-
-A family is on one GPU. A target that is too large for it is spread over all of them, layer by layer, with its drafts on the
-first.
+`load` resolves a spec to folders, reads their tokenizers and weights, and calibrates the result: exactness and costs. A pair
+must share its vocabulary, token by token, and both models must have a cache that can be rolled back. No remote code is run,
+and only safetensors are read. A family is on one GPU. A target that is too large for it is spread over all, layer by layer.
 """
 
 from __future__ import annotations
@@ -74,8 +71,7 @@ class Models:
         return self.measured.costs
 
     def deciding(self, costs: str = "auto") -> str:
-        """Which costs `auto` decides with, by the setting of that name: "typical" or "measured". Raises `SettingsError` if the
-        family does not ship typical costs."""
+        """Return "typical" or "measured", the costs that `auto` decides with. Raises `SettingsError` if none are shipped."""
         if costs == "typical" and not self.typical:
             raise SettingsError("costs", costs, f"{self.spec} ships no costs of a typical machine; choose measured.")
         return "typical" if self.typical and costs != "measured" else "measured"
@@ -137,9 +133,9 @@ def load(
 ) -> Models:
     """Load a family and measure it, or check what an earlier start has measured.
 
-    `progress(text, share)` is called as work proceeds. `dtype` is "bfloat16" or "float32"; None is the usual format (`number_format.usual`).
-    `folder_of` maps hub names to folders with their files; transformers looks for the others. Raises `ModelError` if a model
-    cannot be found, cannot be rolled back, does not fit or fails in a pass, and `SettingsError` for an unknown format.
+    `dtype` is "bfloat16" or "float32"; None is the usual format. `folder_of` maps hub names to folders with their files;
+    transformers looks for the others. Raises `ModelError` if a model cannot be found, cannot be rolled back, does not fit or
+    fails in a pass, and `SettingsError` for an unknown format.
     """
     places = sources.places(spec)
     with _explained(sources.shown(places["target"])):  # a model may raise anything in its first passes
@@ -167,13 +163,9 @@ def _explained(name: str) -> Iterator[None]:
         raise ModelError("model", name, mend) from error
 
 
-# ---------------------------------------------------------------- resolve
-
-
 @dataclass(frozen=True, slots=True)
 class _Files:
-    """A family's files. `names` maps a role to the model's name for people; `folders` are of language models, `heads` of trained
-    heads, whose role is their kind. `shipped` are costs of a typical machine."""
+    """A family's files by role, which for a trained head is its kind; `names` are shown, `shipped` are typical costs."""
 
     spec: str
     shipped: Typical | None
@@ -199,9 +191,6 @@ def _resolve(spec: str, places: Mapping[str, str], folder_of: Mapping[str, Path]
     return family
 
 
-# ---------------------------------------------------------------- read
-
-
 def _read(
     family: _Files, requested: torch.dtype | None, kept: Measured | None, progress: Progress
 ) -> tuple[PreTrainedTokenizerBase, dict[str, Forward]]:
@@ -223,9 +212,6 @@ def _read(
         if role == "target":
             threads.use(kept.threads if kept else threads.choose(CachedLM(passes[role])))
     return tokenizer, passes
-
-
-# ---------------------------------------------------------------- calibrate
 
 
 def _calibrate(
@@ -257,8 +243,7 @@ def _calibrate(
 
 
 def _drafter(passes: Forward, target: CachedLM) -> CachedLM:
-    """A draft model. One as large as its target agrees with it to the last bit. It proposes ids that both models have, and
-    reads all ids of the target."""
+    """A draft model, which proposes ids that both models have. One as large as its target agrees to the last bit."""
     vocab, exact = min(target.vocab, passes.shape.vocab), passes.size >= target.passes.size
     return CachedLM(passes, vocab, exact, reads_all=True)
 
@@ -281,7 +266,7 @@ def _shared_tokenizer(family: _Files) -> PreTrainedTokenizerBase:
 def _costs(
     target: CachedLM, drafts: Mapping[str, CachedLM], heads: Mapping[str, Head], kept: Measured | None = None
 ) -> PassCosts:
-    """What passes cost: as they were kept, at today's speed, else measured, again if other programs disturbed it."""
+    """The kept costs at today's speed, else measured ones, again if other programs disturbed the measurement."""
     small = [role for role, draft in drafts.items() if draft.passes.size <= target.passes.size]
     drafters = {**drafts, **heads}
     usable = kept and kept.costs.drafters.keys() == drafters.keys() and cost.plausible(kept.costs, small)
@@ -296,7 +281,7 @@ def _costs(
 
 
 def _too_large(folders: Mapping[str, str], dtype: torch.dtype) -> bool:
-    """Whether a family does not fit the first GPU. One that does is quicker on it alone."""
+    """Whether a family does not fit the first GPU."""
     from ..model import loading
 
     try:
@@ -307,8 +292,7 @@ def _too_large(folders: Mapping[str, str], dtype: torch.dtype) -> bool:
 
 
 def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerBase:
-    """The tokenizer in a folder or of a hub name. Raises `ModelError` with the name of the file that cannot be used, and for
-    a hub name everything that transformers raises."""
+    """The tokenizer in a folder (raises `ModelError` with the unusable file) or of a hub name (raises as transformers does)."""
     for name in small_files.TOKENIZER:
         small_files.read(folder, name)
     config = small_files.read(folder, small_files.TOKENIZER_CONFIG) or {}
@@ -326,7 +310,7 @@ def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerBase:
 
 
 def _tokenizer_fault(folder: str | Path, error: Exception) -> ModelError:
-    """An error that names the tokenizer's file that cannot be used. A damaged tokenizer.json cannot be read alone either."""
+    """An error that names the tokenizer's unusable file: tokenizer.json if it cannot be read alone either."""
     whole, reason = Path(folder) / "tokenizer.json", remark(error)
     if not whole.is_file():
         return small_files.fault(folder, whole.name, f"there is none, and no other tokenizer works: {reason}")
@@ -347,7 +331,7 @@ def _load_tokenizer(name: str, folder: str) -> PreTrainedTokenizerBase:
 
 
 def _load(folder: str, dtype: torch.dtype, device: torch.device, spread: bool) -> Forward:
-    """A model's passes: of a plain Llama on a processor read without transformers' models, else through them."""
+    """A model's passes: by kernels for a plain Llama on a processor, else through transformers' models."""
     if device.type == "cpu" and (passes := kernels.read(folder, dtype)) is not None:
         return passes
     from ..model import loading
@@ -358,17 +342,14 @@ def _load(folder: str, dtype: torch.dtype, device: torch.device, spread: bool) -
 def same_vocabulary(
     target: PreTrainedTokenizerBase, draft: PreTrainedTokenizerBase, target_name: str, draft_name: str
 ) -> None:
-    """Same token for every id, or a `ModelError` that shows a difference."""
+    """Raise `ModelError` unless both have the same token for every id."""
     target_ids, draft_ids = target.get_vocab(), draft.get_vocab()
     if target_ids == draft_ids:
         return
     differing = sorted({token for token, _ in target_ids.items() ^ draft_ids.items()})
     example = f"{differing[0]!r} is {target_ids.get(differing[0], 'absent')} in the target and {draft_ids.get(differing[0], 'absent')} in the draft"
-    mend = (
-        f"its vocabulary differs from {target_name}'s in {count(len(differing))} tokens ({example}); "
-        "choose a draft that was trained with the target's tokenizer."
-    )
-    raise ModelError("draft", draft_name, mend)
+    differs = f"its vocabulary differs from {target_name}'s in {count(len(differing))} tokens ({example})"
+    raise ModelError("draft", draft_name, f"{differs}; choose a draft that was trained with the target's tokenizer.")
 
 
 def _eos(folder: str, target: CachedLM, tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:

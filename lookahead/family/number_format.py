@@ -1,11 +1,8 @@
 """The number format of a family's weights.
 
-bfloat16 takes half the memory of float32, and a pass reads half as much. Our kernels and GPUs compute it fast. torch's kernels
-on a processor are slow without instructions for it, and its logits tie often, so that a draft may change the text: there it
-is float32. `dtype`, `--dtype` or LOOKAHEAD_DTYPE overrule this.
+It is bfloat16 for our kernels and for GPUs, which compute it fast, with half the memory of float32. torch's kernels on a
+processor can be slow with it, and its logits often tie, so they use float32. `dtype`, `--dtype` or LOOKAHEAD_DTYPE overrule this.
 """
-
-from __future__ import annotations
 
 import os
 

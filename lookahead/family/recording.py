@@ -1,7 +1,5 @@
 """Whether a GPU's passes are recorded as CUDA graphs: if the results are the same, and faster."""
 
-from __future__ import annotations
-
 import logging
 
 import torch
@@ -24,21 +22,19 @@ def where_quicker(passes: Forward) -> Forward:
 
     try:
         return better(passes, CudaGraphs(passes))
-    except Exception as error:  # of any library between here and the GPU: then kernels are launched one by one, as ever
+    except Exception as error:  # any library may raise anything
         LOGGER.warning("CUDA graphs are not used: %s: %s", type(error).__name__, error)
         return passes
 
 
 def better(passes: Forward, recorded: Forward) -> Forward:
     """`recorded` if its logits are those of `passes` but for rounding, and its pass of one row takes less time."""
-    lms = [CachedLM(each) for each in (passes, recorded)]
-    logits = []
+    lms, logits = [CachedLM(passes), CachedLM(recorded)], []
     for lm in lms:
         text = [(37 * i) % lm.vocab for i in range(TEXT + ROWS)]
         lm.extend(text[:TEXT])
         logits.append(lm.forward(text[TEXT:]).float())
-    plain, graphs = logits
-    if not torch.allclose(plain, graphs, rtol=0, atol=APART * float(plain.abs().max())):
+    if not torch.allclose(*logits, rtol=0, atol=APART * float(logits[0].abs().max())):
         return passes
     plain_s, recorded_s = interleaved([lambda lm=lm: lm.forward([0]) for lm in lms], PASSES, min)
     return recorded if recorded_s < plain_s else passes

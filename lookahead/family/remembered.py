@@ -1,11 +1,8 @@
 """Measurements of families on this machine, stored on disk for the next start.
 
-There is a file per family, machine and setting. A measurement holds for one processor, instruction set, number of threads,
-version of torch and set of weights, and the file's name depends on all of these. Files are in LOOKAHEAD_CACHE, else in the
-user's folder of caches. A file that cannot be read, or that is of another version, counts as missing.
+The file's name depends on all that a measurement holds for: processor, instruction set, number of threads, version of torch,
+weights. Files are in LOOKAHEAD_CACHE, else in the user's folder of caches. One that cannot be read counts as missing.
 """
-
-from __future__ import annotations
 
 import hashlib
 import os
@@ -27,15 +24,8 @@ from .threads import MOST
 
 VERSION = 10
 VARIABLE = "LOOKAHEAD_CACHE"
-CAPS = (
-    "ONEDNN_MAX_CPU_ISA",
-    "DNNL_MAX_CPU_ISA",
-    "ATEN_CPU_CAPABILITY",
-    "MKL_ENABLE_INSTRUCTIONS",
-    "MKL_CBWR",
-    "NUMBA_CPU_NAME",
-    "NUMBA_CPU_FEATURES",
-)
+# Beginnings of the variables that limit a library's instruction set.
+CAPS = ("ONEDNN_MAX_CPU", "DNNL_MAX_CPU", "ATEN_CPU", "MKL_ENABLE_INSTRUCTIONS", "MKL_CBWR", "NUMBA_CPU")
 MOST_S = 3600.0  # that a pass may take
 SAMPLE = 1 << 16  # bytes at both ends of a file that represent it
 
@@ -84,9 +74,9 @@ def folder() -> Path:
 
 
 def key(places: Iterable[str | Path], format_name: str | None) -> str | None:
-    """Return the name for a family whose files are in these folders, in a format; None if one has no weights."""
+    """Return the file's name for a family in these folders, in a format; None if one has no weights."""
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-    caps = [os.environ.get(name, "") for name in CAPS]
+    caps = sorted(item for item in os.environ.items() if item[0].startswith(CAPS))
     machine = (processor.name(), torch.backends.cpu.get_cpu_capability(), caps, MOST, gpus)
     digest = hashlib.sha256(repr((VERSION, machine, torch.__version__, kernels.version(), format_name)).encode())
     for place in places:

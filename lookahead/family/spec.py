@@ -3,8 +3,6 @@
 A folder's name may contain the separators. The longest part that names an existing folder is one name.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

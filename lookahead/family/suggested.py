@@ -1,10 +1,8 @@
 """Pairs from the hub that are worth trying: for a processor, for one GPU, for several.
 
-Models of a family have one tokenizer and one beginning of their names, so its drafts fit its targets; a trained head fits one
-target. Parameters and licences are those that the authors give; `hub.check` asks the hub for the real ones.
+Models of a family have one tokenizer and one beginning of their names; a trained head fits one target. Parameters and licences
+are those that the authors give.
 """
-
-from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf

@@ -1,12 +1,9 @@
 """The number of threads with which a family's passes are computed.
 
-Threads wait for each other after every operator, and a small model has hundreds of short ones in a pass. With a browser on the
-same two cores, the bundled target wrote 9 tokens/s through torch's operators with two threads and 31 with one. Alone, two
-are a fifth faster. So the smallest number is chosen whose passes take little longer than the fastest. Our kernels compute
-passes with one thread. OMP_NUM_THREADS overrules this.
+Threads wait for each other after each operator, of which a small model has hundreds per pass, and another program on the same
+cores makes them wait longer. So the smallest number is chosen whose passes take little longer than the fastest. Our kernels
+compute passes with one thread. OMP_NUM_THREADS overrules this.
 """
-
-from __future__ import annotations
 
 import os
 from collections.abc import Iterator

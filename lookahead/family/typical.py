@@ -1,9 +1,4 @@
-"""The pass costs of a typical machine, shipped with a family.
-
-`auto` decides by pass costs. With the shipped ones a race, a recording and a lesson have the same passes on every machine.
-"""
-
-from __future__ import annotations
+"""The pass costs of a typical machine, shipped with a family: with them `auto` makes the same passes on every machine."""
 
 from dataclasses import dataclass
 from pathlib import Path

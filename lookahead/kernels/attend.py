@@ -11,8 +11,6 @@ Every row adds its keys in the order of its text, independent of other rows: fir
 others. A branch of a tree is a list of columns; nothing is masked.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from numba import carray, njit

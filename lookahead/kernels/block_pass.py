@@ -7,8 +7,6 @@ The new tokens' rows come first and only leave keys and values, which all layers
 read once for both.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The key-value cache of compiled passes, which take addresses of buffers with an order of their own (`attend`)."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

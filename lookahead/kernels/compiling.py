@@ -7,8 +7,6 @@ Compiled code is kept in the user's cache folder, or where NUMBA_CACHE_DIR says.
 numba is replaced or set for other code.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import tempfile

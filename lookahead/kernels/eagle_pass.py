@@ -4,8 +4,6 @@ The feature is made of the target's hidden states where the target has read that
 made of it in an earlier pass.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from .chain import empty_columns, in_a_row, lay_out, level, picked, stops

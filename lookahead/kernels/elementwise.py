@@ -8,8 +8,6 @@ A kernel takes addresses and sizes, is compiled once, and is called by address f
 ctypes. The caller keeps the memory behind an address alive and large enough.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numba import carray
 

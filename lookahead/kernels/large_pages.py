@@ -7,8 +7,6 @@ less, so here they lie side by side in chunks that have. Measured on a virtual A
 for the few bytes of it that somebody still holds.
 """
 
-from __future__ import annotations
-
 from threading import Lock
 
 import numpy as np

@@ -5,8 +5,6 @@ transformers' modules compute what our passes do not (several texts at once, hid
 weights.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

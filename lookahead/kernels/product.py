@@ -5,8 +5,6 @@ vectors are short) of several rows is added up at once in the processor's regist
 rows. Weights lie in panels too (`packed`), in one of the storage formats of `vectors`; 8-bit weights have a scale for every output.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np

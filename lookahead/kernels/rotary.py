@@ -3,8 +3,6 @@
 Positions are computed in blocks of a fixed size, so the numbers of a position do not depend on how a table has grown.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

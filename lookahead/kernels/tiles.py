@@ -8,8 +8,6 @@ pairs of inputs by 16 outputs. Source: Intel 64 and IA-32 Architectures Software
 arch_prctl(2) for the system's leave, which a process must ask for once.
 """
 
-from __future__ import annotations
-
 import ctypes
 import platform
 from functools import lru_cache

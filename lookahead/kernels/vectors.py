@@ -17,8 +17,6 @@ Storage formats of numbers:
   1.4 times as many products per second as of float32.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 import numpy as np

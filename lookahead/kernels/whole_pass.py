@@ -5,8 +5,6 @@ Parts of a text are read on several cores at the same time, each in a compiled c
 earlier keys of a layer must lie in the cache before a row attends to them.
 """
 
-from __future__ import annotations
-
 import os
 from functools import lru_cache
 

@@ -1,11 +1,9 @@
 """Texts written together, naively and with drafts: batches of several sizes (`measure`), and a class to be played (`play`).
 
-A batch has a fixed number of places; when a text ends, the next begins in its place. Passes with all places taken count,
-with their drafting and the loop; reading prompts is left out on both sides. Every group of prompts is written naively and
-with drafts one after the other, in alternating order; small batches are measured on more groups.
+A batch has a fixed number of places; when a text ends, the next begins in its place. Only passes with all places taken count,
+with their drafting and the loop; prefill is left out on both sides. Every group of prompts is written naively and with drafts
+in alternating order; small batches are measured on more groups.
 """
-
-from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,9 +34,11 @@ TURNS = 2  # texts for every place, so that all are taken most of the time
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Texts that were written in a batch, and what its full passes, in which all places were taken, brought: their seconds,
-    `tokens`, rows, and of the `steps` of a text in a pass how many tokens were drafted and accepted. `pictures` are the
-    first of these passes: of every text how many tokens were drafted and how many of them accepted."""
+    """Texts that were written in a batch, and the sums over its full passes, in which all places were taken.
+
+    `steps` counts the texts of all these passes. `pictures` has, for the first of them, the tokens drafted and accepted of
+    every text.
+    """
 
     texts: tuple[tuple[int, ...], ...]
     seconds: float
@@ -51,18 +51,18 @@ class Written:
     pictures: tuple[tuple[tuple[int, int], ...], ...]
 
 
-Runs = list[tuple[Written, Written]]  # of one group of prompts: with drafts, and naively beside it
+Runs = list[tuple[Written, Written]]  # of one group of prompts: with drafts, and naively
 
 
 def shared_methods(models: Models) -> list[str]:
-    """The methods of a family that can share a pass: those that run in our loop, naive left out."""
+    """Return the methods of a family that can share a pass: those that run in our loop, except naive."""
     return [method for method in methods_for(models) if method in DRAFTERS and method != Naive.name]
 
 
 def write(
     models: Models, questions: Sequence[Question], at_once: int, entry: Entry, options: Mapping[str, Any]
 ) -> Generator[None, None, Written]:
-    """Write a text for each question, so many at once. Yields at every pass, where it may be closed."""
+    """Write a text for each question, so many at once. Yields at every pass."""
     texts: list[list[int]] = [[] for _ in questions]
     full = []
     for passed in Batch([lane_of(models, q, entry, options) for q in questions], at_once):
@@ -83,7 +83,6 @@ def write(
 
 
 def _decodes(passed: Pass) -> bool:
-    """Whether no text of a pass reads its prompt."""
     return all(step.kind == "verify" for step in passed.steps.values())
 
 
@@ -91,10 +90,9 @@ def measure(
     models: Models, questions: Sequence[Question], methods: Sequence[str], sizes: Sequence[int], *, repeat: int = 1,
     **options: Any,
 ) -> Iterator[Progress | None]:  # fmt: skip
-    """Every method at every size, largest last; the result so far is the document that `batch --json` prints. None while
-    nothing is new: at every pass.
+    """Measure every method at every size, largest last; yields the document that `batch --json` prints, and None at every pass.
 
-    Bad input raises a `LookaheadError` before the first second is spent.
+    Raises `LookaheadError` for bad input before anything is measured.
     """
     whole_number("repeat", repeat, 1, 1000)
     for size in sizes:
@@ -123,7 +121,7 @@ def measure(
 
 
 def _groups(questions: Sequence[Question], size: int) -> list[list[Question]]:
-    """As many groups as there need be, each of texts for so many places, of questions in turn."""
+    """Return groups of questions in turn, each of a few texts for every place."""
     groups, endless = max(LEAST_GROUPS, ceil(LEAST_TEXTS / size)), cycle(questions)
     return [list(islice(endless, TURNS * size)) for _ in range(groups)]
 
@@ -144,7 +142,6 @@ def _document(
 
 
 def _row(size: int, method: str, groups: Sequence[Runs]) -> dict[str, Any]:
-    """One method at one size: counts of all runs, and the speed of every group's median run."""
     runs = [run for group in groups for run in group]
     drafted, pairs = [one for one, _ in runs], [medians(group) for group in groups]
     accepted, steps = sum(one.accepted for one in drafted), sum(one.steps for one in drafted)
@@ -160,16 +157,17 @@ def _row(size: int, method: str, groups: Sequence[Runs]) -> dict[str, Any]:
 
 
 def medians(runs: Runs) -> tuple[Written, Written]:
-    """Of the repetitions of one group the one of median speed (the lower of two), with drafts and naively: another's work on
-    this machine can double the time of a single pass."""
+    """Return the run of median speed (the lower of two) with drafts, and the naive one: other programs can slow a pass."""
     drafted, plain = (sorted(side, key=lambda one: _rate([one])) for side in zip(*runs, strict=True))
     middle = (len(runs) - 1) // 2
     return drafted[middle], plain[middle]
 
 
 def theory(models: Models, row: Mapping[str, Any], texts: int) -> float:
-    """The speedup with so many texts if all went on drafting as in the `row` of a smaller batch: what a pass of so many rows costs
-    by this machine's curve, and their drafting, both on as many cores as the texts keep busy."""
+    """Return the speedup with so many texts if all drafted as in the `row` of a smaller batch, by this machine's cost curve.
+
+    Passes and drafting run on as many cores as the texts keep busy.
+    """
     cores = workers(texts) if models.target.passes.batches else 1
     drafter = models.costs.drafters.get(needed_by(read_entry(row["method"]).method) or "")
     drafted = row["drafted_per_text"]
@@ -179,17 +177,16 @@ def theory(models: Models, row: Mapping[str, Any], texts: int) -> float:
 
 
 def _rate(batches: Sequence[Written]) -> float:
-    """Tokens a second of all texts together."""
     return sum(one.tokens for one in batches) / sum(one.seconds for one in batches)
 
 
 def speedup(pairs: Sequence[tuple[Written, Written]]) -> float:
-    """How much faster the first of each pair are than the second, together."""
+    """Return how much faster the first of each pair are than the second, together."""
     return _rate([one for one, _ in pairs]) / _rate([plain for _, plain in pairs])
 
 
 def table(rows: Iterable[Mapping[str, Any]]) -> Table:
-    """A table with a row for every size of one method's `rows` of a document."""
+    """Return a table with a row for every size, of one method's `rows`."""
     heads = [
         "texts at once", "tokens/s, naive", "with drafts", "a text", "speedup", "90% interval", "tokens a text and pass",
         "rows a pass", "same texts",
@@ -205,7 +202,7 @@ def table(rows: Iterable[Mapping[str, Any]]) -> Table:
 
 
 def overview(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """A table with a line for every size, and the speedups of all methods with their intervals."""
+    """Return a table with a row for every size, and the speedups of all methods with their intervals."""
     methods = list(dict.fromkeys(row["method"] for row in rows))
     lines = []
     for size in dict.fromkeys(row["texts"] for row in rows):
@@ -216,12 +213,10 @@ def overview(rows: Sequence[Mapping[str, Any]]) -> Table:
     return ["texts at once", "naive, tokens/s", *(f"`{method}`" for method in methods)], lines
 
 
-# ------------------------------------------------------------------ a class of texts, to be played
-
-
 def play(models: Models, questions: Sequence[Question], method: str, **options: Any) -> Iterator[Progress | None]:
-    """Write a class of texts together, first naively, then with drafts; yields None at every pass, and at last the
-    document that the page plays. Raises a `LookaheadError` for bad input before anything is measured.
+    """Write a class of texts together, first naively, then with drafts; the last result is the document that the page plays.
+
+    Yields None at every pass. Raises `LookaheadError` for bad input before anything is measured.
     """
     if not 2 <= len(questions) <= MOST_PLAYED:
         raise SettingsError("texts", len(questions), f"give 2 to {MOST_PLAYED} prompts.")
@@ -243,8 +238,7 @@ def play(models: Models, questions: Sequence[Question], method: str, **options: 
 def _played(
     models: Models, questions: Sequence[Question], entry: Entry, options: Mapping[str, Any]
 ) -> Generator[None, None, dict[str, Any]]:
-    """All texts by one method: of every pass its seconds, and of each text in it [its number, tokens drafted, tokens accepted,
-    the pieces it wrote]."""
+    """Write all texts by one method. A pass has its seconds, and [number, tokens drafted, accepted, pieces] of each text."""
     lanes = [lane_of(models, q, entry, options) for q in questions]
     pieces = [Pieces(models.tokenizer, lane.prompt) for lane in lanes]
     passes: list[dict[str, Any]] = []

@@ -1,6 +1,4 @@
-"""The bench: every method on every prompt, one lane at a time, compared with naive. Medians over the repetitions count."""
-
-from __future__ import annotations
+"""The bench: every method on every prompt, one lane at a time, compared with naive, as medians over the repetitions."""
 
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,11 +13,10 @@ from ..trace.race import measured_on
 from .intervals import interval
 from .progress import Progress, row_of
 from .tables import Table
-from .timing import Question, Sample, Timing, blocks, by_question, median_run, read_entry, samples
+from .timing import Question, Sample, blocks, by_question, median_run, read_entry, samples
 
 FIXED = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)  # draft lengths that `auto` is compared with
 PEERS = tuple(f"{name}:{settings}" for name, peer in EXTERNAL.items() for settings in peer.bench_settings)
-LOST = ("lost_to_passes", "lost_to_drafting", "lost_to_engine")  # where a lane's time goes beyond what theory predicts
 ENGINES = ("vllm", "llama.cpp")  # without speculation
 Rows = Sequence[Mapping[str, Any]]
 
@@ -40,9 +37,9 @@ def measure(
     models: Models, methods: Sequence[str], questions: Sequence[Question], *, repeat: int = 3,
     others: Sequence[Rival] = (), **options: Any,
 ) -> Iterator[Progress]:  # fmt: skip
-    """Every method on every question, and other engines; the last result is the document that `bench --json` prints.
+    """Measure methods and other engines; the last result is the document that `bench --json` prints.
 
-    Bad input raises a `LookaheadError` before the first second is spent.
+    Raises `LookaheadError` for bad input before anything is measured.
     """
     entries = [read_entry("naive"), *(read_entry(m) for m in dict.fromkeys(methods) if m != "naive")]
     taken: list[Sample] = []
@@ -72,22 +69,14 @@ def measure(
     yield Progress(total, total, "done", report)
 
 
-# ------------------------------------------------------------------ tables
-
-
 def tables(report: Mapping[str, Any]) -> list[Table]:
-    """Tables of a report: speedups, where time was lost, other engines, and draft lengths; some may have no rows."""
-    shown = [s for s in report["summary"] if not _is_aside(s["method"])]
-    return [_speedups(shown), _shares(shown), _peers(report["against"]), _lengths(report["fixed"])]
-
-
-def _is_aside(method: str) -> bool:
-    """Whether a method has a table of its own: other engines, settings of transformers', fixed draft lengths."""
-    return method in PEERS or ":k=" in method or method in ENGINES
+    """Tables of a report: speedups, other engines, and draft lengths; some may have no rows."""
+    compared = {*PEERS, *ENGINES}  # these and fixed draft lengths have tables of their own
+    shown = [s for s in report["summary"] if s["method"] not in compared and ":k=" not in s["method"]]
+    return [_speedups(shown), _peers(report["against"]), _lengths(report["fixed"])]
 
 
 def _speedups(summary: Rows) -> Table:
-    """Every method's speedup in each category."""
     categories = {s["category"]: s["prompts"] for s in summary if s["category"] != "all"}
     head = [
         "method", *(f"{category} ({prompts})" for category, prompts in categories.items()), "all, worst to best",
@@ -107,19 +96,7 @@ def _speedups(summary: Rows) -> Table:
     return head, rows
 
 
-def _shares(summary: Rows) -> Table:
-    """Where a lane's time went that theory does not predict."""
-    rows = [
-        [f"`{s['method']}`", *(percent(s[name], 1) for name in ("of_predicted_mean", *LOST))]
-        for s in summary
-        if s["category"] == "all" and s["method"] != "naive" and s["of_predicted_mean"] is not None
-    ]
-    passes, drafting = "the rest: passes dearer than calibrated", "drafting dearer"
-    return ["method", "of predicted, mean of the prompts", passes, drafting, "the engine"], rows
-
-
 def _peers(against: Rows) -> Table:
-    """Our methods compared with those of transformers and other engines."""
     head = [
         "ours", "theirs, the best of its settings for every prompt", "tokens/s, ours to theirs", "worst to best",
         "their ids are naive's",
@@ -135,7 +112,6 @@ def _peers(against: Rows) -> Table:
 
 
 def _lengths(fixed: Rows) -> Table:
-    """`auto` compared with fixed draft lengths."""
     head = [
         "method", "`auto`, mean speedup", "best fixed k, mean speedup", "`auto` to the best k of every single prompt", "worst",
     ]  # fmt: skip
@@ -149,11 +125,8 @@ def _lengths(fixed: Rows) -> Table:
     return head, rows
 
 
-# ------------------------------------------------------------------ rows
-
-
 def _row(taken: Sequence[Sample]) -> dict[str, Any]:
-    """The row of an entry's samples of one question."""
+    """Return the row of an entry's samples of one question."""
     q, runs = taken[0].question, [sample.timing for sample in taken]
     row, run, plain = row_of(taken), median_run(runs), median_run([sample.naive for sample in taken])
     return {
@@ -172,39 +145,18 @@ def _row(taken: Sequence[Sample]) -> dict[str, Any]:
         "acceptance_rate_per_position": list(run.acceptance.rates),
         "identical": row.identical,
         "overhead_fraction": run.overhead,
-        **_theory(run, plain),
+        "predicted_speedup": row.predicted,
     }
 
 
-def _theory(run: Timing, naive: Timing) -> dict[str, float | None]:
-    """The speedup that theory predicts, and what the lane's time went to beyond it, as shares of that time.
-
-    Theory has models' passes only, and naive is one per token. What naive takes beyond its own prediction, in passes
-    and outside them, is every lane's share; what is left and the measured share of the prediction make 1.
-    """
-    priced, plain = run.predicted, naive.predicted
-    if priced is None or plain is None:
-        return dict.fromkeys(("predicted_speedup", *LOST))
-    dearer = naive.verify_s / plain.seconds
-    lost = (
-        run.verify_s - priced.verify_s * dearer,
-        run.propose_s - priced.draft_s * dearer - priced.seconds * naive.propose_s / plain.seconds,
-        run.rest_s - priced.seconds * naive.rest_s / plain.seconds,
-    )
-    shares = {name: lost_s / run.seconds for name, lost_s in zip(LOST, lost, strict=True)}
-    return {"predicted_speedup": priced.speedup, **shares}
-
-
 def _summary(rows: Rows, methods: Sequence[str]) -> list[dict[str, Any]]:
-    """One line for each method and category, and one over all categories."""
+    """Return one line for each method and category, and one over all categories."""
     out = []
     for method in methods:
         method_rows = [row for row in rows if row["method"] == method]
         for category in dict.fromkeys([*(row["category"] for row in method_rows), "all"]):
             part = [row for row in method_rows if category in (row["category"], "all")]
             speedups = [row["speedup"] for row in part]
-            of_predicted = [row["speedup"] / row["predicted_speedup"] for row in part if row["predicted_speedup"]]
-            lost = {name: statistics.mean(r[name] for r in part) if of_predicted else None for name in LOST}
             out.append(
                 {
                     "method": method,
@@ -217,31 +169,28 @@ def _summary(rows: Rows, methods: Sequence[str]) -> list[dict[str, Any]]:
                     "tokens_per_second_median": statistics.median(row["tokens_per_second"] for row in part),
                     "mean_acceptance_length": statistics.mean(row["mean_acceptance_length"] for row in part),
                     "identical_share": statistics.mean(row["identical"] for row in part),
-                    "of_predicted": _median(of_predicted),
-                    "overhead_fraction": _median(
-                        [r["overhead_fraction"] for r in part if r["overhead_fraction"] is not None]
+                    "of_predicted": _median(
+                        r["predicted_speedup"] and r["speedup"] / r["predicted_speedup"] for r in part
                     ),
-                    "of_predicted_mean": statistics.mean(of_predicted) if of_predicted else None,
-                    **lost,  # means, because with the one before they make 1
+                    "overhead_fraction": _median(r["overhead_fraction"] for r in part),
                 }
             )
     return out
 
 
-def _median(values: Sequence[float]) -> float | None:
-    return statistics.median(values) if values else None
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None
 
 
 def _ratios(rows: Iterable[Mapping[str, Any]], others: Rows) -> list[float]:
-    """Speedups of rows over the best of the others' on the same prompt."""
+    """Divide each speedup by the best of the others on the same prompt."""
     best = {row["id"]: row["speedup"] for row in sorted(others, key=lambda row: row["speedup"])}
     return [row["speedup"] / best[row["id"]] for row in rows if row["id"] in best]
 
 
 def _against(rows: Rows, techniques: Mapping[str, str | None]) -> list[dict[str, Any]]:
-    """Our methods against those of other engines, with the same of `techniques`, each at its best settings for every
-    prompt.
-    """
+    """Compare our methods with other engines' of the same technique, each at its best settings for every prompt."""
     out = []
     for rival, technique in techniques.items():
         others = [row for row in rows if row["method"].partition(":")[0] == rival]
@@ -258,7 +207,7 @@ def _against(rows: Rows, techniques: Mapping[str, str | None]) -> list[dict[str,
 
 
 def _fixed(rows: Rows) -> list[dict[str, Any]]:
-    """Where fixed draft lengths ran with `auto`: against the best one over all prompts, and the best of every prompt."""
+    """Compare `auto` with the best fixed draft length over all prompts, and with the best for every prompt."""
     out = []
     for method in dict.fromkeys(row["method"] for row in rows):
         fixed = [row for row in rows if row["method"].startswith(f"{method}:k=")]

@@ -1,13 +1,11 @@
-"""The classic mistakes as switches, each with the test that catches it.
+"""Common bugs of speculative decoding as switches, each with the test that catches it.
 
 A bug replaces one part of the engine (the rule, the target, the ends). `catch` runs the test that the bug names; `race`
-races the broken method against an honest naive lane.
+races the broken method against a correct naive lane.
 """
 
-from __future__ import annotations
-
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,9 +21,9 @@ TEXT, DISTRIBUTION, SPEED = "text", "distribution", "speed"
 
 @dataclass(frozen=True, slots=True)
 class Bug:
-    """A mistake: what is `wrong` in a sentence, what suffers (`harm`: text, distribution, or only speed), the test.
+    """A bug: a sentence on what is `wrong`, what it harms (text, distribution, or only speed), and the test that fails.
 
-    `rule` is the acceptance rule it needs to show ("" for any); `seed` tells whether the sketch has it.
+    `rule` is the acceptance rule that the bug needs ("" for any); `seed` is true if the sketch of lesson 7 has it.
     """
 
     id: str
@@ -71,12 +69,12 @@ class NoiseReused(Rejection):
 
 
 def _of_rejection(broken: type[Rejection]) -> Callable[[Settings], Rule]:
-    """Makes the broken rule where the rejection rule is in force, and the right one elsewhere."""
+    """Return a maker of the broken rule, which makes the right one if the rejection rule is not in force."""
     return lambda settings: broken(settings) if settings.acceptance == Rejection.name else rule_for(settings)
 
 
 class _Wrapped:
-    """A rule, a target or the ends with some methods replaced; the others are its own."""
+    """A rule, a target or the ends with some methods replaced."""
 
     def __init__(self, part: Any):
         self._part = part
@@ -86,7 +84,6 @@ class _Wrapped:
 
 
 def _altered(broken: Callable[[Rule], Any]) -> Callable[[Settings], Any]:
-    """Makes the rule in force, with `broken` around it."""
     return lambda settings: broken(rule_for(settings))
 
 
@@ -112,14 +109,14 @@ class BonusLost(_Wrapped):
 
 
 class RowsMisread(_Wrapped):
-    """Looks for the target's answer to a token in the row before it."""
+    """Reads the target's prediction for a token from the row before it."""
 
     def verify(self, logits, draft, context):
         return self._part.verify(logits.roll(1, dims=0), draft, context)
 
 
 class NotRolledBack(_Wrapped):
-    """A target whose cache keeps every row of a pass, as long as there is space, while `cached` counts only the accepted ones."""
+    """A target whose cache keeps every row of a pass while there is space, and whose `cached` counts only the accepted ones."""
 
     _rows = _reported = 0
 
@@ -205,7 +202,7 @@ BUGS: dict[str, Bug] = {
 
 
 def find(id: str) -> Bug:
-    """The bug of that id, or a `SettingsError` that lists them."""
+    """Return the bug of that id. Raises a `SettingsError` that lists them."""
     if id not in BUGS:
         raise SettingsError("bug", id, f"choose one of {', '.join(BUGS)}.")
     return BUGS[id]
@@ -246,13 +243,9 @@ class BrokenRace(Race):
 
 
 def race(
-    models: Models,
-    prompt: Any,
-    bug: Bug,
-    methods: Sequence[str | tuple[str, Mapping[str, Any]]] = ("naive", "draft"),
-    **options: Any,
+    models: Models, prompt: Any, bug: Bug, methods: Sequence[str] = ("naive", "draft"), **options: Any
 ) -> BrokenRace:
-    """`lookahead.race` with the bug switched on; a bug of the rejection rule needs `rule="rejection"` among the options."""
+    """Return `lookahead.race` with the bug switched on; a bug of the rejection rule needs `rule="rejection"`."""
     if bug.rule and options.get("rule") != bug.rule:
         raise SettingsError(
             "rule", options.get("rule", "auto"), f'this bug is one of the "{bug.rule}" rule; choose it.'

@@ -1,10 +1,8 @@
 """The Lab's figures: claims and measurements, sweeps and theory, the cost of rows, dice, drafters that learn.
 
 A measured value is a solid mark with its extremes; claimed and computed values differ in dash, hatching and shape as well as in
-colour. Each function takes what the Lab's generators yield, so a figure can be drawn before a run ends.
+colour. The functions take results so far, so a figure can be drawn before a run ends.
 """
-
-from __future__ import annotations
 
 import html
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,27 +15,27 @@ import plotly.graph_objects as go
 from ..core.costs import CostCurve, PassCosts
 from ..core.numbers import count, decimal, percent, ratio
 from ..trace.charts import SYMBOLS, Chart, every
-from .decision import Forecast, Level, crossing
+from .decision import Level, crossing
 from .dice import Histogram, P
 from .experiments import EXPERIMENTS, Experiment, Result
 from .machine import Compared, PassParts
-from .sweeps import ALPHAS, KS, SEEN, Point, Sweep, surface
+from .sweeps import SEEN, Point, Sweep
 from .whatif import Outcome
 
 NOTHING = "Nothing has been measured yet."
-MOST_NATS = 9.0  # of a loss that is shown: a drafter that knows nothing but how often words are used has about 6
+MOST_NATS = 9.0  # of a loss that is shown; word frequencies alone give about 6
 CLAIM, HERE = "claimed", "measured here"
 PART_HATCHES = ("", "/", "x", ".", "-")
 DOTTED, DASHED = "2px,3px", "7px,3px"
+ALPHAS, KS = tuple(i / 20 for i in range(21)), tuple(range(1, 17))  # acceptance and draft lengths of the surface
 
 
 def expectations(
     results: Sequence[Result], elsewhere: tuple[Mapping[str, tuple[float, str]], str], dark: bool = False
 ) -> go.Figure:
-    """Every experiment's median speedup with its extremes, over the range that is claimed; naive is at 1.
+    """Draw every experiment's median speedup with its extremes, over the range that is claimed; naive is at 1.
 
-    A claim without numbers has no range; what it is compared with is a ring. The medians that `published` has of another
-    machine are hollow.
+    A ring marks the arm that a claim without numbers is compared with. Medians of another machine (`published`) are hollow.
     """
     chart = Chart(dark, "speedup (times naive)")
     done = [result for result in results if result.measured.median is not None]
@@ -77,14 +75,13 @@ def expectations(
     highs = [*(r.measured.high for r in done), *(e.high for e in claims), *(median for _, median, _ in others)]
     chart.figure.update_xaxes(range=[0, 1.1 * max([2.0, *highs])], ticksuffix="x")
     chart.figure.add_vline(x=1, line=_naive(chart))
-    # A claim without a mark has its row too.
     rows = {"range": [len(titles) - 0.5, -0.5], "categoryorder": "array", "categoryarray": [*titles.values()]}
-    chart.figure.update_yaxes(autorange=None, **rows)
+    chart.figure.update_yaxes(autorange=None, **rows)  # claims without a mark have rows too
     return chart.finish()
 
 
 def generations(result: Result | None, dark: bool = False) -> go.Figure:
-    """Tokens per pass, drafting cost and speedup of each drafter, the oldest first; naive is at 1 token and 1x."""
+    """Draw tokens per pass, drafting cost and speedup of each drafter, the oldest first."""
     chart = Chart(dark, "tokens, passes and times naive")
     arms = [arm for arm in reversed(result.arms) if arm.rows] if result else []
     if not arms:
@@ -109,7 +106,7 @@ def generations(result: Result | None, dark: bool = False) -> go.Figure:
 def growing(
     losses: Sequence[tuple[float, float]], accepted: Sequence[tuple[float, float]], dark: bool = False
 ) -> go.Figure:
-    """A drafter that learns: tokens per pass when they were measured, and the loss, over seconds of computing."""
+    """Draw the measured tokens per pass and the loss of a drafter in training, over seconds of computing."""
     chart = Chart(dark, "seconds of training", "tokens per pass")
     if not losses:
         return chart.finish(NOTHING)
@@ -129,12 +126,23 @@ def growing(
 
 
 def sweep(swept: Sweep, dark: bool = False) -> go.Figure:
-    """The measured speedup at every point with its extremes, and what the two formulas expect there."""
+    """Draw the measured speedup at every point with its extremes, and the predictions."""
     chart = Chart(dark, html.escape(swept.setting), "speedup (times naive)")
     points = swept.points
     if not points:
         return chart.finish(NOTHING)
-    _forecast_line(chart, swept.forecasts)
+    if forecasts := swept.forecasts:
+        ks, colour = [one.k for one in forecasts], chart.ink["lanes"][2]
+        if all(one.interval for one in forecasts):
+            lows, highs = zip(*(one.interval for one in forecasts), strict=True)
+            chart.line(
+                [*ks, *reversed(ks)], [*highs, *reversed(lows)], "", colour, width=0, fill="toself", opacity=0.15,
+                hoverinfo="skip", fillcolor=colour, showlegend=False,
+            )  # fmt: skip
+        chart.line(
+            ks, [one.speedup for one in forecasts], f"predicted from k = 1 and {SEEN}", colour, "10px,3px,2px,3px",
+            hovertemplate="%{y:.2f}x",
+        )  # fmt: skip
     for field, name, dash, colour in (
         ("leviathan", "theory, verifying for nothing", DOTTED, 3),
         ("priced", "theory, verifying as measured", DASHED, 1),
@@ -143,7 +151,7 @@ def sweep(swept: Sweep, dark: bool = False) -> go.Figure:
         if known:
             chart.line(known, known.values(), name, chart.ink["lanes"][colour], dash, hovertemplate="%{y:.2f}x")
     if all(float(point.x).is_integer() for point in points):
-        chart.figure.update_xaxes(dtick=every(max(point.x for point in points)))  # there is no half token
+        chart.figure.update_xaxes(dtick=every(max(point.x for point in points)))
     chart.line(
         [point.x for point in points], [point.arm.median for point in points], HERE, **_measured(chart),
         customdata=[_hover(point) for point in points], hovertemplate="%{customdata}<br>%{y:.2f}x",
@@ -152,24 +160,11 @@ def sweep(swept: Sweep, dark: bool = False) -> go.Figure:
     return _against_naive(chart)
 
 
-def _forecast_line(chart: Chart, forecasts: Sequence[Forecast]) -> None:
-    """What two runs predict, with its interval as a band."""
-    if not forecasts:
-        return
-    ks, colour = [one.k for one in forecasts], chart.ink["lanes"][2]
-    if all(one.interval for one in forecasts):
-        lows, highs = zip(*(one.interval for one in forecasts), strict=True)
-        chart.line(
-            [*ks, *reversed(ks)], [*highs, *reversed(lows)], "", colour, width=0, fill="toself", opacity=0.15, hoverinfo="skip",
-            fillcolor=colour, showlegend=False,
-        )  # fmt: skip
-    predicted = [one.speedup for one in forecasts]
-    chart.line(ks, predicted, f"predicted from k = 1 and {SEEN}", colour, "10px,3px,2px,3px", hovertemplate="%{y:.2f}x")
-
-
 def load(levels: Sequence[Level], dark: bool = False, theory: Sequence[float] = ()) -> go.Figure:
-    """The speedup of speculation over the number of texts written at once, with intervals; naive is at 1, and the number from
-    which it stops paying is marked. `theory` has the speedups if every text drafted as it does alone."""
+    """Draw the speedup over the number of texts written at once, with intervals and the number at which it stops paying.
+
+    `theory` has the speedups if every text drafted as it does alone.
+    """
     chart = Chart(dark, "texts at once", "speedup (times without)")
     known = [level for level in levels if level.speedup]
     if not known:
@@ -192,7 +187,7 @@ def load(levels: Sequence[Level], dark: bool = False, theory: Sequence[float] = 
 
 
 def shared_pass(passes: Sequence[Sequence[tuple[int, int]]], number: int, dark: bool = False) -> go.Figure:
-    """One pass of several texts, a line each: its own row, the drafted rows that were accepted, and those that were not."""
+    """Draw one pass of several texts, a bar each: its own row, the accepted and the other drafted rows."""
     chart = Chart(dark, "rows of the pass", "text")
     if not passes:
         return chart.finish(NOTHING)
@@ -211,7 +206,7 @@ def shared_pass(passes: Sequence[Sequence[tuple[int, int]]], number: int, dark: 
 
 
 def what_if(ks: Sequence[int], lines: Sequence[tuple[Outcome, Outcome]], k: int, dark: bool = False) -> go.Figure:
-    """The predicted speedup of a lookup setting over the draft length, below the oracle's; `k` is marked."""
+    """Draw the predicted speedup of a lookup setting and of the oracle over the draft length; `k` is marked."""
     chart = Chart(dark, "draft length k", "predicted speedup (times naive)")
     if not lines:
         return chart.finish(NOTHING)
@@ -229,13 +224,14 @@ def what_if(ks: Sequence[int], lines: Sequence[tuple[Outcome, Outcome]], k: int,
 
 
 def speedup_surface(costs: PassCosts, points: Sequence[Point] = (), dark: bool = False) -> go.Figure:
-    """The draft model's priced speedup as contours over draft length and acceptance, with measured points on it.
+    """Draw the draft model's priced speedup as contours over draft length and acceptance, with the measured points.
 
-    The thick contour is naive's speed: below it drafting loses. A point's text is what was measured there.
+    The thick contour is naive's speed. A point's text is the measured speedup.
     """
     chart = Chart(dark, "draft length k", "acceptance (% of tested tokens)")
     figure, ink = chart.figure, chart.ink
-    of = {"x": KS, "y": [100 * alpha for alpha in ALPHAS], "z": surface(costs, "draft"), "showscale": False}
+    speedups = [[costs.predict(alpha, k, "draft").speedup for k in KS] for alpha in ALPHAS]
+    of = {"x": KS, "y": [100 * alpha for alpha in ALPHAS], "z": speedups, "showscale": False}
     figure.add_contour(
         **of, name="theory, verifying as measured", colorscale=[[0, ink["field"]], [1, ink["lanes"][1]]], opacity=0.75,
         line={"color": ink["quiet"], "width": 1}, contours={"showlabels": True, "labelfont": {"color": ink["ink"], "size": 12}},
@@ -260,7 +256,7 @@ def speedup_surface(costs: PassCosts, points: Sequence[Point] = (), dark: bool =
 
 
 def cost_curve(curve: CostCurve, dark: bool = False) -> go.Figure:
-    """What a pass of so many rows costs, in one-row passes, between rows for nothing and rows at full price."""
+    """Draw the cost of a pass in one-row passes over its rows, with two lines: free rows, and rows at full cost."""
     chart, rows = Chart(dark, "rows in a pass", "cost (one-row passes)"), curve.rows
     for name, costs, dash in (("rows for nothing", [1] * len(rows), DOTTED), ("rows at full price", rows, DASHED)):
         chart.line(rows, costs, name, chart.ink["quiet"], dash, 1.5, hoverinfo="skip")
@@ -272,13 +268,13 @@ def cost_curve(curve: CostCurve, dark: bool = False) -> go.Figure:
 
 
 def formats(compared: Compared, dark: bool = False) -> go.Figure:
-    """What a pass of so many rows takes in every number format, with every thread count.
+    """Draw the seconds of a pass over its rows for every number format (dash) and thread count (colour).
 
-    Formats differ in dash and filling, thread counts in colour and shape; what is in use is the thick line.
+    The format and thread count in use have the thick line.
     """
     chart = Chart(dark, "rows in a pass", "a pass (ms)")
     used, counts = compared.in_use, sorted({one.threads or 0 for one in compared.passes})
-    counts.sort(key=lambda n: n != (used.threads or 0))  # what is in use has the first look
+    counts.sort(key=lambda n: n != (used.threads or 0))  # the one in use has the first look
     for one in compared.measured:
         look, other = counts.index(one.threads or 0), one.dtype != used.dtype
         chart.line(
@@ -292,7 +288,7 @@ def formats(compared: Compared, dark: bool = False) -> go.Figure:
 
 
 def pass_parts(models: Sequence[PassParts], dark: bool = False) -> go.Figure:
-    """What each model's one-row pass takes, part by part, in units of reading its weights at the speed of memory."""
+    """Draw the parts of each model's one-row pass, in units of the time in which memory delivers its weights."""
     chart = Chart(dark, "times as long as reading the weights")
     if not models:
         return chart.finish(NOTHING)
@@ -310,7 +306,7 @@ def pass_parts(models: Sequence[PassParts], dark: bool = False) -> go.Figure:
 
 
 def dice(thrown: Histogram, dark: bool = False) -> go.Figure:
-    """How often each token fell, with how often it should fall by the target's distribution."""
+    """Draw how often each token was written, with the target's distribution."""
     chart, hover = Chart(dark, "token", "share of the throws (%)"), "token %{x}: %{y:.1f}% expected<extra></extra>"
     expected = [100 * share for share in P]
     chart.bars(range(len(P)), expected, "the target's p", "", marker=_hatched(chart), hovertemplate=hover)
@@ -324,12 +320,11 @@ def dice(thrown: Histogram, dark: bool = False) -> go.Figure:
 
 
 def _naive(chart: Chart) -> dict[str, Any]:
-    """The line at naive's speed."""
     return {"color": chart.ink["naive"], "dash": DOTTED, "width": 1.5}
 
 
 def _errors(values: Iterable[tuple[float, float, float]], colour: str) -> dict[str, Any]:
-    """Error bars of values, each between a lower and a higher one."""
+    """Return error bars for triples of a lower value, a value and a higher one."""
     lows, middles, highs = np.array([*values]).T
     return {
         "type": "data", "symmetric": False, "array": highs - middles, "arrayminus": middles - lows, "color": colour,
@@ -338,26 +333,24 @@ def _errors(values: Iterable[tuple[float, float, float]], colour: str) -> dict[s
 
 
 def _measured(chart: Chart) -> dict[str, Any]:
-    """The look of a measured line."""
     marker = {"symbol": "circle", "size": 9}
     return {"colour": chart.ink["lanes"][0], "width": 2.5, "mode": "lines+markers", "marker": marker}
 
 
 def _hatched(chart: Chart) -> dict[str, Any]:
-    """The look of a bar that was not measured."""
     pattern = {"shape": "/", "fgcolor": chart.ink["quiet"], "fgopacity": 0.5, "size": 7, "solidity": 0.15}
     return {"color": chart.ink["rule"], "line": {"width": 1, "color": chart.ink["quiet"]}, "pattern": pattern}
 
 
 def _against_naive(chart: Chart) -> go.Figure:
-    """The finished figure with an axis of speedups, and a line at 1."""
+    """Finish the figure with an axis of speedups, and a line at 1."""
     chart.figure.update_yaxes(rangemode="tozero", ticksuffix="x")
     chart.figure.add_hline(y=1, line=_naive(chart))
     return chart.finish()
 
 
 def _by_rows(chart: Chart, rows: Sequence[int]) -> go.Figure:
-    """The finished figure with logarithmic axes, the first of `rows`."""
+    """Finish the figure with logarithmic axes, the first of `rows`."""
     chart.figure.update_xaxes(type="log", tickvals=list(rows))
     chart.figure.update_yaxes(type="log", tickvals=[m * 10.0**e for e in range(-3, 6) for m in (1, 2, 5)])
     return chart.finish(*[] if chart.figure.data else [NOTHING])

@@ -3,8 +3,6 @@
 `Parts` are the pieces of a run. The engine's own pass every test, and a bug is one piece replaced.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,16 +17,17 @@ from ..race.decode import Text
 from ..race.decode import decode as loop
 from ..race.draft_length import FixedLength
 from ..race.ends import Ends
+from ..trace.agreement import first_difference
 from . import dice
 
-ODDS = 1e-4  # a correct rule fails a fresh set of dice once in so many
+ODDS = 1e-4  # the chance that a correct rule fails
 K, PROMPT, LENGTH = 4, (1, 2, 3), 40
 MISS = 0.3
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The pieces of a run: a rule made from settings, a target and the ends, each perhaps altered."""
+    """The pieces of a run, each possibly altered: a rule made from settings, the target and the ends."""
 
     rule: Callable[[Settings], Rule] = rule_for
     target: Callable[[Any], Any] = lambda target: target
@@ -40,7 +39,7 @@ HONEST = Parts()
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The outcome of a test: whether it passed, and in a sentence what it measured."""
+    """Whether a test passed, and a sentence on what it measured."""
 
     test: str
     passed: bool
@@ -48,7 +47,7 @@ class Finding:
 
 
 class _Near(TableLM):
-    """A draft that has most of the target's table and is wrong about the rest."""
+    """A draft that has most of the target's table."""
 
     def logits_after(self, sequence):
         missed = random.Random(f"miss:{list(sequence[-self.order :])}").random() < MISS
@@ -58,12 +57,11 @@ class _Near(TableLM):
 TARGET, NEAR = TableLM(16, order=3, spread=3.0), _Near(16, order=3, spread=3.0)
 
 
-def _ids(parts: Parts, method: str, settings: Settings, draft: TableLM, eos: Sequence[int] = ()) -> list[int]:
-    return [token for step in _steps(parts, method, settings, draft, eos) for token in step.emitted]
+def _ids(*arguments: Any) -> list[int]:
+    return [token for step in _steps(*arguments) for token in step.emitted]
 
 
 def _steps(parts: Parts, method: str, settings: Settings, draft: TableLM, eos: Sequence[int] = ()) -> Iterator[Step]:
-    """The real loop over tables."""
     rule, cls = parts.rule(settings), DRAFTERS[method]
     ends = parts.ends(Ends(frozenset(eos), settings.max_new_tokens, TARGET.context_length))
     drafter = cls(Resources(rule, draft.fresh()), cls.Options())
@@ -78,30 +76,30 @@ def every_method_writes_what_naive_writes(parts: Parts) -> tuple[bool, str]:
         for method in ("draft", "ngram"):
             ids = _ids(parts, method, settings, NEAR)
             compared += len(naive)
-            if ids != naive:
-                at = next((i for i, (a, b) in enumerate(zip(ids, naive, strict=False)) if a != b), None)
+            at = first_difference(ids, naive)
+            if at is not None:
                 difference = f"it wrote {len(ids)} tokens, naive {len(naive)}"
-                if at is not None:
+                if at < min(len(ids), len(naive)):
                     difference = f"at token {at + 1} it wrote number {ids[at]} of the vocabulary where naive wrote number {naive[at]}"
                 return False, f"{method}, {settings.acceptance} rule: {difference}."
     return True, f"{compared} tokens compared with naive's, all the same."
 
 
 def eos_inside_an_accepted_run_ends_the_text_there(parts: Parts) -> tuple[bool, str]:
-    """A perfect draft runs past every end; what stands behind the end must not be written."""
+    """A perfect draft runs past every end; no token after the end may be written."""
     settings = Settings(max_new_tokens=LENGTH)
     whole = _ids(HONEST, "naive", settings, TARGET)
     ends = dict.fromkeys(whole[1:])
     for token in ends:
         right = whole[: whole.index(token) + 1]
-        ids = _ids(parts, "draft", settings, TARGET, eos=[token])
+        ids = _ids(parts, "draft", settings, TARGET, [token])
         if ids != right:
             return False, f"the end came as token {len(right)}, and {len(ids)} tokens were written."
-    return True, f"{len(ends)} ends tried, nothing was written behind any."
+    return True, f"{len(ends)} ends tried, nothing was written after any."
 
 
 def self_drafting_is_accepted_whole(parts: Parts) -> tuple[bool, str]:
-    """The target as its own draft: every pass must write all it drafted and one token more."""
+    """With the target as its own draft, every pass must write all drafted tokens and one more."""
     settings = Settings(max_new_tokens=10 * (K + 1))
     steps = [step for step in _steps(parts, "draft", settings, TARGET) if step.kind == "verify"]
     written = sum(len(step.emitted) for step in steps)
@@ -110,7 +108,7 @@ def self_drafting_is_accepted_whole(parts: Parts) -> tuple[bool, str]:
 
 
 def texts_follow_the_targets_distribution(parts: Parts) -> tuple[bool, str]:
-    """Dice: what the rejection rule lets stand must be distributed as the target says."""
+    """Tokens that the rejection rule writes must have the target's distribution."""
     *_, last = dice.throw(rule=parts.rule)
     statistic = f"after {count(last.throws)} throws chi-square is {decimal(last.chi_square)} with {dice.FREEDOM} degrees of freedom"
     chance = f"chance alone gives as much in {significant(last.p_value, 2)} of all cases"

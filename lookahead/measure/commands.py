@@ -3,19 +3,17 @@
 `__main__` parses their arguments. Everything in the arguments is checked before models are loaded.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from ..core import memory, processor
 from ..core.events import Settings, SettingsError, whole_number
-from ..core.numbers import size
+from ..core.numbers import decimal, seconds, size
 from ..core.text_files import csv_file
 from ..family import hub, typical
 from ..family.models import Models
@@ -84,20 +82,17 @@ def batch(arguments: Namespace) -> None:
     _finish(arguments, report, lambda: _show_batches(report), "batch", [batches.overview(report["rows"])])
 
 
-def deciding(
-    arguments: Namespace, prompts: Sequence[Question], options: Mapping[str, Any]
-) -> Iterator[Progress | None]:
-    """The measurement of `decide` on this machine."""
-    methods = [*filter(None, arguments.methods.split(","))]
-    return decision.decide(_load(arguments), prompts, arguments.seconds, methods=methods, **options)
-
-
-def decide(arguments: Namespace, measuring: Callable[..., Iterator[Progress | None]] = deciding) -> None:
-    """Measure until the seconds are spent, and answer. `measuring` is `deciding`, or the same on two servers."""
+def decide(arguments: Namespace, measuring: Callable[..., Iterator[Progress | None]] | None = None) -> None:
+    """Measure until the seconds are spent, and answer. `measuring` measures two servers instead."""
     options, prompts = _measuring(arguments), _prompts(arguments)
     for path in filter(None, (arguments.markdown, arguments.csv)):
         tables.writable(path)
-    report = terminal.measured(measuring(arguments, prompts, options))
+    if measuring:
+        running = measuring(arguments, prompts, options)
+    else:
+        methods = [*filter(None, arguments.methods.split(","))]
+        running = decision.decide(_load(arguments), prompts, arguments.seconds, methods=methods, **options)
+    report = terminal.measured(running)
     if arguments.markdown:
         arguments.markdown.write_text(report.markdown(), encoding="utf-8", newline="")
     if arguments.csv:
@@ -150,13 +145,19 @@ def calibrate(arguments: Namespace) -> None:
             "sentence": probe.sentence,
         },
         "pass": [
-            {"rows": rows, "seconds": seconds, "ratio": curve.ratio(rows)}
-            for rows, seconds in zip(curve.rows, curve.seconds, strict=True)
+            {"rows": rows, "seconds": pass_s, "ratio": curve.ratio(rows)}
+            for rows, pass_s in zip(curve.rows, curve.seconds, strict=True)
         ],
     }
     if arguments.ship:
         typical.write(Path(arguments.ship), typical.Typical(processor.name(), models.costs))
-    _finish(arguments, report, lambda: terminal.show_calibration(report))
+    machine = report["machine"]
+    before = [
+        f"{machine['cpu']}, {machine['cores']} cores, {machine['threads']} threads, {machine['device']}, {machine['dtype']}",
+        probe.sentence,
+    ]
+    rows = [[str(line["rows"]), seconds(line["seconds"]), decimal(line["ratio"])] for line in report["pass"]]
+    _finish(arguments, report, lambda: terminal.show_table(["rows", "a pass", "in one-row passes"], rows, before))
 
 
 def record(arguments: Namespace) -> None:
@@ -192,13 +193,13 @@ def _load(arguments: Namespace) -> Models:
 
 
 def _settings(arguments: Namespace) -> dict[str, Any]:
-    """The decoding settings that were given."""
+    """Return the decoding settings that were given."""
     given = {name: getattr(arguments, name, None) for name in Settings.names()}
     return {name: value for name, value in given.items() if value is not None}
 
 
 def _measuring(arguments: Namespace) -> dict[str, Any]:
-    """The same for several prompts, each of which says itself whether it is a chat. Raises `SettingsError`."""
+    """Return the settings without `chat`, which is a property of each prompt. Raises `SettingsError`."""
     options = {name: value for name, value in _settings(arguments).items() if name != "chat"}
     Settings(**options)
     return options
@@ -209,7 +210,7 @@ def _prompts(arguments: Namespace) -> list[Question]:
 
 
 def _check_update(arguments: Namespace, name: str) -> None:
-    """Raise `SettingsError` before the first second is spent if the file of `--update` has no such markers."""
+    """Raise `SettingsError` if the file of `--update` does not have the markers."""
     if arguments.update:
         tables.split(arguments.update, name)
 

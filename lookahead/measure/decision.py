@@ -4,8 +4,6 @@
 `advise` predicts from a recorded race, `forecast` predicts other draft lengths from two runs.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -82,9 +80,10 @@ class Term(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A method and its speedup: the median over prompts, with its 90% interval. The other numbers are means over
-    prompts, None if unknown; costs are in naive passes. A predicted option has a draft length `k` and the `terms` of
-    its arithmetic.
+    """A method and its speedup: the median over prompts, with its 90% interval.
+
+    The other numbers are means over prompts, None if unknown; costs are in naive passes. A predicted option has a draft
+    length `k` and the `terms` of its arithmetic.
     """
 
     method: str
@@ -121,7 +120,6 @@ class Report:
 
     @property
     def best(self) -> Option:
-        """The fastest method."""
         return self.options[0]
 
     @property
@@ -136,7 +134,6 @@ class Report:
 
     @property
     def sentence(self) -> str:
-        """The answer."""
         best = self.best
         if best.terms:
             predicted = f"{best.method}, drafting {best.k}, should give {ratio(best.speedup)} here"
@@ -196,7 +193,6 @@ class Report:
         return " ".join([*parts, self.change]).strip()
 
     def table(self) -> Table:
-        """A table of the methods."""
         heads = [
             "method", "speedup", "90% interval", "prompts", "tokens a pass", "accepted", "draft cost", "verify cost",
             "identical",
@@ -234,7 +230,7 @@ class Report:
             del method["k"], method["terms"]
         return {
             **self.source, "options": dict(self.settings), "on": self.on, "method": self.best.method, "best_fixed_k": self.k,
-            "up_to": max([1, *(level.at_once for level in _paying(self.levels))]) if self.on else 0,
+            "up_to": max([1, *(level.at_once for level in takewhile(pays, self.levels))]) if self.on else 0,
             "stops_paying_at": crossing(self.levels) if self.on else None, "speedup": self.best.speedup,
             "interval": self.best.interval, "sentence": self.sentence, "at_once": self.at_once, "limit": self.limit,
             "change": self.change, "methods": methods, "lengths": [one._asdict() for one in self.lengths],
@@ -246,25 +242,18 @@ def _known(value: float | None) -> str:
     return UNKNOWN if value is None else decimal(value)
 
 
-# ------------------------------------------------------------------ several texts at once
-
-
 def pays(of: Option | Level, least: float = PAYS) -> bool:
     """Whether a speedup is worth having: it is at least `least`, and its interval does not reach below 1."""
     return (of.speedup or 0) >= least and (of.interval is None or of.interval[0] >= 1)
 
 
 def levels_of(rows: Iterable[Mapping[str, Any]], load: str = "texts") -> list[Level]:
-    """The levels in measured rows; `load` is their key for the number of texts at once."""
+    """Return the levels in measured rows; `load` is their key for the number of texts at once."""
     return [Level(row[load], row["speedup"], row["interval"]) for row in rows]
 
 
-def _paying(levels: Iterable[Level]) -> list[Level]:
-    return [*takewhile(pays, levels)]
-
-
 def crossing(levels: Iterable[Level]) -> float | None:
-    """The number of texts at which speculation stops paying, linear between two loads over their logarithms; or None."""
+    """Return the number of texts at which speculation stops paying, or None; interpolates over logarithms of loads."""
     for one, other in pairwise(level for level in levels if level.speedup):
         if one.speedup >= 1 > other.speedup:
             share = (one.speedup - 1) / (one.speedup - other.speedup)
@@ -273,12 +262,12 @@ def crossing(levels: Iterable[Level]) -> float | None:
 
 
 def texts_at_once(levels: Sequence[Level]) -> str:
-    """One sentence: up to how many texts at once it pays, how much, and from where on it does not."""
+    """Return a sentence: up to how many texts at once it pays, how much, and from how many on it does not."""
     known = [level for level in levels if level.speedup]
     if not known:
         return "Nothing was measured: no text was written by both servers."
     where = {level: "one text at a time" if level.at_once == 1 else f"up to {level.at_once} at once" for level in known}
-    paying = _paying(known)
+    paying = [*takewhile(pays, known)]
     if not paying:
         return f"Off: {shown(known[0])} for {where[known[0]]}."
     first, last, rest = paying[0], paying[-1], known[len(paying) :]
@@ -297,27 +286,19 @@ def shown(of: Option | Level | Forecast) -> str:
     return ratio(of.speedup) + (f" [{', '.join(map(decimal, of.interval))}]" if of.interval else "")
 
 
-# ------------------------------------------------------------------ measured on this machine
-
-
-def candidates(models: Models) -> list[str]:
-    """The methods that are measured if none are named: those of a family that usually pay off."""
-    return [method for method in batches.shared_methods(models) if DRAFTERS[method].candidate]
-
-
 def decide(
     models: Models, questions: Sequence[Question], budget_s: float, *, methods: Sequence[str] = (), **options: Any
 ) -> Iterator[Progress | None]:
-    """Measure for about `budget_s` seconds and yield the `Report` so far. `methods` default to all that can share a pass.
+    """Measure for about `budget_s` seconds and yield the `Report` so far. `methods` default to those that usually pay off.
 
     Half of the budget runs every method next to naive, prompt by prompt, and drops slower methods. Runs with a short and
     a long fixed draft then predict other draft lengths, and the rest of the time goes to several texts at once. Yields
-    None after every text and every pass of a batch, where it may be closed. Raises `LookaheadError` for bad prompts,
-    methods and budgets before anything is measured.
+    None after every text and every pass of a batch. Raises `LookaheadError` before anything is measured.
     """
     check_budget(questions, budget_s)
     naive, begun = read_entry("naive"), perf_counter()
-    entries = [read_entry(method) for method in dict.fromkeys(methods or candidates(models))]
+    usual = [method for method in batches.shared_methods(models) if DRAFTERS[method].candidate]
+    entries = [read_entry(method) for method in dict.fromkeys(methods or usual)]
     check(models, questions, [naive, *entries], options, shared=True)
     taken: list[Sample] = []
     racing, lengths, levels = [entry.label for entry in entries], (), ()
@@ -330,11 +311,16 @@ def decide(
 
     def now(text: str) -> Progress:
         measured = {entry.label: rows for entry in entries if (rows := rows_of(taken, entry.label))}
-        measured_options = [_measured(label, rows, label not in racing) for label, rows in measured.items()]
-        measured_options.sort(key=lambda one: (one.let_go, -one.speedup))
-        named = next("k" in entry.settings for entry in entries if entry.label == measured_options[0].method)
+        out = []
+        for label, rows in measured.items():
+            arm = Arm.of(label, label, rows)
+            more = {name: arm.mean(name) for name in ("acceptance", *MEANS)}
+            more |= {"identical": all(row.identical for row in rows), "let_go": label not in racing}
+            out.append(Option(label, len(rows), arm.median, arm.interval, **more))
+        out.sort(key=lambda one: (one.let_go, -one.speedup))
+        named = next("k" in entry.settings for entry in entries if entry.label == out[0].method)
         report = Report(
-            tuple(measured_options), tuple(levels), tuple(lengths),
+            tuple(out), tuple(levels), tuple(lengths),
             tuple({"method": label, **asdict(row)} for label, rows in measured.items() for row in rows),
             measured_on(models), {"seconds": budget_s, **options}, "" if named else f", k = {options.get('k', 'auto')}",
             "every run beside a naive one of the same prompt, reading prompts left out; medians over prompts with 90% intervals over them",
@@ -388,8 +374,9 @@ def check_budget(questions: Sequence[Question], budget_s: float) -> None:
 
 
 def still_racing(rows: Mapping[str, Sequence[Row]], hurried: bool = False) -> list[str]:
-    """The methods that may be the fastest, the fastest first, from their rows on the same prompts: those that are not
-    surely slower by the interval of their ratio to the fastest; if `hurried` only the faster half.
+    """Return the methods that may be the fastest, the fastest first, from their rows on the same prompts.
+
+    A method is dropped if the interval of its ratio to the fastest is below 1, and if `hurried` also the slower half.
     """
     order = sorted(rows, key=lambda method: -statistics.median(row.speedup for row in rows[method]))
     kept = []
@@ -400,17 +387,11 @@ def still_racing(rows: Mapping[str, Sequence[Row]], hurried: bool = False) -> li
     return kept
 
 
-def _measured(label: str, rows: Sequence[Row], let_go: bool) -> Option:
-    arm, identical = Arm.of(label, label, rows), all(row.identical for row in rows)
-    means = {name: arm.mean(name) for name in ("acceptance", *MEANS)}
-    return Option(label, len(rows), arm.median, arm.interval, identical=identical, let_go=let_go, **means)
-
-
 def forecast(costs: PassCosts, short: tuple[int, Pairs], long: tuple[int, Pairs], ks: Sequence[int]) -> list[Forecast]:
-    """The speedups of all `ks`, from runs with two draft lengths, the second larger, on the same prompts in order.
+    """Return the speedups of all `ks`, from runs with two draft lengths, the second larger, on the same prompts in order.
 
     The target's time follows the calibrated curve, scaled to both runs; drafting and the rest are linear between them.
-    Tokens follow from the acceptance by position. It holds for chains of one length in a homogeneous text.
+    Tokens follow from the acceptance by position. This holds for chains of one length in a homogeneous text.
     """
     (few, short_pairs), (many, long_pairs) = short, long
     cheap = [statistics.mean(part) for part in zip(*(_pass(run, costs, few) for run, _ in short_pairs), strict=True)]
@@ -427,11 +408,9 @@ def forecast(costs: PassCosts, short: tuple[int, Pairs], long: tuple[int, Pairs]
 
 
 def _pass(run: Timing, costs: PassCosts, k: int) -> tuple[float, float, float]:
-    """A pass with `k` drafted tokens: the target's time over the calibrated one, then seconds of drafting and of the rest."""
-    return run.verify_s / run.passes / costs.pass_s(1 + k), run.propose_s / run.passes, run.rest_s / run.passes
-
-
-# ------------------------------------------------------------------ predicted from a race
+    """Return a pass with `k` drafted tokens: the target's time over the calibrated one, seconds of drafting and of all else."""
+    verify_s, propose_s, whole_s = (part_s / run.passes for part_s in (run.verify_s, run.propose_s, run.seconds))
+    return verify_s / costs.pass_s(1 + k), propose_s, whole_s - verify_s - propose_s
 
 
 def advise(trace: Trace, costs: PassCosts, ks: Sequence[int] = KS) -> Report:
@@ -455,7 +434,6 @@ def advise(trace: Trace, costs: PassCosts, ks: Sequence[int] = KS) -> Report:
 
 
 def _replayed(recording: Recording, method: str, ks: Sequence[int]) -> Option:
-    """A lookup drafter's option, from its exact passes."""
     best = max((what_if(recording, method, k) for k in ks), key=lambda outcome: outcome.speedup)
     passes, plain = len(best.steps), recording.naive_s / len(recording.tokens)
     cost = best.seconds / passes / plain
@@ -468,12 +446,9 @@ def _replayed(recording: Recording, method: str, ks: Sequence[int]) -> Option:
 
 
 def _predicted(lane: LaneRecord, costs: PassCosts, ks: Sequence[int], here: bool) -> Option | None:
-    """A drafter's option, if each token is accepted with the same chance; None if its drafts are not visible.
-
-    A window's rows do not grow with the draft, so it is left out; as is a drafter whose times `here` are unknown.
-    """
+    """Predict a drafter's option, if each token is accepted with the same chance; None if its drafts or times are unknown."""
     drafted, drafter = [step for step in lane.verified if step.draft.tokens], lane.options.get("draft")
-    if lane.opaque or not drafted or any(step.draft.window for step in drafted):
+    if lane.opaque or not drafted or any(step.draft.window for step in drafted):  # a window's rows do not grow with k
         return None
     if not here and drafter not in costs.drafters:
         return None

@@ -1,11 +1,8 @@
 """The rejection rule as a game of dice: a token is drafted from Q and tested, and the token that is written is counted.
 
-After thousands of throws on a vocabulary of eight the histogram is the target's P, although Q is far from it. With a bug of
-`bugs.py` it is not, and the chi-square test shows it. Only the p-value at the end counts: one that is read again and again
-falls below any threshold now and then.
+The histogram approaches the target's P, although Q differs. With a bug of `bugs.py` it does not, and the chi-square test
+shows it. Only the p-value at the end is valid: one that is read repeatedly falls below any threshold at times.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -26,9 +23,9 @@ CONTEXT = (0,)
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """The counts after so many `throws` of `of`: how often each token was `seen`, and how often it should be.
+    """The counts after `throws` of `of`: how often each token was `seen`, and how often it is `expected`.
 
-    `p_value` is how often a correct rule has a `chi_square` as large, None after too few throws.
+    `p_value` is the chance that a correct rule has a `chi_square` as large, None after too few throws.
     """
 
     throws: int
@@ -42,7 +39,6 @@ class Histogram:
 
     @property
     def chi_square(self) -> float:
-        """Pearson's statistic."""
         return sum((n - e) ** 2 / e for n, e in zip(self.seen, self.expected, strict=True))
 
     @property
@@ -59,9 +55,9 @@ NOTHING = Histogram(0, THROWS, (0,) * len(P), 0)
 def throw(
     *, throws: int = THROWS, every: int = EVERY, rule: Callable[[Settings], Rule] = rule_for
 ) -> Iterator[Histogram]:
-    """Throw and count; yields the histogram `every` so many throws and at the end. May be closed at any point.
+    """Throw and count; yields the histogram after `every` throws and at the end. `rule` makes the rule from settings.
 
-    `rule` makes the rule from settings: the real one, or a bug's. Raises `SettingsError` before the first throw.
+    Raises `SettingsError` before the first throw.
     """
     whole_number("throws", throws, 1, MOST_THROWS)
     whole_number("every", every, 1, MOST_THROWS)

@@ -1,10 +1,7 @@
-"""The claims that everybody quotes, measured here: the table of speedups and the list of when it helps.
+"""Well-known claims about speculative decoding, measured here: the table of speedups and the list of when it helps.
 
-The first arm of an experiment is the claim's; the others are compared with it. The compute-bound claim is measured in
-batches.
+The first arm of an experiment is the claim's; the others are compared with it.
 """
-
-from __future__ import annotations
 
 import re
 import statistics
@@ -35,9 +32,10 @@ CLAIMED, NOT, UNSURE = "as claimed", "not as claimed", "no sure difference"
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """A claim of the list `group`, and what is run here for it. `low` and `high` are the speedups that it promises,
-    None if it only says that something helps or hurts. With `batches`, so many texts at once are measured too, by the
-    first plan's method.
+    """A claim of the list `group`, and the runs that test it.
+
+    `low` and `high` are the claimed speedups, None if the claim has no numbers. With `batches`, so many texts at once are
+    measured too, by the first plan's method.
     """
 
     id: str
@@ -51,19 +49,18 @@ class Experiment:
 
     @property
     def claimed(self) -> str:
-        """The claim next to its title: its words, or that it is to help, or to help less, and why."""
+        """The claim as it is shown with its title."""
         if self.group in (TABLE, NEWER):
             return self.claim
         why = re.search(r"\((.*?)\)", self.claim)
         return ("to help less" if self.group == HURTS else "to help") + (f": {why[1]}" if why else "")
 
     def listing(self) -> dict[str, Any]:
-        """The experiment as plain data."""
         fields = {name: getattr(self, name) for name in ("id", "title", "group", "claim", "claimed")}
         return {**fields, "runs": [f"{plan.method}: {plan.label}" for plan in self.plans]}
 
     def missing(self, models: Models) -> list[str]:
-        """The draft models and trained heads it needs that this family does not have."""
+        """Return the draft models and trained heads that it needs and this family does not have."""
         entries = [read_entry(plan.method) for plan in self.plans]
         needed = {entry.options.get("draft", needed_by(entry.method)) for entry in entries}
         return sorted(needed - {None, *models.drafts, *models.heads})
@@ -71,8 +68,9 @@ class Experiment:
     def run(
         self, models: Models, repeats: int = 3, *, prompts: int | None = None, tokens: int | None = None
     ) -> Iterator[Progress | None]:
-        """Measure it; every `Progress` holds the `Result` so far, and None comes while nothing is new. May be closed at
-        any point. `prompts` and `tokens` cap how many prompts an arm has and how long their texts get.
+        """Measure it; yields the `Result` so far, and None while nothing is new.
+
+        `prompts` and `tokens` cap the prompts of an arm and the length of their texts.
         """
         result = Result(self, tuple(plan.arm(()) for plan in self.plans))
         arms, done = [(plan.method, plan.questions(prompts, tokens)) for plan in self.plans], 0
@@ -81,8 +79,7 @@ class Experiment:
                 known = (plan.arm(taken) for plan, taken in zip(self.plans, now.result, strict=True))
                 result, done = replace(result, arms=tuple(known)), now.done
             yield now and replace(now, result=result)
-        measuring = batches.measure(models, arms[0][1], [arms[0][0]], self.batches) if self.batches else ()
-        for now in measuring:
+        for now in batches.measure(models, arms[0][1], [arms[0][0]], self.batches) if self.batches else ():
             levels = levels_of(now.result["rows"]) if now else ()
             yield now and Progress(done + now.done, done + now.total, now.text, replace(result, batches=tuple(levels)))
 
@@ -97,7 +94,7 @@ class Result:
 
     @property
     def measured(self) -> Arm:
-        """The claim's arm: the first, or if the claim is about batches the largest one."""
+        """The claim's arm: the first, or the largest batch if the claim is about batches."""
         method = self.arms[0].method
         if not self.experiment.batches:
             return self.arms[0]
@@ -131,7 +128,6 @@ class Result:
 
     @property
     def why(self) -> str:
-        """Sentences on why, from what was measured."""
         sentences = [because(arm) for arm in self.arms if arm.rows]
         if self.compared and self.compared.rows and self.measured.rows:
             sentences.append(difference(self.measured, self.compared))
@@ -142,7 +138,6 @@ class Result:
         return " ".join(sentences)
 
     def document(self) -> dict[str, Any]:
-        """The result as plain data."""
         arm = self.measured
         return {
             **self.experiment.listing(),
@@ -160,14 +155,13 @@ class Result:
 
 
 def _decided(interval: tuple[float, float] | None, low: float, high: float) -> str:
-    """Whether an interval lies inside the claimed range, outside of it, or neither."""
     if interval is None or interval[0] < low <= interval[1] or interval[0] <= high < interval[1]:
         return UNSURE
     return CLAIMED if low <= interval[0] and interval[1] <= high else NOT
 
 
 def _ratio_interval(result: Result) -> tuple[float, float] | None:
-    """The 90% interval of the ratio of two speedups: of prompts that both arms have, else the widest of both intervals."""
+    """Return the 90% interval of the ratio of both arms: of common prompts, else the widest that their intervals allow."""
     one, other = result.measured, result.compared
     others = {row.question: row.speedup for row in other.rows}
     ratios = [row.speedup / others[row.question] for row in one.rows if row.question in others]
@@ -178,7 +172,7 @@ def _ratio_interval(result: Result) -> tuple[float, float] | None:
 
 
 def document(models: Models, results: Sequence[Result], repeat: int) -> dict[str, Any]:
-    """Results as plain data, with what they were measured on: what `lab --json` prints."""
+    """Return results as plain data, with what they were measured on: what `lab --json` prints."""
     return {
         **measured_on(models),
         "options": {"repeat": repeat},
@@ -188,7 +182,7 @@ def document(models: Models, results: Sequence[Result], repeat: int) -> dict[str
 
 
 def tables(report: Mapping[str, Any]) -> list[Table]:
-    """A table for each list of claims."""
+    """Return a table for each list of claims."""
     groups: dict[str, list[list[str]]] = {}
     for one in report["experiments"]:
         groups.setdefault(one["group"], []).append(_cells(one))
@@ -197,7 +191,6 @@ def tables(report: Mapping[str, Any]) -> list[Table]:
 
 
 def _cells(one: Mapping[str, Any]) -> list[str]:
-    """An experiment's row."""
     if one["median"] is None:
         return [one["title"], one["claimed"], "not measured", "", "", "", ""]
     compared = one["compared"]
@@ -276,7 +269,7 @@ EXPERIMENTS: dict[str, Experiment] = {
 
 
 def choose(names: str) -> list[Experiment]:
-    """The experiments of "id,id", or every one for "all"; a `SettingsError` lists them."""
+    """Return the experiments of "id,id", or all for "all". Raises a `SettingsError` that lists them."""
     wanted = list(EXPERIMENTS) if names == "all" else [name.strip() for name in names.split(",")]
     for name in wanted:
         if name not in EXPERIMENTS:

@@ -1,7 +1,5 @@
 """Bootstrap intervals over prompts (Efron 1979), by percentiles. Prompts are resampled, not repetitions of one prompt."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,11 +1,8 @@
-"""This machine, measured on request: the target's pass by number format and threads, and where a one-row pass's time goes.
+"""Measure this machine: the target's pass by number format and threads, and where a one-row pass's time goes.
 
-A pass reads every weight once, so it takes at least the time in which memory delivers them: the format decides how many
-bytes that are, the threads how fast they arrive. `compare` measures passes of several rows in every format, with several
-thread counts; `take_apart` times the parts of each model's one-row pass.
+A pass reads every weight once, so memory bounds its speed. `compare` measures passes of several rows in every format, with
+several thread counts; `take_apart` times the parts of each model's one-row pass.
 """
-
-from __future__ import annotations
 
 import gc
 import math
@@ -43,8 +40,10 @@ LAYERS, ATTENTION, HEAD, REST, WHOLE = "layers' products", "attention", "head", 
 
 @dataclass(frozen=True, slots=True)
 class Passes:
-    """The target's passes in one number format with `threads` threads, None on a GPU. `pass_s[i]` is the median time of
-    a pass of `rows[i]`, empty before the first visit and if `left_out` has a reason. A pass reads `weight_bytes`.
+    """The target's passes in one number format with `threads` threads, None on a GPU.
+
+    `pass_s[i]` is the median time of a pass of `rows[i]`; it is empty before the first visit and if `left_out` has a reason.
+    A pass reads `weight_bytes`.
     """
 
     dtype: str
@@ -57,7 +56,6 @@ class Passes:
 
     @property
     def name(self) -> str:
-        """Such as "bfloat16 with 2 threads"."""
         return self.dtype if self.threads is None else f"{self.dtype} with {counted(self.threads, 'thread')}"
 
     @property
@@ -66,7 +64,7 @@ class Passes:
         return self.weight_bytes / self.pass_s[0]
 
     def seconds(self, rows: int) -> float:
-        """Time of a pass, linear between the measured ones."""
+        """Return the time of a pass, interpolated between the measured ones."""
         return interpolate(self.rows, self.pass_s, rows)
 
 
@@ -79,7 +77,6 @@ class Compared:
 
     @property
     def measured(self) -> tuple[Passes, ...]:
-        """The combinations with times."""
         return tuple(one for one in self.passes if one.pass_s)
 
     @property
@@ -88,7 +85,7 @@ class Compared:
         return next(one for one in self.passes if one.in_use)
 
     def verdict(self) -> str:
-        """The fastest combination, whether it is in use, and if not, why; "" before a few visits to all."""
+        """Return a sentence on the fastest combination and, if another is in use, why; "" before a few visits to all."""
         used = self.in_use
         if self.visits < LEAST or len(self.measured) < 2 or used.rows[-1] < MANY:
             return ""
@@ -111,11 +108,11 @@ class Compared:
 
 
 def compare(models: Models, *, rows: Sequence[int] = ROWS, visits: int = VISITS) -> Iterator[Progress]:
-    """Measure every combination; yields what was `Compared` so far, None before the first visit to all. May be closed.
+    """Measure every combination; yields what was `Compared` so far, None before the first visit to all.
 
-    Combinations are visited in turns, so that noise hits all alike: `visits` times, or at least 3 times if that takes
-    longer than 14 seconds. The one in use comes first and is never left out. The other format is a copy for the time of
-    the measurement; the thread count is changed for a visit and never while the generator waits.
+    Combinations are visited in turns, so that noise affects all alike: `visits` times, or at least 3 times if that takes
+    longer than 14 seconds. The one in use comes first and is never left out. The other format is a temporary copy of the
+    weights. The thread count is never changed while the generator waits.
     """
     stop, passes = perf_counter() + BUDGET_S, _combinations(models, rows)
     order = sorted(range(len(passes)), key=lambda i: not passes[i].in_use)
@@ -153,13 +150,12 @@ def compare(models: Models, *, rows: Sequence[int] = ROWS, visits: int = VISITS)
 
 
 def thread_counts(cores: int, used: int) -> list[int]:
-    """At most four thread counts worth comparing: the one in use, all cores, 1, 4 and 2."""
+    """Return at most four thread counts to compare: the one in use, all cores, 1, 4 and 2."""
     wanted = [used, *(n for n in (cores, 1, 4, 2) if n <= cores)]
     return sorted(list(dict.fromkeys(wanted))[:MOST_COUNTS])
 
 
 def _combinations(models: Models, rows: Sequence[int]) -> list[Passes]:
-    """Every format with every thread count, not measured yet."""
     target, passes = models.target, models.target.passes
     used = None if target.device.type == "cuda" else models.measured.threads
     counts = [None] if used is None else thread_counts(processor.cores(), used)
@@ -173,7 +169,7 @@ def _combinations(models: Models, rows: Sequence[int]) -> list[Passes]:
 
 
 def _cached(models: Models, one: Passes) -> CachedLM | None:
-    """The target in a format, with a cache of its own; None if memory does not allow a copy of the weights."""
+    """Return the target in a format, with its own cache; None without memory for a copy of the weights."""
     target, passes, dtype = models.target, models.target.passes, getattr(torch, one.dtype)
     if dtype != passes.dtype:
         if passes.size * dtype.itemsize > COPY_SHARE * memory.free():
@@ -185,7 +181,7 @@ def _cached(models: Models, one: Passes) -> CachedLM | None:
 
 
 def _visit(lm: CachedLM, one: Passes, most_s: float) -> list[float] | None:
-    """Seconds of a pass of each row count; None if one row takes longer than `most_s`, also the second time."""
+    """Return the seconds of a pass of each row count; None if one row takes longer than `most_s` twice."""
     with threads.using(one.threads):
         if min(_timed(lm, [1]) for _ in range(2)) > most_s:
             return None
@@ -200,8 +196,11 @@ def _timed(lm: CachedLM, tokens: Sequence[int]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class PassParts:
-    """One model's one-row pass, in seconds: `layers_s`, `attention_s` and `head_s` are measured alone, None for a model
-    whose passes cannot be taken apart. `bytes_per_s` is how fast a buffer of `weight_bytes`, which a pass reads, is read."""
+    """One model's one-row pass, in seconds.
+
+    `layers_s`, `attention_s` and `head_s` are measured alone, None for a model whose passes cannot be taken apart.
+    `bytes_per_s` is the speed at which a buffer of `weight_bytes`, which a pass reads, is read.
+    """
 
     role: str
     weight_bytes: int
@@ -213,17 +212,15 @@ class PassParts:
 
     @property
     def limit_s(self) -> float:
-        """The pass at memory's speed."""
+        """Seconds of the pass at memory's speed."""
         return self.weight_bytes / self.bytes_per_s
 
     @property
     def ratio(self) -> float:
-        """The pass in units of its limit."""
         return self.pass_s / self.limit_s
 
     @property
     def sentence(self) -> str:
-        """How fast the pass reads its weights, compared with memory, and what follows."""
         share, reached = self.limit_s / self.pass_s, speed(self.weight_bytes / self.pass_s)
         rate = (
             f"A one-row pass reads its {size(self.weight_bytes)} of weights at {reached}, {percent(share)} of the "
@@ -238,7 +235,7 @@ class PassParts:
 
     @property
     def segments(self) -> dict[str, float]:
-        """Seconds by name, in the order of a bar. Alone a part may take longer than within the pass."""
+        """Seconds by name, in the order of a bar; a part may take longer alone than within the pass."""
         if self.layers_s is None:
             return {WHOLE: self.pass_s}
         parts = {LAYERS: self.layers_s, ATTENTION: self.attention_s, HEAD: self.head_s}
@@ -246,7 +243,7 @@ class PassParts:
 
 
 def take_apart(models: Models, turns: int = TURNS) -> Iterator[Progress]:
-    """The target's pass and every drafter's; yields a tuple of the `PassParts` so far, and may be closed at any point."""
+    """Time the parts of the target's pass and of every drafter's; yields a tuple of the `PassParts` so far."""
     lms = {"target": models.target, **models.drafts}
     done: tuple[PassParts, ...] = ()
     for role, lm in lms.items():
@@ -257,7 +254,7 @@ def take_apart(models: Models, turns: int = TURNS) -> Iterator[Progress]:
 
 @torch.inference_mode()
 def _parts_of(role: str, lm: CachedLM, turns: int) -> PassParts:
-    """Measure one model, whose cache is empty: of everything the fastest of all turns."""
+    """Measure one model, whose cache is empty; of each part the fastest turn counts."""
     cached = min(CACHED + 1, lm.context_length - 1)
     lm.extend([1] * cached)
     stream = torch.ones(max(1, lm.passes.read_bytes // 4), device=lm.device)

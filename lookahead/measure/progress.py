@@ -1,4 +1,4 @@
-"""A method on a prompt against naive (`Row`), on several (`Arm`), and sentences on why it is faster or slower."""
+"""A method compared with naive on one prompt (`Row`) and on several (`Arm`), and sentences on why it is faster or slower."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ LENGTH = 96  # tokens of an arm's texts, unless its plan says otherwise
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One prompt: the ratio of median times, with the extremes of single repetitions. `acceptance` is the share of the
-    tested tokens that were accepted. Costs are those of a pass, in naive passes: all of it, the target's part, the
-    drafting. `predicted` is the speedup by the measured cost curves, None if drafts are not visible.
+    """One prompt: the ratio of median times, with the extremes of single repetitions.
+
+    `acceptance` is the share of the tested tokens that were accepted. Costs are those of a pass, in naive passes: all of it,
+    the target's part, the drafting. `predicted` is the speedup by the measured cost curves, None if drafts are not visible.
     """
 
     question: str
@@ -55,7 +56,6 @@ class Arm:
 
     @classmethod
     def of(cls, label: str, method: str, rows: Sequence[Row]) -> Arm:
-        """The rows under a name."""
         if not rows:
             return cls(label, method)
         return cls(
@@ -84,19 +84,17 @@ class Plan:
     settings: dict[str, Any] = field(default_factory=dict)
 
     def questions(self, most: int | None = None, tokens: int | None = None) -> list[Question]:
-        """The prompts with the plan's settings; `tokens` caps the length."""
+        """Return the prompts with the plan's settings; `tokens` caps the length."""
         length = self.settings.get("max_new_tokens", LENGTH)
-        capped = {"max_new_tokens": min(length, tokens or length)}
-        return questions(*self.prompts, most=most, **{**self.settings, **capped})
+        return questions(*self.prompts, most=most, **self.settings | {"max_new_tokens": min(length, tokens or length)})
 
     def arm(self, taken: Iterable[Sample]) -> Arm:
-        """What was measured."""
         return Arm.of(self.label, self.method, rows_of(taken, self.method))
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a measurement is, and what is known so far: `done` of `total`, `text` for people, `result`."""
+    """The state of a measurement: `done` of `total`, `text` for people, the `result` so far."""
 
     done: int
     total: int
@@ -105,15 +103,17 @@ class Progress:
 
 
 def questions(*categories: str, most: int | None = None, family: str = USUAL, **settings: Any) -> list[Question]:
-    """A family's bundled prompts of these categories or with these ids, all without any, at most so many; `settings` for each."""
+    """Return at most so many of a family's bundled prompts, of these categories or ids (default: all), with `settings`."""
     bundled = [s for s in ANSWERS_BENCH if s.family == family] or BENCH
     chosen = [s for s in bundled if not categories or s.category in categories or s.id in categories]
     return [Question(s.id, s.category, s.prompt, s.chat, {**s.options, **settings}) for s in chosen[:most]]
 
 
 def measure(models: Models, arms: Sequence[tuple[str, list[Question]]], repeats: int) -> Iterator[Progress | None]:
-    """Measure methods (with options, as in `bench`), each on its questions, against naive. The result is the list of the samples
-    of each so far; None after every run, where it may be closed. Neighbours with the same questions are measured together."""
+    """Measure methods (with options, as in `bench`), each on its questions, against naive.
+
+    Yields the samples of each so far, and None after every run. Neighbours with the same questions are measured together.
+    """
     taken: list[list[Sample]] = [[] for _ in arms]
     total = repeats * sum(len(prompts) for _, prompts in arms)
     for shared, group in groupby(range(len(arms)), key=lambda i: arms[i][1]):
@@ -130,12 +130,12 @@ def measure(models: Models, arms: Sequence[tuple[str, list[Question]]], repeats:
 
 
 def rows_of(taken: Iterable[Sample], label: str) -> list[Row]:
-    """The rows of an entry, one for each question."""
+    """Return the rows of an entry, one for each question."""
     return [row_of(of) for of in by_question(taken, label)]
 
 
 def row_of(taken: Sequence[Sample]) -> Row:
-    """The row of an entry's samples of one question."""
+    """Return the row of an entry's samples of one question."""
     question, runs, naive = taken[0].question, [s.timing for s in taken], [s.naive for s in taken]
     run, new_tokens = median_run(runs), len(runs[0].tokens)
     plain_s = median_run(naive).seconds / naive[0].passes
@@ -160,7 +160,7 @@ def row_of(taken: Sequence[Sample]) -> Row:
 
 
 def because(arm: Arm) -> str:
-    """One sentence: the arm's speedup from its tokens per pass and its cost per pass."""
+    """Return a sentence that derives the arm's speedup from its tokens per pass and its cost per pass."""
     if not arm.rows:
         return f"{arm.label}: not measured."
     if not arm.mean("drafted_per_pass"):
@@ -175,7 +175,7 @@ def because(arm: Arm) -> str:
 
 
 def difference(one: Arm, other: Arm) -> str:
-    """One sentence: whether tokens per pass or the cost of a pass makes `one` faster or slower than `other`."""
+    """Return a sentence on whether tokens per pass or the cost of a pass makes `one` faster or slower than `other`."""
     tokens, cost = (one.mean(name) / other.mean(name) for name in ("tokens_per_pass", "pass_cost"))
     main = "what a pass writes" if abs(log(tokens)) >= abs(log(cost)) else "what a pass costs"
     return (

@@ -1,6 +1,4 @@
-"""Prompts of one's own: JSON lines, Spec-Bench's files, or plain text with a prompt on every line."""
-
-from __future__ import annotations
+"""A user's prompts: JSON lines, Spec-Bench's files, or plain text with a prompt on every line."""
 
 import json
 from pathlib import Path
@@ -23,8 +21,9 @@ def read(path: str) -> list[Question]:
 
 
 def parse(text: str, name: str) -> list[Question]:
-    """JSON lines `{"id", "category", "prompt", "chat"}`, or Spec-Bench's `{"question_id", "category", "turns"}` with
-    its first turn. A `SettingsError` names the line of `name` that is wrong.
+    """Parse JSON lines `{"id", "category", "prompt", "chat"}`, or Spec-Bench's `{"question_id", "category", "turns"}`.
+
+    Of turns the first is the prompt. Raises a `SettingsError` with the line of `name` that is wrong.
     """
     questions = []
     for number, line in enumerate(lines(text), start=1):
@@ -41,7 +40,7 @@ def parse(text: str, name: str) -> list[Question]:
 
 
 def pasted(text: str, chat: bool) -> list[Question]:
-    """What somebody has pasted: JSON lines where the first line begins like one, else a prompt on every line."""
+    """Parse pasted text: JSON lines if the text begins with a brace, else a prompt on every line."""
     text = decoded(text)
     if text.lstrip().startswith("{"):
         return parse(text, "what you pasted")
@@ -63,5 +62,5 @@ def _question(data: dict[str, Any], number: int) -> Question:
 
 
 def _writable(name: Any) -> str:
-    """A name without lone surrogates, which JSON can hold and no file."""
+    """Return a name without lone surrogates, which JSON allows and UTF-8 does not."""
     return str(name).encode(errors="replace").decode()

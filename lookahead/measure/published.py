@@ -1,6 +1,4 @@
-"""The tables of docs/benchmarks.md, which `lab` and `batch` write: figures of another machine, to compare with."""
-
-from __future__ import annotations
+"""The tables of docs/benchmarks.md, which `lab` and `batch` write: measurements of another machine, to compare with."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -19,8 +17,7 @@ ARM = re.compile(r"(.*): ([\d.,]+)x")
 
 @cache
 def published(page: Path = BENCHMARKS) -> tuple[Mapping[str, tuple[float, str]], str]:
-    """The experiments' median speedups by title, each with what was measured, and the machine, in a few words; none and "" if
-    there is no table."""
+    """Return the experiments' median speedups and measured arms by title, and the machine; nothing and "" without a table."""
     rows, machine = _table(page, "lab")
     arms = {row[0]: ARM.fullmatch(row[2]) for row in rows}
     return {title: (float(arm[2].replace(",", "")), arm[1]) for title, arm in arms.items() if arm}, machine
@@ -28,24 +25,20 @@ def published(page: Path = BENCHMARKS) -> tuple[Mapping[str, tuple[float, str]],
 
 @cache
 def batches(page: Path = BENCHMARKS) -> tuple[Mapping[str, Sequence[Level]], str]:
-    """The speedups by method over texts at once, and the machine they were measured on; none and "" if there is no table."""
+    """Return the speedups by method over texts at once, and the machine; nothing and "" without a table."""
     rows, machine = _table(page, "batch")
     if not rows:
         return {}, ""
     (_, _, *methods), _, *lines = rows
-    return {
-        method.strip("`"): [_level(line[0], line[column]) for line in lines]
-        for column, method in enumerate(methods, start=2)
-    }, machine
-
-
-def _level(size: str, cell: str) -> Level:
-    speedup, low, high = map(float, re.findall(r"[\d.]+", cell))
-    return Level(int(size), speedup, (low, high))
+    levels = {}
+    for column, method in enumerate(methods, start=2):
+        cells = [(line[0], map(float, re.findall(r"[\d.]+", line[column]))) for line in lines]
+        levels[method.strip("`")] = [Level(int(size), speedup, (low, high)) for size, (speedup, low, high) in cells]
+    return levels, machine
 
 
 def _table(page: Path, name: str) -> tuple[list[list[str]], str]:
-    """The lines of cells between the markers of that name, and the machine of the last line."""
+    """Return the rows of cells between the markers of that name, and the machine of the last line."""
     try:
         _, text, _ = split(page, name)
     except SettingsError:

@@ -28,19 +28,17 @@ SEED = 0
 
 
 def choose(ids: str | None, family: str) -> list[Scenario]:
-    """A family's scenarios named in "id,id", in their own order; all of them for None. Raises `SettingsError`."""
-    there = [scenario for scenario in EVERY if scenario.family == family]
-    if ids is None:
-        return there
-    wanted, known = [part.strip() for part in ids.split(",")], [scenario.id for scenario in there]
+    """Return a family's scenarios named in "id,id", in their own order, or all for None. Raises `SettingsError`."""
+    known = {scenario.id: scenario for scenario in EVERY if scenario.family == family}
+    wanted = [*known] if ids is None else [part.strip() for part in ids.split(",")]
     for name in wanted:
         if name not in known:
             raise SettingsError("only", name, f"choose from {', '.join(known)}.")
-    return [scenario for scenario in there if scenario.id in wanted]
+    return [scenario for name, scenario in known.items() if name in wanted]
 
 
 def record(models: Models, scenario: Scenario) -> Trace:
-    """One scenario, raced here: its methods and naive."""
+    """Race a scenario's methods and naive."""
     from ..trace.race import race
 
     options = {"seed": SEED, "chat": scenario.chat, **scenario.options}
@@ -87,7 +85,7 @@ def _writing(out: Path) -> Iterator[None]:
 
 
 def read(scenario: str, folder: Path = FOLDER) -> Trace | None:
-    """The recording of the scenario with that id; None where there is none. Raises `TraceError` for a spoilt file."""
+    """Return the recording of the scenario with that id, or None. Raises `TraceError` for a broken file."""
     path = folder / f"{scenario}.json"
     if not any(scenario == known.id for known in EVERY) or not path.is_file():
         return None

@@ -1,13 +1,9 @@
-"""Presets: a prompt, the method that suits it and what to look for. No prompt is in the bundled
-models' training text.
-"""
-
-from __future__ import annotations
+"""Presets: a prompt, the method that suits it and what to look for. No prompt is in the training text of the bundled models."""
 
 from dataclasses import dataclass, field
 from typing import Any
 
-USUAL = "pocket"  # the family that is meant where none is named
+USUAL = "pocket"  # the default family
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +41,6 @@ MORE_WORDS = (
     "big the moon over a box made under small hill"
 )
 
-# The rows of the table that everybody quotes, and of the list of when it helps, as things to try.
 SCENARIOS: tuple[Scenario, ...] = (
     Scenario(
         "story", "story", "story", FROG, "hybrid",
@@ -125,11 +120,9 @@ BROKEN = (
 
 
 def _message(name: str, label: str, category: str, prompt: str, note: str = "") -> Scenario:
-    """A message to a small model that was trained to answer."""
     return Scenario(f"smol-{name}", label, category, prompt, "hybrid", note, chat=True, family="smol")
 
 
-# What such a model does well, and what speculation makes of it.
 ANSWERS: tuple[Scenario, ...] = (
     _message(
         "explain", "explain", "explain", "Explain in simple words why the sky is blue.",

@@ -1,20 +1,16 @@
-"""Sweeps: one setting turned through its range, what was measured at every point, and what theory expects there.
+"""Sweeps: one setting varied over its range, with the measured and the predicted speedup at every point.
 
-Every measured speedup of a drafted chain has two predictions from the acceptance measured at that point. In Leviathan's,
-verifying costs one pass whatever its rows; in the priced one, it costs what this machine's curve gives. The loop, and tokens
-that are not accepted independently of each other, explain the rest. For draft lengths there is a third prediction, from runs
-with two lengths (`decision.forecast`).
+Every drafted chain has two predictions from the acceptance measured at that point. In Leviathan's, verifying costs one pass
+whatever its rows; in the priced one, it costs what this machine's curve gives. Both leave out the loop, and assume that tokens
+are accepted independently. For draft lengths there is a third prediction, from runs with two lengths (`decision.forecast`).
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..core.costs import PassCosts
 from ..family.models import Models
-from .decision import Forecast, forecast
+from .decision import SEEN, Forecast, forecast
 from .progress import Arm, Plan, Progress, measure, questions
 from .timing import median_pairs, read_entry
 
@@ -22,14 +18,12 @@ LENGTHS = (1, 2, 3, 4, 6, 8, 12, 16)
 TEMPERATURES = (0.0, 0.3, 0.6, 0.8, 1.0, 1.3, 1.6)
 TOKENS = (8, 16, 32, 64, 128, 256)
 SHAPES = ((2, 2, 2), (3, 3, 3), (5, 3, 5), (5, 4, 5), (7, 5, 7), (10, 5, 10), (15, 5, 15))  # W, N, G
-ALPHAS, KS = tuple(i / 20 for i in range(21)), tuple(range(1, 17))  # acceptance and draft lengths of the surface
-SEEN = 8  # the draft length from whose run, and the shortest's, the others are predicted
-FIXED = "draft:k=4"  # what runs where another setting is turned
+FIXED = "draft:k=4"  # while another setting is varied
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One value of the setting: what was measured, and the speedups that two formulas predict, None without a prediction."""
+    """One value `x` of the setting: what was measured, and the speedups that two formulas predict, or None."""
 
     x: float
     arm: Arm
@@ -44,8 +38,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """What was swept, the points so far, and what the runs with fewest and with `SEEN` drafted tokens predict for
-    all draft lengths."""
+    """The points so far, and the speedups predicted from the runs with fewest and with `SEEN` drafted tokens."""
 
     setting: str
     points: tuple[Point, ...] = ()
@@ -59,7 +52,7 @@ def _window(shape: tuple[int, int, int]) -> tuple[float, Plan]:
     return 1 + (w + g) * (n - 1), Plan(f"W {w}, N {n}, G {g}", method, settings={"k": n - 1})
 
 
-SWEEPS = {  # the setting's name for people, its range, and the place of a value on the axis with what is measured there
+SWEEPS = {  # the setting's name, its range, and the place of a value on the axis with its plan
     "draft-length": ("draft length", LENGTHS, lambda k: (k, Plan(f"k = {k}", f"draft:k={k}"))),
     "temperature": (
         "temperature", TEMPERATURES, lambda t: (t, Plan(f"temperature {t:g}", FIXED, settings={"temperature": t})),
@@ -70,15 +63,9 @@ SWEEPS = {  # the setting's name for people, its range, and the place of a value
 
 
 def sweep(
-    models: Models,
-    name: str,
-    values: Sequence[Any] | None = None,
-    *,
-    prompts: Sequence[str] = ("story",),
-    repeats: int = 3,
-    tokens: int = 64,
-    most: int | None = None,
-) -> Iterator[Progress | None]:
+    models: Models, name: str, values: Sequence[Any] | None = None, *, prompts: Sequence[str] = ("story",), repeats: int = 3,
+    tokens: int = 64, most: int | None = None,
+) -> Iterator[Progress | None]:  # fmt: skip
     """Measure every point of a sweep of `SWEEPS` against naive; yields the `Sweep` so far, and None after every run.
 
     `values` replace the whole range. `prompts` are categories or ids of bundled prompts, `most` of them; `tokens` is
@@ -109,11 +96,3 @@ def _point(models: Models, x: float, arm: Arm) -> Point:
         return Point(x, arm, None, arm.mean("predicted"))
     expected = models.costs.predict(alpha, entry.settings["k"], entry.method)
     return Point(x, arm, expected.leviathan, expected.speedup)
-
-
-def surface(
-    costs: PassCosts, drafter: str | None, alphas: Sequence[float] = ALPHAS, ks: Sequence[int] = KS
-) -> list[list[float]]:
-    """The priced speedups: a row for every acceptance of `alphas`, a column for every draft length; drafting takes no time
-    without a drafter."""
-    return [[costs.predict(alpha, k, drafter).speedup for k in ks] for alpha in alphas]

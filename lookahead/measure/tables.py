@@ -1,6 +1,4 @@
-"""Tables in Markdown, and the places of Markdown files where commands keep them up to date."""
-
-from __future__ import annotations
+"""Tables in Markdown, and the parts of Markdown files that commands update."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -14,19 +12,19 @@ Table = tuple[Sequence[str], Sequence[Sequence[str]]]  # a head, and rows of cel
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table in Markdown."""
+    """Return a table in Markdown."""
     escaped = [[cell.replace("|", "\\|") for cell in row] for row in (head, *rows)]
     return tabulate(escaped[1:], escaped[0], tablefmt="github", disable_numparse=True)
 
 
 def of_report(report: Mapping[str, Any], shown: Iterable[Table]) -> str:
-    """Tables of a report in Markdown, and what they were measured on. Tables without rows are left out."""
+    """Return the tables of a report that have rows in Markdown, and what they were measured on."""
     parts = [markdown_table(head, rows) for head, rows in shown if rows]
     return "\n\n".join([*parts, f"{measured_where(report)}; {report['note']}."])
 
 
 def measured_where(report: Mapping[str, Any]) -> str:
-    """The machine that a report was measured on, or the servers, in a few words."""
+    """Return the machine or the servers that a report was measured on, in a few words."""
     if "servers" in report:
         return "; ".join(f"{side}: {of['name']}, {of['kind']}, {of['model']}" for side, of in report["servers"].items())
     machine = report["machine"]
@@ -48,7 +46,7 @@ def replace_between(path: str | Path, name: str, new: str) -> None:
 
 
 def split(path: str | Path, name: str) -> tuple[str, str, str]:
-    """The text of a file before, between and after the markers of that name, which stay outside. Raises `SettingsError`."""
+    """Return the text before, between and after the markers of that name, without them between. Raises `SettingsError`."""
     start, stop = f"<!-- {name} -->", f"<!-- /{name} -->"
     try:
         before, rest = Path(path).read_text(encoding="utf-8").split(start, 1)

@@ -1,10 +1,7 @@
 """What commands print for people: coloured tokens, tables, a progress bar.
 
-Text from prompts and models is printed as text: markup is not interpreted, and control characters are dropped. Colour
-is never alone: accepted tokens are underlined, the target's own are bold, rejected ones are struck through.
+Text from prompts and models is untrusted: markup is not interpreted, and control characters are dropped.
 """
-
-from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -34,7 +31,7 @@ STYLES = {
 
 
 def clean(text: str) -> str:
-    """The text without characters that would steer a terminal."""
+    """Return a text without control characters."""
     return "".join(c for c in text if c in "\n\t" or unicodedata.category(c) != "Cc")
 
 
@@ -67,16 +64,15 @@ def show_lines(lines: Iterable[str]) -> None:
 
 
 def show_race(race: Race) -> None:
-    """Print the last lane as it is written, then how it did."""
+    """Print the last lane while it is written, then its results."""
     console = Console(highlight=False)
     legend = Text("\n")
     for name, words in (("accepted", "accepted"), ("correction", "target's own"), ("rejected", "rejected")):
         legend.append(words, style=STYLES[name]).append("   ")
-    lanes, started = len(race.methods), False
-    for lap in race:
-        if not started:
+    lanes = len(race.methods)
+    for number, lap in enumerate(race):
+        if number == 0:
             console.print(Text(clean(race.prompt_text), style=STYLES["prompt"]), end="")
-            started = True
         if lap.lane == lanes - 1:
             console.print(_step(lap.step, plain=race.methods[-1] == "naive"), end="")
     trace = race.result()
@@ -90,19 +86,19 @@ def show_race(race: Race) -> None:
             decimal(stats["new_tokens"] / stats["num_spec_steps"]), agreement["badge"] if agreement else "",
         ])  # fmt: skip
     verdict = trace.verdict()
-    words = verdict["sentence"] if verdict else (ending(trace.lanes[-1], trace.prompt) or "").strip()
+    words = verdict["sentence"] if verdict else ending(trace.lanes[-1], trace.prompt).strip()
     heads = ["method", "tokens", "time", "tokens/s", "tokens per pass", "text"]
     show_table(heads, rows, after=[words] if words else [])
 
 
 def _step(record: StepRecord, *, plain: bool) -> Text:
     out = Text()
-    for i, (piece, origin) in enumerate(zip(record.pieces, record.origins, strict=True)):
+    for piece, origin in zip(record.pieces, record.origins, strict=True):
         if origin != ACCEPTED:
             for status, drafted in zip(record.statuses, record.draft.pieces, strict=True):
                 if status == REJECTED:
                     out.append(clean(drafted).replace("\n", "\u21b5"), style=STYLES["rejected"])
-        out.append(clean(piece), style="" if plain else STYLES[record.origins[i]])
+        out.append(clean(piece), style="" if plain else STYLES[origin])
     return out
 
 
@@ -126,14 +122,3 @@ def measured(laps: Iterable[Lap | None]) -> Any:
             show(lap.done, lap.total, lap.text)
             result = lap.result
     return result
-
-
-def show_calibration(report: dict[str, Any]) -> None:
-    """The cost curve and the exactness probe."""
-    machine, probe = report["machine"], report["probe"]
-    before = [
-        f"{machine['cpu']}, {machine['cores']} cores, {machine['threads']} threads, {machine['device']}, {machine['dtype']}",
-        probe["sentence"],
-    ]
-    rows = [[str(line["rows"]), seconds(line["seconds"]), decimal(line["ratio"])] for line in report["pass"]]
-    show_table(["rows", "a pass", "in one-row passes"], rows, before)

@@ -4,8 +4,6 @@ A machine's speed varies within seconds, so naive runs again with every few lane
 exclude reading the prompt. Its overhead is the share of its time outside models' passes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -23,7 +21,6 @@ from ..race.batch import Batch
 from ..race.lane import Lane
 from ..race.methods import method_class, read_options
 
-MOST_REPEATS = 1000
 BESIDE = 3  # entries that share a naive run
 
 
@@ -40,7 +37,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What takes part: a method, with its settings and options; `label` is the text it was read from."""
+    """A method with its settings and options; `label` is the text that it was read from."""
 
     label: str
     method: str
@@ -59,24 +56,15 @@ def read_entry(label: str) -> Entry:
 
 
 def lane_of(models: Models, q: Question, entry: Entry, options: Mapping[str, Any]) -> Lane:
-    """An entry's lane on a question; of settings the entry's go before the question's, and these before the run's `options`.
-    Measurements decide with the costs of the machine that they measure."""
-    settings = Settings(
-        **{"costs": "measured", **options, **q.settings, **entry.settings, "chat": q.chat, "details": False}
-    )
-    return Lane(models, q.prompt, entry.method, settings, entry.options)
+    """Return an entry's lane on a question. Its settings replace the question's, and these the run's `options`."""
+    given = {"costs": "measured", **options, **q.settings, **entry.settings, "chat": q.chat, "details": False}
+    return Lane(models, q.prompt, entry.method, Settings(**given), entry.options)
 
 
 def check(
-    models: Models,
-    questions: Sequence[Question],
-    entries: Sequence[Entry],
-    options: Mapping[str, Any],
-    *,
-    shared: bool = False,
-) -> None:
-    """Raise for the first entry that cannot be run on a question a `LookaheadError` that names it. `shared`: nor may a method run a
-    loop of its own, which writes one text at a time."""
+    models: Models, questions: Sequence[Question], entries: Sequence[Entry], options: Mapping[str, Any], *, shared: bool = False
+) -> None:  # fmt: skip
+    """Raise a `LookaheadError` for the first entry that cannot run on a question, or cannot share a batch if `shared`."""
     for q in questions:
         for entry in entries:
             try:
@@ -89,9 +77,10 @@ def check(
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """One lane, run once and alone. `verify_s` and `propose_s` are the parts of its `seconds` that the target's passes
-    and the drafting took; `acceptance` is by position. `predicted` is what its passes should take, None for an opaque
-    lane.
+    """One lane, run once and alone.
+
+    `verify_s` and `propose_s` are the parts of its `seconds` that the target's passes and the drafting took; `acceptance`
+    is by position. `predicted` is the calibrated time of its passes, None for an opaque lane.
     """
 
     tokens: tuple[int, ...]
@@ -106,11 +95,6 @@ class Timing:
     predicted: PricedRun | None
     acceptance: Acceptance = UNTESTED
     depth: int = 0  # sum over passes of the longest path in the draft
-
-    @property
-    def rest_s(self) -> float:
-        """Seconds outside the target's passes and the drafting."""
-        return self.seconds - self.verify_s - self.propose_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,10 +136,10 @@ def samples(
     models: Models, entries: Sequence[Entry], questions: Sequence[Question], repeat: int, options: Mapping[str, Any]
 ) -> Iterator[Sample | None]:
     """Time every entry on every question `repeat` times. The first entry is naive; it runs again with every few others.
-    Yields None after every run, where it may be closed. Raises a `LookaheadError` for bad input before anything is
-    measured.
+
+    Yields None after every run. Raises `LookaheadError` for bad input before anything is measured.
     """
-    whole_number("repeat", repeat, 1, MOST_REPEATS)
+    whole_number("repeat", repeat, 1, 1000)
     check(models, questions, entries, options)
 
     def timed(entry: Entry, q: Question) -> Timing:
@@ -189,7 +173,7 @@ def by_question(taken: Iterable[Sample], label: str) -> list[list[Sample]]:
 
 
 def median_pairs(taken: Iterable[Sample], label: str) -> list[tuple[Timing, Timing]]:
-    """For every question the median run of an entry, and the median naive run next to it."""
+    """Return for every question the median run of an entry, and the median naive run next to it."""
     return [
         (median_run([sample.timing for sample in of]), median_run([sample.naive for sample in of]))
         for of in by_question(taken, label)

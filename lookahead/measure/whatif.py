@@ -1,9 +1,8 @@
 """What if: from one naive recording, the passes that any n-gram or suffix setting would have taken.
 
-Under the greedy and the coupled rule every method writes naive's text, so the recording has every answer of the target.
-The real loop and drafters run; only the target and the rule are replaced. Fixed draft lengths give the passes of a real
-run, step for step; `auto` depends on measured times. Times are the recording's, scaled by the cost curve to each pass's
-rows.
+Under the greedy and the coupled rule every method writes naive's text, so the recording has every prediction of the target.
+The real loop and drafters run; only the target and the rule are replaced. Draft lengths are fixed, because `auto` depends on
+measured times. Times are the recording's, scaled by the cost curve to each pass's rows.
 """
 
 from __future__ import annotations
@@ -32,8 +31,9 @@ BEYOND = -1  # the target's token after the recording's end: none
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A naive run: ids of the prompt and of the text, and why it ended. `costs` are those of the machine that the times
-    are for; `naive_s` is the run's time without prefill, `verify_s` that of its passes.
+    """A naive run: ids of the prompt and of the text, and why it ended.
+
+    `costs` and times are one machine's; `naive_s` is the run's time without prefill, `verify_s` that of its passes.
     """
 
     prompt: tuple[int, ...]
@@ -46,7 +46,8 @@ class Recording:
 
     @classmethod
     def of(cls, trace: Trace, costs: PassCosts | None = None) -> Recording:
-        """The naive lane of a trace, with its costs or others. A stopped run counts as one of so many new tokens.
+        """Return the naive lane of a trace, with its costs or others. A stopped run counts as one of that length.
+
         Raises a `TraceError` if there is no naive lane, or if its text depends on the drafter.
         """
         naive = trace.naive()
@@ -67,12 +68,12 @@ class Recording:
         )
 
     def timed_by(self, costs: PassCosts) -> Recording:
-        """The same text as naive decoding would have written it on the machine of these `costs`."""
+        """Return the same text with the times of naive decoding on the machine of these `costs`."""
         plain_s = len(self.tokens) * costs.pass_s(1)
         return replace(self, costs=costs, naive_s=plain_s, verify_s=plain_s)
 
     def ends(self) -> Ends:
-        """What ended the text, so that it ends there again."""
+        """Return ends that end the text at the same token."""
         n, whole = len(self.tokens), len(self.prompt) + len(self.tokens)
         return Ends(
             eos=frozenset(self.tokens[-1:] if self.finish == "eos" else ()),
@@ -94,12 +95,11 @@ class Outcome:
 
     @property
     def tokens_per_pass(self) -> float:
-        """How many tokens a pass wrote."""
         return sum(len(step.emitted) for step in self.steps) / len(self.steps)
 
     @property
     def acceptance_rate(self) -> float | None:
-        """Share of the drafted tokens that were accepted; None where nothing was drafted."""
+        """Share of the drafted tokens that were accepted; None if nothing was drafted."""
         drafted = sum(len(step.draft) for step in self.steps)
         return sum(step.accepted for step in self.steps) / drafted if drafted else None
 
@@ -110,8 +110,9 @@ class Outcome:
 
 
 def what_if(recording: Recording, method: str, k: int = 4, **options: Any) -> Outcome:
-    """The passes of a strategy that drafts from the text alone, at draft length `k` and with its own options. Raises a
-    `LookaheadError` for a method that needs more than a text, and for options out of range.
+    """Return the passes of a method that drafts from the text alone, at draft length `k` and with its own options.
+
+    Raises a `LookaheadError` for a method that needs more than a text, and for options out of range.
     """
     if method not in (known := text_methods()):
         raise MethodError("method", method, f"choose {' or '.join(known)}: others need a model to draft.")
@@ -120,7 +121,7 @@ def what_if(recording: Recording, method: str, k: int = 4, **options: Any) -> Ou
 
 
 def ceiling(recording: Recording, k: int) -> Outcome:
-    """The oracle: a drafter that knows the next `k` tokens and takes no time. Nobody drafts better chains."""
+    """Return the passes of an oracle, which drafts the next `k` tokens of the recording in no time."""
     return _outcome(recording, _Oracle(recording), k)
 
 
@@ -137,14 +138,14 @@ def _outcome(recording: Recording, drafter: Drafter, k: int) -> Outcome:
 
 
 class _RecordedTarget(TableLM):
-    """In the target's place: it keeps tokens and computes nothing, because the answers are known."""
+    """Replaces the target: keeps tokens and computes nothing."""
 
     def forward(self, tokens: Sequence[int], *_: Any, **__: Any) -> None:
         self._rows = list(tokens)
 
 
 class _RecordedRule:
-    """In the rule's place: the target's token at every position is the recording's."""
+    """Replaces the rule: the target's token at every position is the recording's."""
 
     def __init__(self, recording: Recording):
         self._text = (*recording.prompt, *recording.tokens)
@@ -158,8 +159,6 @@ class _RecordedRule:
 
 
 class _Oracle(Drafter):
-    """Drafts what the recording says comes next."""
-
     name = ORACLE
     summary = "drafts the next tokens as they will be"
 

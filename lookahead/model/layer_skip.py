@@ -4,8 +4,6 @@ A model that was not trained to end early predicts little after a few layers, an
 few of them: a search for the best depth gained nothing on the bundled models.
 """
 
-from __future__ import annotations
-
 from ..core.events import ModelError
 from .lm import CachedLM
 

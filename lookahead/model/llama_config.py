@@ -3,8 +3,6 @@
 A plain Llama has no field that changes its arithmetic, rotation of the default kind, and weights under the usual names.
 """
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

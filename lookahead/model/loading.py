@@ -5,8 +5,6 @@ rolled back, whose attention ignores draft rows, or that raises, is refused ther
 come from the files, and every tensor of the files must have a place in the model.
 """
 
-from __future__ import annotations
-
 import copy
 import inspect
 from collections.abc import Iterable, Mapping

@@ -4,8 +4,6 @@ Some loaders ignore a damaged file, and then a text never ends or ends too early
 every such file gives a `ModelError` with its name.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path

@@ -1,10 +1,7 @@
 """Named endpoints for gradio_client, with the same engine and the same queue.
 
-A call to /race yields {"status": words} until it yields the trace. If its caller has gone, the race ends at the next of
-these.
+A call to /race yields {"status": words}, and then the trace. If its caller has gone, the race ends at the next status.
 """
-
-from __future__ import annotations
 
 import json
 from collections.abc import Iterator
@@ -110,12 +107,10 @@ def add(server: ServerState) -> None:
         server.families.choose(visitor(), family)
         yield {"family": chosen.spec, "models": chosen.names}
 
-    gr.api(race, api_name="race", concurrency_limit=None)
-    gr.api(advise, api_name="advise", concurrency_limit=None)
-    gr.api(link, api_name="link", queue=False)
-    gr.api(choose, api_name="choose", concurrency_limit=None)
-    gr.api(families, api_name="families", queue=False)
-    gr.api(methods, api_name="methods", queue=False)
+    for computing in (race, advise, choose):
+        gr.api(computing, concurrency_limit=None)
+    for answering in (link, families, methods):
+        gr.api(answering, queue=False)
 
 
 def _race(server: ServerState, prompt: str, method: str, given: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -4,8 +4,6 @@ A test holds requirements.txt to that version, and all other files to public nam
 named passages again, then raise `READ_IN`.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -38,17 +36,7 @@ LOOK_S, LOOK_FOR_PROGRESS_S = 0.02, 0.1  # how often the queue looks for work
 _TEMPLATES = routes.templates.env.loader
 
 
-# ---------------------------------------------------------------- the app
-
-
-def mount(
-    page: gr.Blocks,
-    web: WebServer,
-    max_threads: int,
-    state_session_capacity: int,
-    personal: Iterable[str] = (),
-    **options: Any,
-) -> None:
+def mount(page: gr.Blocks, web: WebServer, max_threads: int, personal: Iterable[str] = (), **options: Any) -> None:
     """`gr.mount_gradio_app` at the root of `web.app`, with the settings that only `Blocks.launch` makes.
 
     `personal` endpoints change something for their caller. They are no tools of assistants, because mcp.py calls for all
@@ -65,7 +53,7 @@ def mount(
     """
     getLogger("mcp.server.lowlevel.server").addFilter(lambda entry: "exception from stream" not in entry.getMessage())
     page.max_threads = page._queue.max_thread_count = max_threads
-    page.state_session_capacity = state_session_capacity
+    page.state_session_capacity = SESSIONS
     page._queue.sleep_when_free, page._queue.progress_update_sleep_when_free = LOOK_S, LOOK_FOR_PROGRESS_S
     allowed, blocked = _paths("GRADIO_ALLOWED_PATHS"), _paths("GRADIO_BLOCKED_PATHS")
     pwa = page.space_id is not None
@@ -108,9 +96,6 @@ class _Iterators(dict):
 
     def __delitem__(self, key: Any) -> None:
         self.pop(key, None)
-
-
-# ---------------------------------------------------------------- answers
 
 
 def answer_in_words(page: gr.Blocks) -> None:
@@ -186,12 +171,12 @@ def _no_file(_: Any) -> None:
 
 
 def _fits(block: Any, value: Any) -> bool:
-    """Whether the component on the page can have this value."""
+    choices = [choice for _, choice in getattr(block, "choices", ())]
     match block:
         case gr.CheckboxGroup() | gr.Dropdown(multiselect=True):
-            return isinstance(value, list) and all(one in _values(block) for one in value)
+            return isinstance(value, list) and all(one in choices for one in value)
         case gr.Dropdown() | gr.Radio():
-            return value in _values(block) or value is block.value is None
+            return value in choices or value is block.value is None
         case gr.Checkbox():
             return isinstance(value, bool)
         case gr.Slider():
@@ -203,22 +188,13 @@ def _fits(block: Any, value: Any) -> bool:
     return True
 
 
-def _values(block: Any) -> list[Any]:
-    return [value for _, value in block.choices]
-
-
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and -inf < value < inf
 
 
-# ---------------------------------------------------------------- sessions
-
-
 class _Session(state_holder.SessionState):
-    """The state of a visitor, without Gradio's copy of every component's settings.
-
-    state_holder.py makes the copy for deep links, which pages do not have. It takes almost a megabyte and 0.14 s.
-    """
+    """The state of a visitor, without the copy of all components' settings that state_holder.py makes for deep links. It takes
+    almost a megabyte and 0.14 s, and these pages have no deep links."""
 
     def __init__(self, page: gr.Blocks):
         super().__init__(SimpleNamespace(default_config=page.default_config, blocks=()))
@@ -235,8 +211,7 @@ state_holder.SessionState = _Session
 def forget_gone(page: gr.Blocks, forgotten: Callable[[str], None]) -> None:
     """Drop the sessions of visitors who have gone, and call `forgotten` for each.
 
-    A visitor may come back, as after the sleep of a phone. So a session is kept until `GONE_SESSIONS` others have gone, and
-    dropped if the visitor has not done anything since.
+    A visitor may come back, so a session stays until `GONE_SESSIONS` others have gone, and longer if it was used since.
     """
     last_used: dict[str, Any] = {}  # of the sessions whose visitors have gone, oldest first
 
@@ -280,9 +255,6 @@ def change_template(script: str, card: Mapping[str, str]) -> None:
             text = text.replace(f"config['{field}']", json.dumps(words))
         changed[name] = text
     environment.loader = ChoiceLoader([DictLoader(changed), _TEMPLATES])
-
-
-# ---------------------------------------------------------------- progress
 
 
 def progress_on(component: gr.components.Component) -> None:

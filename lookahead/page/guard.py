@@ -4,8 +4,6 @@ Such requests (an unknown function, a malformed body) can raise deep in the web 
 a traceback. Files are refused before they are read: pages send text, and Gradio would keep every upload.
 """
 
-from __future__ import annotations
-
 from json.decoder import scanstring
 from typing import Any
 

@@ -1,10 +1,7 @@
 """The Models tab: the loaded families, suggested pairs, and a field for any pair of the hub, checked before it is loaded.
 
-A loaded family can be chosen in the Race tab. A host may restrict loading or switch it off (`limits`). Errors leave the
-loaded families unchanged.
+A host may restrict loading or switch it off (`limits`). Errors leave the loaded families unchanged.
 """
-
-from __future__ import annotations
 
 import html
 import json
@@ -89,15 +86,11 @@ def tab(server: ServerState, choosing: gr.Tab) -> None:
             for one in pairs:
                 _row(one, pair, allowed)
         if allowed:
-            shared = {
-                "status": line,
-                "done": None,
-                "stopped": (line, says(STOPPED)),
-                "then": "lookaheadPage.models.reload",
-            }
+            over = {"done": None, "stopped": (line, says(STOPPED)), "then": "lookaheadPage.models.reload"}
             begin = [check.click, pair.submit]
-            run_and_stop(check, stop, partial(_check, server), [pair], [plan], triggers=begin, others=[load], **shared)
-            run_and_stop(load, stop, partial(_load, server), [pair], [plan], others=[check], **shared)
+            shared = {"inputs": [pair], "outputs": [plan], "status": line, **over}
+            run_and_stop(check, stop, partial(_check, server), triggers=begin, others=[load], **shared)
+            run_and_stop(load, stop, partial(_load, server), others=[check], **shared)
 
 
 def _row(pair: Pair, field: gr.Textbox, allowed: bool) -> None:
@@ -110,9 +103,6 @@ def _row(pair: Pair, field: gr.Textbox, allowed: bool) -> None:
         if allowed:
             fill = gr.Button("fill in", size="sm", scale=0, min_width=80)
             fill.click(None, js=f"() => lookaheadPage.models.fill({json.dumps(pair.spec)})", outputs=field, **QUIET)
-
-
-# ---------------------------------------------------------------- models in use
 
 
 def in_use(server: ServerState) -> str:
@@ -162,9 +152,6 @@ def _licence(family: Family, role: str) -> str:
     return family.licences.get(name, "") or (source.licence if source else "") or "see its page"
 
 
-# ---------------------------------------------------------------- check and load
-
-
 def _check(server: ServerState, spec: str) -> Iterator[list[Any]]:
     yield from _followed(loading_job.look(server, spec))
     yield [says("Checked. Nothing was loaded."), gr.skip()]
@@ -177,7 +164,6 @@ def _load(server: ServerState, spec: str) -> Iterator[list[Any]]:
 
 
 def _followed(job: loading_job.DownloadJob) -> Iterator[list[Any]]:
-    """The job's progress and, once it is published, the plan."""
     yield [says("Asking the hub."), ""]
     for update in job.start().follow():
         line, plan = says(update.waiting, 0.0) if update.waiting else gr.skip(), gr.skip()

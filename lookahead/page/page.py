@@ -1,7 +1,5 @@
 """The page: the header with the measurements of this machine, the tabs, the footer."""
 
-from __future__ import annotations
-
 import html
 import json
 import os
@@ -21,6 +19,7 @@ from ..server import loading_job
 from ..server.limits import Telling
 from ..server.queue import queue
 from ..server.state import ServerState
+from ..server.web import TITLE
 from ..servers.addresses import PREFIX, is_servers
 from ..trace import assets
 from . import api, gradio_internals, models_tab, race_tab
@@ -38,9 +37,7 @@ MOST_QUEUED = 10_000
 def build(server: ServerState, telling: Telling) -> gr.Blocks:
     """The whole app."""
     queue.visitor = gradio_internals.visitor
-    with gr.Blocks(
-        title="Lookahead: speculative decoding, seen and measured", analytics_enabled=False, fill_width=True
-    ) as page:
+    with gr.Blocks(title=TITLE, analytics_enabled=False, fill_width=True) as page:
         header = markup(_header(server.models), elem_id="la-header")
         with gr.Tabs(elem_id="la-tabs") as tabs:
             with gr.Tab("Race") as racing:
@@ -72,8 +69,7 @@ def build(server: ServerState, telling: Telling) -> gr.Blocks:
         gradio_internals.change_template(assets.script("page/first.js"), _card())
         gradio_internals.forget_gone(page, server.forget)
         gradio_internals.answer_in_words(page)
-    # Nothing is computed past the queue: an address of Gradio's that skips its own is closed.
-    # How many may wait is our queue's business; Gradio's limit would be 1 on a Space with ZeroGPU.
+    # Gradio's addresses that skip its queue are closed. `server.queue` limits how many wait; Gradio's limit is 1 with ZeroGPU.
     return page.queue(default_concurrency_limit=1, api_open=False, max_size=MOST_QUEUED)
 
 
@@ -88,14 +84,13 @@ def _arrive(request: gr.Request) -> Any:
 
 
 def _again(server: ServerState, spec: str) -> Iterator[str]:
-    models = server.families.shown(spec).models
+    models, news = server.families.shown(spec).models, "Measured again just now."
     try:
         for update in loading_job.measure_again(server, models.spec).follow():
             yield _header(models, spec, update.waiting or "Measuring again.")
     except LookaheadError as error:
-        yield _header(models, spec, str(error))
-        return
-    yield _header(server.families.shown(spec).models, spec, "Measured again just now.")
+        news = str(error)
+    yield _header(server.families.shown(spec).models, spec, news)
 
 
 def _header(models: Models, spec: str = "", news: str = "") -> str:
@@ -167,5 +162,4 @@ def mount_options(waiting: int = 64) -> dict[str, Any]:
         "app_kwargs": {"middleware": [Middleware(Guard)]},
         # Every run that computes or waits keeps one, asleep nearly all the time.
         "max_threads": waiting + SPARE_THREADS,
-        "state_session_capacity": gradio_internals.SESSIONS,
     }

@@ -1,7 +1,5 @@
 """The parts of tabs: a status line with a bar, answers, tables, paragraphs, places for figures."""
 
-from __future__ import annotations
-
 import html
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple

@@ -3,8 +3,6 @@
 An error that a user causes becomes a message in the timeline. The form and the last race stay.
 """
 
-from __future__ import annotations
-
 import json
 import secrets
 from collections.abc import Iterator
@@ -127,8 +125,7 @@ def tab(server: ServerState, page: gr.Blocks) -> tuple[gr.Dropdown, list[Any], g
         return [_shown(scenario.id), *_preset(scenario, server.limits).values()]
 
     draft = named["draft"]
-    update = {"queue": False, "show_progress_on": method, **QUIET}
-    family.change(change, [family, draft], [chip_row, method, draft], **update)
+    family.change(change, [family, draft], [chip_row, method, draft], queue=False, show_progress_on=method, **QUIET)
     idle = f"(spec, text) => [spec, text, ({IDLE})()[0]]"
     family.input(begin_with, [family, prompt, running], [lanes, *preset], js=idle, queue=False, **QUIET)
     return family, [family.change, begun.then], eight
@@ -196,7 +193,6 @@ def _families(server: ServerState) -> list[tuple[str, str]]:
 
 
 def _kind(scenario: Scenario) -> str:
-    """Which of the two sets of chips a scenario's belongs to."""
     return ANSWERED if scenario in ANSWERS else CONTINUED
 
 
@@ -208,7 +204,6 @@ def _chip(scenario: Scenario) -> gr.Button:
 
 
 def _chips(server: ServerState, spec: str) -> list[str]:
-    """The class of the chips' row, which shows one of the two sets."""
     return [f"la-{ANSWERED if server.families.chats(spec) else CONTINUED}"]
 
 
@@ -246,7 +241,6 @@ def _first(server: ServerState, spec: str) -> Scenario:
 
 
 def _shown(scenario: str) -> str:
-    """The recording of a chip, or a sentence that there is none."""
     return recording(scenario) or refusal(UNRECORDED)
 
 
@@ -259,8 +253,7 @@ def arrive(server: ServerState, query: dict[str, str]) -> dict[str, Any]:
         return _recorded(server, scenario, family, query.get("pass", ""))
     try:
         if "recording" in query:
-            mend = f"choose one of {', '.join(s.id for s in EVERY)}."
-            raise LookaheadError("recording", query["recording"][:200], mend)
+            form.known("recording", query["recording"][:200], [s.id for s in EVERY])
         if "prompt" not in query:
             family = form.known("family", query.get("family", usual), families)
             first = _first(server, family)
@@ -285,11 +278,8 @@ def arrive(server: ServerState, query: dict[str, str]) -> dict[str, Any]:
 def _recorded(server: ServerState, scenario: Scenario, family: str, at: str = "") -> dict[str, Any]:
     """The values of a scenario with its recording, the playhead at the pass that a link names."""
     batch = recording(scenario.id, passed(at))
-    return {
-        "lanes": on_arrival(batch) if batch else refusal(UNRECORDED),
-        **_preset(scenario, server.limits),
-        "family": family,
-    }
+    lanes = on_arrival(batch) if batch else refusal(UNRECORDED)
+    return {"lanes": lanes, **_preset(scenario, server.limits), "family": family}
 
 
 def make(request: list) -> dict[str, str]:

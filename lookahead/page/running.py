@@ -1,7 +1,5 @@
 """Run and Stop: a button that begins work, one that ends it, and a line that shows its progress."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
@@ -45,12 +43,11 @@ def run_and_stop(
     """
     all_buttons = {"outputs": [start, *others, stop], "queue": False, **QUIET}
     running, idle = ([not on] * (1 + len(others)) + [on] for on in (True, False))
-    if status is not None:
-        stopped = stopped or (status, says(STOPPED))
-        outputs = [status, *outputs]
-    work = reporting(
-        work, len(outputs), done if status is not None else None, refused if status is not None else failed
-    )
+    if status is None:
+        work = reporting(work, len(outputs), None, failed)
+    else:
+        outputs, stopped = [status, *outputs], stopped or (status, says(STOPPED))
+        work = reporting(work, len(outputs), done)
     if draws:
         inputs = [gr.Checkbox(False, visible=False), *inputs]
     triggers = list(triggers) or [start.click]

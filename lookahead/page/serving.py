@@ -4,8 +4,6 @@ At SIGTERM and SIGINT the queue refuses new jobs and ends the others between two
 with a sentence. The process ends within `END_S`, even if a pass hangs.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys
@@ -55,9 +53,8 @@ def serve(server: ServerState, telling: Telling, web: WebServer, *, share: bool 
 
 
 def _announce(page: gr.Blocks, web: WebServer, share: bool) -> None:
-    """Print the addresses; `share` opens a public one, except on a Space, which has one."""
     print(f"* Running on local URL:  http://{web.host}:{web.port}")
-    if share and not page.space_id:
+    if share and not page.space_id:  # a Space has a public address
         try:
             print(f"* Running on public URL: {gradio_internals.share(page, web)}")
         except Exception as error:  # the network, Gradio's servers, or the downloaded program of the tunnel

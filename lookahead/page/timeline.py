@@ -3,8 +3,6 @@
 The script is in `assets/timeline/` and comes once, with the page's head. A value is a JSON string with the new events only.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import gradio as gr
@@ -14,11 +12,8 @@ from .parts import markup
 
 
 def timeline(value: str, runs: Runs, functions: Sequence[Callable] = (), elem_id: str | None = None) -> gr.HTML:
-    """Lanes of tokens, drawn by `assets/timeline/timeline.js`.
-
-    `functions` are what the page may call, by their names: `make` and `open_`, which are for files, and `recorded`. A timeline that has
-    them is the page's main one: keys work wherever the focus is, and a reload brings it back.
-    """
+    """Lanes of tokens, drawn by `assets/timeline/timeline.js`. Only the page's main timeline has `functions`, which the script
+    calls by name. Its keys work wherever the focus is, and a reload brings it back."""
 
     def resend(request: list) -> str | None:
         return runs.resend(request)

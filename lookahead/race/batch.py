@@ -1,11 +1,9 @@
 """A batch: several texts advance together, with one pass for the rows of all of them.
 
 It is the loop of `decode` for all texts that have not ended. Every text has its own drafter, draft length, rule and end,
-and gets the tokens that it would get alone. A pass with many rows is compute-bound, so a drafted row costs what it
-computes. Drafts compete for rows: the likeliest stay, for as long as they bring more tokens than time.
+and gets the tokens that it would get alone. A pass with many rows is compute-bound, so drafts compete for rows: the
+likeliest stay, as long as they bring more tokens than time.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,8 +20,8 @@ from .draft_length import PRIOR_LENGTH, UNSTATED, AdaptiveLength
 from .lane import Lane
 
 MOST_TEXTS = 256
-TRYING = 0.02  # of the passes that lie between: what asking for drafts in vain may take
-FADING = 0.9  # weight of the past against the newest pass in which texts were asked
+TRYING = 0.02  # share of the time that unprofitable drafts may take
+FADING = 0.9  # weight of earlier passes with drafts against the newest
 LONGEST_REST = 128  # passes until texts are asked again
 PassSeconds = Callable[[int, int, int], float]  # of so many rows in so many branches, the most of them one text's
 
@@ -70,10 +68,9 @@ class SharedCost:
 
 
 class Asking:
-    """Whether to ask the texts of a batch for drafts: always if that pays, by recent passes and a prior; else for `TRYING`
-    of the time.
+    """Whether to ask the texts of a batch for drafts: always if recent passes gained by it, else for `TRYING` of the time.
 
-    Both are counted in expected seconds, so a batch drafts the same tokens every time.
+    All is counted in expected seconds, so a batch drafts the same tokens every time.
     """
 
     def __init__(self, pass_s: PassSeconds):
@@ -110,17 +107,15 @@ class Batch:
         whole_number("texts", self._at_once, 1, MOST_TEXTS)
         for lane in lanes:
             if lane.opaque:
-                raise SettingsError(
-                    "method", lane.method, "it runs a loop of its own, which writes one text at a time."
-                )
+                hint = "it runs a loop of its own, which writes one text at a time."
+                raise SettingsError("method", lane.method, hint)
         self._lanes, self._batches = lanes, lanes[0].models.target.batches
         self._drafting = workers(self._at_once) if self._batches and any(lane.draft for lane in lanes) else 1
         self._cost = SharedCost(self.pass_s)
         self._asking = Asking(self.pass_s)
 
     def pass_s(self, rows: int, branches: int = 1, longest: int = 1) -> float:
-        """Seconds of a pass on as many cores as the texts keep busy: those of the fullest core. A text, at most `longest`
-        rows, is on one."""
+        """Seconds of a pass: those of the core with most rows. A text has at most `longest` rows and is on one core."""
         on_one = max(longest, ceil(rows / workers(self._cost.texts))) if self._batches else rows
         return self._lanes[0].costs.pass_s(on_one, branches)
 
@@ -138,15 +133,6 @@ class Batch:
             texts = {number: text for number, text in texts.items() if text.finish is None}
             yield passed
 
-    def _ask(self, texts: Sequence[Text]) -> float:
-        """Draft for the texts, and let their drafts compete if they share a pass. Returns the expected seconds of drafting."""
-        self._propose(texts)
-        drafting_s = sum(text.policy.draft_s(text.draft) for text in texts)
-        if len(texts) > 1:
-            adaptive = [text for text in texts if isinstance(text.policy, AdaptiveLength) and not text.draft.window]
-            compete(adaptive, len(texts), self.pass_s)
-        return drafting_s
-
     def _propose(self, texts: Sequence[Text]) -> None:
         """Draft for the texts, with models on all cores; a text's seconds are then its share of what that took."""
         if min(len(texts), self._drafting) == 1:
@@ -159,24 +145,25 @@ class Batch:
         for text in texts:
             text.propose_s *= share
 
-    def _pass(self, texts: Mapping[int, Text]) -> Pass:
-        begin = perf_counter()
-        adapts = all(isinstance(text.policy, AdaptiveLength) for text in texts.values())
-        asks = not adapts or self._asking.due(len(texts))
-        drafting_s = 0.0
+    def _pass(self, by_number: Mapping[int, Text]) -> Pass:
+        begin, texts = perf_counter(), [*by_number.values()]
+        adaptive = [text for text in texts if isinstance(text.policy, AdaptiveLength)]
+        asks = len(adaptive) < len(texts) or self._asking.due(len(texts))
         if asks:
-            drafting_s = self._ask([*texts.values()])
+            self._propose(texts)
+            drafting_s = sum(text.policy.draft_s(text.draft) for text in texts)
+            if len(texts) > 1:
+                compete([text for text in adaptive if not text.draft.window], len(texts), self.pass_s)
         else:
-            for text in texts.values():
+            for text in texts:
                 text.rest()
         proposed = perf_counter()
-        logits = self._lanes[0].models.target.together(
-            [text.target for text in texts.values()], [text.rows for text in texts.values()]
-        )
+        target = self._lanes[0].models.target
+        logits = target.together([text.target for text in texts], [text.rows for text in texts])
         verified = perf_counter()
-        costs = [self._cost(1 + len(text.draft), branch_count(text.draft.parents)) for text in texts.values()]
+        costs = [self._cost(1 + len(text.draft), branch_count(text.draft.parents)) for text in texts]
         second = (verified - proposed) / sum(costs)
-        answered = zip(texts.items(), logits, costs, strict=True)
+        answered = zip(by_number.items(), logits, costs, strict=True)
         steps = {number: text.settle(part, second * cost) for (number, text), part, cost in answered}
         passed = Pass(steps, perf_counter() - begin)
         if asks:
@@ -186,12 +173,10 @@ class Batch:
 
 def compete(texts: Sequence[Text], roots: int, pass_s: PassSeconds) -> None:
     """Cut the drafts of some texts to the rows that pay in a pass of so many roots: the likeliest of all."""
-    offers = [
-        (-chance, number, row)
-        for number, text in enumerate(texts)
-        for row, chance in enumerate(_chances(text.draft, text.policy))
-    ]
-    offers.sort()
+    chances = [_chances(text.draft, text.policy) for text in texts]
+    offers = sorted(
+        (-chance, number, row) for number, by_row in enumerate(chances) for row, chance in enumerate(by_row)
+    )
     branches = max((branch_count(text.draft.parents) for text in texts), default=1)
     tokens, best, stay, longest = float(roots), roots / pass_s(roots, 1, 1), 0, 1
     of_text = [1] * len(texts)
@@ -211,9 +196,8 @@ def compete(texts: Sequence[Text], roots: int, pass_s: PassSeconds) -> None:
 
 
 def _chances(draft: Draft, policy: AdaptiveLength) -> list[float]:
-    """The chance that each row is accepted. Sampled rows are judged by their depth alone: a row dropped because of what was
-    drawn would change the text's distribution.
-    """
+    """The chance that each row is accepted."""
     if draft.q is None:
         return policy.reaches(draft)
+    # Sampled rows are judged by their depth alone: a row dropped because of what was drawn would change the distribution.
     return [UNSTATED**depth for depth in depths(draft.parents[: draft.tested])]

@@ -3,8 +3,8 @@
     propose -> forward(root + drafted rows) -> settle: verify, keep(path), observe -> yield Step
 
 The last token of the text is never in the cache: it is the root, the first row of the next pass. So
-`cached == len(context) - 1` holds after every step and is asserted. The prompt without its last token is read in a step of
-its own, which a race does not put on the clock. The loop handles token ids, never text.
+`cached == len(context) - 1` holds after every step, and is asserted. The prompt without its last token is read in a step of
+its own, which the clocks of a race exclude.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ class Text:
         self.propose_s = self.read_s = 0.0
 
     def read(self, others: Sequence[Text] = (), reading: Reading | None = None) -> Step:
-        """Read the prompt without its last token, or take it from one of the `others` that has read the same; its time then
-        counts here too.
+        """Read the prompt without its last token, or copy it, with its time, from one of the `others` that has read the same.
 
         An exception of `reading` ends it.
         """
         begin, prompt = perf_counter(), self.context[:-1]
-        before = next((one for one in others if one is not self and one.has_read(prompt, self.target)), None)
+        read = (text for text in others if text is not self and text.target.tokens == prompt)
+        before = next((text for text in read if self.target.can_take(text.target)), None)
         if before:
             self.target.take(before.target)
             self.read_s = before.read_s
@@ -66,10 +66,6 @@ class Text:
         begin = perf_counter()
         self._drafter.start(self.context)
         return Step("prefill", 0, propose_s=perf_counter() - begin, verify_s=self.read_s)
-
-    def has_read(self, prompt: Sequence[int], target: Target) -> bool:
-        """Whether its cache holds just that prompt, as the target would compute it."""
-        return self.target.tokens == prompt and target.can_take(self.target)
 
     def propose(self) -> Draft:
         """Draft what the next pass verifies."""

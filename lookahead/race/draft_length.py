@@ -1,12 +1,10 @@
 """How many tokens to draft in each pass: a fixed number, or as many as maximize expected tokens per second (`auto`).
 
 `AdaptiveLength` compares the chance that a drafted token is accepted with the cost of its row and of drafting it. The chance
-is the drafter's confidence, corrected by the tokens accepted so far at the same position of a draft. Costs are seconds
-measured before the run. The run's own clock is never read, so the same run always drafts the same tokens. A source whose
-drafts lose time is paused, and probed less and less often.
+is the drafter's confidence, corrected by the tokens accepted so far at the same position of a draft. Costs were measured
+before the run, so the same run always drafts the same tokens. A source whose drafts lose time is paused, and probed less and
+less often.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from itertools import accumulate
@@ -62,10 +60,7 @@ class FixedLength(DraftPolicy):
 
 
 class SourceHistory:
-    """What a run has seen of one source: how far its confidence can be trusted, and what its drafts gain.
-
-    A source without a cost looks its tokens up.
-    """
+    """What a run has seen of one source: corrections of its confidence, and what its drafts gain. Without a cost it looks up."""
 
     def __init__(self, cost: DraftCost | None, pass_s: PassSeconds):
         self.cost, self._looked_up, self._pass_s = cost or DraftCost(), cost is None, pass_s
@@ -89,7 +84,7 @@ class SourceHistory:
 
     @property
     def costs_time(self) -> bool:
-        """Whether its drafts take time that a pause saves; that of a lookup is negligible unless many texts share a pass."""
+        """Whether a pause saves time; that of a lookup is negligible unless many texts share a pass."""
         return not self._looked_up or self.cost.draft_s(1) > CHEAP * self.plain_s
 
     @property
@@ -102,7 +97,7 @@ class SourceHistory:
         return min(CEILING, self.corrections[min(depth, POSITIONS) - 1] * confidence)
 
     def pauses(self) -> bool:
-        """Whether to draft nothing in this pass, because drafts lose time. Mostly true then; rarely false, for a probe."""
+        """Whether to draft nothing in this pass: if drafts lose time, except for rare probes."""
         if not self.loses:
             return False
         self._skipped += 1
@@ -126,7 +121,7 @@ class SourceHistory:
         self._correct()
 
     def _correct(self) -> None:
-        """Compare accepted tokens with the sum of their confidences: overall, and at each position of a draft."""
+        """Compare accepted tokens with the sum of their confidences: overall, and at each position."""
         accepted, expected = sum(self._accepted), sum(self._expected)
         overall = (accepted + PRIOR_TESTS) / (expected + PRIOR_TESTS)
         by_position = zip(self._accepted, self._expected, strict=True)
@@ -143,10 +138,7 @@ class SourceHistory:
 
 
 class AdaptiveLength(DraftPolicy):
-    """The draft length that maximizes expected tokens per second; at most `longest` tokens deep.
-
-    `costs` are those of the sources; a source that has none looks its tokens up.
-    """
+    """The draft length that maximizes expected tokens per second, at most `longest`. A source without `costs` looks up."""
 
     def __init__(self, pass_s: PassSeconds, longest: int, costs: Mapping[str, DraftCost] | None = None):
         self._pass_s, self.longest, self._costs = pass_s, longest, costs or {}
@@ -185,8 +177,7 @@ class AdaptiveLength(DraftPolicy):
         likeliest = sorted(range(len(draft)), key=lambda row: (-chances[row], row))
         tokens = [*accumulate((chances[row] for row in likeliest), initial=1.0)]  # of a pass, by its drafted rows
         seconds = [self._pass_s(1 + count, 1) for count in range(len(tokens))]
-        # A second is worth what recent drafts brought or, if this draft promises more, what it brings: the next will be
-        # like it. In text that repeats itself a long draft brings no more than two short ones, and risks more.
+        # A second is worth what recent drafts brought or, for a lookup that promises more, what this draft brings.
         rate = self._rate(draft.sources[0])
         if draft.sources[0] not in self._costs:
             rate = max(rate, *map(truediv, tokens, seconds))
@@ -203,9 +194,8 @@ class AdaptiveLength(DraftPolicy):
 
     def draft_s(self, draft):
         depth = max(depths(draft.parents), default=0)
-        return max(
-            (self._history(source).cost.draft_s(depth) for source in {*draft.sources}), default=DraftCost().once_s
-        )
+        costs = [self._history(source).cost for source in {*draft.sources}] or [DraftCost()]
+        return max(cost.draft_s(depth) for cost in costs)
 
     def observe(self, step):
         draft, histories = step.draft, {source: self._history(source) for source in {*step.draft.sources}}

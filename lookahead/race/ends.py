@@ -1,6 +1,4 @@
-"""Where a text ends: at an end-of-sequence token, a stop string, or a length."""
-
-from __future__ import annotations
+"""The end of a text: an end-of-sequence token, a stop string, or a length."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

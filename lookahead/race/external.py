@@ -1,13 +1,10 @@
 """transformers' own speculation as lanes: plain generation, assisted generation and prompt lookup.
 
-`generate` reports accepted tokens only, once per pass, which is timed there. So these lanes do not report drafts: their steps
-have tokens and seconds. The acceptance rule holds here too: at temperature 0 and with shared noise it is passed as a logits
-processor, so the text must be naive's. Under the rejection rule `generate` samples in its own way.
-
-The call runs in a greenlet of the same thread. It stops after every pass until its lane is advanced, and can be dropped there.
+`generate` reports accepted tokens only, once per pass, so the steps of these lanes have tokens and seconds, but no drafts. At
+temperature 0 and with shared noise the acceptance rule is passed as a logits processor, so the text must be naive's. Under the
+rejection rule `generate` samples in its own way. The call runs in a greenlet, which stops after every pass until its lane is
+advanced, and can be dropped there.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -102,7 +99,7 @@ class ExternalGenerator:
         )  # fmt: skip
 
     def _scores(self, logits: torch.Tensor, context: torch.Tensor) -> torch.Tensor:
-        """The rule's scores, as our loop computes them, with the shared noise if it decides."""
+        """The scores of our loop, with the shared noise if it decides."""
         require_finite(logits, "target")
         processed = self.rule.process(logits, context.tolist() if self.rule.settings.repetition_penalty != 1.0 else ())
         decided = self.rule.decisive(processed, [len(context)])

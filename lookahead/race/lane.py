@@ -77,19 +77,18 @@ class Lane:
         return self.draft is not None and self.draft.kind is not None
 
     def steps(self, others: list[Text] | None = None, reading: Reading | None = None) -> Iterator[Step]:
-        """Run it; the generator may be closed at any step. `others` are the texts of a race, which share what is read of
-        the prompt."""
+        """Run it; the generator may be closed at any step. `others` are the texts of a race, which read the prompt once."""
         if not self.opaque:
             text, others = self.text(cache(self.costs.pass_s)), [] if others is None else others
             others.append(text)
             return loop(text, others, reading)
         self.models.use_threads()
         self._target = self._fresh_target()
-        peer = self._cls(self._target, self.draft, self._rule, self.settings.k, self._method_options)
-        return peer.steps(self.prompt, self._ends)
+        external = self._cls(self._target, self.draft, self._rule, self.settings.k, self._method_options)
+        return external.steps(self.prompt, self._ends)
 
     def text(self, pass_s: Callable[[int, int], float], drafting: int = 1) -> Text:
-        """The text of this lane. A pass takes `pass_s(rows, branches)` seconds, and `drafting` texts draft at the same time."""
+        """The text of this lane. A pass takes `pass_s(rows, branches)` seconds; `drafting` texts draft at the same time."""
         self.models.use_threads()
         self._target = self._fresh_target()
         if self.keeps_states:

@@ -46,10 +46,7 @@ def needed_by(method: str) -> str | None:
 
 
 def drafter_for(method: str, name: str, drafters: Collection[str]) -> str:
-    """The draft model or trained head that a method drafts with, of those that are loaded.
-
-    The usual name, `DRAFT`, selects a trained head if there is no draft model and the method accepts heads.
-    """
+    """The draft model that a method drafts with. `DRAFT` is a trained head if no such model is loaded and it accepts heads."""
     cls = method_class(method)
     if not isinstance(name, str):
         raise MethodError("draft", name, f"give the name of a draft model: {', '.join(sorted(drafters))}.")
@@ -61,11 +58,7 @@ def drafter_for(method: str, name: str, drafters: Collection[str]) -> str:
 
 def methods_with(drafters: Collection[str]) -> tuple[str, ...]:
     """The methods whose drafter is among these draft models and trained heads."""
-    return tuple(
-        method
-        for method in all_methods()
-        if not method_class(method).needs_draft or drafter_for(method, DRAFT, drafters) in drafters
-    )
+    return tuple(m for m in all_methods() if not needed_by(m) or drafter_for(m, DRAFT, drafters) in drafters)
 
 
 def methods_for(models: Models) -> tuple[str, ...]:

@@ -1,11 +1,8 @@
 """The fair schedule of a race: lanes take turns on one clock each, and never compute at the same time.
 
 The next pass goes to the lane whose clock is furthest behind. A clock adds only its lane's measured work: drafting, the
-target's pass, the loop. Reading the prompt is excluded; lanes that can share it read it once. Work between passes counts
-for no lane.
+target's pass, the loop. Reading the prompt is excluded; lanes that can share it read it once.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 

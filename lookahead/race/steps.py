@@ -1,35 +1,25 @@
 """The rows of a draft that a pass can verify, and the outcome of each row."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from ..core.events import ACCEPTED, REJECTED, UNVISITED, WINDOW, Draft, Test
 
 
 def up_to_end(draft: Draft, eos: frozenset[int]) -> Draft:
-    """The draft without rows after an end-of-sequence token, which end the text. A lookup in a chat would draft the next
-    turn too."""
+    """The draft without rows after an end-of-sequence token; a lookup in a chat would draft the next turn too."""
     if draft.window or eos.isdisjoint(draft.tokens):
         return draft
-    goes_on = {-1}
-    rows = []
+    ended: set[int] = set()  # rows whose children go
     for row, (token, parent) in enumerate(zip(draft.tokens, draft.parents, strict=True)):
-        if parent in goes_on:
-            rows.append(row)
-            if token not in eos:
-                goes_on.add(row)
-    return draft.pruned(rows)
+        if parent in ended or token in eos:
+            ended.add(row)
+    return draft.pruned([row for row, parent in enumerate(draft.parents) if parent not in ended])
 
 
 def kept_tests(tests: Sequence[Test], kept: int) -> tuple[Test, ...]:
     """The tests up to the one that settled the last token that is kept."""
-    settled = 0
-    for i, test in enumerate(tests):
-        settled += test.outcome != REJECTED
-        if settled == kept:
-            return tuple(tests[: i + 1])
-    return tuple(tests)
+    settled = [i for i, test in enumerate(tests, start=1) if test.outcome != REJECTED]
+    return tuple(tests[: settled[kept - 1]])
 
 
 def statuses(draft: Draft, tests: Sequence[Test]) -> tuple[str, ...]:

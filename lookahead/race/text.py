@@ -1,7 +1,6 @@
 """Between text and token ids: prompts, stop strings, and the text that each token adds.
 
-A token may be half a character. Pieces are decoded in context, and half a character is held back until it is whole, so the
-pieces joined are exactly the text.
+A token may be half a character, which is held back until it is whole, so the pieces joined are exactly the text.
 """
 
 from __future__ import annotations
@@ -68,8 +67,7 @@ def _encode_text(tokenizer: PreTrainedTokenizerBase, prompt: str, chat: bool, ro
 def as_chat(tokenizer: PreTrainedTokenizerBase, message: str, *, reply: bool = True) -> str:
     """Return a user's message in the model's chat template, with the beginning of a `reply`.
 
-    Raises `PromptError` if there is no template, or if it fails or gives no text. A template is a program of the model's
-    authors, and may raise anything.
+    Raises `PromptError` if there is no template, or if it fails or gives no text.
     """
     if not tokenizer.chat_template:
         raise PromptError("chat", True, "this model has no chat template; switch chat off.")
@@ -77,7 +75,7 @@ def as_chat(tokenizer: PreTrainedTokenizerBase, message: str, *, reply: bool = T
     try:
         text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=reply)
         text.encode()  # a lone surrogate has no tokens
-    except Exception as error:
+    except Exception as error:  # a template is a program of the model's authors
         mend = f"this model's chat template fails ({remark(error)}); switch chat off, or choose another model."
         raise PromptError("chat", True, mend) from error
     if not text:
@@ -90,7 +88,7 @@ class StopStrings:
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, stops: Sequence[str], prompt: Sequence[int] = ()):
         self._tokenizer, self._stops, self._before = tokenizer, tuple(stops), list(prompt[-LEAD:])
-        # A token is at least one byte, so this many tokens always cover the longest stop string.
+        # A token is at least one byte, so this many tokens cover the longest stop string.
         self._window = max((len(s.encode("utf-8", "surrogatepass")) for s in stops), default=0) + 1
 
     def __call__(self, generated: Sequence[int]) -> bool:
@@ -120,16 +118,15 @@ class Pieces:
     def add(self, token: int) -> str:
         """Append a token; returns the text that it completes ("" after half a character)."""
         self._ids.append(token)
-        given = self._decode(self._ids[self._start : self._read])
-        text = self._decode(self._ids[self._start :])
+        text = self.flush()
         if text.endswith(BROKEN) and len(self._ids) - self._read < 8:
             return ""
-        if len(text) > len(given):
+        if text:
             self._start, self._read = self._read, len(self._ids)
-        return text[len(given) :]
+        return text
 
     def flush(self) -> str:
-        """The text that is still held back when the sequence ends within a character."""
+        """The text that is not given out yet, which may end within a character."""
         given = self._decode(self._ids[self._start : self._read])
         return self._decode(self._ids[self._start :])[len(given) :]
 

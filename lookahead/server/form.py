@@ -1,10 +1,7 @@
 """The form: the names of its fields, their first values, and the race and the link that a filled-in form describes.
 
-Text becomes numbers, and an empty field raises an error with its name. A link carries the fields that differ from the
-defaults. Values from a link pass the same checks as typed ones. The settings check ranges.
+A link carries the fields that differ from the defaults. Values from a link pass the same checks as typed ones.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,10 +33,7 @@ LONGEST_OPTIONS = 2000  # characters of what is not the prompt
 
 @dataclass(frozen=True)
 class RaceForm:
-    """A filled-in form. Call it with the server's state to make its race.
-
-    The race runs with the head that the `visitor` keeps. A form can be pickled.
-    """
+    """A filled-in form, which can be pickled. A call makes its race, with the head that the `visitor` keeps."""
 
     prompt: Any
     methods: Sequence[str]

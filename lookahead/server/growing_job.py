@@ -1,10 +1,7 @@
 """A drafter that one visitor trains, as a job that gives way: slices of training, and now and then a race with it.
 
-It lasts until the visitor begins another one or leaves, or until its family is unloaded. Meanwhile the visitor can keep it
-for races, and download it.
+The visitor can keep it for races and download it, until another one is begun, the visitor leaves or the family is unloaded.
 """
-
-from __future__ import annotations
 
 import io
 import zipfile

@@ -1,11 +1,8 @@
 """Addresses next to the page's: `/healthz`, `/metrics` for Prometheus, `/loading` for the loading page (web.py), which is
 over, and `/card.png`, the picture of links to the page.
 
-They need no place in the queue and no thread of the page's, so they answer also when a pass hangs. They hold nothing about
-visitors.
+They need neither the queue nor a thread of the page, so they answer even if a pass hangs. They report nothing about visitors.
 """
-
-from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterator
@@ -32,13 +29,11 @@ def routes(server: ServerState, telling: Telling) -> list[Route]:
         report = health(server, telling)
         return JSONResponse(report, status_code=200 if report["status"] == "ok" else 503)
 
-    async def loading(request: Request) -> JSONResponse:
-        return JSONResponse({"status": "ready", "ready": True, "text": "ready", "share": 1.0})
-
     async def card(request: Request) -> FileResponse:
         return FileResponse(ASSETS / "card.png", media_type="image/png")
 
-    addresses = [Route("/healthz", healthz), Route("/loading", loading), Route("/card.png", card)]
+    loading = JSONResponse({"status": "ready", "ready": True, "text": "ready", "share": 1.0})
+    addresses = [Route("/healthz", healthz), Route("/loading", loading, methods=["GET"]), Route("/card.png", card)]
     if telling.metrics and importlib.util.find_spec("prometheus_client") is None:
         logging.LOGGER.warning(MISSING)
     elif telling.metrics:

@@ -4,8 +4,6 @@ Every field of `Limits` and `Telling` is the variable LOOKAHEAD_<NAME>; its desc
 value stops the server at its start with a clear error.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator

@@ -24,10 +24,8 @@ FAULT = "This broke off because of a fault in Lookahead or in the model's files 
 
 
 class DownloadJob(Job[None]):
-    """`work(job)`, computed in a thread of its own after `start`, because a download must not hold up other jobs.
-
-    It publishes (sentence, share done) and other values. It passes to `compute` what must be computed in the queue.
-    """
+    """`work(job)` in a thread of its own, because a download must not delay other jobs. It publishes (sentence, share done) and
+    other values. Models are measured in the queue, by `compute`."""
 
     def __init__(self, work: Callable[[DownloadJob], Any]):
         super().__init__("models", work, limited=False, fault=FAULT)
@@ -43,7 +41,6 @@ class DownloadJob(Job[None]):
         self.publish((sentence, share))
 
     def compute(self, function: Callable[..., T], *arguments: Any) -> T:
-        """Compute a function in the queue and return its result."""
         part = Job(self.kind, lambda _: function(*arguments), limited=False, fault=self.fault)
         self._part = queue.submit(part)
         try:

@@ -1,14 +1,11 @@
 """The server's log on stderr: an entry for its start, for each run's end and refusal, and for each fault.
 
-An entry is a name and fields, as a line for people or as JSON. It never holds text of a model or a visitor's address.
-Fields that may quote a visitor are `private`: they are written only if the host asks for them. So is a fault's message; its
-traceback names files and lines.
+An entry is a name and fields, as a line or as JSON. It never holds text of a model or a visitor's address. Fields that may
+quote a visitor are `private`: they are written only if the host requests it. So is the message of a fault.
 
 Libraries log too, and quote requests. From `serving` on, an entry of theirs is one line: the place in their code and the
 class of the error.
 """
-
-from __future__ import annotations
 
 import json
 import logging

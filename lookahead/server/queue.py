@@ -51,10 +51,7 @@ class Ended(ServerError):
 
 
 def words_of(error: Exception) -> str:
-    """Return the sentence that a visitor reads for the error that is being handled.
-
-    An error that is not a `LookaheadError` is a bug. It is logged with its traceback.
-    """
+    """Return a sentence for a visitor. An error that is not a `LookaheadError` is a bug: it is logged with its traceback."""
     if isinstance(error, (LookaheadError, Stopped)):
         return str(error) or "Stopped."
     logging.fault()
@@ -124,10 +121,8 @@ class Job(Generic[T]):
         return words and words.format(limit=count(queue.limits.max_run_s))
 
     def follow(self, every_s: float = EVERY_S, waiting_s: float = EVERY_S) -> Iterator[Update]:
-        """Yield updates until the end, one at least every `every_s` seconds (`waiting_s` in the queue), even if empty.
-
-        Only a generator that yields can be cancelled: closing this one leaves the job. Raises what `result` raises.
-        """
+        """Yield updates until the end, one at least every `every_s` seconds (`waiting_s` in the queue), even if empty, because
+        only a generator that yields can be cancelled. Closing it leaves the job. Raises what `result` raises."""
         place = ""
         try:
             while not self.done.done():
@@ -227,7 +222,6 @@ class Queue:
         self._lock = threading.RLock()
 
     def open(self, limits: Limits) -> None:
-        """Accept jobs, within these limits."""
         self.limits, self.closed = limits, False
 
     def close(self) -> None:

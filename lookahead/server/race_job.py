@@ -3,8 +3,6 @@
 Limits of the host are checked before the race is made. A page reads batches, the API reads the trace.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 from time import monotonic
@@ -25,10 +23,8 @@ BEAT_S = 0.25  # Stop takes up to this long, because only a generator that yield
 
 
 def submit(server: ServerState, make: Make, kind: str, run: Run | None = None) -> Job[Trace]:
-    """Put the race that `make(server)` makes into the queue. Its events go into `run`; its trace is the job's result.
-
-    Raises the `LookaheadError` that refuses the race, and logs it.
-    """
+    """Put the race that `make(server)` makes into the queue. Its events go into `run`; its trace is the job's result. Raises
+    the `LookaheadError` that refuses the race, and logs it."""
     filled = isinstance(make, RaceForm)
     prompt = str(make.prompt) if filled else ""
 
@@ -51,16 +47,13 @@ def submit(server: ServerState, make: Make, kind: str, run: Run | None = None) -
 
 
 def follow(server: ServerState, make: Make) -> Iterator[str]:
-    """Yield batches of the race that `make(server)` makes, also empty ones, until its end or until this generator is closed.
-
-    A form's family is loaded first if it comes with the app. A refused race yields one refusal.
-    """
+    """Yield batches of the race that `make(server)` makes, also empty ones, until its end. A refused race yields one refusal.
+    A form's family is loaded first if it comes with the app."""
     run, shown = Run(), False
     try:
         for words, share in loading_job.loaded(server, make.family if isinstance(make, RaceForm) else ""):
             run.add(wire.Status(text=words, fraction=share))
-            if not shown:  # a page that misses one of these asks for it
-                server.runs.remember(run)
+            server.runs.remember(run)  # a page that misses one of these asks for it
             shown = True
             yield run.batch()
         job = submit(server, make, "race", run)

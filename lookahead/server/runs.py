@@ -1,11 +1,8 @@
 """Runs on the way to their pages: batches of events, and a store from which a page repairs gaps.
 
 A page may miss updates (a hidden tab, a dropped connection). Every event has an index; the page requests missing ones by
-run id and index. Ids cannot be guessed. Of the runs that no page follows, only the last are kept. A request for an unknown
-run, after a restart of the server, gets a sentence.
+run id and index. Ids cannot be guessed. Of the runs that no page follows, only the last are kept.
 """
-
-from __future__ import annotations
 
 import json
 import secrets
@@ -122,12 +119,8 @@ class Runs:
         with self._lock:
             self._runs[run.id] = run
             old = [one for one in self._runs.values() if not one.followed and one is not run]
-            size = sum(one.size for one in old)
-            for number, one in enumerate(old):
-                if len(old) - number < MOST_RUNS and size <= MOST_CHARACTERS:
-                    break
-                size -= one.size
-                del self._runs[one.id]
+            while len(old) >= MOST_RUNS or sum(one.size for one in old) > MOST_CHARACTERS:
+                del self._runs[old.pop(0).id]
 
     def resend(self, request: Any) -> str | None:
         """The batch for a request [run id, first index]; the end of an unknown run, with a sentence; None for other values."""

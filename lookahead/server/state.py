@@ -1,10 +1,7 @@
 """What all visitors of one server share: the loaded families, the host's limits, and the runs that a page may request again.
 
-Families come and go while the server runs, so callers take models from here each time. A race that has begun keeps the
-models it began with.
+Families come and go while the server runs, so callers take models from here each time. A race keeps its models.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

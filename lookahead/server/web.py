@@ -1,12 +1,9 @@
 """The web server: one port and one application, from the first second to the end.
 
 The port opens before torch and Gradio are imported, because a browser that is refused shows an error and does not return.
-During loading, `/` plays the bundled recording with a Race button that shows the progress, `/loading` reports the progress
-as JSON, and every other address, `/healthz` included, answers 503. `show` replaces these routes by the app's between two
-requests, on the same connections. The loading page then reloads itself: same address, same playhead.
+During loading, `/` plays a recording, `/loading` reports the progress as JSON, and all other addresses answer 503. `show`
+replaces these routes between two requests. The loading page then reloads itself: same address, same playhead.
 """
-
-from __future__ import annotations
 
 import html
 import os
@@ -34,20 +31,18 @@ from .runs import passed, recording
 
 BY_ID = {one.id: one for one in EVERY}
 FIRST_PORT, PORTS = 7860, 100  # as Gradio chooses, where none is given
-AGAIN_S = "2"
 CAPTION = "A recording from {cpu}, while this machine gets ready."
 TITLE = "Lookahead: speculative decoding, seen and measured"
 NO_ICON = '<link rel="icon" href="data:,">\n'  # else a browser requests one
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 CLOSING_S = 5  # for open connections to end
 FRESH = {"Cache-Control": "no-store"}
+RETRY = FRESH | {"Retry-After": "2"}
 
 
 class WebServer:
-    """Serves `app`, in a thread of its own; `tell` sets the progress of loading, `show` ends it.
-
-    Raises `OSError` if the port is not available. `port` None: the first free one from 7860 on.
-    """
+    """Serves `app` in a thread of its own; `tell` sets the progress of loading, `show` ends it. Without a `port`, it uses the
+    first free one from 7860 on. Raises `OSError` if there is none."""
 
     def __init__(self, host: str, port: int | None):
         ports = range(port, port + 1) if port is not None else range(FIRST_PORT, FIRST_PORT + PORTS)
@@ -101,11 +96,11 @@ class WebServer:
         progress = {"status": "loading", "ready": False, "text": self.text, "share": round(self.share, 2)}
         if request.scope["path"] == "/loading":
             return JSONResponse(progress, headers=FRESH)
-        return JSONResponse(progress, 503, headers=FRESH | {"Retry-After": AGAIN_S})
+        return JSONResponse(progress, 503, headers=RETRY)
 
     async def _not_yet(self, *connection: Any) -> None:
         text = f"Lookahead is loading: {self.text}, {percent(self.share)}. Try again in a few seconds.\n"
-        await PlainTextResponse(text, 503, headers=FRESH | {"Retry-After": AGAIN_S})(*connection)
+        await PlainTextResponse(text, 503, headers=RETRY)(*connection)
 
 
 def end_at_signals() -> None:

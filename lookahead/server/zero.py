@@ -4,12 +4,9 @@ The app of such a Space has no GPU. Another process runs a function that `spaces
 the call takes, from the visitor's share. So:
 
 - The computing thread makes the call in the visitor's context, where `spaces` finds the request.
-- Arguments and results are pickled. The other process loads and measures the models on its GPU, and keeps them for its next
-  call.
+- Arguments and results are pickled. The other process loads and measures the models, and keeps them for its next call.
 - `spaces` makes torch report a GPU in this process too, which computes on its cores; this module undoes that.
 """
-
-from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -75,10 +72,7 @@ def report() -> None:
 
 
 class Lent(Laps):
-    """A race that runs where a GPU is lent, followed like one that runs here. `begun` gets its trace when it begins.
-
-    The other process calls `make` with its own state, so `make` must be picklable.
-    """
+    """A race that runs where a GPU is lent. `make` must be picklable; `begun` gets the trace of what it makes there."""
 
     def __init__(self, racing: Race, server: ServerState, make: Make, begun: Callable[[Trace], Any]):
         self.methods, self.settings, self.prompt_text = racing.methods, racing.settings, racing.prompt_text

@@ -2,12 +2,10 @@
 
 The operator sets `LOOKAHEAD_SERVERS="fast=https://..., plain=https://..."`, and a key for each in
 `LOOKAHEAD_SERVER_KEY_<NAME>`. `LOOKAHEAD_SERVER_REQUEST_<NAME>` is a JSON object whose fields are added to every request. With
-it one server can have two names, one of which switches speculation off. No message and no `repr` contains a key or an address.
+it one server can have two names, one without speculation. No message and no `repr` contains a key or an address.
 
 A visitor's choice is written like a family, `servers:plain,fast`, in forms, links and traces. It has names only.
 """
-
-from __future__ import annotations
 
 import json
 import os
@@ -44,7 +42,6 @@ class Server:
 
     @property
     def headers(self) -> dict[str, str]:
-        """The HTTP headers that carry the key."""
         return {"Authorization": f"Bearer {self.key}"} if self.key else {}
 
     def hidden(self, text: str) -> str:
@@ -71,7 +68,6 @@ def server_at(url: str, name: str, environ: Mapping[str, str] = os.environ, vari
 
 
 def _key(variable: str, environ: Mapping[str, str]) -> str | None:
-    """Return a server's key, if any. Raises `SettingsError` if no HTTP header can hold it."""
     key = environ.get(variable, "").strip()
     if not key.isascii() or not key.isprintable():
         raise SettingsError(variable, "...", "a key has printable ASCII characters only.")
@@ -79,7 +75,6 @@ def _key(variable: str, environ: Mapping[str, str]) -> str | None:
 
 
 def _request(variable: str, environ: Mapping[str, str]) -> dict[str, Any]:
-    """Return the fields that are added to every request. Raises `SettingsError` if they are no JSON object."""
     try:
         request = json.loads(environ.get(variable) or "{}")
         json.dumps(request, ensure_ascii=False, allow_nan=False).encode()  # as it is sent

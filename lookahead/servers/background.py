@@ -1,7 +1,5 @@
 """Run asynchronous work in a thread, for callers without an event loop and for those that already run one (notebooks)."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Iterator
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
@@ -20,10 +18,7 @@ def complete(work: Callable[[], Awaitable[T]]) -> T:
 
 
 def arriving(work: Callable[[Callable[[Any], None]], Awaitable[None]]) -> Iterator[Any | None]:
-    """Yield what `work(put)` puts, as it does, and None while nothing is new.
-
-    Raises at the end what the work raises. Closing the iterator cancels the work.
-    """
+    """Yield what `work(put)` puts, and None while nothing is new. Raises what the work raises. Closing cancels the work."""
     items: SimpleQueue[Any] = SimpleQueue()
     with start_blocking_portal() as portal:  # cancels what runs in it if an exception leaves it
         done = portal.start_task_soon(work, items.put)

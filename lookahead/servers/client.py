@@ -4,14 +4,12 @@ Every wait, line and answer has a limit. Every failure becomes a `RemoteError` w
 refusal with the server's own words, a silence, a broken stream, an event that cannot be read. What arrived before stays.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import ssl
 from codecs import getincrementaldecoder
 from collections.abc import AsyncIterator, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import cache
 from io import IncrementalNewlineDecoder
@@ -73,7 +71,6 @@ class Client:
         await self._http.aclose()
 
     def error(self, sentence: str, status: int | None = None) -> RemoteError:
-        """Return an error of this server."""
         return RemoteError(self.server.name, sentence, status)
 
     async def identify(self) -> None:
@@ -97,10 +94,8 @@ class Client:
         return self.answer(reply)
 
     async def read(self, reply: OpenAI, prompt: str, most: int, chat: bool) -> AsyncIterator[None]:
-        """Read the answer to a prompt into a new `reply`, and yield after each event. The last pass may still grow.
-
-        The first request that is not refused as malformed is used. Raises `RemoteError`; the reply keeps what has arrived.
-        """
+        """Read the answer to a prompt into a new `reply`, and yield after each event. The last pass may still grow. Raises
+        `RemoteError`; the reply keeps what has arrived."""
         requests, is_whole = self.kind.requests(self.model, text_in(prompt), most, chat), False
         for number, (path, body) in enumerate(requests[self.request :], self.request):
             try:
@@ -170,11 +165,8 @@ class Client:
             raise self._lost(error, limits.whole_s if perf_counter() - start >= limits.whole_s else wait) from None
 
     async def _stream(self, response: httpx2.Response) -> AsyncIterator[dict[str, Any] | None]:
-        """Yield the data of each event, and None for the last. Raises `RemoteError`. Unknown fields are ignored.
-
-        An empty line ends an event. A first line that is a whole JSON document does not wait for it, because some servers
-        leave empty lines out. httpx2's `EventSource` does not read these.
-        """
+        """Yield the data of each event, and None for the last. Some servers leave out the empty line after an event, which
+        httpx2's `EventSource` requires. So a first line that is a whole JSON document is an event."""
         data: list[str] = []
         size, has_event = 0, False
         async for line in self._lines(response):
@@ -212,7 +204,6 @@ class Client:
         yield ""  # the stream's end ends its last event
 
     def _event(self, parsed: Any) -> dict[str, Any] | None:
-        """Return the data of an event, None for the last. Raises `RemoteError`."""
         if parsed == DONE:
             return None
         if not isinstance(parsed, dict):
@@ -229,15 +220,12 @@ class Client:
 
     def _refused(self, status: int, text: str) -> RemoteError:
         words: Any = text
-        try:
+        with suppress(ValueError, AttributeError, RecursionError):
             data = json.loads(text)
             words = data.get("error") or data.get("message") or data.get("detail") or data
-        except (ValueError, AttributeError, RecursionError):
-            pass
         return self.error(f"{REFUSALS.get(status, 'it refused')} (status {status}: {self._words(words)}).", status)
 
     def _lost(self, error: Exception, waited_s: float) -> RemoteError:
-        """Return the error for a connection that was not made, or broke."""
         if isinstance(error, (httpx2.ConnectError, httpx2.ConnectTimeout)):
             return self.error("nothing answers at its address; is it running?")
         if isinstance(error, (TimeoutError, httpx2.TimeoutException)):
@@ -252,7 +240,6 @@ class Client:
 
 
 async def _beginning(response: httpx2.Response, most: int) -> str:
-    """Return the first bytes of a body as text."""
     whole = b""
     async for part in response.aiter_bytes():
         whole += part
@@ -262,7 +249,6 @@ async def _beginning(response: httpx2.Response, most: int) -> str:
 
 
 def _parsed(data: str) -> Any:
-    """Return the parsed data of an event; None if it is not JSON."""
     try:
         return data if data == DONE else json.loads(data)
     except (ValueError, RecursionError):

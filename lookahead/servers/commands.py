@@ -1,7 +1,5 @@
 """The commands about servers: `attach`, two servers under the same load, and `acceptance`, records of other tools."""
 
-from __future__ import annotations
-
 import json
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence

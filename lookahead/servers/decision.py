@@ -1,10 +1,8 @@
 """Whether to turn speculation on, measured on two servers with a user's own prompts and a budget of seconds.
 
-Half of the budget goes to one text at a time, a few prompts after the other; the rest to more texts at once. A server
-reports what it accepted but not how long it drafted, so a pass with its draft is one cost.
+Half of the budget goes to one text at a time, the rest to more texts at once. A server does not report how long it drafted,
+so a pass with its draft is one cost.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from time import perf_counter

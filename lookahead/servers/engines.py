@@ -97,11 +97,8 @@ def ask_vllm(client: httpx2.Client, ids: Sequence[int], most: int) -> list[int]:
 
 
 def llama_cpp(program: str, models: Models, folder: Path) -> list[Engine]:
-    """Return llama.cpp's server without speculation, with our draft model and with its n-grams.
-
-    The family's models are written to the folder as GGUF files in float16. The options are those of build 11434; older builds
-    had other names.
-    """
+    """Return llama.cpp's server (options of build 11434) without speculation, with our draft model and with its n-grams. The
+    family's models are written to the folder as GGUF files in float16."""
     members = places(models.spec)
     files = {role: write(members[role], folder / f"{role}.gguf") for role in ("target", "draft") if role in members}
     command = [
@@ -134,10 +131,7 @@ def _answer(client: httpx2.Client, path: str, request: Mapping[str, Any]) -> dic
 
 
 class EngineProcess:
-    """An engine's process. As a context manager it waits until the engine is ready, and ends it.
-
-    Raises `SettingsError` if it does not start, with the last line it wrote.
-    """
+    """An engine's process, which is ready inside `with`. Raises `SettingsError` with its last line if it does not start."""
 
     def __init__(self, engine: Engine):
         self._engine, self._log = engine, tempfile.TemporaryFile("w+")  # noqa: SIM115 as long as the process
@@ -194,11 +188,9 @@ class EngineProcess:
             os.killpg(self._process.pid, what)
 
     def pause(self) -> None:
-        """Take no processor time until `resume`."""
         self._send(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Answer requests again."""
         self._send(signal.SIGCONT)
 
     def write(self, ids: Sequence[int], most: int) -> tuple[list[int], float]:

@@ -4,13 +4,10 @@ Source: llama.cpp's conversion of LlamaForCausalLM. Its rotary embedding rotates
 transformers the two halves, so the rows of queries and keys are reordered.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
 import numpy as np
-import torch
 from safetensors.torch import load_file
 
 from ..core.events import ModelError, SettingsError
@@ -43,8 +40,9 @@ def write(folder: str, path: Path) -> Path:
     _add_tokens(out, gguf.TokenType, folder, shape.vocab)
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, shape.layers)
     for name, tensor in weights.items():
-        if "q_proj" in name or "k_proj" in name:
-            tensor = _interleaved(tensor, shape.heads if "q_proj" in name else shape.kv_heads)
+        if "q_proj" in name or "k_proj" in name:  # interleave the two halves of each head
+            heads = shape.heads if "q_proj" in name else shape.kv_heads
+            tensor = tensor.view(heads, 2, -1, shape.hidden).transpose(1, 2).reshape(tensor.shape).contiguous()
         numbers = tensor.float().numpy()
         known = names.get_name(name, try_suffixes=(".weight",))
         out.add_tensor(known, numbers if numbers.ndim == 1 else numbers.astype(np.float16))
@@ -55,13 +53,7 @@ def write(folder: str, path: Path) -> Path:
     return path
 
 
-def _interleaved(weight: torch.Tensor, heads: int) -> torch.Tensor:
-    """Return rows [heads x dim] with the two halves of each head interleaved."""
-    return weight.view(heads, 2, -1, weight.shape[1]).transpose(1, 2).reshape(weight.shape).contiguous()
-
-
 def _add_tokens(out, kinds, folder: str, vocab: int) -> None:
-    """Add the byte-level BPE of a folder's tokenizer.json."""
     tokenizer = json.loads((Path(folder) / "tokenizer.json").read_text(encoding="utf-8"))
     special = {token["id"] for token in tokenizer["added_tokens"]}
     tokens = {i: f"[unused {i}]" for i in range(vocab)}

@@ -4,8 +4,6 @@ Both servers get the same prompts at every load, one server after the other. The
 measured time is that in which all readers are busy: it ends when a reader finds no prompt left.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -31,10 +29,7 @@ def rounds_of(levels: Iterable[int], prompts: int, rounds: int = 1) -> Plan:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A text that a server wrote under load: the number of its prompt, and the seconds from the block's beginning to the request.
-
-    A text that failed has an `error` and no answer.
-    """
+    """An answer under load, or an error: the number of its prompt, and the seconds from the block's beginning to the request."""
 
     prompt: int
     begun_s: float
@@ -42,10 +37,7 @@ class Written:
     error: str | None = None
 
     def within(self, seconds: float) -> float:
-        """Return how many of its tokens came in the first `seconds` of its block.
-
-        If only chunks are known, the server's own count is spread over them.
-        """
+        """Return how many of its tokens came in the first `seconds` of its block. The server's count is spread over chunks."""
         if self.answer is None:
             return 0
         passes = self.answer.passes
@@ -55,15 +47,13 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """All texts of one server in one round. `side` is one of `SIDES`.
+    """All texts of one server, the `side`, in one round.
 
-    `busy_s` are the seconds in which all readers were busy, `tokens` those that arrived in them, and `counted` what the server's
-    own counters added, None if it has none.
+    All readers were busy for `busy_s` seconds, in which `tokens` arrived. `counted` are increases of the server's own counters.
     """
 
     side: str
     at_once: int
-    round: int
     busy_s: float
     tokens: int
     texts: tuple[Written, ...]
@@ -71,17 +61,14 @@ class Block:
 
     @property
     def tokens_per_second(self) -> float:
-        """Throughput of all readers together."""
         return self.tokens / self.busy_s if self.busy_s > 0 else 0.0
 
 
 async def blocks(
     sides: Mapping[str, Server], prompts: Sequence[Question], plan: Plan, most: int, timeouts: Timeouts | None = None
 ) -> AsyncIterator[Block | dict[str, Client]]:
-    """Yield first the clients of both servers, then block after block, two for every round of the plan.
-
-    Raises `RemoteError` if a server cannot be reached at all. A single text may fail; its block has the error.
-    """
+    """Yield first the clients of both servers, then block after block, two for every round of the plan. Raises `RemoteError`
+    if a server cannot be reached at all. If a text fails, its block has the error."""
     async with AsyncExitStack() as stack:
         clients = {side: await stack.enter_async_context(Client(sides[side], timeouts)) for side in SIDES}
         for client in clients.values():
@@ -98,13 +85,13 @@ async def blocks(
                 after = await _counters(clients[side])
                 counted = {name: after[name] - n for name, n in before.items()} if before and after else None
                 tokens = round(sum(text.within(busy_s) for text in texts))
-                yield Block(side, at_once, number, busy_s, tokens, tuple(texts), counted)
+                yield Block(side, at_once, busy_s, tokens, tuple(texts), counted)
 
 
 async def _read(
     client: Client, waiting: list[tuple[int, Question]], at_once: int, most: int
 ) -> tuple[float, list[Written]]:
-    """Return the seconds in which all readers were busy, and the texts of all prompts that were waiting."""
+    """Return the seconds in which all readers were busy, and all texts."""
     start, idle, texts = perf_counter(), [], []
 
     async def reader() -> None:
@@ -138,6 +125,6 @@ async def _counters(client: Client) -> dict[str, int] | None:
 
 
 def _sum(samples: Sequence[str], name: str) -> int:
-    """Return the sum of a counter over its labels; lines are `name{labels} value`."""
+    # A line is `name{labels} value`.
     values = (line.rpartition(" ")[2] for line in samples if line.startswith((f"{name}{{", f"{name} ")))
     return int(sum(map(float, values)))

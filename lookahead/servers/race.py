@@ -63,14 +63,12 @@ class ServerRace(Laps):
         self._laps = self._run()
 
     async def _identify(self) -> None:
-        """Read what runs at every server. Connections are closed, because the race may never begin."""
         for client in self._clients:
-            async with client:
+            async with client:  # closed again, because the race may never begin
                 await client.identify()
 
     @property
     def methods(self) -> list[str]:
-        """The names of the lanes."""
         return ["naive", *(client.server.name for client in self._clients[1:])]
 
     @property
@@ -84,7 +82,6 @@ class ServerRace(Laps):
             raise RemoteError(self._failed[0].value, " ".join([self._failed[0].mend, *map(str, self._failed[1:])]))
 
     async def _write_all(self, put: Callable[[Lap], None]) -> None:
-        """Write all lanes; `put` gets their laps as they arrive."""
         numbers = range(len(self._clients))
         for at_once in [[*numbers]] if self.together else [[number] for number in numbers]:
             await asyncio.gather(*(self._write(number, put) for number in at_once))
@@ -111,7 +108,6 @@ class ServerRace(Laps):
             self._failed.append(client.error("what it sends is more than a recording can hold."))
 
     def result(self) -> Trace:
-        """Return the trace so far."""
         names = ", ".join(client.server.name for client in self._clients)
         gaps = [step.seconds for step in self._lanes[0].steps[1:] if step.emitted]
         ids = self._prompt_ids
@@ -141,10 +137,7 @@ class _Lane:
         self._at_s = 0.0
 
     def add(self, passes: Sequence[Pass], answer: Answer | None = None) -> list[StepRecord]:
-        """Return records of the new passes. `passes` are all so far.
-
-        With the whole `answer`, the last record ends the text, and earlier ones get the counts that the server sent since.
-        """
+        """Return records of what is new in `passes`. The whole `answer` ends the text, and corrects earlier counts."""
         before = len(self.steps)
         if passes and not self.steps:
             self._at_s = passes[0].at_s

@@ -31,7 +31,6 @@ Number = Annotated[int, Field(ge=0, lt=1 << 40)]
 MOST_LENGTH = 4096
 Length = Annotated[int, Field(ge=0, le=MOST_LENGTH)]  # of a draft, or of its accepted beginning
 Steps = Annotated[list[Length], Field(max_length=200_000, fail_fast=True)]
-KS = tuple(range(1, 17))
 PASS_S = 0.1
 MOST_TOKENS = 10_000  # that are played
 TOKEN = "\u25af "  # a box, in place of a word
@@ -100,8 +99,7 @@ class AcceptanceRecord(BaseModel):
     def drafts(self) -> Counter[tuple[int, bool]]:
         """Count drafts by (accepted tokens, whether the next token was rejected).
 
-        The counts come from the passes if the record has them, else from the histogram. There, a pass that accepted the most
-        tokens a pass can draft had no rejected token.
+        In a histogram, only a pass that accepted the most tokens a pass can draft had no rejected token.
         """
         if self.per_step_accepted is not None and self.per_step_drafted is not None:
             pairs = zip(self.per_step_accepted, self.per_step_drafted, strict=True)
@@ -178,8 +176,7 @@ def _records(data: Any) -> Sequence[AcceptanceRecord]:
 def judged(records: Sequence[AcceptanceRecord]) -> dict[str, Any]:
     """Return the acceptance of all texts together, by position, with 90% intervals over texts, and forecasts of tokens per pass.
 
-    Tokens per pass are forecast only if all drafts had a fixed length. A draft that ends because confidence is low hides tokens
-    that were less likely to be accepted, so a forecast from it would be too high.
+    There are forecasts only if all drafts had a fixed length. A draft that ends because confidence is low would make them too high.
     """
     drafts: Counter[tuple[int, bool]] = Counter()
     for record in records:
@@ -195,13 +192,12 @@ def judged(records: Sequence[AcceptanceRecord]) -> dict[str, Any]:
             {"position": place, "accepted": accepted, "tested": tested, "rate": accepted / tested}
             for place, (accepted, tested) in enumerate(zip(of.accepted, of.tested, strict=True), start=1)
         ],
-        "tokens_a_pass": [{"k": k, "tokens": _tokens(of, k)} for k in KS] if fixed else [],
+        "tokens_a_pass": [{"k": k, "tokens": _tokens(of, k)} for k in range(1, 17)] if fixed else [],
         "note": FIXED if fixed else VARYING,
     }  # fmt: skip
 
 
 def _length(records: Sequence[AcceptanceRecord]) -> float:
-    """Return tokens per pass, with the target's own."""
     steps = sum(record.num_spec_steps for record in records)
     return 1 + sum(record.num_accepted_draft_tokens for record in records) / max(1, steps)
 
@@ -226,10 +222,8 @@ def opened(text: str) -> tuple[Trace, str]:
 
 
 def played(records: Sequence[AcceptanceRecord]) -> Trace:
-    """Return a trace with a lane for each of the first records that list their passes. Raises `TraceError` if none does.
-
-    All lanes together have at most `MOST_TOKENS` tokens.
-    """
+    """Return a trace with a lane for each of the first records that list their passes, at most `MOST_TOKENS` tokens together.
+    Raises `TraceError` if there is none."""
     detailed = [record for record in records if record.per_step_accepted and record.per_step_drafted]
     lengths = accumulate(record.num_accepted_draft_tokens + record.num_spec_steps for record in detailed)
     fitting = [record for record, tokens in zip(detailed, lengths, strict=True) if tokens <= MOST_TOKENS]
@@ -249,7 +243,6 @@ def played(records: Sequence[AcceptanceRecord]) -> Trace:
 
 
 def _lane(record: AcceptanceRecord, number: int, of: int) -> schema.LaneRecord:
-    """Return the lane of one text. Each pass also writes a token of the target's own."""
     name = record.engine[:150] + (f", text {number}" if of > 1 else "")
     passes = [*zip(record.per_step_accepted, record.per_step_drafted, strict=True)]
     steps = [

@@ -4,8 +4,6 @@ No server reports which tokens were rejected, only how many, so a pass has count
 OpenAI-compatible server; the other kinds extend it. `tests/fakeserver.py` answers as they do.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -57,12 +55,10 @@ class Answer:
 
     @property
     def text(self) -> str:
-        """The whole text."""
         return "".join(part.text for part in self.passes)
 
     @property
     def ids(self) -> tuple[int, ...]:
-        """The token ids that arrived."""
         return tuple(token for part in self.passes for token in part.ids)
 
     @property
@@ -72,15 +68,12 @@ class Answer:
 
     @property
     def tokens_per_second(self) -> float:
-        """Tokens per second, from the request to the last token."""
         return self.tokens / self.whole_s if self.whole_s > 0 else 0.0
 
 
 def text_in(value: Any) -> str:
-    """Return the text of a field that holds a string, null, or a list of parts with text. Raises an error of `UNREADABLE`.
-
-    Half of a surrogate pair becomes a replacement character, because no file or terminal can hold it.
-    """
+    """Return the text of a field that holds a string, null, or a list of parts with text. Half of a surrogate pair becomes a
+    replacement character, because no file can hold it. Raises an error of `UNREADABLE`."""
     if value is None:
         return ""
     if isinstance(value, list):
@@ -128,10 +121,7 @@ class OpenAI:
 
     @classmethod
     def requests(cls, model: str, prompt: str, most: int, chat: bool) -> list[tuple[str, dict[str, Any]]]:
-        """Return the requests, each a path and a body, that continue a prompt greedily by at most `most` tokens.
-
-        The first has the most fields. If a server refuses it as malformed, the next one is sent, which has fewer.
-        """
+        """Return greedy requests, each a path and a body. The next has fewer fields, for servers that refuse the last."""
         body = {"model": model, "max_tokens": most, "temperature": 0, "stream": True}
         if chat:
             path, body = "/v1/chat/completions", body | {"messages": [{"role": "user", "content": prompt}]}
@@ -266,10 +256,7 @@ class SGLang(OpenAI):
         self.finish = text_in(reason.get("type") if isinstance(reason, dict) else reason) or self.finish
         text, ids = self._new(text_in(event.get("text")), ids_in(event.get("output_ids")))
         drafted, accepted, passes = ((now or 0) - (was or 0) for now, was in zip(self._sums(), before, strict=True))
-        if drafted <= 0 or passes not in (
-            1,
-            len(ids) - accepted,
-        ):  # usually the last event has the counts of the whole text
+        if drafted <= 0 or passes not in (1, len(ids) - accepted):  # of the whole text, in the last event
             drafted = accepted = None
         if text or ids:
             self.passes.append(Pass(at_s, text, ids, drafted, accepted))
@@ -349,5 +336,4 @@ class LlamaServer(OpenAI):
         return replace(answer, counts=(*counts, len(steps)), differs=differs)
 
     def _counts(self) -> tuple[int, int]:
-        """Return the drafted and accepted tokens so far."""
         return count_in(self._timings.get("draft_n")), count_in(self._timings.get("draft_n_accepted"))

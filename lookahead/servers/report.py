@@ -1,7 +1,5 @@
 """The report on two servers under load: a row for every prompt, figures for every load with intervals, and a sentence of advice."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from itertools import pairwise
 from statistics import median
@@ -28,11 +26,8 @@ COUNTER_SHARE = 0.05  # by which a server's counters may differ, because it may 
 def measure(
     sides: Mapping[str, Server], prompts: Sequence[Question], plan: Plan, most: int
 ) -> Iterator[Progress | None]:
-    """Yield the report so far after every block, and None while nothing is new. Raises what `blocks` does.
-
-    A plan may depend on what was measured; the number of its blocks is known if it has a length.
-    """
-    total = 2 * len(plan) if isinstance(plan, Sized) else 0
+    """Yield the report so far after every block, and None while nothing is new. Raises what `blocks` does."""
+    total = 2 * len(plan) if isinstance(plan, Sized) else 0  # a plan that depends on measurements has no length
 
     async def work(put: Callable[[Progress], None]) -> None:
         clients, done = {}, []
@@ -87,7 +82,6 @@ def table(measured: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
 
 
 def _level(at_once: int, prompts: Sequence[Question], blocks: Sequence[Block]) -> dict[str, Any]:
-    """Return what was measured at one load."""
     of = {side: [block for block in blocks if block.at_once == at_once and block.side == side] for side in SIDES}
     texts = {side: [text for block in of[side] for text in block.texts] for side in SIDES}
     answers = {side: [text.answer for text in texts[side] if text.answer] for side in SIDES}
@@ -136,7 +130,6 @@ def _row(prompt: Question, at_once: int, baseline: Sequence[Answer], speculative
 
 
 def _first(sentences: Iterable[str | None]) -> list[str]:
-    """Return the first different sentences."""
     return [*dict.fromkeys(filter(None, sentences))][:5]
 
 
@@ -152,7 +145,6 @@ def _speedup(sums: Sequence[Sequence[float]]) -> float:
 
 
 def _acceptance(answers: Sequence[Answer]) -> dict[str, float | None]:
-    """Return acceptance under the field's names; None if the server does not report it."""
     drafted, accepted, passes = _counts(answers)
     return {
         "mean_acceptance_length": 1 + accepted / passes if passes else None,
@@ -172,7 +164,6 @@ def _tested(answers: Sequence[Answer]) -> Acceptance:
 
 
 def _latency(answers: Sequence[Answer]) -> dict[str, float | None]:
-    """Return seconds to the first token and between arrivals, and the most tokens in one arrival."""
     first = [answer.passes[0].at_s for answer in answers if answer.passes]
     gaps = [b.at_s - a.at_s for answer in answers for a, b in pairwise(answer.passes)]
     half, longest = map(float, np.quantile(gaps, (0.5, 0.99))) if gaps else (None, None)

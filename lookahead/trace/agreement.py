@@ -45,28 +45,37 @@ class Agreement:
 
 
 def of(race: Any, lane: int) -> Agreement | None:
-    """Compare a lane with naive; None for naive itself, and without naive."""
+    """Compare a lane with naive; None for naive itself, and without naive.
+
+    Texts of servers are compared if one of the servers gives no ids.
+    """
     record, naive = race.lanes[lane], race.naive()
     if naive is None or record is naive:
         return None
-    if "server" in record.options:
-        return _of_servers(record, naive)
-    if race.settings.rule == "rejection":
+    of_servers = "server" in record.options
+    if race.settings.rule == "rejection" and not of_servers:
         return Agreement(Outcome.DISTRIBUTION)
-    ids, base = record.tokens, naive.tokens
-    place, lengths = first_difference(ids, base), (len(ids), len(base))
-    if place is None or (place == min(lengths) and not _both_ended(record, naive)):
+    as_text = of_servers and (record.streamed or naive.streamed)
+    written, base = (one.text if as_text else one.tokens for one in (record, naive))
+    place, lengths = first_difference(written, base), (len(written), len(base))
+    if of_servers and not min(lengths):
+        return Agreement(Outcome.NO_TEXT, lengths)
+    ended = all(one.steps and one.steps[-1].finish is not None for one in (record, naive))
+    if place is None or (place == min(lengths) and not ended):
         return Agreement(Outcome.SAME, lengths)
+    if of_servers:
+        return Agreement(Outcome.SERVERS, lengths, place, as_text=as_text)
     if place == min(lengths):
         return Agreement(Outcome.LENGTH, lengths)
-    margin = _margin(naive, place)
+    tests = [test for step in naive.verified for test in step.tests if test.outcome != REJECTED]
+    margin = tests[place].margin if place < len(tests) else None  # to naive's second-best token
     if race.exactness == BIT_EXACT and not record.opaque:  # an opaque lane reads the prompt in passes of its own
         outcome = Outcome.BUG
     elif margin is None:
         outcome = Outcome.NO_MARGIN
     else:
         outcome = Outcome.TIE if margin <= TIES.get(race.machine.dtype, TIE) else Outcome.TOO_FAR
-    return Agreement(outcome, lengths, place, margin, (base[place], ids[place]), *_pass_of(record, place))
+    return Agreement(outcome, lengths, place, margin, (base[place], written[place]), *_pass_of(record, place))
 
 
 def first_difference(a: Sequence[Any], b: Sequence[Any]) -> int | None:
@@ -75,34 +84,11 @@ def first_difference(a: Sequence[Any], b: Sequence[Any]) -> int | None:
     return next((i for i in range(shorter) if a[i] != b[i]), None if len(a) == len(b) else shorter)
 
 
-def _of_servers(record: Any, naive: Any) -> Agreement:
-    """Compare ids, or the texts if one of the servers gives no ids."""
-    as_text = record.streamed or naive.streamed
-    one, other = (lane.text if as_text else lane.tokens for lane in (record, naive))
-    lengths = len(one), len(other)
-    if not one or not other:
-        return Agreement(Outcome.NO_TEXT, lengths)
-    place = first_difference(one, other)
-    if place is None or (place == min(lengths) and not _both_ended(record, naive)):
-        return Agreement(Outcome.SAME, lengths)
-    return Agreement(Outcome.SERVERS, lengths, place, as_text=as_text)
-
-
 def _pass_of(lane: Any, position: int) -> tuple[int, int]:
-    """The number of the pass that wrote the token at a position, from 1, and the rows of that pass."""
+    """Return the number of the pass that wrote the token at a position, from 1, and its rows."""
     written = 0
     for number, step in enumerate(lane.verified, start=1):
         written += len(step.emitted)
         if written > position:
             return number, 1 + len(step.draft.tokens)
     return len(lane.verified), 1
-
-
-def _both_ended(*lanes: Any) -> bool:
-    return all(lane.steps and lane.steps[-1].finish is not None for lane in lanes)
-
-
-def _margin(naive: Any, position: int) -> float | None:
-    """How far naive's token led the runner-up at `position`, in the scores that decided."""
-    tests = [t for step in naive.verified for t in step.tests if t.outcome != REJECTED]
-    return tests[position].margin if position < len(tests) else None

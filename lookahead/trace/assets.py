@@ -4,8 +4,6 @@ The scripts in `assets/` are ES modules, the styles import each other, and neith
 entry and all that it imports as one text, because a replay that is opened from a disk cannot import files.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import html
@@ -87,7 +85,6 @@ def _small(element: str, code: str) -> str:
 
 
 def _variable(name: str) -> str:
-    """Return the variable of a bundle that has the exports of that module."""
     return re.sub(r"\W", "_", name)
 
 
@@ -125,5 +122,5 @@ def document(name: str, title: str, *, head: str = "", allowed: str = "", **valu
 
 
 def fingerprint(text: str) -> str:
-    """How a page's policy names a script or a style that may stand in it."""
+    """Return the name of a script or a style in a page's policy."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

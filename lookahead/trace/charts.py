@@ -4,10 +4,8 @@ A lane has one colour, dash and hatching in all figures, so it is never marked b
 without data says why. Names come from traces, perhaps from a stranger's, and Plotly reads markup, so they are escaped.
 """
 
-from __future__ import annotations
-
 import html
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -20,8 +18,7 @@ from ..core.numbers import counted, decimal, percent
 from .schema import LaneRecord, RaceRecord, histogram
 
 FONT = 'system-ui, -apple-system, "Segoe UI", "Helvetica Neue", Arial, sans-serif'
-# After Okabe and Ito, darkened for paper and lightened for black. Lanes differ in lightness too: to one in twenty men
-# a green of the grey's lightness is that grey.
+# After Okabe and Ito, darkened for paper and lightened for black. Lanes differ in lightness too, for colour-blind readers.
 LIGHT = {
     "ink": "#1c1b19", "quiet": "#5d5a53", "rule": "#dcd9d0", "field": "#ffffff", "naive": "#716d65",
     "lanes": ("#00553e", "#1769c2", "#b4560a", "#7d2a78"),
@@ -112,10 +109,7 @@ class _Lane:
 
 
 def tokens_over_time(trace: RaceRecord, dark: bool = False) -> go.Figure:
-    """How many tokens each lane had written when its own clock read so many seconds; prefill is not on it.
-
-    Lines are steps, for a pass commits its tokens at its end. The steeper line is the faster lane.
-    """
+    """How many tokens each lane had written when its own clock read so many seconds; prefill is not on it."""
     chart = Chart(dark, "the lane's own time (s)", "tokens written")
     for lane in _lanes(trace, dark):
         if not (steps := lane.record.verified):
@@ -129,7 +123,6 @@ def tokens_over_time(trace: RaceRecord, dark: bool = False) -> go.Figure:
         )  # fmt: skip
     if not chart.figure.data:
         return chart.finish(NOTHING_RAN)
-    # A little air, so that no line's end lies on the frame.
     chart.figure.update_xaxes(range=[0, 1.02 * max(line.x[-1] for line in chart.figure.data) or 1])
     chart.figure.update_yaxes(range=[0, 1.05 * max(line.y[-1] for line in chart.figure.data) or 1])
     return chart.finish()
@@ -171,7 +164,7 @@ def acceptance_by_kind(trace: RaceRecord, dark: bool = False) -> go.Figure:
 def accepted_per_pass(trace: RaceRecord, dark: bool = False) -> go.Figure:
     """How many passes accepted none, one, two, ... drafted tokens; the target's own token comes on top.
 
-    Naive is left out: it accepts none in every pass. An opaque lane reports what it accepted, so it is included.
+    Naive is left out. An opaque lane reports what it accepted, so it is included.
     """
 
     def counts(record: LaneRecord) -> dict[int, tuple[int, int]]:
@@ -188,8 +181,7 @@ def accepted_per_pass(trace: RaceRecord, dark: bool = False) -> go.Figure:
 def time_per_token(trace: RaceRecord, dark: bool = False) -> go.Figure:
     """Where the time of a token went, a bar a lane: drafting, the target's pass, and the rest of the loop.
 
-    Milliseconds on the lane's clock over tokens written, prefill excluded: the shorter bar is the faster lane.
-    Peers report whole passes, so their drafting hides in the target's pass.
+    Prefill is left out. Opaque lanes report whole passes, so their drafting is part of the target's pass.
     """
     chart = Chart(dark, "time per token (ms)")
     shown = [lane for lane in _lanes(trace, dark) if lane.record.tokens]
@@ -216,9 +208,8 @@ def time_per_token(trace: RaceRecord, dark: bool = False) -> go.Figure:
 def predicted_against_measured(trace: RaceRecord, dark: bool = False) -> go.Figure:
     """Each lane's speedup by theory and by the clock; on the diagonal the theory holds.
 
-    Predicted: `RaceRecord.predicted`, at the costs in the trace. Measured: `stats()["speedup"]`. What lies below the
-    line lost time that the theory does not know: the loop's own work, and passes slower than when calibrated.
-    An opaque lane does not tell its rows, so nothing can be predicted of it.
+    Predicted: `RaceRecord.predicted`, at the costs in the trace. Measured: `stats()["speedup"]`. The theory leaves out the
+    loop's own work, and passes slower than when calibrated. There is no prediction for an opaque lane.
     """
     chart = Chart(dark, "predicted speedup (times naive)", "measured speedup (times naive)")
     lanes, figure, quiet = _lanes(trace, dark), chart.figure, chart.ink["quiet"]
@@ -256,22 +247,17 @@ def predicted_against_measured(trace: RaceRecord, dark: bool = False) -> go.Figu
 
 
 FIGURES = (
-    tokens_over_time,
-    acceptance_by_position,
-    accepted_per_pass,
-    time_per_token,
-    predicted_against_measured,
-    acceptance_by_kind,
-)
+    tokens_over_time, acceptance_by_position, accepted_per_pass, time_per_token, predicted_against_measured, acceptance_by_kind,
+)  # fmt: skip
 
 
 def heading(figure: Callable[..., go.Figure]) -> tuple[str, str]:
-    """A figure's title, and the sentence that says what is to be seen: its name, and how its docstring begins."""
+    """Return a figure's title and description: its name, and the first line of its docstring."""
     return figure.__name__.replace("_", " ").capitalize(), (figure.__doc__ or "").split("\n")[0]
 
 
 def kind(piece: str, before: str) -> str:
-    """The kind of a piece that follows the text `before`."""
+    """Return the kind of a piece that follows the text `before`."""
     text = piece.strip()
     if not text:
         return "space"
@@ -288,7 +274,7 @@ def kind(piece: str, before: str) -> str:
 
 
 def by_kind(lane: LaneRecord) -> dict[str, tuple[int, int]]:
-    """How many tested tokens of each kind were accepted, of how many. A rejected token counts as the kind that replaced it."""
+    """Count accepted and tested tokens of each kind. A rejected token counts as the kind of the token that replaced it."""
     before, counts = "", {name: [0, 0] for name in KINDS}
     for step in lane.verified:
         for piece, origin in zip(step.pieces, step.origins, strict=True):
@@ -301,7 +287,7 @@ def by_kind(lane: LaneRecord) -> dict[str, tuple[int, int]]:
 
 
 def _lanes(trace: RaceRecord, dark: bool) -> list[_Lane]:
-    """The lanes with their names and looks: the last lane that drafts has the first look, and looks repeat after the fourth."""
+    """Return the lanes with their looks: the last lane that drafts has the first look, and looks repeat after the fourth."""
     ink, names = DARK if dark else LIGHT, _names(trace)
     drafting = [number for number, record in enumerate(trace.lanes) if record.method != NAIVE]
     places = {number: place for place, number in enumerate([*drafting[-1:], *drafting[:-1]])}
@@ -314,7 +300,7 @@ def _lanes(trace: RaceRecord, dark: bool) -> list[_Lane]:
 
 
 def _names(trace: RaceRecord) -> list[str]:
-    """An escaped name for each lane: its method, with its options or its number if methods repeat."""
+    """Return an escaped name for each lane: its method, with its options or its number if methods repeat."""
     methods = [lane.method for lane in trace.lanes]
     names = []
     for i, lane in enumerate(trace.lanes):
@@ -328,14 +314,9 @@ def _names(trace: RaceRecord) -> list[str]:
 
 
 def _bars(
-    trace: RaceRecord,
-    dark: bool,
-    x: str,
-    y: str,
-    counts_of: Callable[[LaneRecord], Mapping[Any, tuple[int, int]]],
-    hover: str,
-) -> go.Figure:
-    """Bars of percentages: `counts_of` returns x -> (part, whole) for a lane, or nothing for one without bars."""
+    trace: RaceRecord, dark: bool, x: str, y: str, counts_of: Callable[[LaneRecord], Mapping[Any, tuple[int, int]]], hover: str
+) -> go.Figure:  # fmt: skip
+    """Draw bars of percentages: `counts_of` returns x -> (part, whole) for a lane, or nothing for one without bars."""
     chart, lanes, shown = Chart(dark, x, y), _lanes(trace, dark), []
     for lane in lanes:
         if counts := counts_of(lane.record):
@@ -345,21 +326,16 @@ def _bars(
             chart.bars(counts, shares, lane.name, lane.colour, lane.hatch, **look)
     longest = max((len(bar.x) for bar in chart.figure.data), default=1)
     chart.figure.update_xaxes(showgrid=False, dtick=every(longest))
-    return chart.finish(*_silences(lanes, shown))
-
-
-def _silences(lanes: Sequence[_Lane], shown: Sequence[_Lane]) -> list[str]:
-    """Why lanes that might draft have nothing to show."""
-    silent = [lane for lane in lanes if lane not in shown and lane.record.method != NAIVE and lane.record.verified]
     notes = [
         f"{lane.name} {'does not report what it drafted' if lane.record.opaque else 'drafted nothing'}."
-        for lane in silent
+        for lane in lanes
+        if lane not in shown and lane.record.method != NAIVE and lane.record.verified
     ]
-    if notes or shown:
-        return notes
-    return ["Nothing was drafted." if any(lane.record.verified for lane in lanes) else NOTHING_RAN]
+    if not notes and not shown:
+        notes = ["Nothing was drafted." if any(lane.record.verified for lane in lanes) else NOTHING_RAN]
+    return chart.finish(*notes)
 
 
 def every(count: int) -> int:
-    """The distance of ticks at whole numbers, for at most a dozen of them."""
+    """Return the distance of ticks at whole numbers, for at most 12 of them up to 1,200."""
     return next(step for step in (1, 2, 5, 10, 20, 50, 100) if count / step <= 12 or step == 100)

@@ -3,8 +3,6 @@
 The page is a single file that loads nothing. All text of a trace, perhaps a stranger's, is in base64 or escaped.
 """
 
-from __future__ import annotations
-
 import base64
 import gzip
 import html

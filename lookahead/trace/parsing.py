@@ -5,8 +5,6 @@ text is measured before it is parsed. The limits are 20 times the largest bundle
 settings, four lanes of 2,000 tokens, has 0.6 million values, 0.2 million names and 5 MB.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pydantic_core

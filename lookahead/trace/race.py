@@ -1,7 +1,4 @@
-"""A race with its recording: the scheduled lanes' steps become records with text, and the records a trace.
-
-`race` is the entry point of the library, of the page and of the command line.
-"""
+"""A race with its recording: the steps of scheduled lanes become records with text, and the records a trace."""
 
 from __future__ import annotations
 
@@ -28,6 +25,7 @@ if TYPE_CHECKING:
     from ..family.models import Models
 
 MOST_LANES = 4
+Method = str | tuple[str, Mapping[str, Any]]  # a name, or a name and its options
 
 
 class Recorder:
@@ -42,22 +40,20 @@ class Recorder:
         draft = step.draft
         drafted = self._pieces.drafted(draft.tokens, draft.parents) if draft.tokens else []
         pieces = [self._pieces.add(token) for token in step.emitted]
-        if step.finish and pieces:
-            pieces[-1] += self._pieces.flush() if not pieces[-1] else ""
-        chances = [round(chance, 4) for chance in draft.chances]
+        if step.finish and pieces and not pieces[-1]:
+            pieces[-1] = self._pieces.flush()
         self.steps.append(
             schema.StepRecord(
                 **_copied(step, "kind", "index", "statuses", "path", "emitted", "origins", "finish"),
                 **{name: round(getattr(step, name), 7) for name in ("propose_s", "verify_s", "other_s")},
                 draft=schema.DraftRecord(
-                    **_copied(draft, "tokens", "parents", "sources", "window", "births"),
-                    pieces=drafted,
-                    chances=chances,
+                    **_copied(draft, "tokens", "parents", "sources", "window", "births"), pieces=drafted,
+                    chances=[round(chance, 4) for chance in draft.chances],
                 ),
                 pieces=pieces,
                 tests=[self._test(test) for test in step.tests],
             )
-        )
+        )  # fmt: skip
         return self.steps[-1]
 
     def _test(self, test: Test) -> schema.TestRecord:
@@ -72,20 +68,11 @@ def _copied(values: Any, *names: str) -> dict[str, Any]:
 
 
 class Race(Laps):
-    """Iterate for laps; `result()` is the trace of what has run so far. May be closed at any lap.
-
-    `reading` may be set before the first lap; see `schedule`.
-    """
+    """Iterate for laps; `result()` is the trace so far. `reading` may be set before the first lap; see `schedule`."""
 
     reading: Reading | None = None
 
-    def __init__(
-        self,
-        models: Models,
-        prompt: Any,
-        methods: Sequence[str | tuple[str, Mapping[str, Any]]],
-        options: Mapping[str, Any],
-    ):
+    def __init__(self, models: Models, prompt: Any, methods: Sequence[Method], options: Mapping[str, Any]):
         named = _named(methods)
         settings, shared = split_options(options)
         takes = {name: {"draft", *option_names(name)} for name, _ in named}
@@ -98,8 +85,11 @@ class Race(Laps):
         word = cache(lambda token: models.tokenizer.decode([token], clean_up_tokenization_spaces=False))
         self._recorders = [Recorder(Pieces(models.tokenizer, ids), word) for _ in self._lanes]
         self._created = datetime.now(UTC).isoformat(timespec="seconds")
+        pieces = Pieces(models.tokenizer)
+        words = [pieces.add(token) for token in ids]
+        words[-1] += pieces.flush() if not words[-1] else ""
         typed = prompt if isinstance(prompt, str) and settings.chat else None
-        self._prompt = _prompt_record(models, ids, typed)
+        self._prompt = schema.PromptRecord(text="".join(words), tokens=ids, pieces=words, typed=typed)
         self._laps = self._run()
 
     def _lane(self, models: Models, prompt: Any, method: str, settings: Settings, options: Mapping[str, Any]) -> Lane:
@@ -111,7 +101,6 @@ class Race(Laps):
 
     @property
     def prompt_text(self) -> str:
-        """What the lanes continue, as it was typed."""
         return self._prompt.shown
 
     def _run(self) -> Iterator[Lap]:
@@ -164,16 +153,11 @@ def _named(methods: Any) -> list[tuple[str, Mapping[str, Any]]]:
     return named
 
 
-def race(
-    models: Models,
-    prompt: Any,
-    methods: Sequence[str | tuple[str, Mapping[str, Any]]] = ("naive", "draft"),
-    **options: Any,
-) -> Race:
+def race(models: Models, prompt: Any, methods: Sequence[Method] = ("naive", "draft"), **options: Any) -> Race:
     """Race `methods` on one prompt. A method may be ("draft", {"draft": "offdomain"}).
 
-    Options are those of `Settings`, shared by all lanes, plus options of any of the methods.
-    Bad input raises a `LookaheadError` at once.
+    Options are those of `Settings`, shared by all lanes, plus options of any of the methods. Raises `LookaheadError` for
+    bad input.
     """
     return Race(models, prompt, methods, options)
 
@@ -195,10 +179,3 @@ def measured_on(models: Models) -> dict[str, Any]:
         "models": {"spec": models.spec, **models.names},
         "exactness": models.exactness,
     }
-
-
-def _prompt_record(models: Models, ids: list[int], typed: str | None) -> schema.PromptRecord:
-    pieces = Pieces(models.tokenizer)
-    words = [pieces.add(token) for token in ids]
-    words[-1] += pieces.flush() if not words[-1] else ""
-    return schema.PromptRecord(text="".join(words), tokens=ids, pieces=words, typed=typed)

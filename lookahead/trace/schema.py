@@ -1,8 +1,8 @@
 """The records of a race, as JSON that is validated, kept and played again.
 
-The records mirror `Step` and add the text of each token. One definition validates files from strangers, within limits on what
-a field may hold, and gives the published JSON schema (`trace.schema.json`). Statistics and the verdict are computed from the
-records alone, so a file from another machine gives the same numbers as a live race.
+The records mirror `Step` and add the text of each token. One definition validates untrusted files, with limits on every
+field, and gives the published JSON schema (`trace.schema.json`). Statistics and the verdict are computed from the records
+alone, so a file from another machine gives the same numbers as a live race.
 """
 
 from __future__ import annotations
@@ -261,7 +261,7 @@ class LaneRecord(Record):
 
     @property
     def clock_s(self) -> float:
-        """The lane's own time, prefill excluded."""
+        """The lane's time without prefill."""
         return sum(step.seconds for step in self.verified)
 
 
@@ -337,7 +337,6 @@ class RaceRecord(Record):
         }
 
     def agreement(self, lane: int) -> verdict.Badge | None:
-        """Whether a lane wrote naive's text, in words."""
         return verdict.agreement(self, lane)
 
     def predicted(self, lane: int) -> PricedRun | None:

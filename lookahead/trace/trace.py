@@ -1,7 +1,5 @@
 """A recorded race, with its exports."""
 
-from __future__ import annotations
-
 from . import export
 from .schema import RaceRecord
 

@@ -1,7 +1,5 @@
 """The words on a race: why a lane was fast or slow, whether it wrote naive's text, and how steady the clock was."""
 
-from __future__ import annotations
-
 from typing import Any, NotRequired
 
 from typing_extensions import TypedDict  # pydantic needs this one before Python 3.12
@@ -46,7 +44,7 @@ class Trust(TypedDict):
 
 
 def of(race: Any, lane: int) -> Verdict | None:
-    """The sentence and the arithmetic for a lane; None if it or naive has not run, and for naive itself."""
+    """Return the sentence and the arithmetic for a lane; None if it or naive has not run, and for naive itself."""
     record, naive = race.lanes[lane], race.naive()
     if naive is None or record is naive or not record.verified or not naive.verified:
         return None
@@ -123,10 +121,7 @@ def _badge(identical: bool | None, badge: str, detail: str | None = None, **numb
 
 
 def trust(race: Any) -> Trust | None:
-    """How steady naive's passes were; None without naive, or with too few of its passes.
-
-    A pass without drafts reads the same weights every time, so if its times vary much, other programs were running.
-    """
+    """How steady naive's passes were; None with too few of them. If they vary much, other programs were running."""
     naive = race.naive()
     if naive is None or naive.opaque or len(naive.verified) < LEAST_PASSES:
         return None
@@ -150,7 +145,7 @@ def ending(record: Any, prompt: Any) -> str:
 
 
 def _counts_in_words(record: Any, stats: dict[str, Any]) -> str:
-    """What an opaque lane tells of its drafts."""
+    """Return a sentence on the drafts that an opaque lane reports."""
     if record.differs:
         return f"The server's counts do not agree with what arrived: {record.differs}."
     if record.streamed:
@@ -164,10 +159,7 @@ def _counts_in_words(record: Any, stats: dict[str, Any]) -> str:
 def _of_drafts(
     record: Any, naive: Any, stats: dict[str, Any], per_pass: float, cost: float, auto: bool
 ) -> tuple[str, list[str]]:
-    """The same for a lane that tells what it drafted: the sentence, and the arithmetic of its drafts.
-
-    `auto` says that the lane was free to draft nothing.
-    """
+    """Return the sentence and the arithmetic of a lane that reports its drafts. `auto` is true if it could skip drafting."""
     passes, gain = stats["num_spec_steps"], stats["speedup"]
     verify = sum(s.verify_s for s in record.verified) / passes
     plain = sum(s.verify_s for s in naive.verified) / len(naive.verified)

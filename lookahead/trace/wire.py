@@ -4,8 +4,6 @@
 texts agree. A live race and a recording give the same log, so the page shows both in one way.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator, Iterator, Sequence
 from typing import Annotated, Any, Literal, Self
 
@@ -22,7 +20,6 @@ class Event(Record):
     """Base of the events."""
 
     def to_json(self) -> str:
-        """The event as JSON text, the only form in which it travels."""
         return self.model_dump_json(by_alias=True)
 
     def plain(self) -> dict[str, Any]:
@@ -69,7 +66,7 @@ class Lap(Event):
 
 
 class Laps:
-    """A race under way: iterate for its laps, which `_laps` yields."""
+    """A running race: iterate for its laps, which `_laps` yields."""
 
     _laps: Generator[Lap | None]
 
@@ -109,7 +106,7 @@ class End(Event):
 
 
 class Requested(End):
-    """The only event of a race that a link describes and that has not run. `chips` has its methods and settings in words."""
+    """The only event of a race that a link describes and that has not run; `chips` describe its methods and settings."""
 
     reason: Literal["asked"] = "asked"
     chips: Sequence[str]
@@ -121,7 +118,7 @@ EVENT: TypeAdapter[Event] = TypeAdapter(Begin | Status | Lap | Requested | End) 
 def events(
     trace: RaceRecord, caption: str | None = None, link: str | None = None, at: int | None = None
 ) -> list[Event]:
-    """A recording's whole log: steps in the order in which the lanes' clocks reached them."""
+    """Return the log of a recording, with steps in the order in which the lanes' clocks reached them."""
     laps = []
     for i, lane in enumerate(trace.lanes):
         clock = 0.0

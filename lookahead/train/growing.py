@@ -5,8 +5,6 @@ so labels take no extra pass. The head learns the likeliest tokens after random 
 seconds its drafts are verified after held-out prompts, which gives the tokens per pass.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -50,10 +48,8 @@ TRIALS = 5
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Progress of a head: seconds of computing, tokens that the target wrote, training steps, and the loss in nats.
-
-    `accepted` is the latest measurement of tokens per pass, and `checks` counts the measurements.
-    """
+    """Seconds of computing, tokens that the target wrote, training steps, the loss in nats; measured tokens per pass
+    (`accepted`), and the number of such measurements."""
 
     seconds: float = 0.0
     tokens: int = 0
@@ -64,9 +60,7 @@ class Progress:
 
 
 class Text(NamedTuple):
-    """A batch of texts: ids [texts, tokens], the hidden states that the head reads [texts, tokens, fed], and the target's
-    likeliest next tokens [texts, tokens].
-    """
+    """A batch: ids [texts, tokens], hidden states for the head [texts, tokens, fed], likeliest next tokens [texts, tokens]."""
 
     ids: torch.Tensor
     states: torch.Tensor
@@ -130,7 +124,7 @@ class Growing:
 
     @torch.no_grad()
     def _write(self) -> Iterator[None]:
-        """Write batches of texts, one token of every text per slice."""
+        """Write batches of texts, one token of each per slice."""
         device, taps = self._writer.device, self.network.shape.taps
         while True:
             texts = TOGETHER if self._texts else FIRST
@@ -171,8 +165,7 @@ class Growing:
         drawn = torch.randint(len(places), (TEXTS,), generator=self._draws).tolist()
         chosen = [[part[row] for part in batch] for batch, row in map(places.__getitem__, drawn)]
         ids, states, favourites = map(torch.stack, zip(*chosen, strict=True))
-        anchors = torch.randperm(LENGTH - SLOTS - 1, generator=self._draws)[:ANCHORS].sort().values + 1
-        anchors = anchors.to(device)
+        anchors = torch.randperm(LENGTH - SLOTS - 1, generator=self._draws)[:ANCHORS].sort().values.to(device) + 1
         with torch.autocast(device.type, torch.bfloat16, enabled=self._quick):
             logits, sure = network(states.float(), ids, anchors)
         wanted = favourites[:, anchors[:, None] + torch.arange(SLOTS, device=device)]
@@ -193,8 +186,8 @@ class Growing:
     def _measure(self) -> Iterator[None]:
         """Measure tokens per pass after held-out prompts, greedily, with one prompt per slice."""
         head, emitted, passes = Head.of(self.copied(), self._target.passes), 0, 0
-        for prompt in [scenario.prompt for scenario in BENCH if scenario.category == CHECKED]:
-            ids = self._models.tokenizer(prompt)["input_ids"]
+        for scenario in (scenario for scenario in BENCH if scenario.category == CHECKED):
+            ids = self._models.tokenizer(scenario.prompt)["input_ids"]
             more = verified_passes(head, self._target, ids, self._models.eos, CHECKED_TOKENS)
             emitted, passes = emitted + more[0], passes + more[1]
             yield

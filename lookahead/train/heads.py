@@ -1,10 +1,8 @@
 """Trained heads: new networks for a target, and the losses that train them on text that the target wrote.
 
-The target is frozen. Its outputs for a row are the hidden states, which the head reads, and the distributions, which the head
-learns. Verification accepts a prefix of the draft, so later tokens are reached less often and have less weight.
+The target is frozen. A head reads its hidden states and learns its distributions. Verification accepts a prefix of the draft,
+so later tokens are reached less often and have less weight.
 """
-
-from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import replace
@@ -30,20 +28,16 @@ FADING = 4.0  # tokens after which the weight of a drafted token's loss is 1 / e
 CONFIDENCE = 0.2  # weight of the confidence head's loss
 LARGE_VOCAB = 16_384  # tokens; for a larger vocabulary a head drafts only the most frequent ones
 KNOWN = 8192  # tokens that such a head can draft
-LARGE = {
-    BLOCK: {"inner": 512, "rank": 24},
-    EAGLE: {"inner": 192},
-}  # sizes for such a target, so that both heads fit 18 MB
+LARGE = {BLOCK: {"inner": 512, "rank": 24}, EAGLE: {"inner": 192}}  # sizes for such a target: both heads fit 18 MB
 WIDEST = 1024  # largest feed-forward width of a new head
 
 
 def new_head(
     kind: str, target: PreTrainedModel, mask: int, seed: int, known: torch.Tensor | None = None, **changes: int
 ) -> nn.Module:
-    """Return an untrained head for a Llama-like target.
+    """Return an untrained head for a Llama-like target, in which `changes` override sizes.
 
-    `mask` is the token whose embedding fills the slots of a block. `known` are the tokens that the head can draft, None for
-    all. `changes` override sizes.
+    `mask` is the token whose embedding fills the slots of a block. `known` tokens can be drafted, None for all.
     """
     torch.manual_seed(seed)
     config = target.config
@@ -60,10 +54,9 @@ def new_head(
             "inner": min(config.intermediate_size, WIDEST), "draft_vocab": 0 if known is None else len(known),
             "theta": float(config.rope_parameters["rope_theta"]),
         }  # fmt: skip
-        block = {
-            "head_norms": True, "window": config.max_position_embeddings, "mask": mask, "rank": RANK, "confident": True,
-        }  # fmt: skip
-        sizes |= block if kind == BLOCK else {}
+        if kind == BLOCK:
+            sizes |= {"head_norms": True, "window": config.max_position_embeddings, "mask": mask, "rank": RANK}
+            sizes["confident"] = True
         shape = HeadShape(kind, **sizes | (LARGE[kind] if known is not None else {}))
     network = NETWORKS[kind](replace(shape, **changes), *tables(target, known))
     if kind != MEDUSA:
@@ -112,9 +105,8 @@ class HeadLoss(ABC):
     def _distance(self, logits: torch.Tensor, wanted: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the distance [...] of logits [..., known] from log-probabilities, and the chance of acceptance [...].
 
-        The distance is the sum of the KL divergence, the total variation, and `favourite` times the negative
-        log-probability of the target's likeliest token. The chance that a sampled token is accepted is one minus the
-        total variation.
+        The distance is the KL divergence, plus the total variation, plus `favourite` times the negative log-probability of
+        the target's likeliest token. A sampled token is accepted with the chance 1 - total variation.
         """
         logp = log_softmax(logits.float(), -1)
         p = wanted.exp()
@@ -144,9 +136,8 @@ class BlockLoss(HeadLoss):
         anchors, places = _slots(1, network.shape.slots, network.shape, ids)
         logits, sure = network(states, ids, anchors)
         losses, agreeing = self._distance(logits, wanted[:, places])
-        return weighted(
-            losses + CONFIDENCE * binary_cross_entropy_with_logits(sure.float(), agreeing, reduction="none")
-        )
+        doubt = binary_cross_entropy_with_logits(sure.float(), agreeing, reduction="none")
+        return weighted(losses + CONFIDENCE * doubt)
 
 
 class EagleLoss(HeadLoss):

@@ -1,7 +1,5 @@
 """Losses of targets and draft models: cross-entropy, and the distance to a teacher's distribution."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch
@@ -20,8 +18,7 @@ def next_token(model: nn.Module, ids: torch.Tensor) -> torch.Tensor:
 def like(teacher: nn.Module) -> Callable[[nn.Module, torch.Tensor], torch.Tensor]:
     """Return the loss of a student of `teacher`: KL(teacher || student) in nats per token (Hinton et al. 2015).
 
-    The acceptance probability of a sampled draft is one minus the total variation distance. The square root of half of this
-    loss bounds that distance (Pinsker).
+    The chance that a sampled token is rejected, the total variation, is at most the square root of half of it (Pinsker).
     """
 
     def distance(student: nn.Module, ids: torch.Tensor) -> torch.Tensor:

@@ -1,7 +1,5 @@
 """Optimizers and their usual rates: Muon for the matrices inside layers, AdamW for all other weights."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

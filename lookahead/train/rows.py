@@ -33,9 +33,8 @@ def target_outputs(target: PreTrainedModel, ids: torch.Tensor, taps: Sequence[in
     body = target.base_model(input_ids=ids, use_cache=False, output_hidden_states=True)
     head, last = target.get_output_embeddings(), body.last_hidden_state
     sums = [head(part).float().logsumexp(-1) for part in last.flatten(0, 1).split(TOKENS)]
-    return TargetOutputs(
-        torch.cat([body.hidden_states[tap] for tap in taps], -1), last, torch.cat(sums).view(ids.shape)
-    )
+    states = torch.cat([body.hidden_states[tap] for tap in taps], -1)
+    return TargetOutputs(states, last, torch.cat(sums).view(ids.shape))
 
 
 class Rows(NamedTuple):

@@ -1,7 +1,5 @@
 """Greedy decoding with a head's drafts, to measure how many tokens a pass yields."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from ..core.accept import rule_for

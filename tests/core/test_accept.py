@@ -246,9 +246,16 @@ def test_top_k_and_top_p_match_transformers():
     assert torch.allclose(theirs.softmax(-1), ours.softmax(-1))
 
 
+def test_accepting_or_resampling_from_the_residual_gives_p_back():
+    p, q = torch.tensor([0.5, 0.3, 0.2]), torch.tensor([0.2, 0.7, 0.1])
+    assert accept.residual(p, q, 0).tolist() == pytest.approx([0.75, 0.0, 0.25])
+    accepted = torch.minimum(p, q)
+    assert torch.allclose(accepted + (1 - accepted.sum()) * accept.residual(p, q, 0), p)
+
+
 def test_zero_residual_falls_back_to_p():
     p = torch.tensor([0.5, 0.5])
-    assert torch.equal(accept._residual(p, p.clone(), 0), p)
+    assert torch.equal(accept.residual(p, p.clone(), 0), p)
 
 
 def test_inverse_cdf_reaches_the_ends():

@@ -25,15 +25,6 @@ def test_leviathan_example_and_losses():
     assert theory.speedup(1.0, 4, 0.1, v=1.2) < 1
 
 
-def test_residual():
-    p, q = [0.5, 0.3, 0.2], [0.2, 0.7, 0.1]
-    assert theory.residual(p, q) == pytest.approx([0.75, 0.0, 0.25])
-    assert theory.residual(p, p) == p, "nothing left by rounding: sample from p"
-    accepted = [min(a, b) for a, b in zip(p, q, strict=True)]
-    kept = [a + (1 - sum(accepted)) * r for a, r in zip(accepted, theory.residual(p, q), strict=True)]
-    assert kept == pytest.approx(p), "accept or resample gives p back"
-
-
 def test_interpolation():
     assert theory.interpolate([1, 3], [2.0, 4.0], 2) == 3.0
     assert theory.interpolate([1, 3], [2.0, 4.0], 0) == 2.0

@@ -3,7 +3,7 @@
 import pytest
 from test_lab_experiments import COSTS, CURVE, row
 
-from lookahead.measure import charts, dice, sweeps
+from lookahead.measure import charts, dice
 from lookahead.measure.decision import Level
 from lookahead.measure.experiments import EXPERIMENTS, Result, tables
 from lookahead.measure.progress import Arm
@@ -86,7 +86,8 @@ def test_under_a_sweep_of_whole_numbers_stand_whole_numbers(last):
 def test_the_surface_carries_the_measured_points():
     figure = charts.speedup_surface(COSTS, [point(2, 1.7), point(4, 1.1, None)])
     marks = drawn(figure)
-    assert [list(cells) for cells in marks["theory, verifying as measured"].z] == sweeps.surface(COSTS, "draft")
+    speedups = [[COSTS.predict(alpha, k, "draft").speedup for k in charts.KS] for alpha in charts.ALPHAS]
+    assert [list(cells) for cells in marks["theory, verifying as measured"].z] == speedups
     assert list(marks["measured here"].x) == [2] and list(marks["measured here"].y) == [60]
     assert marks["naive's speed"].contours.value == 1.0
 

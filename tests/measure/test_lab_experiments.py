@@ -213,14 +213,14 @@ def test_a_sweep_may_be_left(models):
     assert len(lap.result.points) == 1
 
 
-def test_the_surface_is_the_formula():
-    drawn = sweeps.surface(COSTS, None, alphas=(0.0, 0.5, 1.0), ks=(0, 2, 8))
-    assert [cells[0] for cells in drawn] == [1.0, 1.0, 1.0], "nothing drafted, nothing gained"
-    assert drawn[2][2] == pytest.approx(9 / (0.0066 / 0.005))
-    assert drawn[0][2] == pytest.approx(1 / (0.0066 / 0.005))
+def test_the_prediction_is_the_formula():
+    assert [COSTS.predict(alpha, 0).speedup for alpha in (0.0, 0.5, 1.0)] == [1.0, 1.0, 1.0], "nothing drafted"
+    assert COSTS.predict(1.0, 8).speedup == pytest.approx(9 / (0.0066 / 0.005))
+    assert COSTS.predict(0.0, 8).speedup == pytest.approx(1 / (0.0066 / 0.005))
     drafter = DrafterCosts(CostCurve((1,), (0.001,)), cold_s=(0.0003, 0.0001), return_s=0.0001)
-    slower = sweeps.surface(PassCosts(CURVE, {"draft": drafter}), "draft", alphas=(0.5,), ks=(0, 2))
-    assert slower[0] == [1.0, pytest.approx(1.75 / (0.0054 / 0.005 + 2 * 0.2 + 0.1))]
+    slower = PassCosts(CURVE, {"draft": drafter})
+    assert slower.predict(0.5, 0, "draft").speedup == 1.0
+    assert slower.predict(0.5, 2, "draft").speedup == pytest.approx(1.75 / (0.0054 / 0.005 + 2 * 0.2 + 0.1))
 
 
 def test_prompts_by_category_and_id():

@@ -1,7 +1,6 @@
 """The lessons: they parse, their names exist, they stay short, and every sum in them comes out right."""
 
 import ast
-import dataclasses
 import inspect
 import math
 import re
@@ -231,15 +230,15 @@ def test_values_are_read_as_yaml(tmp_path):
     lesson = read(path)
     prose, race, listing, code, quiz = lesson.parts
     assert (lesson.name, lesson.title, lesson.learn) == ("01-a", "T", "L.")
-    assert (prose.markdown, listing.markdown) == ("text", "```python\nx = 1\n```")
+    assert (prose, listing) == ("text", "```python\nx = 1\n```")
     assert (race.prompt, race.methods, race.say) == ("Age:\n 3", ("draft", "ngram"), "one two")
     assert race.settings == {"k": "auto", "temperature": 0.8, "chat": True, "stop": "City"}
     assert race.options == {"window": 3, "name": "x"}
     assert code.text == "def f():\n\n    pass"
     assert [answer.right for answer in quiz.answers] == [True, False]
-    for part in lesson.parts:
-        with pytest.raises((dataclasses.FrozenInstanceError, ValidationError)):
-            setattr(part, "markdown" if isinstance(part, lessons.Prose) else "say", "changed")
+    for widget in (race, code, quiz):
+        with pytest.raises(ValidationError):
+            widget.say = "changed"
 
 
 def test_a_scenario_brings_its_own_words():
@@ -298,7 +297,7 @@ def test_lesson_2_a_pass_by_hand(source, written):
 
 
 def test_lesson_3_the_residual():
-    rest = theory.residual(P, Q)
+    rest = accept.residual(torch.tensor(P), torch.tensor(Q), 0).tolist()
     assert sum(map(min, P, Q)) == pytest.approx(0.6)
     assert rest == pytest.approx([0.75, 0, 0.25])
     agree, exact = [t for t in tables(text(3)) if t[0][:2] in (["token", "p"], ["token", "min(p, q)"])]

@@ -12,7 +12,7 @@ from test_page_access import serious
 from lookahead.measure import recordings
 from lookahead.measure.bugs import BUGS
 from lookahead.page.learn.lanes import pass_number
-from lookahead.page.learn.lessons import TEACHER, Prose, lessons, read
+from lookahead.page.learn.lessons import TEACHER, lessons, read
 from lookahead.page.learn.widgets import Bug, Code, Cost, Dice, Guess, Quiz, Race, Recording, WhatIf
 
 pytestmark = [pytest.mark.browser, pytest.mark.long]
@@ -114,7 +114,7 @@ def test_every_lesson_is_walked_through(reader, name):
     page.locator(f"#la-lesson-{name}").click()
     arrived(page, name)
     boxes, prose = page.locator(".la-widgetbox"), page.locator(".la-read")
-    widgets = [part for part in lesson.parts if not isinstance(part, Prose)]
+    widgets = [part for part in lesson.parts if not isinstance(part, str)]
     boxes.nth(len(widgets) - 1).wait_for() if widgets else None
     assert boxes.count() == len(widgets) and prose.count() == len(lesson.parts) - len(widgets)
     for i, widget in enumerate(widgets):

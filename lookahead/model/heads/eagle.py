@@ -5,8 +5,6 @@ target if the target has read that token. For a drafted token it is the head's o
 its own features ("training-time test"). Embedding and, if it drafts all tokens, output head are the target's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import torch

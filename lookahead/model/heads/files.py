@@ -5,8 +5,6 @@ authors, and of vLLM's Medusa; written are `speculators`', and vLLM's for Medusa
 the target before any weight is read.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

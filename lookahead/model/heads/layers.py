@@ -5,8 +5,6 @@ slots of a block, or the tokens that a head drafted before. A group is at one po
 per text, a race has one. Names are those of transformers' Qwen3, which files use.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

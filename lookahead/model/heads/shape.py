@@ -1,7 +1,5 @@
 """What a trained head is made of: the sizes and choices that its files name."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 MEDUSA, EAGLE, BLOCK = "medusa", "eagle", "block"

@@ -7,8 +7,6 @@ in JetSpec only to the slots before. A Markov head adds a bias to the logits of 
 confidence head predicts how likely the token is accepted (DSpark, DeepSpec 2026). Embedding and output head are the target's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """How many at once: batches of several sizes, naive decoding against a method, measured on this machine."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

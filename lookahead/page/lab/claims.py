@@ -1,7 +1,5 @@
 """Expectations: the claims that everybody quotes, each a click away from being measured here."""
 
-from __future__ import annotations
-
 import html
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -38,9 +36,10 @@ def add(server: ServerState, follow: Follow) -> Opening:
     cells, starts, whys = {}, {}, {}
     for group in dict.fromkeys(e.group for e in EXPERIMENTS.values()):
         markup(f"<h3>{html.escape(group.capitalize())}</h3>")
+        claimed = "claimed" if group in (HELPS, HURTS) else "claimed:"
         for e in (e for e in EXPERIMENTS.values() if e.group == group):
             with gr.Row(elem_classes="la-claim"):
-                markup(f"<b>{html.escape(e.title)}</b><span>{html.escape(_claimed(e))}</span>")
+                markup(f"<b>{html.escape(e.title)}</b><span>{claimed} {html.escape(e.claimed)}</span>")
                 cells[e.id] = markup(_cell(None))
                 starts[e.id] = gr.Button("Run", size="sm", scale=0, min_width=80, elem_id=f"{RUN}-{e.id}")
             whys[e.id] = markup()
@@ -86,10 +85,6 @@ def _run(
         why = f'<p class="la-prose">{html.escape(results[e.id].why)}</p>'
         drafters = drawn(charts.generations(results[e.id], dark)) if e.id == GENERATIONS else same
         yield [same, *row(e, why=why, figure=_chart(dark, results), drafters=drafters)]
-
-
-def _claimed(e: Experiment) -> str:
-    return f"claimed{'' if e.group in (HELPS, HURTS) else ':'} {e.claimed}"
 
 
 def _cell(result: Result | None) -> str:

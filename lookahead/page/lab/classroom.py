@@ -1,7 +1,5 @@
 """A class of eight: eight texts written together, a token a pass above, with drafts below, played on one clock."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

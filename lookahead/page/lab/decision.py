@@ -1,7 +1,5 @@
 """Should I turn it on? An answer with its reasons, from the visitor's own prompts or from the race on show."""
 
-from __future__ import annotations
-
 import base64
 import html
 import json

@@ -1,7 +1,5 @@
 """Dice: the rejection rule thrown thousands of times, and the histogram settling on the target's p; or not."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,8 +18,8 @@ INTRO = (
     "is rejected. However wrong q is, what comes out is distributed as p. With a bug in the rule it is not, and the "
     "chi-square test says so."
 )
-UNTHROWN = "Hatched is the target's p, on which what is thrown must settle. Nothing has been thrown yet."
 HONEST = "as it should be"
+UNTHROWN = "Hatched is the target's p, on which what is thrown must settle. Nothing has been thrown yet."
 SURE = 1e-4
 
 

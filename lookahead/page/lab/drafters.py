@@ -1,14 +1,12 @@
 """Drafter race: one prompt and one seed, several drafters. The text is the same in every lane, only the speed differs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 import gradio as gr
 
-from ...core.events import MethodError, SettingsError
+from ...core.events import MethodError
 from ...drafting import DRAFTERS, drafter_with
 from ...drafting.base import DRAFT_MODEL
 from ...drafting.naive import Naive
@@ -16,7 +14,7 @@ from ...family.models import Models
 from ...measure.scenarios import SCENARIOS
 from ...race.methods import method_label
 from ...server import race_job
-from ...server.form import first_values
+from ...server.form import first_values, options
 from ...server.state import ServerState
 from ...trace.race import race
 from ..parts import Follow
@@ -70,13 +68,10 @@ def _race(server: ServerState, family: str, prompt: str, temperature: float, see
     most, models = server.limits.max_lanes - 1, server.models_for(None, family)
     if not 1 <= len(chosen) <= most:
         raise MethodError("drafters", len(chosen), f"choose from one to {most}.")
-    if seed is None:
-        raise SettingsError("seed", None, "the field holds no number; type one.")
+    settings = options({"temperature": temperature, "seed": seed})
     drafters, scenario = _drafters(models), PROMPTS[prompt]
     if unknown := [name for name in chosen if name not in drafters]:
         raise MethodError("drafter", unknown[0], f"choose from {', '.join(drafters)}.")
     methods = ["naive", *(drafters[name] for name in chosen)]
-    return race(
-        models, scenario.prompt, methods, temperature=temperature, seed=int(seed), chat=scenario.chat,
-        max_new_tokens=first_values(server.limits)["max_new_tokens"],
-    )  # fmt: skip
+    most = first_values(server.limits)["max_new_tokens"]
+    return race(models, scenario.prompt, methods, chat=scenario.chat, max_new_tokens=most, **settings)

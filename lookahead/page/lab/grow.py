@@ -1,7 +1,5 @@
 """Grow a drafter: a block head that learns on the target while one watches, races as it learns, and can be kept."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Callable, Iterator
@@ -108,18 +106,15 @@ def _grown(server: ServerState, dark: bool, visitor: str) -> Iterator[list[Any]]
                 accepted.append((last.seconds, last.accepted))
             if last.loss is not None and (not losses or last.seconds - losses[-1][0] > LOSS_S):
                 losses.append((last.seconds, last.loss))
-        line, learned = says(update.waiting) if update.waiting else same, [same] * 4
+        line, shown, pressable = says(update.waiting) if update.waiting else same, [same] * 2, [same] * 2
         if losses and not update.waiting and last.seconds - drawn_s > DRAW_S:
-            drawn_s, headline = last.seconds, _headline(accepted)
+            drawn_s = last.seconds
             words = TRAINING.format(counted(last.tokens, "token"), counted(last.steps, "step"))
             line = says(words, min(1.0, last.seconds / server.limits.max_grow_s))
-            learned = [
-                headline,
-                drawn(charts.growing(losses, accepted, dark)),
-                *_pressable(drafter.learned is not None),
-            ]
+            shown = [_headline(accepted), drawn(charts.growing(losses, accepted, dark))]
+            pressable = _pressable(drafter.learned is not None)
         batch = run.batch() if run and run.unsent else same
-        yield [line, *learned[:2], batch, *learned[2:]]
+        yield [line, *shown, batch, *pressable]
     yield [same, _headline(accepted), drawn(charts.growing(losses, accepted, dark)), same, *_pressable(True)]
 
 

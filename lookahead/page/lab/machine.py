@@ -1,7 +1,5 @@
 """This machine: what a pass costs, in which format and with how many threads, and where its time goes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Servers under load: at how many readers at once speculation pays on the servers that the operator has named."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -42,12 +40,8 @@ def _load(dark: bool, spec: str, load: str) -> Iterator[Any]:
 
     def show(newest: Mapping[str, Any]) -> list[Any]:
         figure = drawn(charts.load(levels_of(newest["levels"], "concurrency"), dark))
-        return [says(newest["advice"]), figure, _rows(newest)]
+        remarks = sorted({remark for level in newest["levels"] for remark in level["remarks"]})
+        return [says(newest["advice"]), figure, table(*report.table(newest)) + "".join(map(says, remarks))]
 
     plan = rounds_of(LOADS[load], len(prompts))
     yield from measured(lambda: report.measure(sides, prompts, plan, MOST), show, 3)
-
-
-def _rows(measured: Mapping[str, Any]) -> str:
-    remarks = {remark for level in measured["levels"] for remark in level["remarks"]}
-    return table(*report.table(measured)) + "".join(says(remark) for remark in sorted(remarks))

@@ -1,7 +1,5 @@
 """Sweeps: one setting turned through its range, measured at every point, with theory beside it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

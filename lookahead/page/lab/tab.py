@@ -1,8 +1,4 @@
-"""The Lab tab: its sections, in order. They use the models that the visitor has chosen in the Race tab; `follow`
-registers what is computed again for other models.
-"""
-
-from __future__ import annotations
+"""The Lab tab: its sections, in order, with the models that the visitor has chosen in the Race tab."""
 
 import json
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """What if: from the naive lane of the race on show, the passes any lookup setting would have taken."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -23,7 +21,6 @@ INTRO = (
     "are predicted. The <b>oracle</b> knows the next tokens: nobody drafts better chains. It works on the race on show in the Race tab, or where none is, on the recorded story."
 )
 KS = tuple(range(1, 17))
-FIRST_SHOWN = "story"
 FIRST = {"shortest": 2, "candidates": 2}
 
 
@@ -31,7 +28,7 @@ def add(server: ServerState, follow: Follow) -> Opening:
     """The section."""
 
     def shown(text: str) -> Recording:
-        recording = Recording.of(Trace.from_json(text) if text else recordings.read(FIRST_SHOWN))
+        recording = Recording.of(Trace.from_json(text) if text else recordings.read("story"))
         server.limits.check(list(recording.prompt), len(recording.tokens))
         return recording
 
@@ -84,11 +81,9 @@ def _table(recording: Recording, outcomes: Sequence[Outcome]) -> str:
     naive = len(recording.tokens)
     rows = [["naive", str(naive), decimal(1), "", seconds(recording.naive_s), ratio(1)]]
     for outcome in outcomes:
-        rows.append(
-            [
-                f"{outcome.method}, k = {outcome.k}", str(len(outcome.steps)), decimal(outcome.tokens_per_pass), percent(outcome.acceptance_rate),
-                seconds(outcome.seconds), ratio(outcome.speedup),
-            ]
-        )  # fmt: skip
+        rows.append([
+            f"{outcome.method}, k = {outcome.k}", str(len(outcome.steps)), decimal(outcome.tokens_per_pass),
+            percent(outcome.acceptance_rate), seconds(outcome.seconds), ratio(outcome.speedup),
+        ])  # fmt: skip
     heads = ["", "passes", "tokens a pass", "drafted tokens accepted", "time, predicted", "speedup, predicted"]
     return table(heads, rows, f"{naive} tokens, as they were written; naive's time is the recording's own.")

@@ -1,7 +1,5 @@
 """Small widgets that `assets/learn/games.js` draws: a guess, a question, this machine's costs, a listing, a figure."""
 
-from __future__ import annotations
-
 import json
 import secrets
 from collections.abc import Iterator
@@ -25,7 +23,6 @@ const show = () => lookaheadPage.games.mount(element.querySelector('div'), JSON.
 show();
 watch('value', show);"""
 GAMES = (Guess, Quiz, Code, Cost, Figure)  # their scripts show `say`
-REAL = "story"  # the scenario of a new run
 OPEN = (0.05, 0.95)  # chances of acceptance between which a guess can be wrong
 DIGITS, TEMPERATURE = 3, 0.8
 CAPTION = f"Drafted and drawn just now, while a story was written on: temperature {TEMPERATURE}, rejection rule. Press again for another."
@@ -61,14 +58,13 @@ def _json(widget: Widget, models: Models) -> str:
 
 def _real(server: ServerState) -> Iterator[Any]:
     models = server.families.usual.models
-    for _, drawn in followed(lambda: cases(models, BY_ID[REAL].prompt, seed=secrets.randbelow(1 << 30))):
+    for _, drawn in followed(lambda: cases(models, BY_ID["story"].prompt, seed=secrets.randbelow(1 << 30))):
         yield _json(Guess(cases=tuple(drawn), say=CAPTION), models) if isinstance(drawn, list) else gr.skip()
 
 
 def cases(models: Models, prompt: str, *, seed: int, most: int = 6) -> Iterator[list[Case]]:
     """Yield up to `most` cases of a run, in order, those first whose outcome is open. Raises a `LookaheadError` without
-    a draft model.
-    """
+    a draft model."""
     every: list[Case] = []
     settings = {"temperature": TEMPERATURE, "rule": "rejection", "k": 4, "max_new_tokens": 64, "seed": seed}
     for step in decode(models, prompt, method="draft", details=False, **settings):

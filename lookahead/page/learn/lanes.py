@@ -1,7 +1,5 @@
 """Widgets with lanes of tokens: a race, a recording at a pass, and a race with a bug together with the test that fails."""
 
-from __future__ import annotations
-
 import html
 from collections.abc import Iterator
 from functools import partial
@@ -63,11 +61,8 @@ def pass_number(lane: LaneRecord, at: str) -> int:
     passes = [(len(s.draft.tokens) if is_chain(s.draft.parents) else 0, s.accepted) for s in lane.verified]
     if at == "longest":
         return 1 + max(range(len(passes)), key=lambda i: passes[i][1])
-    meant = {
-        "partly": lambda drafted, accepted: 0 < accepted < drafted,
-        "refused": lambda drafted, accepted: accepted == 0 < drafted,
-    }
-    return next(number for number, one in enumerate(passes, start=1) if meant[at](*one))
+    partly = at == "partly"
+    return next(n for n, (drafted, accepted) in enumerate(passes, 1) if accepted < drafted and (accepted > 0) == partly)
 
 
 def bug(widget: Bug, server: ServerState) -> None:

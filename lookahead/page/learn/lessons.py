@@ -13,8 +13,6 @@ queries (`?recording=story`). A widget is a fenced block of YAML with the fields
 Texts are plain, without markup. A mistake raises a `LessonError` that names file, line and field.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -49,20 +47,13 @@ class Head(Fields):
 
 
 @dataclass(frozen=True, slots=True)
-class Prose:
-    """Markdown between the widgets."""
-
-    markdown: str
-
-
-@dataclass(frozen=True, slots=True)
 class Lesson:
-    """A lesson: its file's name without the ending, its parts in order, and its number of `words`."""
+    """A lesson: its file's name without the ending, its parts in order (Markdown is text), and its number of `words`."""
 
     name: str
     title: str
     learn: str
-    parts: tuple[Prose | Widget, ...]
+    parts: tuple[str | Widget, ...]
     words: int
 
 
@@ -84,9 +75,9 @@ def read(path: Path) -> Lesson:
         if block["kind"] not in KINDS:
             raise LessonError(f"{where}, widget", block["kind"], f"choose one of {', '.join(KINDS)}.")
         widget = _fields(KINDS[block["kind"]], block["fields"], where)
-        parts += [Prose(text[end : block.start()].strip()), widget]
+        parts += [text[end : block.start()].strip(), widget]
         end = block.end()
-    parts = [part for part in (*parts, Prose(text[end:].strip())) if part != Prose("")]
+    parts = [part for part in (*parts, text[end:].strip()) if part]
     if path != TEACHER and not isinstance((None, *parts)[-1], Quiz):
         raise LessonError(path.name, "no quiz", "end with a quiz.")
     words = sum(len(re.findall(r"[^\W_][^\s|]*", sentences)) for part in parts for sentences in _sentences(part))
@@ -107,9 +98,9 @@ def plan() -> tuple[dict[str, Any], ...]:
     )  # fmt: skip
 
 
-def _sentences(part: Prose | Widget) -> Iterator[str]:
-    if isinstance(part, Prose):
-        yield LISTING.sub("", part.markdown)
+def _sentences(part: str | Widget) -> Iterator[str]:
+    if isinstance(part, str):
+        yield LISTING.sub("", part)
         return
     yield part.say
     if isinstance(part, Quiz):

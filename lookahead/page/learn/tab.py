@@ -1,7 +1,5 @@
 """The Learn tab: a list of lessons, and the open one with its widgets. A lesson is rendered when it is opened."""
 
-from __future__ import annotations
-
 import html
 import json
 import re
@@ -16,7 +14,7 @@ from .. import gradio_internals
 from ..lab import dice, whatif
 from ..parts import QUIET, markup, refused
 from . import games, lanes
-from .lessons import TEACHER, WORDS_A_MINUTE, Lesson, Prose, lessons, read
+from .lessons import TEACHER, WORDS_A_MINUTE, Lesson, lessons, read
 from .widgets import Bug, Dice, Race, Recording, WhatIf, Widget
 
 NAME = "learn"
@@ -36,7 +34,9 @@ def tab(server: ServerState, learn: gr.Tab) -> gr.Textbox:
         open_ = gr.Textbox("", visible="hidden", elem_id="la-open")
         with gr.Column(elem_id="la-lessons", scale=0, min_width=0):
             for name, lesson in all_.items():
-                turn = gr.Button(_title(lesson), size="sm", elem_id=f"la-lesson-{name}")
+                number = name.partition("-")[0]
+                title = f"{int(number)}  {lesson.title}" if number.isdecimal() else lesson.title
+                turn = gr.Button(title, size="sm", elem_id=f"la-lesson-{name}")
                 turn.click(None, js=f"() => lookaheadPage.learn.opened({json.dumps(name)})", outputs=open_, **QUIET)
         with gr.Column(elem_id="la-lesson"):
 
@@ -62,8 +62,8 @@ def _lesson(lesson: Lesson, all_: list[Lesson], server: ServerState) -> None:
     script = f"lookaheadPage.learn.shown(document.getElementById('la-lesson'), {json.dumps(lesson.name)});"
     markup(styles + heading, js_on_load=script)
     for part in lesson.parts:
-        if isinstance(part, Prose):
-            markup(f'<div class="la-read">{to_html(part.markdown)}</div>')
+        if isinstance(part, str):
+            markup(f'<div class="la-read">{to_html(part)}</div>')
         else:
             with gr.Column(elem_classes=f"la-widgetbox la-{part.kind}"):
                 _widget(part, server, lesson.name)
@@ -72,8 +72,7 @@ def _lesson(lesson: Lesson, all_: list[Lesson], server: ServerState) -> None:
             for name in PRINTED:
                 js = f"() => lookaheadPage.learn.handout({json.dumps(name)})"
                 gr.Button(f"Print the {name.lower()}", scale=0).click(None, js=js, **QUIET)
-    after = all_[all_.index(lesson) + 1 :]
-    if after:
+    if after := all_[all_.index(lesson) + 1 :]:
         markup(f'<p class="la-next"><a href="?lesson={after[0].name}">Next: {html.escape(after[0].title)}</a></p>')
 
 
@@ -102,8 +101,3 @@ def _widget(part: Widget, server: ServerState, lesson: str) -> None:
             whatif.of_recording(part.recording, part.method, part.k, part.options)
         case _:
             games.add(part, server, lesson)
-
-
-def _title(lesson: Lesson) -> str:
-    number = lesson.name.partition("-")[0]
-    return f"{int(number)}  {lesson.title}" if number.isdecimal() else lesson.title

@@ -4,8 +4,6 @@ Methods, bugs and options are names, so that lessons can be read without models 
 A failed check raises a `ValueError`, which pydantic turns into a `ValidationError`.
 """
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 from textwrap import dedent
@@ -229,7 +227,6 @@ def _recorded(name: str) -> str:
 
 
 def _source(source: str) -> tuple[str, int]:
-    """The lines of a definition, and the number of the first."""
     file, _, name = source.partition("#")
     path = (ROOT / file).resolve()
     _must(path.is_relative_to(ROOT) and path.is_file(), "there is no such file.")

@@ -159,7 +159,7 @@ def heads(generations: Mapping[str, Mapping[str, Any]], notes: Mapping[str, Any]
     intro = (
         "Heads read the target's hidden states and learned from its own writing. Loss: divergence, total variation and half "
         "the surprise at the target's favourite, in nats, later tokens weighing less. First and further tokens: what drafting "
-        "takes between the target's passes. By domain: tokens a pass, greedy, with drafts as long as the head makes them, at "
+        "takes between the target's passes. By domain: tokens per pass, greedy, with drafts as long as the head makes them, at "
         "most 8; then of how many drafts the first, second, ... token was accepted, of those that had it tested: behind a "
         "rejection nothing is."
     )

@@ -224,7 +224,7 @@ class _Stages:
         began, given = (check(network), copy.deepcopy(network)) if further else (0.0, network)
         report = self._fit(kind, network, loss, rows, plan.heads_share[kind], plan, scale=scale, check=check)
         if report.accepted < CLEARLY_WORSE * began:
-            ends = f"{kind} ended with {decimal(report.accepted)} tokens a pass and began with {decimal(began)}"
+            ends = f"{kind} ended with {decimal(report.accepted)} tokens per pass and began with {decimal(began)}"
             logging.getLogger(__name__).warning("%s: it stays as it began.", ends)
             network = given
         else:

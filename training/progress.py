@@ -35,7 +35,7 @@ def progress() -> Iterator[Watch]:
                 tasks[report.stage] = bar.add_task(report.stage, total=None, status="")
             left = f"{seconds(report.seconds_left)} left" if report.budget else "measuring how long"
             loss = "" if isnan(report.loss) else f"loss {significant(report.loss, 4)}  "  # writing has none
-            worth = "" if report.accepted is None else f"{decimal(report.accepted)} tokens a pass  "
+            worth = "" if report.accepted is None else f"{decimal(report.accepted)} tokens per pass  "
             status = f"{loss}{worth}{decimal(report.tokens_per_second)} tokens/s  {left}"
             bar.update(tasks[report.stage], total=report.budget or None, completed=report.tokens, status=status)
             if not console.is_terminal and monotonic() - written >= LOG_EVERY_S:

@@ -5,7 +5,7 @@ from .base import NO_DRAFT, Drafter
 
 
 class Naive(Drafter):
-    """One token a pass."""
+    """One token per pass."""
 
     name = "naive"
     summary = "no drafting: one token per pass"

@@ -80,7 +80,7 @@ def _speedups(summary: Rows) -> Table:
     categories = {s["category"]: s["prompts"] for s in summary if s["category"] != "all"}
     head = [
         "method", *(f"{category} ({prompts})" for category, prompts in categories.items()), "all, worst to best",
-        "median", "90% interval", "tokens/s", "tokens a pass", "of predicted", "overhead", "naive's ids",
+        "median", "90% interval", "tokens/s", "tokens per pass", "of predicted", "overhead", "naive's ids",
     ]  # fmt: skip
     rows = []
     for method in dict.fromkeys(s["method"] for s in summary):

@@ -194,7 +194,7 @@ class Report:
 
     def table(self) -> Table:
         heads = [
-            "method", "speedup", "90% interval", "prompts", "tokens a pass", "accepted", "draft cost", "verify cost",
+            "method", "speedup", "90% interval", "prompts", "tokens per pass", "accepted", "draft cost", "verify cost",
             "identical",
         ]  # fmt: skip
         same = {True: "yes", False: "no", None: "no text"}
@@ -438,7 +438,7 @@ def _replayed(recording: Recording, method: str, ks: Sequence[int]) -> Option:
     passes, plain = len(best.steps), recording.naive_s / len(recording.tokens)
     cost = best.seconds / passes / plain
     terms = (
-        Term("tokens a pass", f"{len(recording.tokens)} tokens / {passes} passes", best.tokens_per_pass),
+        Term("tokens per pass", f"{len(recording.tokens)} tokens / {passes} passes", best.tokens_per_pass),
         Term("cost of a pass", f"{seconds(best.seconds / passes)} / {seconds(plain)}", cost),
         Term("speedup", f"{decimal(best.tokens_per_pass)} / {decimal(cost)}", best.speedup),
     )
@@ -470,7 +470,7 @@ def _predicted(lane: LaneRecord, costs: PassCosts, ks: Sequence[int], here: bool
         Term("verifying", f"{seconds(verify_s)} for {best.rows} rows / {seconds(plain)} for 1", v),
         Term("drafting", f"{k} x {seconds(token_s)} / {seconds(plain)}", draft),
         Term("passes with a draft", "share of the passes measured", f),
-        Term("tokens a pass", f"{decimal(f)} x {decimal(best.tokens)} + {decimal(1 - f)}", best.tokens_per_pass),
+        Term("tokens per pass", f"{decimal(f)} x {decimal(best.tokens)} + {decimal(1 - f)}", best.tokens_per_pass),
         Term("cost of a pass", f"{decimal(f)} x ({decimal(v)} + {decimal(draft)}) + {decimal(1 - f)}", best.cost),
         Term("speedup", f"{decimal(best.tokens_per_pass)} / {decimal(best.cost)}", best.speedup),
     )

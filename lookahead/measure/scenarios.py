@@ -162,7 +162,7 @@ CHIPS = (*SCENARIOS, *ANSWERS)
 
 # Races of the teacher's plan that no chip has.
 TAUGHT: tuple[Scenario, ...] = (
-    Scenario("same-text", "same text", "story", FROG, "draft", "Four drafted tokens a pass, always.", options={"k": 4}),
+    Scenario("same-text", "same text", "story", FROG, "draft", "Four drafted tokens per pass, always.", options={"k": 4}),
     Scenario(
         "same-text-wrong-draft", "same text, wrong draft", "story", FROG, "draft", "The same with a draft that never saw a story.",
         options={"k": 4, "draft": "offdomain"},

@@ -99,7 +99,7 @@ def _header(models: Models, spec: str = "", news: str = "") -> str:
     facts = f'<p role="status">{html.escape(news)}</p>{facts}' if news else facts
     return (
         '<header class="la-header"><h1>Lookahead</h1>'
-        "<p>One model writes the same text twice: a token a pass, and with drafts.</p>"
+        "<p>One model writes the same text twice: one token per pass, and with drafts.</p>"
         f'<details class="la-machine"{" open" if news else ""}><summary>{summary}</summary><div>{facts}</div></details></header>'
     )
 
@@ -140,7 +140,7 @@ def _footer(revision: str) -> str:
 def _card(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The preview of a link to the page. On a Space the picture needs its whole address."""
     host = environment.get("SPACE_HOST", "")
-    text = "One model writes the same text twice: a token a pass, and with drafts that it checks several at a time."
+    text = "One model writes the same text twice: one token per pass, and with drafts that it checks several at a time."
     return {"thumbnail": f"https://{host}/card.png" if host else "card.png", "simple_description": text}
 
 

@@ -64,7 +64,7 @@ def of(
 def table(measured: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Return the heads of a table and a row for every load."""
     heads = [
-        "at once", "tokens/s without", "with", "speedup", "90% interval", "tokens a pass", "accepted", "first token",
+        "at once", "tokens/s without", "with", "speedup", "90% interval", "tokens per pass", "accepted", "first token",
         "longest gaps (p99)", "same text", "failed",
     ]  # fmt: skip
     prompts, rows = len({row["id"] for row in measured["rows"]}), []

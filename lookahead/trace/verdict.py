@@ -55,13 +55,13 @@ def of(race: Any, lane: int) -> Verdict | None:
     tokens, passes, gain = stats["new_tokens"], stats["num_spec_steps"], stats["speedup"]
     per_pass, cost = tokens / passes, stats["clock_s"] / passes / (base["clock_s"] / base["num_spec_steps"])
     arithmetic = [
-        f"tokens a pass = {tokens} tokens / {passes} passes = {decimal(per_pass)}",
+        f"tokens per pass = {tokens} tokens / {passes} passes = {decimal(per_pass)}",
         f"cost of a pass = ({seconds(stats['clock_s'])} / {passes}) / ({seconds(base['clock_s'])} / {base['num_spec_steps']}) = {decimal(cost)} naive passes",
-        f"speedup = tokens a pass / cost of a pass = {decimal(per_pass)} / {decimal(cost)} = {decimal(gain)}",
+        f"speedup = tokens per pass / cost of a pass = {decimal(per_pass)} / {decimal(cost)} = {decimal(gain)}",
     ]
     if record.opaque:
         sentence = (
-            f"{ratio(gain)}: {decimal(per_pass)} tokens a pass, and a pass with its drafting cost {decimal(cost)} ordinary "
+            f"{ratio(gain)}: {decimal(per_pass)} tokens per pass, and a pass with its drafting cost {decimal(cost)} ordinary "
             f"passes. {_counts_in_words(record, stats)}"
         )
     else:
@@ -168,7 +168,7 @@ def _of_drafts(
     depth = sum(s.depth for s in record.verified) / passes
     best = (1 + depth) / cost
     facts = (
-        f"{decimal(per_pass)} tokens a pass; verifying {decimal(rows)} rows costs {decimal(verify / plain)} passes; "
+        f"{decimal(per_pass)} tokens per pass; verifying {decimal(rows)} rows costs {decimal(verify / plain)} passes; "
         f"drafting took {percent(drafting)} of the time"
     )
     if stats["num_draft_tokens"] == 0:

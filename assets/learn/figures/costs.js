@@ -1,7 +1,7 @@
 /* costs.js: acceptance, draft length, draft cost and row cost as numbers to scrub in a sentence, over one live
    curve.
 
-    Why it is so.  The formulas are the lesson's own: 1 + α + ... + α^k tokens a pass, v + k c passes, with v = 1 +
+    Why it is so.  The formulas are the lesson's own: 1 + α + ... + α^k tokens per pass, v + k c passes, with v = 1 +
    k row.
 
     What it does not know.  This machine: its costs are in the figure above it. */

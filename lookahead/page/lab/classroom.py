@@ -1,4 +1,4 @@
-"""A class of eight: eight texts written together, a token a pass above, with drafts below, played on one clock."""
+"""A class of eight: eight texts written together, one token per pass above, with drafts below, played on one clock."""
 
 import json
 from collections.abc import Iterator

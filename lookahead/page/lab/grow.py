@@ -123,7 +123,7 @@ def _headline(accepted: list[tuple[float, float]]) -> str:
         return ""
     at_s, tokens = accepted[-1]
     after = f"after {seconds(at_s)}" if len(accepted) > 1 else "before training"
-    return f'<p class="la-worth"><b>{decimal(tokens)}</b> tokens a pass, {after}</p>'
+    return f'<p class="la-worth"><b>{decimal(tokens)}</b> tokens per pass, {after}</p>'
 
 
 def _pressable(on: bool) -> list[gr.Button]:

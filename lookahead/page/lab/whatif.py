@@ -85,5 +85,5 @@ def _table(recording: Recording, outcomes: Sequence[Outcome]) -> str:
             f"{outcome.method}, k = {outcome.k}", str(len(outcome.steps)), decimal(outcome.tokens_per_pass),
             percent(outcome.acceptance_rate), seconds(outcome.seconds), ratio(outcome.speedup),
         ])  # fmt: skip
-    heads = ["", "passes", "tokens a pass", "drafted tokens accepted", "time, predicted", "speedup, predicted"]
+    heads = ["", "passes", "tokens per pass", "drafted tokens accepted", "time, predicted", "speedup, predicted"]
     return table(heads, rows, f"{naive} tokens, as they were written; naive's time is the recording's own.")

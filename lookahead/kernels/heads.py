@@ -147,8 +147,9 @@ class CompiledBlock(_CompiledSlots, _Tables):
         cache.rewind(start)
         cache.lay_out(start + both)
         caches = self.room(cache, both, shape.rows)
-        self._ids[0] = anchor
-        rows = Rows(self._ids, *(table[start : start + both] for table in self.rotary.up_to(start + both)))
+        ids = self._ids.copy()  # several texts may draft at the same time
+        ids[0] = anchor
+        rows = Rows(ids, *(table[start : start + both] for table in self.rotary.up_to(start + both)))
         hidden, logits = torch.empty(shape.rows, shape.hidden), torch.empty(shape.rows, whole(shape.known, OUTPUTS))
         states = states.contiguous()
         block_pass.forward(

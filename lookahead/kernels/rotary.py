@@ -25,16 +25,17 @@ class RotaryTables:
 
         The tables double until they reach `stop`. Arrays that an earlier call returned stay as they are.
         """
-        stop, length = min(stop, self.most), len(self._tables.cos) if self._tables else 0
+        tables, stop = self._tables, min(stop, self.most)  # several texts may need longer tables at the same time
+        length = len(tables.cos) if tables else 0
         if stop > length:
             wanted = max(BLOCK, length)
             while wanted < stop:
                 wanted *= 2
             wanted = min(wanted, self.most)
             blocks = [self._block(start, min(start + BLOCK, wanted)) for start in range(length, wanted, BLOCK)]
-            before = [self._tables] if self._tables else []
-            self._tables = Rotations(*(np.concatenate(parts) for parts in zip(*before, *blocks, strict=True)))
-        return self._tables
+            before = [tables] if tables else []
+            self._tables = tables = Rotations(*(np.concatenate(parts) for parts in zip(*before, *blocks, strict=True)))
+        return tables
 
     @torch.inference_mode()
     def _block(self, start: int, stop: int) -> list[np.ndarray]:

@@ -201,7 +201,7 @@ def test_what_is_written_wrongly_is_named(tmp_path, block):
 
 
 def test_a_scenario_without_a_recording_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(kinds, "ROOT", tmp_path)
+    monkeypatch.setattr(kinds, "ASSETS", tmp_path)
     with pytest.raises(ValidationError, match="no bundled recording"):
         kinds.Recording(recording="story", at="longest")
 

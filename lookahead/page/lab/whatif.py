@@ -58,8 +58,9 @@ def _sliders(
     rows, figure = markup(), plot()
     draw = partial(_draw, find)
     fresh = f"(_, __, ...rest) => [{DARK}, {source}, ...rest]"
-    for change in (*(field.change for field in fields), begin.click):
-        change(draw, [dark, text, *fields], [rows, figure], js=fresh, queue=False, trigger_mode="always_last", **QUIET)
+    # One event for all controls: a result never arrives after that of a later change.
+    changes, given = [*(field.change for field in fields), begin.click], [dark, text, *fields]
+    gr.on(changes, draw, given, [rows, figure], js=fresh, queue=False, trigger_mode="always_last", **QUIET)
     return Opening(draw, [rows, figure], [text, *fields], f"given => [{source}, ...given.slice(1)]")
 
 

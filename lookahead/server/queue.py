@@ -90,6 +90,7 @@ class Job(Generic[T]):
         self.submitted_at = perf_counter()
         self.waited_s = self.spent_s = 0.0  # in the queue before the work began; computing, up to the last value
         self._started_at: float | None = None  # while it is computed
+        self._started = threading.Event()  # wakes the follower of a job that waits
         self._end_reason: str | None = None
         self._values: list[Any] = []
         self._steps: Generator | None = None
@@ -128,7 +129,10 @@ class Job(Generic[T]):
             while not self.done.done():
                 before, place = place, self.waiting()
                 yield Update(place if place != before else "", self._take())
-                wait([self.done], waiting_s if place else every_s)
+                if self._started.is_set():
+                    wait([self.done], every_s)
+                else:
+                    self._started.wait(waiting_s)
             if values := self._take():
                 yield Update(values=values)
             self.result()
@@ -177,6 +181,7 @@ class Job(Generic[T]):
         self._started_at, self.outcome, self.paused = perf_counter(), FAILED, False
         if self._steps is None:
             self.waited_s = self._started_at - self.submitted_at
+            self._started.set()
         try:
             result = self._steps or self.work(self)
             if isinstance(result, Generator):

@@ -168,10 +168,10 @@ def test_stop_stops_at_once_and_the_next_race_runs(visit):
     assert page.evaluate("window.stoppedAfter") < 500
     assert state(page)["status"] == "stopped"
     assert page.locator(".la-statustext").get_by_text("Stopped by you").is_visible()
-    time.sleep(1)  # within which the server has noticed, and what was on its way has arrived
+    time.sleep(3)  # the page asks for what was computed until the server noticed
     held = state(page)["received"]
     time.sleep(1)
-    assert state(page)["received"] == held, "the server computes no further"
+    assert state(page)["received"] == held < 600, "the server computes no further"
     page.get_by_label("new tokens, at most").fill("40")
     page.wait_for_function("!document.querySelector('#la-race').disabled")
     assert race(page)["lanes"][1]["tokens"] == 40

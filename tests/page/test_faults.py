@@ -160,7 +160,7 @@ def answer(page, name, **changed):
         return "" if error.print_exception else error.message
 
 
-JOBS = ["run", "run_1", "run_2", "run_3", "_throw", "reported", "reported_1", "partial_5",
+JOBS = ["run", "run_1", "run_2", "run_3", "_throw", "reported", "reported_1", "partial_1",
         *("measured_for" + (f"_{number}" if number else "") for number in range(6))]  # fmt: skip
 
 

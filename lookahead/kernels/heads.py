@@ -187,7 +187,7 @@ class CompiledEagle(_Tables):
         """Draft after a text of `start` tokens whose last has this feature [1, hidden] and these logits [known]: tokens, how
         sure of each, and features [rows, hidden] of all but the last."""
         tokens, confidences, features, _ = eagle_pass.chain(
-            *self._behind(feature, logits, start, cache, request.most), Request.of(request)
+            *self._arguments(feature, logits, start, cache, request.most), Request.of(request)
         )
         return tokens.tolist(), confidences.tolist(), torch.from_numpy(features)
 
@@ -197,12 +197,12 @@ class CompiledEagle(_Tables):
     ) -> DraftTree:  # fmt: skip
         """A tree after the same text: tokens, parents, and the share of each of its softmax."""
         *grown, _ = eagle_pass.tree(
-            *self._behind(feature, logits, start, cache, rows), branches, rows, Request.of(request)
+            *self._arguments(feature, logits, start, cache, rows), branches, rows, Request.of(request)
         )
         return DraftTree(*(part.tolist() for part in grown))
 
-    def _behind(self, feature, logits, start, cache, drafted) -> tuple:
-        """What `eagle_pass`'s calls take to draft so many tokens after a text of `start` tokens."""
+    def _arguments(self, feature, logits, start, cache, drafted) -> tuple:
+        """Return the arguments with which `eagle_pass` drafts `drafted` tokens after a text of `start` tokens."""
         cache.rewind(start)
         cache.lay_out(start + drafted)
         caches, rotations = self.room(cache, drafted), self.rotary.up_to(start + drafted)

@@ -136,7 +136,7 @@ def _document(
     return {
         **measured_on(models),
         "options": {"repeat": repeat, **options},
-        "note": "counted are passes in which all places were taken, without reading prompts; every drafted batch beside a naive one of the same prompts; medians over the repetitions; 90% intervals over groups of prompts",
+        "note": "only full passes count, without reading prompts; every drafted batch is paired with a naive batch of the same prompts; medians over the repetitions; 90% intervals over groups of prompts",
         "rows": rows,
     }
 

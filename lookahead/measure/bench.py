@@ -60,7 +60,7 @@ def measure(
     report = {
         **measured_on(models),
         "options": {"repeat": repeat, **options},
-        "note": "seconds exclude reading the prompt, for every method alike; every run beside a naive one; medians over the repetitions; 90% intervals over prompts",
+        "note": "seconds exclude reading the prompt; every run is paired with a naive run; medians over the repetitions; 90% intervals over prompts",
         "rows": rows,
         "summary": _summary(rows, ordered),
         "against": _against(rows, {name: peer.technique for name, peer in EXTERNAL.items()} | of_others),

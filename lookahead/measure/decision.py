@@ -323,7 +323,7 @@ def decide(
             tuple(out), tuple(levels), tuple(lengths),
             tuple({"method": label, **asdict(row)} for label, rows in measured.items() for row in rows),
             measured_on(models), {"seconds": budget_s, **options}, "" if named else f", k = {options.get('k', 'auto')}",
-            "every run beside a naive one of the same prompt, reading prompts left out; medians over prompts with 90% intervals over them",
+            "every run is paired with a naive run of the same prompt, without reading prompts; medians over prompts with 90% intervals",
         )  # fmt: skip
         return Progress(round(min(budget_s, spent())), round(budget_s), text, report)
 

@@ -90,8 +90,8 @@ class Forward(ABC):
         """Logits [rows, vocab], or of the rows in `only`, for ids [rows] at positions [rows], a slice for a chain."""
 
     def together(self, parts: Sequence[Part]) -> list[torch.Tensor]:
-        """Logits [rows, vocab] in float32 of several texts' rows in one pass, if it `batches`."""
-        raise NotImplementedError
+        """Logits [rows, vocab] of each text's rows: of one pass if it `batches`, then in float32; else of one pass per text."""
+        return [self(torch.tensor(part.tokens, device=self.device), *part[1:]) for part in parts]
 
     def chain(
         self, ids: Sequence[int], base: int, cache: KeyValueCache, request: DraftRequest

@@ -64,6 +64,19 @@ def test_trees_over_a_cache_give_what_each_path_gives_alone(folders, kind, how):
         lm.keep([])
 
 
+def test_models_that_do_not_batch_compute_one_text_after_the_other(folders):
+    one, other = CachedLM(load(folders["qwen3"])), CachedLM(load(folders["qwen3"]))
+    rows = [([7, 8, 9], [-1, 0, 0]), ([5, 6], [-1, 0])]
+    alone = []
+    for lm, context, of in zip((one, other), (text(20), text(33, 1)), rows, strict=True):
+        lm.extend(context)
+        alone.append(lm.forward(*of))
+        lm.keep([])
+    parts = [lm._part(*of) for lm, of in zip((one, other), rows, strict=True)]
+    for logits, expected in zip(one.passes.together(parts), alone, strict=True):
+        assert torch.equal(logits[:, : one.vocab].float(), expected)
+
+
 @pytest.mark.parametrize("kind", FAMILIES)
 def test_sync_rewinds_to_the_common_prefix(folders, kind):
     lm, plain = CachedLM(load(folders[kind])), load(folders[kind], how="eager")

@@ -200,6 +200,8 @@ def _multiply_bf16_dot(x, w, scale, y, spare, n, k, width, rounded):
 @kernel(9)
 def _multiply_bf16_amx(x, w, scale, y, spare, n, k, width, rounded):
     """The same with bfloat16 weights in tiles."""
+    if n == 0:  # tiles cannot be configured with zero rows
+        return
     wide = whole(k, tiles.INPUTS)
     steps, size = wide // tiles.INPUTS, 2 * wide
     before, sizes, inputs = spare, spare + 64, spare + 128

@@ -224,6 +224,13 @@ def test_a_product_in_eight_bits_is_near_the_weights():
     assert torch.equal(Product(torch.zeros(64, 16), int8=True)(x[:, :16]), torch.zeros(7, 64))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_product_of_no_rows_is_empty(dtype):
+    """A part of a long prompt computes no logits. Intel's matrix unit cannot be configured for zero rows."""
+    product = Product(torch.randn(100, 48, dtype=dtype))
+    assert product(torch.randn(0, 48, dtype=dtype)).shape == (0, 100)
+
+
 def test_a_product_in_eight_bits_has_the_same_bits_everywhere(unit):
     """Whole numbers are added up, so whether by twos or by fours does not matter."""
     draws = torch.Generator().manual_seed(3)

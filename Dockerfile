@@ -13,13 +13,13 @@ RUN pip install --no-cache-dir uv==0.13.8 \
     && if [ -n "$SMOL" ]; then pip install --no-cache-dir --no-deps -r requirements-smol.txt; fi \
     && pip uninstall --yes uv
 
-COPY app.py places.py README.md LICENSE ./
+COPY app.py README.md LICENSE ./
 COPY lookahead lookahead
 COPY docs docs
 COPY assets assets
 # Weights are often saved for their owner alone, and COPY keeps that. Importing compiles those packages that the app uses.
 RUN find . -not -perm -444 -exec chmod a+rX {} + \
-    && python -m compileall -q lookahead app.py places.py \
+    && python -m compileall -q lookahead app.py \
     && python -c "from lookahead.page import serve" \
     && useradd --create-home --uid 1000 app \
     && if [ -n "$SMOL" ]; then su app -c "python -m lookahead fetch smol"; fi

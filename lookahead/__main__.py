@@ -1,4 +1,4 @@
-"""The command line, `python -m lookahead`.
+"""The command line, `lookahead` or `python -m lookahead`.
 
 Bad input prints one line on stderr and exits 2. `--json` prints one JSON document on stdout; progress goes to stderr. Modules
 that compute are imported when a command runs.
@@ -16,6 +16,7 @@ from .core.numbers import size
 from .core.streams import tolerate_any_text
 from .family.spec import families
 from .measure.scenarios import USUAL
+from .page import app
 
 CHECKOUT = Path(__file__).parent.parent
 SERVER = "the server without speculation: its address, or a name of LOOKAHEAD_SERVERS"
@@ -25,6 +26,8 @@ def main(argv: list[str] | None = None) -> int:
     """Parse and run; returns the exit status."""
     tolerate_any_text()
     arguments = _parser().parse_args(argv)
+    if arguments.command == "serve":
+        return app.serve(arguments)
     if getattr(arguments, "dtype", None):
         os.environ["LOOKAHEAD_DTYPE"] = arguments.dtype
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
@@ -55,7 +58,7 @@ _k.__name__ = 'whole number or "auto"'
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m lookahead", description="Speculative decoding, seen and measured.")
+    parser = argparse.ArgumentParser(prog="lookahead", description="Speculative decoding, seen and measured.")
     commands = parser.add_subparsers(dest="command", required=True)
     document, dtype, shared, decoding, prompts, table = (argparse.ArgumentParser(add_help=False) for _ in range(6))
     document.add_argument("--json", action="store_true", help="one JSON document on stdout")
@@ -83,6 +86,8 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--method", default="draft")
     run.add_argument("--race", action="store_true", help="run naive too and compare")
     run.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="an option of the method")
+
+    app.add_arguments(commands.add_parser("serve", help="start the app in the browser"))
 
     measuring = [*loading, decoding, prompts]
     bench = commands.add_parser("bench", parents=[*measuring, table], help="measure methods against naive")

@@ -1,6 +1,7 @@
-"""A real headless Chromium for the tests: found, or installed where that is allowed; and pages in it without a server.
+"""A real headless Chromium for the tests: found or installed; and pages in it without a server.
 
-Under CI a missing browser is a failure; elsewhere the tests that need it are skipped, saying so.
+System packages are installed under CI only. There a missing browser is a failure; elsewhere the tests that need one are
+skipped with a reason.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ def _found() -> str | None:
 
 
 def _install() -> None:
-    """Debian's package for root, else playwright's own build into the user's cache."""
-    if shutil.which("apt-get") and os.geteuid() == 0:
+    """Install Debian's package under CI, if this is root; else playwright's build into the user's cache."""
+    if "CI" in os.environ and shutil.which("apt-get") and os.geteuid() == 0:
         quiet = {"check": False, "stdout": subprocess.DEVNULL, "timeout": 600}
         subprocess.run(["apt-get", "update", "-qq"], **quiet)
         subprocess.run(

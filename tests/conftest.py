@@ -32,11 +32,12 @@ from lookahead.core.costs import CostCurve, DrafterCosts
 from lookahead.core.events import Settings
 from lookahead.core.table import TableLM
 from lookahead.drafting import Resources
-from lookahead.race.decode import Text
-from lookahead.race.decode import decode as loop
-from lookahead.race.draft_length import AdaptiveLength, FixedLength
-from lookahead.race.ends import Ends
-from lookahead.race.methods import method_class, options_of
+from lookahead.engine.decode import Request
+from lookahead.engine.decode import decode as loop
+from lookahead.engine.draft_length import AdaptiveLength
+from lookahead.engine.ends import Ends
+from lookahead.engine.fixed_length import FixedLength
+from lookahead.engine.methods import method_class, options_of
 
 ROOT = Path(__file__).parent.parent
 POCKET = ROOT / "assets" / "models" / "pocket"
@@ -276,7 +277,7 @@ def table_steps(
     k = settings.k if k is None else k
     policy = AdaptiveLength(resources.pass_s, 8, made.sources()) if k == "auto" else FixedLength(k)
     ends = Ends(frozenset(eos), settings.max_new_tokens, target.context_length, stop)
-    return list(loop(Text(target, made, policy, rule, list(prompt), ends, details=settings.details)))
+    return list(loop(Request(target, made, policy, rule, list(prompt), ends, details=settings.details)))
 
 
 def finished(race):

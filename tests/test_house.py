@@ -56,7 +56,7 @@ def test_the_page_is_handed_all_its_files():
 
 
 def test_the_loop_fits_one_screen_and_a_drafter_a_short_file():
-    source = (PACKAGE / "race" / "decode.py").read_text(encoding="utf-8")
+    source = (PACKAGE / "engine" / "decode.py").read_text(encoding="utf-8")
     loop = next(n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.FunctionDef) and n.name == "decode")
     assert loop.end_lineno - loop.lineno < 60
     for drafter in DRAFTERS.values():
@@ -64,19 +64,19 @@ def test_the_loop_fits_one_screen_and_a_drafter_a_short_file():
 
 
 def test_four_files_explain_speculative_decoding():
-    names = ("race/decode.py", "model/reference.py", "drafting/draft.py", "core/accept.py")
+    names = ("engine/decode.py", "model/reference.py", "drafting/draft.py", "core/accept.py")
     assert sum(len((PACKAGE / name).read_text(encoding="utf-8").splitlines()) for name in names) <= 600
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     assert all(f"](lookahead/{name})" in text for name in names)
 
 
-@pytest.mark.parametrize("module", ["race.decode", "drafting.ngram"])
+@pytest.mark.parametrize("module", ["engine.decode", "drafting.ngram"])
 def test_the_engine_is_light_to_import(module):
     code = f"import sys, lookahead.{module}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     loaded = done.stdout.split()
     assert not {"numba", "llvmlite", "transformers", "pydantic"} & {*loaded}
-    if module == "race.decode":
+    if module == "engine.decode":
         assert sum(name.partition(".")[0] == "lookahead" for name in loaded) <= 20
 
 

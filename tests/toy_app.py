@@ -2,11 +2,11 @@
 
 import sys
 
-import app
-import places
+from lookahead.page import app
+from lookahead.server.writable import use_writable_folders
 
 if __name__ == "__main__":
-    places.settle()  # before anything below remembers another place, as in `app.main`
+    use_writable_folders()  # before the imports below read the variables, as in `app.main`
     from toy_drafters import Echo
 
     from lookahead.drafting import DRAFTERS

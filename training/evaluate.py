@@ -14,12 +14,12 @@ from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 from lookahead.core.acceptance import Acceptance
 from lookahead.core.numbers import counted
+from lookahead.engine.lane import decode
 from lookahead.family.models import Models, load
 from lookahead.measure.scenarios import BENCH
 from lookahead.model.heads.head import Head
 from lookahead.model.heads.shape import KINDS
 from lookahead.model.lm import CachedLM
-from lookahead.race.lane import decode
 from lookahead.train.losses import next_token
 from lookahead.train.verified import LONGEST, verified_passes
 

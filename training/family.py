@@ -30,13 +30,13 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from lookahead import kernels
 from lookahead.core.events import SettingsError
 from lookahead.core.numbers import decimal
+from lookahead.engine.text import encode_prompt
 from lookahead.family import hub, sources
 from lookahead.family.models import load_tokenizer
 from lookahead.measure.scenarios import BENCH
 from lookahead.model.heads import files
 from lookahead.model.heads.shape import KINDS, MEDUSA
 from lookahead.model.lm import CachedLM
-from lookahead.race.text import encode_prompt
 from lookahead.train import heads, losses
 
 from . import card, corpus, evaluate, instructions, passages, tokenizer
@@ -200,7 +200,7 @@ class _Stages:
             model = self._stage("draft-soft", self._beginner(target), soft, batches, plan.draft_share, aside=True)
             stage, share = "draft", plan.writing_share
         rows = WrittenBatches(self._written(target))
-        plan, loss = replace(plan, rows=((1.0, rows.length),)), losses.like_writing(plan.favourite)
+        plan, loss = replace(plan, rows=((1.0, rows.length),)), losses.like_writing(plan.likeliest_weight)
         return self._stage(stage, model, loss, rows, share, into="draft", plan=plan, scale=plan.refining)
 
     def head(self, kind: str, target: LlamaForCausalLM) -> None:
@@ -218,7 +218,7 @@ class _Stages:
             known = heads.frequent(written, target.config.vocab_size, end) if kind != MEDUSA else None
             network, scale = heads.new_head(kind, target, end, plan.seed + 4, known), 1.0
         rows = WrittenBatches(written, self._states(kind, target, written, network))
-        loss = heads.LOSSES[kind](target, plan.favourite)
+        loss = heads.LOSSES[kind](target, plan.likeliest_weight)
         plan = replace(plan, rows=((1.0, rows.length),), step_tokens=plan.head_step_tokens)
         network, check = network.to(self.device), self._check(target, known)
         began, given = (check(network), copy.deepcopy(network)) if further else (0.0, network)

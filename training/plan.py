@@ -62,7 +62,7 @@ class Plan:
     writing_tokens: int = 9_000_000  # tokens the target writes for its draft; fewer after a short training
     answer_tokens: int = 472  # tokens of a chat model's row after its opening
     writing_temperatures: tuple[float, ...] = (0.0, 0.0, 0.7, 1.0)
-    favourite: float = 0.5  # weight of the target's likeliest token; see `losses.like_writing`
+    likeliest_weight: float = 0.5  # weight of the target's likeliest token; see `losses.like_writing`
     # Trained heads.
     heads_share: Mapping[str, float] = field(default_factory=lambda: {"medusa": 0.02, "eagle": 0.06, "block": 0.08})
     states_bytes: int = 24_000_000_000  # disk space for the stored outputs of the target

@@ -14,7 +14,7 @@ from time import perf_counter
 import torch
 from transformers import LogitsProcessorList, PreTrainedModel, PreTrainedTokenizerFast
 
-from lookahead.race.text import as_chat
+from lookahead.engine.text import as_chat
 from lookahead.train.cache import growing_cache
 
 from . import writing

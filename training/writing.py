@@ -44,9 +44,9 @@ BEGINNING, LONGEST_QUESTION = (3, 16), 96  # tokens from a plain text (at least,
 
 def row_type(written: int = WRITTEN, likely: int = LIKELY) -> np.dtype:
     """Return the type of a row: ids, then the `likely` likeliest tokens of each of the `written` last positions."""
-    favourites = (written, likely)
+    likeliest = (written, likely)
     return np.dtype([
-        ("ids", np.uint16, OPENING + written), ("likely", np.uint16, favourites), ("logp", np.float16, favourites),
+        ("ids", np.uint16, OPENING + written), ("likely", np.uint16, likeliest), ("logp", np.float16, likeliest),
     ])  # fmt: skip
 
 
@@ -124,8 +124,8 @@ def _continued(
 ) -> np.ndarray:  # fmt: skip
     """Continue `given` and the `rest` of each row at temperature `hot`; one of `others` follows the end of a text."""
     new, (written, likely) = row["ids"].shape[0] - given.shape[1], row["likely"].shape
-    favourites = _Favourites(likely)
-    processors = [favourites] if likely else []
+    likeliest = _Likeliest(likely)
+    processors = [likeliest] if likely else []
     processors += [Sampled(hot)] if hot else []
     texts = writer.generate(
         given, attention_mask=torch.ones_like(given),  # the end marker is also the padding token, and occurs inside rows
@@ -134,7 +134,7 @@ def _continued(
     )  # fmt: skip
     rows = np.zeros(len(given), row)
     rows["ids"] = texts.cpu().numpy()
-    for name, steps in zip(("logp", "likely"), zip(*favourites.steps[-written:], strict=True), strict=False):
+    for name, steps in zip(("logp", "likely"), zip(*likeliest.steps[-written:], strict=True), strict=False):
         rows[name] = torch.stack(steps, 1).cpu().numpy()
     return rows
 
@@ -176,7 +176,7 @@ AttentionInterface.register(GROUPED, _grouped)
 AttentionMaskInterface.register(GROUPED, eager_mask)
 
 
-class _Favourites(LogitsProcessor):
+class _Likeliest(LogitsProcessor):
     """Records the `likely` likeliest tokens of every step; changes nothing."""
 
     def __init__(self, likely: int):

@@ -82,12 +82,12 @@ class Rule(ABC):
         """What decides the tokens of `choose` at `count` positions from this one on; None if it must see the text, or draws."""
         return None
 
-    def favourites(
+    def top_k(
         self, logits: torch.Tensor, context: Sequence[int], above: Sequence[Sequence[int]], most: int
     ) -> list[list[tuple[int, float]]]:
         """A drafter's likeliest tokens at each row of its logits [n, vocab], with how sure it is of each."""
         scores = self.process(logits, context, above)
-        decided = self.decisive(scores, [len(context) + len(path) for path in above])
+        decided = self.perturbed_scores(scores, [len(context) + len(path) for path in above])
         values, ids = (scores if decided is None else decided).softmax(-1).topk(most, dim=-1)
         return [list(zip(*pair, strict=True)) for pair in zip(ids.tolist(), values.tolist(), strict=True)]
 
@@ -95,7 +95,7 @@ class Rule(ABC):
     def verify(self, logits: torch.Tensor, draft: Draft, context: Sequence[int]) -> Verification:
         """The target's answer; logits [1 + rows, vocab], row 0 being the last accepted token's."""
 
-    def decisive(self, scores: torch.Tensor, positions: Sequence[int]) -> torch.Tensor | None:
+    def perturbed_scores(self, scores: torch.Tensor, positions: Sequence[int]) -> torch.Tensor | None:
         """The scores [n, vocab] whose highest wins at these absolute positions; None where a draw decides."""
         return scores
 
@@ -142,7 +142,7 @@ class Greedy(Rule):
     name = "greedy"
 
     def choose(self, logits, context, chance=None):
-        return _surest(self.decisive(self.process(logits[None], context), [len(context)])[0], chance)
+        return _surest(self.perturbed_scores(self.process(logits[None], context), [len(context)])[0], chance)
 
     def scores(self, position, count, vocab):
         return None if self.settings.repetition_penalty != 1.0 else Scores()
@@ -150,7 +150,7 @@ class Greedy(Rule):
     def verify(self, logits, draft, context):
         scores = self._scored(logits, draft, context)
         positions = [len(context), *(len(context) + d for d in depths(draft.parents[: draft.tested]))]
-        return follow(draft, _highest(self.decisive(scores, positions)))
+        return follow(draft, _highest(self.perturbed_scores(scores, positions)))
 
 
 class Coupled(Greedy):
@@ -162,7 +162,7 @@ class Coupled(Greedy):
         super().__init__(settings)
         self.noise = GumbelNoise(settings.seed)
 
-    def decisive(self, scores, positions):
+    def perturbed_scores(self, scores, positions):
         noise = torch.stack([self.noise(p, scores.shape[-1]) for p in positions])
         return scores + noise.to(scores.device)
 
@@ -182,7 +182,7 @@ class Rejection(Rule):
 
     name = "rejection"
 
-    def decisive(self, scores, positions):
+    def perturbed_scores(self, scores, positions):
         return None
 
     def choose(self, logits, context, chance=None):

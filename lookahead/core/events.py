@@ -26,13 +26,13 @@ LEAST_DIVISOR = 1e-4  # of logits, as temperature or penalty: by less they are n
 class LookaheadError(ValueError):
     """The base of all errors that a caller can fix; the message has the field, the value and a hint."""
 
-    def __init__(self, field: str, value: Any, mend: str):
-        self.field, self.value, self.mend = field, value, mend
+    def __init__(self, field: str, value: Any, hint: str):
+        self.field, self.value, self.hint = field, value, hint
         blank = not value.strip() if isinstance(value, str) else isinstance(value, (list, tuple)) and not value
         shown = "empty" if blank else repr(value)
         if len(shown) > 80:
             shown = shown[:76] + "...'" if isinstance(value, str) else shown[:77] + "..."
-        super().__init__(f"{field} is {shown}: {mend}")
+        super().__init__(f"{field} is {shown}: {hint}")
 
 
 class SettingsError(LookaheadError):
@@ -55,7 +55,7 @@ class TraceError(LookaheadError):
     """A file that is not a trace this version can read."""
 
 
-class Stopped(Exception):
+class Cancelled(Exception):
     """Raised by a progress callback to cancel long work."""
 
 
@@ -66,7 +66,7 @@ class Draft:
     `q[i]` is the distribution that row i was sampled from ([vocab] probabilities, given its ancestors); None if the drafter
     put all its mass on that token. `sources[i]` names the drafter of the row. `chances[i]` is its estimate that row i is
     accepted if its parent is; empty if it has none. The last `window` rows are guesses further ahead (lookahead decoding),
-    which are never tested. `births[i]` is where row i's n-gram was found: (step, column) of that window, or None.
+    which are never tested. `ngram_origins[i]` is where row i's n-gram was found: (step, column) of that window, or None.
     """
 
     tokens: tuple[int, ...] = ()
@@ -75,14 +75,14 @@ class Draft:
     sources: tuple[str, ...] = ()
     chances: tuple[float, ...] = ()
     window: int = 0
-    births: tuple[tuple[int, int] | None, ...] = ()
+    ngram_origins: tuple[tuple[int, int] | None, ...] = ()
 
     def __post_init__(self) -> None:
         n = len(self.tokens)
         assert len(self.parents) == n, "one parent for every drafted row"
         assert all(-1 <= p < i for i, p in enumerate(self.parents)), "parents come first"
         assert self.q is None or len(self.q) == n
-        assert {len(self.chances), len(self.births)} <= {0, n}
+        assert {len(self.chances), len(self.ngram_origins)} <= {0, n}
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -110,7 +110,7 @@ class Draft:
 
         return Draft(
             of(self.tokens), tuple(index[self.parents[row]] for row in rows), of(self.q) if self.q else None,
-            of(self.sources), of(self.chances), 0, of(self.births),
+            of(self.sources), of(self.chances), 0, of(self.ngram_origins),
         )  # fmt: skip
 
 

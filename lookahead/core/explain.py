@@ -11,7 +11,7 @@ from .accept import Rule
 from .events import ACCEPTED, REJECTED, Draft, Test
 from .processing import above
 
-FAVOURITES = 5
+TOP_K = 5
 
 
 def explain(
@@ -25,9 +25,9 @@ def explain(
     logp = scores.log_softmax(-1)
     p = logp.exp()
     entropy = -(p * logp.clamp_min(-1e4)).sum(-1)
-    values, ids = p.topk(min(FAVOURITES, p.shape[-1]), dim=-1)
+    values, ids = p.topk(min(TOP_K, p.shape[-1]), dim=-1)
     token_p = p[torch.arange(len(tests)), [t.token for t in tests]].tolist()
-    decided = rule.decisive(scores, [len(context) + len(path) for path in paths])
+    decided = rule.perturbed_scores(scores, [len(context) + len(path) for path in paths])
     margins: list[float | None] = [None] * len(tests)
     if decided is not None:
         best = decided.topk(2, dim=-1).values

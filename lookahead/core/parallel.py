@@ -25,7 +25,7 @@ def balanced(rows: Sequence[int]) -> list[list[int]]:
     return [texts for _, _, texts in groups]
 
 
-def each(work: Callable[[Given], Answer], groups: Sequence[Given]) -> list[Answer]:
+def map_parallel(work: Callable[[Given], Answer], groups: Sequence[Given]) -> list[Answer]:
     """Return `work` of each group, computed at the same time. An error is raised when all have ended."""
     others = [_pool().submit(work, group) for group in groups[1:]]
     try:
@@ -37,4 +37,4 @@ def each(work: Callable[[Given], Answer], groups: Sequence[Given]) -> list[Answe
 
 @lru_cache(maxsize=1)
 def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(max(1, cores() - 1), thread_name_prefix="beside")
+    return ThreadPoolExecutor(max(1, cores() - 1), thread_name_prefix="parallel")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from .events import Draft, Step
+from .tree import depths
 
 LOOKUP_S = 30e-6  # seconds of a lookup: about the same at token 100 and at token 10,000, on every processor
+UNSTATED = 0.7  # confidence of a drafter that states none, and the acceptance expected before the first test
 EXPECTED_TOKENS = 1.8  # tokens that a pass is expected to emit before its drafter has been seen
 
 
@@ -65,3 +67,12 @@ class DraftPolicy(Protocol):
 
     def observe(self, step: Step) -> None:
         """Learn from a pass."""
+
+
+def reach_probabilities(draft: Draft, chance: Callable[[str, float, int], float]) -> list[float]:
+    """The chance that each tested row is reached and accepted: the product of `chance(source, confidence, depth)` down to it."""
+    reach: list[float] = []
+    for row, depth in enumerate(depths(draft.parents[: draft.tested])):
+        accepted = chance(draft.sources[row], draft.chances[row] if draft.chances else UNSTATED, depth)
+        reach.append(accepted * (reach[draft.parents[row]] if draft.parents[row] >= 0 else 1.0))
+    return reach

@@ -6,7 +6,7 @@ Fu et al. 2024, arXiv 2402.02057.
 import random
 from collections.abc import Sequence
 
-Birth = tuple[int, int]  # the pass, and the column of its window
+Origin = tuple[int, int]  # the pass, and the column of its window
 
 
 class JacobiWindow:
@@ -55,16 +55,16 @@ class NGramPool:
 
     def __init__(self, most: int):
         self._most = most
-        self._pool: dict[int, dict[tuple[int, ...], Birth | None]] = {}
+        self._pool: dict[int, dict[tuple[int, ...], Origin | None]] = {}
 
-    def add(self, ngram: tuple[int, ...], birth: Birth | None = None) -> None:
-        """Add an n-gram as the newest; `birth` is None for one of the prompt's."""
+    def add(self, ngram: tuple[int, ...], origin: Origin | None = None) -> None:
+        """Add an n-gram as the newest; `origin` is None for one of the prompt's."""
         first, rest = ngram[0], ngram[1:]
         ngrams = self._pool.setdefault(first, {})
-        ngrams[rest] = ngrams.pop(rest, birth)
+        ngrams[rest] = ngrams.pop(rest, origin)
         if len(ngrams) > self._most:
             del ngrams[next(iter(ngrams))]
 
-    def after(self, token: int) -> list[tuple[tuple[int, ...], Birth | None]]:
-        """The n-grams that begin with a token, without it, newest first, each with its birth."""
+    def after(self, token: int) -> list[tuple[tuple[int, ...], Origin | None]]:
+        """The n-grams that begin with a token, without it, newest first, each with its origin."""
         return list(reversed(self._pool.get(token, {}).items()))

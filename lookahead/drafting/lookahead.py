@@ -79,14 +79,14 @@ class Lookahead(Drafter):
             return EMPTY
         cut = [tokens[: length or limit] for tokens, _ in guesses]
         tokens, parents, origins = trie(cut, rows=len(guesses) * (self._window.n - 1))
-        births = [guesses[guess][1] for guess, _ in origins]
+        ngram_origins = [guesses[guess][1] for guess, _ in origins]
         if not looks_ahead:  # what the window has found costs next to nothing
             sources, chances = (POOL,) * len(tokens), tuple(POOL_CONFIDENCE / (1 + guess) for guess, _ in origins)
-            return Draft(tuple(tokens), tuple(parents), None, sources, chances, 0, tuple(births))
+            return Draft(tuple(tokens), tuple(parents), None, sources, chances, 0, tuple(ngram_origins))
         window_tokens, window_parents = self._window.rows(first=len(tokens))
-        births += [None] * len(window_tokens)
+        ngram_origins += [None] * len(window_tokens)
         tokens, parents = (*tokens, *window_tokens), (*parents, *window_parents)
-        return Draft(tokens, parents, None, (self.name,) * len(tokens), (), len(window_tokens), tuple(births))
+        return Draft(tokens, parents, None, (self.name,) * len(tokens), (), len(window_tokens), tuple(ngram_origins))
 
     def _looks_ahead(self, length: int, limit: int) -> bool:
         """Whether the window is in this pass. Once begun it stays until it was full, because it finds nothing before."""

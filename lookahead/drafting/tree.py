@@ -64,10 +64,10 @@ class Tree(DraftModel):
         logits = lm.extend(unread)
         newest, above = [-1], [()]
         for depth in range(1, longest + 1):
-            favourites = self.rule.favourites(logits, context, above, options.branches)
+            candidates = self.rule.top_k(logits, context, above, options.branches)
             offers = [
                 (chance * (reach[row] if row >= 0 else 1.0), chance, row, token, path)
-                for row, path, picks in zip(newest, above, favourites, strict=True)
+                for row, path, picks in zip(newest, above, candidates, strict=True)
                 for token, chance in picks
             ]
             offers.sort(key=lambda offer: -offer[0])

@@ -116,9 +116,9 @@ def download(files: Sequence[File], progress: Callable[[int], None], main: bool 
                 child.wait(GRACE_S)
             child.kill()
     broken = [files[0].repo, f"its download broke off ({child.returncode}); load again: files that are whole are kept."]
-    repo, mend = json.loads(answer) if answer else broken
-    if mend:
-        raise ModelError("model", repo, mend)
+    repo, hint = json.loads(answer) if answer else broken
+    if hint:
+        raise ModelError("model", repo, hint)
     progress(_bytes(folders) - before)
 
 
@@ -130,8 +130,8 @@ def receive(files: Sequence[File], main: bool = False) -> None:
                 wrong = isinstance(try_to_load_from_cache(file.repo, file.name, revision=file.commit), str)
                 path = hf_hub_download(file.repo, file.name, revision=file.commit, force_download=wrong)
                 if file.size not in (0, os.path.getsize(path)):
-                    mend = f"{file.name} has another size than the hub announced; try again later."
-                    raise ModelError("model", file.repo, mend)
+                    hint = f"{file.name} has another size than the hub announced; try again later."
+                    raise ModelError("model", file.repo, hint)
         except Exception as error:  # the client raises a dozen kinds
             raise explained(file.repo, error) from error
     for repo in {file.repo for file in files if main}:
@@ -148,26 +148,26 @@ def explained(repo: str, error: Exception, near: Sequence[str] = ()) -> ModelErr
     status = getattr(getattr(error, "response", None), "status_code", 0)
     if isinstance(error, GatedRepoError) or status == 403:
         page = f"{constants.ENDPOINT}/{repo}"
-        mend = f"its authors ask who uses it; agree to its terms on {page}, and start the server with that account's HF_TOKEN."
+        hint = f"its authors ask who uses it; agree to its terms on {page}, and start the server with that account's HF_TOKEN."
     elif isinstance(error, DisabledRepoError):
-        mend = "the hub has closed this model; choose another."
+        hint = "the hub has closed this model; choose another."
     elif isinstance(error, (RepositoryNotFoundError, HFValidationError)) or status == 404:
         like = f' ("{near[0]}"?)' if near else ""
-        mend = f"the hub shows no such model; check the spelling{like}, or start the server with an HF_TOKEN if it is private."
+        hint = f"the hub shows no such model; check the spelling{like}, or start the server with an HF_TOKEN if it is private."
     elif status == 401:
-        mend = "the hub does not accept this server's HF_TOKEN; start the server with a new one, or with none."
+        hint = "the hub does not accept this server's HF_TOKEN; start the server with a new one, or with none."
     elif isinstance(error, OfflineModeIsEnabled):
-        mend = "this server works without a connection (HF_HUB_OFFLINE), and has no copy; choose a model that it has."
+        hint = "this server works without a connection (HF_HUB_OFFLINE), and has no copy; choose a model that it has."
     elif isinstance(error, OSError) and error.errno == errno.ENOSPC:
-        mend = "the disk is full; make room, then load again: files that are whole are kept."
+        hint = "the disk is full; make room, then load again: files that are whole are kept."
     elif isinstance(error, OSError) and error.errno and error.filename:
-        mend = f"the folder of downloads cannot be written ({error.strerror}); set HF_HOME to one that can."
+        hint = f"the folder of downloads cannot be written ({error.strerror}); set HF_HOME to one that can."
     elif type(error) is ValueError:  # a file that is too large for the client
-        mend = f"it cannot be downloaded ({remark(error)}); choose another model."
+        hint = f"it cannot be downloaded ({remark(error)}); choose another model."
     else:
         kind = f"{type(error).__name__}{f' {status}' if status else ''}"
-        mend = f"the hub cannot be reached ({kind}); try again later, or choose a model that this server has a copy of."
-    return ModelError("model", repo, mend)
+        hint = f"the hub cannot be reached ({kind}); try again later, or choose a model that this server has a copy of."
+    return ModelError("model", repo, hint)
 
 
 def _bytes(folders: Iterable[Path], abandoned_s: float = 0) -> int:
@@ -194,7 +194,7 @@ def _child() -> None:
     try:
         receive([File(*file) for file in files], main)
     except ModelError as error:
-        failed = (error.value, error.mend)
+        failed = (error.value, error.hint)
     print(json.dumps(failed), file=out, flush=True)
 
 

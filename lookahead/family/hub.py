@@ -20,7 +20,7 @@ from huggingface_hub.errors import HFValidationError
 
 from .. import kernels
 from ..core import memory
-from ..core.events import ModelError, Stopped
+from ..core.events import Cancelled, ModelError
 from ..core.numbers import count, size
 from ..core.wording import remark
 from ..model import llama_config, small_files
@@ -97,13 +97,13 @@ class Known:
         """Call `step(self, *arguments)`; an error becomes a fault."""
         try:
             return step(self, *arguments)
-        except Stopped:
+        except Cancelled:
             raise
         except ModelError as error:
-            mend = error.mend
+            hint = error.hint
         except Exception as error:  # an architecture may raise anything
-            mend = small_files.fault(self.folder or self.name, CONFIG, f"it describes no model: {remark(error)}").mend
-        self.faults.append(Check(topic, "", ModelError("model", self.name, mend)))
+            hint = small_files.fault(self.folder or self.name, CONFIG, f"it describes no model: {remark(error)}").hint
+        self.faults.append(Check(topic, "", ModelError("model", self.name, hint)))
 
 
 @dataclass(slots=True)
@@ -146,8 +146,8 @@ def requested(spec: str, limits: Allowed | None) -> dict[str, str]:
         return sources.places(parts[0])
     for part in parts:
         if len(part) > LONGEST or not NAME.fullmatch(part) or ".." in part or Path(part).exists():
-            mend = 'give names as the hub shows them, "organisation/target+organisation/draft"; no folder is opened from the page.'
-            raise ModelError("models", part, mend)
+            hint = 'give names as the hub shows them, "organisation/target+organisation/draft"; no folder is opened from the page.'
+            raise ModelError("models", part, hint)
     if len(parts) > MOST:
         raise ModelError("models", spec, f"give a target and at most {MOST - 1} drafts.")
     if limits.loading == "listed" and "+".join(parts) not in {pair.spec for pair in SUGGESTED}:
@@ -190,15 +190,15 @@ def check(
     plan.checks = compute(_checks, plan, limits, spare_bytes)
     for one in (one for one in plan.checks if one.topic == "vocabulary" and one.error):
         if fit := fitting(known[0], {one.place for one in known}, limits is not None):
-            mend = f"{one.error.mend} Drafts that would fit: {', '.join(fit)}."
-            one.error = ModelError(one.error.field, one.error.value, mend)
+            hint = f"{one.error.hint} Drafts that would fit: {', '.join(fit)}."
+            one.error = ModelError(one.error.field, one.error.value, hint)
     return plan
 
 
 def download(plan: Plan, progress: Progress = lambda text, share: None) -> dict[str, Path]:
     """Download the missing files; returns the folder of every hub name of the plan.
 
-    An exception of `progress` (`Stopped`) ends the download. The next one continues with the first file that is missing.
+    An exception of `progress` (`Cancelled`) ends the download. The next one continues with the first file that is missing.
     Raises `ModelError`, with another way to a bundled family's target if there is one.
     """
     missing, begun = plan.missing, monotonic()
@@ -214,8 +214,8 @@ def download(plan: Plan, progress: Progress = lambda text, share: None) -> dict[
         transfer.download(plan.files, report, main=True)
     except ModelError as error:
         if source := sources.named(plan.spec):
-            mend = f"{source.repo}: {error.mend} Or get it by: {source.install}"
-            raise ModelError("family", plan.spec, mend) from error
+            hint = f"{source.repo}: {error.hint} Or get it by: {source.install}"
+            raise ModelError("family", plan.spec, hint) from error
         raise
     return {known.place: known.folder for known in plan.models if known.folder}
 
@@ -262,8 +262,8 @@ def _find(known: Known, trusted: bool, waiting: Callable[[int], None]) -> None:
     if Path(place).is_relative_to(sources.BUNDLED) or sources.owner(Path(place)) or (trusted and is_folder(place)):
         return _open(known, Path(place))
     if not NAME.fullmatch(place):
-        mend = 'there is no such folder, and the hub has no such names; give "organisation/model".'
-        raise ModelError("model", place, mend)
+        hint = 'there is no such folder, and the hub has no such names; give "organisation/model".'
+        raise ModelError("model", place, hint)
     try:
         info = HfApi().model_info(place, files_metadata=True, timeout=10, token=None if trusted else False)
     except Exception as error:  # the client raises a dozen kinds
@@ -280,8 +280,8 @@ def _find(known: Known, trusted: bool, waiting: Callable[[int], None]) -> None:
     known.sizes = {one.rfilename: one.size or 0 for one in info.siblings or ()}
     small = [File(place, info.sha, name, known.sizes[name]) for name in SMALL if name in known.sizes]
     if CONFIG not in known.sizes:
-        mend = "it has no config.json, so it is not a whole model; choose the model itself."
-        raise ModelError("model", place, mend)
+        hint = "it has no config.json, so it is not a whole model; choose the model itself."
+        raise ModelError("model", place, hint)
     if large := [file.name for file in small if file.size > LARGEST_SMALL]:
         raise ModelError("model", place, f"its {large[0]} is implausibly large; choose another model.")
     transfer.download(small, waiting)
@@ -299,18 +299,18 @@ def _open(known: Known, folder: Path) -> None:
 def _weigh(known: Known) -> None:
     """Find the weights' files, the way transformers chooses them."""
     if CONFIG not in known.sizes:
-        mend = "there is no config.json in that folder; give a folder with a whole model."
-        raise ModelError("model", known.name, mend)
+        hint = "there is no config.json in that folder; give a folder with a whole model."
+        raise ModelError("model", known.name, hint)
     names = [WHOLE] if WHOLE in known.sizes else small_files.shards(known.folder)
     if not names:
         other = sorted(name for name in known.sizes if name.endswith(OTHER))
         has = f"its weights are not in model.safetensors but in {other[0]}" if other else "it has no weights"
-        mend = f"{has}; only safetensors are read here: choose a repository that has them."
-        raise ModelError("model", known.name, mend)
+        hint = f"{has}; only safetensors are read here: choose a repository that has them."
+        raise ModelError("model", known.name, hint)
     usable = {n for n in known.sizes if n.endswith(".safetensors") and n == PureWindowsPath(n).name}
     if unusable := [name for name in names if name not in usable]:
-        mend = f"{unusable[0]} of its weights is not there; choose another copy of this model."
-        raise ModelError("model", known.name, mend)
+        hint = f"{unusable[0]} of its weights is not there; choose another copy of this model."
+        raise ModelError("model", known.name, hint)
     known.bytes = sum(known.sizes[name] for name in names)
     if known.files:
         repo, commit = known.files[0].repo, known.files[0].commit
@@ -329,9 +329,9 @@ def _describe(known: Known) -> None:
     raw = small_files.read(known.folder, CONFIG)
     kind = known.architecture = raw.get("model_type") or ""
     if kind not in CONFIG_MAPPING:
-        mend = "it needs code of its own (auto_map), which is never run here" if "auto_map" in raw else (
+        hint = "it needs code of its own (auto_map), which is never run here" if "auto_map" in raw else (
             f"this version of transformers does not know its architecture ({kind or 'none given'})")  # fmt: skip
-        raise ModelError("model", known.name, f"{mend}; choose a model that transformers knows.")
+        raise ModelError("model", known.name, f"{hint}; choose a model that transformers knows.")
     if raw.get("quantization_config"):
         raise ModelError("model", known.name, "its weights are quantised; choose the repository with the plain ones.")
     if (plain := llama_config.plain(known.folder)) and plain["num_hidden_layers"] <= MOST_PARTS:
@@ -342,8 +342,8 @@ def _describe(known: Known) -> None:
     config = loading.configuration(known.folder)
     most = max(getattr(config.get_text_config(), name, None) or 0 for name in COUNTED)
     if most > MOST_PARTS:  # to make them takes too long
-        mend = f"it claims {count(most)} layers or experts; choose a model that is real."
-        raise ModelError("model", known.name, mend)
+        hint = f"it claims {count(most)} layers or experts; choose a model that is real."
+        raise ModelError("model", known.name, hint)
     model = loading.empty(known.folder)
     known.parameters, known.shape = model.num_parameters(), Shape.of_model(config)
     known.attempt("cache", lambda _: loading.check(model))
@@ -370,7 +370,7 @@ def _checks(plan: Plan, limits: Allowed | None, spare_bytes: int) -> list[Check]
         free, disk, need = memory.free() + spare_bytes, memory.disk_free(transfer.cache()), memory.SPARE * weights
         most = 1e9 * limits.max_model_gb if limits else 0.0
         beside = " beside the models in use" if limits else ""
-        for topic, words, fails, mend in (
+        for topic, words, fails, hint in (
             ("memory", f"About {size(need)} with room to work; {size(free)} are free{beside}.",
              need > free, f"it needs about {size(need)} of memory and {size(free)} are free"),
             ("disk", f"{size(plan.missing)} to download, {size(disk)} free." if plan.missing else "Nothing to download.",
@@ -378,7 +378,7 @@ def _checks(plan: Plan, limits: Allowed | None, spare_bytes: int) -> list[Check]
             ("host", f"Allowed here: up to {size(most)} of weights." if most else "Allowed here.",
              0 < most < weights, f"its weights take {size(weights)} in memory, and the host of this server allows {size(most)}"),
         ):  # fmt: skip
-            error = ModelError("models", spec, f"{mend}; choose a smaller one.") if fails else None
+            error = ModelError("models", spec, f"{hint}; choose a smaller one.") if fails else None
             checks.append(Check(topic, words, error))
     return checks
 
@@ -387,8 +387,8 @@ def _heads(known: Sequence[Known]) -> list[Check]:
     """Whether trained heads are made for the target."""
     target, heads, checks = known[0], [one for one in known if one.head], []
     if target.head:
-        mend = "it is a trained head, which drafts for a target; give the target's name first."
-        return [Check("head", "", ModelError("models", target.name, mend))]
+        hint = "it is a trained head, which drafts for a target; give the target's name first."
+        return [Check("head", "", ModelError("models", target.name, hint))]
     for head in heads if target.shape else ():
         try:
             layers = ", ".join(map(str, head_files.shape_of(head.head, target.shape, head.name).taps))
@@ -410,7 +410,7 @@ def _vocabulary(known: list[Known]) -> list[Check]:
             models.same_vocabulary(tokenizers[0], tokenizers[-1], known[0].name, one.name)
         except ModelError as error:
             if error.field != "draft":  # it cannot be read
-                return [Check("vocabulary", "", ModelError("model", one.name, error.mend))]
+                return [Check("vocabulary", "", ModelError("model", one.name, error.hint))]
             checks.append(Check("vocabulary", "", error))
     same = ", the same in all models" if len(known) > 1 else ""
     return checks or [Check("vocabulary", f"{count(len(tokenizers[0].get_vocab()))} tokens{same}.")]

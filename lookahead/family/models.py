@@ -22,7 +22,7 @@ from transformers.tokenization_utils_tokenizers import TokenizersBackend
 from .. import kernels
 from ..core import memory
 from ..core.costs import DrafterCosts, PassCosts
-from ..core.events import LookaheadError, ModelError, SettingsError, Stopped
+from ..core.events import Cancelled, LookaheadError, ModelError, SettingsError
 from ..core.numbers import count
 from ..core.wording import remark
 from ..model import layer_skip, llama_config, small_files
@@ -115,13 +115,13 @@ class Models:
         if name in self.drafts:
             return self.drafts[name].fresh()
         if name in KINDS:
-            mend = f'{self.spec} has no such trained head; load "{self.spec}+HEAD", or train one: python -m lookahead train --only {name}.'
+            hint = f'{self.spec} has no such trained head; load "{self.spec}+HEAD", or train one: python -m lookahead train --only {name}.'
         elif name == layer_skip.ROLE:
-            mend = "the first layers of this architecture cannot be used alone; choose another method."
+            hint = "the first layers of this architecture cannot be used alone; choose another method."
         else:
             have = f"choose one of {', '.join(self.drafts)}" if self.drafts else f'load "{self.spec}+DRAFT" to have one'
-            mend = f"{self.spec} has no such draft model; {have}."
-        raise ModelError("head" if name in KINDS else "draft", name, mend)
+            hint = f"{self.spec} has no such draft model; {have}."
+        raise ModelError("head" if name in KINDS else "draft", name, hint)
 
 
 def load(
@@ -156,11 +156,11 @@ def _explained(name: str) -> Iterator[None]:
     """Raise any error of another library as a `ModelError` that names the model."""
     try:
         yield
-    except (LookaheadError, Stopped):
+    except (LookaheadError, Cancelled):
         raise
     except Exception as error:
-        mend = f"it could not be loaded ({remark(error)}); check the name, the network, or give a local folder."
-        raise ModelError("model", name, mend) from error
+        hint = f"it could not be loaded ({remark(error)}); check the name, the network, or give a local folder."
+        raise ModelError("model", name, hint) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,7 +327,7 @@ def _load_tokenizer(name: str, folder: str) -> PreTrainedTokenizerBase:
         try:
             return load_tokenizer(folder)
         except ModelError as error:
-            raise ModelError("model", name, error.mend) from error
+            raise ModelError("model", name, error.hint) from error
 
 
 def _load(folder: str, dtype: torch.dtype, device: torch.device, spread: bool) -> Forward:

@@ -13,7 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
-from ..core.events import ModelError, Stopped
+from ..core.events import Cancelled, ModelError
 from ..core.folders import ASSETS
 from ..core.wording import remark
 from ..model import small_files
@@ -72,15 +72,15 @@ class RemoteSource:
                 _write(path, Path(part), lambda share: progress(f"Writing out {path.name}, once", share))
                 os.chmod(part, 0o755)
                 os.replace(part, folder)
-        except Stopped:
+        except Cancelled:
             raise
         except OSError as error:
             if self.here() is None:  # else another process was faster
-                mend = f"it cannot be written to {folder.parent} ({error.strerror or error}); make room, or set LOOKAHEAD_CACHE."
-                raise ModelError("models", self.family, mend) from error
+                hint = f"it cannot be written to {folder.parent} ({error.strerror or error}); make room, or set LOOKAHEAD_CACHE."
+                raise ModelError("models", self.family, hint) from error
         except Exception as error:  # a damaged file may raise anything
-            mend = f"{path.name} cannot be written out ({remark(error)}); install {self.package} again."
-            raise ModelError("models", self.family, mend) from error
+            hint = f"{path.name} cannot be written out ({remark(error)}); install {self.package} again."
+            raise ModelError("models", self.family, hint) from error
 
 
 def bundled() -> list[str]:

@@ -81,7 +81,7 @@ def picked(logits, scale, noise, row):
 
 
 @njit(error_model="numpy")
-def favourites(logits, scale, noise, row, most):
+def top_k(logits, scale, noise, row, most):
     """The `most` tokens with the highest scores, in order, and their shares of the softmax. Overwrites `logits` [known]."""
     best, total = scored(logits, scale, noise, row)
     top, tokens, shares = best, np.empty(most, np.int64), np.empty(most)
@@ -95,7 +95,7 @@ def favourites(logits, scale, noise, row, most):
 
 @njit(error_model="numpy")
 def level(logits, depth, above, first, count, tokens, parents, chances, reach, request):
-    """Grow a tree by a level: of the favourites after the `above` rows from `first` on, at depth 0 after the text's end, the
+    """Grow a tree by a level: of the likeliest tokens after the `above` rows from `first` on, at depth 0 after the text's end, the
     likeliest become rows from `count` on, `branches` of them if there is room. Returns how many rows there are now,
     and the sum of the chances of reaching the new ones.
 
@@ -105,7 +105,7 @@ def level(logits, depth, above, first, count, tokens, parents, chances, reach, r
     branches, ids = len(logits), request.ids
     offered, offers = np.empty((above * branches, 2), np.int64), np.empty((above * branches, 2))
     for i in range(above):
-        places, shares = favourites(logits[i, : request.known], request.scale, request.noise, depth, branches)
+        places, shares = top_k(logits[i, : request.known], request.scale, request.noise, depth, branches)
         row, so_far = (first + i, reach[first + i]) if depth else (-1, 1.0)
         for j in range(branches):
             at = i * branches + j

@@ -169,14 +169,14 @@ class Llama(Forward):
             finally:
                 counters[part] = layers  # whatever happened, nobody waits for it any more
 
-        return torch.cat(parallel.each(run, range(parts)))
+        return torch.cat(parallel.map_parallel(run, range(parts)))
 
     def together(self, parts: Sequence[Part]) -> list[torch.Tensor]:
         rows = [len(part.tokens) for part in parts]
         groups = parallel.balanced(rows)
         # Everything is prepared before the first core begins: then they have Python to themselves no more.
         passes = [self._beside([parts[text] for text in group]) for group in groups]
-        answers = parallel.each(lambda run: run().float(), passes)
+        answers = parallel.map_parallel(lambda run: run().float(), passes)
         by_text = {}
         for group, answer in zip(groups, answers, strict=True):
             by_text.update(zip(group, answer.split([rows[text] for text in group]), strict=True))

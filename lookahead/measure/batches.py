@@ -16,10 +16,10 @@ from ..core.numbers import count, counted, decimal, ranged, ratio
 from ..core.parallel import workers
 from ..drafting import DRAFTERS
 from ..drafting.naive import Naive
+from ..engine.batch import MOST_TEXTS, Batch, Pass
+from ..engine.methods import methods_for, needed_by
+from ..engine.text import Pieces
 from ..family.models import Models
-from ..race.batch import MOST_TEXTS, Batch, Pass
-from ..race.methods import methods_for, needed_by
-from ..race.text import Pieces
 from ..trace.race import measured_on
 from .intervals import interval
 from .progress import Progress

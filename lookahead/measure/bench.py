@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 from ..core.numbers import counted, decimal, percent, ranged, ratio
 from ..drafting import DRAFTERS
+from ..engine.external import EXTERNAL
 from ..family.models import Models
-from ..race.external import EXTERNAL
 from ..trace.race import measured_on
 from .intervals import interval
 from .progress import Progress, row_of

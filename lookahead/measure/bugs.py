@@ -11,8 +11,8 @@ from typing import Any
 
 from ..core.accept import Pick, Rejection, Rule, Verification, at_quantile, rule_for
 from ..core.events import ACCEPTED, BONUS, CORRECTION, MethodError, Settings, SettingsError
+from ..engine.lane import Lane
 from ..family.models import Models
-from ..race.lane import Lane
 from ..trace.race import Race
 from .checks import CHECKS, HONEST, Finding, Parts
 
@@ -221,7 +221,7 @@ class BrokenLane(Lane):
     def __init__(self, bug: Bug, *arguments: Any):
         super().__init__(*arguments)
         self._bug = bug
-        if self.opaque:
+        if not self.reports_drafts:
             raise MethodError("method", self.method, "its loop is transformers' own; choose one of ours to break.")
         self._rule, self._ends = bug.parts.rule(self.settings), bug.parts.ends(self._ends)
 

@@ -13,10 +13,10 @@ from ..core.events import Settings, Step
 from ..core.numbers import count, decimal, significant
 from ..core.table import TableLM
 from ..drafting import DRAFTERS, Resources
-from ..race.decode import Text
-from ..race.decode import decode as loop
-from ..race.draft_length import FixedLength
-from ..race.ends import Ends
+from ..engine.decode import Request
+from ..engine.decode import decode as loop
+from ..engine.ends import Ends
+from ..engine.fixed_length import FixedLength
 from ..trace.agreement import first_difference
 from . import dice
 
@@ -65,7 +65,7 @@ def _steps(parts: Parts, method: str, settings: Settings, draft: TableLM, eos: S
     rule, cls = parts.rule(settings), DRAFTERS[method]
     ends = parts.ends(Ends(frozenset(eos), settings.max_new_tokens, TARGET.context_length))
     drafter = cls(Resources(rule, draft.fresh()), cls.Options())
-    return loop(Text(parts.target(TARGET.fresh()), drafter, FixedLength(K), rule, PROMPT, ends, details=False))
+    return loop(Request(parts.target(TARGET.fresh()), drafter, FixedLength(K), rule, PROMPT, ends, details=False))
 
 
 def every_method_writes_what_naive_writes(parts: Parts) -> tuple[bool, str]:

@@ -15,9 +15,9 @@ from ..core import memory, processor
 from ..core.events import Settings, SettingsError, whole_number
 from ..core.numbers import decimal, seconds, size
 from ..core.text_files import csv_file
+from ..engine.methods import method_class, methods_for, read_options
 from ..family import hub, typical
 from ..family.models import Models
-from ..race.methods import method_class, methods_for, read_options
 from ..trace.race import measured_on, race
 from . import batches, decision, experiments, prompt_files, recordings, tables, terminal
 from . import bench as methods_on_prompts

@@ -21,8 +21,8 @@ from ..core.numbers import UNKNOWN, count, decimal, percent, power, ranged, rati
 from ..core.text_files import csv_text
 from ..core.tree import branch_count, depths
 from ..drafting import DRAFTERS
+from ..engine.methods import text_methods
 from ..family.models import Models
-from ..race.methods import text_methods
 from ..trace.race import measured_on
 from ..trace.schema import LaneRecord
 from ..trace.trace import Trace

@@ -12,8 +12,8 @@ from typing import Any
 
 from ..core.events import SettingsError
 from ..core.numbers import counted, ranged, ratio
+from ..engine.methods import needed_by
 from ..family.models import Models
-from ..race.methods import needed_by
 from ..trace.race import measured_on
 from . import batches
 from .decision import Level, levels_of, texts_at_once

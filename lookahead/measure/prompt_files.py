@@ -32,8 +32,8 @@ def parse(text: str, name: str) -> list[Question]:
         try:
             questions.append(_question(json.loads(line), number))
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
-            mend = f'line {number} must be {{"id": ..., "category": ..., "prompt": "text", "chat": true or false}}.'
-            raise SettingsError("prompts", name, mend) from None
+            hint = f'line {number} must be {{"id": ..., "category": ..., "prompt": "text", "chat": true or false}}.'
+            raise SettingsError("prompts", name, hint) from None
     if not questions:
         raise SettingsError("prompts", name, "it holds no prompt.")
     return questions

@@ -80,8 +80,8 @@ def _writing(out: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        mend = f"it cannot be written to ({error.__class__.__name__}); give another folder."
-        raise SettingsError("out", str(out), mend) from None
+        hint = f"it cannot be written to ({error.__class__.__name__}); give another folder."
+        raise SettingsError("out", str(out), hint) from None
 
 
 def read(scenario: str, folder: Path = FOLDER) -> Trace | None:

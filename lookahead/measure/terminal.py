@@ -19,7 +19,7 @@ from ..trace.race import Race
 from ..trace.schema import StepRecord
 from ..trace.verdict import ending
 from . import tables
-from .progress import Progress as Lap
+from .progress import Progress as Measured
 
 STYLES = {
     "accepted": "underline green",
@@ -114,7 +114,7 @@ def progress() -> Iterator[Any]:
         yield lambda done, total, text: bar.update(task, completed=done, total=total, description=text)
 
 
-def measured(laps: Iterable[Lap | None]) -> Any:
+def measured(laps: Iterable[Measured | None]) -> Any:
     """Follow a measurement with a progress bar; returns its last result."""
     result = None
     with progress() as show:

@@ -16,10 +16,10 @@ from ..core.costs import PricedRun
 from ..core.events import ACCEPTED, REJECTED, LookaheadError, Settings, whole_number
 from ..core.tree import depths
 from ..drafting import level_rows
+from ..engine.batch import Batch
+from ..engine.lane import Lane
+from ..engine.methods import method_class, read_options
 from ..family.models import Models
-from ..race.batch import Batch
-from ..race.lane import Lane
-from ..race.methods import method_class, read_options
 
 BESIDE = 3  # entries that share a naive run
 
@@ -72,7 +72,7 @@ def check(
                 if shared:
                     Batch([lane])
             except LookaheadError as error:
-                raise type(error)(f"question {q.id!r}, {error.field}", error.value, error.mend) from None
+                raise type(error)(f"question {q.id!r}, {error.field}", error.value, error.hint) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Timing:
     """One lane, run once and alone.
 
     `verify_s` and `propose_s` are the parts of its `seconds` that the target's passes and the drafting took; `acceptance`
-    is by position. `predicted` is the calibrated time of its passes, None for an opaque lane.
+    is by position. `predicted` is the calibrated time of its passes, None if the lane does not report its drafts.
     """
 
     tokens: tuple[int, ...]
@@ -125,8 +125,10 @@ def time_lane(lane: Lane) -> Timing:
         accepted=sum(step.accepted for step in done),
         verify_s=sum(step.verify_s for step in done),
         propose_s=sum(step.propose_s for step in done),
-        overhead=None if lane.opaque else 1 - (lane.forward_seconds() - inside) / wall,
-        predicted=None if lane.opaque else costs.of_passes(done, lane.options.get("draft"), level_rows(lane.options)),
+        overhead=1 - (lane.forward_seconds() - inside) / wall if lane.reports_drafts else None,
+        predicted=costs.of_passes(done, lane.options.get("draft"), level_rows(lane.options))
+        if lane.reports_drafts
+        else None,
         acceptance=Acceptance.of(done),
         depth=sum(max(depths(step.draft.parents[: step.draft.tested]), default=0) for step in done),
     )

@@ -17,12 +17,12 @@ from ..core.events import EMPTY, MOST_DRAFTED, Draft, MethodError, Step, TraceEr
 from ..core.table import TableLM
 from ..core.tree import branch_count
 from ..drafting import Drafter, Resources
+from ..engine.decode import Request
+from ..engine.decode import decode as loop
+from ..engine.ends import Ends
+from ..engine.fixed_length import FixedLength
+from ..engine.methods import method_class, options_of, text_methods
 from ..model.shape import ENDLESS
-from ..race.decode import Text
-from ..race.decode import decode as loop
-from ..race.draft_length import FixedLength
-from ..race.ends import Ends
-from ..race.methods import method_class, options_of, text_methods
 from ..trace.trace import Trace
 
 ORACLE = "oracle"
@@ -54,8 +54,8 @@ class Recording:
         if naive is None or not naive.verified:
             raise TraceError("trace", "no naive lane", "record a race with the naive method in it.")
         if trace.settings.rule == "rejection":
-            mend = "its text depends on who drafts; record one with the greedy or the coupled rule."
-            raise TraceError("rule", trace.settings.rule, mend)
+            hint = "its text depends on who drafts; record one with the greedy or the coupled rule."
+            raise TraceError("rule", trace.settings.rule, hint)
         ended = naive.steps[-1].finish
         return cls(
             prompt=tuple(trace.prompt.tokens),
@@ -128,7 +128,7 @@ def ceiling(recording: Recording, k: int) -> Outcome:
 def _outcome(recording: Recording, drafter: Drafter, k: int) -> Outcome:
     whole_number("k", k, 0, MOST_DRAFTED)
     target, rule, policy = _RecordedTarget(), _RecordedRule(recording), FixedLength(k)
-    steps = loop(Text(target, drafter, policy, rule, recording.prompt, recording.ends(), details=False))
+    steps = loop(Request(target, drafter, policy, rule, recording.prompt, recording.ends(), details=False))
     costs, written = recording.costs, len(recording.tokens)
     slower, other_s = recording.verify_s / costs.pass_s(1) / written, (recording.naive_s - recording.verify_s) / written
     verified = tuple(step for step in steps if step.kind == "verify")

@@ -25,8 +25,8 @@ def drafter(target: CachedLM) -> CachedLM:
     try:
         return _first(target, max(1, target.passes.shape.layers // ONE_IN), exact=False)
     except CANNOT as error:
-        mend = "its first layers cannot be used alone; choose another method."
-        raise ModelError("model", target.passes.shape.kind, mend) from error
+        hint = "its first layers cannot be used alone; choose another method."
+        raise ModelError("model", target.passes.shape.kind, hint) from error
 
 
 def shallow(target: CachedLM) -> CachedLM:

@@ -4,7 +4,7 @@
 rewinds to the longest prefix that the cache and a context share. Every lane has a CachedLM; lanes may share the model's passes,
 and with them its weights. An interrupted pass leaves nothing in the cache: the next call rewinds to the last kept token.
 
-`race/external.py` runs transformers' own `generate` as a lane: plain, with an assistant model, or with prompt lookup.
+`engine/external.py` runs transformers' own `generate` as a lane: plain, with an assistant model, or with prompt lookup.
 """
 
 from __future__ import annotations

@@ -70,8 +70,8 @@ def complete(name: str, report: Mapping[str, Any]) -> None:
         ("have, and the configuration does not,", report["unexpected_keys"]),
     ]  # fmt: skip
     if reasons := "; ".join(f"they {fault} {_names(names)}" for fault, names in faults if names):
-        mend = f"its weights do not match its configuration: {reasons}; choose a complete copy of this model."
-        raise ModelError("model", name, mend)
+        hint = f"its weights do not match its configuration: {reasons}; choose a complete copy of this model."
+        raise ModelError("model", name, hint)
 
 
 def _names(names: Iterable[str]) -> str:
@@ -135,14 +135,14 @@ def check(model: PreTrainedModel) -> str:
     if getattr(config, "is_decoder", None) is False and not name.startswith(DECODERS):
         raise ModelError("model", name, f"its configuration describes an encoder (is_decoder is false); {OTHER}")
     if (length := Shape.of_model(config).context_length) < LEAST_CONTEXT:
-        mend = f"its context holds {length} tokens; choose a model with at least {LEAST_CONTEXT}."
-        raise ModelError("model", name, mend)
+        hint = f"its context holds {length} tokens; choose a model with at least {LEAST_CONTEXT}."
+        raise ModelError("model", name, hint)
     if config._attn_implementation == ATTENTION and _failure(model) is None:
         return ATTENTION
     if error := _failure(_built(copy.deepcopy(config), "eager")):
         reasons = " ".join(str(error).split())[:160]
-        mend = f"a pass over draft rows fails ({type(error).__name__}: {reasons}); {OTHER}"
-        raise ModelError("model", name, mend) from error
+        hint = f"a pass over draft rows fails ({type(error).__name__}: {reasons}); {OTHER}"
+        raise ModelError("model", name, hint) from error
     return "eager"
 
 

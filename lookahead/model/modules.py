@@ -221,12 +221,12 @@ def rollback_layers(model: PreTrainedModel) -> int:
     """How many layers its cache has, or a `ModelError` for models whose cache cannot be rolled back."""
     name = model.config.model_type
     if getattr(model, "_is_stateful", False):
-        mend = "its recurrent state cannot be rolled back; choose a model with plain attention."
-        raise ModelError("model", name, mend)
+        hint = "its recurrent state cannot be rolled back; choose a model with plain attention."
+        raise ModelError("model", name, hint)
     layers = DynamicCache(config=model.config).layers
     if others := sorted({type(layer).__name__ for layer in layers if type(layer) is not DynamicLayer}):
-        mend = (
+        hint = (
             f"its cache ({', '.join(others)}) cannot be rolled back; choose a model with full attention in every layer."
         )
-        raise ModelError("model", name, mend)
+        raise ModelError("model", name, hint)
     return len(layers)

@@ -146,5 +146,5 @@ def shards(folder: str | Path) -> list[str]:
 def fault(folder: str | Path, name: str, reason: str) -> ModelError:
     """Return the error for a file of a model's folder that cannot be read for a reason."""
     shown = "/".join(Path(folder).parts[-2:])
-    mend = f"its configuration cannot be used: {name} cannot be read ({reason}); choose another copy of this model."
-    return ModelError("model", shown, mend)
+    hint = f"its configuration cannot be used: {name} cannot be read ({reason}); choose another copy of this model."
+    return ModelError("model", shown, hint)

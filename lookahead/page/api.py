@@ -11,8 +11,8 @@ from urllib.parse import parse_qsl
 import gradio as gr
 
 from ..core.events import SettingsError
+from ..engine.methods import all_methods, method_class
 from ..measure import decision
-from ..race.methods import all_methods, method_class
 from ..server import form, loading_job, race_job
 from ..server.state import ServerState, described
 from ..trace.trace import Trace

@@ -199,7 +199,7 @@ def _checks(checks: tuple[hub.Check, ...]) -> str:
     items = ""
     for check in checks:
         kind, mark = ("fails", "no") if check.error else ("passes", "yes")
-        words = f"{check.error.value}: {check.error.mend}" if check.error else check.words
+        words = f"{check.error.value}: {check.error.hint}" if check.error else check.words
         topic = TOPICS.get(check.topic, check.topic)
         items += f'<li class="la-{kind}"><span class="la-mark">{mark}</span><b>{topic}</b><span>{html.escape(words)}</span></li>'
     return f'<ul class="la-checks" aria-label="what was checked">{items}</ul>'

@@ -16,7 +16,7 @@ from ..core.numbers import decimal, seconds
 from ..core.version import VERSION
 from ..family.models import Models
 from ..server import loading_job
-from ..server.limits import Telling
+from ..server.limits import LogSettings
 from ..server.queue import queue
 from ..server.state import ServerState
 from ..server.web import TITLE
@@ -34,7 +34,7 @@ SPARE_THREADS = 64  # for page loads and clicks
 MOST_QUEUED = 10_000
 
 
-def build(server: ServerState, telling: Telling) -> gr.Blocks:
+def build(server: ServerState, log_settings: LogSettings) -> gr.Blocks:
     """The whole app."""
     queue.visitor = gradio_internals.visitor
     with gr.Blocks(title=TITLE, analytics_enabled=False, fill_width=True) as page:
@@ -64,7 +64,7 @@ def build(server: ServerState, telling: Telling) -> gr.Blocks:
         # The header is replaced now and then, so its button presses a permanent one (`assets/page/buttons.js`).
         again = gr.Button("measure again", visible="hidden", elem_id="la-again")
         again.click(partial(_again, server), family, header, concurrency_limit=None, trigger_mode="once", **QUIET)
-        markup(_footer(telling.revision), elem_id="la-footer")
+        markup(_footer(log_settings.revision), elem_id="la-footer")
         api.add(server)
         gradio_internals.change_template(assets.script("page/first.js"), _card())
         gradio_internals.forget_gone(page, server.forget)

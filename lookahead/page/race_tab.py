@@ -13,9 +13,9 @@ import gradio as gr
 
 from ..core.events import RULES, LookaheadError
 from ..core.text_files import csv_file
+from ..engine.methods import all_methods, method_label, methods_with, needed_by
 from ..measure.scenarios import ANSWERS, CHIPS, EVERY, SCENARIOS, Scenario
 from ..model.heads.shape import KINDS
-from ..race.methods import all_methods, method_label, methods_with, needed_by
 from ..server import form, race_job
 from ..server.limits import Limits
 from ..server.loading_job import offered

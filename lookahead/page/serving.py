@@ -15,7 +15,7 @@ import gradio as gr
 from ..core import memory, processor
 from ..core.version import VERSION
 from ..server import health, logging, zero
-from ..server.limits import Telling
+from ..server.limits import LogSettings
 from ..server.queue import queue
 from ..server.state import ServerState
 from ..server.web import SIGNALS, WebServer
@@ -27,21 +27,21 @@ LOOK_S = 0.5
 LAST_WORDS_S = 0.6  # for the last events to reach the pages
 
 
-def serve(server: ServerState, telling: Telling, web: WebServer, *, share: bool = False) -> None:
+def serve(server: ServerState, log_settings: LogSettings, web: WebServer, *, share: bool = False) -> None:
     """Serve the page on `web` until a signal comes."""
     stop = threading.Event()
     before = {number: signal.signal(number, lambda *_: stop.set()) for number in SIGNALS}
     try:
-        page = build(server, telling)
+        page = build(server, log_settings)
         queue.open(server.limits)
         gradio_internals.mount(page, web, personal=api.PERSONAL, **mount_options(server.limits.max_waiting))
         zero.report()
-        web.show(health.routes(server, telling))
+        web.show(health.routes(server, log_settings))
         _announce(page, web, share)
         memory.release()
         logging.serving()
         logging.event(
-            "started", version=VERSION, revision=telling.revision, models=",".join(family.models.spec for family in server.families),
+            "started", version=VERSION, revision=log_settings.revision, models=",".join(family.models.spec for family in server.families),
             exactness=server.models.exactness, cores=processor.cores(), port=web.port, **server.limits.model_dump(),
         )  # fmt: skip
         while not stop.wait(LOOK_S):  # a wait without end would not be interrupted on every system

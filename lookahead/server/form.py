@@ -12,8 +12,8 @@ from ..core.events import COSTS, RULES, MethodError, Settings, SettingsError
 from ..core.numbers import count
 from ..core.text_files import lines
 from ..core.wording import in_words
+from ..engine.methods import method_class, read_options
 from ..measure.scenarios import USUAL
-from ..race.methods import method_class, read_options
 from ..servers.addresses import is_servers
 from ..servers.race import ServerRace, race_of
 from ..trace.race import MOST_LANES, Race, race
@@ -129,12 +129,12 @@ def known(name: str, value: Any, allowed: Sequence[str]) -> str:
     return value
 
 
-def _number(name: str, value: Any, *, whole: bool, mend: str = "give a number.") -> Any:
+def _number(name: str, value: Any, *, whole: bool, hint: str = "give a number.") -> Any:
     if isinstance(value, str):
         try:
             value = int(value) if whole and value.strip().lstrip("-").isdecimal() else float(value)
         except ValueError:
-            raise SettingsError(name, value, mend) from None
+            raise SettingsError(name, value, hint) from None
     if value is None or isinstance(value, bool) or not isinstance(value, (int, float)):
         raise SettingsError(name, value, "the field holds no number; type one.")
     return int(value) if whole and (isinstance(value, int) or value.is_integer()) else value
@@ -142,4 +142,4 @@ def _number(name: str, value: Any, *, whole: bool, mend: str = "give a number.")
 
 def _k(value: Any) -> Any:
     text = str(value).strip().lower() if value is not None else ""
-    return "auto" if text in ("auto", "") else _number("k", text, whole=True, mend='give "auto" or a whole number.')
+    return "auto" if text in ("auto", "") else _number("k", text, whole=True, hint='give "auto" or a whole number.')

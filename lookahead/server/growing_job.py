@@ -146,8 +146,8 @@ def refuse(server: ServerState, models: Models) -> None:
     if passes.shape.kind != "llama":
         raise ModelError("target", name, f"a drafter is grown beside a Llama, and this is none. {BACK}")
     if passes.size > LARGEST:
-        mend = f"with {millions(passes.size)} parameters it is too large to teach a drafter anything in minutes. {BACK}"
-        raise ModelError("target", name, mend)
+        hint = f"with {millions(passes.size)} parameters it is too large to teach a drafter anything in minutes. {BACK}"
+        raise ModelError("target", name, hint)
 
 
 def drafter_of(server: ServerState, visitor: str) -> Drafter:

@@ -15,18 +15,18 @@ from starlette.routing import Route
 from ..core.folders import ASSETS
 from ..core.version import VERSION
 from . import logging
-from .limits import Telling
+from .limits import LogSettings
 from .queue import queue
 from .state import ServerState
 
 MISSING = "LOOKAHEAD_METRICS is 1, but prometheus_client is not installed: /metrics is not served. Install it with pip."
 
 
-def routes(server: ServerState, telling: Telling) -> list[Route]:
+def routes(server: ServerState, log_settings: LogSettings) -> list[Route]:
     """The routes of these addresses."""
 
     async def healthz(request: Request) -> JSONResponse:
-        report = health(server, telling)
+        report = health(server, log_settings)
         return JSONResponse(report, status_code=200 if report["status"] == "ok" else 503)
 
     async def card(request: Request) -> FileResponse:
@@ -34,18 +34,18 @@ def routes(server: ServerState, telling: Telling) -> list[Route]:
 
     loading = JSONResponse({"status": "ready", "ready": True, "text": "ready", "share": 1.0})
     addresses = [Route("/healthz", healthz), Route("/loading", loading, methods=["GET"]), Route("/card.png", card)]
-    if telling.metrics and importlib.util.find_spec("prometheus_client") is None:
+    if log_settings.metrics and importlib.util.find_spec("prometheus_client") is None:
         logging.LOGGER.warning(MISSING)
-    elif telling.metrics:
+    elif log_settings.metrics:
         addresses.append(_metrics())
     return addresses
 
 
-def health(server: ServerState, telling: Telling) -> dict[str, Any]:
+def health(server: ServerState, log_settings: LogSettings) -> dict[str, Any]:
     """The report of /healthz. Its status is "ok"; "stuck": a pass hangs; "dead": there is no computing thread; "closing"."""
     status = "dead" if not queue.alive() else "stuck" if queue.stuck() else "closing" if queue.closed else "ok"
     return {
-        "status": status, "version": VERSION, "revision": telling.revision, "models": [family.models.spec for family in server.families],
+        "status": status, "version": VERSION, "revision": log_settings.revision, "models": [family.models.spec for family in server.families],
         "waiting": queue.waiting(), "computing_s": round(queue.computing_s(), 1),
     }  # fmt: skip
 

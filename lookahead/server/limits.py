@@ -1,6 +1,6 @@
 """What the host of a server allows its visitors, and what the server reports: environment variables, read by pydantic-settings.
 
-Every field of `Limits` and `Telling` is the variable LOOKAHEAD_<NAME>; its description is in the table of docs/hosting.md. An invalid
+Every field of `Limits` and `LogSettings` is the variable LOOKAHEAD_<NAME>; its description is in the table of docs/hosting.md. An invalid
 value stops the server at its start with a clear error.
 """
 
@@ -38,9 +38,9 @@ class Variables(BaseSettings):
             return cls()
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
-            mend = "Input should be 1 or 0" if first["type"] == "bool_type" else first["msg"].partition(", unable")[0]
+            hint = "Input should be 1 or 0" if first["type"] == "bool_type" else first["msg"].partition(", unable")[0]
             name = f"{PREFIX}{first['loc'][0].upper()}"
-            raise SettingsError(name, first["input"], f"{mend.replace('Input should', 'it must')}.") from None
+            raise SettingsError(name, first["input"], f"{hint.replace('Input should', 'it must')}.") from None
 
 
 class Limits(Variables):
@@ -71,16 +71,16 @@ class Limits(Variables):
     def check(self, prompt: Any = "", max_new_tokens: Any = 0, lanes: int = 0) -> None:
         """Raise `SettingsError` for a value above this host's limits; other errors are the settings'."""
         if isinstance(prompt, (str, list)) and len(prompt) > self.max_prompt_chars:
-            mend = f"this server's limit is {count(self.max_prompt_chars)}; shorten it."
-            raise SettingsError("prompt", f"{count(len(prompt))} characters", mend)
+            hint = f"this server's limit is {count(self.max_prompt_chars)}; shorten it."
+            raise SettingsError("prompt", f"{count(len(prompt))} characters", hint)
         if isinstance(max_new_tokens, (int, float)) and max_new_tokens > self.max_new_tokens:
-            mend = f"this server's limit is {count(self.max_new_tokens)}."
-            raise SettingsError("max_new_tokens", max_new_tokens, mend)
+            hint = f"this server's limit is {count(self.max_new_tokens)}."
+            raise SettingsError("max_new_tokens", max_new_tokens, hint)
         if lanes > self.max_lanes:
             raise SettingsError("lanes", lanes, f"this server's limit is {self.max_lanes}, naive included.")
 
 
-class Telling(Variables):
+class LogSettings(Variables):
     """What a server reports about itself."""
 
     log: Literal["text", "json"] = Field(
@@ -98,7 +98,7 @@ class Telling(Variables):
 def table() -> str:
     """All variables as a Markdown table, with their defaults."""
     rows = []
-    for name, one in {**Limits.model_fields, **Telling.model_fields}.items():
+    for name, one in {**Limits.model_fields, **LogSettings.model_fields}.items():
         default = one.default if isinstance(one.default, str) else count(one.default)
         rows.append([f"`{PREFIX}{name.upper()}`", default, one.description])
     return markdown_table(["variable", "unless set", "what it does"], rows)

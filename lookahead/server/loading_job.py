@@ -37,7 +37,7 @@ class DownloadJob(Job[None]):
         return self
 
     def progress(self, sentence: str, share: float) -> None:
-        """Publish the progress. Raises `Stopped` if the job must end now."""
+        """Publish the progress. Raises `Cancelled` if the job must end now."""
         self.publish((sentence, share))
 
     def compute(self, function: Callable[..., T], *arguments: Any) -> T:

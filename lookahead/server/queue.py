@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Generic, TypeVar
 
-from ..core.events import LookaheadError, Stopped
+from ..core.events import Cancelled, LookaheadError
 from ..core.numbers import count
 from . import logging
 from .limits import Limits
@@ -39,7 +39,7 @@ class ServerError(LookaheadError):
 
     def __init__(self, sentence: str):
         ValueError.__init__(self, sentence)
-        self.field, self.value, self.mend = "server", None, sentence
+        self.field, self.value, self.hint = "server", None, sentence
 
 
 class Refused(ServerError):
@@ -52,7 +52,7 @@ class Ended(ServerError):
 
 def words_of(error: Exception) -> str:
     """Return a sentence for a visitor. An error that is not a `LookaheadError` is a bug: it is logged with its traceback."""
-    if isinstance(error, (LookaheadError, Stopped)):
+    if isinstance(error, (LookaheadError, Cancelled)):
         return str(error) or "Stopped."
     logging.fault()
     return FAULT
@@ -96,14 +96,14 @@ class Job(Generic[T]):
         self._steps: Generator | None = None
 
     def publish(self, value: Any) -> None:
-        """Hand a value of the work to the follower. Raises `Stopped` if the job must end now."""
+        """Hand a value of the work to the follower. Raises `Cancelled` if the job must end now."""
         self._values.append(value)
         self.check()
 
     def check(self) -> None:
-        """Raise `Stopped` if the job must end now. The work calls this."""
+        """Raise `Cancelled` if the job must end now. The work calls this."""
         if self.end_reason:
-            raise Stopped
+            raise Cancelled
 
     @property
     def end_reason(self) -> str | None:
@@ -140,15 +140,15 @@ class Job(Generic[T]):
             self.leave()
 
     def result(self) -> T | None:
-        """Wait for the work and return its result. Raises `Stopped` if the job was left, `Ended` if the server ended it or
+        """Wait for the work and return its result. Raises `Cancelled` if the job was left, `Ended` if the server ended it or
         the work failed, and the `LookaheadError` that the work raised."""
         try:
             value = self.done.result()
         except CancelledError:
-            raise Stopped from None
+            raise Cancelled from None
         if self.outcome == FINISHED:
             return value
-        raise Ended(words) if (words := self.end_words) else Stopped
+        raise Ended(words) if (words := self.end_words) else Cancelled
 
     def leave(self) -> None:
         """End the job at its next check, without waiting for it."""
@@ -196,7 +196,7 @@ class Job(Generic[T]):
                         break
             self.outcome = FINISHED
             return result
-        except Stopped:
+        except Cancelled:
             self.outcome = self._end_reason or LEFT
             return None
         except LookaheadError:

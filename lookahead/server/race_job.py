@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 from time import monotonic
 
-from ..core.events import LookaheadError, Stopped
+from ..core.events import Cancelled, LookaheadError
 from ..servers.race import ServerRace
 from ..trace import wire
 from ..trace.race import Race
@@ -39,7 +39,7 @@ def submit(server: ServerState, make: Make, kind: str, run: Run | None = None) -
         server.limits.check(max_new_tokens=race.settings.max_new_tokens, lanes=len(race.methods))
         begun(race.result())
         if zero.HERE:
-            race = zero.Lent(race, server, make, begun)
+            race = zero.ZeroGpuRace(race, server, make, begun)
     except LookaheadError as error:
         queue.refuse(kind, error, prompt)
         raise
@@ -72,7 +72,7 @@ def follow(server: ServerState, make: Make) -> Iterator[str]:
             if run.unsent or monotonic() - sent_at > BEAT_S:
                 sent_at = monotonic()
                 yield run.batch()
-    except Stopped:
+    except Cancelled:
         pass  # the run's last event has the reason
     except LookaheadError as error:
         run.add(wire.End(reason="error", message=str(error)))  # dropped if the race has written its end
@@ -82,8 +82,8 @@ def follow(server: ServerState, make: Make) -> Iterator[str]:
         yield run.batch()
 
 
-def compute(race: Race | ServerRace | zero.Lent, run: Run | None, job: Job) -> Trace:
-    """Compute a race as a part of a job, and return its trace. Its laps and its end go into `run`."""
+def compute(race: Race | ServerRace | zero.ZeroGpuRace, run: Run | None, job: Job) -> Trace:
+    """Compute a race as a part of a job, and return its trace. Its lane_steps and its end go into `run`."""
 
     def reading(share: float) -> None:
         if run is not None:
@@ -95,18 +95,18 @@ def compute(race: Race | ServerRace | zero.Lent, run: Run | None, job: Job) -> T
         if isinstance(race, Race):
             race.reading = reading
         job.check()
-        for lap in race:
-            if lap is None:  # a server has sent nothing new
+        for lane_step in race:
+            if lane_step is None:  # a server has sent nothing new
                 job.check()
                 continue
             if run is not None:
-                run.add(lap)
-            job.tokens += len(lap.step.emitted)
-            lanes_left -= lap.step.finish is not None
+                run.add(lane_step)
+            job.tokens += len(lane_step.step.emitted)
+            lanes_left -= lane_step.step.finish is not None
             if lanes_left:
                 job.check()
         reason, words = "finished", None
-    except Stopped:
+    except Cancelled:
         reason, words = ("stopped", None) if job.end_reason == LEFT else ("error", job.end_words)
         raise
     except LookaheadError as error:  # no GPU was lent, or a server failed

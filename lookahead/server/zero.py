@@ -20,7 +20,7 @@ import torch
 from ..family.models import load
 from ..trace.race import Race
 from ..trace.trace import Trace
-from ..trace.wire import Lap, Laps
+from ..trace.wire import LaneStep, LaneSteps
 from .form import Make, RaceForm
 from .limits import Limits
 from .queue import Ended
@@ -44,8 +44,8 @@ def call_s(spec: str, limits: Limits, make: Make) -> int:
     return round(min(MOST_S, LOADING_S + TOKEN_S * lanes * min(tokens, limits.max_new_tokens)))
 
 
-def _laps(spec: str, limits: Limits, make: Make) -> Iterator[Trace | Lap]:
-    """In the process with the GPU: the race as it begins, then its laps."""
+def _lane_steps(spec: str, limits: Limits, make: Make) -> Iterator[Trace | LaneStep]:
+    """In the process with the GPU: the race as it begins, then its lane_steps."""
     if not _lent_to or spec not in _lent_to[0].families:
         _lent_to.clear()
         _lent_to.append(ServerState(load(spec), limits))
@@ -61,7 +61,7 @@ if HERE := present():
     import spaces  # before anything asks torch for a GPU
 
     torch.cuda.is_available, torch.cuda.device_count = lambda: False, lambda: 0  # undone by `spaces` where there is one
-    _laps = spaces.GPU(_laps, duration=call_s)
+    _lane_steps = spaces.GPU(_lane_steps, duration=call_s)
 
 
 def report() -> None:
@@ -71,7 +71,7 @@ def report() -> None:
         spaces.zero.startup()
 
 
-class Lent(Laps):
+class ZeroGpuRace(LaneSteps):
     """A race that runs where a GPU is lent. `make` must be picklable; `begun` gets the trace of what it makes there."""
 
     def __init__(self, racing: Race, server: ServerState, make: Make, begun: Callable[[Trace], Any]):
@@ -79,20 +79,20 @@ class Lent(Laps):
         self._trace, self._begun = racing.result(), begun
         racing.close()
         self._context = copy_context()
-        self._laps = self._run(self._trace.models.spec, server.limits, make)
+        self._lane_steps = self._run(self._trace.models.spec, server.limits, make)
 
-    def _run(self, spec: str, limits: Limits, make: Make) -> Iterator[Lap]:
-        laps = _laps(spec, limits, make)
+    def _run(self, spec: str, limits: Limits, make: Make) -> Iterator[LaneStep]:
+        lane_steps = _lane_steps(spec, limits, make)
         try:
-            self._trace = self._context.run(next, laps)
+            self._trace = self._context.run(next, lane_steps)
             self._begun(self._trace)
-            while lap := self._context.run(next, laps, None):
-                self._trace.lanes[lap.lane].steps.append(lap.step)
-                yield lap
+            while lane_step := self._context.run(next, lane_steps, None):
+                self._trace.lanes[lane_step.lane].steps.append(lane_step.step)
+                yield lane_step
         except gr.Error as error:  # no GPU, no share left, or the call took too long
             raise Ended(f"ZeroGPU: {error.message}") from None
         finally:
-            self._context.run(laps.close)
+            self._context.run(lane_steps.close)
 
     def result(self) -> Trace:
         return self._trace

@@ -24,10 +24,10 @@ import httpx2
 
 from ..core.events import SettingsError
 from ..drafting.base import DRAFT_MODEL, EAGLE, LOOKUP, NO_DRAFT
+from ..engine.lane import Lane
 from ..family.models import Models
 from ..family.sources import places
 from ..measure.timing import Entry, Question, Sample, Timing, lane_of, read_entry, time_lane
-from ..race.lane import Lane
 from .gguf import write
 
 START_S, TEXT_S, END_S = 600, 300, 10  # for a server to be ready, a text to be written, a server to end
@@ -180,8 +180,8 @@ class EngineProcess:
                 raise self._wrong(f"it did not start: {lines[-1]}")
             sleep(0.2)
 
-    def _wrong(self, mend: str) -> SettingsError:
-        return SettingsError(self._engine.label, self._engine.command[0], mend)
+    def _wrong(self, hint: str) -> SettingsError:
+        return SettingsError(self._engine.label, self._engine.command[0], hint)
 
     def _send(self, what: signal.Signals) -> None:
         with suppress(ProcessLookupError):

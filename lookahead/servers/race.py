@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from ..core.events import PromptError, Settings, SettingsError
 from ..trace.schema import LaneRecord, ModelNames, PromptRecord, StepRecord
 from ..trace.trace import Trace
-from ..trace.wire import Lap, Laps
+from ..trace.wire import LaneStep, LaneSteps
 from .addresses import RemoteError, Server, servers_of
 from .background import arriving, complete
 from .client import Client, Timeouts
@@ -38,11 +38,11 @@ def race_of(spec: str, prompt: Any, options: Mapping[str, Any]) -> ServerRace:
     return ServerRace(servers_of(spec), prompt, options.get("max_new_tokens", 128), bool(options.get("chat")))
 
 
-class ServerRace(Laps):
-    """Iterate for laps, as of `race.Race`, and None while nothing is new. `result()` is the trace so far.
+class ServerRace(LaneSteps):
+    """Iterate for lane_steps, as of `race.Race`, and None while nothing is new. `result()` is the trace so far.
 
     The first server is the one without speculation. Raises `LookaheadError` for bad input, and if a server cannot be reached.
-    If a server fails later, its lane keeps what arrived, and a `RemoteError` follows the last lap.
+    If a server fails later, its lane keeps what arrived, and a `RemoteError` follows the last lane_step.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class ServerRace(Laps):
         self._created = now()
         self._prompt_ids: tuple[int, ...] = ()
         complete(self._identify)
-        self._laps = self._run()
+        self._lane_steps = self._run()
 
     async def _identify(self) -> None:
         for client in self._clients:
@@ -76,23 +76,23 @@ class ServerRace(Laps):
         """Whether the servers write at the same time, because each is on a machine of its own."""
         return len({urlsplit(client.server.url).hostname for client in self._clients}) == len(self._clients)
 
-    def _run(self) -> Iterator[Lap | None]:
+    def _run(self) -> Iterator[LaneStep | None]:
         yield from arriving(self._write_all)
         if self._failed:
-            raise RemoteError(self._failed[0].value, " ".join([self._failed[0].mend, *map(str, self._failed[1:])]))
+            raise RemoteError(self._failed[0].value, " ".join([self._failed[0].hint, *map(str, self._failed[1:])]))
 
-    async def _write_all(self, put: Callable[[Lap], None]) -> None:
+    async def _write_all(self, put: Callable[[LaneStep], None]) -> None:
         numbers = range(len(self._clients))
         for at_once in [[*numbers]] if self.together else [[number] for number in numbers]:
             await asyncio.gather(*(self._write(number, put) for number in at_once))
 
-    async def _write(self, number: int, put: Callable[[Lap], None]) -> None:
+    async def _write(self, number: int, put: Callable[[LaneStep], None]) -> None:
         """Write one lane. Its last pass waits for the next one, because it may still grow or be the end of the text."""
         lane, client, s = self._lanes[number], self._clients[number], self.settings
 
         def record(passes: Sequence[Pass], answer: Answer | None = None) -> None:
             for step in lane.add(passes, answer):
-                put(Lap(lane=number, clock_s=lane.clock_s, step=step))
+                put(LaneStep(lane=number, clock_s=lane.clock_s, step=step))
 
         try:
             async with client:

@@ -229,11 +229,11 @@ def played(records: Sequence[AcceptanceRecord]) -> Trace:
     fitting = [record for record, tokens in zip(detailed, lengths, strict=True) if tokens <= MOST_TOKENS]
     playable = fitting[: schema.MOST_LANES]
     if not playable:
-        mend = (
+        hint = (
             f"none lists its passes and has at most {count(MOST_TOKENS)} tokens, so there is nothing to play. "
             "`python -m lookahead acceptance FILE` judges them."
         )
-        raise TraceError("records", counted(len(records), "text"), mend)
+        raise TraceError("records", counted(len(records), "text"), hint)
     lanes = [_lane(record, number, len(playable)) for number, record in enumerate(playable, start=1)]
     engines = ", ".join(dict.fromkeys(record.engine for record in playable))[:150]
     models = schema.ModelNames(spec=f"records:{engines}", target=engines)

@@ -5,23 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import torch
 
 from ..core import processor
 from ..core.events import MethodError, Settings, Step, Test
 from ..core.version import VERSION
-from ..race.decode import Reading
-from ..race.lane import Lane, split_options
-from ..race.methods import option_names
-from ..race.scheduler import schedule
-from ..race.text import Pieces
+from ..engine.decode import Reading
+from ..engine.lane import Lane, split_options
+from ..engine.methods import option_names
+from ..engine.scheduler import schedule
+from ..engine.text import Pieces
 from . import schema
 from .trace import Trace
-from .wire import Lap, Laps
+from .wire import LaneStep, LaneSteps
 
 if TYPE_CHECKING:
+    from ..core.options import DecodeOptions
     from ..family.models import Models
 
 MOST_LANES = 4
@@ -47,7 +48,7 @@ class Recorder:
                 **_copied(step, "kind", "index", "statuses", "path", "emitted", "origins", "finish"),
                 **{name: round(getattr(step, name), 7) for name in ("propose_s", "verify_s", "other_s")},
                 draft=schema.DraftRecord(
-                    **_copied(draft, "tokens", "parents", "sources", "window", "births"), pieces=drafted,
+                    **_copied(draft, "tokens", "parents", "sources", "window", "ngram_origins"), pieces=drafted,
                     chances=[round(chance, 4) for chance in draft.chances],
                 ),
                 pieces=pieces,
@@ -67,8 +68,8 @@ def _copied(values: Any, *names: str) -> dict[str, Any]:
     return {name: getattr(values, name) for name in names}
 
 
-class Race(Laps):
-    """Iterate for laps; `result()` is the trace so far. `reading` may be set before the first lap; see `schedule`."""
+class Race(LaneSteps):
+    """Iterate for `LaneStep`s; `result()` is the trace so far. `reading` may be set before the first; see `schedule`."""
 
     reading: Reading | None = None
 
@@ -90,7 +91,7 @@ class Race(Laps):
         words[-1] += pieces.flush() if not words[-1] else ""
         typed = prompt if isinstance(prompt, str) and settings.chat else None
         self._prompt = schema.PromptRecord(text="".join(words), tokens=ids, pieces=words, typed=typed)
-        self._laps = self._run()
+        self._lane_steps = self._run()
 
     def _lane(self, models: Models, prompt: Any, method: str, settings: Settings, options: Mapping[str, Any]) -> Lane:
         return Lane(models, prompt, method, settings, options)
@@ -103,9 +104,9 @@ class Race(Laps):
     def prompt_text(self) -> str:
         return self._prompt.shown
 
-    def _run(self) -> Iterator[Lap]:
+    def _run(self) -> Iterator[LaneStep]:
         for number, step, clock_s in schedule(self._lanes, lambda share: self.reading(share) if self.reading else None):
-            yield Lap(lane=number, clock_s=clock_s, step=self._recorders[number].record(step))
+            yield LaneStep(lane=number, clock_s=clock_s, step=self._recorders[number].record(step))
 
     def _head(self, kind: str) -> schema.HeadRecord:
         shape, layers = self._models.heads[kind].shape, self._models.target.passes.shape.layers
@@ -132,7 +133,7 @@ class Race(Laps):
             costs=schema.Costs.of(self._models.costs),
             lanes=[
                 schema.LaneRecord(
-                    method=lane.method, opaque=lane.opaque, steps=recorder.steps,
+                    method=lane.method, opaque=not lane.reports_drafts, steps=recorder.steps,
                     options={name: value for name, value in lane.options.items() if isinstance(value, bool | int | float | str)},
                 )
                 for lane, recorder in zip(self._lanes, self._recorders, strict=True)
@@ -153,7 +154,9 @@ def _named(methods: Any) -> list[tuple[str, Mapping[str, Any]]]:
     return named
 
 
-def race(models: Models, prompt: Any, methods: Sequence[Method] = ("naive", "draft"), **options: Any) -> Race:
+def race(
+    models: Models, prompt: Any, methods: Sequence[Method] = ("naive", "draft"), **options: Unpack[DecodeOptions]
+) -> Race:
     """Race `methods` on one prompt. A method may be ("draft", {"draft": "offdomain"}).
 
     Options are those of `Settings`, shared by all lanes, plus options of any of the methods. Raises `LookaheadError` for

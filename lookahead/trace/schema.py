@@ -23,6 +23,7 @@ from ..core.tree import depths
 from ..drafting import level_rows
 from . import verdict
 from .parsing import at_most, fault, parsed, text_of
+from .results import Badge, Statistics, Verdict
 
 SCHEMA = "lookahead-trace/1"
 MOST_BYTES = 12_000_000
@@ -48,7 +49,7 @@ Option = bool | Annotated[int, Field(gt=-(1 << 53), lt=1 << 53)] | Real | Name
 class Record(BaseModel):
     """Base of the records: nothing unknown passes, nothing changes afterwards."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_by_name=True)
 
 
 class Machine(Record):
@@ -161,15 +162,17 @@ class DraftRecord(Record):
     sources: Annotated[list[Name], Field(max_length=4096, fail_fast=True)] = []
     chances: Annotated[list[Real], Field(max_length=4096, fail_fast=True)] = []
     window: Annotated[int, Field(ge=0, le=4096)] = 0
-    births: Annotated[list[tuple[Row, Row] | None], Field(max_length=4096, fail_fast=True)] = []
+    ngram_origins: Annotated[list[tuple[Row, Row] | None], Field(max_length=4096, fail_fast=True)] = Field(
+        [], alias="births"
+    )
 
     @model_validator(mode="after")
     def _is_tree(self) -> DraftRecord:
         n = len(self.tokens)
         if not n == len(self.parents) == len(self.pieces) == len(self.sources):
             raise ValueError("a draft needs one parent, piece and source for every token")
-        if len(self.chances) not in (0, n) or len(self.births) not in (0, n) or self.window > n:
-            raise ValueError("a draft's chances, births and window must fit its rows")
+        if len(self.chances) not in (0, n) or len(self.ngram_origins) not in (0, n) or self.window > n:
+            raise ValueError("a draft's chances, n-gram origins and window must fit its rows")
         if any(not -1 <= p < i for i, p in enumerate(self.parents)):
             raise ValueError("a drafted row must come after its parent")
         return self
@@ -309,7 +312,7 @@ class RaceRecord(Record):
     def naive(self) -> LaneRecord | None:
         return next((lane for lane in self.lanes if lane.method == "naive"), None)
 
-    def stats(self, lane: int) -> dict[str, Any]:
+    def stats(self, lane: int) -> Statistics:
         """What lane number `lane` did, under the field's names. Times are seconds."""
         record, naive = self.lanes[lane], self.naive()
         steps = record.verified
@@ -318,25 +321,25 @@ class RaceRecord(Record):
         rows = sum(s.tested for s in steps)
         rate = tokens / clock if clock >= verdict.LEAST_S else None
         base = len(naive.tokens) / naive.clock_s if naive and naive.clock_s >= verdict.LEAST_S else None
-        return {
-            "method": record.method,
-            "new_tokens": tokens,
-            "clock_s": clock,
-            "tokens_per_second": rate,
-            "prefill_s": sum(s.seconds for s in record.steps if s.kind == "prefill"),
-            "num_spec_steps": len(steps),
-            "num_draft_tokens": rows,
-            "num_accepted_draft_tokens": sum(accepted),
-            "mean_acceptance_length": 1 + sum(accepted) / len(steps) if steps else None,
-            "draft_acceptance_rate": sum(accepted) / rows if rows else None,
-            "acceptance_rate_per_position": list(Acceptance.of(steps).rates),
-            "accepted_histogram": histogram(accepted),
-            "speedup": rate / base if rate and base else None,
-            "finish": record.steps[-1].finish if record.steps else None,
-            "other_fraction": sum(s.other_s for s in steps) / clock if clock >= verdict.LEAST_S else None,
-        }
+        return Statistics(
+            method=record.method,
+            new_tokens=tokens,
+            clock_s=clock,
+            tokens_per_second=rate,
+            prefill_s=sum(s.seconds for s in record.steps if s.kind == "prefill"),
+            num_spec_steps=len(steps),
+            num_draft_tokens=rows,
+            num_accepted_draft_tokens=sum(accepted),
+            mean_acceptance_length=1 + sum(accepted) / len(steps) if steps else None,
+            draft_acceptance_rate=sum(accepted) / rows if rows else None,
+            acceptance_rate_per_position=list(Acceptance.of(steps).rates),
+            accepted_histogram=histogram(accepted),
+            speedup=rate / base if rate and base else None,
+            finish=record.steps[-1].finish if record.steps else None,
+            other_fraction=sum(s.other_s for s in steps) / clock if clock >= verdict.LEAST_S else None,
+        )
 
-    def agreement(self, lane: int) -> verdict.Badge | None:
+    def agreement(self, lane: int) -> Badge | None:
         return verdict.agreement(self, lane)
 
     def predicted(self, lane: int) -> PricedRun | None:
@@ -347,7 +350,7 @@ class RaceRecord(Record):
         )
         return None if record.opaque or not record.verified or min(priced.plain_s, priced.seconds) <= 0 else priced
 
-    def verdict(self, lane: int = -1) -> verdict.Verdict | None:
+    def verdict(self, lane: int = -1) -> Verdict | None:
         """One sentence on why a lane was fast or slow, and the arithmetic behind it."""
         return verdict.of(self, lane % len(self.lanes))
 

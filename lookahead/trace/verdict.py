@@ -1,46 +1,16 @@
 """The words on a race: why a lane was fast or slow, whether it wrote naive's text, and how steady the clock was."""
 
-from typing import Any, NotRequired
-
-from typing_extensions import TypedDict  # pydantic needs this one before Python 3.12
+from typing import Any
 
 from ..core.events import BIT_EXACT
 from ..core.numbers import count, counted, decimal, percent, ratio, seconds, significant
 from . import agreement as agreements
 from .agreement import Outcome
+from .results import Badge, Statistics, Trust, Verdict
 
 LEAST_S = 1e-9  # that a clock shows; no lane is faster
 LEAST_PASSES = 8  # of naive, to judge the clock by
 STEADY = 2.0  # from the fastest tenth to the slowest: the context grows, and clocks vary
-
-
-# Whether a lane wrote naive's text (None: they need not agree), in few words and in more, and where a token differs.
-Badge = TypedDict(
-    "Badge",
-    {
-        "identical": bool | None,
-        "badge": str,
-        "detail": str | None,
-        "position": NotRequired[int],
-        "margin": NotRequired[float | None],
-        "pass": NotRequired[int],
-        "rows": NotRequired[int],
-    },
-)
-
-
-class Verdict(TypedDict):
-    """One sentence, and the arithmetic behind it."""
-
-    sentence: str
-    arithmetic: list[str]
-
-
-class Trust(TypedDict):
-    """Whether the clock was steady, and a sentence."""
-
-    steady: bool
-    sentence: str
 
 
 def of(race: Any, lane: int) -> Verdict | None:
@@ -49,14 +19,14 @@ def of(race: Any, lane: int) -> Verdict | None:
     if naive is None or record is naive or not record.verified or not naive.verified:
         return None
     stats, base = race.stats(lane), race.stats(race.lanes.index(naive))
-    if not stats["speedup"] or sum(step.verify_s for step in naive.verified) < LEAST_S:
+    if not stats.speedup or sum(step.verify_s for step in naive.verified) < LEAST_S:
         return None  # nothing was written, or a clock did not run
     predicted = race.predicted(lane)
-    tokens, passes, gain = stats["new_tokens"], stats["num_spec_steps"], stats["speedup"]
-    per_pass, cost = tokens / passes, stats["clock_s"] / passes / (base["clock_s"] / base["num_spec_steps"])
+    tokens, passes, gain = stats.new_tokens, stats.num_spec_steps, stats.speedup
+    per_pass, cost = tokens / passes, stats.clock_s / passes / (base.clock_s / base.num_spec_steps)
     arithmetic = [
         f"tokens per pass = {tokens} tokens / {passes} passes = {decimal(per_pass)}",
-        f"cost of a pass = ({seconds(stats['clock_s'])} / {passes}) / ({seconds(base['clock_s'])} / {base['num_spec_steps']}) = {decimal(cost)} naive passes",
+        f"cost of a pass = ({seconds(stats.clock_s)} / {passes}) / ({seconds(base.clock_s)} / {base.num_spec_steps}) = {decimal(cost)} naive passes",
         f"speedup = tokens per pass / cost of a pass = {decimal(per_pass)} / {decimal(cost)} = {decimal(gain)}",
     ]
     if record.opaque:
@@ -74,7 +44,7 @@ def of(race: Any, lane: int) -> Verdict | None:
         )
     sentence += ending(record, race.prompt)
     arithmetic.append("one run of one prompt: there is no interval; the bench and the Lab give one over prompts")
-    return {"sentence": sentence, "arithmetic": arithmetic}
+    return Verdict(sentence, arithmetic)
 
 
 def agreement(race: Any, lane: int) -> Badge | None:
@@ -84,22 +54,22 @@ def agreement(race: Any, lane: int) -> Badge | None:
     (length, base), place = compared.lengths, (compared.position or 0) + 1
     if compared.outcome is Outcome.SAME:
         exact = race.exactness == BIT_EXACT and "server" not in race.lanes[lane].options
-        return _badge(True, "identical, bit-exact" if exact else "identical")
+        return Badge(True, "identical, bit-exact" if exact else "identical")
     if compared.outcome is Outcome.DISTRIBUTION:
         detail = "The rejection rule keeps the target's distribution, not its text."
-        return _badge(None, "same distribution, different text", detail)
+        return Badge(None, "same distribution, different text", detail)
     if compared.outcome is Outcome.LENGTH:
-        return _badge(False, "differs in length: a bug", f"{length} tokens against {base}.")
+        return Badge(False, "differs in length: a bug", f"{length} tokens against {base}.")
     if compared.outcome is Outcome.NO_TEXT:
         which = "One of the two servers" if length or base else "Neither server"
-        return _badge(None, "no text to compare", f"{which} sent no text.")
+        return Badge(None, "no text to compare", f"{which} sent no text.")
     if compared.outcome is Outcome.SERVERS:
         where = f"{'character' if compared.as_text else 'token'} {place}"
         detail = (
             f"The two texts differ from {where} on. Engines round a row differently with other rows, so if two tokens are "
             "almost equally likely, either may be chosen."
         )
-        return _badge(False, f"parts at {where}", detail, position=compared.position)
+        return Badge(False, f"parts at {where}", detail, position=compared.position)
     logits = "" if compared.margin is None else f"{significant(compared.margin)} logits"
     cause = {
         Outcome.BUG: "a bug",
@@ -112,12 +82,8 @@ def agreement(race: Any, lane: int) -> Badge | None:
         f"in its pass {compared.number} of {counted(compared.rows, 'row')}."
     )
     detail += f" Naive's two best tokens were {logits} apart." if logits else ""
-    numbers = {"position": compared.position, "margin": compared.margin, "pass": compared.number, "rows": compared.rows}
-    return _badge(False, f"differs at token {place}: {cause}", detail, **numbers)
-
-
-def _badge(identical: bool | None, badge: str, detail: str | None = None, **numbers: Any) -> Badge:
-    return {"identical": identical, "badge": badge, "detail": detail, **numbers}
+    numbers = (compared.position, compared.margin, compared.number, compared.rows)
+    return Badge(False, f"differs at token {place}: {cause}", detail, *numbers)
 
 
 def trust(race: Any) -> Trust | None:
@@ -129,12 +95,12 @@ def trust(race: Any) -> Trust | None:
     low, high = times[len(times) // 10], times[-1 - len(times) // 10]
     took = f"naive's passes took {seconds(low)} to {seconds(high)}"
     if high <= STEADY * low:
-        return {"steady": True, "sentence": f"Steady clock: {took}."}
+        return Trust(True, f"Steady clock: {took}.")
     sentence = f"Busy machine: {took}, so compare passes, not seconds."
     last = race.lanes[-1]
     if last is not naive and last.tokens:
         sentence += f" By passes alone: {ratio(len(last.tokens) / len(last.verified))} fewer."
-    return {"steady": False, "sentence": sentence}
+    return Trust(False, sentence)
 
 
 def ending(record: Any, prompt: Any) -> str:
@@ -144,43 +110,43 @@ def ending(record: Any, prompt: Any) -> str:
     return f" The text ends after token {count(len(prompt.tokens) + len(record.tokens))}, because the model's context is full."
 
 
-def _counts_in_words(record: Any, stats: dict[str, Any]) -> str:
+def _counts_in_words(record: Any, stats: Statistics) -> str:
     """Return a sentence on the drafts that an opaque lane reports."""
     if record.differs:
         return f"The server's counts do not agree with what arrived: {record.differs}."
     if record.streamed:
         return "Shown as streamed: this server gives no token ids, so what came together counts as one token, and no drafts."
-    if not stats["num_draft_tokens"]:
+    if not stats.num_draft_tokens:
         fresh = " transformers runs with a fresh generation configuration: of generation_config.json, only the end tokens apply."
         return f"This method does not report its drafts.{'' if 'server' in record.options else fresh}"
-    return f"{stats['num_accepted_draft_tokens']} of {stats['num_draft_tokens']} drafted tokens were accepted; which ones were not, no server tells."
+    return f"{stats.num_accepted_draft_tokens} of {stats.num_draft_tokens} drafted tokens were accepted; which ones were not, no server tells."
 
 
 def _of_drafts(
-    record: Any, naive: Any, stats: dict[str, Any], per_pass: float, cost: float, auto: bool
+    record: Any, naive: Any, stats: Statistics, per_pass: float, cost: float, auto: bool
 ) -> tuple[str, list[str]]:
     """Return the sentence and the arithmetic of a lane that reports its drafts. `auto` is true if it could skip drafting."""
-    passes, gain = stats["num_spec_steps"], stats["speedup"]
+    passes, gain = stats.num_spec_steps, stats.speedup
     verify = sum(s.verify_s for s in record.verified) / passes
     plain = sum(s.verify_s for s in naive.verified) / len(naive.verified)
     rows = 1 + sum(len(s.draft.tokens) for s in record.verified) / passes
-    drafting = sum(s.propose_s for s in record.verified) / stats["clock_s"]
+    drafting = sum(s.propose_s for s in record.verified) / stats.clock_s
     depth = sum(s.depth for s in record.verified) / passes
     best = (1 + depth) / cost
     facts = (
         f"{decimal(per_pass)} tokens per pass; verifying {decimal(rows)} rows costs {decimal(verify / plain)} passes; "
         f"drafting took {percent(drafting)} of the time"
     )
-    if stats["num_draft_tokens"] == 0:
+    if stats.num_draft_tokens == 0:
         why = "auto found no draft worth its cost here" if auto else "nothing was drafted"
-        mend = " A draft length in numbers makes it draft all the same." if auto else ""
-        sentence = f"{ratio(gain)}: {why}, so every pass wrote one token, as in naive decoding.{mend}"
+        hint = " A draft length in numbers makes it draft all the same." if auto else ""
+        sentence = f"{ratio(gain)}: {why}, so every pass wrote one token, as in naive decoding.{hint}"
     elif gain >= 1:
         sentence = f"{ratio(gain)}: {facts}. A perfect draft of this length would give {ratio(best)}."
     else:
         sentence = f"{ratio(gain)}, slower, because a pass with its draft cost {decimal(cost)} ordinary passes and wrote {decimal(per_pass)} tokens: {facts}."
     return sentence, [
         f"verifying = {seconds(verify)} for {decimal(rows)} rows / {seconds(plain)} for 1 row = {decimal(verify / plain)}",
-        f"accepted {stats['num_accepted_draft_tokens']} of {stats['num_draft_tokens']} drafted tokens",
+        f"accepted {stats.num_accepted_draft_tokens} of {stats.num_draft_tokens} drafted tokens",
         f"perfect draft = (1 + {decimal(depth)} tokens deep) / {decimal(cost)} = {ratio(best)}",
     ]

@@ -1,6 +1,6 @@
 """The event log: a race as the page receives it, one event after another.
 
-`Begin` has the trace without its steps, each `Lap` a lane's step and clock, `End` the statistics, the verdict and whether the
+`Begin` has the trace without its steps, each `LaneStep` a lane's step and clock, `End` the statistics, the verdict and whether the
 texts agree. A live race and a recording give the same log, so the page shows both in one way.
 """
 
@@ -10,8 +10,9 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, field_serializer
 
 from ..drafting import level_rows
+from .results import Badge, Statistics, Trust, Verdict
 from .schema import RaceRecord, Record, Seconds, StepRecord
-from .verdict import Badge, Trust, Verdict, trust
+from .verdict import trust
 
 Clock = Annotated[Seconds, AfterValidator(lambda seconds: round(seconds, 7))]
 
@@ -56,7 +57,7 @@ class Status(Event):
     fraction: float | None = None
 
 
-class Lap(Event):
+class LaneStep(Event):
     """One step of one lane, with that lane's clock at its end, in seconds without prefill."""
 
     kind: Literal["step"] = "step"
@@ -65,17 +66,17 @@ class Lap(Event):
     step: StepRecord
 
 
-class Laps:
-    """A running race: iterate for its laps, which `_laps` yields."""
+class LaneSteps:
+    """A running race: iterate for its lane_steps, which `_lane_steps` yields."""
 
-    _laps: Generator[Lap | None]
+    _lane_steps: Generator[LaneStep | None]
 
-    def __iter__(self) -> Iterator[Lap | None]:
-        return self._laps
+    def __iter__(self) -> Iterator[LaneStep | None]:
+        return self._lane_steps
 
     def close(self) -> None:
         """Stop early; what has run stays in `result()`."""
-        self._laps.close()
+        self._lane_steps.close()
 
 
 class End(Event):
@@ -84,7 +85,7 @@ class End(Event):
     kind: Literal["end"] = "end"
     reason: Literal["finished", "stopped", "error", "asked"]
     message: str | None = None
-    stats: list[dict[str, Any]] = []
+    stats: list[Statistics] = []
     agreement: list[Badge | None] = []
     verdict: Verdict | None = None
     trust: Trust | None = None
@@ -112,20 +113,22 @@ class Requested(End):
     chips: Sequence[str]
 
 
-EVENT: TypeAdapter[Event] = TypeAdapter(Begin | Status | Lap | Requested | End)  # any event: validation, JSON schema
+EVENT: TypeAdapter[Event] = TypeAdapter(
+    Begin | Status | LaneStep | Requested | End
+)  # any event: validation, JSON schema
 
 
 def events(
     trace: RaceRecord, caption: str | None = None, link: str | None = None, at: int | None = None
 ) -> list[Event]:
     """Return the log of a recording, with steps in the order in which the lanes' clocks reached them."""
-    laps = []
+    lane_steps = []
     for i, lane in enumerate(trace.lanes):
         clock = 0.0
         for step in lane.steps:
             start = clock
             clock += step.seconds if step.kind == "verify" else 0.0
-            laps.append((step.kind != "prefill", start, i, Lap(lane=i, clock_s=clock, step=step)))
-    laps.sort(key=lambda lap: lap[:3])
+            lane_steps.append((step.kind != "prefill", start, i, LaneStep(lane=i, clock_s=clock, step=step)))
+    lane_steps.sort(key=lambda lane_step: lane_step[:3])
     begin = Begin(trace=trace, live=False, caption=caption, link=link, at=at)
-    return [begin, *(lap for *_, lap in laps), End.of(trace, "finished")]
+    return [begin, *(lane_step for *_, lane_step in lane_steps), End.of(trace, "finished")]

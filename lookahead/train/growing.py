@@ -64,7 +64,7 @@ class Text(NamedTuple):
 
     ids: torch.Tensor
     states: torch.Tensor
-    favourites: torch.Tensor
+    likeliest: torch.Tensor
 
 
 class Growing:
@@ -141,16 +141,16 @@ class Growing:
                 )
                 logits = out.logits[:, -1].float().cpu()
                 states = torch.cat([out.hidden_states[tap][:, 0] for tap in taps], -1).to(torch.bfloat16)
-                favourites = logits.argmax(-1)
-                steps.append((ids, states, favourites))
+                likeliest = logits.argmax(-1)
+                steps.append((ids, states, likeliest))
                 heat = torch.where(place < loose, 1.0, hot)
                 drawn = (logits / heat.clamp_min(1e-2)[:, None]).softmax(-1).multinomial(1, generator=self._draws)[:, 0]
-                ids = torch.where(heat > 0, drawn, favourites)
+                ids = torch.where(heat > 0, drawn, likeliest)
                 ids = torch.where(planned[:, place] >= 0, planned[:, place], ids)
                 self._note(tokens=self.progress.tokens + texts)
                 yield
-            ids, states, favourites = (torch.stack(part, 1).to(device) for part in zip(*steps, strict=True))
-            self._texts = [*self._texts[1 - REMEMBERED :], Text(ids, states, favourites)]
+            ids, states, likeliest = (torch.stack(part, 1).to(device) for part in zip(*steps, strict=True))
+            self._texts = [*self._texts[1 - REMEMBERED :], Text(ids, states, likeliest)]
 
     def _plan(self, planned: torch.Tensor) -> int:
         """Write an opening into `planned` [tokens]; return its length."""
@@ -164,11 +164,11 @@ class Growing:
         places = [(batch, row) for batch in self._texts for row in range(len(batch.ids))]
         drawn = torch.randint(len(places), (TEXTS,), generator=self._draws).tolist()
         chosen = [[part[row] for part in batch] for batch, row in map(places.__getitem__, drawn)]
-        ids, states, favourites = map(torch.stack, zip(*chosen, strict=True))
+        ids, states, likeliest = map(torch.stack, zip(*chosen, strict=True))
         anchors = torch.randperm(LENGTH - SLOTS - 1, generator=self._draws)[:ANCHORS].sort().values.to(device) + 1
         with torch.autocast(device.type, torch.bfloat16, enabled=self._quick):
             logits, sure = network(states.float(), ids, anchors)
-        wanted = favourites[:, anchors[:, None] + torch.arange(SLOTS, device=device)]
+        wanted = likeliest[:, anchors[:, None] + torch.arange(SLOTS, device=device)]
         surprise = cross_entropy(logits.float().flatten(0, -2), wanted.flatten(), reduction="none").view(wanted.shape)
         agrees = (logits.detach().argmax(-1) == wanted).float()
         doubt = binary_cross_entropy_with_logits(sure.float(), agrees, reduction="none")

@@ -87,8 +87,8 @@ def sizes(target: PreTrainedModel) -> Shape:
 class HeadLoss(ABC):
     """The distance of a head's distributions from the target's in nats, over the tokens that the head can draft."""
 
-    def __init__(self, target: PreTrainedModel, favourite: float):
-        self.target, self.favourite = target, favourite
+    def __init__(self, target: PreTrainedModel, likeliest_weight: float):
+        self.target, self.likeliest_weight = target, likeliest_weight
 
     def __call__(self, network: Any, rows: Rows) -> torch.Tensor:
         """Return the mean loss over the drafted tokens."""
@@ -105,14 +105,14 @@ class HeadLoss(ABC):
     def _distance(self, logits: torch.Tensor, wanted: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the distance [...] of logits [..., known] from log-probabilities, and the chance of acceptance [...].
 
-        The distance is the KL divergence, plus the total variation, plus `favourite` times the negative log-probability of
+        The distance is the KL divergence, plus the total variation, plus `likeliest_weight` times the negative log-probability of
         the target's likeliest token. A sampled token is accepted with the chance 1 - total variation.
         """
         logp = log_softmax(logits.float(), -1)
         p = wanted.exp()
         variation = ((p - logp.exp()).abs().sum(-1) + (1 - p.sum(-1)).clamp_min(0)) / 2  # unknown tokens: never drafted
         surprise = -logp.gather(-1, wanted.argmax(-1, keepdim=True))[..., 0]
-        return (p * (wanted - logp)).sum(-1) + variation + self.favourite * surprise, 1 - variation.detach()
+        return (p * (wanted - logp)).sum(-1) + variation + self.likeliest_weight * surprise, 1 - variation.detach()
 
 
 def weighted(losses: torch.Tensor) -> torch.Tensor:

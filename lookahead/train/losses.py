@@ -30,10 +30,10 @@ def like(teacher: nn.Module) -> Callable[[nn.Module, torch.Tensor], torch.Tensor
     return distance
 
 
-def like_writing(favourite: float) -> Callable[[nn.Module, Rows], torch.Tensor]:
+def like_writing(likeliest_weight: float) -> Callable[[nn.Module, Rows], torch.Tensor]:
     """Return the same loss with the target's stored distributions; all tokens beyond the stored ones count as one.
 
-    It adds `favourite` times the negative log-probability of the target's likeliest token, because a greedy draft is accepted
+    It adds `likeliest_weight` times the negative log-probability of the target's likeliest token, because a greedy draft is accepted
     if both models have the same likeliest token.
     """
 
@@ -42,6 +42,6 @@ def like_writing(favourite: float) -> Callable[[nn.Module, Rows], torch.Tensor]:
         logp = log_softmax(logits.float(), -1).gather(-1, rows.likely)
         known = (rows.logp.exp() * (rows.logp - logp)).sum(-1)
         rest, student_rest = (torch.log1p(-part.exp().sum(-1).clamp_max(1 - 1e-5)) for part in (rows.logp, logp))
-        return (known + rest.exp() * (rest - student_rest) - favourite * logp[..., 0]).mean()
+        return (known + rest.exp() * (rest - student_rest) - likeliest_weight * logp[..., 0]).mean()
 
     return distance

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from ..core.accept import rule_for
 from ..core.events import Settings
 from ..drafting import Resources, drafter_with
+from ..engine.decode import Request, decode
+from ..engine.ends import Ends
+from ..engine.fixed_length import FixedLength
 from ..model.heads.head import Head
 from ..model.lm import CachedLM
-from ..race.decode import Text, decode
-from ..race.draft_length import FixedLength
-from ..race.ends import Ends
 
 LONGEST = 8  # tokens of a draft
 
@@ -25,6 +25,6 @@ def verified_passes(
     lm.follow(target)
     drafter = strategy(Resources(rule, lm), strategy.Options())
     ends = Ends(eos, most_new, target.context_length)
-    steps = decode(Text(target, drafter, FixedLength(min(lm.longest, LONGEST)), rule, prompt, ends, details=False))
+    steps = decode(Request(target, drafter, FixedLength(min(lm.longest, LONGEST)), rule, prompt, ends, details=False))
     lengths = [len(step.emitted) for step in steps if step.kind == "verify"]
     return sum(lengths), len(lengths)

@@ -21,13 +21,13 @@ from lookahead.core import accept
 from lookahead.core.events import EMPTY, Draft, Settings
 from lookahead.core.table import TableLM
 from lookahead.drafting import DRAFTERS, Drafter, Resources
+from lookahead.engine.decode import Request, decode
+from lookahead.engine.ends import Ends
+from lookahead.engine.fixed_length import FixedLength
 from lookahead.measure import bugs
 from lookahead.model.heads.head import NETWORKS, Head
 from lookahead.model.heads.shape import HeadShape
 from lookahead.model.lm import CachedLM
-from lookahead.race.decode import Text, decode
-from lookahead.race.draft_length import FixedLength
-from lookahead.race.ends import Ends
 
 pytestmark = pytest.mark.split
 
@@ -193,7 +193,7 @@ def test_the_rejection_rule_holds_for_trained_heads(name, small):
     def steps(settings):
         rule, ends = accept.rule_for(settings), Ends(frozenset(), LENGTH, target.context_length)
         drafter = DRAFTERS[name](Resources(rule, head), DRAFTERS[name].Options())
-        return list(decode(Text(target, drafter, FixedLength(settings.k), rule, PROMPT, ends, details=False)))
+        return list(decode(Request(target, drafter, FixedLength(settings.k), rule, PROMPT, ends, details=False)))
 
     assert agreement(sampling(rule="rejection", max_new_tokens=LENGTH, k=2), target, steps) > ODDS
     rejected = sum(

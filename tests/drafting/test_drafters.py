@@ -16,8 +16,8 @@ from lookahead.core.tree import depths
 from lookahead.drafting import Resources
 from lookahead.drafting.automaton import SuffixAutomaton
 from lookahead.drafting.lookahead import SHAPES, choose
-from lookahead.race.draft_length import FixedLength
-from lookahead.race.methods import method_class, options_of
+from lookahead.engine.fixed_length import FixedLength
+from lookahead.engine.methods import method_class, options_of
 
 
 def made(name, draft=None, **options):
@@ -223,11 +223,14 @@ def test_the_window_slides_and_n_grams_remember_where_they_were_born():
     for before, after in itertools.pairwise(full):
         if before.index + 1 == after.index:
             assert after.draft.tokens[-6:-3] == before.draft.tokens[-3:]
-    births = [
-        (s.index, b) for s in steps for row, b in enumerate(s.draft.births) if b and s.statuses[row] == "accepted"
+    ngram_origins = [
+        (s.index, b)
+        for s in steps
+        for row, b in enumerate(s.draft.ngram_origins)
+        if b and s.statuses[row] == "accepted"
     ]
-    assert births, "some n-gram of the window was accepted"
-    assert all(1 <= born < index and 0 <= column < 3 for index, (born, column) in births)
+    assert ngram_origins, "some n-gram of the window was accepted"
+    assert all(1 <= born < index and 0 <= column < 3 for index, (born, column) in ngram_origins)
     assert sum(len(s.emitted) for s in steps) / len(steps) > 1.5, "an order-1 text is soon foreseen"
 
 

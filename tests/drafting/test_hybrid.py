@@ -9,8 +9,8 @@ from lookahead.core.table import TableLM
 from lookahead.core.tree import depths
 from lookahead.drafting.base import Drafter, Resources
 from lookahead.drafting.hybrid import Hybrid, joined
-from lookahead.race.draft_length import AdaptiveLength
-from lookahead.race.lane import decode
+from lookahead.engine.draft_length import AdaptiveLength
+from lookahead.engine.lane import decode
 
 STORY = "Once upon a time there was a small frog who"
 RECORDS = "Name: Anna\nAge: 23\nCity: Denver\n\nName: Ben\nAge: 31\nCity: Miami\n\nName: Lily\nAge:"

@@ -8,12 +8,12 @@ from toy_drafters import Echo, Pair, Single
 
 import lookahead
 from lookahead.drafting import DRAFTERS
+from lookahead.engine.external import EXTERNAL
+from lookahead.engine.methods import all_methods, method_class, methods_for, methods_with
 from lookahead.measure import batches, bench, tables
 from lookahead.measure.whatif import Recording, what_if
 from lookahead.page import race_tab
 from lookahead.page.lab import drafters
-from lookahead.race.external import EXTERNAL
-from lookahead.race.methods import all_methods, method_class, methods_for, methods_with
 from lookahead.server.limits import Limits
 from lookahead.trace import wire
 

@@ -26,7 +26,7 @@ import lookahead
 from lookahead import ModelError
 from lookahead.__main__ import main
 from lookahead.core import memory
-from lookahead.core.events import Stopped
+from lookahead.core.events import Cancelled
 from lookahead.family import download, hub
 from lookahead.family.hub import Known
 from lookahead.family.models import load as load_measured
@@ -133,7 +133,7 @@ def test_tied_weights_count_once(tmp_path, shelf):
 def test_a_visitor_names_no_place_on_this_machine(spec, shelf):
     with pytest.raises(ModelError, match="as the hub shows them") as caught:
         look(spec)
-    assert caught.value.mend
+    assert caught.value.hint
     assert not shelf.log
 
 
@@ -304,7 +304,7 @@ def test_what_cannot_be_rolled_back_is_refused_from_its_configuration_alone(shel
     assert not shelf.asked(".safetensors")
     with pytest.raises(ModelError) as caught:
         load_measured(folders[kind])
-    assert caught.value.mend == error.mend, "the same words before and after loading"
+    assert caught.value.hint == error.hint, "the same words before and after loading"
     with pytest.raises(ModelError, match="cannot be rolled back"):
         lookahead.load(folders[kind])
 
@@ -469,9 +469,9 @@ def test_a_download_is_stopped_within_a_second_and_goes_on_with_the_files_that_a
     def stop(text, share):
         if unfinished(tmp_path) and plan.models[0].files[-2].here:
             stopping.append(time.monotonic())
-            raise Stopped
+            raise Cancelled
 
-    with pytest.raises(Stopped):
+    with pytest.raises(Cancelled):
         hub.download(plan, stop)
     assert time.monotonic() - stopping[0] < 1
     assert not unfinished(tmp_path) and not workers(os.getpid())

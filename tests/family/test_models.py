@@ -18,8 +18,8 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 import lookahead
 from lookahead import ModelError
 from lookahead.core import memory
+from lookahead.engine.methods import methods_for
 from lookahead.family.models import load as load_measured
-from lookahead.race.methods import methods_for
 
 pytestmark = pytest.mark.long
 
@@ -123,7 +123,7 @@ def test_another_vocabulary_is_refused_by_token_map(tmp_path, load):
 def test_what_cannot_be_loaded_says_why(spec):
     with pytest.raises(ModelError) as caught:
         lookahead.load(spec)
-    assert caught.value.mend
+    assert caught.value.hint
     assert "Traceback" not in str(caught.value)
 
 

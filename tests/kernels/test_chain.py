@@ -14,8 +14,8 @@ from lookahead.core.tree import ancestors, depths
 from lookahead.drafting.base import Resources
 from lookahead.drafting.heads import BlockTree
 from lookahead.drafting.tree import Tree
+from lookahead.engine.fixed_length import FixedLength
 from lookahead.model.lm import CachedLM
-from lookahead.race.draft_length import FixedLength
 
 NEAR = 0.02  # confidences: bfloat16 logits are added up by other code
 PROMPT = "Once upon a time there was a small frog who lived in a green pond. One day"

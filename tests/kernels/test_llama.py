@@ -11,12 +11,12 @@ from transformers import AutoModelForCausalLM
 from lookahead import kernels
 from lookahead.core import parallel, tree
 from lookahead.core.events import Settings
+from lookahead.engine.lane import Lane
 from lookahead.kernels import llama, product, tiles
 from lookahead.kernels.llama import Llama
 from lookahead.kernels.product import Product
 from lookahead.model import modules
 from lookahead.model.lm import CachedLM
-from lookahead.race.lane import Lane
 
 FAR = 0.01  # nats between the distributions of weights in 8 and in 16 bits; the bundled draft and its target are about 1 apart
 DTYPES = (torch.float32, torch.bfloat16)

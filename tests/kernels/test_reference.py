@@ -16,11 +16,11 @@ from lookahead.core.tree import ancestors
 from lookahead.drafting.base import Resources
 from lookahead.drafting.draft import DraftModel
 from lookahead.drafting.naive import Naive
+from lookahead.engine.decode import Request, decode
+from lookahead.engine.ends import Ends
+from lookahead.engine.fixed_length import FixedLength
 from lookahead.model.lm import CachedLM
 from lookahead.model.reference import Reference
-from lookahead.race.decode import Text, decode
-from lookahead.race.draft_length import FixedLength
-from lookahead.race.ends import Ends
 
 TREE = (-1, 0, 0, 1, 1, 2, 5)
 
@@ -85,7 +85,7 @@ def test_it_goes_through_the_loop():
     rule, prompt, ends = rule_for(Settings()), [1, 312, 520, 261], Ends(frozenset(), 24, 512)
 
     def steps(drafter):
-        return list(decode(Text(Reference.load(POCKET / "target"), drafter, FixedLength(4), rule, prompt, ends)))
+        return list(decode(Request(Reference.load(POCKET / "target"), drafter, FixedLength(4), rule, prompt, ends)))
 
     naive = steps(Naive(Resources(rule), Naive.Options()))
     drafted = steps(DraftModel(Resources(rule, Reference.load(POCKET / "draft")), DraftModel.Options()))

@@ -12,8 +12,8 @@ import lookahead
 from lookahead import Settings, Trace, TraceError
 from lookahead.core.costs import CostCurve, PassCosts
 from lookahead.core.table import TableLM
+from lookahead.engine.lane import Lane
 from lookahead.measure.whatif import Recording, ceiling, what_if
-from lookahead.race.lane import Lane
 
 COSTS = PassCosts(CostCurve((1, 2, 3, 5, 9, 17, 33), (0.005, 0.0052, 0.0054, 0.0058, 0.0066, 0.0078, 0.01), 0.0003))
 SETTINGS = (

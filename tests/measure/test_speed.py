@@ -14,8 +14,8 @@ from transformers import AutoModelForCausalLM
 
 import lookahead
 from lookahead import Settings
+from lookahead.engine.lane import Lane
 from lookahead.measure.timing import time_lane
-from lookahead.race.lane import Lane
 
 pytestmark = pytest.mark.timed
 PROMPT = "Once upon a time there was a small frog who"

@@ -16,12 +16,12 @@ from lookahead.core.lm import draft_tokens
 from lookahead.core.policy import StopRule
 from lookahead.drafting.base import Resources
 from lookahead.drafting.heads import BlockTree, EagleTree
+from lookahead.engine.fixed_length import FixedLength
 from lookahead.model import loading, modules
 from lookahead.model.heads import files
 from lookahead.model.heads.head import NETWORKS, Head
 from lookahead.model.heads.shape import BLOCK, EACH, EAGLE, KINDS, MEDUSA, WHOLE, HeadShape, usual_taps
 from lookahead.model.lm import CachedLM
-from lookahead.race.draft_length import FixedLength
 
 LAYERS, HIDDEN, VOCAB = 6, 64, 4096
 SIZES = {"heads": 4, "kv_heads": 2, "head_dim": 16, "inner": 96}

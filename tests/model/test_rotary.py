@@ -8,12 +8,12 @@ from test_heads import network_of
 
 import lookahead
 from lookahead import kernels
+from lookahead.engine.batch import Batch
+from lookahead.engine.lane import Lane, split_options
 from lookahead.kernels import rotary
 from lookahead.kernels.rotary import SPARE_POSITIONS
 from lookahead.model.heads.head import Head
 from lookahead.model.heads.shape import BLOCK, EAGLE
-from lookahead.race.batch import Batch
-from lookahead.race.lane import Lane, split_options
 
 LONG = 10_000_000
 PROMPT = [5, 6, 7, 8] * 5

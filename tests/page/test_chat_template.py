@@ -14,7 +14,7 @@ from lookahead.measure import commands
 from lookahead.page.lab.decision import HERE
 from lookahead.page.page import build
 from lookahead.server import form
-from lookahead.server.limits import Limits, Telling
+from lookahead.server.limits import Limits, LogSettings
 from lookahead.server.state import ServerState
 
 WORDS = "this model's chat template fails (TemplateError: Only German, please); switch chat off"
@@ -31,7 +31,7 @@ def failing(models):
 @pytest.fixture(scope="module")
 def handler(failing):
     """A handler of the page by its name, as Gradio calls it."""
-    page = build(ServerState(failing, Limits()), Telling())
+    page = build(ServerState(failing, Limits()), LogSettings())
     request = SimpleNamespace(session_hash="a", headers={}, query_params={})
 
     def named(name):

@@ -13,13 +13,13 @@ import pytest
 from playwright.sync_api import expect
 
 from lookahead.core.events import SettingsError
+from lookahead.engine import decode, text
 from lookahead.page import gradio_internals, race_tab
 from lookahead.page.page import build, mount_options
 from lookahead.page.running import reporting
-from lookahead.race import decode, text
 from lookahead.server import form, growing_job, loading_job, race_job
 from lookahead.server import logging as server_logging
-from lookahead.server.limits import Limits, Telling
+from lookahead.server.limits import Limits, LogSettings
 from lookahead.server.loading_job import DownloadJob
 from lookahead.server.queue import FAULT, Queue, queue
 from lookahead.server.state import ServerState
@@ -42,7 +42,7 @@ def server(models):
 
 @pytest.fixture(scope="module")
 def page(server):
-    return build(server, Telling())
+    return build(server, LogSettings())
 
 
 @pytest.fixture
@@ -94,9 +94,9 @@ STAGES = {
     "tokenizing": lambda patch: patch.setattr(text, "_encode_text", broken),
     "the first event": lambda patch: patch.setattr(wire, "Begin", broken),
     "the queue": lambda patch: patch.setattr(Queue, "submit", broken),
-    "reading the prompt": lambda patch: patch.setattr(decode.Text, "read", broken),
+    "reading the prompt": lambda patch: patch.setattr(decode.Request, "read", broken),
     "the first lap": laps(0),
-    "the first step": lambda patch: patch.setattr(decode.Text, "propose", broken),
+    "the first step": lambda patch: patch.setattr(decode.Request, "propose", broken),
     "the middle": laps(5),
     "the end": at_the_end,
 }  # fmt: skip

@@ -71,7 +71,7 @@ def test_lesson_5_has_a_window_in_its_passes(raced):
     (lane,) = lanes(raced(name))
     with_window = [step for step in lane.verified if WINDOW in step.statuses]
     assert len(with_window) > len(lane.verified) / 2
-    assert any(step.draft.births for step in lane.verified if "accepted" in step.statuses)
+    assert any(step.draft.ngram_origins for step in lane.verified if "accepted" in step.statuses)
 
 
 def test_lesson_6_shows_a_draft_that_loses(raced):

@@ -21,14 +21,14 @@ from lookahead.core.events import Draft
 from lookahead.core.tree import ancestor_mask
 from lookahead.drafting import Resources
 from lookahead.drafting.automaton import SuffixAutomaton
+from lookahead.engine.fixed_length import FixedLength
+from lookahead.engine.methods import options_of, text_methods
 from lookahead.measure import bugs, recordings
 from lookahead.measure.scenarios import SCENARIOS
 from lookahead.page.learn import lessons
 from lookahead.page.learn import widgets as kinds
 from lookahead.page.learn.lanes import pass_number
 from lookahead.page.learn.lessons import FOLDER, TEACHER, LessonError, read
-from lookahead.race.draft_length import FixedLength
-from lookahead.race.methods import options_of, text_methods
 
 LESSONS = lessons.lessons()
 ALL = (*LESSONS, read(TEACHER))
@@ -181,7 +181,7 @@ WRONG = {
     "```widget code\n```": "a text or a source",
     "```widget code\nsource: lookahead/nope.py#f\n```": "no such file",
     "```widget code\nsource: ../lookahead/x.py#f\n```": "no such file",
-    "```widget code\nsource: lookahead/race/decode.py#nope\n```": "no such definition",
+    "```widget code\nsource: lookahead/engine/decode.py#nope\n```": "no such definition",
     "```widget code\ntext: a\nmarks: [b]\n```": "no line of the listing",
     "```widget quiz\nquestion: q\nanswers: [{text: a, why: b, right: true}, {text: c, why: d, right: true}]\n```": "one right answer",
     "```widget quiz\nquestion: q\nanswers: [{text: a, why: b, right: true}]\n```": "at least 2 items",

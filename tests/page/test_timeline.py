@@ -257,8 +257,8 @@ def test_rate_words(page):
 
 def test_batches_apply_by_index(page):
     out = page.evaluate("""(() => { const log = P.createLog(), all = JSON.stringify(full().lanes);
-      const a = P.applyBatch(log, batch(0, 4)), again = P.applyBatch(log, batch(2, 5)), gap = P.applyBatch(log, batch(8, 10)), mend = P.applyBatch(log, batch(5));
-      return [a, again, gap, mend, JSON.stringify(log.lanes) === all, log.expected === log.received]; })()""")
+      const a = P.applyBatch(log, batch(0, 4)), again = P.applyBatch(log, batch(2, 5)), gap = P.applyBatch(log, batch(8, 10)), hint = P.applyBatch(log, batch(5));
+      return [a, again, gap, hint, JSON.stringify(log.lanes) === all, log.expected === log.received]; })()""")
     assert out[0] == {"fresh": True, "applied": 4, "gap": False}
     assert out[1]["applied"] == 1 and out[2] == {"fresh": False, "applied": 0, "gap": True}
     assert out[3]["gap"] is False and out[4] and out[5]

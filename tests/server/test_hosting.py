@@ -17,8 +17,8 @@ import pytest
 import yaml
 from conftest import ROOT, App, free_port
 
-import places
 from lookahead.model.heads.shape import KINDS
+from lookahead.server import writable
 
 pytestmark = pytest.mark.long
 
@@ -93,7 +93,7 @@ def test_the_container_is_what_a_host_expects():
 
 def test_everything_the_app_needs_is_copied():
     names = {path.as_posix() for path in copied()}
-    assert {"app.py", "places.py", "README.md", "LICENSE"} <= names
+    assert {"app.py", "README.md", "LICENSE"} <= names
     assert {path.relative_to(ROOT).as_posix() for path in (ROOT / "lookahead").rglob("*.py")} <= names
     models = ROOT / "assets" / "models"
     for folder in [path.parent for path in models.glob("*/*/config.json")]:
@@ -183,7 +183,7 @@ def test_the_readme_begins_with_what_spaces_ask_for():
 @pytest.fixture
 def among(tmp_path, monkeypatch):
     """A folder for temporary folders, and one that cannot be written (a file is in its way: root may write anywhere)."""
-    monkeypatch.setattr(places.tempfile, "tempdir", str(tmp_path / "tmp"))
+    monkeypatch.setattr(writable.tempfile, "tempdir", str(tmp_path / "tmp"))
     (tmp_path / "tmp").mkdir()
     (tmp_path / "file").write_text("")
     return tmp_path
@@ -192,7 +192,7 @@ def among(tmp_path, monkeypatch):
 def test_places_that_can_be_written_are_left_alone(among, capfd):
     told = {"HF_HOME": str(among / "new" / "cache"), "GRADIO_TEMP_DIR": str(among / "uploads")}
     environment = dict(told)
-    places.settle(environment, among / "no-disk")
+    writable.use_writable_folders(environment, among / "no-disk")
     assert environment == told
     assert not (among / "new").exists(), "nothing is made before it is needed"
     assert capfd.readouterr() == ("", "")
@@ -200,7 +200,7 @@ def test_places_that_can_be_written_are_left_alone(among, capfd):
 
 def test_a_place_that_cannot_be_written_is_replaced_with_one_line(among, capfd):
     environment = {"HF_HOME": str(among / "file" / "cache"), "GRADIO_TEMP_DIR": str(among / "file" / "uploads")}
-    places.settle(environment, among / "no-disk")
+    writable.use_writable_folders(environment, among / "no-disk")
     for name in ("HF_HOME", "GRADIO_TEMP_DIR"):
         assert Path(environment[name]).is_relative_to(among / "tmp")
     lines = capfd.readouterr().err.splitlines()
@@ -208,11 +208,11 @@ def test_a_place_that_cannot_be_written_is_replaced_with_one_line(among, capfd):
     assert (among / "tmp" / f"lookahead-{os.getuid()}").stat().st_mode & 0o777 == 0o700
 
     environment = {"HF_HOME": str(among), "HF_HUB_CACHE": str(among / "file" / "hub"), "GRADIO_TEMP_DIR": str(among)}
-    places.settle(environment, among / "no-disk")
+    writable.use_writable_folders(environment, among / "no-disk")
     assert environment["HF_HOME"] == str(among) and Path(environment["HF_HUB_CACHE"]).is_relative_to(among / "tmp")
 
     environment = {"HF_HOME": str(among / "file"), "HF_HUB_OFFLINE": "1", "GRADIO_TEMP_DIR": str(among)}
-    places.settle(environment, among / "no-disk")
+    writable.use_writable_folders(environment, among / "no-disk")
     assert environment["HF_HOME"] == str(among / "file"), "models are only read there"
 
 
@@ -226,26 +226,26 @@ def test_a_space_with_a_disk_keeps_models_on_it(among):
         ({"HF_HUB_OFFLINE": "1"}, None),
     ):
         environment = dict(given)
-        places.settle(environment, disk)
+        writable.use_writable_folders(environment, disk)
         assert environment.get("HF_HOME") == home
 
 
 def test_somebody_elses_folder_is_not_used(among):
     (among / "tmp" / f"lookahead-{os.getuid()}").symlink_to(among)
     environment = {"HF_HOME": str(among / "file"), "GRADIO_TEMP_DIR": str(among)}
-    places.settle(environment, among / "no-disk")
+    writable.use_writable_folders(environment, among / "no-disk")
     assert Path(environment["HF_HOME"]).parent.name.startswith("lookahead-")
     assert not Path(environment["HF_HOME"]).is_relative_to(among / "tmp" / f"lookahead-{os.getuid()}")
 
 
 def test_the_code_is_never_a_temporary_place(tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(
-        places.tempfile, "tempdir", str(tmp_path)
+        writable.tempfile, "tempdir", str(tmp_path)
     )  # as Python chooses where nothing else can be written
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("")
     environment = {"HF_HOME": str(tmp_path / "file"), "GRADIO_TEMP_DIR": str(tmp_path / "file")}
-    places.settle(environment, tmp_path / "no-disk")
+    writable.use_writable_folders(environment, tmp_path / "no-disk")
     assert environment["HF_HOME"] == str(tmp_path / "file")
     assert "nor any temporary folder" in capfd.readouterr().err
 
@@ -254,16 +254,16 @@ def test_with_no_temporary_place_there_is_memory_or_a_clear_end(tmp_path, monkey
     def none():
         raise FileNotFoundError("No usable temporary directory found")
 
-    monkeypatch.setattr(places.tempfile, "gettempdir", none)
-    monkeypatch.setattr(places, "SHARED", tmp_path / "gone" / "shm")
-    monkeypatch.setattr(places, "_writable", lambda folder: folder == tmp_path)
+    monkeypatch.setattr(writable.tempfile, "gettempdir", none)
+    monkeypatch.setattr(writable, "SHARED", tmp_path / "gone" / "shm")
+    monkeypatch.setattr(writable, "_writable", lambda folder: folder == tmp_path)
     with pytest.raises(OSError, match="set TMPDIR"):
-        places.settle({})
-    monkeypatch.setattr(places, "SHARED", tmp_path)
-    monkeypatch.setattr(places.tempfile, "tempdir", None)
+        writable.use_writable_folders({})
+    monkeypatch.setattr(writable, "SHARED", tmp_path)
+    monkeypatch.setattr(writable.tempfile, "tempdir", None)
     environment = {}
-    places._spare(environment)
-    assert environment == {"TMPDIR": str(tmp_path)} and places.tempfile.tempdir == str(tmp_path)
+    writable._require_temporary_folder(environment)
+    assert environment == {"TMPDIR": str(tmp_path)} and writable.tempfile.tempdir == str(tmp_path)
 
 
 # ------------------------------------------------------------------ ZeroGPU

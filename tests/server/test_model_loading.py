@@ -13,7 +13,7 @@ from conftest import tiny
 
 import lookahead
 from lookahead.core import memory
-from lookahead.core.events import ModelError, Stopped
+from lookahead.core.events import Cancelled, ModelError
 from lookahead.family import hub, models
 from lookahead.page import models_tab
 from lookahead.page.running import reporting
@@ -94,7 +94,7 @@ def test_a_download_that_is_left_in_the_queue_is_never_computed():
     free.set()
     queue.call(lambda: None)
     assert not begun
-    with pytest.raises(Stopped):
+    with pytest.raises(Cancelled):
         job.result()
 
 

@@ -15,15 +15,15 @@ from prompts import ENDLESS
 from test_classroom import within
 from users import Caller
 
-import app as entry
 from lookahead.core import version
 from lookahead.measure import tables
+from lookahead.page import app as entry
 from lookahead.page.race_tab import arrive
 from lookahead.server import form, health, limits, race_job
 from lookahead.server import logging as server_logging
 from lookahead.server import queue as queue_module
 from lookahead.server.form import RaceForm
-from lookahead.server.limits import Limits, Telling
+from lookahead.server.limits import Limits, LogSettings
 from lookahead.server.queue import FAULT, Ended, Job, Refused, queue
 from lookahead.server.state import ServerState
 
@@ -219,7 +219,7 @@ def test_a_bad_variable_stops_the_start_with_one_line(monkeypatch, capsys, name,
 
 
 def test_variables_are_read_and_one_table_says_them_all(monkeypatch):
-    assert (Limits.of().max_lanes, Limits.of().max_run_s, Telling.of().log) == (4, 300, "text")
+    assert (Limits.of().max_lanes, Limits.of().max_run_s, LogSettings.of().log) == (4, 300, "text")
     for name, value in {"MAX_LANES": "3", "MAX_RUN_S": " 2.5 ", "LOG": "json", "METRICS": "1", "LOG_PROMPTS": "0",
                         "MAX_WAITING": " ", "REVISION": "abc"}.items():  # fmt: skip
         monkeypatch.setenv(f"LOOKAHEAD_{name}", value)
@@ -227,10 +227,10 @@ def test_variables_are_read_and_one_table_says_them_all(monkeypatch):
         "max_prompt_chars": 20_000, "max_new_tokens": 2_000, "max_lanes": 3, "max_run_s": 2.5, "max_grow_s": 300,
         "max_waiting": 64, "loading": "any", "max_model_gb": 0,
     }  # fmt: skip
-    assert Telling.of().model_dump() == {"log": "json", "log_prompts": False, "metrics": True, "revision": "abc"}
+    assert LogSettings.of().model_dump() == {"log": "json", "log_prompts": False, "metrics": True, "revision": "abc"}
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in limits.table().split("\n")[2:]]
     assert [row[0] for row in rows] == [
-        f"`LOOKAHEAD_{name.upper()}`" for cls in (Limits, Telling) for name in cls.model_fields
+        f"`LOOKAHEAD_{name.upper()}`" for cls in (Limits, LogSettings) for name in cls.model_fields
     ]
     assert all(meaning for _, _, meaning in rows)
     shown = {name: value for name, value, _ in rows}
@@ -255,26 +255,26 @@ def test_the_revision_is_what_the_build_or_the_host_names():
 
 
 def test_health_tells_a_stuck_pass_a_dead_thread_and_the_end(stage, monkeypatch):
-    here, telling = stage(), Telling(revision="abc")
-    assert health.health(here, telling) == {
+    here, log_settings = stage(), LogSettings(revision="abc")
+    assert health.health(here, log_settings) == {
         "status": "ok", "version": version.VERSION, "revision": "abc", "models": ["pocket"], "waiting": 0, "computing_s": 0.0,
     }  # fmt: skip
     monkeypatch.setattr(queue_module, "GRACE_S", 0.1)
     queue.open(Limits(max_run_s=0.2))
     gate, job = busy()
     try:
-        assert health.health(here, telling)["status"] == "ok", "within its time"
+        assert health.health(here, log_settings)["status"] == "ok", "within its time"
         time.sleep(0.4)
-        told = health.health(here, telling)
+        told = health.health(here, log_settings)
         assert told["status"] == "stuck" and told["computing_s"] >= 0.3
         monkeypatch.setattr(queue_module, "THREAD", "no such thread")
-        assert health.health(here, telling)["status"] == "dead"
+        assert health.health(here, log_settings)["status"] == "dead"
     finally:
         gate.set()
     job.done.result(5)
-    within(1, lambda: health.health(here, telling)["status"] == "ok")
+    within(1, lambda: health.health(here, log_settings)["status"] == "ok")
     queue.close()
-    assert health.health(here, telling)["status"] == "closing"
+    assert health.health(here, log_settings)["status"] == "closing"
 
 
 def test_a_page_that_closes_does_not_wait_for_a_pass_that_hangs():

@@ -54,11 +54,11 @@ def test_it_needs_neither_torch_nor_gradio():
 
 def test_a_function_named_like_a_room_stays_a_function():
     look = (
-        "import lookahead.race.decode; from lookahead.trace.race import Race; import lookahead;"
+        "import lookahead.engine.decode; from lookahead.trace.race import Race; import lookahead;"
         "print(lookahead.decode.__module__, lookahead.race.__module__, lookahead.Race is Race)"
     )
     done = subprocess.run([sys.executable, "-c", look], cwd=ROOT, check=True, capture_output=True, text=True)
-    assert done.stdout.split() == ["lookahead.race.lane", "lookahead.trace.race", "True"]
+    assert done.stdout.split() == ["lookahead.engine.lane", "lookahead.trace.race", "True"]
 
 
 def test_every_path_has_an_answer(waiting):
@@ -130,7 +130,7 @@ def test_an_app_that_cannot_begin_raises_where_it_is_shown(waiting):
 
 @pytest.mark.timed
 def test_a_port_that_is_taken_is_found_at_once(waiting, capsys):
-    import app
+    from lookahead.page import app
 
     with pytest.raises(OSError, match="in use"):
         WebServer("127.0.0.1", waiting.port)

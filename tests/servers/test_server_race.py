@@ -13,7 +13,7 @@ from lookahead.servers import addresses
 from lookahead.servers.addresses import RemoteError, server_at
 from lookahead.servers.client import Timeouts
 from lookahead.servers.race import ServerRace
-from lookahead.trace import wire
+from lookahead.trace import results, wire
 from lookahead.trace.trace import Trace
 
 RUNS = (2, 0, 4, 1)
@@ -47,7 +47,7 @@ def test_a_race_between_servers_is_recorded_like_any_other(kind):
     assert [lane.options for lane in trace.lanes] == [{"server": name, "kind": kind} for name in ("plain", "fast")]
     assert plain.steps[0].kind == fast.steps[0].kind == "prefill" and plain.steps[0].seconds >= 0.003
     assert plain.steps[-1].finish == fast.steps[-1].finish == "length"
-    assert trace.agreement(1) == {"identical": True, "badge": "identical", "detail": None}
+    assert trace.agreement(1) == results.Badge(True, "identical")
     assert fast.clock_s > 0 and plain.clock_s > 0 and trace.verdict()["sentence"]
     assert len(fast.steps) < len(plain.steps)
     assert [lap.step.emitted for lap in laps if lap.lane == 1] == [step.emitted for step in fast.steps]

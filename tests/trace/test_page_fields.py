@@ -136,7 +136,7 @@ def test_scripts_read_fields_that_there_are(script):
 def test_most_fields_of_a_step_are_read():
     """So the check sees what scripts read."""
     found = {name for script in SCRIPTS for name, _ in reads(script.read_text("utf-8"), script.name)}
-    for record, name in (("StepRecord", "step"), ("DraftRecord", "draft"), ("Lap", "event")):
+    for record, name in (("StepRecord", "step"), ("DraftRecord", "draft"), ("LaneStep", "event")):
         assert {f"{name}.{field}" for field in SCHEMA["$defs"][record]["properties"]} <= found
     assert {
         "test.p",

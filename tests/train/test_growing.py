@@ -68,11 +68,11 @@ def test_what_is_written_has_the_targets_favourites_and_hidden_states(family, qu
     passes.reset()
     row = 0
     logits = torch.cat([passes.extend([token])[-1:] for token in text.ids[row].tolist()])
-    gaps = logits.float().amax(-1) - logits.float().gather(-1, text.favourites[row, :, None])[:, 0]
+    gaps = logits.float().amax(-1) - logits.float().gather(-1, text.likeliest[row, :, None])[:, 0]
     assert gaps.max() < 0.1, "but for ties of another number format"
     states, written = passes.states(0).float(), text.states[row].float()
     assert (states - written).norm() < 0.05 * states.norm(), "but for rounding"
-    greedy = text.ids[row, 1:] == text.favourites[row, :-1]
+    greedy = text.ids[row, 1:] == text.likeliest[row, :-1]
     assert greedy[-15:].all() and not greedy[:12].all()
     slices.close()
 

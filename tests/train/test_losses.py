@@ -27,8 +27,8 @@ def test_what_was_thought_of_a_text_is_the_same_loss_without_the_teacher():
     assert float(like_writing(0.0)(teacher, few).detach()) == pytest.approx(0.0, abs=1e-4)
     assert 0 < float(like_writing(0.0)(student, few).detach()) < exact, "lumping the rest together hides some of it"
     added = float((like_writing(0.5)(student, few) - like_writing(0.0)(student, few)).detach())
-    favourites = student(ids[:, :-1]).logits.float().log_softmax(-1).gather(-1, order[..., :1])
-    assert added == pytest.approx(-0.5 * float(favourites.mean().detach()), abs=1e-4)
+    likeliest = student(ids[:, :-1]).logits.float().log_softmax(-1).gather(-1, order[..., :1])
+    assert added == pytest.approx(-0.5 * float(likeliest.mean().detach()), abs=1e-4)
 
 
 def test_a_cache_that_grows_by_blocks_changes_nothing():
@@ -51,7 +51,7 @@ def test_a_cache_that_grows_by_blocks_changes_nothing():
 
 def test_what_is_distant_costs_less_the_later_it_is():
     """A head with the target's own distribution has no distance from it, and total variation is what is rejected."""
-    loss = heads.BlockLoss(None, favourite=0.0)
+    loss = heads.BlockLoss(None, likeliest_weight=0.0)
     wanted = torch.randn(2, 3, 50).log_softmax(-1)
     distance, chance = loss._distance(wanted, wanted)
     assert torch.allclose(distance, torch.zeros(2, 3), atol=1e-5) and torch.allclose(

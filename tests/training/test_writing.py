@@ -69,7 +69,7 @@ def test_the_target_keeps_what_it_thought(tmp_path):
         logp = target(rows.ids[:, :-1]).logits[:, writing.OPENING - 1 :].float().log_softmax(-1)
     assert torch.allclose(logp.gather(-1, rows.likely), rows.logp, atol=0.05), "bfloat16 against float32"
     greedy = (rows.ids[:, writing.OPENING :] == rows.likely[..., 0]).float().mean()
-    assert greedy > 0.95, "what a greedy text says next is the favourite, but where another text is opened"
+    assert greedy > 0.95, "what a greedy text says next is the likeliest_weight, but where another text is opened"
 
 
 def test_where_the_target_ends_a_text_another_is_opened(tmp_path):
@@ -118,7 +118,7 @@ def test_rows_begin_with_whole_instructions_where_the_target_chats(tmp_path):
         assert row[: len(opening)] == opening
     assert seeds == [(SMALL.seed, 0)]
     greedy = (rows["ids"][0, 62:] == rows["likely"][0, 62 - writing.OPENING :, 0]).mean()
-    assert greedy > 0.9, "favourites stand beside their tokens"
+    assert greedy > 0.9, "likeliest stand beside their tokens"
 
 
 def test_what_the_target_makes_of_its_writing_is_kept_and_read_as_it_was(tmp_path, monkeypatch):
@@ -137,7 +137,7 @@ def test_what_the_target_makes_of_its_writing_is_kept_and_read_as_it_was(tmp_pat
     assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("00000-*")} == stamps
     numbers = np.array([6, 1, 4])
     rows = Rows(torch.from_numpy(ids[numbers].astype(np.int64)), None, None)
-    loss = heads.BlockLoss(target, favourite=0.5)
+    loss = heads.BlockLoss(target, likeliest_weight=0.5)
     values = []
     for outputs in (None, kept.at(numbers)):
         torch.manual_seed(3)

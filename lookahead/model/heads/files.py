@@ -166,7 +166,7 @@ def network(
     try:
         config, files = config_of(folder), small_files.weight_files(folder) or [WEIGHTS]
     except ModelError as error:
-        raise ModelError("head", name, error.mend) from None
+        raise ModelError("head", name, error.hint) from None
     if config is None:
         raise ModelError("head", name, "there is no trained head's configuration.")
     shape = shape_of(config, target, name)
@@ -188,8 +188,8 @@ def network(
     net = NETWORKS[shape.kind](shape, embed, head)
     wanted = net.state_dict().keys()
     if unknown := sorted(key for key in tensors if key not in wanted and not key.startswith(IDLE)):
-        mend = f"it has weights that its configuration does not name ({', '.join(unknown[:3])}); choose another copy."
-        raise ModelError("head", name, mend)
+        hint = f"it has weights that its configuration does not name ({', '.join(unknown[:3])}); choose another copy."
+        raise ModelError("head", name, hint)
     try:
         net.load_state_dict({key: tensor for key, tensor in tensors.items() if key in wanted})
     except RuntimeError as error:

@@ -10,9 +10,9 @@ from ...core.events import MethodError
 from ...drafting import DRAFTERS, drafter_with
 from ...drafting.base import DRAFT_MODEL
 from ...drafting.naive import Naive
+from ...engine.methods import method_label
 from ...family.models import Models
 from ...measure.scenarios import SCENARIOS
-from ...race.methods import method_label
 from ...server import race_job
 from ...server.form import first_values, options
 from ...server.state import ServerState

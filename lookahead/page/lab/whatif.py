@@ -8,9 +8,9 @@ import gradio as gr
 
 from ...core.events import LookaheadError
 from ...core.numbers import decimal, percent, ratio, seconds
+from ...engine.methods import option_names, text_methods
 from ...measure import charts, recordings
 from ...measure.whatif import Outcome, Recording, ceiling, what_if
-from ...race.methods import option_names, text_methods
 from ...server.state import ServerState
 from ...trace.trace import Trace
 from ..parts import DARK, QUIET, TRACE, Follow, Opening, drawn, markup, plot, refused, table

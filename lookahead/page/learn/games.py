@@ -9,8 +9,8 @@ from typing import Any
 import gradio as gr
 
 from ...core.events import ACCEPTED, REJECTED, Test
+from ...engine.lane import decode
 from ...family.models import Models
-from ...race.lane import decode
 from ...server.state import ServerState
 from ...trace import assets
 from ..parts import QUIET, markup

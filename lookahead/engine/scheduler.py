@@ -7,7 +7,7 @@ target's pass, the loop. Reading the prompt is excluded; lanes that can share it
 from collections.abc import Iterator, Sequence
 
 from ..core.events import Step
-from .decode import Reading, Text
+from .decode import Reading, Request
 from .lane import Lane
 
 
@@ -16,7 +16,7 @@ def schedule(lanes: Sequence[Lane], reading: Reading | None = None) -> Iterator[
 
     `reading` is called with the share of a long prompt that is read, before each of its parts. Its exceptions end the race.
     """
-    texts: list[Text] = []
+    texts: list[Request] = []
     clocks = [0.0] * len(lanes)
     running = {number: lane.steps(texts, reading) for number, lane in enumerate(lanes)}
     try:

@@ -5,8 +5,8 @@ from conftest import emitted, tiny
 
 import lookahead
 from lookahead import LookaheadError, MethodError, PromptError, SettingsError
-from lookahead.race.batch import Batch
-from lookahead.race.lane import Lane, split_options
+from lookahead.engine.batch import Batch
+from lookahead.engine.lane import Lane, split_options
 
 FEWER, SHORTER = 3000, 128
 PROMPT = [*range(3200, 3216), 5, 6, 7, 5, 6, 7]  # most of these ids are unknown to the draft models

@@ -7,7 +7,7 @@ from conftest import finished
 
 import lookahead
 from lookahead import LookaheadError, MethodError, SettingsError
-from lookahead.core.events import Stopped
+from lookahead.core.events import Cancelled
 from lookahead.model.lm import PREFILL_ROWS, CachedLM
 
 PROMPT = "Once upon a time there was a small frog who"
@@ -67,11 +67,11 @@ def test_the_reading_of_a_long_prompt_is_followed_and_ends_where_it_should(model
 
     def leave(share):
         if share:
-            raise Stopped
+            raise Cancelled
 
     race = lookahead.race(models, prompt, ["naive", "block"], max_new_tokens=2)
     race.reading = leave
-    with pytest.raises(Stopped):
+    with pytest.raises(Cancelled):
         next(iter(race))
     assert not any(lane.steps for lane in race.result().lanes)
     again = finished(lookahead.race(models, prompt, ["naive", "block"], max_new_tokens=2))
@@ -157,7 +157,7 @@ def test_bad_options_are_refused_before_anything_runs(models, methods, options, 
         lookahead.race(models, PROMPT, methods=methods, **options)
     assert isinstance(caught.value, ValueError)
     assert caught.value.field
-    assert caught.value.mend
+    assert caught.value.hint
 
 
 def test_decode_refuses_at_the_call_not_at_the_first_step(models):

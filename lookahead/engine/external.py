@@ -102,7 +102,7 @@ class ExternalGenerator:
         """The scores of our loop, with the shared noise if it decides."""
         require_finite(logits, "target")
         processed = self.rule.process(logits, context.tolist() if self.rule.settings.repetition_penalty != 1.0 else ())
-        decided = self.rule.decisive(processed, [len(context)])
+        decided = self.rule.perturbed_scores(processed, [len(context)])
         return processed if decided is None else decided
 
 

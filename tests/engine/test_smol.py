@@ -14,10 +14,10 @@ from scipy.stats import chisquare
 
 import lookahead
 from lookahead.core.events import BIT_EXACT, SettingsError
+from lookahead.engine.lane import decode
+from lookahead.engine.methods import methods_for
 from lookahead.family import sources
 from lookahead.measure.scenarios import ANSWERS
-from lookahead.race.lane import decode
-from lookahead.race.methods import methods_for
 from lookahead.trace.race import race
 from lookahead.trace.trace import Trace
 

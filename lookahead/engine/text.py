@@ -38,8 +38,8 @@ def encode_prompt(tokenizer: PreTrainedTokenizerBase, prompt: Any, *, chat: bool
         text = tokenizer.decode(unknown[:1])
         raise PromptError("prompt", text, f"the model has no row for this token (id {unknown[0]}); remove it.")
     if len(ids) >= room:
-        mend = f"it has {count(len(ids))} tokens and the model's context holds {count(room)}; shorten it."
-        raise PromptError("prompt", prompt, mend)
+        hint = f"it has {count(len(ids))} tokens and the model's context holds {count(room)}; shorten it."
+        raise PromptError("prompt", prompt, hint)
     return ids
 
 
@@ -53,12 +53,12 @@ def _encode_text(tokenizer: PreTrainedTokenizerBase, prompt: str, chat: bool, ro
     if not prompt.strip():
         raise PromptError("prompt", prompt, "type some text to continue.")
     if len(prompt) > MOST_CHARACTERS:
-        mend = f"it has {count(len(prompt))} characters and the model's context holds {count(room)} tokens; shorten it."
-        raise PromptError("prompt", prompt, mend)
+        hint = f"it has {count(len(prompt))} characters and the model's context holds {count(room)} tokens; shorten it."
+        raise PromptError("prompt", prompt, hint)
     for at, character in enumerate(prompt):
         if unicodedata.category(character) in ("Cc", "Cs") and character not in "\t\n\r\x85":
-            mend = f"character {at + 1} is the control character U+{ord(character):04X}; remove it."
-            raise PromptError("prompt", prompt, mend)
+            hint = f"character {at + 1} is the control character U+{ord(character):04X}; remove it."
+            raise PromptError("prompt", prompt, hint)
     if not chat:
         return tokenizer(prompt, verbose=False)["input_ids"]
     return tokenizer(as_chat(tokenizer, prompt), add_special_tokens=False, verbose=False)["input_ids"]
@@ -76,8 +76,8 @@ def as_chat(tokenizer: PreTrainedTokenizerBase, message: str, *, reply: bool = T
         text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=reply)
         text.encode()  # a lone surrogate has no tokens
     except Exception as error:  # a template is a program of the model's authors
-        mend = f"this model's chat template fails ({remark(error)}); switch chat off, or choose another model."
-        raise PromptError("chat", True, mend) from error
+        hint = f"this model's chat template fails ({remark(error)}); switch chat off, or choose another model."
+        raise PromptError("chat", True, hint) from error
     if not text:
         raise PromptError("chat", True, "this model's chat template gives no text for this prompt; switch chat off.")
     return text

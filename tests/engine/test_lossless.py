@@ -15,7 +15,7 @@ from prompts import HUNDRED
 
 import lookahead
 from lookahead import METHODS
-from lookahead.race import external
+from lookahead.engine import external
 from lookahead.trace.agreement import TIE, TIES
 
 pytestmark = pytest.mark.split

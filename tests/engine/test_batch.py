@@ -13,12 +13,12 @@ import torch
 import lookahead
 from lookahead.core import parallel
 from lookahead.core.events import Draft, Settings, SettingsError, Step
+from lookahead.engine.batch import PROBE_BUDGET, Batch, DraftGate, Pass, SharedCost, _chances, compete
+from lookahead.engine.decode import Request
+from lookahead.engine.draft_length import AdaptiveLength
+from lookahead.engine.lane import Lane, decode
 from lookahead.measure.scenarios import BENCH
 from lookahead.model.lm import CachedLM
-from lookahead.race.batch import TRYING, Asking, Batch, Pass, SharedCost, _chances, compete
-from lookahead.race.decode import Text
-from lookahead.race.draft_length import AdaptiveLength
-from lookahead.race.lane import Lane, decode
 
 PROMPTS = [scenario.prompt for scenario in BENCH if not scenario.chat][:16]
 METHODS = (
@@ -137,13 +137,13 @@ def test_rows_compete_for_a_pass():
 def asked_at(passes, row_s, asking_s, brought, texts=4):
     """The passes, of so many, in which texts are asked where a row takes `row_s` ordinary passes, asking `asking_s`, and the
     drafts, a row for each text, are accepted in passes for which `brought` is true; and what all of that asking has lost."""
-    asking, at, lost = Asking(lambda rows, branches, longest: 1 + row_s * (rows - texts)), [], 0.0
+    gate, at, lost = DraftGate(lambda rows, branches, longest: 1 + row_s * (rows - texts)), [], 0.0
     for number in range(passes):
-        if asking.due(texts):
+        if gate.due(texts):
             at.append(number)
             draft, verified_s = Draft.chain([7], "draft"), 1 + row_s * texts
             step = Step("verify", number, draft=draft, emitted=(7,) * (1 + brought(number)))
-            asking.count(texts, Pass(dict.fromkeys(range(texts), step), asking_s + verified_s), asking_s)
+            gate.count(texts, Pass(dict.fromkeys(range(texts), step), asking_s + verified_s), asking_s)
             lost += asking_s + verified_s - 1 - brought(number)
     return at, lost
 
@@ -155,7 +155,7 @@ def test_texts_are_asked_in_every_pass_while_that_pays():
 @pytest.mark.parametrize("row_s", [0.0, 0.05, 0.25])
 def test_asking_in_vain_takes_little_time(row_s):
     at, lost = asked_at(1000, row_s, asking_s=0.3, brought=lambda number: False)
-    assert at and lost < 5 + 1000 * TRYING
+    assert at and lost < 5 + 1000 * PROBE_BUDGET
     assert max(after - before for before, after in pairwise(at)) > 10
 
 
@@ -174,7 +174,9 @@ def test_who_was_asked_in_vain_is_asked_again_when_that_pays():
 def test_texts_that_are_not_asked_are_written_all_the_same(models, alone, monkeypatch, k, all_asked):
     rested = []
     monkeypatch.setattr(Batch, "pass_s", lambda self, rows, branches=1, longest=1: float(rows))
-    monkeypatch.setattr(Text, "rest", lambda self, rest=Text.rest: rested.append(self) or rest(self))
+    monkeypatch.setattr(
+        Request, "skip_drafting", lambda self, skip=Request.skip_drafting: rested.append(self) or skip(self)
+    )
     texts, passes = written(models, PROMPTS[:4], "ngram", max_new_tokens=40, k=k)
     assert texts == [alone(prompt, max_new_tokens=40) for prompt in PROMPTS[:4]]
     assert (not rested) == all_asked and len(passes) > 16
@@ -184,7 +186,9 @@ def test_texts_that_are_not_asked_are_written_all_the_same(models, alone, monkey
 def test_models_draft_for_several_texts_at_the_same_time(models, alone, monkeypatch, method, at_once):
     threads = set()
     monkeypatch.setattr(parallel, "cores", lambda: 2)
-    monkeypatch.setattr(Text, "propose", lambda self, propose=Text.propose: threads.add(get_ident()) or propose(self))
+    monkeypatch.setattr(
+        Request, "propose", lambda self, propose=Request.propose: threads.add(get_ident()) or propose(self)
+    )
     texts, passes = written(models, PROMPTS[:3], method, max_new_tokens=20, k=3)
     assert texts == [alone(prompt, max_new_tokens=20) for prompt in PROMPTS[:3]]
     assert len(threads) == at_once

@@ -7,14 +7,14 @@ import pytest
 
 import lookahead
 from lookahead import METHODS, Settings, SettingsError
+from lookahead.engine import batch, decode
+from lookahead.engine.batch import Batch
+from lookahead.engine.external import ExternalGenerator
+from lookahead.engine.lane import Lane
+from lookahead.engine.methods import method_class
 from lookahead.measure import recordings
 from lookahead.measure.scenarios import SCENARIOS, TAUGHT
 from lookahead.measure.timing import Question, lane_of, read_entry
-from lookahead.race import batch, decode
-from lookahead.race.batch import Batch
-from lookahead.race.external import ExternalGenerator
-from lookahead.race.lane import Lane
-from lookahead.race.methods import method_class
 
 PROMPT = "Name: Anna, Pet: cat, Color: red\nName: Ben, Pet: dog, Color: blue\nName:"
 OURS = [name for name in METHODS if not issubclass(method_class(name), ExternalGenerator)]

@@ -1,6 +1,6 @@
 """The decoding loop. Every strategy is this loop with another drafter; naive decoding is it with an empty draft.
 
-    propose -> forward(root + drafted rows) -> settle: verify, keep(path), observe -> yield Step
+    propose -> forward(root + drafted rows) -> verify_and_commit -> observe -> yield Step
 
 The last token of the text is never in the cache: it is the root, the first row of the next pass. So
 `cached == len(context) - 1` holds after every step, and is asserted. The prompt without its last token is read in a step of
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Reading = Callable[[float], None]  # gets the share of a long prompt that is read, before each of its parts
 
 
-class Text:
+class Request:
     """One text that is being continued. `details` (off the clock) adds the target's likeliest tokens to its steps."""
 
     def __init__(
@@ -45,7 +45,7 @@ class Text:
         self._step: Step | None = None
         self.propose_s = self.read_s = 0.0
 
-    def read(self, others: Sequence[Text] = (), reading: Reading | None = None) -> Step:
+    def read(self, others: Sequence[Request] = (), reading: Reading | None = None) -> Step:
         """Read the prompt without its last token, or copy it, with its time, from one of the `others` that has read the same.
 
         An exception of `reading` ends it.
@@ -82,7 +82,7 @@ class Text:
         self.propose_s = perf_counter() - begin
         return self.draft
 
-    def rest(self) -> None:
+    def skip_drafting(self) -> None:
         """Draft nothing for the next pass, and learn nothing from the one before."""
         self.draft, self.propose_s = EMPTY, 0.0
 
@@ -91,7 +91,7 @@ class Text:
         """The root and the draft as rows of a pass: tokens and parents."""
         return [self.context[-1], *self.draft.tokens], [-1, *(parent + 1 for parent in self.draft.parents)]
 
-    def settle(self, logits: torch.Tensor, verify_s: float) -> Step:
+    def verify_and_commit(self, logits: torch.Tensor, verify_s: float) -> Step:
         """Verify the draft with the logits of a pass that took `verify_s`, and commit the accepted tokens."""
         begin, draft, context = perf_counter(), self.draft, self.context
         verification = self._rule.verify(logits, draft, context)
@@ -116,11 +116,11 @@ class Text:
         return self._step
 
 
-def decode(text: Text, others: Sequence[Text] = (), reading: Reading | None = None) -> Iterator[Step]:
+def decode(text: Request, others: Sequence[Request] = (), reading: Reading | None = None) -> Iterator[Step]:
     """Continue a text until it ends, one `Step` a pass. The prompt may have been read for one of the `others`."""
     yield text.read(others, reading)
     while text.finish is None:
         text.propose()
         begin = perf_counter()
         logits = text.target.forward(*text.rows)
-        yield text.settle(logits, perf_counter() - begin)
+        yield text.verify_and_commit(logits, perf_counter() - begin)

@@ -10,7 +10,7 @@ from tokenizers import models as kinds
 from transformers import PreTrainedTokenizerFast
 
 from lookahead.core.events import PromptError
-from lookahead.race.text import Pieces, StopStrings, encode_prompt
+from lookahead.engine.text import Pieces, StopStrings, encode_prompt
 
 TEXTS = (
     "Hello, world.", "na\u00efve caf\u00e9 \u2014 \u201cquoted\u201d", "\U0001f438\U0001f44d\U0001f3fd \U0001f468\u200d\U0001f469\u200d\U0001f467",

@@ -1,4 +1,4 @@
-"""How many tokens to draft in each pass: a fixed number, or as many as maximize expected tokens per second (`auto`).
+"""How many tokens `auto` drafts in each pass: as many as maximize expected tokens per second.
 
 `AdaptiveLength` compares the chance that a drafted token is accepted with the cost of its row and of drafting it. The chance
 is the drafter's confidence, corrected by the tokens accepted so far at the same position of a draft. Costs were measured
@@ -11,10 +11,9 @@ from itertools import accumulate
 from operator import truediv
 
 from ..core.events import ACCEPTED, REJECTED, Draft, Step
-from ..core.policy import DraftCost, DraftPolicy, StopRule
+from ..core.policy import UNSTATED, DraftCost, DraftPolicy, StopRule, reach_probabilities
 from ..core.tree import branch_count, depths
 
-UNSTATED = 0.7  # confidence of a drafter that states none, and the acceptance expected before the first test
 CEILING = 0.99  # of a corrected confidence
 POSITIONS = 8  # of a draft; the last one also counts all deeper tokens
 PRIOR_TESTS, PRIOR_AT_POSITION = 16.0, 4.0  # tests that a drafter's own confidence weighs, and those of all positions
@@ -27,36 +26,6 @@ PROBE_TOKENS = 2
 LOSS_SHARE, MOST_GAINED = 0.02, 3.0  # time that probes may lose, and passes gained that offset losses
 SLOPE_ROWS = 4  # a row costs the least mean over so many: some processors compute rows in groups
 PassSeconds = Callable[[int, int], float]  # of a target pass, by rows and branches
-
-
-class FixedLength(DraftPolicy):
-    """Always `longest` tokens per draft, from the root to the deepest row. Rows are assumed to cost nothing."""
-
-    def __init__(self, longest: int):
-        self.longest = longest
-
-    def limit(self, source):
-        return self.longest
-
-    def stop_rule(self, source):
-        return StopRule()
-
-    def expected_speedup(self, draft):
-        return 1 + sum(_reaches(draft, lambda source, confidence, depth: confidence))
-
-    def recent_speedup(self, source):
-        return 1 + self.longest / 2  # as if half of every draft were accepted
-
-    def trim(self, draft):
-        if draft.window:  # a window has a shape of its own
-            return draft
-        return draft.pruned([row for row, depth in enumerate(depths(draft.parents)) if depth <= self.longest])
-
-    def draft_s(self, draft):
-        return 0.0
-
-    def observe(self, step):
-        pass
 
 
 class SourceHistory:
@@ -88,7 +57,7 @@ class SourceHistory:
         return not self._looked_up or self.cost.draft_s(1) > CHEAP * self.plain_s
 
     @property
-    def loses(self) -> bool:
+    def unprofitable(self) -> bool:
         """Whether passes with its drafts are no faster than passes without."""
         return self.costs_time and self.rate * self.plain_s <= LEAST_SPEEDUP
 
@@ -96,9 +65,9 @@ class SourceHistory:
         """The chance that a token at this depth is accepted if its parent is."""
         return min(CEILING, self.corrections[min(depth, POSITIONS) - 1] * confidence)
 
-    def pauses(self) -> bool:
+    def should_pause(self) -> bool:
         """Whether to draft nothing in this pass: if drafts lose time, except for rare probes."""
-        if not self.loses:
+        if not self.unprofitable:
             return False
         self._skipped += 1
         if self._skipped <= max(self._pause, self._lost / LOSS_SHARE):
@@ -147,10 +116,10 @@ class AdaptiveLength(DraftPolicy):
 
     def limit(self, source):
         history = self._history(source)
-        if history.pauses():
+        if history.should_pause():
             return 0
         self._asked.add(source)
-        return PROBE_TOKENS if history.loses else self.longest
+        return PROBE_TOKENS if history.unprofitable else self.longest
 
     def stop_rule(self, source):
         # One more token must bring more than its row and its drafting cost.
@@ -190,7 +159,9 @@ class AdaptiveLength(DraftPolicy):
         return max(trimmed, draft.pruned(_best_chain(draft, chances, rows)), key=self._speedup)
 
     def reaches(self, draft: Draft) -> list[float]:
-        return _reaches(draft, lambda source, confidence, depth: self._history(source).chance(confidence, depth))
+        return reach_probabilities(
+            draft, lambda source, confidence, depth: self._history(source).chance(confidence, depth)
+        )
 
     def draft_s(self, draft):
         depth = max(depths(draft.parents), default=0)
@@ -229,15 +200,6 @@ class AdaptiveLength(DraftPolicy):
         """Seconds that one more row adds to a pass with so many drafted."""
         further = range(1, SLOPE_ROWS + 1)
         return min((self._pass_s(1 + drafted + more, 1) - self._pass_s(1 + drafted, 1)) / more for more in further)
-
-
-def _reaches(draft: Draft, chance: Callable[[str, float, int], float]) -> list[float]:
-    """The chance that each tested row is reached and accepted: the product of `chance(source, confidence, depth)` down to it."""
-    reach: list[float] = []
-    for row, depth in enumerate(depths(draft.parents[: draft.tested])):
-        accepted = chance(draft.sources[row], draft.chances[row] if draft.chances else UNSTATED, depth)
-        reach.append(accepted * (reach[draft.parents[row]] if draft.parents[row] >= 0 else 1.0))
-    return reach
 
 
 def _best_chain(draft: Draft, chances: list[float], rows: list[int]) -> list[int]:

@@ -6,8 +6,8 @@ import pytest
 
 import lookahead
 from lookahead import METHODS, LookaheadError
-from lookahead.race.lane import Lane
-from lookahead.race.methods import methods_for, needed_by
+from lookahead.engine.lane import Lane
+from lookahead.engine.methods import methods_for, needed_by
 
 ALONE = ("naive", "ngram", "suffix", "lookahead", "hf-generate", "hf-lookup")
 WITH_DRAFT = ("hybrid", "draft", "tree", "hf-assisted")

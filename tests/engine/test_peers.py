@@ -8,9 +8,9 @@ from conftest import emitted, finished
 from transformers import GenerationConfig
 
 import lookahead
+from lookahead.engine import external as peers
+from lookahead.engine.lane import Lane
 from lookahead.measure.timing import time_lane
-from lookahead.race import external as peers
-from lookahead.race.lane import Lane
 
 PROMPT = "Once upon a time there was a small frog who"
 PEERS = tuple(peers.EXTERNAL)

@@ -12,15 +12,15 @@ from math import ceil
 from time import perf_counter
 
 from ..core.events import Draft, SettingsError, Step, whole_number
-from ..core.parallel import balanced, each, workers
+from ..core.parallel import balanced, map_parallel, workers
 from ..core.policy import EXPECTED_TOKENS
 from ..core.tree import branch_count, depths
-from .decode import Text
+from .decode import Request
 from .draft_length import PRIOR_LENGTH, UNSTATED, AdaptiveLength
 from .lane import Lane
 
 MOST_TEXTS = 256
-TRYING = 0.02  # share of the time that unprofitable drafts may take
+PROBE_BUDGET = 0.02  # share of the time that unprofitable drafts may take
 FADING = 0.9  # weight of earlier passes with drafts against the newest
 LONGEST_REST = 128  # passes until texts are asked again
 PassSeconds = Callable[[int, int, int], float]  # of so many rows in so many branches, the most of them one text's
@@ -67,8 +67,8 @@ class SharedCost:
         return without / self.texts + self._pass_s(self._others + rows, branches, rows) - without
 
 
-class Asking:
-    """Whether to ask the texts of a batch for drafts: always if recent passes gained by it, else for `TRYING` of the time.
+class DraftGate:
+    """Whether to ask the texts of a batch for drafts: always if recent passes gained by it, else for `PROBE_BUDGET` of the time.
 
     All is counted in expected seconds, so a batch drafts the same tokens every time.
     """
@@ -83,7 +83,7 @@ class Asking:
         expected = self._pass_s(texts * (1 + PRIOR_LENGTH), 1, 1) / self._pass_s(texts, 1, 1) - EXPECTED_TOKENS
         lost = (self._lost + self._prior * expected) / (self._weight + self._prior)
         self._rested += 1
-        if texts > 1 and self._rested <= min(lost / TRYING, LONGEST_REST):
+        if texts > 1 and self._rested <= min(lost / PROBE_BUDGET, LONGEST_REST):
             return False
         self._rested = 0
         return True
@@ -106,13 +106,13 @@ class Batch:
         self._at_once = len(lanes) if at_once is None else at_once
         whole_number("texts", self._at_once, 1, MOST_TEXTS)
         for lane in lanes:
-            if lane.opaque:
+            if not lane.reports_drafts:
                 hint = "it runs a loop of its own, which writes one text at a time."
                 raise SettingsError("method", lane.method, hint)
         self._lanes, self._batches = lanes, lanes[0].models.target.batches
         self._drafting = workers(self._at_once) if self._batches and any(lane.draft for lane in lanes) else 1
         self._cost = SharedCost(self.pass_s)
-        self._asking = Asking(self.pass_s)
+        self._gate = DraftGate(self.pass_s)
 
     def pass_s(self, rows: int, branches: int = 1, longest: int = 1) -> float:
         """Seconds of a pass: those of the core with most rows. A text has at most `longest` rows and is on one core."""
@@ -133,22 +133,22 @@ class Batch:
             texts = {number: text for number, text in texts.items() if text.finish is None}
             yield passed
 
-    def _propose(self, texts: Sequence[Text]) -> None:
+    def _propose(self, texts: Sequence[Request]) -> None:
         """Draft for the texts, with models on all cores; a text's seconds are then its share of what that took."""
         if min(len(texts), self._drafting) == 1:
             for text in texts:
                 text.propose()
             return
         begin = perf_counter()
-        each(lambda group: [texts[number].propose() for number in group], balanced([1] * len(texts)))
+        map_parallel(lambda group: [texts[number].propose() for number in group], balanced([1] * len(texts)))
         share = (perf_counter() - begin) / sum(text.propose_s for text in texts)
         for text in texts:
             text.propose_s *= share
 
-    def _pass(self, by_number: Mapping[int, Text]) -> Pass:
+    def _pass(self, by_number: Mapping[int, Request]) -> Pass:
         begin, texts = perf_counter(), [*by_number.values()]
         adaptive = [text for text in texts if isinstance(text.policy, AdaptiveLength)]
-        asks = len(adaptive) < len(texts) or self._asking.due(len(texts))
+        asks = len(adaptive) < len(texts) or self._gate.due(len(texts))
         if asks:
             self._propose(texts)
             drafting_s = sum(text.policy.draft_s(text.draft) for text in texts)
@@ -156,7 +156,7 @@ class Batch:
                 compete([text for text in adaptive if not text.draft.window], len(texts), self.pass_s)
         else:
             for text in texts:
-                text.rest()
+                text.skip_drafting()
         proposed = perf_counter()
         target = self._lanes[0].models.target
         logits = target.together([text.target for text in texts], [text.rows for text in texts])
@@ -164,14 +164,14 @@ class Batch:
         costs = [self._cost(1 + len(text.draft), branch_count(text.draft.parents)) for text in texts]
         second = (verified - proposed) / sum(costs)
         answered = zip(by_number.items(), logits, costs, strict=True)
-        steps = {number: text.settle(part, second * cost) for (number, text), part, cost in answered}
+        steps = {number: text.verify_and_commit(part, second * cost) for (number, text), part, cost in answered}
         passed = Pass(steps, perf_counter() - begin)
         if asks:
-            self._asking.count(len(texts), passed, drafting_s)
+            self._gate.count(len(texts), passed, drafting_s)
         return passed
 
 
-def compete(texts: Sequence[Text], roots: int, pass_s: PassSeconds) -> None:
+def compete(texts: Sequence[Request], roots: int, pass_s: PassSeconds) -> None:
     """Cut the drafts of some texts to the rows that pay in a pass of so many roots: the likeliest of all."""
     chances = [_chances(text.draft, text.policy) for text in texts]
     offers = sorted(

@@ -87,6 +87,6 @@ def options_of(method: str, given: Mapping[str, Any]) -> Any:
     known = option_names(method)
     for name in given:
         if name not in known:
-            mend = f"its options are: {', '.join(known)}." if known else "it takes no options."
-            raise MethodError("option", name, f'unknown to "{method}"; {mend}')
+            hint = f"its options are: {', '.join(known)}." if known else "it takes no options."
+            raise MethodError("option", name, f'unknown to "{method}"; {hint}')
     return method_class(method).Options(**given)

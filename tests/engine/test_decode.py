@@ -14,11 +14,12 @@ from lookahead.core.table import TableLM
 from lookahead.drafting import DRAFTERS, Resources
 from lookahead.drafting.base import HEAD_TOKENS
 from lookahead.drafting.draft import DraftModel
-from lookahead.race.decode import Text, decode
-from lookahead.race.draft_length import AdaptiveLength, FixedLength
-from lookahead.race.ends import Ends
-from lookahead.race.lane import Lane
-from lookahead.race.steps import up_to_end
+from lookahead.engine.decode import Request, decode
+from lookahead.engine.draft_length import AdaptiveLength
+from lookahead.engine.ends import Ends
+from lookahead.engine.fixed_length import FixedLength
+from lookahead.engine.lane import Lane
+from lookahead.engine.steps import up_to_end
 
 METHODS = tuple(DRAFTERS)
 METHODS_WITHOUT_NAIVE = [m for m in METHODS if m != "naive"]
@@ -87,7 +88,7 @@ def test_only_the_last_token_is_missing_from_the_cache():
     target, rule = TableLM(10), rule_for(Settings())
     ends = Ends(frozenset(), 30, target.context_length)
     context = [1, 2, 3]
-    for step in decode(Text(target, drafting(rule, TableLM(10, seed=4)), FixedLength(3), rule, context, ends)):
+    for step in decode(Request(target, drafting(rule, TableLM(10, seed=4)), FixedLength(3), rule, context, ends)):
         context = context + list(step.emitted)
         assert target.tokens == context[:-1]
 
@@ -95,11 +96,11 @@ def test_only_the_last_token_is_missing_from_the_cache():
 def test_a_consumer_that_stops_early_leaves_the_models_usable():
     target, draft, rule = TableLM(10), TableLM(10, seed=4), rule_for(Settings())
     ends = Ends(frozenset(), 30, target.context_length)
-    whole = emitted(decode(Text(target.fresh(), drafting(rule, draft.fresh()), FixedLength(3), rule, [1, 2], ends)))
-    running = decode(Text(target, drafting(rule, draft), FixedLength(3), rule, [1, 2], ends))
+    whole = emitted(decode(Request(target.fresh(), drafting(rule, draft.fresh()), FixedLength(3), rule, [1, 2], ends)))
+    running = decode(Request(target, drafting(rule, draft), FixedLength(3), rule, [1, 2], ends))
     next(running), next(running), next(running)
     running.close()
-    assert emitted(decode(Text(target, drafting(rule, draft), FixedLength(3), rule, [1, 2], ends))) == whole
+    assert emitted(decode(Request(target, drafting(rule, draft), FixedLength(3), rule, [1, 2], ends))) == whole
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -1,0 +1,132 @@
+"""The app's start: `lookahead serve` and `python app.py`.
+
+The port answers and a recording plays at once; the models load next, and Gradio last.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import sys
+from importlib import import_module
+
+from ..server.writable import use_writable_folders
+
+VARIABLES = {
+    "GRADIO_ANALYTICS_ENABLED": "False",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    # Gradio recomputes a table of statistics after every run, which no page here shows.
+    "GRADIO_ANALYTICS_MAX_EVENTS": "1",
+    "GRADIO_ANALYTICS_CACHE_FREQUENCY": "1000000000",
+}
+# The share of loading that is done when a part begins, as in a start with known models.
+TORCH, TRANSFORMERS, MODELS, GRADIO, PAGE = 0.02, 0.15, 0.35, 0.65, 0.92
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `lookahead serve`. Their defaults come from the environment."""
+    env = os.environ.get
+    parser.add_argument("--host", default=env("HOST") or env("GRADIO_SERVER_NAME") or "127.0.0.1")
+    parser.add_argument("--port", type=int, default=env("PORT") or env("GRADIO_SERVER_PORT"))
+    parser.add_argument(
+        "--models", default=env("LOOKAHEAD_MODELS") or "pocket", help='families, as "pocket,smol,target+draft"'
+    )
+    parser.add_argument("--dtype", help="bfloat16, float32, or auto: measured (LOOKAHEAD_DTYPE)")
+    parser.add_argument("--share", action="store_true", help="a public link, through Gradio's servers")
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Parse the command line and serve; returns the exit status."""
+    parser = argparse.ArgumentParser(description="Speculative decoding you can see, feel and measure.")
+    add_arguments(parser)
+    return serve(parser.parse_args(argv))
+
+
+def serve(arguments: argparse.Namespace) -> int:
+    """Serve the app until it is interrupted; returns the exit status."""
+    gc.disable()  # collecting while modules are imported takes a fifth of that time and frees nothing
+    try:
+        return _serve(arguments)
+    finally:
+        gc.enable()
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    for name, value in VARIABLES.items():
+        os.environ.setdefault(name, value)
+    if arguments.dtype:  # also for models that visitors load
+        os.environ["LOOKAHEAD_DTYPE"] = arguments.dtype
+    try:
+        use_writable_folders()  # before the imports below, some of which read the variables
+    except OSError as error:
+        return _refused(error)
+
+    from ..core.events import LookaheadError
+    from ..core.numbers import percent
+    from ..core.streams import tolerate_any_text
+    from ..core.version import revision
+    from ..server import logging
+    from ..server.limits import Limits, LogSettings
+    from ..server.queue import queue
+    from ..server.web import WebServer, end_at_signals
+    from ..servers.addresses import named
+
+    tolerate_any_text()
+    try:
+        limits, log_settings = Limits.of(), LogSettings.of()
+        named()
+    except LookaheadError as error:
+        return _refused(error)
+    log_settings = log_settings.model_copy(update={"revision": revision()})
+    logging.configure(log_settings.log == "json", log_settings.log_prompts)
+    try:
+        web = WebServer(arguments.host, arguments.port)
+    except OSError as error:
+        cause = str(error.strerror or error).partition(" (while")[0]
+        return _refused(f"port {arguments.port or ''} at {arguments.host}: {cause}. Choose another with --port.")
+    end_at_signals()
+
+    printed = None
+
+    def progress(text: str, share: float) -> None:
+        nonlocal printed
+        if (line := (text.partition(":")[0], percent(share))) != printed:  # a download reports ten times per second
+            printed = line
+            print(f"{percent(share):>4}  {text}", flush=True)
+        web.tell(text[0].lower() + text[1:], MODELS + share * (GRADIO - MODELS))
+
+    try:
+        web.tell("reading torch", TORCH)
+        if os.environ.get("SPACES_ZERO_GPU"):  # `spaces` must be imported before anything asks torch for a GPU
+            import_module("lookahead.server.zero")
+        import_module("torch")
+        web.tell("reading transformers", TRANSFORMERS)
+        from transformers.utils.logging import disable_progress_bar
+
+        from ..family.hub import load
+        from ..family.spec import families as families_of
+
+        disable_progress_bar()
+        specs = families_of(arguments.models)
+        families = [
+            queue.call(load, spec, lambda text, share, i=i: progress(text, (i + share) / len(specs)))
+            for i, spec in enumerate(specs)
+        ]
+    except LookaheadError as error:
+        web.close()
+        return _refused(error)
+    web.tell("the models are ready; reading Gradio", GRADIO)
+    from ..server.state import ServerState
+    from . import serve as serve_page
+
+    web.tell("the models are ready; making the page", PAGE)
+    gc.freeze()  # imported objects stay alive, so later collections skip them
+    gc.enable()
+    serve_page(ServerState(families[0], limits, tuple(families[1:])), log_settings, web, share=arguments.share)
+    return 0
+
+
+def _refused(error: object) -> int:
+    print(f"lookahead: {error}", file=sys.stderr)
+    return 2

@@ -28,7 +28,7 @@ CONFIGURATION = ROOT / "deploy" / "haproxy.cfg"
 @pytest.fixture(scope="module")
 def proxy():
     """The proxy's program, installed where that is allowed."""
-    if not shutil.which("haproxy") and shutil.which("apt-get") and os.geteuid() == 0:
+    if "CI" in os.environ and not shutil.which("haproxy") and shutil.which("apt-get") and os.geteuid() == 0:
         for command in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", "haproxy"]):
             subprocess.run(["apt-get", *command], capture_output=True, check=False, timeout=300)
     return shutil.which("haproxy") or pytest.skip("haproxy is not installed, and cannot be here")

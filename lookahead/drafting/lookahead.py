@@ -26,7 +26,7 @@ class Lookahead(Drafter):
     summary = "drafts with a Jacobi window and a pool of n-grams"
     candidate = False
     composite = True
-    expected_tokens = 1.5  # a window finds few n-grams at first
+    expected_tokens = 1.7  # a window finds few n-grams at first
 
     @dataclass(frozen=True, slots=True)
     class Options:

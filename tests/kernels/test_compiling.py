@@ -12,6 +12,8 @@ from numba.core import caching
 from lookahead.kernels import compiling
 from lookahead.kernels.vectors import integers_at
 
+pytestmark = pytest.mark.models
+
 
 def both():
     """What a kernel and a function return, each compiled anew or read from disk."""

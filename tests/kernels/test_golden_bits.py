@@ -12,6 +12,8 @@ import torch
 from lookahead.kernels.product import Product
 from lookahead.kernels.vectors import BF16_DOT, BF16_SPLIT, FLOAT32
 
+pytestmark = pytest.mark.models
+
 SIZES = [(1, 7, 64), (3, 18, 20), (6, 16, 65), (9, 24, 130)]  # rows, inputs, outputs
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn.functional import linear
 
-pytestmark = pytest.mark.timed
+pytestmark = [pytest.mark.models, pytest.mark.timed]
 
 
 @torch.inference_mode()

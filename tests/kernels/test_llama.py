@@ -18,6 +18,8 @@ from lookahead.kernels.product import Product
 from lookahead.model import modules
 from lookahead.model.lm import CachedLM
 
+pytestmark = pytest.mark.models
+
 FAR = 0.01  # nats between the distributions of weights in 8 and in 16 bits; the bundled draft and its target are about 1 apart
 DTYPES = (torch.float32, torch.bfloat16)
 SHAPES = ({}, {"num_key_value_heads": 4}, {"tie_word_embeddings": True}, {"head_dim": 80, "intermediate_size": 72})

@@ -22,6 +22,8 @@ from lookahead.engine.fixed_length import FixedLength
 from lookahead.model.lm import CachedLM
 from lookahead.model.reference import Reference
 
+pytestmark = pytest.mark.models
+
 TREE = (-1, 0, 0, 1, 1, 2, 5)
 
 

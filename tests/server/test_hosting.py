@@ -20,7 +20,7 @@ from conftest import ROOT, App, free_port
 from lookahead.model.heads.shape import KINDS
 from lookahead.server import writable
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.models, pytest.mark.long]
 
 MOST_BYTES = 10_000_000
 COLOURS = {"red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray"}

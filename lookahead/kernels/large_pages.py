@@ -11,21 +11,21 @@ from threading import Lock
 
 import numpy as np
 
-CHUNK, LEAST, LINE = 32 << 20, 512 << 10, 64  # bytes: of a chunk, of what goes into one, and that it begins at
+CHUNK, MIN_BYTES, LINE = 32 << 20, 512 << 10, 64  # bytes: of a chunk, of what goes into one, and that it begins at
 
-_lock, _left = Lock(), [np.empty(0, np.uint8)]
+_lock, _remaining = Lock(), [np.empty(0, np.uint8)]
 
 
 def in_large_pages(numbers: np.ndarray) -> np.ndarray:
     """A contiguous copy of some numbers, in large pages from `LEAST` bytes on. A chunk is given back when nobody holds any of it."""
-    if numbers.nbytes < LEAST:
+    if numbers.nbytes < MIN_BYTES:
         return np.array(numbers, order="C")
-    room = -(-numbers.nbytes // LINE) * LINE
+    size = -(-numbers.nbytes // LINE) * LINE
     with _lock:
-        if len(_left[0]) < room:
-            chunk = np.empty(max(CHUNK, room) + LINE, np.uint8)
-            _left[0] = chunk[-chunk.ctypes.data % LINE :]
-        there, _left[0] = _left[0][: numbers.nbytes], _left[0][room:]
-    copy = there.view(numbers.dtype).reshape(numbers.shape)
+        if len(_remaining[0]) < size:
+            chunk = np.empty(max(CHUNK, size) + LINE, np.uint8)
+            _remaining[0] = chunk[-chunk.ctypes.data % LINE :]
+        buffer, _remaining[0] = _remaining[0][: numbers.nbytes], _remaining[0][size:]
+    copy = buffer.view(numbers.dtype).reshape(numbers.shape)
     copy[...] = numbers
     return copy

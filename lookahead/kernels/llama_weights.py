@@ -17,9 +17,9 @@ from safetensors.torch import load_file
 from ..model.llama_config import plain, tensor_sizes
 from ..model.shape import Shape
 from ..model.small_files import check, weight_files
-from .vectors import fits
+from .vectors import supports
 
-IDLE_TENSOR = "rotary_emb.inv_freq"  # in old files; computed from the configuration instead
+IGNORED_TENSOR = "rotary_emb.inv_freq"  # in old files; computed from the configuration instead
 
 
 class Layer(NamedTuple):
@@ -58,14 +58,14 @@ class Weights:
     attention_factor: float = 1.0
 
     @classmethod
-    def of(cls, tensors: Mapping[str, torch.Tensor], layers: int, *rest) -> Weights:
+    def from_tensors(cls, tensors: Mapping[str, torch.Tensor], layers: int, *fields) -> Weights:
         """The weights of so many layers by their usual names, and the `rest` of the fields."""
-        joined = [
-            Layer(*(_joined([tensors[f"model.layers.{i}.{name}.weight"] for name in names]) for names in NAMES))
+        layers_joined = [
+            Layer(*(_join([tensors[f"model.layers.{i}.{name}.weight"] for name in names]) for names in NAMES))
             for i in range(layers)
         ]
         embed = tensors["model.embed_tokens.weight"]
-        return cls(embed, joined, tensors["model.norm.weight"], tensors.get("lm_head.weight", embed), *rest)
+        return cls(embed, layers_joined, tensors["model.norm.weight"], tensors.get("lm_head.weight", embed), *fields)
 
     def named(self, shape: Shape) -> dict[str, torch.Tensor]:
         """Views of all tensors by their usual names."""
@@ -97,13 +97,13 @@ class Weights:
         return replace(self, embed=embed, layers=layers, norm=self.norm.to(dtype), head=head)
 
 
-def _joined(parts: Sequence[torch.Tensor]) -> torch.Tensor:
+def _join(parts: Sequence[torch.Tensor]) -> torch.Tensor:
     """One weight for several; a view if they lie one after the other already, in a model that shares them."""
     if len(parts) == 1:
         return parts[0]
     ends = [part.data_ptr() + part.nbytes for part in parts]
-    one = len({part.untyped_storage().data_ptr() for part in parts}) == 1
-    if one and ends[:-1] == [part.data_ptr() for part in parts[1:]]:
+    same_storage = len({part.untyped_storage().data_ptr() for part in parts}) == 1
+    if same_storage and ends[:-1] == [part.data_ptr() for part in parts[1:]]:
         return parts[0].as_strided((sum(map(len, parts)), parts[0].shape[1]), (parts[0].shape[1], 1))
     return torch.cat(parts)
 
@@ -111,7 +111,7 @@ def _joined(parts: Sequence[torch.Tensor]) -> torch.Tensor:
 def compiles(folder: str | Path) -> bool:
     """Whether `read` takes the model in a folder."""
     config = plain(folder)
-    return config is not None and fits(Shape.of(config.get))
+    return config is not None and supports(Shape.of(config.get))
 
 
 def read(folder: str, dtype: torch.dtype) -> tuple[Shape, Weights] | None:
@@ -129,10 +129,10 @@ def read(folder: str, dtype: torch.dtype) -> tuple[Shape, Weights] | None:
             tensors |= {name: tensor.to(dtype, copy=True) for name, tensor in load_file(Path(folder, part)).items()}
         # Missing, misshapen or further tensors are left to transformers, which has words for them. It also keeps an output
         # head in the file of a model whose configuration ties it to the embedding.
-        named = {name: tensor.shape for name, tensor in tensors.items() if not name.endswith(IDLE_TENSOR)}
+        named = {name: tensor.shape for name, tensor in tensors.items() if not name.endswith(IGNORED_TENSOR)}
         if named != sizes:
             return None
     except (OSError, ValueError, KeyError, RuntimeError):
         return None
     inv_freq = 1.0 / (config["rope_theta"] ** (torch.arange(0, shape.head_dim, 2, dtype=torch.float) / shape.head_dim))
-    return shape, Weights.of(tensors, shape.layers, config.get("rms_norm_eps", 1e-6), inv_freq)
+    return shape, Weights.from_tensors(tensors, shape.layers, config.get("rms_norm_eps", 1e-6), inv_freq)

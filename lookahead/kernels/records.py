@@ -40,17 +40,19 @@ class Sizes(NamedTuple):
     head_dim: int
     inner: int
     vocab: int
-    known: int
-    widest: int
+    output_vocab: int
+    max_inputs: int
     rounded: int
     eps: np.float32
     scaling: np.float32
 
     @classmethod
-    def of(cls, shape: Shape | HeadShape, inner: int, known: int, widest: int, dtype: torch.dtype, eps: float) -> Sizes:
+    def from_shape(
+        cls, shape: Shape | HeadShape, inner: int, output_vocab: int, max_inputs: int, dtype: torch.dtype, eps: float
+    ) -> Sizes:
         """Those of a model's or a head's shape."""
         return cls(
-            shape.hidden, shape.heads, shape.kv_heads, shape.head_dim, inner, shape.vocab, known, widest,
+            shape.hidden, shape.heads, shape.kv_heads, shape.head_dim, inner, shape.vocab, output_vocab, max_inputs,
             int(dtype == torch.bfloat16), np.float32(eps), np.float32(shape.head_dim**-0.5),
         )  # fmt: skip
 
@@ -72,7 +74,7 @@ class Caches(NamedTuple):
     `rooms` [texts]. The rows of a text end before `ends` [texts]."""
 
     addresses: np.ndarray
-    rooms: np.ndarray
+    capacities: np.ndarray
     ends: np.ndarray
 
 
@@ -90,17 +92,17 @@ class Columns(NamedTuple):
     [rows] of its `branch` [rows, longest]. `new` [rows] are the columns where their keys and values go, the last they see."""
 
     new: np.ndarray
-    straight: np.ndarray
+    prefix: np.ndarray
     branch: np.ndarray
     counts: np.ndarray
 
     @classmethod
-    def of(cls, parents: Sequence[int], base: int, first: int = 0) -> Columns:
+    def from_parents(cls, parents: Sequence[int], base: int, first: int = 0) -> Columns:
         """For the rows of a tree from `first` on, after `base` cached tokens."""
-        n, places = len(parents) - first, np.arange(base + first, base + len(parents) + 1)
-        new = places[:-1]
+        n, columns = len(parents) - first, np.arange(base + first, base + len(parents) + 1)
+        new = columns[:-1]
         if is_chain(parents):
-            return cls(new, places[1:], np.zeros((n, 1), np.int64), np.zeros(n, np.int64))
+            return cls(new, columns[1:], np.zeros((n, 1), np.int64), np.zeros(n, np.int64))
         paths = [ancestors(parents, row) for row in range(first, len(parents))]
         starts = [next((i for i, row in enumerate(path) if row != i), len(path)) for path in paths]
         counts = [len(path) - start for path, start in zip(paths, starts, strict=True)]
@@ -110,22 +112,22 @@ class Columns(NamedTuple):
         return cls(new, np.array(starts) + base, branch + base, np.array(counts))
 
     @classmethod
-    def beside(cls, texts: Sequence[Columns]) -> Columns:
+    def from_texts(cls, texts: Sequence[Columns]) -> Columns:
         """Those of several texts, one after the other; each row looks into the cache of its own."""
-        news, straights, branches, every = zip(*texts, strict=True)
-        new, straight, counts = np.concatenate(news), np.concatenate(straights), np.concatenate(every)
-        branch = np.zeros((len(new), max(of.shape[1] for of in branches)), np.int64)
-        first = 0
-        for of in branches:
-            rows, wide = of.shape
-            branch[first : first + rows, :wide] = of
-            first += rows
-        return cls(new, straight, branch, counts)
+        news, prefixes, branches, lengths = zip(*texts, strict=True)
+        new, prefix, counts = np.concatenate(news), np.concatenate(prefixes), np.concatenate(lengths)
+        joined = np.zeros((len(new), max(branch.shape[1] for branch in branches)), np.int64)
+        start = 0
+        for branch in branches:
+            rows, longest = branch.shape
+            joined[start : start + rows, :longest] = branch
+            start += rows
+        return cls(new, prefix, joined, counts)
 
     @property
     def positions(self) -> np.ndarray:
         """Where the rows stand in their texts [rows]."""
-        return self.straight + self.counts - 1
+        return self.prefix + self.counts - 1
 
 
 class Rotations(NamedTuple):
@@ -146,11 +148,11 @@ class Outputs(NamedTuple):
     states: np.ndarray
 
 
-class Step(NamedTuple):
+class Pipeline(NamedTuple):
     """The addresses of counters of layers whose keys are stored, of this call and of the one before it; 0 for none."""
 
-    done: int
-    before: int
+    counter: int
+    previous: int
 
 
-ALONE = Step(0, 0)
+NOT_PIPELINED = Pipeline(0, 0)

@@ -15,8 +15,8 @@ SPARE_POSITIONS = 8  # of the tables, after the end of the context
 class RotaryTables:
     """Cosines and sines [positions, head_dim], times `factor`, of at most the first `most` positions, rounded to a format."""
 
-    def __init__(self, inv_freq: torch.Tensor, dtype: torch.dtype, most: int, factor: float = 1.0):
-        self._inv_freq, self._dtype, self.most, self._factor = inv_freq, dtype, most, factor
+    def __init__(self, inv_freq: torch.Tensor, dtype: torch.dtype, max_positions: int, factor: float = 1.0):
+        self._inv_freq, self._dtype, self.max_positions, self._factor = inv_freq, dtype, max_positions, factor
         self._tables: Rotations | None = None
         self.up_to(1)
 
@@ -25,16 +25,21 @@ class RotaryTables:
 
         The tables double until they reach `stop`. Arrays that an earlier call returned stay as they are.
         """
-        tables, stop = self._tables, min(stop, self.most)  # several texts may need longer tables at the same time
+        tables, stop = (
+            self._tables,
+            min(stop, self.max_positions),
+        )  # several texts may need longer tables at the same time
         length = len(tables.cos) if tables else 0
         if stop > length:
-            wanted = max(BLOCK, length)
-            while wanted < stop:
-                wanted *= 2
-            wanted = min(wanted, self.most)
-            blocks = [self._block(start, min(start + BLOCK, wanted)) for start in range(length, wanted, BLOCK)]
-            before = [tables] if tables else []
-            self._tables = tables = Rotations(*(np.concatenate(parts) for parts in zip(*before, *blocks, strict=True)))
+            new_length = max(BLOCK, length)
+            while new_length < stop:
+                new_length *= 2
+            new_length = min(new_length, self.max_positions)
+            blocks = [self._block(start, min(start + BLOCK, new_length)) for start in range(length, new_length, BLOCK)]
+            previous = [tables] if tables else []
+            self._tables = tables = Rotations(
+                *(np.concatenate(parts) for parts in zip(*previous, *blocks, strict=True))
+            )
         return tables
 
     @torch.inference_mode()

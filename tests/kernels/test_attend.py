@@ -5,20 +5,20 @@ import pytest
 import torch
 
 from lookahead.kernels.attend import ROW_GROUP, VALUES, attend, in_order, move, multiplied_together, scratch_floats
-from lookahead.kernels.vectors import KEYS, LANES, ROWS
+from lookahead.kernels.vectors import KEY_BLOCK, LANES, ROWS
 
-SEEN = (1, LANES - 1, LANES, KEYS - 1, KEYS, KEYS + 1, VALUES, VALUES + 1, 3 * VALUES - 2)
+SEEN = (1, LANES - 1, LANES, KEY_BLOCK - 1, KEY_BLOCK, KEY_BLOCK + 1, VALUES, VALUES + 1, 3 * VALUES - 2)
 HEADS = [(9, 3), (4, 4), (8, 1), (6, 3)]  # of queries and of keys: in groups of 3, 1, 8 and 2
 
 
 def laid(keys, values):
     """Keys and values [kv, room, dim] as a cache has them, with whole blocks of columns, the last of them of NaN."""
     kv, room, dim = keys.shape
-    blocks = -(-room // KEYS)
-    behind = torch.full((kv, blocks * KEYS - room, dim), torch.nan, dtype=keys.dtype)
+    blocks = -(-room // KEY_BLOCK)
+    behind = torch.full((kv, blocks * KEY_BLOCK - room, dim), torch.nan, dtype=keys.dtype)
     keys, values = (torch.cat([one, behind], 1) for one in (keys, values))
     together = multiplied_together(dim, keys.dtype == torch.bfloat16)
-    keys = keys.reshape(kv, blocks, KEYS, dim // together, together).transpose(2, 3).reshape(kv, -1, dim)
+    keys = keys.reshape(kv, blocks, KEY_BLOCK, dim // together, together).transpose(2, 3).reshape(kv, -1, dim)
     return keys, values.reshape(kv, -1, together, dim).transpose(2, 3).reshape(kv, -1, dim)
 
 
@@ -71,7 +71,7 @@ def test_a_chains_rows_have_the_bits_they_have_alone(first, heads, kv, dtype):
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-@pytest.mark.parametrize("past", [1, KEYS - 2, 2 * VALUES + 1])
+@pytest.mark.parametrize("past", [1, KEY_BLOCK - 2, 2 * VALUES + 1])
 def test_a_branch_has_the_bits_of_a_chain_that_lies_so(past, dtype):
     """Columns behind the past: a, b, c. The rows see a; a and b; a and c, of which c lies behind b."""
     query, keys, values = random(9, 3, past + 3, dtype, rows=3)
@@ -85,16 +85,16 @@ def test_a_branch_has_the_bits_of_a_chain_that_lies_so(past, dtype):
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 @pytest.mark.parametrize("dim", [32, 48])
 def test_columns_are_moved_and_read_in_order(dtype, dim):
-    _, keys, values = random(3, 3, 2 * KEYS, dtype, 1, dim)
+    _, keys, values = random(3, 3, 2 * KEY_BLOCK, dtype, 1, dim)
     stored, start, columns = (
         laid(keys, values),
-        KEYS - 2,
-        torch.tensor([KEYS - 2, KEYS, KEYS + 1, KEYS + 5, 2 * KEYS - 1]),
+        KEY_BLOCK - 2,
+        torch.tensor([KEY_BLOCK - 2, KEY_BLOCK, KEY_BLOCK + 1, KEY_BLOCK + 5, 2 * KEY_BLOCK - 1]),
     )
     assert all(map(torch.equal, in_order(*stored), (keys, values)))
     addresses = torch.tensor([one.data_ptr() for one in stored])
     rounded = int(dtype == torch.bfloat16)
-    move().ctypes(addresses.data_ptr(), 1, 3, 2 * KEYS, dim, rounded, start, columns.data_ptr(), len(columns))
+    move().ctypes(addresses.data_ptr(), 1, 3, 2 * KEY_BLOCK, dim, rounded, start, columns.data_ptr(), len(columns))
     for one in (keys, values):
         one[:, start : start + len(columns)] = one[:, columns]
     assert all(map(torch.equal, in_order(*stored), (keys, values)))

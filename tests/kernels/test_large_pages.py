@@ -6,7 +6,7 @@ import weakref
 
 import numpy as np
 
-from lookahead.kernels.large_pages import CHUNK, LEAST, LINE, in_large_pages
+from lookahead.kernels.large_pages import CHUNK, MIN_BYTES, LINE, in_large_pages
 
 
 def numbers(n):
@@ -14,7 +14,7 @@ def numbers(n):
 
 
 def test_copies_are_contiguous_and_begin_lines():
-    given = [numbers(n) for n in (LEAST, LEAST + 1, 2 * LEAST + 5)]
+    given = [numbers(n) for n in (MIN_BYTES, MIN_BYTES + 1, 2 * MIN_BYTES + 5)]
     copies = [in_large_pages(one) for one in given]
     for one, copy in zip(given, copies, strict=True):
         assert copy.flags.c_contiguous and copy.ctypes.data % LINE == 0 and copy.dtype == one.dtype

@@ -133,7 +133,7 @@ def test_a_part_of_a_prompt_that_fails_leaves_nobody_waiting(tmp_path, monkeypat
     """Whichever it is: the others end, the error is told, and the next text is read as ever."""
     monkeypatch.setattr(parallel, "cores", lambda: 3)
     parallel._pool.cache_clear()
-    lm, whole_pass, ended = CachedLM(load(tiny("llama", tmp_path / "m"))), llama.whole_pass.forward, []
+    lm, whole_pass, ended = CachedLM(load(tiny("llama", tmp_path / "m"))), llama.llama_pass.forward, []
     want = lm.extend([5] * 90).clone()
 
     def failing(kernels, sizes, weights, caches, rows, *arguments):
@@ -144,7 +144,7 @@ def test_a_part_of_a_prompt_that_fails_leaves_nobody_waiting(tmp_path, monkeypat
         finally:
             ended.append(len(rows.ids))
 
-    monkeypatch.setattr(llama.whole_pass, "forward", failing)
+    monkeypatch.setattr(llama.llama_pass, "forward", failing)
     for text in ([6, *[5] * 89], [*[5] * 30, 6, *[5] * 59], [*[5] * 60, 6, *[5] * 29]):
         lm.reset()
         ended.clear()

@@ -1,10 +1,10 @@
-"""Passes of heads with slots in one compiled call each, and the drafts that are read off the slots.
+"""Passes of block heads and Medusa heads, each in one compiled call, and drafting from their slots.
 
-Of a block head, the target's hidden states of new tokens go into its cache. The slots of a block attend to the cache and to the
+A block head's cache holds the target's hidden states of the text. The slots of a block attend to the cache and to the
 slots before them.
 
-The new tokens' rows come first and only leave keys and values, which all layers make of the same input; so every weight is
-read once for both.
+The new tokens' rows come first. They only store keys and values, which each layer computes from the same input. So one
+pass over the weights serves the new tokens and the slots.
 """
 
 from typing import NamedTuple
@@ -19,19 +19,19 @@ from .product import temp_floats
 from .records import Columns, Pipeline
 from .vectors import BLOCK, call, copy, exp, round_up
 
-EXP_LIMIT = np.float32(80)  # of what `exp` takes
+EXP_LIMIT = np.float32(80)  # of the arguments of `exp`
 
 
 @compiled
 def forward(kernels, sizes, weights, caches, rows, start, causal, states, state_width, hidden_states, logits):
-    """The slots' normed hidden states [slots, hidden] and logits [slots, whole blocks of the known tokens], both float32.
+    """Compute the slots' normed hidden states [slots, hidden] and logits [slots, width], both float32.
 
-    `rows` are the slots, with rotations from position `start` on: those of n tokens of the text first. `weights.norms`
-    [2 layers + 2, hidden] are the context's first; in the last row of weights are fc and the head. The first `start` columns of
-    the cache are filled. Addresses: `states` [n, fed], hidden_states, logits. A slot attends to those after it only if not
-    `causal`.
+    `rows` are the slots. Their rotations begin at the position `start` and begin with those of n tokens of the text.
+    `weights.norms` [2 layers + 2, hidden] begin with the context's norm. The last row of weights has fc and the head.
+    The first `start` columns of the cache are filled. Addresses: `states` [n, state_width], `hidden_states`, `logits`.
+    `width` is the output vocabulary in full blocks. If `causal`, a slot attends only to the slots before it.
 
-    Raises `IndexError` for an id that is not in the vocabulary.
+    Raises `IndexError` if an id is not in the vocabulary.
     """
     slots, layers = len(rows.ids), caches.addresses.shape[1]
     hidden, rounded, eps = sizes.hidden, sizes.rounded, sizes.eps
@@ -74,11 +74,11 @@ def forward(kernels, sizes, weights, caches, rows, start, causal, states, state_
 
 @compiled
 def medusa(kernels, sizes, state, blocks, scales, biases, logits):
-    """The heads' logits [slots, whole blocks of the known tokens], float32, after a token of which `state` [hidden] is the
-    last hidden state of the token before, as it is stored.
+    """Compute the heads' logits [slots, width], float32, after one token.
 
-    `blocks` and `scales` [2] are addresses of all residual blocks' layers, [slots times hidden, hidden], and of the output head;
-    biases [slots, hidden]. `state` and `logits` are addresses.
+    `state` [hidden] is the last hidden state of the token before it, as stored. `blocks` and `scales` [2] are addresses
+    of the layers of all residual blocks, [slots times hidden, hidden], and of the output head; biases [slots, hidden].
+    `state` and `logits` are addresses.
     """
     slots, hidden = biases.shape
     size, width, rounded = round_up(slots * hidden, BLOCK), round_up(sizes.output_vocab, BLOCK), sizes.rounded
@@ -96,9 +96,12 @@ def medusa(kernels, sizes, state, blocks, scales, biases, logits):
 
 
 class Markov(NamedTuple):
-    """What follows the slots' logits: the Markov head's `table` [vocab, rank], the addresses of the `blocks` and `scales` of its
-    bias [known, rank], and the confidence head's `proj` [hidden + rank] and `proj_bias`, if the head is `confident`. The product
-    is computed by the kernel at `multiply`."""
+    """The heads that process the slots' logits.
+
+    The Markov head has a `table` [vocab, rank] and a bias [output_vocab, rank] at the addresses `blocks` and `scales`.
+    The confidence head has `proj` [hidden + rank] and `proj_bias`, if the head is `confident`. `multiply` is the
+    address of the kernel for the product.
+    """
 
     multiply: int
     table: np.ndarray
@@ -112,8 +115,10 @@ class Markov(NamedTuple):
 
 @njit(error_model="numpy")
 def add_bias(markov, embeddings, logits, out, temp):
-    """out [rows, width] = logits [width] with the Markov head's bias after tokens whose rows of its table are `before`. Floats of
-    the scratch: `spare_floats`."""
+    """Compute out [rows, width] = logits [width] + the Markov head's bias after tokens with these `embeddings` in its table.
+
+    `temp` has `temp_floats` floats.
+    """
     (rows, rank), width = embeddings.shape, len(logits)
     out[:] = 0
     if rank:
@@ -128,8 +133,10 @@ def add_bias(markov, embeddings, logits, out, temp):
 
 @compiled
 def slot(markov, hidden, logits, previous, out):
-    """Into `out` [1, whole blocks of the known tokens] a slot's logits after the token `before`; returns how likely its token is
-    accepted. The slot's hidden state and logits are as the pass left them."""
+    """Write a slot's logits after the token `previous` to `out` [1, width]. Returns the confidence in its token.
+
+    `hidden` and `logits` are the slot's, as the pass computed them.
+    """
     embedding, width, confidence = markov.table[previous], len(hidden), markov.proj_bias
     temp = np.empty(temp_floats(1, len(embedding)), np.float32)
     add_bias(markov, markov.table[previous : previous + 1], logits, out, temp)
@@ -142,11 +149,10 @@ def slot(markov, hidden, logits, previous, out):
 
 @compiled
 def chain(markov, hidden, logits, first, previous, request):
-    """Draft slots from `first` on, each after the token drafted before it, the first after `before`: tokens and chances,
-    [drafted] each.
+    """Draft from the slots from `first` on, each after the token drafted before it, the first after `previous`.
 
-    `hidden` [slots, hidden] and `logits` [slots, whole blocks of the known tokens] are as the pass left them. Without a confidence
-    head a token's confidence is its share of the softmax.
+    Returns tokens and confidences, [drafted] each. `hidden` [slots, hidden] and `logits` [slots, width] are as the pass
+    computed them. Without a confidence head, the confidence of a token is its softmax probability.
     """
     max_tokens, output_vocab, ids, reach = request.max_tokens, request.output_vocab, request.ids, request.reach
     tokens, confidences, count = np.empty(max_tokens, np.int64), np.empty(max_tokens), np.int64(0)
@@ -166,8 +172,10 @@ def chain(markov, hidden, logits, first, previous, request):
 
 @compiled
 def tree(markov, logits, anchor, branches, rows, request):
-    """Grow a tree from the slots after the token `anchor`, a level per slot, as `chain.tree` does: tokens, parents (-1: the anchor),
-    and the share of each of its softmax. Otherwise as `chain` takes them."""
+    """Draft a tree from the slots after the token `anchor`, one level per slot, as `chain.tree` does.
+
+    Returns tokens, parents (-1: the anchor) and softmax probabilities. The other arguments are as in `chain`.
+    """
     max_tokens = request.max_tokens
     tokens, parents, chances, reach = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows), np.empty(rows)
     width, rank = logits.shape[1], markov.table.shape[1]

@@ -1,7 +1,7 @@
-"""Drafting a chain or a tree in one compiled call: pass, pick the likeliest token, and so on until the stop rule.
+"""Drafting of a chain or a tree in one compiled call: a pass, the most probable token, and so on until the stop rule.
 
-After a target's pass, nothing of a small drafter is in the processor's caches any more, nor are Python's own structures. Then
-Python's work for one token takes as long as the token's pass.
+After a pass of the target, the processor's caches hold neither a small drafter's weights nor Python's structures. Then
+Python's work per token takes as long as the pass.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NO_NOISE, ALL_IDS = np.empty((0, 0), np.float32), np.empty(0, np.int64)
 
 
 class CompiledRequest(NamedTuple):
-    """A `DraftRequest` as compiled code takes it; `noise` [most, known] and `ids` [known] may be empty."""
+    """A `DraftRequest` for compiled code. `noise` [max_tokens, output_vocab] and `ids` [output_vocab] may be empty."""
 
     max_tokens: int
     output_vocab: int
@@ -33,7 +33,7 @@ class CompiledRequest(NamedTuple):
 
     @classmethod
     def from_request(cls, request: DraftRequest) -> CompiledRequest:
-        """The same with arrays."""
+        """Convert the tensors of a `DraftRequest` to arrays."""
         noise, ids = request.scores.noise, request.ids
         return cls(
             request.most, request.known, np.float32(request.scores.scale), NO_NOISE if noise is None else noise.numpy(),
@@ -43,13 +43,16 @@ class CompiledRequest(NamedTuple):
 
 @njit(error_model="numpy")
 def stops(request, reach, drafted):
-    """`StopRule.stops`."""
+    """Return `StopRule.stops` for `drafted` tokens."""
     return not reach > request.floors[min(drafted, len(request.floors)) - 1]
 
 
 @njit(fastmath=REASSOCIATED, error_model="numpy")
 def compute_scores(logits, scale, noise, row):
-    """Make the `logits` [known] scores: the highest of them, and the sum of their exponentials in units of its own."""
+    """Replace the `logits` [vocab] by scores.
+
+    Returns the maximum, and the sum of exponentials divided by the exponential of the maximum.
+    """
     count = len(logits)
     if len(noise):
         for i in range(count):
@@ -66,7 +69,7 @@ def compute_scores(logits, scale, noise, row):
 
 @njit(error_model="numpy")
 def first_index(score, scores):
-    """The first token with a score that one has."""
+    """Return the index of the first element of `scores` that is at least `score`."""
     token = 0
     while scores[token] < score:
         token += 1
@@ -75,14 +78,17 @@ def first_index(score, scores):
 
 @njit(error_model="numpy")
 def pick(logits, scale, noise, row):
-    """The first token with the highest score, and its share of the scores' softmax. `logits` [known] become the scores."""
+    """Return the first token with the maximum score, and its softmax probability.
+
+    Overwrites `logits` [vocab] with the scores.
+    """
     top, total = compute_scores(logits, scale, noise, row)
     return first_index(top, logits), 1.0 / total
 
 
 @njit(error_model="numpy")
 def top_k(logits, scale, noise, row, count):
-    """The `most` tokens with the highest scores, in order, and their shares of the softmax. Overwrites `logits` [known]."""
+    """Return the `count` tokens with the highest scores, in order, and their softmax probabilities. Overwrites `logits` [vocab]."""
     best, total = compute_scores(logits, scale, noise, row)
     top, tokens, shares = best, np.empty(count, np.int64), np.empty(count)
     for i in range(count):
@@ -95,12 +101,14 @@ def top_k(logits, scale, noise, row, count):
 
 @njit(error_model="numpy")
 def add_level(logits, depth, level_size, first, count, tokens, parents, chances, reach, request):
-    """Grow a tree by a level: of the likeliest tokens after the `above` rows from `first` on, at depth 0 after the text's end, the
-    likeliest become rows from `count` on, `branches` of them if there is room. Returns how many rows there are now,
-    and the sum of the chances of reaching the new ones.
+    """Add a level to a tree. Returns the new number of rows, and the sum of the reach of the new ones.
 
-    Arrays: logits [branches, whole blocks of the known tokens], of which nothing is left; [rows] each: ids, parents (-1: the
-    text's end), shares of the softmax, chances of being reached.
+    The candidates are the `branches` most probable tokens after each of the `level_size` rows from `first` on; at depth
+    0, after the end of the text. The candidates that are most probably reached become rows from `count` on: `branches`
+    of them, or fewer if the tree is full.
+
+    Arrays: logits [branches, width], which are overwritten. Each [rows]: tokens, parents (-1: the end of the text),
+    chances (softmax probabilities), reach (the products of chances from the root).
     """
     branches, ids = len(logits), request.ids
     candidates, candidate_chances = np.empty((level_size * branches, 2), np.int64), np.empty((level_size * branches, 2))
@@ -127,9 +135,11 @@ def add_level(logits, depth, level_size, first, count, tokens, parents, chances,
 
 @njit(error_model="numpy")
 def prepare_level(caches, tokens, parents, first, count, depth, start, columns, rotations, level_rotations):
-    """The caches, rows and columns of a pass over a tree's level: the rows from `first` up to `count`, at this depth after `start`
-    columns of a cache. A row attends to what its parent (-1: the text's end) attends to, and to itself. The level's part of
-    `columns` is filled, and the rotations of its position go into `of_level` [2, branches, head_dim].
+    """Return the caches, rows and columns of a pass over a tree's level.
+
+    The level has the rows from `first` up to `count`, at this depth after `start` columns of a cache. A row attends to
+    itself and to the columns of its parent (-1: the end of the text). Fills the level's part of `columns`, and writes
+    the rotations of its position to `level_rotations` [2, branches, head_dim].
     """
     new, prefix, branch, counts = columns
     for row in range(first, count):
@@ -157,21 +167,21 @@ def prepare_level(caches, tokens, parents, first, count, depth, start, columns, 
 
 @njit(error_model="numpy")
 def chain_columns(start, n):
-    """The columns of a chain of n rows after `start` columns."""
+    """Return the columns of a chain of n rows after `start` columns."""
     new = np.arange(start, start + n)
     return Columns(new, new + 1, np.zeros((n, 1), np.int64), np.zeros(n, np.int64))
 
 
 @njit(error_model="numpy")
 def empty_columns(rows, max_branch):
-    """The columns of a tree of so many rows, for `lay_out`."""
+    """Return the columns of a tree of at most `rows` rows, which `prepare_level` fills."""
     new, prefix = np.empty(rows, np.int64), np.empty(rows, np.int64)
     return Columns(new, prefix, np.zeros((rows, max_branch), np.int64), np.zeros(rows, np.int64))
 
 
 @njit(error_model="numpy")
 def forward_chain(kernels, sizes, weights, caches, ids, start, rotations, taps, logits):
-    """A pass over `ids` after `start` columns, with the logits of the last at an address."""
+    """Compute a pass over `ids` after `start` columns. Writes the logits after the last of them to the address `logits`."""
     n = len(ids)
     rows = Rows(ids, rotations.cos[start : start + n], rotations.sin[start : start + n])
     outputs = Outputs(n - 1, np.int64(1), logits, taps, np.zeros(1, np.int64))
@@ -183,10 +193,10 @@ def forward_chain(kernels, sizes, weights, caches, ids, start, rotations, taps, 
 
 @compiled
 def chain(kernels, sizes, weights, caches, ids, start, rotations, taps, request):
-    """Read `ids` [n] after `start` tokens of the cache, then draft: tokens and confidences, [drafted] each.
+    """Read `ids` [n] after `start` tokens of the cache, then draft. Returns tokens and confidences, [drafted] each.
 
-    The cache must have room for `n + most` columns, and the rotations as many positions; all tokens but the last drafted are in it
-    afterwards.
+    The cache must have capacity for `n + max_tokens` columns, and the rotations as many positions. Afterwards the cache
+    holds all drafted tokens but the last.
     """
     max_tokens, output_vocab, reach = request.max_tokens, request.output_vocab, request.reach
     tokens, confidences, count = np.empty(max_tokens, np.int64), np.empty(max_tokens), np.int64(0)
@@ -207,11 +217,12 @@ def chain(kernels, sizes, weights, caches, ids, start, rotations, taps, request)
 
 @compiled
 def tree(kernels, sizes, weights, caches, ids, start, rotations, taps, branches, rows, request):
-    """Read `ids` [n] after `start` tokens of the cache, then grow a tree, a pass per level: tokens, parents (-1: the text's end),
-    and the share of each of its softmax, [drafted] each; and how many of them, all but the last level, were read.
+    """Read `ids` [n] after `start` tokens of the cache, then draft a tree, one pass per level.
 
-    There are at most `rows` rows, and of a level the `branches` that are likeliest reached. The last level is the one after which
-    another would not pay. The cache must have room for `n + rows` columns.
+    Returns tokens, parents (-1: the end of the text) and softmax probabilities, [drafted] each, and the number of
+    tokens that are in the cache: those of all levels but the last. There are at most `rows` rows, and at most
+    `branches` per level, those with the highest reach. Drafting stops at the first level after which the stop rule ends
+    it. The cache must have capacity for `n + rows` columns.
     """
     max_tokens, vocab, text_end = request.max_tokens, sizes.vocab, start + len(ids)
     tokens, parents, chances, reach = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows), np.empty(rows)

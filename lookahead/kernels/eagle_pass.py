@@ -1,7 +1,7 @@
-"""An EAGLE head's pass in one compiled call: a token's embedding and a feature of the token before it go in together.
+"""An EAGLE head's pass in one compiled call. Its input is a token's embedding and a feature of the token before it.
 
-The feature is made of the target's hidden states where the target has read that token, and else is what the head itself
-made of it in an earlier pass.
+The feature is computed from the target's hidden states if the target has read that token. Otherwise it is the head's
+output of an earlier pass.
 """
 
 import numpy as np
@@ -18,14 +18,14 @@ from .vectors import BLOCK, call, copy, round_up
 def forward(
     kernels, sizes, weights, caches, rows, columns, inputs, state_width, normed_residual, features, first, logits
 ):
-    """The rows' features [n, hidden] and, of those from `first` on, logits [rows, whole blocks of the known tokens].
+    """Compute the rows' features [n, hidden], and logits [rows, width] of the rows from `first` on.
 
-    `weights.norms` [4, hidden] are those of embeddings, of features, the layer's second, the last; in the last row of weights
-    are fc and the head. Addresses: `given` are hidden states [n, fed] as they are stored or, where `fed` is 0, features
-    [n, hidden] in float32; features and logits, which are float32. The residual is the feature, or its norm if
-    `normed_residual`.
+    `weights.norms` [4, hidden]: of embeddings, of features, the layer's second, the last. The last row of weights has
+    fc and the head. Addresses: `inputs` are hidden states [n, state_width] as stored or, if `state_width` is 0,
+    features [n, hidden] in float32; `features` and `logits` are float32. `width` is the output vocabulary in full
+    blocks. The residual is the feature, or its norm if `normed_residual`.
 
-    Raises `IndexError` for an id that is not in the vocabulary.
+    Raises `IndexError` if an id is not in the vocabulary.
     """
     n, hidden, rounded, eps, size = len(rows.ids), sizes.hidden, sizes.rounded, sizes.eps, 2 if sizes.rounded else 4
     check_ids(rows.ids, sizes.vocab)
@@ -67,10 +67,10 @@ def forward(
 
 @compiled
 def chain(kernels, sizes, weights, caches, feature, logits, start, rotations, normed_residual, request):
-    """Draft after a text of `start` tokens, of whose last there are the feature [1, hidden] and logits [known]: tokens and
-    confidences, [drafted] each, and features [drafted, hidden] of all but the last.
+    """Draft after a text of `start` tokens. Its last token has the feature [1, hidden] and the logits [output_vocab].
 
-    The cache must have room for as many columns as tokens are asked for, and the rotations as many positions.
+    Returns tokens and confidences, [drafted] each, and the features [drafted, hidden] of all but the last. The cache
+    must have capacity for `max_tokens` columns, and the rotations as many positions.
     """
     max_tokens, output_vocab, ids, reach = request.max_tokens, request.output_vocab, request.ids, request.reach
     tokens, confidences, count = np.empty(max_tokens, np.int64), np.empty(max_tokens), np.int64(0)
@@ -97,7 +97,7 @@ def chain(kernels, sizes, weights, caches, feature, logits, start, rotations, no
 
 @compiled
 def tree(kernels, sizes, weights, caches, feature, logits, start, rotations, normed_residual, branches, rows, request):
-    """Grow a tree after the same text, as `chain.tree` does. The cache must have room for `rows` columns."""
+    """Draft a tree after the same text, as `chain.tree` does. The cache must have capacity for `rows` columns."""
     max_tokens, output_vocab = request.max_tokens, request.output_vocab
     tokens, parents, chances, reach = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows), np.empty(rows)
     features, parent_features = (

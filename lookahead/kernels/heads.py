@@ -1,7 +1,7 @@
-"""Passes of heads in compiled calls (`block_pass`, `eagle_pass`), with weights in eight bits: on a processor,
-beside a target whose passes are compiled too.
+"""Passes of trained heads in compiled calls (`block_pass`, `eagle_pass`), with 8-bit weights.
 
-What a head drafts is verified, so its numbers may be rounded otherwise than its network's.
+They run on a CPU, with a target whose passes are compiled too. The target verifies the drafts, so a head's results may
+be rounded differently from those of its network.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def passes(network: nn.Module, target: Llama) -> CompiledBlock | CompiledEagle | CompiledMedusa | None:
-    """The compiled passes of a head of this target; None if they are not compiled."""
+    """Return the compiled passes of a head of this target; None if they are not compiled."""
     shape = network.shape
     simple = supports(shape) and not shape.biased and (shape.window == 0 or shape.window >= target.shape.context_length)
     plain_eagle = shape.fed_norm == NONE and not shape.output_normed and shape.layers == 1
@@ -45,7 +45,7 @@ def passes(network: nn.Module, target: Llama) -> CompiledBlock | CompiledEagle |
 
 
 class _PackedNetwork:
-    """What compiled passes take of a network's layers."""
+    """The weights and sizes of a network's layers, for compiled passes."""
 
     def __init__(self, network: BlockNetwork | EagleNetwork, target: Llama, norms: Sequence[nn.Module], fc: nn.Linear):
         shape = network.shape
@@ -71,17 +71,17 @@ class _PackedNetwork:
         self.kernels = llama_pass.addresses(other_products[0].storage)
 
     def _stack_norms(self, norms: Sequence[nn.Module], width: int) -> np.ndarray:
-        """The weights of norms [norms, width], rounded as the target's numbers are."""
+        """Return the weights of norms [norms, width], rounded to the target's number format."""
         return np.array([norm.weight.to(self.dtype).float().numpy() for norm in norms], np.float32).reshape(-1, width)
 
     def reserve(self, cache: CompiledCache, rows: int, ends: int = 1) -> Caches:
-        """The cache with room for so many further rows, the first `ends` of which a pass computes."""
+        """Append `rows` columns to the cache. The pass computes outputs for the first `ends` of them."""
         shape = self.shape
         addresses = cache.reserve(rows, shape.kv_heads, shape.head_dim, self.dtype)[None]
         return Caches(addresses, np.array([cache.room]), np.array([ends]))
 
     def new_cache(self) -> CompiledCache:
-        """An empty cache."""
+        """Return an empty cache."""
         return CompiledCache(len(self._products))
 
 
@@ -92,7 +92,7 @@ def _weights(layer: Layer) -> list[torch.Tensor]:
 
 
 class _CompiledSlots:
-    """Drafting from the slots of a pass, whose Markov and confidence heads are in `_markov`."""
+    """Drafting from the slots of a pass. `_markov` has the Markov and confidence heads."""
 
     def slot(self, hidden: torch.Tensor, logits: torch.Tensor, previous: int) -> tuple[torch.Tensor, float | None]:
         """See `model.heads.slots`."""
@@ -103,14 +103,14 @@ class _CompiledSlots:
     def chain(
         self, hidden: torch.Tensor, logits: torch.Tensor, first: int, previous: int, request: DraftRequest
     ) -> tuple[list[int], list[float]]:
-        """Tokens of the slots from `first` on after the token `before`, and their confidences."""
+        """Return the tokens of the slots from `first` on, after the token `previous`, and their confidences."""
         tokens, confidences = block_pass.chain(
             self._markov, hidden.numpy(), logits.numpy(), first, previous, CompiledRequest.from_request(request)
         )
         return tokens.tolist(), confidences.tolist()
 
     def tree(self, logits: torch.Tensor, previous: int, request: DraftRequest, branches: int, rows: int) -> DraftTree:
-        """A tree of the slots' likeliest tokens after a token; confidences are shares of the softmax."""
+        """Return a tree of the slots' most probable tokens after a token. Confidences are softmax probabilities."""
         *arrays, _ = block_pass.tree(
             self._markov, logits.numpy(), previous, branches, rows, CompiledRequest.from_request(request)
         )
@@ -122,7 +122,7 @@ class _CompiledSlots:
 
 
 class CompiledBlock(_CompiledSlots, _PackedNetwork):
-    """A block head's passes; see `model.heads.slots.BlockNetwork`."""
+    """The passes of a block head; see `model.heads.slots.BlockNetwork`."""
 
     @torch.inference_mode()
     def __init__(self, network: BlockNetwork, target: Llama):
@@ -163,7 +163,7 @@ class CompiledBlock(_CompiledSlots, _PackedNetwork):
 
 
 class CompiledEagle(_PackedNetwork):
-    """An EAGLE head's passes; see `model.heads.eagle.EagleNetwork`."""
+    """The passes of an EAGLE head; see `model.heads.eagle.EagleNetwork`."""
 
     @torch.inference_mode()
     def __init__(self, network: EagleNetwork, target: Llama):
@@ -186,8 +186,10 @@ class CompiledEagle(_PackedNetwork):
     def chain(
         self, feature: torch.Tensor, logits: torch.Tensor, start: int, cache: CompiledCache, request: DraftRequest
     ) -> tuple[list[int], list[float], torch.Tensor]:
-        """Draft after a text of `start` tokens whose last has this feature [1, hidden] and these logits [known]: tokens, how
-        sure of each, and features [rows, hidden] of all but the last."""
+        """Draft after a text of `start` tokens. Its last token has this feature [1, hidden] and these logits [output vocabulary].
+
+        Returns tokens, their confidences, and the features [rows, hidden] of all but the last.
+        """
         tokens, confidences, features, _ = eagle_pass.chain(
             *self._arguments(feature, logits, start, cache, request.most), CompiledRequest.from_request(request)
         )
@@ -197,14 +199,14 @@ class CompiledEagle(_PackedNetwork):
         self, feature: torch.Tensor, logits: torch.Tensor, start: int, cache: CompiledCache, request: DraftRequest, branches: int,
         rows: int,
     ) -> DraftTree:  # fmt: skip
-        """A tree after the same text: tokens, parents, and the share of each of its softmax."""
+        """Draft a tree after the same text. Confidences are softmax probabilities."""
         *arrays, _ = eagle_pass.tree(
             *self._arguments(feature, logits, start, cache, rows), branches, rows, CompiledRequest.from_request(request)
         )
         return DraftTree(*(array.tolist() for array in arrays))
 
     def _arguments(self, feature, logits, start, cache, drafted) -> tuple:
-        """Return the arguments with which `eagle_pass` drafts `drafted` tokens after a text of `start` tokens."""
+        """Return the arguments of `eagle_pass` to draft `drafted` tokens after a text of `start` tokens."""
         cache.rewind(start)
         cache.lay_out(start + drafted)
         caches, rotations = self.reserve(cache, drafted), self.rotary.up_to(start + drafted)
@@ -228,7 +230,7 @@ class CompiledEagle(_PackedNetwork):
 
 
 class CompiledMedusa(_CompiledSlots):
-    """Medusa heads' passes; see `model.heads.slots.MedusaNetwork`."""
+    """The passes of Medusa heads; see `model.heads.slots.MedusaNetwork`."""
 
     @torch.inference_mode()
     def __init__(self, network: MedusaNetwork, target: Llama):
@@ -242,7 +244,7 @@ class CompiledMedusa(_CompiledSlots):
         if shape.biased:
             self._biases = torch.stack([layer.bias.float() for layer in layers]).numpy().copy()
         self._kernels = llama_pass.addresses(self._products[0].storage)
-        self._hidden = torch.zeros(shape.slots, 0)  # logits alone decide
+        self._hidden = torch.zeros(shape.slots, 0)  # drafting needs only logits
         table, proj = np.zeros((shape.vocab, 0), np.float32), np.zeros(0, np.float32)
         self._markov = block_pass.Markov(
             self._kernels.multiply, table, 0, 0, proj, np.float32(0), 0, self._sizes.rounded

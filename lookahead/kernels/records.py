@@ -1,7 +1,7 @@
-"""What compiled passes take.
+"""Arguments of compiled passes.
 
-Compiled code reads a named tuple as a structure. None is inside another at a call from Python: numba would take ten times as long
-to find the types. An address is an integer; the caller keeps the memory alive.
+Compiled code reads a named tuple as a structure. At a call from Python no tuple contains another one, because numba
+would take ten times as long to determine their types. An address is an integer; the caller keeps the memory alive.
 """
 
 from __future__ import annotations
@@ -31,8 +31,11 @@ class Kernels(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """The sizes of a model: `known` are the tokens with logits, `widest` the most inputs of a product. Numbers are stored as
-    bfloat16 if they are `rounded`, else as float32; `scaling` is that of attention's scores."""
+    """The sizes of a model.
+
+    `output_vocab` is the number of tokens with logits, `max_inputs` the largest input width of a product. Numbers are
+    stored as bfloat16 if `rounded`, else as float32. `scaling` is the factor of attention scores.
+    """
 
     hidden: int
     heads: int
@@ -50,7 +53,7 @@ class Sizes(NamedTuple):
     def from_shape(
         cls, shape: Shape | HeadShape, inner: int, output_vocab: int, max_inputs: int, dtype: torch.dtype, eps: float
     ) -> Sizes:
-        """Those of a model's or a head's shape."""
+        """Return the sizes of a model or a head of this shape."""
         return cls(
             shape.hidden, shape.heads, shape.kv_heads, shape.head_dim, inner, shape.vocab, output_vocab, max_inputs,
             int(dtype == torch.bfloat16), np.float32(eps), np.float32(shape.head_dim**-0.5),
@@ -58,9 +61,12 @@ class Sizes(NamedTuple):
 
 
 class PackedWeights(NamedTuple):
-    """The weights of a model: the address of the embedding [vocab, hidden], `norms` [norms, hidden], `head_norms`
-    [layers, 2, head_dim] of queries and keys (or [layers, 0, head_dim]), and the addresses of `blocks` and `scales`
-    [layers + 1, 4] of products. Those of a layer are qkv, out, gate and up, down. In the last row are those beside the layers."""
+    """The weights of a model.
+
+    `embed` is the address of the embedding [vocab, hidden]. `norms` [norms, hidden]; `head_norms` [layers, 2, head_dim]
+    of queries and keys, or [layers, 0, head_dim]. `blocks` and `scales` [layers + 1, 4] are addresses of products: per
+    layer qkv, out, gate and up, down. The last row has the products outside the layers.
+    """
 
     embed: int
     norms: np.ndarray
@@ -70,8 +76,11 @@ class PackedWeights(NamedTuple):
 
 
 class Caches(NamedTuple):
-    """The caches of the texts of a pass: `addresses` [texts, layers, 2] of keys and values [kv_heads, room, head_dim], and the
-    `rooms` [texts]. The rows of a text end before `ends` [texts]."""
+    """The caches of the texts of a pass.
+
+    `addresses` [texts, layers, 2] are those of keys and values [kv_heads, capacity, head_dim], and `capacities` [texts]
+    their capacities. The rows of a text end before `ends` [texts].
+    """
 
     addresses: np.ndarray
     capacities: np.ndarray
@@ -79,8 +88,10 @@ class Caches(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """The rows of a pass: `ids` [n], and the rotations of their positions, `cos` and `sin` [n, head_dim]. A pass that also fills
-    a cache from hidden states has rotations of those tokens first."""
+    """The rows of a pass: `ids` [n] and the rotations of their positions, `cos` and `sin` [n, head_dim].
+
+    If a pass also fills a cache from hidden states, the rotations of those tokens come first.
+    """
 
     ids: np.ndarray
     cos: np.ndarray
@@ -88,8 +99,11 @@ class Rows(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """Which columns of the cache each row of a pass attends to: the first `straight` [rows] columns, then the first `counts`
-    [rows] of its `branch` [rows, longest]. `new` [rows] are the columns where their keys and values go, the last they see."""
+    """The columns of the cache that each row of a pass attends to.
+
+    These are the first `prefix` [rows] columns, then the first `counts` [rows] of the row's `branch` [rows, longest].
+    `new` [rows] are the columns of the rows' own keys and values, the last that they attend to.
+    """
 
     new: np.ndarray
     prefix: np.ndarray
@@ -98,7 +112,7 @@ class Columns(NamedTuple):
 
     @classmethod
     def from_parents(cls, parents: Sequence[int], base: int, first: int = 0) -> Columns:
-        """For the rows of a tree from `first` on, after `base` cached tokens."""
+        """Return the columns for the rows of a tree from `first` on, after `base` cached tokens."""
         n, columns = len(parents) - first, np.arange(base + first, base + len(parents) + 1)
         new = columns[:-1]
         if is_chain(parents):
@@ -113,7 +127,7 @@ class Columns(NamedTuple):
 
     @classmethod
     def from_texts(cls, texts: Sequence[Columns]) -> Columns:
-        """Those of several texts, one after the other; each row looks into the cache of its own."""
+        """Concatenate the columns of several texts. Each row attends to the cache of its text."""
         news, prefixes, branches, lengths = zip(*texts, strict=True)
         new, prefix, counts = np.concatenate(news), np.concatenate(prefixes), np.concatenate(lengths)
         joined = np.zeros((len(new), max(branch.shape[1] for branch in branches)), np.int64)
@@ -126,7 +140,7 @@ class Columns(NamedTuple):
 
     @property
     def positions(self) -> np.ndarray:
-        """Where the rows stand in their texts [rows]."""
+        """The positions of the rows in their texts [rows]."""
         return self.prefix + self.counts - 1
 
 
@@ -138,8 +152,12 @@ class Rotations(NamedTuple):
 
 
 class Outputs(NamedTuple):
-    """What a pass computes: at the address `logits` [rows, vocab] those of so many `rows` from `first` on, and the hidden states
-    after the layers `taps`, after the last of them normed, at the addresses `states` [texts] of [rows, len(taps), hidden]."""
+    """The outputs of a pass.
+
+    `logits` is the address of the logits [rows, vocab] of `rows` rows from `first` on. After each layer in `taps`, the
+    hidden states (after the last layer, the normed ones) are stored at the addresses `states` [texts], [rows,
+    len(taps), hidden] each.
+    """
 
     first: int
     rows: int
@@ -149,7 +167,10 @@ class Outputs(NamedTuple):
 
 
 class Pipeline(NamedTuple):
-    """The addresses of counters of layers whose keys are stored, of this call and of the one before it; 0 for none."""
+    """The counters of pipelined prefill, which count the layers whose keys are stored.
+
+    `counter` is the address of this call's counter, `previous` that of the part before it; 0 for none.
+    """
 
     counter: int
     previous: int

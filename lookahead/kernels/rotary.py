@@ -1,6 +1,6 @@
-"""Rotary tables that grow with the text: a context of ten million tokens needs no memory until it is used.
+"""Rotary (RoPE) tables that grow with the text. A context of ten million tokens uses no memory until the text reaches it.
 
-Positions are computed in blocks of a fixed size, so the numbers of a position do not depend on how a table has grown.
+Positions are computed in blocks of a fixed size, so the values of a position do not depend on how a table has grown.
 """
 
 import numpy as np
@@ -8,12 +8,15 @@ import torch
 
 from .records import Rotations
 
-BLOCK = 8192  # positions; shorter contexts have their whole table from the start
-SPARE_POSITIONS = 8  # of the tables, after the end of the context
+BLOCK = 8192  # positions; tables of shorter contexts are computed at once
+SPARE_POSITIONS = 8  # in the tables, after the end of the context
 
 
 class RotaryTables:
-    """Cosines and sines [positions, head_dim], times `factor`, of at most the first `most` positions, rounded to a format."""
+    """Cosines and sines [positions, head_dim], times `factor`, rounded to a number format.
+
+    The tables have at most `max_positions` positions.
+    """
 
     def __init__(self, inv_freq: torch.Tensor, dtype: torch.dtype, max_positions: int, factor: float = 1.0):
         self._inv_freq, self._dtype, self.max_positions, self._factor = inv_freq, dtype, max_positions, factor
@@ -21,14 +24,14 @@ class RotaryTables:
         self.up_to(1)
 
     def up_to(self, stop: int) -> Rotations:
-        """Return the two tables with at least the positions before `stop`, but none from `most` on.
+        """Return the two tables with at least the positions before `stop`, limited to `max_positions`.
 
-        The tables double until they reach `stop`. Arrays that an earlier call returned stay as they are.
+        The tables double until they reach `stop`. Arrays that an earlier call returned are not changed.
         """
         tables, stop = (
             self._tables,
             min(stop, self.max_positions),
-        )  # several texts may need longer tables at the same time
+        )  # several threads may extend the tables at the same time
         length = len(tables.cos) if tables else 0
         if stop > length:
             new_length = max(BLOCK, length)
@@ -44,7 +47,7 @@ class RotaryTables:
 
     @torch.inference_mode()
     def _block(self, start: int, stop: int) -> list[np.ndarray]:
-        """The two tables of the positions from `start` to `stop`."""
+        """Compute the two tables of the positions from `start` to `stop`."""
         angles = torch.arange(start, stop).float()[:, None] * self._inv_freq
         cos, sin = (f(angles) * self._factor for f in (torch.cos, torch.sin))
         # rotate_half(x) is [-x2, x1]: the sign goes into the table.

@@ -115,9 +115,9 @@ class Markov(NamedTuple):
 
 @njit(error_model="numpy")
 def add_bias(markov, embeddings, logits, out, temp):
-    """Compute out [rows, width] = logits [width] + the Markov head's bias after tokens with these `embeddings` in its table.
+    """Compute out [rows, width] = logits [width] + the Markov head's bias.
 
-    `temp` has `temp_floats` floats.
+    `embeddings` [rows, rank] are the rows of its table for the previous tokens. `temp` has `temp_floats` floats.
     """
     (rows, rank), width = embeddings.shape, len(logits)
     out[:] = 0

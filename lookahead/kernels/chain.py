@@ -43,7 +43,7 @@ class CompiledRequest(NamedTuple):
 
 @njit(error_model="numpy")
 def stops(request, reach, drafted):
-    """Return `StopRule.stops` for `drafted` tokens."""
+    """Return whether drafting stops after `drafted` tokens, as `StopRule.stops` does."""
     return not reach > request.floors[min(drafted, len(request.floors)) - 1]
 
 
@@ -88,7 +88,10 @@ def pick(logits, scale, noise, row):
 
 @njit(error_model="numpy")
 def top_k(logits, scale, noise, row, count):
-    """Return the `count` tokens with the highest scores, in order, and their softmax probabilities. Overwrites `logits` [vocab]."""
+    """Return the `count` tokens with the highest scores, in order, and their softmax probabilities.
+
+    Overwrites `logits` [vocab].
+    """
     best, total = compute_scores(logits, scale, noise, row)
     top, tokens, shares = best, np.empty(count, np.int64), np.empty(count)
     for i in range(count):
@@ -181,7 +184,10 @@ def empty_columns(rows, max_branch):
 
 @njit(error_model="numpy")
 def forward_chain(kernels, sizes, weights, caches, ids, start, rotations, taps, logits):
-    """Compute a pass over `ids` after `start` columns. Writes the logits after the last of them to the address `logits`."""
+    """Compute a pass over `ids` after `start` columns.
+
+    The logits after the last id are written to the address `logits`.
+    """
     n = len(ids)
     rows = Rows(ids, rotations.cos[start : start + n], rotations.sin[start : start + n])
     outputs = Outputs(n - 1, np.int64(1), logits, taps, np.zeros(1, np.int64))

@@ -186,9 +186,10 @@ class CompiledEagle(_PackedNetwork):
     def chain(
         self, feature: torch.Tensor, logits: torch.Tensor, start: int, cache: CompiledCache, request: DraftRequest
     ) -> tuple[list[int], list[float], torch.Tensor]:
-        """Draft after a text of `start` tokens. Its last token has this feature [1, hidden] and these logits [output vocabulary].
+        """Draft after a text of `start` tokens.
 
-        Returns tokens, their confidences, and the features [rows, hidden] of all but the last.
+        `feature` [1, hidden] and `logits` are those of its last token. Returns tokens, their confidences, and the
+        features [rows, hidden] of all but the last.
         """
         tokens, confidences, features, _ = eagle_pass.chain(
             *self._arguments(feature, logits, start, cache, request.most), CompiledRequest.from_request(request)

@@ -1,8 +1,9 @@
-"""Llama's passes, each one compiled call (`whole_pass`), for target and drafters on a CPU.
+"""Llama's passes, each one compiled call (`llama_pass`), for the target and drafters on a CPU.
 
-The arithmetic and the order of roundings are those of `transformers.models.llama`. The order of every sum is independent of what
-else a pass computes (`elementwise`): a token has the same bits in a prompt, a chain, a tree or a single step. A drafter's weights
-may be kept in eight bits, because its drafts are verified. `model.modules` computes models that are not plain Llamas.
+The arithmetic and the order of roundings are those of `transformers.models.llama`. The order of each sum is independent
+of the other rows of a pass (`elementwise`). So a token has the same bits in a prompt, a chain, a tree or a single step.
+A drafter's weights may have eight bits, because its drafts are verified. `model.modules` computes models that are not
+plain Llamas.
 """
 
 from __future__ import annotations
@@ -31,17 +32,20 @@ from .rotary import SPARE_POSITIONS, RotaryTables
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-PART_ROWS = 16  # rows a core at least, of a text that several read
+PART_ROWS = 16  # the fewest rows per core in pipelined prefill
 
 
 def prepare(dtype: torch.dtype) -> None:
-    """Compile what passes in a number format need: seconds, where it has not been done before."""
+    """Compile the functions that passes in a number format need. Takes seconds the first time."""
     llama_pass.addresses(storage_format(dtype))
     attend.move_columns()
 
 
 class Llama(Forward):
-    """`source` makes transformers' model of the same weights when it is needed; with `int8` products have weights in eight bits."""
+    """The compiled passes of a Llama.
+
+    `source` builds transformers' model of the same weights when it is needed. If `int8`, products use 8-bit weights.
+    """
 
     batch_invariant = batches = True
 
@@ -51,12 +55,12 @@ class Llama(Forward):
         shared: dict[tuple[int, bool], Product] | None = None,
     ):  # fmt: skip
         self.shape, self.weights, self.int8, self._source = shape, weights, int8, source
-        self._shared = {} if shared is None else shared  # by weight, and whether in eight bits
+        self._shared = {} if shared is None else shared  # keys: the weight's id, and whether in eight bits
         self._rotary = RotaryTables(
             weights.inv_freq, self.dtype, shape.context_length + SPARE_POSITIONS, weights.attention_factor
         )
 
-    # Made with the first pass: of a draft model that is read and then kept in eight bits there is none.
+    # Packed at the first pass, which never happens if the model only serves to build an 8-bit draft model.
     @cached_property
     def _products(self) -> list[list[Product]]:
         return [[self._product(weight, self.int8) for weight in layer.products] for layer in self.weights.layers]
@@ -67,11 +71,11 @@ class Llama(Forward):
 
     @property
     def drafting_head(self) -> Product:
-        """The output head in eight bits, for trained heads beside this model."""
+        """The output head in eight bits, for trained heads of this model."""
         return self._product(self.tables[1], int8=True)
 
     def _product(self, weight: torch.Tensor, int8: bool) -> Product:
-        key = id(weight), int8  # the weights stay as long as the model
+        key = id(weight), int8  # ids stay valid because the model keeps its weights
         if key not in self._shared:
             self._shared[key] = Product(weight, int8)
         return self._shared[key]
@@ -138,8 +142,8 @@ class Llama(Forward):
 
     def __call__(self, ids, positions, cache: CompiledCache, rows: Columns, only: slice = EVERY) -> torch.Tensor:
         if isinstance(positions, slice) and positions.start + len(ids) > self._rotary.max_positions:
-            # A slice is cut short where an index would be refused.
-            raise IndexError("a row lies behind the model's last position")
+            # numpy truncates slices but raises for indices out of range.
+            raise IndexError("a row is after the model's last position")
         if isinstance(positions, slice) and only != EVERY and (parts := parallel.workers(len(ids) // PART_ROWS)) > 1:
             return self._pipelined_prefill(ids.numpy(), positions.start, cache, rows, only, parts)
         row_positions = positions if isinstance(positions, slice) else rows.positions
@@ -148,9 +152,14 @@ class Llama(Forward):
     def _pipelined_prefill(
         self, ids: np.ndarray, start: int, cache: CompiledCache, rows: Columns, only: slice, parts: int
     ) -> torch.Tensor:
-        """A pass over a chain of many rows in so many parts, on a core each: a part is a layer behind the one before it."""
+        """Read a chain of many rows in `parts` parts, one core each.
+
+        The core of each part computes one layer behind the previous part.
+        """
         n, layers = len(ids), self.shape.layers
-        cache.states(start, start + n)  # room for all of them, so that what the first parts write into stays
+        cache.states(
+            start, start + n
+        )  # allocate all rows now: a later reallocation would move the memory of the first parts
         first, stop, _ = only.indices(n)
         counters = np.zeros(parts, np.int64)
         passes = []
@@ -169,14 +178,14 @@ class Llama(Forward):
             try:
                 return passes[part]()
             finally:
-                counters[part] = layers  # whatever happened, nobody waits for it any more
+                counters[part] = layers  # also after an error, so that no other part waits
 
         return torch.cat(parallel.map_parallel(run, range(parts)))
 
     def together(self, parts: Sequence[Part]) -> list[torch.Tensor]:
         rows = [len(part.tokens) for part in parts]
         groups = parallel.balanced(rows)
-        # Everything is prepared before the first core begins: then they have Python to themselves no more.
+        # All passes are prepared before the first starts, because threads then compete for the GIL.
         passes = [self._batched_pass([parts[text] for text in group]) for group in groups]
         results = parallel.map_parallel(lambda run: run().float(), passes)
         by_text = {}
@@ -185,7 +194,7 @@ class Llama(Forward):
         return [by_text[text] for text in range(len(parts))]
 
     def _batched_pass(self, parts: Sequence[Part]) -> Callable[[], torch.Tensor]:
-        """Several texts' rows in one compiled call."""
+        """Prepare one compiled call for the rows of several texts."""
         ids = np.array([token for part in parts for token in part.tokens])
         rows = Columns.from_texts([part.rows for part in parts])
         return self._prepare_pass(ids, rows.positions, [(part.cache, len(part.tokens)) for part in parts], rows)
@@ -194,8 +203,10 @@ class Llama(Forward):
         self, ids: np.ndarray, positions: slice | np.ndarray, caches: Sequence[tuple[CompiledCache, int]], rows: Columns,
         only: slice = EVERY, pipeline: Pipeline = NOT_PIPELINED,
     ) -> Callable[[], torch.Tensor]:  # fmt: skip
-        """A pass over rows of one text or of several, each with its cache and so many of the rows, as soon as it is called:
-        logits of those in `only`. `places` are the positions of the rows."""
+        """Return a function that computes a pass over rows of one or several texts. It returns the logits of the rows in `only`.
+
+        Each text has a cache and a number of rows (`caches`). `positions` are the positions of the rows.
+        """
         shape, n, taps = self.shape, len(ids), caches[0][0].taps
         addresses = np.empty((len(caches), shape.layers, 2), np.int64)
         for text_addresses, (cache, length) in zip(addresses, caches, strict=True):
@@ -230,7 +241,7 @@ class Llama(Forward):
         return DraftTree(*(array.tolist() for array in arrays), read)
 
     def _draft_arguments(self, ids: Sequence[int], base: int, cache: CompiledCache, drafted: int) -> tuple:
-        """What `chain`'s calls take to read ids after `base` cached tokens and draft so many."""
+        """Return the arguments of `chain`'s functions to read ids after `base` cached tokens and draft `drafted`."""
         shape, stop, (kernels, weights) = self.shape, base + len(ids) + drafted, self._packed
         cache.lay_out(stop)
         addresses = cache.reserve(stop - base, shape.kv_heads, shape.head_dim, self.dtype)[None]
@@ -241,7 +252,7 @@ class Llama(Forward):
         return heads.passes(network, self)
 
     def _attention(self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, columns: int) -> torch.Tensor:
-        """Attention of one row's query [heads, dim] to the first columns that it has seen."""
+        """Compute attention of one row's query [heads, dim] to the first `columns` columns."""
         (heads, dim), (kv, capacity, _) = query.shape, keys.shape
         row, mixed = Columns.from_parents([-1], columns - 1), torch.empty(heads, dim)
         scratch = torch.empty(attend.scratch_floats(1, heads, kv, columns, dim))

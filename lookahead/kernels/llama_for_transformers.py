@@ -1,8 +1,8 @@
-"""A Llama for transformers: its `generate` and other callers of the model compute with our passes.
+"""A Llama for transformers: `generate` and other callers of the model compute with our passes.
 
-So a lane of transformers' own speculation differs from ours only in how it speculates: the same passes, bits and text.
-transformers' modules compute what our passes do not (several texts at once, hidden states, another attention), with the same
-weights.
+A lane of transformers' speculative decoding then differs from ours only in how it speculates: passes, bits and text are
+the same. transformers' modules compute everything else (several texts at once, hidden states, another attention) with
+the same weights.
 """
 
 from typing import Any
@@ -22,11 +22,11 @@ from .llama_weights import Weights
 from .vectors import supports
 
 STATIC_ROPE = ("default", "linear", "llama3")
-IGNORED = {"use_cache", "position_ids", "cache_position", "return_dict"}  # arguments that change nothing here
+IGNORED = {"use_cache", "position_ids", "cache_position", "return_dict"}  # arguments without effect here
 
 
 class CompiledLlamaForCausalLM(LlamaForCausalLM):
-    """transformers' class, whose passes are ours where they can be."""
+    """transformers' class with our passes, for the arguments that they support."""
 
     passes: Llama | None = None
 
@@ -41,13 +41,13 @@ class CompiledLlamaForCausalLM(LlamaForCausalLM):
         lm, ids = CachedLM(self.passes), input_ids[0].tolist()
         lm.cache, lm.tokens = cache, [0] * cache.length()
         prefix_length = len(ids) - (logits_to_keep or len(ids))
-        lm.extend(ids[:prefix_length])  # the most of a prompt, which is read as in every lane
+        lm.extend(ids[:prefix_length])  # most of a prompt, read as in other lanes
         logits = lm.forward(ids[prefix_length:])
         lm.keep(range(len(ids) - prefix_length))
         return CausalLMOutputWithPast(logits=logits[None].clone(), past_key_values=past_key_values)
 
     def _cache(self, ids, mask, dynamic, logits_to_keep, other: dict[str, Any]) -> CompiledCache | None:
-        """Where a pass that is ours to compute keeps its keys and values; None for others."""
+        """Return the cache for a pass of ours; None if our passes do not support the arguments."""
         others = {name for name, value in other.items() if value is not None and value is not False} - IGNORED
         available = self.passes is not None and self.passes.dtype == self.dtype and self.device.type == "cpu"
         single_text = ids is not None and len(ids) == 1 and (mask is None or (mask.dim() == 2 and bool(mask.all())))
@@ -68,7 +68,7 @@ class CompiledLlamaForCausalLM(LlamaForCausalLM):
 
 
 def llama_model(llama: Llama, folder: str) -> PreTrainedModel:
-    """transformers' model over the tensors of a Llama that was read from a folder without it.
+    """Build transformers' model from the tensors of a Llama that was read from a folder.
 
     Raises `ModelError` if transformers cannot read its small files.
     """
@@ -86,9 +86,9 @@ def llama_model(llama: Llama, folder: str) -> PreTrainedModel:
 
 
 def of_model(model: PreTrainedModel) -> Llama | None:
-    """The compiled passes of a plain Llama on a CPU; None for other models.
+    """Return the compiled passes of a plain Llama on a CPU; None for other models.
 
-    Its projections become views of joined ones; `model.generate` works as before.
+    The model's projections become views of joined weights. `model.generate` works as before.
     """
     shape, config = Shape.of_model(model.config), model.config
     plain = isinstance(model, LlamaForCausalLM) and not (config.attention_bias or config.mlp_bias)

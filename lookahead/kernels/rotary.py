@@ -1,6 +1,7 @@
-"""Rotary (RoPE) tables that grow with the text. A context of ten million tokens uses no memory until the text reaches it.
+"""Rotary (RoPE) tables that grow with the text.
 
-Positions are computed in blocks of a fixed size, so the values of a position do not depend on how a table has grown.
+A context of ten million tokens uses no memory until the text reaches it. Positions are computed in blocks of a fixed
+size, so the values of a position do not depend on how a table has grown.
 """
 
 import numpy as np

@@ -1,8 +1,8 @@
 """Compilation with numba, and a cache of compiled code on disk.
 
 numba compiles a function once per combination of argument types. Constants, and addresses that numpy returns, have
-types of their own. So callers convert both with `np.int64` before they call a large function, and each function is
-compiled once.
+separate types. So callers convert both with `np.int64` before they call a large function, and each function is compiled
+once.
 
 Compiled code is stored in the user's cache folder, or in the folder NUMBA_CACHE_DIR. This affects only functions of
 this package: numba itself is not patched or configured.

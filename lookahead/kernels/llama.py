@@ -1,4 +1,4 @@
-"""Llama's passes, each one compiled call (`llama_pass`), for the target and drafters on a CPU.
+"""Llama's passes, each one compiled call (`llama_pass`), on a CPU.
 
 The arithmetic and the order of roundings are those of `transformers.models.llama`. The order of each sum is independent
 of the other rows of a pass (`elementwise`). So a token has the same bits in a prompt, a chain, a tree or a single step.
@@ -154,7 +154,7 @@ class Llama(Forward):
     ) -> torch.Tensor:
         """Read a chain of many rows in `parts` parts, one core each.
 
-        The core of each part computes one layer behind the previous part.
+        Each core computes a layer after the core of the previous part has stored that layer's keys.
         """
         n, layers = len(ids), self.shape.layers
         cache.states(
@@ -203,9 +203,10 @@ class Llama(Forward):
         self, ids: np.ndarray, positions: slice | np.ndarray, caches: Sequence[tuple[CompiledCache, int]], rows: Columns,
         only: slice = EVERY, pipeline: Pipeline = NOT_PIPELINED,
     ) -> Callable[[], torch.Tensor]:  # fmt: skip
-        """Return a function that computes a pass over rows of one or several texts. It returns the logits of the rows in `only`.
+        """Return a function that computes a pass over rows of one or several texts.
 
-        Each text has a cache and a number of rows (`caches`). `positions` are the positions of the rows.
+        It returns the logits of the rows in `only`. Each text has a cache and a number of rows (`caches`). `positions`
+        are the positions of the rows.
         """
         shape, n, taps = self.shape, len(ids), caches[0][0].taps
         addresses = np.empty((len(caches), shape.layers, 2), np.int64)

@@ -26,7 +26,7 @@ IGNORED = {"use_cache", "position_ids", "cache_position", "return_dict"}  # argu
 
 
 class CompiledLlamaForCausalLM(LlamaForCausalLM):
-    """transformers' class with our passes, for the arguments that they support."""
+    """transformers' class with our passes. Unsupported arguments use transformers' modules."""
 
     passes: Llama | None = None
 

@@ -118,9 +118,9 @@ def compiles(folder: str | Path) -> bool:
 
 
 def read(folder: str, dtype: torch.dtype) -> tuple[Shape, Weights] | None:
-    """Return the shape and the weights of the plain Llama in a folder, in a number format; None for other or incomplete models.
+    """Return the shape and the weights of the plain Llama in a folder, in a number format.
 
-    Raises `ModelError` if one of its small files is damaged.
+    Returns None for other or incomplete models. Raises `ModelError` if one of its small files is damaged.
     """
     check(folder)
     if not compiles(folder):

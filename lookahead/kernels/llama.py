@@ -157,9 +157,7 @@ class Llama(Forward):
         Each core computes a layer after the core of the previous part has stored that layer's keys.
         """
         n, layers = len(ids), self.shape.layers
-        cache.states(
-            start, start + n
-        )  # allocate all rows now: a later reallocation would move the memory of the first parts
+        cache.states(start, start + n)  # allocates all rows, so that the parts' memory does not move later
         first, stop, _ = only.indices(n)
         counters = np.zeros(parts, np.int64)
         passes = []
@@ -255,14 +253,14 @@ class Llama(Forward):
     def _attention(self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, columns: int) -> torch.Tensor:
         """Compute attention of one row's query [heads, dim] to the first `columns` columns."""
         (heads, dim), (kv, capacity, _) = query.shape, keys.shape
-        row, mixed = Columns.from_parents([-1], columns - 1), torch.empty(heads, dim)
+        row, output = Columns.from_parents([-1], columns - 1), torch.empty(heads, dim)
         scratch = torch.empty(attend.scratch_floats(1, heads, kv, columns, dim))
         attend.attend().ctypes(
-            query.data_ptr(), heads * dim, keys.data_ptr(), values.data_ptr(), capacity, dim, mixed.data_ptr(),
+            query.data_ptr(), heads * dim, keys.data_ptr(), values.data_ptr(), capacity, dim, output.data_ptr(),
             scratch.data_ptr(), columns, row.prefix.ctypes.data, row.branch.ctypes.data, 1, row.counts.ctypes.data,
             1, heads, kv, self._sizes.rounded, self._sizes.scaling,
         )  # fmt: skip
-        return mixed
+        return output
 
     def parts(self, cached):
         shape, n = self.shape, cached + 1

@@ -24,7 +24,7 @@ from .vectors import BLOCK, call, round_up
 POSIX = os.name == "posix"  # other systems have no `usleep`; numba then omits the call
 usleep = types.ExternalFunction("usleep", types.int32(types.uint32))
 WORD = ir.IntType(64)
-SPINS, SLEEP_US = 5_000, 50  # polls before the thread sleeps: the previous part may have no core
+SPINS, SLEEP_US = 5_000, 50  # polls before a thread sleeps and frees its core for the previous part
 
 
 @intrinsic

@@ -29,10 +29,7 @@ class RotaryTables:
 
         The tables double until they reach `stop`. Arrays that an earlier call returned are not changed.
         """
-        tables, stop = (
-            self._tables,
-            min(stop, self.max_positions),
-        )  # several threads may extend the tables at the same time
+        tables, stop = self._tables, min(stop, self.max_positions)  # threads may extend the tables concurrently
         length = len(tables.cos) if tables else 0
         if stop > length:
             new_length = max(BLOCK, length)

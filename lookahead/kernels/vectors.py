@@ -69,7 +69,7 @@ class _BFloat(ir.HalfType):
 
 _BFloat._create_instance()
 _BF16_DOT = ir.VectorType(_BFloat(), 2 * LANES)
-_INT8_BY_2, _INT8_BY_4 = (ir.VectorType(ir.IntType(8), together * LANES) for together in (2, 4))
+_INT8_BY_2, _INT8_BY_4 = (ir.VectorType(ir.IntType(8), count * LANES) for count in (2, 4))
 
 
 @register_jitable
@@ -286,8 +286,8 @@ def _dot_int8_by_2(builder, a, b, total):
     a = builder.bitcast(a, b.type)
     products = builder.mul(builder.sext(a, longer), builder.sext(b, longer))
     masks = [ir.Constant(ir.VectorType(_INT32, LANES), list(range(first, 2 * LANES, 2))) for first in (0, 1)]
-    both = builder.add(*(builder.shuffle_vector(products, products, mask) for mask in masks))
-    return builder.add(total, both)  # LLVM selects pmaddwd for all but the last sum
+    pair_sums = builder.add(*(builder.shuffle_vector(products, products, mask) for mask in masks))
+    return builder.add(total, pair_sums)  # LLVM selects pmaddwd for all but the last sum
 
 
 def _dot_int8_by_4(builder, a, b, total):

@@ -52,7 +52,7 @@ VALUE_BLOCK = 128  # values per block: all heads of a row group read them from t
 
 @register_jitable
 def scratch_floats(n, heads, kv, max_columns, dim):
-    """Return the number of scratch floats that `attend` needs for n rows that see at most `max_columns` columns."""
+    """Return the number of scratch floats that `attend` needs for n rows of at most `max_columns` columns."""
     return min(n, ROW_GROUP) * (heads // kv) * (round_up(max_columns, KEY_BLOCK) // 2 * 3 + 2 * dim) + VALUE_BLOCK * dim
 
 
@@ -220,9 +220,9 @@ def attend(
     """Compute attention: output [n, heads dim] for rows of qkv that begin with the rotated queries.
 
     keys, values [kv, capacity, dim] are as `store_kv` stores them and include those of the rows; `capacity` is a
-    multiple of `KEY_BLOCK`. A row sees the first `prefix` [n] columns, then the first `counts` [n] columns of its row
-    of `branch` [n, branch_stride], which ascend. All of them are among the first `max_columns`. The scratch has
-    `scratch_floats` floats.
+    multiple of `KEY_BLOCK`. A row attends to the first `prefix` [n] columns, then to the first `counts` [n] columns of
+    its row of `branch` [n, branch_stride], in ascending order. All of them are among the first `max_columns`. The
+    scratch has `scratch_floats` floats.
     """
     size, width, group, padded = 2 if rounded else 4, heads * dim, heads // kv, round_up(max_columns, KEY_BLOCK)
     interleave = kv_interleave(dim, rounded)

@@ -26,10 +26,11 @@ EXP_LIMIT = np.float32(80)  # of the arguments of `exp`
 def forward(kernels, sizes, weights, caches, rows, start, causal, states, state_width, hidden_states, logits):
     """Compute the slots' normed hidden states [slots, hidden] and logits [slots, width], both float32.
 
-    `rows` are the slots. Their rotations begin at the position `start` and begin with those of n tokens of the text.
-    `weights.norms` [2 layers + 2, hidden] begin with the context's norm. The last row of weights has fc and the head.
-    The first `start` columns of the cache are filled. Addresses: `states` [n, state_width], `hidden_states`, `logits`.
-    `width` is the output vocabulary in full blocks. If `causal`, a slot attends only to the slots before it.
+    `rows` are the slots. Its rotations begin at the position `start`: first those of n tokens of the text, then those
+    of the slots. `weights.norms` [2 layers + 2, hidden] begin with the context's norm. The last row of weights has fc
+    and the head. The first `start` columns of the cache are filled. Addresses: `states` [n, state_width],
+    `hidden_states`, `logits`. `width` is the output vocabulary in full blocks. If `causal`, a slot attends only to the
+    slots before it.
 
     Raises `IndexError` if an id is not in the vocabulary.
     """

@@ -75,7 +75,7 @@ class _PackedNetwork:
         return np.array([norm.weight.to(self.dtype).float().numpy() for norm in norms], np.float32).reshape(-1, width)
 
     def reserve(self, cache: CompiledCache, rows: int, ends: int = 1) -> Caches:
-        """Append `rows` columns to the cache. The pass computes outputs for the first `ends` of them."""
+        """Return the caches for a pass that computes `ends` rows, with `rows` further columns."""
         shape = self.shape
         addresses = cache.reserve(rows, shape.kv_heads, shape.head_dim, self.dtype)[None]
         return Caches(addresses, np.array([cache.room]), np.array([ends]))

@@ -14,8 +14,8 @@ Storage formats of numbers:
   without its matrix unit: 83 against 117 GFLOP/s per core).
 - `BF16_AMX`: for the matrix unit of Intel processors (`tiles`).
 - `INT8_BY_4`: four 8-bit weights per word. One instruction adds their products (AVX512-VNNI).
-- `INT8_BY_2`: two 8-bit weights per 16 bits, multiplied in 16 bits, for processors without that instruction. On that
-  EPYC it computes 1.4 times as many products per second as float32.
+- `INT8_BY_2`: two 8-bit weights per 16 bits, multiplied in 16 bits, for processors without that instruction. On a
+  virtual AMD EPYC it computes 1.4 times as many products per second as float32.
 """
 
 from collections.abc import Iterable, Iterator

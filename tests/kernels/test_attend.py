@@ -16,16 +16,8 @@ from lookahead.kernels.attend import (
 from lookahead.kernels.vectors import KEY_BLOCK, LANES, ROWS
 
 LENGTHS = (
-    1,
-    LANES - 1,
-    LANES,
-    KEY_BLOCK - 1,
-    KEY_BLOCK,
-    KEY_BLOCK + 1,
-    VALUE_BLOCK,
-    VALUE_BLOCK + 1,
-    3 * VALUE_BLOCK - 2,
-)
+    1, LANES - 1, LANES, KEY_BLOCK - 1, KEY_BLOCK, KEY_BLOCK + 1, VALUE_BLOCK, VALUE_BLOCK + 1, 3 * VALUE_BLOCK - 2,
+)  # fmt: skip
 HEADS = [(9, 3), (4, 4), (8, 1), (6, 3)]  # of queries and of keys: groups of 3, 1, 8 and 2 heads
 
 
@@ -51,12 +43,12 @@ def compute_attention(query, keys, values, prefix, branch=None, counts=None):
     last = np.where(counts, np.take_along_axis(branch, np.maximum(counts - 1, 0)[:, None], 1)[:, 0], prefix - 1)
     rounded, max_columns, capacity = keys.dtype == torch.bfloat16, int(last.max()) + 1, keys.shape[1]
     query, output = query.float().contiguous(), torch.empty(n, heads, dim)
-    scratch = torch.full(
-        (scratch_floats(n, heads, kv, max_columns, dim),), torch.nan
-    )  # unwritten scratch must not be read
+    # NaN, because unwritten scratch must not be read.
+    scratch = torch.full((scratch_floats(n, heads, kv, max_columns, dim),), torch.nan)
     attend().ctypes(
-        query.data_ptr(), heads * dim, keys.data_ptr(), values.data_ptr(), capacity, dim, output.data_ptr(), scratch.data_ptr(), max_columns,
-        prefix.ctypes.data, branch.ctypes.data, branch.shape[1], counts.ctypes.data, n, heads, kv, int(rounded), dim**-0.5,
+        query.data_ptr(), heads * dim, keys.data_ptr(), values.data_ptr(), capacity, dim, output.data_ptr(),
+        scratch.data_ptr(), max_columns, prefix.ctypes.data, branch.ctypes.data, branch.shape[1], counts.ctypes.data, n, heads,
+        kv, int(rounded), dim**-0.5,
     )  # fmt: skip
     return output
 

@@ -43,9 +43,16 @@ ROOT = Path(__file__).parent.parent
 POCKET = ROOT / "assets" / "models" / "pocket"
 
 
+FAST = "not (models or browser or engines or timed or long)"
 # Fixtures whose tests belong to a tier. Other tests name theirs with a marker.
 TIERS = {"browser": {"chromium", "app"}, "models": {"models"}}
 PATIENT_MS = 60_000  # that a page is waited for: the machine may have other things to do
+
+
+def pytest_configure(config):
+    """Select the fast tests if the command line names neither files nor markers."""
+    if not config.option.markexpr and config.args_source is not pytest.Config.ArgsSource.ARGS:
+        config.option.markexpr = FAST
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups

@@ -1,8 +1,5 @@
-/* skeleton.js: the parts of the timeline before anything is in them: controls, legends, boxes.
-
-   What it is.  `skeleton(root)` fills the component's element and returns its parts by name.
-
-   What it does not know.  What is shown, hidden or said in them later; races; time. */
+/* skeleton.js: the empty parts of the timeline: controls, legends, boxes. `skeleton(root)` fills the component's
+   element and returns its parts by name. */
 
 import {HIDDEN, make, svg} from "../page/dom.js";
 import {CLASSES} from "./heat.js";
@@ -14,10 +11,10 @@ const BACK = "M3 3h1.6v10H3zM13 3v10L5.6 8z";
 const NEXT = "M11.4 3H13v10h-1.6zM3 3v10l7.4-5z";
 
 const plainButton = (label, attributes) => make("button.la-button", {type: "button", ...attributes}, label);
-/** A button whose sign needs words. */
+/** A button with a sign and an accessible label. */
 const button = (className, label, sign) =>
   make(`button.la-button.${className}`, {type: "button", "aria-label": label, title: label}, sign);
-/** A button that is on or off. */
+/** A toggle button. */
 const toggle = (label, pressed, attributes) => plainButton(label, {"aria-pressed": String(pressed), ...attributes});
 
 const TAKE = [
@@ -52,7 +49,9 @@ const SAMPLES = [
 ];
 
 function help() {
-  const rows = KEYS.map(([key, deed]) => make("tr", make("th", {scope: "row"}, make("kbd", key)), make("td", deed)));
+  const rows = KEYS.map(([key, action]) =>
+    make("tr", make("th", {scope: "row"}, make("kbd", key)), make("td", action)),
+  );
   const close = plainButton("close", {autofocus: ""});
   const table = make("table", make("tbody", ...rows));
   const box = make("dialog.la-help", {"aria-label": "Keys"}, make("h3", "Keys"), table, make("p", POINTING), close);
@@ -64,20 +63,20 @@ function help() {
 }
 
 function legend() {
-  const samples = SAMPLES.map(([kind, word]) => make("li", make(`span.la-tok.la-${kind}`, word)));
+  const samples = SAMPLES.map(([kind, label]) => make("li", make(`span.la-tok.la-${kind}`, label)));
   const tick = make("li", make("span.la-tok.la-tick", HIDDEN), "rejected tokens, folded");
   return make("ul.la-legend", {"aria-label": "Legend"}, ...samples, tick);
 }
 
-/** The legends of the two heat views; the style sheet shows the one that is on. */
+/** The legends of the two heat views; the style sheet shows the active one. */
 function heatLegends() {
-  const sample = (data, word) => make("li", make("span.la-tok.la-sample", data, "abc"), " ", word);
+  const sample = (data, label) => make("li", make("span.la-tok.la-sample", data, "abc"), " ", label);
   const failures = [
     sample({"data-fails": "true"}, "a draft was rejected here"),
     sample({"data-fails": "false"}, "a draft was accepted"),
     sample({}, "no draft"),
   ];
-  const entropy = CLASSES.map((words, level) => sample({"data-bits": level}, words));
+  const entropy = CLASSES.map((label, level) => sample({"data-bits": level}, label));
   return make(
     "div.la-classes",
     make("ul.la-legend.la-of-failures", {"aria-label": "Legend: failures"}, ...failures),

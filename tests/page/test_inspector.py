@@ -79,7 +79,7 @@ const logs = {
   window: () => logOf("greedy", [base, ["lookahead", [prefill, ...window3]]]),
   pool: () => logOf("greedy", [base, ["lookahead", [prefill, ...window3, looked(4, [[]], [[[" was", " it"], [3, 1]]], [0, 1], " big")]]]),
 };
-const I = {...modules.text, ...modules.draft, ...modules.places, ...modules.time, ...modules.pass, ...modules.numbers}, J = modules.jacobi;
+const I = {...modules.text, ...modules.draft, ...modules.positions, ...modules.time, ...modules.pass, ...modules.numbers}, J = modules.jacobi;
 window.asked = [];
 window.inspector = new modules.inspector.Inspector({close: () => asked.push("close"), go: (lane, step) => { asked.push([lane, step]); inspector.show(shownLog, lane, step); }});
 document.querySelector(".la-timeline").append(inspector.node);
@@ -91,7 +91,7 @@ BODY = '<body><button id="before">before</button><div class="la-timeline"></div>
 
 
 def blank(browser, script=FAKES, **options):
-    names = ("text", "draft", "places", "time", "pass", "jacobi", "heads", "inspector", "card")
+    names = ("text", "draft", "positions", "time", "pass", "jacobi", "heads", "inspector", "card")
     modules = exposed("page/numbers.js", "timeline/log.js", *(f"inspector/{name}.js" for name in names))
     return bare_page(browser, BODY, assets.style("timeline/timeline.css"), modules + script, **options)
 
@@ -359,7 +359,7 @@ def test_short_forms(page):
     assert page.locator(".la-i-table, .la-i-cost").count() == 0 and "11.8 ms" in page.inner_text(".la-i-key")
     page.evaluate("open('greedy', 0, 1)")
     assert "no draft" in page.inner_text(".la-i-says") and page.locator(".la-i-table").count() == 0
-    assert page.locator(".la-i-favourites").count() == 1 and "0.90 ordinary passes" in page.inner_text(".la-i-cost")
+    assert page.locator(".la-i-candidates").count() == 1 and "0.90 ordinary passes" in page.inner_text(".la-i-cost")
     page.evaluate("open('opaque', 1, 1)")
     assert "not its drafts or tests" in page.inner_text(".la-inspector") and page.locator(".la-i-place").count() == 0
     assert "pass and drafting 20.0 ms" in page.inner_text(".la-i-key") and "2.50 ordinary passes" in page.inner_text(

@@ -2,15 +2,15 @@
 
 import {make} from "../page/dom.js";
 import {probability} from "../page/numbers.js";
-import {FATES} from "./draft.js";
+import {STATUSES} from "./draft.js";
 import {bar, quoted, sign, small, table, token, unseen} from "./parts.js";
 import {tokenOf} from "./pass.js";
 
 const SIGNS = {correction: "→", bonus: "+", ghost: "…"}; // of outcomes that no drafted row has
 
 /** The style of a token in the text. */
-function kindOf(fate, isNaive) {
-  if (fate !== "correction" && fate !== "bonus") return fate;
+function kindOf(status, isNaive) {
+  if (status !== "correction" && status !== "bonus") return status;
   return isNaive ? "plain" : "own";
 }
 
@@ -44,9 +44,9 @@ export function card(log, laneIndex, stepIndex, part) {
   const node = make("div.la-card.la-i");
   const details = tokenOf(log, laneIndex, stepIndex, part);
   if (!details) return node;
-  const kind = kindOf(details.fate, log.lanes[laneIndex].naive);
+  const kind = kindOf(details.status, log.lanes[laneIndex].naive);
   const text = details.text === null ? [] : [token(details.text, kind)];
-  const mark = FATES[details.fate]?.sign || SIGNS[details.fate];
+  const mark = STATUSES[details.status]?.sign || SIGNS[details.status];
   const title = make("span.la-i-small", `${details.title}, `, make("bdi", details.method));
   node.append(
     make("p.la-i-cardhead", ...text, title),

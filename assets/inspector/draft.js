@@ -1,4 +1,4 @@
-/* draft.js: the rows of a draft as an outline, and the outcome of each row. Outcomes are read from the recorded
+/* draft.js: the rows of a draft as an outline, and the detailed status of each row, derived from the recorded
    statuses. */
 
 export const branches = draft => new Set(draft.parents).size < draft.parents.length;
@@ -36,16 +36,17 @@ export function outline(draft) {
   return {rows: list, branches: forks};
 }
 
-/** The outcome of a row: accepted, rejected, passed (a sibling was accepted), ended (the text ended), unreached. */
-export function fateOf(step, row) {
+/** The detailed status of a row: accepted, rejected, passed (a sibling was accepted), ended (the text ended),
+    unreached. */
+export function statusOf(step, row) {
   const {parents} = step.draft;
-  const status = step.statuses[row];
+  const recorded = step.statuses[row];
   const parent = parents[row];
-  if (status === "accepted" || status === "rejected") return status;
+  if (recorded === "accepted" || recorded === "rejected") return recorded;
   if (parent >= 0 && step.statuses[parent] !== "accepted") return "unreached";
   return step.path.some(other => parents[other] === parent) ? "passed" : "ended";
 }
-export const FATES = {
+export const STATUSES = {
   accepted: {sign: "✓", label: "accepted"},
   rejected: {sign: "✕", label: "rejected"},
   passed: {sign: "–", label: "not tested: another branch was accepted"},

@@ -60,11 +60,11 @@ function readBox(drafting) {
 }
 
 /** A drafted token with its outcome and its probability. */
-function tokenBox({text, fate, sign: mark, label, chance, after}, {tree, confident}) {
+function tokenBox({text, status, sign: mark, label, chance, after}, {tree, confident}) {
   const known = chance === null ? [] : [bar(chance, "p"), unseen(confident ? "confidence " : "probability ")];
   return make(
     "div.la-h-drafted",
-    make("span.la-h-token", sign(mark), token(text, fate), unseen(`, ${label}`)),
+    make("span.la-h-token", sign(mark), token(text, status), unseen(`, ${label}`)),
     ...(known.length ? [make("span.la-h-chance", ...known, probability(chance))] : []),
     ...(tree && after !== null ? [make("span.la-i-small.la-h-after", "after ", token(after, "said"))] : []),
   );

@@ -3,31 +3,31 @@
 
 import {HIDDEN, make} from "../page/dom.js";
 import {percent, probability} from "../page/numbers.js";
-import {drawn, sign, small, table, token, unseen, withinOne} from "./parts.js";
+import {clampShare, drawn, sign, small, table, token, unseen} from "./parts.js";
 
 const cell = (column, ...children) => make(`td.la-i-col-${column}`, ...children);
 
 /** A bar of the accepting draws, 0 to min(1, p/q), with the draw as a dot. */
 function draws(threshold, draw) {
   const zone = drawn("la-i-zone", {width: percent(threshold)});
-  return drawn("la-i-draws", {}, zone, drawn("la-i-dot", {left: percent(withinOne(draw))}));
+  return drawn("la-i-draws", {}, zone, drawn("la-i-dot", {left: percent(clampShare(draw))}));
 }
 
-function drawSentence({fate, draw, threshold}) {
-  if (draw === null || threshold === null) return fate;
+function drawSentence({status, draw, threshold}) {
+  if (draw === null || threshold === null) return status;
   const looksEqual = probability(draw) === probability(threshold);
   const limit = threshold < 1 ? `p/q ${probability(threshold)}` : "1 (p is at least q)";
-  const side = fate === "accepted" ? (looksEqual ? "just under" : "below") : looksEqual ? "just above" : "not below";
-  return `draw ${probability(draw)}, ${side} ${limit}: ${fate}`;
+  const side = status === "accepted" ? (looksEqual ? "just under" : "below") : looksEqual ? "just above" : "not below";
+  return `draw ${probability(draw)}, ${side} ${limit}: ${status}`;
 }
 
 function testOf(row, rule) {
-  if (row.fate !== "accepted" && row.fate !== "rejected") return [sign(row.sign), row.label];
+  if (row.status !== "accepted" && row.status !== "rejected") return [sign(row.sign), row.label];
   if (rule === "rejection") {
     const figure = row.threshold === null || row.draw === null ? [] : [draws(row.threshold, row.draw)];
     return [...figure, make("span.la-i-words", sign(row.sign), drawSentence(row))];
   }
-  if (row.fate === "accepted") return [sign("="), "equal: accepted"];
+  if (row.status === "accepted") return [sign("="), "equal: accepted"];
   const reason = row.choice === null ? ["rejected"] : ["the target predicts ", token(row.choice)];
   return [sign("≠"), "not equal: ", ...reason];
 }
@@ -54,8 +54,8 @@ function draftedLine(row, pass, column) {
   const depth = row.guide ? [unseen(`depth ${row.depth}: `)] : [];
   const emitted = row.emitted >= 0 ? token(pass.emitted[row.emitted].text, "accepted") : unseen("nothing");
   return make(
-    `tr.la-i-row.la-i-is-${row.fate}`,
-    make("th.la-i-drafted", {scope: "row"}, guide, ...depth, sign(row.sign), token(row.text, row.fate)),
+    `tr.la-i-row.la-i-is-${row.status}`,
+    make("th.la-i-drafted", {scope: "row"}, guide, ...depth, sign(row.sign), token(row.text, row.status)),
     ...(column ? [cell("q", probability(column.value(row)))] : []),
     cell("p", probability(row.p), ...star(row, pass)),
     cell("test", ...testOf(row, pass.rule)),

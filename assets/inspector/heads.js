@@ -1,6 +1,6 @@
 /* heads.js: returns a trained head's draft as plain data: the head's input, and its tokens by level. */
 
-import {FATES, fateOf, tested} from "./draft.js";
+import {STATUSES, statusOf, tested} from "./draft.js";
 import {quote, rootOf, shown} from "./text.js";
 
 const TOKENS = 4; // of the text, shown
@@ -49,7 +49,7 @@ function readOf(shape, {texts, cut}) {
   return {pairs, tokens: pairs ? tokens.slice(1) : tokens, cut: cut || pairs};
 }
 
-/** The rows of a draft by depth: [[{text, fate, sign, chance, after}]]; `after` is the text of its parent row. */
+/** The rows of a draft by depth: [[{text, status, sign, chance, after}]]; `after` is the text of its parent row. */
 function levelsOf(step) {
   const {draft} = step;
   const depths = [];
@@ -58,10 +58,10 @@ function levelsOf(step) {
     const parent = draft.parents[row];
     depths[row] = parent < 0 ? 0 : depths[parent] + 1;
     levels[depths[row]] ||= [];
-    const fate = fateOf(step, row);
+    const status = statusOf(step, row);
     levels[depths[row]].push({
       text: shown(draft.pieces[row]),
-      ...{fate, ...FATES[fate]},
+      ...{status, ...STATUSES[status]},
       chance: draft.chances?.length ? draft.chances[row] : null,
       after: parent < 0 ? null : quote(draft.pieces[parent]),
     });

@@ -81,12 +81,12 @@ export class Inspector {
     this.node = make("section.la-inspector.la-i", attributes, this.#crumbs, head, this.#body);
     this.#previous.addEventListener("click", () => this.#step(-1));
     this.#next.addEventListener("click", () => this.#step(1));
-    closeButton.addEventListener("click", () => this.#leave());
+    closeButton.addEventListener("click", () => this.#closePanel());
     this.node.addEventListener("keydown", event => {
       if (event.key !== "Escape" || event.defaultPrevented) return;
       event.preventDefault();
       event.stopPropagation();
-      this.#leave();
+      this.#closePanel();
     });
   }
 
@@ -139,16 +139,16 @@ export class Inspector {
   /** The path from the text to this pass, its rows, and the target's candidates after one row; -1 for none. */
   #drawCrumbs(log, row) {
     const {laneIndex, stepIndex, pass} = this.#at;
-    const crumb = (label, act) => {
+    const crumb = (label, action) => {
       const node = make("button.la-button", {type: "button"}, label);
-      node.addEventListener("click", act);
+      node.addEventListener("click", action);
       return node;
     };
     const to = node => () => node.scrollIntoView({block: "start"});
     const field = this.#body.querySelector(".la-m-field");
     const boxes = [...this.#body.querySelectorAll(".la-i-place")];
     const chosen = boxes.find(({dataset}) => Number(dataset.row) === row);
-    const crumbs = [crumb("text", () => this.#leave()), crumb(pass.title, to(this.node))];
+    const crumbs = [crumb("text", () => this.#closePanel()), crumb(pass.title, to(this.node))];
     if (field) crumbs.push(crumb("rows", to(field.closest(".la-m-part"))));
     for (const box of boxes) box.classList.toggle("la-i-zoomed", box === chosen && Boolean(field));
     if (row >= 0 && boxes.length) {
@@ -169,7 +169,7 @@ export class Inspector {
     this.#from = null;
   }
 
-  #leave() {
+  #closePanel() {
     this.hide();
     this.#close();
   }

@@ -1,7 +1,7 @@
 /* jacobi.js: the window of lookahead decoding as plain data: its levels and columns, the verified n-grams and the
    attention mask. They are derived from the draft's parents, because a recording has no more. */
 
-import {ancestors, FATES, fateOf, tested} from "./draft.js";
+import {ancestors, STATUSES, statusOf, tested} from "./draft.js";
 import {rootOf, shown} from "./text.js";
 
 /** The number of columns of a pass's window. Level 2 is a child of column 1. With one level or one column the parents
@@ -42,7 +42,7 @@ export function windowOf(log, laneIndex, stepIndex) {
   if (!grid.length) return null;
   const before = gridOf(lane, lane.steps[stepIndex - 1]);
   const after = gridOf(lane, lane.steps[stepIndex + 1]);
-  const deepest = lane.steps.reduce((most, other) => Math.max(most, other.draft.window / grid[0].length), 0);
+  const deepest = lane.steps.reduce((max, other) => Math.max(max, other.draft.window / grid[0].length), 0);
   const predictions = after.length && after[0].length === grid[0].length ? after.at(-1) : null;
   const earlier = lane.steps.slice(0, stepIndex).some(other => other.draft.window > 0);
   const opening = earlier ? "restarted" : "opened";
@@ -70,7 +70,7 @@ export function ngramsOf(log, laneIndex, stepIndex) {
     const accepted = path.filter(row => step.path.includes(row)).length;
     return {
       ...{path, root, accepted},
-      tokens: path.map(row => ({text: shown(draft.pieces[row]), fate: fateOf(step, row)})),
+      tokens: path.map(row => ({text: shown(draft.pieces[row]), status: statusOf(step, row)})),
       origin: originOf(lane, draft, leaf),
       outcome: outcomeOf(step, path, accepted),
       isAccepted: accepted === path.length,
@@ -94,9 +94,9 @@ function originOf(lane, draft, row) {
 const ENDS = {rejected: "then rejected", ended: "then the text ended"};
 function outcomeOf(step, path, accepted) {
   if (accepted === path.length) return "accepted";
-  const fate = fateOf(step, path[accepted]);
-  if (!accepted) return FATES[fate].label;
-  return `${accepted} of ${path.length} accepted, ${ENDS[fate] || "then another branch was accepted"}`;
+  const status = statusOf(step, path[accepted]);
+  if (!accepted) return STATUSES[status].label;
+  return `${accepted} of ${path.length} accepted, ${ENDS[status] || "then another branch was accepted"}`;
 }
 
 /** The attention mask of a pass: [{name, text, group, attendsTo: rows of the pass}]. Row 0 is the text's last token.

@@ -70,7 +70,7 @@ function originCell(origin, lane, go) {
 
 function ngramLine(ngram, i, lane, go) {
   const outcome = sign(ngram.accepted ? "✓" : ngram.outcome === "rejected" ? "✕" : "–");
-  const tokens = ngram.tokens.map(({text, fate}) => token(text, fate));
+  const tokens = ngram.tokens.map(({text, status}) => token(text, status));
   return make(
     `tr.${ngram.accepted ? "la-m-accepted" : ""}`,
     make("td", String(i + 1)),

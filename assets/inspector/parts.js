@@ -14,7 +14,7 @@ export const small = (...children) => make("p.la-i-small", ...children);
 export const quoted = ({lead, quotation, tail}) =>
   quotation === null ? [lead + tail] : [lead, "“", token(quotation, "said"), "”", tail];
 
-export const withinOne = share => Math.max(0, Math.min(1, share));
+export const clampShare = share => Math.max(0, Math.min(1, share));
 
 /** A graphic, hidden from screen readers because the text next to it has its meaning; `style` may set its width or
     position. */
@@ -26,8 +26,8 @@ export function drawn(className, style, ...children) {
 
 /** A bar from 0 to 1; `dashed` extends it to an upper bound. */
 export function bar(share, kind, dashed = 0) {
-  const box = drawn("la-i-bar", {}, drawn(`la-i-fill.la-i-${kind}`, {width: percent(withinOne(share))}));
-  if (dashed > share) box.append(drawn("la-i-maybe", {width: percent(withinOne(dashed - share))}));
+  const box = drawn("la-i-bar", {}, drawn(`la-i-fill.la-i-${kind}`, {width: percent(clampShare(share))}));
+  if (dashed > share) box.append(drawn("la-i-maybe", {width: percent(clampShare(dashed - share))}));
   return box;
 }
 

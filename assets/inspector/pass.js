@@ -3,7 +3,7 @@
 
 import {bits} from "../page/numbers.js";
 import {describePass} from "../timeline/sentences.js";
-import {FATES, fateOf, outline, tested} from "./draft.js";
+import {outline, STATUSES, statusOf, tested} from "./draft.js";
 import {candidates, positionsOf, residualOf} from "./positions.js";
 import {contextOf, quote, rootOf, shown} from "./text.js";
 import {timeOf} from "./time.js";
@@ -60,12 +60,12 @@ function rowOf(step, row, positions) {
   const position = positions.find(({rejected, settled}) => [...rejected, settled].some(test => test.row === row));
   const tests = position ? [...position.rejected, position.settled] : [];
   const order = tests.findIndex(test => test.row === row);
-  const fate = fateOf(step, row);
+  const status = statusOf(step, row);
   return {
     text: shown(draft.pieces[row]),
     source: draft.sources[row] ? shown(draft.sources[row]) : null,
     confidence: draft.chances?.length ? draft.chances[row] : null,
-    ...{fate, ...FATES[fate]},
+    ...{status, ...STATUSES[status]},
     emitted: step.path.indexOf(row),
     position: position ? position.index : -1,
     ...numbersOf(tests[order]),
@@ -121,21 +121,21 @@ function locate(step, {row, emitted}) {
   return {row, emitted: emitted >= 0 ? emitted : step.path.indexOf(row)};
 }
 
-/** The outcome of a token: `fate` is one word, `outcome` a sentence {lead, quotation, tail}. */
+/** The outcome of a token: `status` is one word, `outcome` a sentence {lead, quotation, tail}. */
 function outcomeOf({pass, step, lane, drafted, emitted, isGhost, isTargetToken}) {
   const sentence = (lead, quotation = null) => ({lead, quotation, tail: ""});
-  if (isGhost) return {fate: "ghost", outcome: sentence("drafted; not verified yet")};
-  if (drafted) return {fate: drafted.fate, outcome: sentence(...draftedOutcome(drafted, pass))};
-  if (isTargetToken) return {fate: step.origins[emitted], outcome: sentence(targetOutcome(pass, lane))};
+  if (isGhost) return {status: "ghost", outcome: sentence("drafted; not verified yet")};
+  if (drafted) return {status: drafted.status, outcome: sentence(...draftedOutcome(drafted, pass))};
+  if (isTargetToken) return {status: step.origins[emitted], outcome: sentence(targetOutcome(pass, lane))};
   if (emitted >= 0)
-    return {fate: "accepted", outcome: sentence("accepted; this lane does not report its other drafted tokens")};
-  return {fate: "none", outcome: {lead: pass.lead, quotation: pass.quotation, tail: pass.tail}};
+    return {status: "accepted", outcome: sentence("accepted; this lane does not report its other drafted tokens")};
+  return {status: "none", outcome: {lead: pass.lead, quotation: pass.quotation, tail: pass.tail}};
 }
 
-function draftedOutcome({fate, label, choice}, {rule}) {
-  if (fate !== "accepted" && fate !== "rejected") return [label];
-  if (rule === "rejection") return [`${fate} by the draw`];
-  if (fate === "accepted") return ["accepted: the target’s choice too"];
+function draftedOutcome({status, label, choice}, {rule}) {
+  if (status !== "accepted" && status !== "rejected") return [label];
+  if (rule === "rejection") return [`${status} by the draw`];
+  if (status === "accepted") return ["accepted: the target’s choice too"];
   return ["rejected: the target’s choice is ", quote(choice)];
 }
 

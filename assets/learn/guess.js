@@ -11,7 +11,7 @@ const REJECTED = "it is rejected";
 
 /** `x` with two digits, or with more if it would otherwise look equal to a different number in `others`. */
 function exactApartFrom(x, others) {
-  const looksDifferent = most => others.every(other => other === x || Number(exact(x, most)) !== other);
+  const looksDifferent = digits => others.every(other => other === x || Number(exact(x, digits)) !== other);
   return exact(x, [2, 3, 4, 5].find(looksDifferent) || 6);
 }
 

@@ -10,8 +10,8 @@ export const part = (className, ...children) => make(`div.${className}`, ...chil
 /** An element whose changes are announced by a screen reader. */
 export const live = className => make(`div.${className}`, {"aria-live": "polite"});
 
-export function button(label, act, attributes) {
+export function button(label, action, attributes) {
   const node = make("button.la-g-button", {type: "button", ...attributes}, label);
-  node.addEventListener("click", act);
+  node.addEventListener("click", action);
   return node;
 }

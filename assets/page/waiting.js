@@ -8,10 +8,10 @@ import {percent} from "./numbers.js";
 import "./theme.js";
 
 const POLL_MS = 600;
-const GONE_AFTER_MS = 8000;
+const REPLY_TIMEOUT_MS = 8000;
 // A proxy may serve the app below a path, and the address may have no slash at its end.
 const LOADING = `${location.origin}${location.pathname.replace(/\/+$/, "")}/loading`;
-const GONE = "The server does not answer. Its terminal shows the reason. Still trying.";
+const NO_REPLY = "The server does not answer. Its terminal shows the reason. Still trying.";
 const part = id => document.getElementById(id);
 const element = part("la-race-timeline");
 let lastReply = performance.now();
@@ -33,7 +33,7 @@ async function poll() {
     lastReply = performance.now();
     show(loading);
   } catch {
-    if (performance.now() - lastReply > GONE_AFTER_MS) setText(part("la-says"), GONE);
+    if (performance.now() - lastReply > REPLY_TIMEOUT_MS) setText(part("la-says"), NO_REPLY);
   }
   setTimeout(poll, POLL_MS);
 }

@@ -26,13 +26,13 @@ export class Feed {
   #fallback;
 
   /** `read()` returns the host's current value; `fallback` is shown if the first value is an error.
-      `refused(message)` is called for an error of the server, `news(isNewRun)` for any other batch, `changed()` when
+      `refused(message)` is called for an error of the server, `updated(isNewRun)` for any other batch, `changed()` when
       the page must redraw. */
-  constructor(log, read, fallback, {resend, refused, news, changed}) {
+  constructor(log, read, fallback, {resend, refused, updated, changed}) {
     this.#log = log;
     this.#read = read;
     this.#fallback = fallback;
-    this.#owner = {refused, news, changed};
+    this.#owner = {refused, updated, changed};
     this.repair = new Repair({log, resend, receive: batch => this.receive(batch, true), changed});
   }
 
@@ -73,7 +73,7 @@ export class Feed {
     }
     if (!isReply) this.repair.arrived(performance.now(), outcome);
     this.batches += 1;
-    this.#owner.news(outcome.fresh || log.header !== header);
+    this.#owner.updated(outcome.fresh || log.header !== header);
     return outcome;
   }
 

@@ -78,7 +78,7 @@ export class Lane {
 
   /** Show a lane's frame, as `frameAt` returns it. Returns whether the end of the text may have moved. */
   update(view, playing) {
-    const settledChanged = this.#settle(view.settled);
+    const settledChanged = this.#showPasses(view.settled);
     const ghostsChanged = !this.#lane.naive && this.#drawInFlight(view);
     this.#caret.classList.toggle("la-on", playing && !view.finished);
     setText(this.#aside, this.#summary(view));
@@ -86,7 +86,7 @@ export class Lane {
   }
 
   /** Show the first `count` passes. Returns whether anything changed. */
-  #settle(count) {
+  #showPasses(count) {
     if (this.#lane.recounted) {
       while (this.#settled) this.#pass(--this.#settled).remove();
       this.#passes = [];

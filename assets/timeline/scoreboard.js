@@ -36,7 +36,7 @@ export class Scoreboard {
     const text = announcement(log, state, restored, frameAt(log, duration(log)).speedup);
     if (!text || text === this.#announced) return;
     this.#announced = text;
-    setText(this.#ui.say, text);
+    setText(this.#ui.announcer, text);
   }
 
   draw(log, frame, {state, restored, problem}) {
@@ -45,7 +45,7 @@ export class Scoreboard {
     setText(ui.statusText, statusLine(log, state, restored));
     this.#drawProgress(log.status?.fraction ?? null);
     setText(ui.number, number);
-    setText(ui.words, comparison);
+    setText(ui.comparison, comparison);
     setText(ui.winner, comparison ? `with ${log.lanes.at(-1).name}` : "");
     const lanesCompared = frame.lanes.length > 2 && comparison ? `${log.lanes.at(-1).name} compared with naive` : "";
     const rule = log.header?.settings.rule === "rejection" ? REJECTION : "";

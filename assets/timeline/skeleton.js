@@ -88,12 +88,12 @@ const group = (className, label, ...children) =>
   make(`div.${className}`, {role: "group", "aria-label": label}, ...children);
 
 const scoreParts = () => ({
-  say: make("div.la-unseen", {"aria-live": "polite", role: "status"}),
+  announcer: make("div.la-unseen", {"aria-live": "polite", role: "status"}),
   statusText: make("span.la-statustext"),
   bar: make("span.la-bar", make("span")),
   tour: plainButton("show me in a minute", {title: "Six steps through the race below"}),
   number: make("span.la-number"),
-  words: make("span.la-words"),
+  comparison: make("span.la-words"),
   winner: make("span.la-winner"),
   outcome: make("p.la-outcome"),
   note: make("p.la-sub"),
@@ -147,7 +147,7 @@ function homeParts() {
 const headBox = ui => {
   const headline = make(
     "div.la-headline",
-    make("p.la-big", ui.number, " ", ui.words, " ", ui.winner),
+    make("p.la-big", ui.number, " ", ui.comparison, " ", ui.winner),
     ui.outcome,
     ui.note,
   );
@@ -166,7 +166,7 @@ const keyBox = ui =>
     "div.la-key",
     legend(),
     heatLegends(),
-    group("la-choice", "What the text shows", "show:", ...ui.heat),
+    group("la-choice", "View of the text", "show:", ...ui.heat),
     group("la-choice.la-rejects", "Rejected tokens", "rejected:", ui.fade, ui.keep),
   );
 
@@ -177,7 +177,7 @@ export function skeleton(root) {
   ui.details = make("details.la-verdict", {hidden: ""}, ui.verdict, ui.sums);
   root.replaceChildren(
     make("div.la-status", ui.statusText, ui.tour, ui.bar),
-    ...[ui.say, headBox(ui), ui.error, ui.strip, ui.lanes, transportBox(ui), ui.chartbox, keyBox(ui)],
+    ...[ui.announcer, headBox(ui), ui.error, ui.strip, ui.lanes, transportBox(ui), ui.chartbox, keyBox(ui)],
     make("div.la-foot", ui.pass, ui.open),
     ...[ui.panel, ui.details, ui.offer, ui.home, ui.cardbox, ui.help],
   );

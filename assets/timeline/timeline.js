@@ -47,8 +47,8 @@ class Timeline {
     this.playhead = new Playhead(this.log, callbacks);
     this.feed = new Feed(this.log, host.read, host.first, {
       resend: async (run, received) => host.resend?.(run, received),
-      refused: message => setText(this.ui.say, message),
-      news: isNewRun => this.#update(isNewRun),
+      refused: message => setText(this.ui.announcer, message),
+      updated: isNewRun => this.#update(isNewRun),
       changed: () => this.#draw(),
     });
     this.scoreboard = new Scoreboard(this.ui);

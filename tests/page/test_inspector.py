@@ -127,11 +127,11 @@ def test_outline_draws_a_tree_and_leaves_a_chain_alone(page):
 
 
 def test_outcomes_distinguish_unreached_rows_from_untested_rows(page):
-    assert page.evaluate("[0, 1, 2, 3, 4].map(row => I.fateOf(tree, row))") == [
+    assert page.evaluate("[0, 1, 2, 3, 4].map(row => I.statusOf(tree, row))") == [
         "rejected", "accepted", "passed", "unreached", "rejected",
     ]  # fmt: skip
     cut = "({...greedy, statuses: ['accepted', 'accepted', 'unvisited', 'unvisited'], tests: greedy.tests.slice(0, 2), finish: 'eos'})"
-    assert page.evaluate(f"[2, 3].map(row => I.fateOf({cut}, row))") == ["ended", "unreached"]
+    assert page.evaluate(f"[2, 3].map(row => I.statusOf({cut}, row))") == ["ended", "unreached"]
 
 
 def test_context_is_the_end_of_prompt_and_text(page):
@@ -174,7 +174,7 @@ def test_the_cost_of_a_pass_in_median_naive_passes(page):
 
 
 def test_the_draw_is_compared_with_p_over_q(page):
-    rows = page.evaluate("I.passOf(logs.rejection(), 0, 1).rows.map(r => [r.fate, r.p, r.q, r.draw, r.threshold])")
+    rows = page.evaluate("I.passOf(logs.rejection(), 0, 1).rows.map(r => [r.status, r.p, r.q, r.draw, r.threshold])")
     assert rows[0] == ["accepted", 0.5, 0.8, 0.3, pytest.approx(0.625)]
     assert rows[1] == ["rejected", 0.09, 0.6, 0.4, pytest.approx(0.15)]
     assert rows[2] == ["unreached", None, None, None, None]
@@ -211,7 +211,7 @@ def test_candidates_include_drafted_and_emitted_tokens(page):
 
 
 @pytest.mark.parametrize(
-    ("part", "fate", "lead", "quotation"),
+    ("part", "status", "lead", "quotation"),
     [
         ("{kind: 'accepted', row: 0, emitted: 0}", "accepted", "accepted: the target’s choice too", None),
         ("{kind: 'rejected', row: 2, emitted: -1}", "rejected", "rejected: the target’s choice is ", "c"),
@@ -226,10 +226,10 @@ def test_candidates_include_drafted_and_emitted_tokens(page):
         ("{kind: 'tick', row: -1, emitted: -1}", "none", "drafted 4, accepted 2, then the target wrote ", "c"),
     ],
 )
-def test_token_outcomes(page, part, fate, lead, quotation):
+def test_token_outcomes(page, part, status, lead, quotation):
     details = page.evaluate(f"I.tokenOf(logs.greedy(), 1, 1, {part})")
-    assert (details["fate"], details["outcome"]["lead"], details["outcome"]["quotation"]) == (fate, lead, quotation)
-    assert (details["p"] is None) == (fate in ("unreached", "ghost", "none")), "a token that is not verified has no p"
+    assert (details["status"], details["outcome"]["lead"], details["outcome"]["quotation"]) == (status, lead, quotation)
+    assert (details["p"] is None) == (status in ("unreached", "ghost", "none")), "a token that is not verified has no p"
 
 
 # ------------------------------------------------------------------ the window

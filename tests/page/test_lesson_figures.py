@@ -61,7 +61,7 @@ def test_dice_settle_on_p(page):
 def test_a_pass_by_pencil(page):
     pass_of = "draft => modules.pencil.passOf(draft)"
     assert page.evaluate(pass_of, ["quick", "brown", "fox", "jumps"]) == {
-        "fates": ["accepted", "accepted", "rejected", "not tested"], "written": ["quick", "brown", "dog"], "kept": 3,
+        "outcomes": ["accepted", "accepted", "rejected", "not tested"], "written": ["quick", "brown", "dog"], "kept": 3,
     }  # fmt: skip
     assert len(page.evaluate(pass_of, ["quick", "brown", "dog", "sleeps"])["written"]) == 5, "the bonus"
     host = mounted(page, "pencil")

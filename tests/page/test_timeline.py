@@ -273,7 +273,7 @@ def test_a_late_batch_does_not_bring_back_a_replaced_run(page):
 def test_a_late_recording_does_not_replace_a_running_race(page, shown):
     runs = page.evaluate(
         """shown => { const log = P.createLog(), seen = [];
-      const owner = {resend: () => null, refused: () => null, news: () => null, changed: () => null};
+      const owner = {resend: () => null, refused: () => null, updated: () => null, changed: () => null};
       const feed = new modules.feed.Feed(log, () => null, null, owner);
       const race = [{kind: "status", text: "Waiting: one run is before yours."}, ...events()];
       for (const [run, ev] of [["race", race.slice(0, 1)], [shown, events()], ["race", race.slice(0, 4)], [shown, events()], ["race", race], [shown, events()]]) {

@@ -19,14 +19,14 @@ const AFTER = {
 
 const predictionAfter = word => AFTER[word] || "and";
 
-/** Return {fates, written, kept} of a pass over the root and a draft: outcomes, emitted words, rows kept in the
+/** Return {outcomes, written, kept} of a pass over the root and a draft: outcomes, emitted words, rows kept in the
     cache. */
 export function passOf(draft) {
   const read = [ROOT, ...draft];
   const mismatch = draft.findIndex((word, i) => word !== predictionAfter(read[i]));
   const accepted = mismatch < 0 ? draft.length : mismatch;
-  const fates = draft.map((_, i) => (i < accepted ? "accepted" : i === accepted ? "rejected" : "not tested"));
-  return {fates, written: [...draft.slice(0, accepted), predictionAfter(read[accepted])], kept: 1 + accepted};
+  const outcomes = draft.map((_, i) => (i < accepted ? "accepted" : i === accepted ? "rejected" : "not tested"));
+  return {outcomes, written: [...draft.slice(0, accepted), predictionAfter(read[accepted])], kept: 1 + accepted};
 }
 
 export function figure() {
@@ -45,20 +45,20 @@ export function figure() {
 
   function draw() {
     const draft = inputs.map(input => input.value.trim() || "and");
-    const {fates, written: emitted, kept} = passOf(draft);
+    const {outcomes, written: emitted, kept} = passOf(draft);
     const read = [ROOT, ...draft];
-    cells.forEach(([input, prediction, , fate], i) => {
+    cells.forEach(([input, prediction, , outcomeCell], i) => {
       setText(input, read[i]);
       setText(prediction, predictionAfter(read[i]));
       setText(
-        fate,
-        fates[i]
-          ? `${{accepted: "✓ ", rejected: "✕ "}[fates[i]] || ""}${fates[i]}`
+        outcomeCell,
+        outcomes[i]
+          ? `${{accepted: "✓ ", rejected: "✕ "}[outcomes[i]] || ""}${outcomes[i]}`
           : i > emitted.length - 1
             ? "not tested"
             : "the bonus",
       );
-      rows[i].dataset.fate = fates[i] || "";
+      rows[i].dataset.fate = outcomes[i] || "";
     });
     setText(written, `Written: ${emitted.join(" ")}. ${count(emitted.length, "token")} in one pass.`);
     const boxes = read.map((word, i) => make(`span.la-f-kept${i < kept ? "" : ".la-f-swept"}`, word));

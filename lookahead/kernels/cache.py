@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from ..model.cache import KeyValueCache, room_for
+from ..model.cache import KeyValueCache, capacity_for
 from . import attend
 
 
@@ -18,7 +18,7 @@ class CompiledCache(KeyValueCache):
     def make_room(self, rows: int, heads: int, dim: int, dtype: torch.dtype) -> np.ndarray:
         """Count so many further columns in every layer, which the caller fills; the addresses of keys and values [layers, 2]."""
         stop = self.lengths[0] + rows
-        room = max(self.room, room_for(stop))
+        room = max(self.capacity, capacity_for(stop))
         if room != self._made or room != self.layers[0].keys.shape[2]:
             self._made = 0  # until all of them have grown
             for layer in self.layers:  # one after the other: old buffers are freed as soon as they are copied

@@ -78,7 +78,7 @@ class _Tables:
         """The cache with room for so many further rows, the first `ends` of which a pass computes."""
         shape = self.shape
         addresses = cache.make_room(rows, shape.kv_heads, shape.head_dim, self.dtype)[None]
-        return Caches(addresses, np.array([cache.room]), np.array([ends]))
+        return Caches(addresses, np.array([cache.capacity]), np.array([ends]))
 
     def new_cache(self) -> CompiledCache:
         """An empty cache."""

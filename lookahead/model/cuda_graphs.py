@@ -70,7 +70,7 @@ def _memory_pool(device: int) -> Any:
 
 
 class Visible(NamedTuple):
-    """What the rows of a pass attend to: all `base` cached tokens, and the rows that are True in [rows, all rows of the pass]."""
+    """The columns that the rows of a pass attend to: all `base` cached tokens, and the rows that are True in [rows, all rows of the pass]."""
 
     base: int
     rows: torch.Tensor

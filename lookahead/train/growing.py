@@ -185,7 +185,7 @@ class Growing:
 
     def _measure(self) -> Iterator[None]:
         """Measure tokens per pass after held-out prompts, greedily, with one prompt per slice."""
-        head, emitted, passes = Head.of(self.copied(), self._target.passes), 0, 0
+        head, emitted, passes = Head.from_network(self.copied(), self._target.passes), 0, 0
         for scenario in (scenario for scenario in BENCH if scenario.category == CHECKED):
             ids = self._models.tokenizer(scenario.prompt)["input_ids"]
             more = verified_passes(head, self._target, ids, self._models.eos, CHECKED_TOKENS)

@@ -81,7 +81,7 @@ def frequent(rows: np.ndarray, vocab: int, mask: int) -> torch.Tensor | None:
 
 def sizes(target: PreTrainedModel) -> Shape:
     """Return a target's sizes, to compare with the file of a head."""
-    return Shape.of(lambda name: getattr(target.config, name, None))
+    return Shape.from_fields(lambda name: getattr(target.config, name, None))
 
 
 class HeadLoss(ABC):

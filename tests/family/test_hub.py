@@ -243,7 +243,7 @@ def test_quantised_weights_and_what_is_no_decoder(shelf, folders, tmp_path):
     shelf.add("org/t5", changed(folders["llama"][0], tmp_path / "t5", model_type="t5"))
     assert "cannot be used" in str(look("org/t5").refused)
     shelf.add("org/bloom", changed(folders["llama"][0], tmp_path / "bloom", model_type="bloom"))
-    assert "cannot be told positions" in str(look("org/bloom").refused)
+    assert "does not accept positions" in str(look("org/bloom").refused)
     folder = changed(folders["llama"][0], tmp_path / "broken")
     (folder / "config.json").write_text('["no object"]')
     shelf.add("org/broken", folder)

@@ -22,7 +22,7 @@ from conftest import tiny  # noqa: E402
 from lookahead import kernels  # noqa: E402
 from lookahead.model.heads import files  # noqa: E402
 from lookahead.model.heads.head import NETWORKS  # noqa: E402
-from lookahead.model.heads.shape import BLOCK, EACH, EAGLE, WHOLE, HeadShape  # noqa: E402
+from lookahead.model.heads.shape import ALL_TAPS, BLOCK, EAGLE, PER_TAP, HeadShape  # noqa: E402
 
 GOLDEN = Path(__file__).with_name("by_speculators.json")
 LAYERS, HIDDEN, VOCAB = 6, 64, 4096
@@ -36,8 +36,8 @@ DSPARK, DFLASH = {"rank": 16, "confident": True}, {"causal": False}
 VARIANTS = {
     "eagle3": (EAGLE, {}),
     "eagle3, normed residual": (EAGLE, {"residual_normed": True}),
-    "eagle3, one norm over all taps": (EAGLE, {"fed_norm": WHOLE}),
-    "eagle3, a norm a tap": (EAGLE, {"fed_norm": EACH}),
+    "eagle3, one norm over all taps": (EAGLE, {"fed_norm": ALL_TAPS}),
+    "eagle3, a norm a tap": (EAGLE, {"fed_norm": PER_TAP}),
     "eagle3, normed feature": (EAGLE, {"output_normed": True}),
     "eagle3, two layers": (EAGLE, {"layers": 2}),
     "eagle3, norms of queries and keys": (EAGLE, {"head_norms": True}),

@@ -20,7 +20,7 @@ from lookahead.engine.fixed_length import FixedLength
 from lookahead.model import loading, modules
 from lookahead.model.heads import files
 from lookahead.model.heads.head import NETWORKS, Head
-from lookahead.model.heads.shape import BLOCK, EACH, EAGLE, KINDS, MEDUSA, WHOLE, HeadShape, usual_taps
+from lookahead.model.heads.shape import ALL_TAPS, BLOCK, EAGLE, KINDS, MEDUSA, PER_TAP, HeadShape, usual_taps
 from lookahead.model.lm import CachedLM
 
 LAYERS, HIDDEN, VOCAB = 6, 64, 4096
@@ -90,7 +90,7 @@ def close(a, b, target):
 @pytest.mark.parametrize("kind", KINDS)
 def test_compiled_passes_agree_with_their_network(target, kind):
     network, context = network_of(kind, target), text(40)
-    ours = Head.of(network, target)
+    ours = Head.from_network(network, target)
     plain = Head(network.shape, network)
     assert type(ours.passes) is not type(plain.passes), "compiled beside a target that is compiled"
     for read in (40, 33, 12, 2):
@@ -111,7 +111,7 @@ def test_compiled_passes_agree_with_their_network(target, kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_text_read_in_pieces_is_a_text_read_at_once(target, kind):
-    head, context = Head.of(network_of(kind, target), target), text(60)
+    head, context = Head.from_network(network_of(kind, target), target), text(60)
     lm, drafter = cached(head, target, context[:9])
     for stop in (9, 10, 14, 15, 40):  # drafts in between leave nothing behind
         lm.extend(context[len(lm.tokens) : stop - 1])
@@ -132,11 +132,11 @@ def test_a_long_text_is_read_in_parts(folder):
 
     target = kernels.read(folder, torch.float32)
     for kind in (EAGLE, BLOCK):
-        head, context = Head.of(network_of(kind, target), target), text(90)
+        head, context = Head.from_network(network_of(kind, target), target), text(90)
         _, whole = cached(head, target, context)
         logits = whole.extend(whole.sync(context))
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(heads, "TOGETHER", 16)
+            patch.setattr(heads, "PASS_TOKENS", 16)
             _, parts = cached(head, target, context)
             assert torch.allclose(parts.extend(parts.sync(context)), logits, atol=1e-3)
 
@@ -145,7 +145,7 @@ def test_a_block_in_training_is_the_block_that_is_drafted(folder):
     target = kernels.read(folder, torch.float32)
     for changes in ({}, {"causal": False}, {"from_anchor": False, "slots": 4}):
         network, context = network_of(BLOCK, target, **changes), text(30)
-        lm, _ = cached(Head.of(network, target), target, context)
+        lm, _ = cached(Head.from_network(network, target), target, context)
         states = lm.states(0)[None].clone()
         anchors = torch.tensor([5, 17, 29 - network.shape.slots])
         logits, sure = network(states, torch.tensor([context[:29]]), anchors)
@@ -165,13 +165,13 @@ def test_an_eagle_in_training_is_the_eagle_that_drafts(folder):
     changed = (
         {},
         {"residual_normed": True},
-        {"fed_norm": WHOLE},
-        {"fed_norm": EACH, "output_normed": True},
+        {"fed_norm": ALL_TAPS},
+        {"fed_norm": PER_TAP, "output_normed": True},
         {"layers": 2},
     )
     for changes in changed:
         network, context = network_of(EAGLE, target, **changes), text(24)
-        lm, _ = cached(Head.of(network, target), target, context)
+        lm, _ = cached(Head.from_network(network, target), target, context)
         steps = list(network(lm.states(0)[None].clone(), torch.tensor([context[:23]]), 4))
         for row in (0, 7, 17):
             drafter = Head(network.shape, network).fresh(VOCAB)
@@ -186,7 +186,7 @@ def test_medusa_reads_the_state_that_the_output_head_reads(folder):
     """Behind an untrained block stands the target's own next token."""
     target = kernels.read(folder, torch.float32)
     network, context = NETWORKS[MEDUSA](shape_of(MEDUSA), *target.tables).eval(), text(20)
-    _, drafter = cached(Head.of(network, target), target, context)
+    _, drafter = cached(Head.from_network(network, target), target, context)
     close(drafter.extend(drafter.sync(context)), CachedLM(target).extend(context[:-1]), target)
 
 
@@ -349,7 +349,7 @@ def test_a_reduced_vocabulary_is_drafted_from_in_compiled_calls(target, kind, se
     with torch.no_grad():
         for weight in network.parameters():
             weight.normal_(1.0, 0.1) if weight.dim() == 1 else weight.normal_(0.0, 0.2)
-    head, context = Head.of(network.to(target.dtype).eval().requires_grad_(False), target, ids), text(30)
+    head, context = Head.from_network(network.to(target.dtype).eval().requires_grad_(False), target, ids), text(30)
     assert head.compiled
     rule, (_, a), (_, b) = rule_for(Settings(**settings)), *(cached(head, target, context) for _ in range(2))
     picks = draft_tokens(a, rule, a.sync(context), context, 4, StopRule())
@@ -376,7 +376,7 @@ def test_a_tree_grown_in_one_compiled_call_is_what_level_after_level_gives(
     context, rule = text(30), rule_for(Settings(**settings))
     grown = []
     for compiled in (True, False):
-        _, drafter = cached(Head.of(network_of(kind, target, **changes), target), target, context)
+        _, drafter = cached(Head.from_network(network_of(kind, target, **changes), target), target, context)
         if not compiled:
             monkeypatch.setattr(drafter, "draft_tree", lambda *request: None)
         options = tree.Options(branches=branches, rows=4 * branches - 1)
@@ -394,7 +394,7 @@ def test_a_tree_grown_in_one_compiled_call_is_what_level_after_level_gives(
 
 
 def test_medusas_tokens_in_one_compiled_call_are_those_that_one_after_the_other_gives(target):
-    (_, a), (_, b) = (cached(Head.of(network_of(MEDUSA, target), target), target, text(30)) for _ in range(2))
+    (_, a), (_, b) = (cached(Head.from_network(network_of(MEDUSA, target), target), target, text(30)) for _ in range(2))
     rule, context = rule_for(Settings()), text(30)
     picks = draft_tokens(a, rule, a.sync(context), context, 3, StopRule())
     unread, singly = b.sync(context), []

@@ -48,7 +48,7 @@ RUNS = {
 }  # fmt: skip
 REFUSED = {
     "rembert": ({"input_embedding_size": 64, "output_embedding_size": 64}, "describes an encoder"),
-    "bloom": ({}, "cannot be told positions"),
+    "bloom": ({}, "does not accept positions"),
     "llama": ({"max_position_embeddings": 48}, "its context holds 48 tokens"),
     "mistral-sliding": ({}, "cannot be rolled back"),
 }

@@ -89,7 +89,7 @@ def test_a_text_that_crosses_the_blocks_is_the_same_by_every_method(folders, mon
 def test_a_heads_tables_grow_alike(tmp_path, kind):
     target = kernels.read(tiny("llama", tmp_path / "m", layers=6, max_position_embeddings=LONG), torch.float32)
     network = network_of(kind, target, window=0)
-    head = Head.of(network, target).passes
+    head = Head.from_network(network, target).passes
     assert head.rotary.up_to(1)[0].nbytes < 10 * MB
     cos, sin = (table[:, 0] for table in network.rotary(torch.arange(20_000)))
     half = cos.shape[1] // 2

@@ -83,7 +83,7 @@ def test_what_is_copied_does_not_change_and_races_losslessly(family, quick):
     before = {name: weight.clone() for name, weight in network.state_dict().items()}
     next(progress for progress in slices if progress.steps > 15)
     assert all(torch.equal(before[name], weight) for name, weight in network.state_dict().items())
-    head = Head.of(network, family.target.passes)
+    head = Head.from_network(network, family.target.passes)
     models = family.with_head(head, "grown", cost.measure_drafter(head, family.target, family.costs.target))
     assert models.names["block"] == "grown" and "block" not in family.heads
     for options in ({}, {"temperature": 0.8, "seed": 3}):

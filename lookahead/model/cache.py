@@ -37,7 +37,7 @@ class CacheLayer:
         self.cache.lengths[self.number] = columns
 
     def move(self, keys: torch.Tensor, values: torch.Tensor) -> None:
-        """Use these buffers from now on; copies the columns in use."""
+        """Use these buffers from now on; copy the columns in use."""
         before = self.keys, self.values
         self.keys, self.values = keys, values
         if self.length:

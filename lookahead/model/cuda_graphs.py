@@ -133,7 +133,7 @@ class _Cache(KeyValueCache):
 
     @torch.inference_mode()
     def _acquire(self, capacity: int) -> None:
-        """Use buffers of `capacity` columns from now on; copies the cached tokens."""
+        """Use buffers of `capacity` columns from now on; copy the cached tokens."""
         self.buffers = self._passes.acquire(capacity)
         for layer, buffers in zip(self.layers, self.buffers.layers, strict=True):
             layer.move(buffers.keys, buffers.values)

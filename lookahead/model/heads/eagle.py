@@ -1,9 +1,9 @@
 """The network of an EAGLE-3 head: one layer that drafts token by token (Li et al. 2025).
 
 The input of a row is a token's embedding and a feature of the previous token. If the target has read that token, the feature is
-computed from hidden states after three of the target's layers. For a drafted token it is the head's output, so training includes
-rows with the head's own features ("training-time test"). The embedding is the target's, and so is the output head if the head
-drafts all tokens.
+computed from hidden states after three of the target's layers. For a drafted token, the feature is the head's output, so training
+includes rows with such features ("training-time test"). The embedding is the target's. So is the output head, if the head drafts
+all tokens.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,7 @@
-"""The whole suite, as `python -m tests`: what is not timed on three workers side by side, then what is timed, alone.
+"""Run the full suite with `python -m tests`: first untimed tests on three workers, then timed tests alone.
 
-Further arguments go to both runs of pytest. Where the whole is run under CI, vLLM is installed meanwhile, as far as the tests
-that are not timed leave time.
+Further arguments are passed to both runs of pytest. Under CI and without arguments, vLLM is installed in the background during
+the untimed tests.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ STAGES = (
     ("-n", "3", "--dist", "loadgroup", "--no-loadscope-reorder", "-m", "not timed"),  # in the order of `conftest`
     ("-m", "timed"),
 )
-# What the app compiles and measures at its first start, where all workers and their apps would, side by side.
+# Compiles and measures once before the tests; otherwise all workers and their apps would do this at the same time.
 PREPARE = "import lookahead; lookahead.load('pocket')"
 VLLM = Path(__file__).with_name("vllm_environment.py")
-KEPT = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}  # what is compiled once, for dozens of processes
+ENVIRONMENT = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}  # many processes share the compiled bytecode
 
 
 def main(arguments: list[str]) -> int:
-    """The worst exit status of both; no test selected in one of them is none of its faults."""
-    command = [sys.executable, "-m", "pytest", "--durations=25"]  # where the suite's time goes
-    whole = not arguments and "CI" in KEPT and "VLLM_PYTHON" not in KEPT
-    installing = subprocess.Popen([sys.executable, VLLM]) if whole else None
+    """Return the worst exit status of both runs. A run that selects no test counts as passed if the other run passes."""
+    command = [sys.executable, "-m", "pytest", "--durations=25"]  # prints the slowest tests
+    full_suite = not arguments and "CI" in ENVIRONMENT and "VLLM_PYTHON" not in ENVIRONMENT
+    installing = subprocess.Popen([sys.executable, VLLM]) if full_suite else None
     if not arguments:
-        subprocess.call([sys.executable, "-c", PREPARE], env=KEPT)
+        subprocess.call([sys.executable, "-c", PREPARE], env=ENVIRONMENT)
     codes = []
     for stage in STAGES:
-        codes.append(subprocess.call([*command, *stage, *arguments], env=KEPT))
+        codes.append(subprocess.call([*command, *stage, *arguments], env=ENVIRONMENT))
         if installing:
             installing.wait()
     return max(0 if code == 5 and min(codes) == 0 else code for code in codes)

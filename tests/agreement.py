@@ -1,7 +1,7 @@
-"""Whether a lane wrote what naive writes, as far as this machine promises it.
+"""Checks that lanes write the same text as naive decoding, as far as the machine's exactness guarantees it.
 
-Where the badge says bit-exact the ids are naive's. Elsewhere, and where transformers decodes in passes of its own, two
-logits that tie may fall either way, and then the trace must say so itself: the badge is looked at instead, never skipped.
+If the badge is bit-exact, the ids must be equal. Otherwise, and in lanes of transformers, a tie of two logits may be decided
+differently. Then the badge must report the tie.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from lookahead.trace.race import MOST_LANES
 
 
 def assert_agrees(models: Any, prompt: Any, *lanes: str | tuple[str, dict[str, Any]], **options: Any) -> None:
-    """Race lanes against naive runs, as many at once as a race takes, and hold each to its badge."""
+    """Race lanes against naive decoding, with at most `MOST_LANES` lanes per race, and check their badges."""
     for first in range(0, len(lanes), MOST_LANES - 1):
-        some = lanes[first : first + MOST_LANES - 1]
-        race = lookahead.race(models, prompt, methods=["naive", *some], **{**options, "details": True})
-        assert_badges(finished(race), some, options)
+        methods = lanes[first : first + MOST_LANES - 1]
+        race = lookahead.race(models, prompt, methods=["naive", *methods], **{**options, "details": True})
+        assert_badges(finished(race), methods, options)
 
 
 def assert_badges(trace: lookahead.Trace, *context: Any) -> None:
-    """A recorded race, made with details: its lanes wrote what naive wrote, or their badges say that it was a tie."""
+    """Check that the lanes of a trace with details wrote the naive lane's text, or that their badges report a tie."""
     naive = trace.lanes[0].tokens
     for index, lane in enumerate(trace.lanes[1:], 1):
         agreement = trace.agreement(index)

@@ -1,7 +1,7 @@
-"""A real headless Chromium for the tests: found or installed; and pages in it without a server.
+"""Finds or installs a headless Chromium for the tests, and opens pages without a server.
 
-System packages are installed under CI only. There a missing browser is a failure; elsewhere the tests that need one are
-skipped with a reason.
+System packages are installed under CI only. A missing browser is a failure under CI; elsewhere tests that need one are skipped
+with a reason.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ARGUMENTS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
-# The shell is the same engine without windows, which take longer to open than most of our pages to load.
+# The shell is the same engine without windows. Opening a window takes longer than loading most of our pages.
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 
 
@@ -41,7 +41,7 @@ def _found() -> str | None:
 
 
 def _install() -> None:
-    """Install Debian's package under CI, if this is root; else playwright's build into the user's cache."""
+    """Install Debian's package under CI as root; otherwise install playwright's build into the user's cache."""
     if "CI" in os.environ and shutil.which("apt-get") and os.geteuid() == 0:
         quiet = {"check": False, "stdout": subprocess.DEVNULL, "timeout": 600}
         subprocess.run(["apt-get", "update", "-qq"], **quiet)
@@ -53,8 +53,8 @@ def _install() -> None:
 
 
 def executable() -> str:
-    """Path of a Chromium; skips, or fails under CI, where there is none to be had."""
-    with INSTALLING:  # apt-get refuses a second worker at the same time
+    """Return the path of a Chromium. Skip the test if there is none, or fail under CI."""
+    with INSTALLING:  # apt-get fails if a second worker runs it at the same time
         if not _found():
             _install()
     if path := _found():
@@ -67,14 +67,14 @@ def executable() -> str:
 
 @cache
 def exposed(*names: str) -> str:
-    """A script that leaves `modules`, in which each of these modules of `assets/` has the name of its file."""
+    """Return a script that sets `modules` to an object with these modules of `assets/`, by file name without suffix."""
     stems = {Path(name).stem: name for name in names}
     imports = "".join(f'import * as {stem} from "./{name}";\n' for stem, name in stems.items())
     return assets.small_script(assets.bundle(f"{imports}globalThis.modules = {{{', '.join(stems)}}};")) + "\n"
 
 
 def bare_page(browser, body: str, style: str, script: str, size: tuple[int, int] = (1280, 900), **options):
-    """A page with that style and script and no server behind it; what goes wrong in it is in its `problems`."""
+    """Open a page with a style and a script and no server; `page.problems` collects its errors."""
     page = browser.new_page(viewport={"width": size[0], "height": size[1]}, **options)
     page.problems = []
     page.on("pageerror", lambda error: page.problems.append(str(error)))
@@ -88,7 +88,7 @@ def bare_page(browser, body: str, style: str, script: str, size: tuple[int, int]
 
 
 def until(page, condition: str, timeout_s: float = 30) -> None:
-    """Wait until a script's condition holds. Asked from out here: our pages' policies forbid a wait in them by `eval`."""
+    """Wait until a condition in JavaScript holds. It is polled from Python, because our pages' CSP forbids `eval`."""
     deadline = time.monotonic() + timeout_s
     while not _holds(page, condition):
         assert time.monotonic() < deadline, f"never: {condition}"
@@ -96,7 +96,7 @@ def until(page, condition: str, timeout_s: float = 30) -> None:
 
 
 def _holds(page, condition: str) -> bool:
-    """Whether it holds; on a page that is just being left, which answers nothing, it does not."""
+    """Whether the condition holds; False during a navigation, when the page cannot evaluate it."""
     try:
         return page.evaluate(condition)
     except Error as error:

@@ -1,4 +1,4 @@
-"""The page's palette, and the contrast of two colours written as #rrggbb, as WCAG 2 counts it."""
+"""The page's palette, and the WCAG 2 contrast of two colours in the form #rrggbb."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from lookahead.trace import assets
 
 
 def palette(block):
-    """The colours of a block of palette.css, ":root" or ".dark", by name."""
+    """Return the colours by name in a block of palette.css, ":root" or ".dark"."""
     css = assets.style_sheet("page/palette.css")
     body = css[css.index(f"\n{block} {{") :]
     return dict(re.findall(r"--la-([\w-]+): (#[0-9a-f]{6})", body[: body.index("}")]))

@@ -1,4 +1,4 @@
-"""What the tests share: the bundled models, tiny random ones, a lane over weightless models, a browser, the running app."""
+"""Shared fixtures and helpers: bundled models, tiny random models, the loop over tables, a browser, the running app."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-if "PYTEST_XDIST_WORKER" in os.environ:  # beside other workers: one computing thread each, also in what they start
+if "PYTEST_XDIST_WORKER" in os.environ:  # with several workers: one computing thread each, also in child processes
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -46,7 +46,7 @@ POCKET = ROOT / "assets" / "models" / "pocket"
 FAST = "not (models or browser or engines or timed or long)"
 # Fixtures whose tests belong to a tier. Other tests name theirs with a marker.
 TIERS = {"browser": {"chromium", "app"}, "models": {"models"}}
-PATIENT_MS = 60_000  # that a page is waited for: the machine may have other things to do
+PATIENT_MS = 60_000  # timeout for pages, because the machine may be busy
 
 
 def pytest_configure(config):
@@ -84,7 +84,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(autouse=True)
 def log():
-    """The app's logger as it was: a test that starts the log would leave it writing to a stream that is closed by then."""
+    """Restore the app's logger after a test, because a handler of the test would write to a closed stream."""
     logger = logging.getLogger("lookahead")
     handlers, propagate, level = logger.handlers[:], logger.propagate, logger.level
     yield
@@ -94,13 +94,13 @@ def log():
 
 @pytest.fixture(scope="session")
 def models():
-    """The bundled family, loaded once."""
+    """The bundled family, loaded once per session."""
     return lookahead.load("pocket")
 
 
 @pytest.fixture(scope="session")
 def chromium():
-    """One headless browser for all tests that need one."""
+    """A headless browser that all tests share."""
     from chromium import ARGUMENTS, executable
     from playwright.sync_api import expect, sync_playwright
 
@@ -113,14 +113,14 @@ def chromium():
 
 
 class App:
-    """The app, started as a user would, writing into `folder`; `environment` are variables on top of the usual ones.
+    """The app in a child process, with its output in `folder`; `environment` are additional variables.
 
-    It is waited for until it can race, unless `ready` is False: then until its port answers. `place` is where the app lies,
-    `program` what is started there, and `in_child` runs in its process before it begins.
+    The constructor waits until the app can race, or with `ready=False` until its port responds. `program` is started in `cwd`;
+    `in_child` is called in the child process before it starts.
     """
 
     def __init__(
-        self, folder: Path, port: int | None = None, *, ready: bool = True, place: Path = ROOT,
+        self, folder: Path, port: int | None = None, *, ready: bool = True, cwd: Path = ROOT,
         program: str = "app.py", in_child: Callable[[], None] | None = None, **environment: str,
     ):  # fmt: skip
         self.port, self._out, self._errors = port or free_port(), folder / "out.txt", folder / "errors.txt"
@@ -128,7 +128,7 @@ class App:
         env = {**os.environ, "HF_HUB_OFFLINE": "1", "PYTHONUNBUFFERED": "1", **environment}
         with self._out.open("a") as out, self._errors.open("a") as errors:
             command = [sys.executable, program, "--port", str(self.port)]
-            self.process = subprocess.Popen(command, cwd=place, env=env, stdout=out, stderr=errors, preexec_fn=in_child)
+            self.process = subprocess.Popen(command, cwd=cwd, env=env, stdout=out, stderr=errors, preexec_fn=in_child)
         try:
             self.wait(ready)
         except BaseException:
@@ -136,45 +136,45 @@ class App:
             raise
 
     def wait(self, ready: bool = True) -> dict:
-        """Wait until it can race, or only until it answers; what it says of its loading then."""
+        """Wait until the app can race, or only until it responds; return the response of `/loading`."""
         start = time.monotonic()
         while True:
             with suppress(OSError):
-                said = json.loads(self.get("/loading")[1])
-                if said["ready"] or not ready:
-                    return said
+                status = json.loads(self.get("/loading")[1])
+                if status["ready"] or not ready:
+                    return status
             assert self.process.poll() is None, self.output()
             assert time.monotonic() - start < 400, "the app did not start"
             time.sleep(0.05)
 
     def output(self) -> str:
-        """All it has written so far."""
+        """Return all output so far."""
         return self._out.read_text(encoding="utf-8") + self.errors()
 
     def errors(self) -> str:
-        """What it has written to stderr: its log."""
+        """Return the output to stderr, which is the log."""
         return self._errors.read_text(encoding="utf-8")
 
     def memory(self) -> float:
-        """MB that it occupies."""
+        """Return the resident memory in MB."""
         return psutil.Process(self.process.pid).memory_info().rss / 1e6
 
     def get(self, path: str) -> tuple[int, str]:
-        """Status and body of a plain request."""
+        """Return status and body of a GET request."""
         try:
-            with urllib.request.urlopen(self.url + path, timeout=10) as answer:
-                return answer.status, answer.read().decode()
+            with urllib.request.urlopen(self.url + path, timeout=10) as response:
+                return response.status, response.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
 
     def stop(self) -> int:
-        """Ask it to end; its exit status."""
+        """Terminate the process and return its exit status."""
         self.process.terminate()
         return self.process.wait(timeout=20)
 
 
 def free_port() -> int:
-    """A port that nobody listens at."""
+    """Return a port that is not in use."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
@@ -182,7 +182,7 @@ def free_port() -> int:
 
 @contextmanager
 def started(folder, **environment):
-    """The app on a free port; at the end it ends as it should and has printed no traceback."""
+    """Start the app on a free port; on exit, check that it ends with status 0 and printed no traceback."""
     running = App(folder, **environment)
     yield running
     assert running.stop() == 0
@@ -191,22 +191,22 @@ def started(folder, **environment):
 
 @pytest.fixture(scope="session")
 def app(tmp_path_factory):
-    """The app that all tests share but those that want one of their own."""
+    """The app that most tests share."""
     with started(tmp_path_factory.mktemp("app")) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
 def address(app):
-    """Where the app is."""
+    """The URL of the shared app."""
     return app.url
 
 
-# A page that is being left aborts its own requests and calls that an error; no fault of the page that comes.
+# A page that is unloaded aborts its requests and logs errors, which the next page must not report.
 LEAVING = "addEventListener('beforeunload', () => { console.error = () => {}; });"
-# A page that plays takes half a core at sixty frames a second: where frames are not what is tested, ten are drawn. `frame` is
-# what the playhead asks for them with; of others, and of the pages of `bare_page`, nothing is changed.
-TEN_FRAMES_A_SECOND = """
+# At sixty frames per second, a playing page takes half a core, so tests draw ten. Only the playhead's callback, `frame`, is slowed;
+# other callbacks and the pages of `bare_page` are not.
+TEN_FRAMES_PER_SECOND = """
 const ask = window.requestAnimationFrame.bind(window);
 window.requestAnimationFrame = fn => (fn.name === "frame" ? setTimeout(() => ask(fn), 90) : ask(fn));
 """
@@ -214,17 +214,17 @@ window.requestAnimationFrame = fn => (fn.name === "frame" ? setTimeout(() => ask
 
 @pytest.fixture(scope="module")
 def pages(chromium, address):
-    """What `visit` opens pages with, for a module that shares one.
+    """A context manager that yields a function to open pages; see `visit`.
 
-    A page has a browser context to itself, which goes to another page when it is closed: what was fetched is kept there.
+    Each open page has its own browser context. After a page is closed, another page reuses its context and cache.
     """
     idle = {}
 
     def context(options):
-        made = chromium.new_context(**{"viewport": {"width": 1440, "height": 900}, **options})
-        made.set_default_timeout(PATIENT_MS)
-        made.add_init_script(f"{{{LEAVING}{TEN_FRAMES_A_SECOND}}}")
-        return made
+        created = chromium.new_context(**{"viewport": {"width": 1440, "height": 900}, **options})
+        created.set_default_timeout(PATIENT_MS)
+        created.add_init_script(f"{{{LEAVING}{TEN_FRAMES_PER_SECOND}}}")
+        return created
 
     @contextmanager
     def visits():
@@ -239,9 +239,7 @@ def pages(chromium, address):
             page.on("request", lambda r: page.requests.append(r.url))
             page.goto(f"{address}/{query}")
             page.wait_for_function("window.lookahead && window.lookahead.state().run")
-            page.wait_for_function(
-                "!document.querySelector('.main > .wrap .progress-text')"
-            )  # Gradio's own notice that it is loading
+            page.wait_for_function("!document.querySelector('.main > .wrap .progress-text')")  # Gradio's loading notice
             shown.append((page, waiting))
             return page
 
@@ -261,14 +259,14 @@ def pages(chromium, address):
 
 @pytest.fixture
 def visit(pages):
-    """Open the page, with that query; at the end no request has left the machine and nothing was logged as an error."""
+    """A function that opens the page with a query. Afterwards, checks that no request left the machine and no error was logged."""
     with pages() as opened:
         yield opened
 
 
 @pytest.fixture
 def page(request, chromium):
-    """A page without the app, as the module's `blank` makes it; at the end it had no problem."""
+    """A page without the app, from the module's `blank`. Afterwards, checks that it had no errors."""
     page = request.module.blank(chromium)
     yield page
     assert page.problems == []
@@ -279,33 +277,33 @@ def page(request, chromium):
 def table_steps(
     method, settings, *, target=None, draft=None, prompt=(1, 2, 3), eos=(), stop=None, k=None, drafter=None, **options
 ):
-    """Run the real loop over TableLMs; returns its steps."""
+    """Run the decoding loop over TableLMs; return its steps."""
     target = (target or TableLM(seed=0)).fresh()
     draft = (draft or TableLM(seed=1)).fresh()
     rule = rule_for(settings)
     costs = DrafterCosts(CostCurve((1, 64), (0.01, 0.02)))
     resources = Resources(rule, draft, lambda rows, branches: 1 + 0.02 * rows, costs)
-    made = drafter(resources) if drafter else method_class(method)(resources, options_of(method, options))
+    strategy = drafter(resources) if drafter else method_class(method)(resources, options_of(method, options))
     k = settings.k if k is None else k
-    policy = AdaptiveLength(resources.pass_s, 8, made.sources()) if k == "auto" else FixedLength(k)
+    policy = AdaptiveLength(resources.pass_s, 8, strategy.sources()) if k == "auto" else FixedLength(k)
     ends = Ends(frozenset(eos), settings.max_new_tokens, target.context_length, stop)
-    return list(loop(Request(target, made, policy, rule, list(prompt), ends, details=settings.details)))
+    return list(loop(Request(target, strategy, policy, rule, list(prompt), ends, details=settings.details)))
 
 
 def finished(race):
-    """The trace of a race that is run to its end."""
+    """Run a race to its end; return its trace."""
     for _ in race:
         pass
     return race.result()
 
 
 def emitted(steps):
-    """All ids that steps wrote."""
+    """Return all ids that steps emitted."""
     return [token for step in steps for token in step.emitted]
 
 
 def tiny(kind: str, folder: Path, *, seed: int = 0, layers: int = 2, **changes) -> str:
-    """Save a tiny random model of some architecture with the bundled tokenizer; returns its folder."""
+    """Save a tiny random model of an architecture with the bundled tokenizer; return its folder."""
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
     sizes = {
@@ -328,15 +326,15 @@ def tiny(kind: str, folder: Path, *, seed: int = 0, layers: int = 2, **changes) 
 
 
 def stand_in(limits, drafts=("draft", "offdomain", "self"), heads=("block",), spec="pocket"):
-    """A server whose family has these drafters by name, and no models."""
+    """Return a server state whose family has the names of drafters but no models."""
     from lookahead.server.state import ServerState
 
     named = {"drafts": dict.fromkeys(drafts), "heads": dict.fromkeys(heads)}
     listed = [name for name in drafts if name != "self"]
-    words = SimpleNamespace(chat_template="template")
-    return ServerState(SimpleNamespace(spec=spec, tokenizer=words, draft_models=listed, nbytes=1, **named), limits)
+    tokenizer = SimpleNamespace(chat_template="template")
+    return ServerState(SimpleNamespace(spec=spec, tokenizer=tokenizer, draft_models=listed, nbytes=1, **named), limits)
 
 
 def sampling(**changes) -> Settings:
-    """Settings at temperature 1 without details."""
+    """Return settings with temperature 1 and without details."""
     return Settings(**{"temperature": 1.0, "details": False, **changes})

@@ -1,7 +1,7 @@
-"""A server that answers as vLLM does, llama-server, SGLang or any other, and can fail in every way that servers fail.
+"""A fake inference server with the API of vLLM, llama-server, SGLang or a generic OpenAI server, and with faults.
 
-It writes a fixed text, a token a word. `speed` are seconds a pass, `runs` how many tokens its passes accept in turn, and
-`fault` what goes wrong: see `Fake.FAULTS`.
+It writes a fixed text in which each word is a token. `speed` is seconds per pass, `runs` are the accepted tokens of its passes in
+turn, and `fault` is one of `Fake.FAULTS`.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ WORDS = [f" w{i}" for i in range(400)]
 
 
 class Fake:
-    """One server's behaviour, and what it was asked."""
+    """The behaviour of a server, and the requests that it received."""
 
     FAULTS = (
         "kill", "stall", "silent", "garbage", "not events", "wrong key", "wrong model", "error event", "endless", "busy",
@@ -28,18 +28,18 @@ class Fake:
 
     def __init__(self, kind="vllm", runs=(), speed=0.0, fault=None, key=None, text=WORDS, chunk=1, k=4):
         self.kind, self.runs, self.speed, self.fault, self.key, self.text = kind, runs, speed, fault, key, text
-        self.chunk, self.k, self.asked, self.total = chunk, k, [], [0, 0, 0, 0]
+        self.chunk, self.k, self.requests, self.total = chunk, k, [], [0, 0, 0, 0]
 
     def passes(self, most, runs=None):
-        """Token ids of every pass, with how many of them were drafted tokens; the first comes of reading."""
+        """Return the token ids and the number of accepted tokens of every pass; the first pass reads the prompt."""
         runs = self.runs if runs is None else runs
         ids, number, out = list(range(most)), 0, [([0], None)]
-        at = 1
-        while at < most:
+        start = 1
+        while start < most:
             accepted = runs[number % len(runs)] if runs else 0
-            run = ids[at : at + accepted + 1]
+            run = ids[start : start + accepted + 1]
             out.append((run, accepted if runs else None))
-            at, number = at + len(run), number + 1
+            start, number = start + len(run), number + 1
         return out
 
     async def models(self, request):
@@ -60,32 +60,32 @@ class Fake:
 
     async def write(self, request):
         body = await request.json()
-        self.asked.append((request.url.path, body))
+        self.requests.append((request.url.path, body))
         if self.fault == "wrong model":
             return JSONResponse({"error": {"message": "The model `x` does not exist."}}, 404)
         if self.fault == "busy":
             return PlainTextResponse("try later", 503)
         if self.fault == "endless refusal":
 
-            async def words():
+            async def endless():
                 while True:
                     yield "no " * 10_000
                     await asyncio.sleep(0)
 
-            return StreamingResponse(words(), 500)
+            return StreamingResponse(endless(), 500)
         if self.fault == "silent":
             await asyncio.sleep(60)
         if self.fault == "not events":
             return PlainTextResponse("<html>hello</html>\n" * 4)
         most = body.get("max_tokens") or body.get("n_predict") or body["sampling_params"]["max_new_tokens"]
-        runs = () if body.get("speculative.n_max") == 0 else self.runs  # as llama-server's once was
+        runs = () if body.get("speculative.n_max") == 0 else self.runs  # as in older versions of llama-server
         return StreamingResponse(self.stream(most, runs, request.url.path), media_type="text/event-stream")
 
     async def stream(self, most, runs, path):
         drafted = accepted = sent = 0
         text, steps = "", []
         passes = self.passes(most, runs)
-        for number, (run, of_draft) in enumerate(passes):
+        for number, (run, accepted_run) in enumerate(passes):
             if number == 3:
                 match self.fault:
                     case "kill":
@@ -106,9 +106,9 @@ class Fake:
                             yield ": still here\n\n"
                             await asyncio.sleep(0.05)
             await asyncio.sleep(self.speed)
-            if of_draft is not None:
+            if accepted_run is not None:
                 drafted, accepted = drafted + self.k, accepted + len(run) - 1
-                steps.append((self.k, len(run) - 1 if len(run) <= of_draft else of_draft))
+                steps.append((self.k, len(run) - 1 if len(run) <= accepted_run else accepted_run))
             sent += len(run)
             last = number == len(passes) - 1
             for event in self.events(run, text, path, drafted, accepted, steps, last, sent):
@@ -159,7 +159,7 @@ class Fake:
         return [{"choices": [{"index": 0, "finish_reason": reason, **shape, **ids}], "usage": None}]
 
     def app(self):
-        """The server."""
+        """Return the ASGI app."""
         return Starlette(routes=[
             Route("/v1/models", self.models), Route("/metrics", self.metrics),
             *(
@@ -171,7 +171,7 @@ class Fake:
 
 @contextmanager
 def serving(fake):
-    """The address of a server that behaves so."""
+    """Run the fake server; yield its URL."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

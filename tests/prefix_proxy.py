@@ -1,4 +1,4 @@
-"""A reverse proxy that serves an app below a path and cuts it off, as `handle_path` of Caddy does and `location` of nginx."""
+"""A reverse proxy that serves an app at a path prefix and removes the prefix, as Caddy's `handle_path` and nginx's `location`."""
 
 import http.client
 import threading
@@ -12,33 +12,36 @@ HOP = {"connection", "keep-alive", "transfer-encoding", "content-length", "serve
 
 
 @contextmanager
-def below_a_path(app, headers=()):
-    """A proxy: `url` is the app's address at `PREFIX` without a slash at its end, `app` where it is, which may be changed.
-    The app gets `headers` with every request. Requests for anything else are answered 404, and kept in `elsewhere`."""
-    proxy = SimpleNamespace(app=app, elsewhere=[])
+def path_proxy(app, headers=()):
+    """Run a proxy; yield it with `url`, the app's URL at `PREFIX` without a final slash, and `app`, the upstream URL.
+
+    `app` may be changed. Every request to the app gets `headers`. The paths of other requests are in `other_paths`; their status
+    is 404.
+    """
+    proxy = SimpleNamespace(app=app, other_paths=[])
 
     class Proxy(BaseHTTPRequestHandler):
         def do_GET(self):
             inside = self.path.removeprefix(PREFIX)
             if inside == self.path or inside[:1] not in ("", "/", "?"):
-                proxy.elsewhere.append(self.path)
+                proxy.other_paths.append(self.path)
                 self.send_error(404)
                 return
             upstream = http.client.HTTPConnection(urlsplit(proxy.app).netloc, timeout=60)
             try:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0)) or None
-                given = {name: value for name, value in self.headers.items() if name.lower() not in HOP}
-                upstream.request(self.command, f"/{inside.removeprefix('/')}", body, given | dict(headers))
-                answer = upstream.getresponse()
-                self.send_response(answer.status)
-                for name, value in answer.getheaders():
+                forwarded = {name: value for name, value in self.headers.items() if name.lower() not in HOP}
+                upstream.request(self.command, f"/{inside.removeprefix('/')}", body, forwarded | dict(headers))
+                response = upstream.getresponse()
+                self.send_response(response.status)
+                for name, value in response.getheaders():
                     if name.lower() not in HOP:
                         self.send_header(name, value)
                 self.end_headers()
-                while part := answer.read1(65536):
+                while part := response.read1(65536):
                     self.wfile.write(part)
             except OSError:
-                pass  # a page that was left
+                pass  # the page was closed
             finally:
                 upstream.close()
 

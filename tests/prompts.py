@@ -1,4 +1,4 @@
-"""A hundred short prompts of all kinds, for tests that go over many."""
+"""A hundred different short prompts, for tests with many prompts."""
 
 from __future__ import annotations
 
@@ -9,4 +9,4 @@ OPENINGS = (
 )  # fmt: skip
 WORDS = ("frog", "Lily", "dragon", "moon", "Ben", "robot", "\u96ea", "old king", "x1", "caf\u00e9")
 HUNDRED = [opening.format(WORDS[i], WORDS[(i + 3) % 10]) for opening in OPENINGS for i in range(10)]
-ENDLESS = "1, 2, 3, 4,"  # the bundled target goes on counting for as long as it may
+ENDLESS = "1, 2, 3, 4,"  # the bundled target counts until the length limit

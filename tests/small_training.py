@@ -1,4 +1,4 @@
-"""A small corpus in the formats of the real one, and a plan for tiny models: training in seconds."""
+"""A small corpus in the formats of the real one, and a plan for tiny models, so that training takes seconds."""
 
 import json
 import lzma
@@ -16,7 +16,7 @@ FEW_DRILLS = tuple((make, count // 50) for make, count in drills.COUNTS)
 
 
 def lines(rows):
-    """Rows as JSON lines."""
+    """Return rows as JSON lines."""
     return "\n".join(map(json.dumps, rows))
 
 
@@ -26,7 +26,7 @@ def write(folder, name, text):
 
 
 def write_corpus(folder):
-    """Write a small file of every kind, in the formats of the real ones; returns the folder."""
+    """Write a small file of every kind in the formats of the real corpus; return the folder."""
     draws = random.Random(0)
 
     def story():
@@ -40,8 +40,8 @@ def write_corpus(folder):
     kinds = ("generated-child", "generated-campfire")
     tales = [{"kind": draws.choice(kinds), "prompt": f"Tell a tale about {i}.", "text": story()} for i in range(120)]
     (folder / "stories_clean.jsonl").write_text(lines(tales), encoding="utf-8")  # not compressed
-    asks = [f"Convert: {draws.choice(NAMES)},{i}" for i in range(150)]
-    tasks = [{"kind": "format-conv", "prompt": ask, "text": f'{{"Age": {i}}}'} for i, ask in enumerate(asks)]
+    prompts = [f"Convert: {draws.choice(NAMES)},{i}" for i in range(150)]
+    tasks = [{"kind": "format-conv", "prompt": prompt, "text": f'{{"Age": {i}}}'} for i, prompt in enumerate(prompts)]
     write(folder, "tasks.jsonl", lines(tasks))
     write(folder, "qa_expository_clean.txt", joined(lambda: f"Explain the {draws.choice(PLACES)} {draws.random()}.\n\n" + story(), 80))  # fmt: skip
     sums = joined(lambda: f"What is {draws.randrange(999)} + 1?\nStep 1:\nAdd.", 120)
@@ -49,6 +49,6 @@ def write_corpus(folder):
     write(folder, "gsm8k_train_clean.txt", joined(lambda: f"Question: {draws.randrange(999)} eggs?\nAnswer: Many.", 60))
     function = 'def add{n}(a, b):\n    """Add two numbers and return the sum."""\n    return a + b + {n}\n'
     write(folder, "python_clean.txt", joined(lambda: function.format(n=draws.randrange(10**6)), 120))
-    said = "User: I want a table for {n}.\nAssistant: At what time?\nUser: At {n}.\nAssistant: Done."
-    write(folder, "sgd_train_clean.txt", joined(lambda: said.format(n=draws.randrange(10**6)), 100))
+    dialogue = "User: I want a table for {n}.\nAssistant: At what time?\nUser: At {n}.\nAssistant: Done."
+    write(folder, "sgd_train_clean.txt", joined(lambda: dialogue.format(n=draws.randrange(10**6)), 100))
     return folder

@@ -1,4 +1,4 @@
-"""Whole races without weights: the real loop over tables, in words, with times by a formula. For tests of what reads traces."""
+"""Traces without models: the decoding loop over tables, with words as tokens and computed times. For tests that read traces."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from lookahead.trace.race import Recorder
 from lookahead.trace.schema import Costs, LaneRecord, Machine, ModelNames, PromptRecord, SettingsRecord
 from lookahead.trace.trace import Trace
 
-VOCAB, SHIFT = 64, 3000  # ids as long as real ones
+VOCAB, SHIFT = 64, 3000  # SHIFT gives ids with as many digits as real ones
 HEADS, TAILS = ("b", "st", "gr", "m", "sh", "fl", "pr", "t"), ("e", "orest", "ay", "ill", "arden", "ound", "ight", "ed")
 MISS = 0.25
 ROWS, SECONDS = (1, 2, 3, 5, 9, 17, 33), (0.005, 0.0054, 0.0056, 0.006, 0.0066, 0.0078, 0.01)
 
 
 class Near(TableLM):
-    """A draft that knows most of the target's table and is wrong about the rest."""
+    """A draft model that equals the target's table except for a share `MISS` of the contexts."""
 
     def logits_after(self, sequence):
         missed = random.Random(f"miss:{sequence[-self.order :]}").random() < MISS
@@ -29,12 +29,12 @@ class Near(TableLM):
 
 
 def word(token):
-    """The text of an id."""
+    """Return the text of an id."""
     return f" {HEADS[token % 8]}{TAILS[token // 8 % 8]}"
 
 
 class Pieces:
-    """What `Recorder` needs of `text.Pieces`."""
+    """The methods of `text.Pieces` that `Recorder` calls."""
 
     def add(self, token):
         return word(token)
@@ -46,8 +46,8 @@ class Pieces:
         return ""
 
 
-def dressed(step, draws):
-    """The step with long ids, and with times a machine might take."""
+def realistic(step, draws):
+    """Return a step with long ids and plausible times."""
     draft, drafter = step.draft, 0.0009 if "draft" in step.draft.sources else 0.00001
     noise = draws.uniform(0.95, 1.15)
     tests = [replace(t, token=t.token + SHIFT, top=tuple((i + SHIFT, p) for i, p in t.top)) for t in step.tests]
@@ -63,23 +63,28 @@ def dressed(step, draws):
 
 
 def lane(method, new_tokens=60, k=4, opaque=False, **options):
-    """One lane's record."""
+    """Return the record of a lane."""
     target = TableLM(VOCAB, order=3, seed=5, spread=3.0)
     settings = Settings(max_new_tokens=new_tokens, k=k)
-    own = {name: value for name, value in options.items() if name != "draft"}
+    method_options = {name: value for name, value in options.items() if name != "draft"}
     steps = table_steps(
-        method, settings, target=target, draft=Near(VOCAB, order=3, seed=5, spread=3.0), prompt=(1, 2, 3, 4), **own
+        method,
+        settings,
+        target=target,
+        draft=Near(VOCAB, order=3, seed=5, spread=3.0),
+        prompt=(1, 2, 3, 4),
+        **method_options,
     )
     draws, recorder = random.Random(method), Recorder(Pieces(), word)
-    records = [recorder.record(dressed(step, draws)) for step in steps]
+    records = [recorder.record(realistic(step, draws)) for step in steps]
     if opaque:
-        silent = {"draft": {}, "statuses": [], "path": [], "tests": [], "propose_s": 0.0}
-        records = [type(r).model_validate({**r.model_dump(), **silent}) for r in records]
+        no_drafts = {"draft": {}, "statuses": [], "path": [], "tests": [], "propose_s": 0.0}
+        records = [type(r).model_validate({**r.model_dump(), **no_drafts}) for r in records]
     return LaneRecord(method="hf-assisted" if opaque else method, opaque=opaque, options=options, steps=records)
 
 
 def trace(*lanes, prompt="Once upon a time there was a small frog who", max_new_tokens=60, **changes):
-    """A race of lanes."""
+    """Return the trace of a race with these lanes."""
     ids = list(range(SHIFT, SHIFT + 12))
     return Trace(
         **{

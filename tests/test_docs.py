@@ -1,4 +1,4 @@
-"""The documents: links resolve, the README stays short, commands and Python examples work."""
+"""The documents: links resolve, the README is short, commands and Python examples work."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
 
 def anchors(path):
-    """The anchors of a document's headings, as GitHub makes them."""
+    """Return the anchors of a document's headings, in GitHub's form."""
     headings = re.findall(r"^#+ (.+)$", path.read_text(encoding="utf-8"), re.M)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def commands() -> list:
-    """Every `python -m lookahead` command of the documents, with continued lines joined."""
-    found = []
+    """Return every `python -m lookahead` command in the documents, with continued lines joined."""
+    parameters = []
     for path in DOCUMENTS:
         text = path.read_text(encoding="utf-8").replace("\\\n", " ")
         for line in re.findall(r"^    (?:\S*python) -m lookahead (.+)$", text, re.M):
-            found.append(pytest.param(line, id=f"{path.name}: {line}"))
-    return found
+            parameters.append(pytest.param(line, id=f"{path.name}: {line}"))
+    return parameters
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
@@ -49,7 +49,7 @@ def test_the_readme_is_one_page():
 
 
 @pytest.mark.parametrize("line", commands())
-def test_every_command_is_one_of_the_command_line(line):
+def test_every_command_is_valid(line):
     arguments = main._parser().parse_args(shlex.split(line, comments=True))
     assert arguments.command
 

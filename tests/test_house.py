@@ -1,4 +1,4 @@
-"""The architecture, read from the code: rooms are folders, files stay small, names are real. `lint-imports` reads the imports."""
+"""Checks of the code's structure: packages, file sizes, docstrings and names. `lint-imports` checks the imports."""
 
 import ast
 import inspect
@@ -27,25 +27,25 @@ def test_files_stay_readable(path):
         assert max(map(len, text.splitlines())) <= 120, "the formatter breaks neither strings nor comments"
     if path.suffix == ".py":
         tree = ast.parse(text)
-        assert ast.get_docstring(tree), "a module says what it is"
+        assert ast.get_docstring(tree), "the module has no docstring"
 
 
-def test_a_room_is_a_folder_and_says_what_it_knows():
+def test_packages_are_folders_with_docstrings():
     loose = {path.name for path in PACKAGE.glob("*.py")}
     assert loose == {"__init__.py", "__main__.py"}
     assert {path.name for path in ASSETS.iterdir() if path.is_file()} == {"card.png", "race.webp"}
-    rooms = [path for path in PACKAGE.iterdir() if path.is_dir() and path.name != "__pycache__"]
-    assert len(rooms) <= 12
-    for room in rooms:
-        assert ast.get_docstring(ast.parse((room / "__init__.py").read_text(encoding="utf-8"))), room.name
+    packages = [path for path in PACKAGE.iterdir() if path.is_dir() and path.name != "__pycache__"]
+    assert len(packages) <= 12
+    for package in packages:
+        assert ast.get_docstring(ast.parse((package / "__init__.py").read_text(encoding="utf-8"))), package.name
 
 
-ENTRIES = ("page/app", "page/replay", "page/waiting", "learn/widgets")  # each is a script and a style
+ENTRIES = ("page/app", "page/replay", "page/waiting", "learn/widgets")  # each has a script and a style sheet
 IMPORTED = re.compile(r'(?:from|import) "(\S+)";$', re.MULTILINE)
 
 
-def test_the_page_is_handed_all_its_files():
-    """Every script and style is imported, in some steps, by an entry."""
+def test_the_page_imports_all_its_files():
+    """An entry imports every script and style sheet, directly or indirectly."""
     left = [ASSETS / "page/first.js", *(ASSETS / f"{name}{kind}" for name in ENTRIES for kind in (".js", ".css"))]
     reached = set()
     while left:
@@ -73,14 +73,14 @@ def test_four_files_explain_speculative_decoding():
 @pytest.mark.parametrize("module", ["engine.decode", "drafting.ngram"])
 def test_the_engine_is_light_to_import(module):
     code = f"import sys, lookahead.{module}; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    loaded = done.stdout.split()
+    result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    loaded = result.stdout.split()
     assert not {"numba", "llvmlite", "transformers", "pydantic"} & {*loaded}
     if module == "engine.decode":
         assert sum(name.partition(".")[0] == "lookahead" for name in loaded) <= 20
 
 
-def test_all_is_true():
+def test_public_names_exist():
     assert sorted(lookahead.__all__) == sorted(set(lookahead.__all__))
     for name in lookahead.__all__:
         assert hasattr(lookahead, name)
@@ -100,30 +100,31 @@ def test_one_version():
     assert lookahead.__version__ == VERSION
 
 
-# A table for programs, the width of a bar, and the formatter itself.
+# Files that may format numbers: CSV for programs, the width of a bar, and the formatter.
 UNFORMATTED = {PACKAGE / "trace" / "export.py", PACKAGE / "page" / "parts.py", PACKAGE / "core" / "numbers.py"}
 
 
-def test_figures_are_written_by_the_one_formatter():
+def test_numbers_are_formatted_by_core_numbers():
     for path in set(FILES) - UNFORMATTED:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.FormattedValue) and node.format_spec:
                 spec = "".join(str(part.value) for part in node.format_spec.values if isinstance(part, ast.Constant))
-                assert not re.search(r"[,.]\d|,$|[fe%]$", spec), f"{path}, line {node.lineno}: core/numbers.py says how"
+                assert not re.search(r"[,.]\d|,$|[fe%]$", spec), f"{path}, line {node.lineno}: use core/numbers.py"
 
 
 FILLERS = {"held", "found", "told", "own", "asked", "made", "said", "odd", "theirs", "ours", "mine"}
 
 
 @pytest.mark.parametrize("path", FILES, ids=str)
-def test_names_say_what_a_value_is(path):
+def test_names_describe_values(path):
     names = set(_names(symtable.symtable(path.read_text(encoding="utf-8"), str(path), "exec")))
-    words = {name: set(name.lower().replace("held_out", "").split("_")) for name in names}  # that is the field's word
-    assert not [name for name in names if FILLERS & words[name]]
+    # "held_out" is a term of the field.
+    parts = {name: set(name.lower().replace("held_out", "").split("_")) for name in names}
+    assert not [name for name in names if FILLERS & parts[name]]
 
 
 def _names(table):
-    """Every function, parameter and variable. A class's fields are left out: they may be saved, and keep their names."""
+    """Yield the names of functions, parameters and variables. Class fields are skipped, because they may be in saved files."""
     yield table.get_name()
     if table.get_type() != "class":
         yield from (

@@ -18,7 +18,11 @@ def test_no_banned_construction_becomes_more_frequent():
 
 @pytest.mark.parametrize(
     ("name", "text"),
-    [("what-clause", '"""What it has read it keeps."""'), ("a pass", "x = 1  # tokens a pass"), ("behind", "# logits behind it")],
+    [
+        ("what-clause", '"""What it has read it keeps."""'),
+        ("a pass", "x = 1  # tokens a pass"),
+        ("behind", "# logits behind it"),
+    ],
 )
 def test_constructions_are_counted_in_docstrings_and_comments(tmp_path, name, text):
     (tmp_path / "a.py").write_text(text + "\n")

@@ -1,4 +1,4 @@
-"""Strategies of a few lines, each as one would add it: a class in a file, and its line in the registry."""
+"""Minimal strategies, as examples: a class in a file, and a line in the registry."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lookahead.drafting.draft import DraftModel
 
 
 class Echo(Drafter):
-    """Repeats the last token."""
+    """Drafts copies of the last token."""
 
     name = "echo"
     summary = "drafts the last token again"
@@ -19,7 +19,7 @@ class Echo(Drafter):
 
 
 class Single(Drafter):
-    """One token of the family's draft model, by the interface alone."""
+    """Drafts one token with the family's draft model, through the public interface only."""
 
     name = "single"
     summary = "drafts one token from a small model"
@@ -34,7 +34,7 @@ class Single(Drafter):
 
 
 class Pair(DraftModel):
-    """At most two tokens of a trained head."""
+    """Drafts at most two tokens with a trained head."""
 
     name = "pair"
     summary = "drafts two slots of a block"

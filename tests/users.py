@@ -1,7 +1,7 @@
-"""A classroom: `python users.py PORT FIRST LAST` has users FIRST to LAST - 1 race at once, each a prompt and a seed.
+"""A classroom: `python users.py PORT FIRST LAST` races as users FIRST to LAST - 1 at once, each with a prompt and a seed.
 
-Prints what became of each as JSON, with the place it was told and when it heard of it (seconds since 1970). A process
-of its own, so that when it is over everybody has gone.
+Prints a JSON object with each user's trace and first queue status: its time (seconds since 1970) and the number of runs ahead.
+It is a separate process, so that all connections are closed when it ends.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ OPENINGS = ("Once upon a time there was a {}", "The old {} by the sea", "Tom had
 NAMES = ("frog", "cat", "dog", "king", "queen", "boy", "boat", "kite", "fish", "bird")
 
 
-def asked(user: int) -> dict:
-    """What a user asks for; no two ask for the same."""
+def race_request(user: int) -> dict:
+    """Return the fields of a user's race, which differ for every user."""
     prompt = OPENINGS[user % 3].format(NAMES[user // 3 % 10])
     temperature = (0.0, 0.8)[user % 2]
     return {"prompt": prompt, "method": ("draft", "ngram", "hybrid")[user % 3], "max_new_tokens": TOKENS, "k": "auto",
@@ -28,8 +28,10 @@ def asked(user: int) -> dict:
 
 
 class Caller:
-    """One call to /race, by plain HTTP; it is given up when nothing is heard for `patience_s`. Behind a proxy `cookie` says
-    which `copy` of the app it is to go to, and stays with, as a browser's does."""
+    """A call of /race by plain HTTP, which fails after `patience_s` seconds without data.
+
+    `cookie` selects a copy of the app behind a proxy, as a browser's cookie does; `copy` is the name of the selected copy.
+    """
 
     def __init__(self, port, patience_s=30, cookie="", **changed):
         data = {
@@ -44,31 +46,31 @@ class Caller:
         body = json.dumps({"data": list({**data, **changed}.values())})
         headers = {"Content-Type": "application/json", "Cookie": cookie}
         self._line.request("POST", "/gradio_api/call/race", body, headers)
-        answer = self._line.getresponse()
-        given = (answer.headers.get("Set-Cookie") or cookie).partition(";")[0]
-        self.copy = given.partition("=")[2]
-        self.event = json.loads(answer.read())["event_id"]
-        self._line.request("GET", f"/gradio_api/call/race/{self.event}", headers={"Cookie": given})
+        response = self._line.getresponse()
+        cookie = (response.headers.get("Set-Cookie") or cookie).partition(";")[0]
+        self.copy = cookie.partition("=")[2]
+        self.event = json.loads(response.read())["event_id"]
+        self._line.request("GET", f"/gradio_api/call/race/{self.event}", headers={"Cookie": cookie})
 
     @cached_property
-    def _answer(self):
+    def _response(self):
         return self._line.getresponse()
 
     def next(self):
-        """The next (event, data)."""
-        event = self._answer.readline().decode().strip().removeprefix("event: ")
-        data = self._answer.readline().decode().removeprefix("data: ")
-        self._answer.readline()
+        """Return the next (event, data)."""
+        event = self._response.readline().decode().strip().removeprefix("event: ")
+        data = self._response.readline().decode().removeprefix("data: ")
+        self._response.readline()
         return event, json.loads(data)
 
-    def until(self, words):
-        """Wait for a status."""
-        while words not in (now := self.next())[1][0].get("status", ""):
+    def until(self, phrase):
+        """Wait for a status that contains `phrase`."""
+        while phrase not in (now := self.next())[1][0].get("status", ""):
             assert now[0] == "generating", now
         return self
 
     def result(self):
-        """The trace, or what went wrong."""
+        """Return the trace, or the data of the error."""
         while (now := self.next())[0] in ("generating", "heartbeat"):
             pass
         self._line.close()
@@ -76,32 +78,32 @@ class Caller:
 
     def vanish(self):
         self._line.sock.close()
-        if "_answer" in vars(self):
-            self._answer.close()
+        if "_response" in vars(self):
+            self._response.close()
         self._line.close()
 
 
-def _race(port: int, user: int, together: threading.Barrier, found: dict) -> None:
-    together.wait()
-    caller, told = Caller(port, patience_s=300, **asked(user)), None
+def _race(port: int, user: int, barrier: threading.Barrier, results: dict) -> None:
+    barrier.wait()
+    caller, queue_status = Caller(port, patience_s=300, **race_request(user)), None
     while (now := caller.next())[0] in ("generating", "heartbeat"):
-        if told is None and now[1] and "status" in now[1][0]:
+        if queue_status is None and now[1] and "status" in now[1][0]:
             ahead = re.search(r"(one|\d+) runs? (is|are) before", now[1][0]["status"])
-            told = (time.time(), int(ahead[1].replace("one", "1")) if ahead else 0)
+            queue_status = (time.time(), int(ahead[1].replace("one", "1")) if ahead else 0)
     assert now[0] == "complete", now
-    found[user] = {"trace": now[1][0], "told": told}
+    results[user] = {"trace": now[1][0], "queue_status": queue_status}
 
 
 def main() -> None:
-    """Everybody at once."""
+    """Race as all users at once and print the results."""
     port, users = int(sys.argv[1]), range(int(sys.argv[2]), int(sys.argv[3]))
-    together, found = threading.Barrier(len(users)), {}
-    threads = [threading.Thread(target=_race, args=(port, user, together, found)) for user in users]
+    barrier, results = threading.Barrier(len(users)), {}
+    threads = [threading.Thread(target=_race, args=(port, user, barrier, results)) for user in users]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    print(json.dumps(found))
+    print(json.dumps(results))
 
 
 if __name__ == "__main__":

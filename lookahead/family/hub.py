@@ -26,7 +26,7 @@ from ..core.wording import remark
 from ..model import llama_config, small_files
 from ..model.heads import files as head_files
 from ..model.shape import Shape
-from ..model.small_files import CONFIG, INDEX, WHOLE
+from ..model.small_files import CONFIG, INDEX, WEIGHTS
 from . import download as transfer
 from . import models, number_format, sources, suggested
 from .download import File, cached, explained
@@ -301,7 +301,7 @@ def _weigh(known: Known) -> None:
     if CONFIG not in known.sizes:
         hint = "there is no config.json in that folder; give a folder with a whole model."
         raise ModelError("model", known.name, hint)
-    names = [WHOLE] if WHOLE in known.sizes else small_files.shards(known.folder)
+    names = [WEIGHTS] if WEIGHTS in known.sizes else small_files.shards(known.folder)
     if not names:
         other = sorted(name for name in known.sizes if name.endswith(OTHER))
         has = f"its weights are not in model.safetensors but in {other[0]}" if other else "it has no weights"
@@ -335,7 +335,7 @@ def _describe(known: Known) -> None:
     if raw.get("quantization_config"):
         raise ModelError("model", known.name, "its weights are quantised; choose the repository with the plain ones.")
     if (plain := llama_config.plain(known.folder)) and plain["num_hidden_layers"] <= MOST_PARTS:
-        known.parameters, known.shape = llama_config.parameters(plain), Shape.of(plain.get)
+        known.parameters, known.shape = llama_config.parameters(plain), Shape.from_fields(plain.get)
         return
     from ..model import loading
 
@@ -345,7 +345,7 @@ def _describe(known: Known) -> None:
         hint = f"it claims {count(most)} layers or experts; choose a model that is real."
         raise ModelError("model", known.name, hint)
     model = loading.empty(known.folder)
-    known.parameters, known.shape = model.num_parameters(), Shape.of_model(config)
+    known.parameters, known.shape = model.num_parameters(), Shape.from_config(config)
     known.attempt("cache", lambda _: loading.check(model))
 
 

@@ -354,6 +354,10 @@ def same_vocabulary(
 
 def _eos(folder: str, target: CachedLM, tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
     """Every id that ends a text."""
-    ids = llama_config.ends(folder) if llama_config.plain(folder) else target.model.generation_config.eos_token_id
+    ids = (
+        llama_config.eos_token_ids(folder)
+        if llama_config.plain(folder)
+        else target.model.generation_config.eos_token_id
+    )
     ids = ids if isinstance(ids, (list, tuple)) else [ids]
     return frozenset(i for i in (*ids, tokenizer.eos_token_id) if i is not None)

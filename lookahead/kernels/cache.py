@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from ..model.cache import KeyValueCache, room_for
+from ..model.cache import KeyValueCache, capacity_for
 from . import attend
 
 
@@ -21,7 +21,7 @@ class CompiledCache(KeyValueCache):
         Returns the addresses of keys and values [layers, 2].
         """
         stop = self.lengths[0] + rows
-        capacity = max(self.room, room_for(stop))
+        capacity = max(self.capacity, capacity_for(stop))
         if capacity != self._allocated or capacity != self.layers[0].keys.shape[2]:
             self._allocated = 0  # until all buffers have grown
             for layer in self.layers:  # one by one: each old buffer is freed after its copy

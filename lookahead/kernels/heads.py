@@ -78,7 +78,7 @@ class _PackedNetwork:
         """Return the caches for a pass that computes `ends` rows, with `rows` further columns."""
         shape = self.shape
         addresses = cache.reserve(rows, shape.kv_heads, shape.head_dim, self.dtype)[None]
-        return Caches(addresses, np.array([cache.room]), np.array([ends]))
+        return Caches(addresses, np.array([cache.capacity]), np.array([ends]))
 
     def new_cache(self) -> CompiledCache:
         """Return an empty cache."""

@@ -210,7 +210,7 @@ class Llama(Forward):
         addresses = np.empty((len(caches), shape.layers, 2), np.int64)
         for text_addresses, (cache, length) in zip(addresses, caches, strict=True):
             text_addresses[:] = cache.reserve(length, shape.kv_heads, shape.head_dim, self.dtype)
-        capacities = np.array([cache.room for cache, _ in caches])
+        capacities = np.array([cache.capacity for cache, _ in caches])
         ends = np.cumsum([length for _, length in caches])
         states = np.zeros(len(caches), np.int64)
         for text, (cache, length) in enumerate(caches if len(taps) else ()):
@@ -244,7 +244,7 @@ class Llama(Forward):
         shape, stop, (kernels, weights) = self.shape, base + len(ids) + drafted, self._packed
         cache.lay_out(stop)
         addresses = cache.reserve(stop - base, shape.kv_heads, shape.head_dim, self.dtype)[None]
-        caches, rotations = Caches(addresses, np.array([cache.room]), NOTHING), self._rotary.up_to(stop)
+        caches, rotations = Caches(addresses, np.array([cache.capacity]), NOTHING), self._rotary.up_to(stop)
         return kernels, self._sizes, weights, caches, np.array(ids), base, rotations, NOTHING
 
     def head_passes(self, network):

@@ -14,7 +14,7 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from ..model import loading
 from ..model.lm import CachedLM
-from ..model.modules import ATTENTION, first_layers, lend, lent
+from ..model.modules import ATTENTION, attach, attached, first_layers
 from ..model.shape import Shape
 from .cache import CompiledCache
 from .llama import Llama
@@ -54,7 +54,7 @@ class CompiledLlamaForCausalLM(LlamaForCausalLM):
         standard = isinstance(logits_to_keep, int) and not others and self.config._attn_implementation == ATTENTION
         if not (available and single_text and standard):
             return None
-        cache = self.passes.new_cache() if dynamic is None else lent(dynamic)
+        cache = self.passes.new_cache() if dynamic is None else attached(dynamic)
         empty = type(dynamic) is DynamicCache and dynamic.get_seq_length() == 0
         start = 0 if cache is None else cache.length()
         consecutive = torch.arange(start, start + ids.shape[1])
@@ -63,7 +63,7 @@ class CompiledLlamaForCausalLM(LlamaForCausalLM):
             return None
         if cache is None and empty:
             cache = CompiledCache(self.passes.shape.layers)
-            lend(cache, dynamic)
+            attach(cache, dynamic)
         return cache
 
 
@@ -90,7 +90,7 @@ def of_model(model: PreTrainedModel) -> Llama | None:
 
     The model's projections become views of joined weights. `model.generate` works as before.
     """
-    shape, config = Shape.of_model(model.config), model.config
+    shape, config = Shape.from_config(model.config), model.config
     plain = isinstance(model, LlamaForCausalLM) and not (config.attention_bias or config.mlp_bias)
     if not (plain and model.device.type == "cpu" and config._attn_implementation == ATTENTION and supports(shape)):
         return None

@@ -114,7 +114,7 @@ def _join(parts: Sequence[torch.Tensor]) -> torch.Tensor:
 def compiles(folder: str | Path) -> bool:
     """Return whether `read` supports the model in a folder."""
     config = plain(folder)
-    return config is not None and supports(Shape.of(config.get))
+    return config is not None and supports(Shape.from_fields(config.get))
 
 
 def read(folder: str, dtype: torch.dtype) -> tuple[Shape, Weights] | None:
@@ -126,7 +126,7 @@ def read(folder: str, dtype: torch.dtype) -> tuple[Shape, Weights] | None:
     if not compiles(folder):
         return None
     config = plain(folder)
-    shape, sizes, tensors = Shape.of(config.get), tensor_sizes(config), {}
+    shape, sizes, tensors = Shape.from_fields(config.get), tensor_sizes(config), {}
     try:
         for part in weight_files(folder):  # copies, because the files may be overwritten later
             tensors |= {name: tensor.to(dtype, copy=True) for name, tensor in load_file(Path(folder, part)).items()}

@@ -22,7 +22,7 @@ from ..engine.decode import decode as loop
 from ..engine.ends import Ends
 from ..engine.fixed_length import FixedLength
 from ..engine.methods import method_class, options_of, text_methods
-from ..model.shape import ENDLESS
+from ..model.shape import UNLIMITED
 from ..trace.trace import Trace
 
 ORACLE = "oracle"
@@ -77,8 +77,8 @@ class Recording:
         n, whole = len(self.tokens), len(self.prompt) + len(self.tokens)
         return Ends(
             eos=frozenset(self.tokens[-1:] if self.finish == "eos" else ()),
-            most_new=self.max_new_tokens or (n if self.finish == "length" else ENDLESS),
-            context_length=whole if self.finish == "context" else ENDLESS,
+            most_new=self.max_new_tokens or (n if self.finish == "length" else UNLIMITED),
+            context_length=whole if self.finish == "context" else UNLIMITED,
             stopped=(lambda written: len(written) >= n) if self.finish == "stop" else None,
         )
 

@@ -1,6 +1,6 @@
 """The configuration of a plain Llama, read without transformers.
 
-A plain Llama has no field that changes its arithmetic, rotation of the default kind, and weights under the usual names.
+A plain Llama has default rotary positions, the usual tensor names, and no field that changes its arithmetic.
 """
 
 import math
@@ -11,7 +11,7 @@ from .shape import Shape
 from .small_files import CONFIG, GENERATION
 from .small_files import read as read_small
 
-# Fields that change nothing, or that are read here; with any other the folder is left to transformers.
+# Fields that are read here or do not change the result. transformers loads a folder with any other field.
 KNOWN = {
     "vocab_size", "max_position_embeddings", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
     "head_dim", "intermediate_size", "rms_norm_eps", "tie_word_embeddings", "attention_dropout", "bos_token_id", "dtype",
@@ -25,7 +25,7 @@ MUST_BE = {
 
 
 def plain(folder: str | Path) -> dict[str, Any] | None:
-    """The configuration in a folder where it is a plain Llama's, with `rope_theta` among its fields; else None.
+    """Return the configuration in a folder, including `rope_theta`; None if it does not describe a plain Llama.
 
     Raises `ModelError` if the file is damaged.
     """
@@ -39,15 +39,15 @@ def plain(folder: str | Path) -> dict[str, Any] | None:
     if not known or any(config.get(name, value) != value for name, value in MUST_BE.items()):
         return None
     needed = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
-    whole = all(isinstance(config.get(name), int) for name in needed) and config.get("rms_norm_eps", 1e-6)
-    if not whole or config.get("model_type") != "llama" or not rope.get("rope_theta"):
+    complete = all(isinstance(config.get(name), int) for name in needed) and config.get("rms_norm_eps", 1e-6)
+    if not complete or config.get("model_type") != "llama" or not rope.get("rope_theta"):
         return None
     return {**config, "rope_theta": float(rope["rope_theta"])}
 
 
 def tensor_sizes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
-    """The names and sizes of all tensors of such a model."""
-    shape, inner = Shape.of(config.get), config["intermediate_size"]
+    """Return the names and sizes of all tensors of such a model."""
+    shape, inner = Shape.from_fields(config.get), config["intermediate_size"]
     wide, query, pairs = shape.hidden, shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
     layer = {
         "input_layernorm": (wide,), "post_attention_layernorm": (wide,), "self_attn.q_proj": (query, wide),
@@ -60,12 +60,12 @@ def tensor_sizes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
 
 
 def parameters(config: dict[str, Any]) -> int:
-    """How many numbers the weights of such a model hold."""
+    """Return the number of weights of such a model."""
     return sum(map(math.prod, tensor_sizes(config).values()))
 
 
-def ends(folder: str | Path) -> int | list[int] | None:
-    """The ids that end a text, as the folder's generation settings say, or its configuration where there are none.
+def eos_token_ids(folder: str | Path) -> int | list[int] | None:
+    """Return `eos_token_id` of a folder's generation settings, or of its configuration if there are no such settings.
 
     Raises `ModelError` if the file is damaged.
     """

@@ -1,10 +1,10 @@
 """CachedLM: a causal language model with a key-value cache that can be rolled back.
 
 `forward` runs rows (a chain or a tree) after the cached tokens, `keep` commits one path of them and drops the rest, `sync`
-rewinds to the longest prefix that the cache and a context share. Every lane has a CachedLM; lanes may share the model's passes,
-and with them its weights. An interrupted pass leaves nothing in the cache: the next call rewinds to the last kept token.
+rewinds to the longest prefix that the cache and a context share. Every lane has a CachedLM; lanes can share a model's passes and
+weights. An interrupted pass does not change the cache: the next call rewinds to the last committed token.
 
-`engine/external.py` runs transformers' own `generate` as a lane: plain, with an assistant model, or with prompt lookup.
+`engine/external.py` runs transformers' `generate` as a lane: without drafts, with an assistant model, or with prompt lookup.
 """
 
 from __future__ import annotations
@@ -23,70 +23,70 @@ from .forward import EVERY, Forward, Part
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-Scores = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # logits [1, vocab] and the ids before them -> scores
+Scores = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # logits [1, vocab] and the preceding ids -> scores
 
 
 class CachedLM:
-    """One model with one cache. `tokens` is what the cache holds; `vocab` cuts padded logits.
+    """A model with a cache. `tokens` are the cached tokens; `vocab` is the width of the logits without padding.
 
-    With `exact=False`, for a drafter, weights may be rounded if that is faster. With `reads_all`, ids without an embedding are
-    read as the last id; without it they raise `IndexError`.
+    With `exact=False`, as for drafters, weights may be rounded if that is faster. With `reads_all`, ids without an embedding are
+    replaced by the last id; otherwise they raise `IndexError`.
     """
 
-    longest = 1 << 20  # tokens that it can draft in a row
-    kind: str | None = None  # of trained head
-    confidence: float | None = None  # how likely its last token is accepted, where that is not its probability
+    longest = 1 << 20  # most tokens of a drafted chain
+    kind: str | None = None  # kind of a trained head
+    confidence: float | None = None  # predicted acceptance of the last token, if it is not the token's probability
 
     def __init__(
         self, model: Forward | PreTrainedModel, vocab: int | None = None, exact: bool = True, reads_all: bool = False
     ):  # fmt: skip
         if not isinstance(model, Forward):
-            from .modules import of  # transformers' models take seconds to import; who has one has them already
+            from .modules import forward_for  # slow to import, but a caller with a transformers model has imported it
 
-            model = of(model)
+            model = forward_for(model)
         self.passes = model if exact else model.for_drafting()
         self.vocab, self.reads_all = vocab or self.passes.shape.vocab, reads_all
         self.context_length = self.passes.shape.context_length
         self.device = self.passes.device
-        self.taps: Sequence[int] = ()  # layers after which hidden states are kept, from the next `reset` on
-        self.seconds = 0.0  # spent in passes so far: positions, mask and model
+        self.taps: Sequence[int] = ()  # layers whose hidden states are stored from the next `reset` on
+        self.seconds = 0.0  # spent in passes so far, including positions and masks
         self.reset()
 
     @property
     def model(self) -> PreTrainedModel:
-        """transformers' model of the same weights."""
+        """transformers' model with the same weights."""
         return self.passes.model
 
     @property
     def eight_bits(self) -> bool:
-        """Whether passes of a few rows read weights in eight bits."""
+        """Whether passes of few rows read int8 weights."""
         return self.passes.int8
 
     def fresh(self) -> CachedLM:
-        """The same model with an empty cache."""
+        """Return the same model with an empty cache."""
         return CachedLM(self.passes, self.vocab, reads_all=self.reads_all)
 
     def reset(self) -> None:
-        """Forget everything."""
+        """Empty the cache."""
         self.tokens: list[int] = []
-        self._rows: list[int] = []  # tokens of the pass that no keep() has settled yet
+        self._rows: list[int] = []  # tokens of the pass that is pending until `keep`
         self.cache = self.passes.new_cache()
         if self.taps:
             self.cache.tap(self.taps, self.passes.shape.hidden, self.passes.dtype, self.device)
 
     def synchronize(self) -> None:
-        """Wait for the device, so that a clock read next measures finished work (`forward` does)."""
+        """Wait until the device has finished, before a clock is read. `forward` calls this."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
     def forward(
         self, tokens: Sequence[int], parents: Sequence[int] | None = None, only: slice = EVERY, first: int = 0
     ) -> torch.Tensor:
-        """Run rows after the cache; returns logits [rows, vocab], or of the rows in `only`.
+        """Run rows after the cache; return logits [rows, vocab], or those of the rows in `only`.
 
-        `parents[i]` is the row that row i continues, -1 the last cached token; None is a chain. The rows stay pending until
-        `keep`. A pass may continue the pass before: the rows before `first` are then pending rows, and only the rows from
-        `first` on are computed and returned.
+        `parents[i]` is the row that row i continues, -1 the last cached token; None is a chain. The rows are pending until `keep`.
+        A pass can continue the previous pass: with `first`, the rows before `first` are already pending, and only later rows are
+        computed and returned.
         """
         parents = range(-1, len(tokens) - 1) if parents is None else parents
         start = perf_counter()
@@ -97,7 +97,7 @@ class CachedLM:
         return self._cut(out)
 
     def _part(self, tokens: Sequence[int], parents: Sequence[int], first: int = 0) -> Part:
-        """Rows made ready for a pass: nothing but they is pending now."""
+        """Prepare rows for a pass and make them the pending rows."""
         base = len(self.tokens)
         self._rewind(base + first)
         self._rows = list(tokens)
@@ -109,16 +109,16 @@ class CachedLM:
         return Part(self._readable(self._rows[first:]), positions, self.cache, rows)
 
     def _readable(self, tokens: Sequence[int]) -> Sequence[int]:
-        """The ids as the model can read them."""
+        """Replace ids without an embedding if `reads_all` is set."""
         last = self.passes.shape.vocab - 1
         return [min(token, last) for token in tokens] if self.reads_all and max(tokens) > last else tokens
 
     def _cut(self, logits: torch.Tensor) -> torch.Tensor:
-        """Logits without what pads the vocabulary."""
+        """Cut the padding of the vocabulary from logits."""
         return logits if self.vocab == self.passes.shape.vocab else logits[:, : self.vocab]
 
     def keep(self, path: Sequence[int]) -> None:
-        """Make the rows in `path` (in order) part of the cache; drop the other rows of the pass."""
+        """Commit the rows in `path` (root first) to the cache and drop the other rows of the pass."""
         base = len(self.tokens)
         if any(row != i for i, row in enumerate(path)):
             with torch.inference_mode():
@@ -127,7 +127,7 @@ class CachedLM:
         self._rewind(len(self.tokens))
 
     def extend(self, tokens: Sequence[int]) -> torch.Tensor:
-        """Append a chain for good; returns the logits [1, vocab] after its last token."""
+        """Append and commit a chain; return the logits [1, vocab] after its last token."""
         if not tokens:
             return torch.empty(0, self.vocab)
         for start in range(0, len(tokens), PREFILL_ROWS):
@@ -137,19 +137,19 @@ class CachedLM:
         return logits
 
     def can_take(self, other: CachedLM) -> bool:
-        """Whether the other has the same model, and keeps the hidden states that are kept here."""
+        """Whether `take` is possible: `other` has the same model and stores the same hidden states, if any are needed."""
         return other.passes is self.passes and (not self.taps or self.taps == other.taps)
 
     @torch.inference_mode()
     def take(self, other: CachedLM) -> None:
-        """Begin with the text that another one holds (`can_take`) instead of reading it."""
+        """Replace the cache by a copy of `other`'s, instead of reading its text. See `can_take`."""
         self.reset()
         if other.tokens:
             self.cache.take(other.cache)
         self.tokens = list(other.tokens)
 
     def draft_chain(self, tokens: Sequence[int], request: DraftRequest) -> tuple[list[int], list[float]] | None:
-        """See `core.lm.LanguageModel`. All drafted tokens but the last are appended too."""
+        """See `core.lm.LanguageModel`. All drafted tokens but the last are also appended."""
         start = perf_counter()
         chain = self.passes.chain(self._readable(tokens), len(self.tokens), self.cache, request)
         if chain is not None:
@@ -159,19 +159,19 @@ class CachedLM:
         return chain
 
     def draft_tree(self, tokens: Sequence[int], request: DraftRequest, branches: int, rows: int) -> DraftTree | None:
-        """See `core.lm.LanguageModel`. Rows that the model has read stay pending, as after `forward`."""
+        """See `core.lm.LanguageModel`. The rows in the cache are pending, as after `forward`."""
         start = perf_counter()
-        grown = self.passes.tree(self._readable(tokens), len(self.tokens), self.cache, request, branches, rows)
-        if grown is not None:
+        tree = self.passes.tree(self._readable(tokens), len(self.tokens), self.cache, request, branches, rows)
+        if tree is not None:
             self.tokens += tokens
-            self._rows = grown.tokens[: grown.read]
+            self._rows = tree.tokens[: tree.read]
             self.seconds += perf_counter() - start
-        return grown
+        return tree
 
     def sync(self, context: Sequence[int]) -> list[int]:
-        """Rewind to the longest prefix shared with `context`; returns what is still to be fed.
+        """Rewind to the longest prefix shared with `context`; return the tokens that are not cached.
 
-        At least the last token is left to feed, so that its logits can be had.
+        They include at least the last token, because a pass over it returns its logits.
         """
         shared, limit = 0, min(len(self.tokens), len(context) - 1)
         if self.tokens[:limit] == list(context[:limit]):
@@ -184,31 +184,30 @@ class CachedLM:
         return list(context[shared:])
 
     def _rewind(self, length: int) -> None:
-        """Cut the cache back to `length` tokens; a pass that is not settled is dropped."""
+        """Cut the cache back to `length` tokens and drop pending rows."""
         self._rows = []
         self.cache.rewind(length)
 
     def states(self, start: int) -> torch.Tensor:
-        """The hidden states after the layers `taps` of the cached tokens from `start` on, [tokens, taps times hidden]."""
-        assert len(self.cache.taps) == len(self.taps), "a cache keeps hidden states from the reset after `taps` is set"
+        """Return hidden states after the layers `taps` of the cached tokens from `start` on, [tokens, taps * hidden]."""
+        assert len(self.cache.taps) == len(self.taps), "`reset` must be called after `taps` is set"
         return self.cache.states(start, len(self.tokens))
 
     def cached(self) -> int:
-        """How many tokens the cache itself says it holds."""
+        """Return the number of tokens in the cache's buffers."""
         return self.cache.length()
 
     @property
     def batches(self) -> bool:
-        """Whether one pass takes rows of several texts."""
+        """Whether one pass can have rows of several texts."""
         return self.passes.batches
 
     @contextmanager
     def configured(self, draft: CachedLM | None, drafting: Mapping[str, Any], attention: str | None) -> Iterator[None]:
-        """Give the model and a draft model fresh generation configurations, and another attention (None: as it is); restore
-        both afterwards.
+        """Give the models new generation configurations and another attention (None: unchanged); restore both on exit.
 
-        A model's own generation_config.json may ask for beams, suppressed tokens or a time limit, which no other lane follows.
-        `drafting` are settings of an assistant, which transformers reads from the assistant's own configuration.
+        A model's generation_config.json may set beams, suppressed tokens or a time limit, which other lanes do not implement.
+        `drafting` are the settings of the assistant, because transformers reads them from the assistant's configuration.
         """
         from transformers.generation.configuration_utils import GenerationConfig
 
@@ -227,7 +226,7 @@ class CachedLM:
                     model.set_attn_implementation(name)
 
     def read_plainly(self, tokens: Sequence[int]) -> None:
-        """One pass of transformers' model over these tokens, as `generate` reads a prompt."""
+        """Run one pass of transformers' model over tokens, as `generate` reads a prompt."""
         with torch.no_grad():
             self.model(torch.tensor([tokens], device=self.model.device), use_cache=True, logits_to_keep=1)
 
@@ -235,9 +234,10 @@ class CachedLM:
         self, prompt: Sequence[int], emit: Callable[[list[int]], None], scores: Scores, *, assistant: CachedLM | None,
         eos: frozenset[int], seed: int | None, max_new_tokens: int, options: Mapping[str, Any],
     ) -> None:  # fmt: skip
-        """Continue `prompt`; `emit` gets the tokens of each pass. `seed` None is greedy decoding of the scores, else sampling.
+        """Continue `prompt`; call `emit` with the tokens of each pass.
 
-        `options` are further fields of transformers' `GenerationConfig`.
+        Without a `seed`, decoding takes the highest of the `scores`; with one, it samples. `options` are further fields of
+        transformers' `GenerationConfig`.
         """
         from transformers.generation.configuration_utils import GenerationConfig
         from transformers.generation.logits_process import LogitsProcessor, LogitsProcessorList
@@ -246,7 +246,7 @@ class CachedLM:
         vocab = self.vocab
 
         class Scored(LogitsProcessor):
-            """The scores of the caller, for the part of the vocabulary that has tokens."""
+            """The caller's scores; the padding of the vocabulary gets -inf."""
 
             def __call__(self, input_ids: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
                 out = scores(logits[:, :vocab], input_ids[0])
@@ -254,7 +254,7 @@ class CachedLM:
                 return torch.nn.functional.pad(out, (0, padding), value=-torch.inf) if padding > 0 else out
 
         class Streamer(BaseStreamer):
-            """Emits the accepted tokens of every pass; the first call brings the prompt."""
+            """Emits the accepted tokens of every pass; the first call has the prompt, which is not emitted."""
 
             begun = False
 
@@ -269,7 +269,7 @@ class CachedLM:
         sampled = {}
         if seed is not None:
             torch.manual_seed(seed)
-            sampled = {"top_k": 0, "top_p": 1.0, "temperature": 1.0}  # the scores have them applied
+            sampled = {"top_k": 0, "top_p": 1.0, "temperature": 1.0}  # already applied in the scores
         config = GenerationConfig(
             max_new_tokens=max_new_tokens, do_sample=seed is not None, repetition_penalty=1.0,
             eos_token_id=sorted(eos) or None, pad_token_id=min(eos, default=0), **sampled, **options,
@@ -281,15 +281,15 @@ class CachedLM:
 
     @staticmethod
     def together(lms: Sequence[CachedLM], rows: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[torch.Tensor]:
-        """`forward` of several texts that share this model, of (tokens, parents) each: logits [rows, vocab] of each.
+        """Run `forward` for several texts that share a model, with (tokens, parents) each; return logits [rows, vocab] per text.
 
-        It is one pass if the model batches. Its seconds are shared out by rows.
+        If the model `batches`, this is one pass, and each text is charged its time in proportion to its rows.
         """
-        one = lms[0]
-        if len(lms) == 1 or not one.passes.batches:
-            return [lm.forward(*of) for lm, of in zip(lms, rows, strict=True)]
+        passes = lms[0].passes
+        if len(lms) == 1 or not passes.batches:
+            return [lm.forward(tokens, parents) for lm, (tokens, parents) in zip(lms, rows, strict=True)]
         start = perf_counter()
-        logits = one.passes.together([lm._part(*of) for lm, of in zip(lms, rows, strict=True)])
+        logits = passes.together([lm._part(tokens, parents) for lm, (tokens, parents) in zip(lms, rows, strict=True)])
         row_s = (perf_counter() - start) / sum(len(tokens) for tokens, _ in rows)
         for lm, (tokens, _) in zip(lms, rows, strict=True):
             lm.seconds += row_s * len(tokens)

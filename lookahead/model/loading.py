@@ -1,8 +1,7 @@
 """Reading a transformers model from a folder, with checks before and after its weights are read.
 
-Before: the model is built without weights and computes two passes without numbers. An architecture that cannot be
-rolled back, whose attention ignores draft rows, or that raises, is refused there. After: every tensor of the model must
-come from the files, and every tensor of the files must have a place in the model.
+Before: the model is built without weights and runs two passes on shapes only. An architecture is refused if it cannot be rolled
+back, ignores the tree mask, or raises. After: the tensors of the model and of the files must match exactly.
 """
 
 import copy
@@ -22,32 +21,32 @@ from ..core.wording import remark
 from . import small_files
 from .forward import Forward
 from .lm import CachedLM
-from .modules import ATTENTION, OTHER, Modules, of, rollback_layers
+from .modules import ATTENTION, OTHER, Modules, forward_for, rollback_layers
 from .shape import Shape
 
-NEEDED = {"position_ids", "past_key_values", "logits_to_keep"}  # the arguments of a pass
-LEAST_CONTEXT = 128  # tokens: the measurements at load read shorter texts, and draft after them
-DECODERS = ("gpt_neox",)  # architectures that are decoders although their configuration has is_decoder false
+NEEDED = {"position_ids", "past_key_values", "logits_to_keep"}  # required arguments of a pass
+LEAST_CONTEXT = 128  # tokens; the measurements at load need less
+DECODERS = ("gpt_neox",)  # decoders although their configuration has is_decoder false
 SHOWN = 3  # names of tensors in a message
-# What a pass without numbers raises if it needs a number.
-NO_NUMBERS = ("meta tensor", "aten::_local_scalar_dense", "aten::nonzero", "data-dependent", "Meta")
+# Parts of the messages of a pass on shapes only that needs the value of a tensor.
+NEEDS_VALUES = ("meta tensor", "aten::_local_scalar_dense", "aten::nonzero", "data-dependent", "Meta")
 
 
 def load(folder: str, dtype: torch.dtype, device: torch.device, spread: bool) -> Forward:
     """Return the passes of the model in a folder, or of a hub name.
 
-    `spread` distributes its layers over all GPUs. Raises `ModelError` if the model does not fit, cannot be used, or is
-    not complete, and everything that transformers raises.
+    `spread` distributes the layers over all GPUs. Raises `ModelError` if the model does not fit, is not supported, or is
+    incomplete, and any error of transformers.
     """
     model = empty(folder)
     attention = check(model)
-    fused = model._supports_sdpa and not getattr(model.config, "attn_logit_softcapping", None)  # it has no soft cap
+    fused = model._supports_sdpa and not getattr(model.config, "attn_logit_softcapping", None)  # sdpa has no soft cap
     if device.type == "cuda" and attention == ATTENTION and fused:
         attention = "sdpa"  # torch's fused attention is the fastest on a GPU
     small_files.weight_files(folder)
     generation(folder)
     options = {"dtype": dtype, "use_safetensors": True, "trust_remote_code": False}
-    if spread:  # over GPUs only, with room left for keys and values on each
+    if spread:  # only over GPUs, with memory left for keys and values on each
         most = {i: int(free / memory.SPARE) for i, free in enumerate(memory.gpus())}
         options |= {"device_map": "auto", "max_memory": most}
     model, report = AutoModelForCausalLM.from_pretrained(
@@ -56,10 +55,10 @@ def load(folder: str, dtype: torch.dtype, device: torch.device, spread: bool) ->
     )  # fmt: skip
     complete(folder, report)
     if not spread:
-        return of(model.to(device).eval())
-    if {"cpu", "disk"} & {str(where) for where in model.hf_device_map.values()}:
+        return forward_for(model.to(device).eval())
+    if {"cpu", "disk"} & {str(layer_device) for layer_device in model.hf_device_map.values()}:
         raise ModelError("model", folder, "it does not fit this machine's GPUs; choose a smaller one.")
-    return of(model.eval())
+    return forward_for(model.eval())
 
 
 def complete(name: str, report: Mapping[str, Any]) -> None:
@@ -67,7 +66,7 @@ def complete(name: str, report: Mapping[str, Any]) -> None:
     faults = [
         ("lack", report["missing_keys"]),
         ("have another size for", [entry if isinstance(entry, str) else entry[0] for entry in report["mismatched_keys"]]),
-        ("have, and the configuration does not,", report["unexpected_keys"]),
+        ("have unexpected tensors:", report["unexpected_keys"]),
     ]  # fmt: skip
     if reasons := "; ".join(f"they {fault} {_names(names)}" for fault, names in faults if names):
         hint = f"its weights do not match its configuration: {reasons}; choose a complete copy of this model."
@@ -75,24 +74,24 @@ def complete(name: str, report: Mapping[str, Any]) -> None:
 
 
 def _names(names: Iterable[str]) -> str:
-    """The first names, and how many more there are."""
+    """Return the first names, and the number of further ones."""
     ordered = sorted(names)
     more = f" and {len(ordered) - SHOWN} more" if len(ordered) > SHOWN else ""
     return ", ".join(ordered[:SHOWN]) + more
 
 
 def empty(folder: str | Path) -> PreTrainedModel:
-    """Return the model of a folder's configuration without its weights. It has shapes and takes little memory.
+    """Return the model of a folder's configuration without weights: tensors have shapes only.
 
-    Raises `ModelError` if its configuration is damaged, or if there is no such model.
+    Raises `ModelError` if the configuration is damaged or describes no model.
     """
     small_files.check(folder)
     config = configuration(folder)
     try:
-        with suppress(ValueError, KeyError):  # an architecture with attention of its own
+        with suppress(ValueError, KeyError):  # architectures that do not support other attention
             return _built(config, ATTENTION)
         return _built(configuration(folder), "eager")
-    except Exception as error:  # a wrong configuration may raise anything
+    except Exception as error:  # a wrong configuration can raise any error
         raise small_files.fault(folder, small_files.CONFIG, f"it describes no model: {remark(error)}") from error
 
 
@@ -100,7 +99,7 @@ def configuration(folder: str | Path) -> PreTrainedConfig:
     """Return a folder's configuration. Raises `ModelError` if transformers cannot read it."""
     try:
         return AutoConfig.from_pretrained(folder, trust_remote_code=False)
-    except Exception as error:  # transformers raises a dozen kinds here
+    except Exception as error:  # transformers raises many kinds of errors here
         if not (Path(folder) / small_files.CONFIG).is_file():
             raise
         raise small_files.fault(folder, small_files.CONFIG, remark(error)) from error
@@ -124,17 +123,17 @@ def _built(config: PreTrainedConfig, attention: str) -> PreTrainedModel:
 
 
 def check(model: PreTrainedModel) -> str:
-    """Return the attention that a model computes with here: ours, or "eager", its own.
+    """Return the name of the attention to compute a model with: `ATTENTION`, or "eager", the model's own.
 
-    `model` has no weights (`empty`). Raises `ModelError` if it cannot be used.
+    `model` has no weights (`empty`). Raises `ModelError` if it is not supported.
     """
     config, name = model.config, model.config.model_type
     rollback_layers(model)
     if NEEDED - inspect.signature(model.forward).parameters.keys() or config.is_encoder_decoder:
-        raise ModelError("model", name, f"a pass of this architecture cannot be told positions; {OTHER}")
+        raise ModelError("model", name, f"a pass of this architecture does not accept positions; {OTHER}")
     if getattr(config, "is_decoder", None) is False and not name.startswith(DECODERS):
         raise ModelError("model", name, f"its configuration describes an encoder (is_decoder is false); {OTHER}")
-    if (length := Shape.of_model(config).context_length) < LEAST_CONTEXT:
+    if (length := Shape.from_config(config).context_length) < LEAST_CONTEXT:
         hint = f"its context holds {length} tokens; choose a model with at least {LEAST_CONTEXT}."
         raise ModelError("model", name, hint)
     if config._attn_implementation == ATTENTION and _failure(model) is None:
@@ -148,11 +147,11 @@ def check(model: PreTrainedModel) -> str:
 
 @torch.inference_mode()
 def _failure(model: PreTrainedModel) -> Exception | None:
-    """Compute a chain and a tree without numbers, shapes only. Return the error of a model whose passes fail.
+    """Run passes over a chain and a tree on shapes only; return the error of a pass, or None.
 
-    Raises `ModelError` if the model takes part in a pass in a way that is not implemented.
+    Raises `ModelError` if the model passes arguments to attention that are not implemented.
     """
-    if hasattr(model, "set_experts_implementation"):  # the usual one needs numbers
+    if hasattr(model, "set_experts_implementation"):  # the default implementation needs values
         with suppress(ValueError):
             model.set_experts_implementation("batched_mm")
     try:
@@ -163,6 +162,6 @@ def _failure(model: PreTrainedModel) -> Exception | None:
         lm.forward([0])
     except ModelError:
         raise
-    except Exception as error:  # an architecture may raise anything
-        return None if any(words in str(error) for words in NO_NUMBERS) else error
+    except Exception as error:  # an architecture can raise any error
+        return None if any(message in str(error) for message in NEEDS_VALUES) else error
     return None

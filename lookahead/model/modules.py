@@ -1,10 +1,9 @@
-"""A forward pass through transformers' own modules: any architecture, any device.
+"""Forward passes through transformers' modules, for any architecture and device.
 
-Registers our attention with transformers under the name `ATTENTION`. It refuses arguments that it does not implement, so that
-no model is computed with some of them ignored. The rows of a tree have an additive mask of four dimensions.
+Registers our attention with transformers under the name `ATTENTION`. The attention raises for arguments that it does not
+implement, so no argument is silently ignored. The rows of a tree have an additive mask of four dimensions.
 
-Importing this takes seconds, most of them transformers', so a family that can do without is loaded without
-(`kernels.llama_weights`).
+The import takes seconds, mostly for transformers. Families of plain Llamas load without it (`kernels.llama_weights`).
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from .shape import Shape
 
 ATTENTION = "lookahead"
 OTHER = "choose a plain decoder, such as Llama or Qwen."
-# Arguments that models pass to attention and that do not change its result here.
+# Arguments that models pass to attention and that do not change its result.
 INERT = {
     "position_ids", "cache_position", "use_cache", "output_attentions", "output_hidden_states", "return_dict",
     "output_router_logits", "deterministic", "cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k",
@@ -37,19 +36,19 @@ def attend(
     module, query, key, value, attention_mask, scaling=None, dropout=0.0, softcap=None, s_aux=None, is_causal=None,
     sliding_window=None, **others,
 ):  # fmt: skip
-    """Attention [batch, rows, heads, dim] by transformers' interface, in plain torch; query heads that share a key head are
-    computed together.
+    """Compute attention [batch, rows, heads, dim] in plain torch, with transformers' interface.
 
-    query [batch, heads, rows, dim], key and value [batch, kv heads, keys, dim], `attention_mask` [batch, 1, rows, keys] is
-    additive. `s_aux` are attention sinks: one more score per head, which takes weight and has no value. Raises `ModelError` for
-    arguments that would change the result and are not implemented.
+    `query` is [batch, heads, rows, dim], `key` and `value` are [batch, kv heads, keys, dim]; `attention_mask`
+    [batch, 1, rows, keys] is additive. Query heads that share a key head are one matrix product. `s_aux` are attention sinks: a
+    further score per head that takes weight and has no value. Raises `ModelError` for arguments that would change the result and
+    are not implemented.
     """
     ignored = sorted(name for name, value in others.items() if value is not None and name not in INERT)
     if ignored:
         raise _unsupported(module, f"its attention takes {', '.join(ignored)}, which is not implemented here")
     if is_causal is False or getattr(module, "is_causal", True) is False:
         raise _unsupported(module, "its attention is not causal")
-    if sliding_window is not None and sliding_window < Shape.of_model(module.config).context_length:
+    if sliding_window is not None and sliding_window < Shape.from_config(module.config).context_length:
         raise _unsupported(module, f"its attention sees only the last {sliding_window} tokens")
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
     batch, heads, rows, dim = query.shape
@@ -78,7 +77,7 @@ AttentionMaskInterface.register(ATTENTION, eager_mask)
 
 
 class _ModulesLayer(DynamicLayer):
-    """What transformers' modules take for a layer of their cache; the rows go to ours."""
+    """A layer of transformers' cache that stores its rows in a layer of ours."""
 
     def __init__(self, layer: CacheLayer):
         super().__init__()
@@ -95,31 +94,31 @@ class _ModulesLayer(DynamicLayer):
 
 
 class _ModulesCache(KeyValueCache):
-    """Our cache, and transformers' over the same layers."""
+    """A cache of ours with a transformers cache over the same layers."""
 
     def __init__(self, model: PreTrainedModel, layers: int):
         super().__init__(layers)
         self.dynamic = DynamicCache(config=model.config)
-        lend(self, self.dynamic)
+        attach(self, self.dynamic)
 
 
-def lend(cache: KeyValueCache, dynamic: DynamicCache) -> None:
-    """Have transformers' cache, which is empty, hold what ours holds from now on."""
+def attach(cache: KeyValueCache, dynamic: DynamicCache) -> None:
+    """Make an empty transformers cache read and write the layers of `cache`."""
     dynamic.layers = [_ModulesLayer(layer) for layer in cache.layers]
 
 
-def lent(dynamic: DynamicCache) -> KeyValueCache | None:
-    """Our cache after transformers'; None where there is none."""
+def attached(dynamic: DynamicCache) -> KeyValueCache | None:
+    """Return the cache that `attach` connected with a transformers cache, or None."""
     layer = next(iter(dynamic.layers), None)
     return layer.layer.cache if isinstance(layer, _ModulesLayer) else None
 
 
 class Modules(Forward):
-    """The passes of a transformers model. Raises `ModelError` where its cache cannot be rolled back."""
+    """The passes of a transformers model. Raises `ModelError` if its cache cannot be rolled back."""
 
     def __init__(self, model: PreTrainedModel):
         self._model, self.layers = model, rollback_layers(model)
-        self.shape = Shape.of_model(model.config)
+        self.shape = Shape.from_config(model.config)
 
     @property
     def model(self) -> PreTrainedModel:
@@ -140,7 +139,7 @@ class Modules(Forward):
     @property
     def devices(self) -> set[str]:
         spread = getattr(self.model, "hf_device_map", None) or {"": self.device}
-        return {str(place) for place in spread.values()}
+        return {str(layer_device) for layer_device in spread.values()}
 
     def new_cache(self) -> KeyValueCache:
         return _ModulesCache(self.model, self.layers)
@@ -157,15 +156,15 @@ class Modules(Forward):
     def _output(
         self, ids, positions, dynamic: DynamicCache, mask: torch.Tensor | None, only: slice, states: bool
     ) -> Any:
-        """transformers' output of a pass over ids [rows] at positions [rows], with hidden `states` or without."""
-        # `only` is a slice, because rows may end on another GPU than they began on.
+        """Return transformers' output of a pass over ids [rows] at positions [rows], with hidden states if `states` is set."""
+        # `only` is a slice, because the last layers may be on another GPU than the first.
         return self.model(
             input_ids=ids[None], position_ids=positions[None], past_key_values=dynamic, use_cache=True, logits_to_keep=only,
             output_hidden_states=states, attention_mask=mask,
         )  # fmt: skip
 
     def _keep_states(self, out: Any, cache: KeyValueCache, start: int, count: int) -> None:
-        """Keep the hidden states of a pass's first so many rows, whose columns begin at `start`, where the cache is tapped."""
+        """Store the hidden states of a pass's first `count` rows from column `start` on, if the cache has taps."""
         if len(cache.taps):
             tapped = [out.hidden_states[layer][0, :count].to(self.device) for layer in cache.taps]
             cache.states(start, start + count).copy_(torch.cat(tapped, -1))
@@ -175,7 +174,7 @@ class Modules(Forward):
 
     def converted(self, dtype: torch.dtype) -> Modules:
         model = copy.deepcopy(self.model)
-        for parameter in model.parameters():  # not the buffers: tables as of the rotation stay float32
+        for parameter in model.parameters():  # not buffers: rotary tables stay float32
             parameter.data = parameter.data.to(dtype)
         return Modules(model)
 
@@ -190,15 +189,15 @@ class Modules(Forward):
         return self.nbytes - embedding.weight.nbytes
 
 
-def of(model: PreTrainedModel) -> Forward:
-    """The passes of a model: those of another implementation that computes it, else those of its modules."""
+def forward_for(model: PreTrainedModel) -> Forward:
+    """Return the passes of a model by the first implementation that supports it, else by its modules."""
     return next((passes for make in IMPLEMENTATIONS if (passes := make(model))), None) or Modules(model)
 
 
 def first_layers(model: PreTrainedModel, layers: int) -> PreTrainedModel:
-    """A model of the same architecture with only the first layers, made of the same tensors; itself if it has no more.
+    """Return a model of the first `layers` layers that shares the tensors of `model`; `model` itself if it has no more.
 
-    Raises what an architecture that cannot be cut raises: `AttributeError`, `RuntimeError`, `TypeError` or `KeyError`.
+    Raises `AttributeError`, `RuntimeError`, `TypeError` or `KeyError` if the architecture cannot be cut.
     """
     if layers == model.config.num_hidden_layers:
         return model
@@ -207,7 +206,7 @@ def first_layers(model: PreTrainedModel, layers: int) -> PreTrainedModel:
     if getattr(config, "layer_types", None):
         config.layer_types = config.layer_types[:layers]
     config._attn_implementation = model.config._attn_implementation
-    # A file may hold a head of its own although its configuration says that there is none.
+    # The weights may have a separate output head although the configuration ties it to the embedding.
     config.tie_word_embeddings = model.get_output_embeddings().weight is model.get_input_embeddings().weight
     with init_empty_weights(include_buffers=False):
         short = type(model)(config).requires_grad_(False)
@@ -218,7 +217,7 @@ def first_layers(model: PreTrainedModel, layers: int) -> PreTrainedModel:
 
 
 def rollback_layers(model: PreTrainedModel) -> int:
-    """How many layers its cache has, or a `ModelError` for models whose cache cannot be rolled back."""
+    """Return the number of layers of a model's cache. Raises `ModelError` if the cache cannot be rolled back."""
     name = model.config.model_type
     if getattr(model, "_is_stateful", False):
         hint = "its recurrent state cannot be rolled back; choose a model with plain attention."

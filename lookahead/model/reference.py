@@ -1,8 +1,8 @@
-"""A Llama in plain torch, with a cache: the reference that the kernels are tested against, and the shortest one to read.
+"""A short Llama in plain torch with a cache. The kernels are tested against it.
 
-A pass takes the rows of a tree: `parents[i]` is the row that row i continues, -1 the last token in the cache. A row attends to
-the whole cache and to its ancestors, and its position is its depth. So one pass computes what each branch would give alone.
-It is as exact as torch's matrix products are, which may round a row differently with the number of rows.
+A pass computes the rows of a tree: `parents[i]` is the row that row i continues, -1 the last cached token. A row attends to the
+whole cache and to its ancestors, and its position is its depth. So one pass returns the logits of every branch. torch's matrix
+products may round a row differently with other numbers of rows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..core.tree import ancestor_mask, depths
 
 
 class Reference:
-    """A model and its cache, with the methods of `core.lm.LanguageModel`. `tokens` is what the cache holds."""
+    """A model and its cache, with the methods of `core.lm.LanguageModel`. `tokens` are the cached tokens."""
 
     longest, confidence, kind, seconds = 1 << 20, None, None, 0.0
     device = torch.device("cpu")
@@ -44,19 +44,22 @@ class Reference:
         return cls(json.loads(Path(folder, "config.json").read_text(encoding="utf-8")), weights)
 
     def reset(self) -> None:
-        """Forget everything."""
+        """Empty the cache."""
         empty = torch.empty(self.kv_heads, 0, self.dim)
         self.tokens: list[int] = []
         self._cache = [(empty, empty) for _ in range(self.layers)]  # keys and values [kv_heads, tokens, dim] per layer
-        self._pending: tuple[list[int], list[tuple[torch.Tensor, torch.Tensor]]] = [], []  # of the last pass
+        self._pending: tuple[list[int], list[tuple[torch.Tensor, torch.Tensor]]] = (
+            [],
+            [],
+        )  # tokens, keys and values of the last pass
 
     @torch.inference_mode()
     def forward(self, tokens: Sequence[int], parents: Sequence[int] | None = None, *, first: int = 0) -> torch.Tensor:
-        """Run rows after the cache; returns float32 logits [rows - first, vocab]. The rows stay pending until `keep`."""
+        """Run rows after the cache; return float32 logits [rows - first, vocab]. The rows are pending until `keep`."""
         parents = range(-1, len(tokens) - 1) if parents is None else parents
         base, added = len(self.tokens), []
         positions = base - 1 + torch.tensor(depths(parents))
-        hidden_rows = ~torch.tensor(ancestor_mask(parents))  # [rows, rows]: True if a row may not see another
+        hidden_rows = ~torch.tensor(ancestor_mask(parents))  # [rows, rows]: True if a row must not attend to another
         x = self.weights["model.embed_tokens.weight"][torch.tensor(tokens)]  # [rows, hidden]
         for layer in range(self.layers):
             h = self._norm(x, f"model.layers.{layer}.input_layernorm.weight")
@@ -90,7 +93,7 @@ class Reference:
         return logits
 
     def sync(self, context: Sequence[int]) -> list[int]:
-        """Rewind to the longest prefix shared with `context`; returns the tokens that are still to be read, at least one."""
+        """Rewind to the longest prefix shared with `context`; return the tokens that are not cached, at least one."""
         shared = 0
         while shared < min(len(self.tokens), len(context) - 1) and self.tokens[shared] == context[shared]:
             shared += 1
@@ -99,16 +102,16 @@ class Reference:
         return list(context[shared:])
 
     def cached(self) -> int:
-        """How many tokens the cache holds."""
+        """Return the number of cached tokens."""
         return self._cache[0][0].shape[1]
 
     def draft_chain(self, *request: Any) -> None:
-        """There is no such call; see `LanguageModel.draft_chain`."""
+        """Return None, because there is no compiled draft; see `LanguageModel.draft_chain`."""
 
     draft_tree = draft_chain
 
     def _attend(self, query, keys, values, hidden_rows, layer) -> torch.Tensor:
-        """Attention [rows, heads * dim] of query [heads, rows, dim] to the cache and to the pass's own rows."""
+        """Return attention [rows, heads * dim] of `query` [heads, rows, dim] to the cache and to the rows of the pass."""
         cached = self._cache[layer]
         keys, values = (
             torch.cat([old.to(new.dtype), new], 1).repeat_interleave(self.heads // self.kv_heads, 0)
@@ -122,17 +125,17 @@ class Reference:
         return linear(x, self.weights[f"model.layers.{layer}.{name}.weight"])
 
     def _split(self, x, layer: int, name: str, heads: int) -> torch.Tensor:
-        """A projection as [heads, rows, dim]."""
+        """Return a projection of x as [heads, rows, dim]."""
         return self._project(x, layer, f"self_attn.{name}").unflatten(1, (heads, self.dim)).transpose(0, 1)
 
     def _rotate(self, x, positions) -> torch.Tensor:
-        """Rotary positions (Su et al. 2021): the two halves of `dim` are the parts of complex numbers that turn with the position."""
+        """Apply rotary position embeddings (Su et al. 2021). The halves of `dim` are real and imaginary parts."""
         angles = positions[:, None].float() * self.frequencies  # [rows, dim / 2]
         cos, sin = (part.to(x.dtype) for part in (angles.cos(), angles.sin()))
         left, right = x.chunk(2, -1)
         return torch.cat([left * cos - right * sin, right * cos + left * sin], -1)
 
     def _norm(self, x, name: str) -> torch.Tensor:
-        """Root-mean-square norm (Zhang and Sennrich 2019)."""
+        """Apply a root-mean-square norm (Zhang and Sennrich 2019)."""
         wide = x.float()
         return self.weights[name] * (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.eps)).to(x.dtype)

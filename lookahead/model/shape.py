@@ -1,4 +1,4 @@
-"""The sizes of a causal language model: what its configuration says, as far as a pass depends on it."""
+"""The sizes of a causal language model that a pass depends on, read from its configuration."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-ENDLESS = 1 << 20  # tokens, where a configuration names no longest context
+UNLIMITED = 1 << 20  # tokens, for a configuration without a maximum context length
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Sizes of a model. `kind` is transformers' name of the architecture, `activation` that of its MLP."""
+    """Sizes of a model. `kind` and `activation` are transformers' names of the architecture and of the MLP's activation."""
 
     kind: str
     vocab: int
@@ -24,13 +24,13 @@ class Shape:
     activation: str = "silu"
 
     @classmethod
-    def of(cls, field: Callable[[str], Any]) -> Shape:
-        """The shape that a configuration describes: `field(name)` is what it says under a name, None for nothing."""
+    def from_fields(cls, field: Callable[[str], Any]) -> Shape:
+        """Return the shape for a configuration; `field(name)` returns the value of one of its fields, or None."""
         heads = field("num_attention_heads") or 1
         return cls(
             kind=field("model_type"),
             vocab=field("vocab_size"),
-            context_length=min(field("max_position_embeddings") or ENDLESS, length_limit(field) or ENDLESS),
+            context_length=min(field("max_position_embeddings") or UNLIMITED, length_limit(field) or UNLIMITED),
             hidden=field("hidden_size"),
             layers=field("num_hidden_layers"),
             heads=heads,
@@ -40,17 +40,17 @@ class Shape:
         )
 
     @classmethod
-    def of_model(cls, config: Any) -> Shape:
-        """The shape of a transformers configuration, or of its text part."""
+    def from_config(cls, config: Any) -> Shape:
+        """Return the shape for a transformers configuration, or for its text part."""
         text = config.get_text_config()
-        return cls.of(lambda name: getattr(text, name, None))
+        return cls.from_fields(lambda name: getattr(text, name, None))
 
 
 def length_limit(field: Callable[[str], Any]) -> int | None:
-    """The longest text with one set of rotary frequencies; None without such a limit.
+    """Return the longest text, in tokens, with one set of rotary frequencies; None without such a limit.
 
     LongRoPE has two sets: one for texts up to this length, one for longer texts. Keys that were cached with the first
-    set are wrong for a longer text, so decoding ends here.
+    set are wrong for a longer text, so decoding stops at this length.
     """
     rope = field("rope_parameters") or field("rope_scaling")
     if not isinstance(rope, Mapping):

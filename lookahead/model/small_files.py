@@ -1,7 +1,7 @@
 """The small JSON files of a model's folder, checked before anything is computed from them.
 
-Some loaders ignore a damaged file, and then a text never ends or ends too early. Others fail long after reading it. Here
-every such file gives a `ModelError` with its name.
+Some loaders ignore a damaged file; texts then never end, or end too early. Other loaders fail long after reading it. This module
+raises a `ModelError` with the name of the file.
 """
 
 import json
@@ -12,10 +12,10 @@ from typing import Any
 from ..core.events import ModelError
 
 CONFIG, GENERATION = "config.json", "generation_config.json"
-WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
+WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 TOKENIZER_CONFIG = "tokenizer_config.json"
 TOKENIZER = (TOKENIZER_CONFIG, "special_tokens_map.json", "added_tokens.json")
-MOST = 1e38  # tokenizers without a limit say 1e30
+MOST = 1e38  # the configuration of a tokenizer without a limit has 1e30
 NESTED = ("text_config", "rope_parameters", "rope_scaling", "transformer_layer_config", "dflash_config", "eagle_config")
 
 
@@ -39,7 +39,7 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
-# Whether the value of a field is valid, what it must be, and the fields. Null is valid everywhere, and a field may be absent.
+# A test of a value, its description for messages, and the fields it applies to. Null is always valid; a field may be absent.
 KINDS: tuple[tuple[Callable[[Any], bool], str, tuple[str, ...]], ...] = (
     (_is_size, "a positive whole number", (
         "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim",
@@ -98,7 +98,7 @@ def read(folder: str | Path, name: str) -> dict[str, Any] | None:
 
 
 def _wrong(data: Mapping[str, Any]) -> Iterator[tuple[str, Any, str]]:
-    """Each field with a wrong value, the value, and what it must be."""
+    """Yield each field with a wrong value, the value, and a description of valid values."""
     for field, value in data.items():
         is_valid, must = FIELDS.get(field, (None, ""))
         if value is not None and is_valid and not is_valid(value):
@@ -118,8 +118,8 @@ def weight_files(folder: str | Path) -> list[str]:
 
     Raises `ModelError` if the index that names them is damaged, or if one of them is missing.
     """
-    if (Path(folder) / WHOLE).is_file():
-        return [WHOLE]
+    if (Path(folder) / WEIGHTS).is_file():
+        return [WEIGHTS]
     names = shards(folder)
     for name in names:
         if name != Path(name).name or not (Path(folder) / name).is_file():
@@ -144,7 +144,7 @@ def shards(folder: str | Path) -> list[str]:
 
 
 def fault(folder: str | Path, name: str, reason: str) -> ModelError:
-    """Return the error for a file of a model's folder that cannot be read for a reason."""
+    """Return the error for a file in a model's folder that cannot be read; `reason` explains why."""
     shown = "/".join(Path(folder).parts[-2:])
     hint = f"its configuration cannot be used: {name} cannot be read ({reason}); choose another copy of this model."
     return ModelError("model", shown, hint)

@@ -100,7 +100,7 @@ class Drafter:
 
     def _now(self, growing: Any) -> Models:
         network, progress = growing.copied(), growing.progress
-        head = Head.of(network, self.models.target.passes)
+        head = Head.from_network(network, self.models.target.passes)
         if self._costs is None:  # the same whatever it has learned
             self._costs = cost.measure_drafter(head, self.models.target, self.models.costs.target)
         models = self.models.with_head(head, f"your own, grown for {seconds(progress.seconds)}", self._costs)

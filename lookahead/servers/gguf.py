@@ -26,7 +26,7 @@ def write(folder: str, path: Path) -> Path:
         weights |= load_file(file)
     if config is None or not weights:
         raise ModelError("models", folder, "only a plain Llama in a folder can be converted for llama.cpp.")
-    shape, out = Shape.of(config.get), gguf.GGUFWriter(str(path), "llama")
+    shape, out = Shape.from_fields(config.get), gguf.GGUFWriter(str(path), "llama")
     fields = {
         "context_length": shape.context_length, "embedding_length": shape.hidden, "block_count": shape.layers,
         "feed_forward_length": config["intermediate_size"], "head_count": shape.heads, "head_count_kv": shape.kv_heads,
@@ -60,7 +60,7 @@ def _add_tokens(out, kinds, folder: str, vocab: int) -> None:
     tokens |= {i: token for token, i in tokenizer["model"]["vocab"].items()}
     tokens |= {token["id"]: token["content"] for token in tokenizer["added_tokens"]}
     merges = [pair if isinstance(pair, str) else " ".join(pair) for pair in tokenizer["model"]["merges"]]
-    ends = llama_config.ends(folder)
+    ends = llama_config.eos_token_ids(folder)
     out.add_tokenizer_model("gpt2")
     out.add_tokenizer_pre("gpt-2")
     out.add_token_list([tokens[i] for i in range(vocab)])

@@ -32,14 +32,14 @@ from .verified import verified_passes
 OPENINGS = (
     "Once upon a time", "One day", "There was a", "Once there was a", "Lily and", "Tom", "A little", "One sunny morning",
 )  # fmt: skip
-FIRST, TOGETHER, LENGTH = 16, 64, 112  # texts written at once, at first and later, and tokens of each
-LOOSE = 10  # tokens after an opening that are sampled at temperature 1, so that texts differ
-WARM = 0.7  # temperature of every second text after that; the others are greedy
-REMEMBERED = 12  # batches of texts
-WRITING = 0.4  # share of the time
+FIRST_BATCH, BATCH, LENGTH = 16, 64, 112  # texts written at once, in the first and in later batches; tokens per text
+VARIED = 10  # tokens after an opening that are sampled at temperature 1, so that texts differ
+TEMPERATURE = 0.7  # of every second text after that; the others are greedy
+KEPT_BATCHES = 12  # latest batches of texts
+WRITING = 0.4  # share of the time spent writing
 LAYERS, SLOTS = 1, 5
-TEXTS, ANCHORS = 6, 16  # of a training step
-WARM_STEPS = 20  # in which the learning rates rise
+TEXTS, ANCHORS = 6, 16  # per training step
+WARM_STEPS = 20  # training steps in which the learning rates rise
 SMOOTH = 0.9  # weight of the earlier losses in the reported loss
 CHECK_S = 8.0  # seconds between measurements
 CHECKED, CHECKED_TOKENS = "story", 64  # category of the prompts that measure a head, and new tokens of each
@@ -48,8 +48,11 @@ TRIALS = 5
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Seconds of computing, tokens that the target wrote, training steps, the loss in nats; measured tokens per pass
-    (`accepted`), and the number of such measurements."""
+    """The progress of training.
+
+    `seconds` of computing, `tokens` that the target wrote, training `steps`, the `loss` in nats, measured tokens per pass
+    (`accepted`), and the number of measurements (`checks`).
+    """
 
     seconds: float = 0.0
     tokens: int = 0
@@ -60,7 +63,7 @@ class Progress:
 
 
 class Text(NamedTuple):
-    """A batch: ids [texts, tokens], hidden states for the head [texts, tokens, fed], likeliest next tokens [texts, tokens]."""
+    """A batch of texts: ids [texts, tokens], hidden states for the head [texts, tokens, fed], likeliest next tokens [texts, tokens]."""
 
     ids: torch.Tensor
     states: torch.Tensor
@@ -82,8 +85,8 @@ class Growing:
         self._draws = torch.Generator().manual_seed(seed)
         self.network = new_head(BLOCK, target, self._end, seed, layers=LAYERS, slots=SLOTS).float().to(target.device)
         self._optimizers = optimizers(self.network)
-        self._quick = _quicker_in_bfloat16(target.device, self.network.shape.hidden)
-        self._writer = _writer(target, torch.bfloat16 if self._quick else torch.float32)
+        self._bfloat16 = _bfloat16_is_faster(target.device, self.network.shape.hidden)
+        self._writer = _writer(target, torch.bfloat16 if self._bfloat16 else torch.float32)
         self._texts: list[Text] = []
         self._openings = [models.tokenizer(text)["input_ids"] for text in OPENINGS]
 
@@ -127,15 +130,15 @@ class Growing:
         """Write batches of texts, one token of each per slice."""
         device, taps = self._writer.device, self.network.shape.taps
         while True:
-            texts = TOGETHER if self._texts else FIRST
-            hot = torch.where(torch.arange(texts) % 2 == 0, 0.0, WARM)
+            texts = BATCH if self._texts else FIRST_BATCH
+            temperatures = torch.where(torch.arange(texts) % 2 == 0, 0.0, TEMPERATURE)
             cache, planned = growing_cache(self._writer), torch.full((texts, LENGTH), -1)
-            loose = torch.zeros(texts, dtype=torch.long)  # a text is sampled at temperature 1 up to this token
+            varied = torch.zeros(texts, dtype=torch.long)  # a text is sampled at temperature 1 up to this position
             ids = torch.full((texts,), self._end)
             steps: list[tuple[torch.Tensor, ...]] = []
-            for place in range(LENGTH):
+            for position in range(LENGTH):
                 for row in (ids == self._end).nonzero().flatten().tolist():
-                    loose[row] = place + self._plan(planned[row, place:]) + LOOSE
+                    varied[row] = position + self._plan(planned[row, position:]) + VARIED
                 out = self._writer(
                     input_ids=ids[:, None].to(device), past_key_values=cache, output_hidden_states=True, use_cache=True
                 )
@@ -143,14 +146,14 @@ class Growing:
                 states = torch.cat([out.hidden_states[tap][:, 0] for tap in taps], -1).to(torch.bfloat16)
                 likeliest = logits.argmax(-1)
                 steps.append((ids, states, likeliest))
-                heat = torch.where(place < loose, 1.0, hot)
+                heat = torch.where(position < varied, 1.0, temperatures)
                 drawn = (logits / heat.clamp_min(1e-2)[:, None]).softmax(-1).multinomial(1, generator=self._draws)[:, 0]
                 ids = torch.where(heat > 0, drawn, likeliest)
-                ids = torch.where(planned[:, place] >= 0, planned[:, place], ids)
+                ids = torch.where(planned[:, position] >= 0, planned[:, position], ids)
                 self._note(tokens=self.progress.tokens + texts)
                 yield
             ids, states, likeliest = (torch.stack(part, 1).to(device) for part in zip(*steps, strict=True))
-            self._texts = [*self._texts[1 - REMEMBERED :], Text(ids, states, likeliest)]
+            self._texts = [*self._texts[1 - KEPT_BATCHES :], Text(ids, states, likeliest)]
 
     def _plan(self, planned: torch.Tensor) -> int:
         """Write an opening into `planned` [tokens]; return its length."""
@@ -161,18 +164,18 @@ class Growing:
 
     def _train(self) -> None:
         network, device = self.network.train(), self._writer.device
-        places = [(batch, row) for batch in self._texts for row in range(len(batch.ids))]
-        drawn = torch.randint(len(places), (TEXTS,), generator=self._draws).tolist()
-        chosen = [[part[row] for part in batch] for batch, row in map(places.__getitem__, drawn)]
+        texts = [(batch, row) for batch in self._texts for row in range(len(batch.ids))]
+        drawn = torch.randint(len(texts), (TEXTS,), generator=self._draws).tolist()
+        chosen = [[part[row] for part in batch] for batch, row in map(texts.__getitem__, drawn)]
         ids, states, likeliest = map(torch.stack, zip(*chosen, strict=True))
         anchors = torch.randperm(LENGTH - SLOTS - 1, generator=self._draws)[:ANCHORS].sort().values.to(device) + 1
-        with torch.autocast(device.type, torch.bfloat16, enabled=self._quick):
-            logits, sure = network(states.float(), ids, anchors)
-        wanted = likeliest[:, anchors[:, None] + torch.arange(SLOTS, device=device)]
-        surprise = cross_entropy(logits.float().flatten(0, -2), wanted.flatten(), reduction="none").view(wanted.shape)
-        agrees = (logits.detach().argmax(-1) == wanted).float()
-        doubt = binary_cross_entropy_with_logits(sure.float(), agrees, reduction="none")
-        loss = weighted(surprise + CONFIDENCE * doubt)
+        with torch.autocast(device.type, torch.bfloat16, enabled=self._bfloat16):
+            logits, acceptance = network(states.float(), ids, anchors)
+        labels = likeliest[:, anchors[:, None] + torch.arange(SLOTS, device=device)]
+        token_loss = cross_entropy(logits.float().flatten(0, -2), labels.flatten(), reduction="none").view(labels.shape)
+        accepted = (logits.detach().argmax(-1) == labels).float()
+        confidence_loss = binary_cross_entropy_with_logits(acceptance.float(), accepted, reduction="none")
+        loss = weighted(token_loss + CONFIDENCE * confidence_loss)
         loss.backward()
         nn.utils.clip_grad_norm_(network.parameters(), 1.0)
         steps = self.progress.steps + 1
@@ -185,7 +188,7 @@ class Growing:
 
     def _measure(self) -> Iterator[None]:
         """Measure tokens per pass after held-out prompts, greedily, with one prompt per slice."""
-        head, emitted, passes = Head.of(self.copied(), self._target.passes), 0, 0
+        head, emitted, passes = Head.from_network(self.copied(), self._target.passes), 0, 0
         for scenario in (scenario for scenario in BENCH if scenario.category == CHECKED):
             ids = self._models.tokenizer(scenario.prompt)["input_ids"]
             more = verified_passes(head, self._target, ids, self._models.eos, CHECKED_TOKENS)
@@ -195,16 +198,16 @@ class Growing:
 
 
 def _writer(target: PreTrainedModel, dtype: torch.dtype) -> PreTrainedModel:
-    """Return a copy of the target that runs passes of transformers, which take many texts at once."""
+    """Return a copy of the target with transformers' passes, which compute many texts at once."""
     writer = type(target)(target.config).to(target.device, dtype).eval().requires_grad_(False)
     writer.load_state_dict(target.state_dict())
     writer.set_attn_implementation("eager")  # twice as fast as sdpa at one token per row on a CPU, and as fast on a GPU
     return writer
 
 
-def _quicker_in_bfloat16(device: torch.device, width: int) -> bool:
+def _bfloat16_is_faster(device: torch.device, width: int) -> bool:
     """Measure whether bfloat16 products are faster than float32; not every processor has instructions for them."""
     x, weight = torch.randn(256, width, device=device), torch.randn(4 * width, width, device=device)
     products: Sequence = [partial(linear, x.to(form), weight.to(form)) for form in (torch.bfloat16, torch.float32)]
-    quick_s, plain_s = interleaved(products, TRIALS, min)
-    return quick_s < plain_s
+    bfloat16_s, float32_s = interleaved(products, TRIALS, min)
+    return bfloat16_s < float32_s

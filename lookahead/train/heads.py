@@ -81,7 +81,7 @@ def frequent(rows: np.ndarray, vocab: int, mask: int) -> torch.Tensor | None:
 
 def sizes(target: PreTrainedModel) -> Shape:
     """Return a target's sizes, to compare with the file of a head."""
-    return Shape.of(lambda name: getattr(target.config, name, None))
+    return Shape.from_fields(lambda name: getattr(target.config, name, None))
 
 
 class HeadLoss(ABC):
@@ -95,24 +95,28 @@ class HeadLoss(ABC):
         ids = rows.ids[:, :-1]
         with torch.no_grad():
             outputs = rows.outputs or target_outputs(self.target, ids, network.shape.taps)
-            wanted = linear(outputs.last, network.head).float() - outputs.sums[..., None]
-        return self._of(network, outputs.states, ids, wanted)
+            target_logp = linear(outputs.last, network.head).float() - outputs.sums[..., None]
+        return self._loss(network, outputs.states, ids, target_logp)
 
     @abstractmethod
-    def _of(self, network: Any, states: torch.Tensor, ids: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+    def _loss(self, network: Any, states: torch.Tensor, ids: torch.Tensor, target_logp: torch.Tensor) -> torch.Tensor:
         """Compute the loss for ids [texts, tokens], given states and log-probabilities [texts, tokens, known]."""
 
-    def _distance(self, logits: torch.Tensor, wanted: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def _distance(self, logits: torch.Tensor, target_logp: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the distance [...] of logits [..., known] from log-probabilities, and the chance of acceptance [...].
 
         The distance is the KL divergence, plus the total variation, plus `likeliest_weight` times the negative log-probability of
         the target's likeliest token. A sampled token is accepted with the chance 1 - total variation.
         """
         logp = log_softmax(logits.float(), -1)
-        p = wanted.exp()
-        variation = ((p - logp.exp()).abs().sum(-1) + (1 - p.sum(-1)).clamp_min(0)) / 2  # unknown tokens: never drafted
-        surprise = -logp.gather(-1, wanted.argmax(-1, keepdim=True))[..., 0]
-        return (p * (wanted - logp)).sum(-1) + variation + self.likeliest_weight * surprise, 1 - variation.detach()
+        p = target_logp.exp()
+        variation = (
+            (p - logp.exp()).abs().sum(-1) + (1 - p.sum(-1)).clamp_min(0)
+        ) / 2  # tokens beyond `known` are never drafted
+        token_loss = -logp.gather(-1, target_logp.argmax(-1, keepdim=True))[..., 0]
+        return (p * (target_logp - logp)).sum(
+            -1
+        ) + variation + self.likeliest_weight * token_loss, 1 - variation.detach()
 
 
 def weighted(losses: torch.Tensor) -> torch.Tensor:
@@ -124,29 +128,29 @@ def weighted(losses: torch.Tensor) -> torch.Tensor:
 def _slots(first: int, count: int, shape: HeadShape, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return positions [drafts] from a random start, and those of the next `count` tokens, [drafts, count]."""
     stride = STRIDE[shape.kind]
-    places = torch.arange(first, ids.shape[1] - count - stride, stride, device=ids.device)
-    places = places + torch.randint(stride, (1,), device=ids.device)
-    return places, places[:, None] + torch.arange(count, device=ids.device)
+    positions = torch.arange(first, ids.shape[1] - count - stride, stride, device=ids.device)
+    positions = positions + torch.randint(stride, (1,), device=ids.device)
+    return positions, positions[:, None] + torch.arange(count, device=ids.device)
 
 
 class BlockLoss(HeadLoss):
     """The loss of every slot's distribution, and of the predicted probability that the token is accepted."""
 
-    def _of(self, network, states, ids, wanted):
-        anchors, places = _slots(1, network.shape.slots, network.shape, ids)
-        logits, sure = network(states, ids, anchors)
-        losses, agreeing = self._distance(logits, wanted[:, places])
-        doubt = binary_cross_entropy_with_logits(sure.float(), agreeing, reduction="none")
-        return weighted(losses + CONFIDENCE * doubt)
+    def _loss(self, network, states, ids, target_logp):
+        anchors, positions = _slots(1, network.shape.slots, network.shape, ids)
+        logits, acceptance = network(states, ids, anchors)
+        losses, chances = self._distance(logits, target_logp[:, positions])
+        confidence_loss = binary_cross_entropy_with_logits(acceptance.float(), chances, reduction="none")
+        return weighted(losses + CONFIDENCE * confidence_loss)
 
 
 class EagleLoss(HeadLoss):
     """The loss of tokens that are drafted one after another, each from the features of the previous one."""
 
-    def _of(self, network, states, ids, wanted):
+    def _loss(self, network, states, ids, target_logp):
         total, weights = torch.zeros((), device=ids.device), 0.0
         for step, logits in enumerate(network(states, ids, STEPS)):
-            losses, _ = self._distance(logits[:, : logits.shape[1] - step], wanted[:, 1 + step :])
+            losses, _ = self._distance(logits[:, : logits.shape[1] - step], target_logp[:, 1 + step :])
             weight = 0.8**step
             total, weights = total + weight * losses.mean(), weights + weight
         return total / weights
@@ -155,9 +159,9 @@ class EagleLoss(HeadLoss):
 class MedusaLoss(HeadLoss):
     """The loss of each head's distribution."""
 
-    def _of(self, network, states, ids, wanted):
-        tokens, places = _slots(0, network.shape.slots + 1, network.shape, ids)
-        losses, _ = self._distance(network(states[:, tokens]), wanted[:, places[:, 1:]])
+    def _loss(self, network, states, ids, target_logp):
+        tokens, positions = _slots(0, network.shape.slots + 1, network.shape, ids)
+        losses, _ = self._distance(network(states[:, tokens]), target_logp[:, positions[:, 1:]])
         return weighted(losses)
 
 

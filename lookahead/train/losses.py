@@ -41,7 +41,7 @@ def like_writing(likeliest_weight: float) -> Callable[[nn.Module, Rows], torch.T
         logits = student(input_ids=rows.ids[:, :-1], use_cache=False).logits[:, -rows.logp.shape[1] :]
         logp = log_softmax(logits.float(), -1).gather(-1, rows.likely)
         known = (rows.logp.exp() * (rows.logp - logp)).sum(-1)
-        rest, student_rest = (torch.log1p(-part.exp().sum(-1).clamp_max(1 - 1e-5)) for part in (rows.logp, logp))
-        return (known + rest.exp() * (rest - student_rest) - likeliest_weight * logp[..., 0]).mean()
+        other, student_other = (torch.log1p(-part.exp().sum(-1).clamp_max(1 - 1e-5)) for part in (rows.logp, logp))
+        return (known + other.exp() * (other - student_other) - likeliest_weight * logp[..., 0]).mean()
 
     return distance

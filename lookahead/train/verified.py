@@ -1,4 +1,4 @@
-"""Greedy decoding with a head's drafts, to measure how many tokens a pass yields."""
+"""Greedy decoding with a head's drafts, to measure the tokens per pass."""
 
 from collections.abc import Sequence
 

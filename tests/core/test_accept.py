@@ -186,7 +186,7 @@ def test_the_rejection_rule_holds_for_trained_heads(name, small):
     network = NETWORKS[shape.kind](shape, *small.tables).eval().requires_grad_(False)
     for weight in network.parameters():
         weight.normal_(1.0, 0.1) if weight.dim() == 1 else weight.normal_(0.0, 0.2)
-    target, head = Reader(small), Head.of(network, small).fresh(VOCAB)
+    target, head = Reader(small), Head.from_network(network, small).fresh(VOCAB)
     head.follow(target)
 
     @torch.inference_mode()

@@ -113,7 +113,7 @@ def test_a_pair_is_known_before_its_weights_are_here(shelf, folders):
     assert (target.role, draft.role, target.architecture) == ("target", "draft", "llama")
     assert (target.licence, draft.licence) == ("apache-2.0", "mit")
     assert plan.missing == sum(Path(f, "model.safetensors").stat().st_size for f in folders["llama"])
-    assert not shelf.asked(".safetensors")
+    assert not shelf.requested_ranges(".safetensors")
     assert list(words(plan)) == ["hub", "weights", "code", "cache", "vocabulary", "memory", "disk", "host"]
     assert "4,096 tokens, the same in all models" in words(plan)["vocabulary"]
 
@@ -230,7 +230,7 @@ def test_code_of_its_own_is_never_run(shelf, folders, tmp_path):
     (folder / "configuration_odd.py").write_text("raise SystemExit('this was run')")
     shelf.add("org/odd", folder)
     assert "needs code of its own (auto_map), which is never run here" in str(look("org/odd").refused)
-    assert not shelf.asked(".py")
+    assert not shelf.requested_ranges(".py")
     shelf.add("org/unknown", changed(folders["llama"][0], tmp_path / "unknown", model_type="odd"))
     assert "does not know its architecture (odd)" in str(look("org/unknown").refused)
     shelf.add("org/native", changed(folders["llama"][0], tmp_path / "native", **code))  # it has some, and needs none
@@ -243,7 +243,7 @@ def test_quantised_weights_and_what_is_no_decoder(shelf, folders, tmp_path):
     shelf.add("org/t5", changed(folders["llama"][0], tmp_path / "t5", model_type="t5"))
     assert "cannot be used" in str(look("org/t5").refused)
     shelf.add("org/bloom", changed(folders["llama"][0], tmp_path / "bloom", model_type="bloom"))
-    assert "cannot be told positions" in str(look("org/bloom").refused)
+    assert "does not accept positions" in str(look("org/bloom").refused)
     folder = changed(folders["llama"][0], tmp_path / "broken")
     (folder / "config.json").write_text('["no object"]')
     shelf.add("org/broken", folder)
@@ -301,7 +301,7 @@ def test_what_cannot_be_rolled_back_is_refused_from_its_configuration_alone(shel
     shelf.add("org/stuck", folders[kind])
     error = look("org/stuck+org/draft").refused
     assert "cannot be rolled back; choose a model" in str(error)
-    assert not shelf.asked(".safetensors")
+    assert not shelf.requested_ranges(".safetensors")
     with pytest.raises(ModelError) as caught:
         load_measured(folders[kind])
     assert caught.value.hint == error.hint, "the same words before and after loading"
@@ -482,7 +482,9 @@ def test_a_download_is_stopped_within_a_second_and_goes_on_with_the_files_that_a
     shelf.stalls = set()
     shelf.log.clear()
     hub.download(look(large))
-    assert shelf.asked("model-00002-of-00002.safetensors") and not shelf.asked("model-00001-of-00002.safetensors")
+    assert shelf.requested_ranges("model-00002-of-00002.safetensors") and not shelf.requested_ranges(
+        "model-00001-of-00002.safetensors"
+    )
     for name in ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"):
         assert (download.cached("org/large") / name).read_bytes() == (
             shelf.repos["org/large"].folder / name
@@ -495,7 +497,7 @@ def test_a_connection_that_breaks_is_taken_up_again(shelf, child):
     found = hub.download(plan)
     ours = found["org/target"] / "model.safetensors"
     assert ours.read_bytes() == (shelf.repos["org/target"].folder / "model.safetensors").read_bytes()
-    spans = shelf.asked("model.safetensors")
+    spans = shelf.requested_ranges("model.safetensors")
     assert len(spans) == 2 and int(spans[1].strip("bytes=-")) > 0
 
 

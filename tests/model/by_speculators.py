@@ -1,7 +1,7 @@
-"""What `speculators`' own modules draft with small heads that we write: the golden file of `test_heads_golden.py`.
+"""Write the golden file of `test_heads_golden.py`: drafts of small heads by the modules of `speculators`.
 
-Run in an environment that has that library (0.9.0) beside ours, `python tests/model/by_speculators.py`, it writes the file
-again. Their modules read our files, so format and arithmetic are both held against theirs. Medusa is none of their kinds.
+Run `python tests/model/by_speculators.py` in an environment with `speculators` 0.9.0 and Lookahead. Its modules read our files,
+so the golden file checks format and arithmetic. `speculators` has no Medusa heads.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from conftest import tiny  # noqa: E402
 from lookahead import kernels  # noqa: E402
 from lookahead.model.heads import files  # noqa: E402
 from lookahead.model.heads.head import NETWORKS  # noqa: E402
-from lookahead.model.heads.shape import BLOCK, EACH, EAGLE, WHOLE, HeadShape  # noqa: E402
+from lookahead.model.heads.shape import ALL_TAPS, BLOCK, EAGLE, PER_TAP, HeadShape  # noqa: E402
 
 GOLDEN = Path(__file__).with_name("by_speculators.json")
 LAYERS, HIDDEN, VOCAB = 6, 64, 4096
@@ -36,27 +36,29 @@ DSPARK, DFLASH = {"rank": 16, "confident": True}, {"causal": False}
 VARIANTS = {
     "eagle3": (EAGLE, {}),
     "eagle3, normed residual": (EAGLE, {"residual_normed": True}),
-    "eagle3, one norm over all taps": (EAGLE, {"fed_norm": WHOLE}),
-    "eagle3, a norm a tap": (EAGLE, {"fed_norm": EACH}),
+    "eagle3, one norm over all taps": (EAGLE, {"fed_norm": ALL_TAPS}),
+    "eagle3, a norm per tap": (EAGLE, {"fed_norm": PER_TAP}),
     "eagle3, normed feature": (EAGLE, {"output_normed": True}),
     "eagle3, two layers": (EAGLE, {"layers": 2}),
     "eagle3, norms of queries and keys": (EAGLE, {"head_norms": True}),
     "dspark": (BLOCK, DSPARK | {"causal": False}),
     "dspark, causal": (BLOCK, DSPARK),
     "dflash from the anchor": (BLOCK, DFLASH),
-    "dflash behind the anchor": (BLOCK, DFLASH | {"from_anchor": False, "slots": 7}),
+    "dflash after the anchor": (BLOCK, DFLASH | {"from_anchor": False, "slots": 7}),
 }
 
 
 def text() -> list[int]:
-    """A text of random ids."""
+    """Return a text of random ids."""
     draws = random.Random(5)
     return [draws.randrange(VOCAB) for _ in range(LENGTH)]
 
 
 def written(name: str, folder: Path, target: str) -> None:
-    """The head of that name, written as files; its weights are random and seeded. We write blocks as DSpark: of DFlash's the
-    configuration is changed."""
+    """Write the files of the variant `name`, with seeded random weights.
+
+    `files.write` writes blocks as DSpark; for DFlash the configuration is changed afterwards.
+    """
     kind, changes = VARIANTS[name]
     model = kernels.read(target, torch.float32)
     torch.manual_seed(1)
@@ -74,7 +76,7 @@ def written(name: str, folder: Path, target: str) -> None:
 
 
 def read(target: str, taps: tuple[int, ...]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The text's ids [1, T], the hidden states of `taps` [1, T, fed] and the last ones [1, T, hidden], by transformers."""
+    """Return the text's ids [1, T], hidden states of `taps` [1, T, fed] and last hidden states [1, T, hidden], by transformers."""
     from transformers import AutoModelForCausalLM
 
     model, ids = AutoModelForCausalLM.from_pretrained(target, dtype=torch.float32).eval(), torch.tensor([text()])
@@ -84,7 +86,7 @@ def read(target: str, taps: tuple[int, ...]) -> tuple[torch.Tensor, torch.Tensor
 
 
 def _theirs(folder: Path, target: str) -> list[list[int]]:
-    """Favourites by their modules: of EAGLE-3 by step, of a block by anchor."""
+    """Return the likeliest tokens by `speculators`' modules: per step for EAGLE-3, per anchor for a block."""
     config = json.loads((folder / "config.json").read_text())
     return (_eagle if config["speculators_model_type"] == "eagle3" else _block)(config, folder, target)
 
@@ -100,8 +102,8 @@ def _module(cls, config, folder, target, tables):
 
     model = AutoModelForCausalLM.from_pretrained(target, dtype=torch.float32)
     for table in tables:
-        own = model.get_input_embeddings() if table == "embed_tokens" else model.get_output_embeddings()
-        getattr(module, table).weight.data.copy_(own.weight)
+        source = model.get_input_embeddings() if table == "embed_tokens" else model.get_output_embeddings()
+        getattr(module, table).weight.data.copy_(source.weight)
     return module
 
 
@@ -128,12 +130,12 @@ def _block(config, folder, target):
     for core in (dflash, dspark):
         core.compute_metrics = lambda logits, *_, **__: captured.update(logits=logits) or (torch.zeros(()), {})
     spark = config["speculators_model_type"] == "dspark"
-    cls, its = (
+    cls, config_cls = (
         (dspark.DSparkDraftModel, DSparkSpeculatorConfig)
         if spark
         else (dflash.DFlashDraftModel, DFlashSpeculatorConfig)
     )
-    module = _module(cls, its(**config), folder, target, ("embed_tokens", "lm_head", "verifier_lm_head"))
+    module = _module(cls, config_cls(**config), folder, target, ("embed_tokens", "lm_head", "verifier_lm_head"))
     ids, states, last = read(target, tuple(config["aux_hidden_state_layer_ids"]))
     masked = module._build_attention_mask
 
@@ -143,24 +145,24 @@ def _block(config, folder, target):
         return out
 
     module._build_attention_mask = keep
-    slots, favourites = config["block_size"], {}
-    while not set(ANCHORS) <= favourites.keys():  # they draw their anchors
+    slots, likeliest = config["block_size"], {}
+    while not set(ANCHORS) <= likeliest.keys():  # the module draws its anchors at random
         with torch.no_grad():
             module(states, ids, torch.ones_like(ids), last, torch.zeros_like(ids), max_anchors=16)
         rows = captured["logits"].view(len(captured["anchors"]), slots, -1).argmax(-1)
         skipped = 0 if config.get("sample_from_anchor", spark) else 1
-        favourites |= {anchor: row[skipped:].tolist() for anchor, row in zip(captured["anchors"], rows, strict=True)}
-    return [favourites[anchor] for anchor in ANCHORS]
+        likeliest |= {anchor: row[skipped:].tolist() for anchor, row in zip(captured["anchors"], rows, strict=True)}
+    return [likeliest[anchor] for anchor in ANCHORS]
 
 
 def main() -> None:
     """Write the golden file."""
     torch._dynamo.config.disable = True
     golden = {}
-    with TemporaryDirectory() as place:
-        target = tiny("llama", Path(place) / "target", layers=LAYERS)
+    with TemporaryDirectory() as root:
+        target = tiny("llama", Path(root) / "target", layers=LAYERS)
         for name in VARIANTS:
-            folder = Path(place) / name
+            folder = Path(root) / name
             written(name, folder, target)
             golden[name] = _theirs(folder, target)
             print(name, flush=True)

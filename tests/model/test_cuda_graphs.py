@@ -1,5 +1,4 @@
-"""Recorded passes, with what freezes them on a processor in the way that a CUDA graph does on a GPU: a trace of their
-operators, whose numbers are constants and whose tensors stay where they are."""
+"""Captured passes on a CPU. A trace of their operators replaces the CUDA graph: its numbers are constants, its tensors static."""
 
 import gc
 import random
@@ -23,9 +22,9 @@ KINDS = ("qwen3", "gpt2")
 
 
 def traced(run):
-    """The operators that `run` calls, to be called again over the same tensors; nothing of Python is left in them."""
+    """Return the operators that `run` calls, as a function that calls them again over the same tensors, without its Python code."""
     run()
-    return make_fx(lambda: run())()  # a function without the defaults that would count as arguments
+    return make_fx(lambda: run())()  # a lambda without default arguments, which `make_fx` would trace as inputs
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -36,18 +35,18 @@ def passes(request, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def recorded(passes):
-    return CudaGraphs(passes, record=traced)
+def captured(passes):
+    return CudaGraphs(passes, capture=traced)
 
 
-def close(one, other):
-    return torch.allclose(one, other, atol=1e-4, rtol=1e-4)
+def close(ours, expected):
+    return torch.allclose(ours, expected, atol=1e-4, rtol=1e-4)
 
 
-def test_a_text_in_chains_trees_and_long_passes(passes, recorded):
-    """Every move of a CachedLM, beside the same passes launched one by one."""
+def test_a_text_in_chains_trees_and_long_passes(passes, captured):
+    """Every operation of a CachedLM, compared with the same passes launched kernel by kernel."""
     draws = random.Random(3)
-    ours, plain = CachedLM(recorded), CachedLM(passes)
+    ours, plain = CachedLM(captured), CachedLM(passes)
     prompt = [draws.randrange(ours.vocab) for _ in range(100)]
     assert close(ours.extend(prompt), plain.extend(prompt))
     for rows in (1, 3, 8, 9, 33, 64, 70):
@@ -62,13 +61,13 @@ def test_a_text_in_chains_trees_and_long_passes(passes, recorded):
     back = ours.tokens[:50]
     for lm in (ours, plain):
         assert lm.sync([*back, 1]) == [1]
-    assert close(ours.forward([1]), plain.forward([1])), "what was rolled back is not seen"
+    assert close(ours.forward([1]), plain.forward([1])), "a rolled back token is visible"
 
 
-def test_a_graph_brings_the_hidden_states_that_a_drafter_reads(passes, recorded):
-    """Of chains, trees and a prompt of more rows than are recorded; they are those of passes launched one by one."""
+def test_a_graph_computes_the_hidden_states_for_heads(passes, captured):
+    """Chains, trees, and a prompt with more rows than any graph: the states equal those of passes launched kernel by kernel."""
     taps, draws = [0, 1, passes.layers], random.Random(5)
-    ours, plain = CachedLM(recorded), CachedLM(passes)
+    ours, plain = CachedLM(captured), CachedLM(passes)
     for lm in (ours, plain):
         lm.taps = taps
         lm.reset()
@@ -85,20 +84,20 @@ def test_a_graph_brings_the_hidden_states_that_a_drafter_reads(passes, recorded)
         assert close(*(lm.cache.states(0, stop).clone() for lm in (ours, plain)))
 
 
-def test_a_pass_may_continue_the_one_before(passes, recorded):
-    lms = CachedLM(recorded), CachedLM(passes)
-    answers = []
+def test_a_pass_continues_the_previous_pass(passes, captured):
+    lms = CachedLM(captured), CachedLM(passes)
+    logits = []
     for lm in lms:
         lm.extend([5, 6, 7])
         lm.forward([1, 2, 3], [-1, 0, 0])
-        answers.append(lm.forward([1, 2, 3, 4, 5], [-1, 0, 0, 1, 2], first=3))
-    assert close(*answers)
+        logits.append(lm.forward([1, 2, 3, 4, 5], [-1, 0, 0, 1, 2], first=3))
+    assert close(*logits)
 
 
-def test_a_text_that_grows_out_of_its_buffers(passes, recorded):
+def test_a_text_longer_than_its_buffers(passes, captured):
     draws = random.Random(4)
     text = [draws.randrange(passes.shape.vocab) for _ in range(SHORTEST - 20)]
-    ours, plain = CachedLM(recorded), CachedLM(passes)
+    ours, plain = CachedLM(captured), CachedLM(passes)
     for lm in (ours, plain):
         lm.extend(text)
     for _ in range(3):
@@ -106,12 +105,12 @@ def test_a_text_that_grows_out_of_its_buffers(passes, recorded):
         assert close(ours.forward(more), plain.forward(more))
         for lm in (ours, plain):
             lm.keep(range(16))
-    assert ours.cache.buffers.room == 2 * SHORTEST
+    assert ours.cache.buffers.capacity == 2 * SHORTEST
 
 
-def test_what_one_has_read_another_need_not_read(recorded):
-    """In buffers of its own, also where the text is longer than the first that are lent."""
-    lm, other = CachedLM(recorded), CachedLM(recorded)
+def test_a_cache_is_copied(captured):
+    """A text longer than the shortest buffers is copied into other buffers."""
+    lm, other = CachedLM(captured), CachedLM(captured)
     lm.taps = other.taps = (1, 2)
     lm.reset()
     read = [random.Random(5).randrange(lm.vocab) for _ in range(SHORTEST + 50)]
@@ -119,37 +118,37 @@ def test_what_one_has_read_another_need_not_read(recorded):
     other.take(lm)
     assert other.tokens == read and other.cached() == len(read)
     assert torch.equal(other.states(0), lm.states(0))
-    answer = other.forward([7, 8, 9])
+    logits = other.forward([7, 8, 9])
     other.keep([0, 1])
-    assert torch.equal(answer, lm.forward([7, 8, 9]))
+    assert torch.equal(logits, lm.forward([7, 8, 9]))
 
 
-def test_buffers_are_lent_again(passes):
-    """A graph is recorded for every row count of every lane at work; a later lane finds them made."""
-    made = []
-    counting = CudaGraphs(passes, record=lambda run: made.append(run) or run)
-    one, other = CachedLM(counting), CachedLM(counting)
-    assert one.cache.buffers is not other.cache.buffers, "two lanes do not share their keys"
-    assert len(made) == 2 * len(ROWS)
-    first = one.cache.buffers
-    del one
+def test_buffers_are_reused(passes):
+    """Each concurrent lane captures a graph per row count; a later lane reuses free graphs."""
+    captures = []
+    counting = CudaGraphs(passes, capture=lambda run: captures.append(run) or run)
+    lm, other = CachedLM(counting), CachedLM(counting)
+    assert lm.cache.buffers is not other.cache.buffers, "two lanes share their keys"
+    assert len(captures) == 2 * len(ROWS)
+    first = lm.cache.buffers
+    del lm
     gc.collect()
     assert CachedLM(counting).cache.buffers is first
-    assert len(made) == 2 * len(ROWS)
+    assert len(captures) == 2 * len(ROWS)
     other.extend([3, 4])
 
 
-def test_rows_that_fill_a_pass_up_are_not_seen(recorded):
-    """A pass of 5 rows is recorded as one of 8: what the other three leave behind must not matter."""
-    lms = CachedLM(recorded), CachedLM(recorded)
-    answers = []
+def test_padding_rows_are_not_visible(captured):
+    """A pass of 5 rows is computed by the graph of 8 rows; the keys of the 3 padding rows must not change later passes."""
+    lms = CachedLM(captured), CachedLM(captured)
+    logits = []
     for lm, chunks in zip(lms, ([5, 1, 1], [1] * 7), strict=True):
         lm.extend([9, 8, 7])
         tokens = iter(range(1, 8))
         for size in chunks:
-            answers.append(lm.forward([next(tokens) for _ in range(size)])[-1])
+            logits.append(lm.forward([next(tokens) for _ in range(size)])[-1])
             lm.keep(range(size))
-    assert close(answers[2], answers[-1])
+    assert close(logits[2], logits[-1])
 
 
 class Slow(CudaGraphs):
@@ -163,31 +162,31 @@ class Wrong(CudaGraphs):
         return super().__call__(*args, **kwargs).flip(-1)
 
 
-def as_it_is(run):
+def unchanged(run):
     return run
 
 
 @pytest.mark.parametrize("other", [Slow, Wrong])
-def test_passes_that_are_slower_or_other_are_not_used(passes, other):
-    assert recording.better(passes, other(passes, record=as_it_is)) is passes
+def test_slower_or_different_passes_are_not_used(passes, other):
+    assert recording.better(passes, other(passes, capture=unchanged)) is passes
 
 
-def test_quicker_ones_are_used(passes):
+def test_faster_passes_are_used(passes):
     class Late(Modules):
         def __call__(self, *args, **kwargs):
             time.sleep(0.05)
             return super().__call__(*args, **kwargs)
 
-    quick = CudaGraphs(passes, record=as_it_is)
-    assert recording.better(Late(passes.model), quick) is quick
+    faster = CudaGraphs(passes, capture=unchanged)
+    assert recording.better(Late(passes.model), faster) is faster
 
 
-def test_on_a_processor_nothing_is_recorded(passes):
+def test_a_cpu_captures_nothing(passes):
     assert recording.where_quicker(passes) is passes
 
 
-def test_what_cannot_be_recorded_is_launched_as_ever(passes, monkeypatch, caplog):
-    """As on a GPU: torch's own refusal, here for want of one."""
+def test_passes_that_cannot_be_captured_are_launched_kernel_by_kernel(passes, monkeypatch, caplog):
+    """The device claims to be a GPU, and torch's capture fails because there is none."""
     monkeypatch.setattr(Modules, "device", torch.device("cuda"))
     monkeypatch.setattr(Modules, "devices", {"cuda:0"})
     assert recording.where_quicker(passes) is passes

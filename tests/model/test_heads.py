@@ -1,4 +1,4 @@
-"""Trained heads: compiled passes and plain ones, training and drafting, pieces and wholes agree; and what is refused."""
+"""Trained heads: compiled passes and modules agree, and so do training and drafting; incompatible heads are refused."""
 
 import json
 import random
@@ -20,7 +20,7 @@ from lookahead.engine.fixed_length import FixedLength
 from lookahead.model import loading, modules
 from lookahead.model.heads import files
 from lookahead.model.heads.head import NETWORKS, Head
-from lookahead.model.heads.shape import BLOCK, EACH, EAGLE, KINDS, MEDUSA, WHOLE, HeadShape, usual_taps
+from lookahead.model.heads.shape import ALL_TAPS, BLOCK, EAGLE, KINDS, MEDUSA, PER_TAP, HeadShape, usual_taps
 from lookahead.model.lm import CachedLM
 
 pytestmark = pytest.mark.models
@@ -40,7 +40,7 @@ def target(request, folder):
 
 
 def shape_of(kind, **changes):
-    """A small head's shape for the small target."""
+    """Return the shape of a small head for the small target."""
     usual = {
         MEDUSA: {"slots": 3, "biased": True},
         EAGLE: SIZES,
@@ -59,7 +59,7 @@ def shape_of(kind, **changes):
 
 
 def network_of(kind, target, seed=0, **changes):
-    """A head with random weights, sure enough that its tokens depend on what it reads."""
+    """Return a head with random weights, large enough that its tokens depend on its input."""
     torch.manual_seed(seed)
     network = NETWORKS[kind](shape_of(kind, **changes), *target.tables)
     with torch.no_grad():
@@ -69,7 +69,7 @@ def network_of(kind, target, seed=0, **changes):
 
 
 def cached(head, target, context):
-    """A target that has read all of a text but its last token, and the head that reads it."""
+    """Return a target that has read a text except its last token, and a head that follows it."""
     lm, drafter = CachedLM(target), head.fresh(VOCAB)
     drafter.follow(lm)
     lm.reset()
@@ -83,7 +83,7 @@ def text(n, seed=0):
 
 
 def close(a, b, target):
-    """Equal but for rounding: of weights in eight bits, and of bfloat16."""
+    """Assert that two tensors are equal except for rounding to int8 or bfloat16."""
     assert a.shape == b.shape
     apart = float((a.float() - b.float()).abs().mean()) / float(b.float().std())
     assert apart < (0.05 if target.dtype == torch.float32 else 0.08), apart
@@ -92,9 +92,9 @@ def close(a, b, target):
 @pytest.mark.parametrize("kind", KINDS)
 def test_compiled_passes_agree_with_their_network(target, kind):
     network, context = network_of(kind, target), text(40)
-    ours = Head.of(network, target)
+    ours = Head.from_network(network, target)
     plain = Head(network.shape, network)
-    assert type(ours.passes) is not type(plain.passes), "compiled beside a target that is compiled"
+    assert type(ours.passes) is not type(plain.passes), "not compiled although the target is"
     for read in (40, 33, 12, 2):
         (_, a), (_, b) = (cached(head, target, context[:read]) for head in (ours, plain))
         unread = a.sync(context[:read])
@@ -112,10 +112,10 @@ def test_compiled_passes_agree_with_their_network(target, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_text_read_in_pieces_is_a_text_read_at_once(target, kind):
-    head, context = Head.of(network_of(kind, target), target), text(60)
+def test_a_text_in_parts_gives_the_same_logits_as_at_once(target, kind):
+    head, context = Head.from_network(network_of(kind, target), target), text(60)
     lm, drafter = cached(head, target, context[:9])
-    for stop in (9, 10, 14, 15, 40):  # drafts in between leave nothing behind
+    for stop in (9, 10, 14, 15, 40):  # drafts in between do not change the cache
         lm.extend(context[len(lm.tokens) : stop - 1])
         drafter.extend(drafter.sync(context[:stop]))
         drafter.extend(text(1, seed=stop))
@@ -125,55 +125,55 @@ def test_a_text_read_in_pieces_is_a_text_read_at_once(target, kind):
     logits = at_once.extend(at_once.sync(context[:40]))
     drafter.sync(context[:40])
     again = drafter.extend(drafter.sync(context[:40]))
-    assert torch.allclose(again, logits, atol=2e-2, rtol=1e-2), "the same place, whatever was drafted before"
+    assert torch.allclose(again, logits, atol=2e-2, rtol=1e-2), "previous drafts changed the logits"
 
 
 def test_a_long_text_is_read_in_parts(folder):
-    """More tokens than are read together, with as good an end."""
+    """A text longer than one pass has the same logits after its last token."""
     from lookahead.model.heads import head as heads
 
     target = kernels.read(folder, torch.float32)
     for kind in (EAGLE, BLOCK):
-        head, context = Head.of(network_of(kind, target), target), text(90)
-        _, whole = cached(head, target, context)
-        logits = whole.extend(whole.sync(context))
+        head, context = Head.from_network(network_of(kind, target), target), text(90)
+        _, at_once = cached(head, target, context)
+        logits = at_once.extend(at_once.sync(context))
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(heads, "TOGETHER", 16)
+            patch.setattr(heads, "PASS_TOKENS", 16)
             _, parts = cached(head, target, context)
             assert torch.allclose(parts.extend(parts.sync(context)), logits, atol=1e-3)
 
 
-def test_a_block_in_training_is_the_block_that_is_drafted(folder):
+def test_a_block_has_the_same_logits_in_training_and_drafting(folder):
     target = kernels.read(folder, torch.float32)
     for changes in ({}, {"causal": False}, {"from_anchor": False, "slots": 4}):
         network, context = network_of(BLOCK, target, **changes), text(30)
-        lm, _ = cached(Head.of(network, target), target, context)
+        lm, _ = cached(Head.from_network(network, target), target, context)
         states = lm.states(0)[None].clone()
         anchors = torch.tensor([5, 17, 29 - network.shape.slots])
-        logits, sure = network(states, torch.tensor([context[:29]]), anchors)
+        logits, acceptance = network(states, torch.tensor([context[:29]]), anchors)
         for i, anchor in enumerate(anchors.tolist()):
             drafter = Head(network.shape, network).fresh(VOCAB)
             drafter.follow(lm)
             drafted = drafter.extend(drafter.sync(context[: anchor + 1]))
             for slot in range(network.shape.slots):
                 assert torch.allclose(drafted[0], logits[0, i, slot], atol=1e-3)
-                assert drafter.confidence == pytest.approx(float(sure[0, i, slot].sigmoid()), abs=1e-3)
+                assert drafter.confidence == pytest.approx(float(acceptance[0, i, slot].sigmoid()), abs=1e-3)
                 if slot + 1 < network.shape.slots:
                     drafted = drafter.extend([context[anchor + 1 + slot]])
 
 
-def test_an_eagle_in_training_is_the_eagle_that_drafts(folder):
+def test_an_eagle_head_has_the_same_logits_in_training_and_drafting(folder):
     target = kernels.read(folder, torch.float32)
     changed = (
         {},
         {"residual_normed": True},
-        {"fed_norm": WHOLE},
-        {"fed_norm": EACH, "output_normed": True},
+        {"fed_norm": ALL_TAPS},
+        {"fed_norm": PER_TAP, "output_normed": True},
         {"layers": 2},
     )
     for changes in changed:
         network, context = network_of(EAGLE, target, **changes), text(24)
-        lm, _ = cached(Head.of(network, target), target, context)
+        lm, _ = cached(Head.from_network(network, target), target, context)
         steps = list(network(lm.states(0)[None].clone(), torch.tensor([context[:23]]), 4))
         for row in (0, 7, 17):
             drafter = Head(network.shape, network).fresh(VOCAB)
@@ -185,15 +185,15 @@ def test_an_eagle_in_training_is_the_eagle_that_drafts(folder):
 
 
 def test_medusa_reads_the_state_that_the_output_head_reads(folder):
-    """Behind an untrained block stands the target's own next token."""
+    """An untrained Medusa block predicts the target's next token."""
     target = kernels.read(folder, torch.float32)
     network, context = NETWORKS[MEDUSA](shape_of(MEDUSA), *target.tables).eval(), text(20)
-    _, drafter = cached(Head.of(network, target), target, context)
+    _, drafter = cached(Head.from_network(network, target), target, context)
     close(drafter.extend(drafter.sync(context)), CachedLM(target).extend(context[:-1]), target)
 
 
 def test_hidden_states_are_transformers(folder):
-    """Behind every layer, for a chain, a tree and the path of it that is kept, by kernels and by modules."""
+    """The states after every layer, for a chain, and for the accepted path of a tree, by kernels and by modules."""
     from transformers import AutoModelForCausalLM
 
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
@@ -202,20 +202,20 @@ def test_hidden_states_are_transformers(folder):
         lm, context = CachedLM(passes), text(12)
         lm.taps = taps
         lm.reset()
-        for token in context:  # row by row, for of a longer chain the last norm is only computed where it is asked for
+        for token in context:  # one row per pass, because a longer chain skips the last norm of rows without logits
             lm.extend([token])
         lm.forward(text(5, seed=1), [-1, -1, 0, 1, 3])
         lm.keep([1, 3, 4])
         context += [text(5, seed=1)[row] for row in (1, 3, 4)]
         with torch.inference_mode():
-            wanted = model(torch.tensor([context]), output_hidden_states=True).hidden_states
-        wanted = torch.cat([wanted[tap][0] for tap in taps], -1)
-        assert lm.states(0).shape == wanted.shape
-        assert torch.allclose(lm.states(0), wanted, atol=2e-3, rtol=1e-3)
+            expected = model(torch.tensor([context]), output_hidden_states=True).hidden_states
+        expected = torch.cat([expected[tap][0] for tap in taps], -1)
+        assert lm.states(0).shape == expected.shape
+        assert torch.allclose(lm.states(0), expected, atol=2e-3, rtol=1e-3)
         assert torch.equal(lm.states(3), lm.states(0)[3:])
 
 
-def test_taps_change_no_logits_and_cost_nothing_where_there_are_none(target):
+def test_taps_do_not_change_logits(target):
     context, rows = text(20), text(5, seed=1)
     plain, tapped = CachedLM(target), CachedLM(target)
     tapped.taps = (1, 3)
@@ -226,7 +226,7 @@ def test_taps_change_no_logits_and_cost_nothing_where_there_are_none(target):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_head_that_is_written_is_read_again(target, kind, tmp_path):
+def test_a_written_head_is_read_back(target, kind, tmp_path):
     network = network_of(kind, target).to(torch.bfloat16)
     files.write(network, tmp_path, "target", ["LlamaForCausalLM"])
     config = json.loads((tmp_path / "config.json").read_text())
@@ -239,13 +239,13 @@ def test_a_head_that_is_written_is_read_again(target, kind, tmp_path):
 
 
 def written(kind, target, folder, config=(), weights=(), **changes):
-    """A head's folder whose configuration and weights were changed: a value of None takes a name out."""
+    """Write a head with a changed configuration and changed weights; a value of None removes the name."""
     files.write(network_of(kind, target, **changes), folder, "target", ["LlamaForCausalLM"])
     before = json.loads((folder / "config.json").read_text())
     layer = before.get("transformer_layer_config", before)
     for name, value in dict(config).items():
-        place = layer if name in layer or name.startswith("rope") else before
-        place.pop(name, None) if value is None else place.__setitem__(name, value)
+        fields = layer if name in layer or name.startswith("rope") else before
+        fields.pop(name, None) if value is None else fields.__setitem__(name, value)
     (folder / "config.json").write_text(json.dumps(before))
     tensors = load_file(folder / "model.safetensors")
     for name, value in dict(weights).items():
@@ -257,16 +257,16 @@ def written(kind, target, folder, config=(), weights=(), **changes):
 REFUSED = (
     (EAGLE, {"hidden_size": 128}, {}, "hidden states of 128"),
     (EAGLE, {"vocab_size": 5000}, {}, "vocabulary of 5000"),
-    (EAGLE, {"eagle_aux_hidden_state_layer_ids": [2, 3, 99]}, {}, "behind layers 2, 3, 99, and there are 6"),
-    (EAGLE, {"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, {}, "scaled rotation"),
+    (EAGLE, {"eagle_aux_hidden_state_layer_ids": [2, 3, 99]}, {}, "after layers 2, 3, 99, and there are 6"),
+    (EAGLE, {"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, {}, "scaled rotary positions"),
     (EAGLE, {"norm_before_fc": True, "fc_norm": True}, {}, "exclude each other"),
     (EAGLE, {"speculators_model_type": "peagle"}, {}, "peagle are not read"),
     (EAGLE, {"speculators_model_type": "swift"}, {}, "swift are not known"),
     (EAGLE, {"draft_vocab_size": 100}, {}, "no table d2t"),
     (EAGLE, {}, {"fc.weight": None}, "weights are not those"),
-    (EAGLE, {}, {"fc.weight": torch.zeros(HIDDEN, 2 * HIDDEN)}, "(64, 192) would fit"),
-    (EAGLE, {}, {"embed_tokens.weight": torch.zeros(5000, HIDDEN)}, "(4096, 64) would fit"),
-    (BLOCK, {"markov_head_type": "rnn"}, {}, "kind rnn is not read"),
+    (EAGLE, {}, {"fc.weight": torch.zeros(HIDDEN, 2 * HIDDEN)}, "it must be (64, 192)"),
+    (EAGLE, {}, {"embed_tokens.weight": torch.zeros(5000, HIDDEN)}, "it must be (4096, 64)"),
+    (BLOCK, {"markov_head_type": "rnn"}, {}, "kind rnn is not supported"),
     (BLOCK, {"confidence_head_with_markov": False}, {}, "without the Markov head's input"),
     (BLOCK, {"block_size": None}, {}, "cannot be read (KeyError"),
     (BLOCK, {"num_attention_heads": "many"}, {}, "cannot be read"),
@@ -281,12 +281,12 @@ REFUSED = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("kind", "config", "weights", "says"), REFUSED, ids=[says for *_, says in REFUSED])
-def test_a_head_that_does_not_fit_is_refused_in_words(folder, tmp_path, kind, config, weights, says):
+@pytest.mark.parametrize(("kind", "config", "weights", "message"), REFUSED, ids=[message for *_, message in REFUSED])
+def test_a_head_that_does_not_match_is_refused(folder, tmp_path, kind, config, weights, message):
     target = kernels.read(folder, torch.float32)
     with pytest.raises(ModelError) as error:
         files.read(written(kind, target, tmp_path, config, weights), target, "some/head")
-    assert says in str(error.value)
+    assert message in str(error.value)
     assert "some/head" in str(error.value)
 
 
@@ -306,7 +306,7 @@ def test_a_damaged_small_file_of_a_head_is_named(folder, tmp_path, kind, name):
         lookahead.load(f"{folder}+{tmp_path}")
 
 
-def test_damaged_weights_of_a_head_are_refused_in_words(folder, tmp_path):
+def test_damaged_weights_of_a_head_are_refused(folder, tmp_path):
     target = kernels.read(folder, torch.float32)
     written(EAGLE, target, tmp_path, {}, {})
     (tmp_path / "model.safetensors").write_bytes(b"no weights at all")
@@ -314,7 +314,7 @@ def test_damaged_weights_of_a_head_are_refused_in_words(folder, tmp_path):
         files.read(tmp_path, target, "some/head")
 
 
-def test_nothing_is_read_of_weights_before_the_configuration_fits(folder, tmp_path):
+def test_weights_are_not_read_if_the_configuration_does_not_match(folder, tmp_path):
     target = kernels.read(folder, torch.float32)
     written(EAGLE, target, tmp_path, {"hidden_size": 128})
     (tmp_path / "model.safetensors").write_bytes(b"no weights at all")
@@ -330,12 +330,12 @@ def test_a_reduced_vocabulary_drafts_the_tokens_it_names(folder, tmp_path):
         "lm_head.weight": target.tables[1][ids].contiguous(),
     }  # fmt: skip
     reduced = files.read(written(EAGLE, target, tmp_path / "a", {"draft_vocab_size": 100}, tables), target, "head")
-    whole = files.read(written(EAGLE, target, tmp_path / "b"), target, "head")
+    full = files.read(written(EAGLE, target, tmp_path / "b"), target, "head")
     context = text(20)
-    (_, a), (_, b) = (cached(head, target, context) for head in (reduced, whole))
-    logits, wanted = (drafter.extend(drafter.sync(context))[0] for drafter in (a, b))
+    (_, a), (_, b) = (cached(head, target, context) for head in (reduced, full))
+    logits, expected = (drafter.extend(drafter.sync(context))[0] for drafter in (a, b))
     assert logits.isfinite().nonzero()[:, 0].tolist() == ids
-    close(logits[ids][None], wanted[ids][None], target)
+    close(logits[ids][None], expected[ids][None], target)
     tables["d2t"][5] = VOCAB
     with pytest.raises(ModelError, match="tokens that the target does not have"):
         files.read(written(EAGLE, target, tmp_path / "c", {"draft_vocab_size": 100}, tables), target, "head")
@@ -343,23 +343,23 @@ def test_a_reduced_vocabulary_drafts_the_tokens_it_names(folder, tmp_path):
 
 @pytest.mark.parametrize("settings", [{}, {"temperature": 0.8}], ids=["greedy", "coupled"])
 @pytest.mark.parametrize("kind", [EAGLE, BLOCK])
-def test_a_reduced_vocabulary_is_drafted_from_in_compiled_calls(target, kind, settings):
-    """The tokens that one after the other gives, and none that the head does not know."""
+def test_compiled_drafts_from_a_reduced_vocabulary(target, kind, settings):
+    """A compiled call drafts the same tokens as one call per token, all from the reduced vocabulary."""
     ids = torch.tensor(sorted(random.Random(1).sample(range(VOCAB), 100)))
     torch.manual_seed(5)
     network = NETWORKS[kind](shape_of(kind, draft_vocab=len(ids)), target.tables[0], target.tables[1][ids].contiguous())
     with torch.no_grad():
         for weight in network.parameters():
             weight.normal_(1.0, 0.1) if weight.dim() == 1 else weight.normal_(0.0, 0.2)
-    head, context = Head.of(network.to(target.dtype).eval().requires_grad_(False), target, ids), text(30)
+    head, context = Head.from_network(network.to(target.dtype).eval().requires_grad_(False), target, ids), text(30)
     assert head.compiled
     rule, (_, a), (_, b) = rule_for(Settings(**settings)), *(cached(head, target, context) for _ in range(2))
     picks = draft_tokens(a, rule, a.sync(context), context, 4, StopRule())
-    singly, unread, behind = [], b.sync(context), list(context)
+    singly, unread, written_so_far = [], b.sync(context), list(context)
     for _ in picks:
-        singly.append(rule.choose(b.extend(unread)[0], behind, b.confidence))
-        behind.append(singly[-1].token)
-        unread = behind[-1:]
+        singly.append(rule.choose(b.extend(unread)[0], written_so_far, b.confidence))
+        written_so_far.append(singly[-1].token)
+        unread = written_so_far[-1:]
     assert len(picks) == 4 and {pick.token for pick in picks} <= set(ids.tolist())
     assert [pick.token for pick in picks] == [pick.token for pick in singly]
     assert [pick.chance for pick in picks] == pytest.approx([pick.chance for pick in singly], abs=0.02)
@@ -372,31 +372,31 @@ def test_a_reduced_vocabulary_is_drafted_from_in_compiled_calls(target, kind, se
     [(EAGLE, EagleTree, {}), (BLOCK, BlockTree, {}), (BLOCK, BlockTree, {"rank": 0, "confident": False})],
     ids=["eagle", "block", "block-without-markov"],
 )
-def test_a_tree_grown_in_one_compiled_call_is_what_level_after_level_gives(
+def test_a_tree_drafted_in_one_compiled_call_equals_one_drafted_level_by_level(
     target, kind, tree, changes, branches, settings, monkeypatch
 ):
     context, rule = text(30), rule_for(Settings(**settings))
-    grown = []
+    drafts = []
     for compiled in (True, False):
-        _, drafter = cached(Head.of(network_of(kind, target, **changes), target), target, context)
+        _, drafter = cached(Head.from_network(network_of(kind, target, **changes), target), target, context)
         if not compiled:
             monkeypatch.setattr(drafter, "draft_tree", lambda *request: None)
         options = tree.Options(branches=branches, rows=4 * branches - 1)
-        made = tree(Resources(rule, drafter), options)
-        made.policy = FixedLength(5)
-        grown.append(made.propose(context, 5))
-    one, other = grown
-    assert len(one) == len(other) == 4 * branches - 1
-    # Logits are rounded: of tokens with the same chance either may come first, and then others below it.
+        strategy = tree(Resources(rule, drafter), options)
+        strategy.policy = FixedLength(5)
+        drafts.append(strategy.propose(context, 5))
+    ours, expected = drafts
+    assert len(ours) == len(expected) == 4 * branches - 1
+    # Logits are rounded, so tokens with equal chances may be in another order and have other children.
     top = slice(0, branches)
-    assert sorted(one.chances[top]) == pytest.approx(sorted(other.chances[top]), abs=0.01)
+    assert sorted(ours.chances[top]) == pytest.approx(sorted(expected.chances[top]), abs=0.01)
     if target.dtype == torch.float32:
-        assert (one.tokens, one.parents) == (other.tokens, other.parents)
-        assert one.chances == pytest.approx(other.chances, abs=0.01)
+        assert (ours.tokens, ours.parents) == (expected.tokens, expected.parents)
+        assert ours.chances == pytest.approx(expected.chances, abs=0.01)
 
 
-def test_medusas_tokens_in_one_compiled_call_are_those_that_one_after_the_other_gives(target):
-    (_, a), (_, b) = (cached(Head.of(network_of(MEDUSA, target), target), target, text(30)) for _ in range(2))
+def test_a_compiled_medusa_chain_equals_one_call_per_token(target):
+    (_, a), (_, b) = (cached(Head.from_network(network_of(MEDUSA, target), target), target, text(30)) for _ in range(2))
     rule, context = rule_for(Settings()), text(30)
     picks = draft_tokens(a, rule, a.sync(context), context, 3, StopRule())
     unread, singly = b.sync(context), []
@@ -407,7 +407,7 @@ def test_medusas_tokens_in_one_compiled_call_are_those_that_one_after_the_other_
 
 
 def renamed(folder, config, names=lambda name: name):
-    """The head in a folder as another format has it."""
+    """Rewrite the head in a folder in another format."""
     tensors = load_file(folder / "model.safetensors")
     save_file({names(name): tensor for name, tensor in tensors.items()}, folder / "model.safetensors")
     (folder / "config.json").write_text(json.dumps(config))
@@ -453,10 +453,10 @@ def test_formats_of_the_authors_are_recognised(folder, tmp_path):
     }  # fmt: skip
     renamed(tmp_path / "dspark", spark, lambda name: f"model.{name}")
     assert files.read(tmp_path / "dspark", target, "DeepSpec's").shape == shape_of(BLOCK, causal=False, window=0)
-    assert files.config_of(folder) is None, "a Llama is no head"
+    assert files.config_of(folder) is None, "a Llama is not a head"
 
 
-def test_absent_flags_of_speculators_mean_what_vllm_takes_them_for(folder, tmp_path):
+def test_absent_flags_of_speculators_have_vllms_defaults(folder, tmp_path):
     target = kernels.read(folder, torch.float32)
     absent = {"norm_before_residual": None, "eagle_aux_hidden_state_layer_ids": None}
     head = files.read(written(EAGLE, target, tmp_path, absent), target, "head")
@@ -465,12 +465,12 @@ def test_absent_flags_of_speculators_mean_what_vllm_takes_them_for(folder, tmp_p
 
 
 @pytest.mark.parametrize("kind", ["llama", "qwen3"])
-def test_a_family_with_heads_of_a_folder_races_losslessly(tmp_path, kind):
-    place = tiny(kind, tmp_path / "target", layers=LAYERS)
-    target = loading.load(place, torch.float32, torch.device("cpu"), False)
-    spec = [place]
+def test_a_family_with_heads_from_folders_races_losslessly(tmp_path, kind):
+    target_folder = tiny(kind, tmp_path / "target", layers=LAYERS)
+    target = loading.load(target_folder, torch.float32, torch.device("cpu"), False)
+    spec = [target_folder]
     for head in KINDS:
-        files.write(network_of(head, target), tmp_path / head, place, ["LlamaForCausalLM"])
+        files.write(network_of(head, target), tmp_path / head, target_folder, ["LlamaForCausalLM"])
         spec.append(str(tmp_path / head))
     models = lookahead.load("+".join(spec))
     assert set(models.heads) == set(KINDS)
@@ -484,10 +484,10 @@ def test_a_family_with_heads_of_a_folder_races_losslessly(tmp_path, kind):
                     method
                 )
     with pytest.raises(ModelError, match="two heads of the kind eagle"):
-        lookahead.load(f"{place}+{tmp_path / EAGLE}+{tmp_path / EAGLE}")
+        lookahead.load(f"{target_folder}+{tmp_path / EAGLE}+{tmp_path / EAGLE}")
 
 
-def test_a_family_without_a_head_says_so(folder):
+def test_a_method_without_its_head_is_refused(folder):
     models = lookahead.load(folder)
     with pytest.raises(ModelError, match="no such trained head"):
         list(lookahead.decode(models, "Once", method="eagle"))

@@ -1,4 +1,4 @@
-"""Draft tokens of heads in `speculators`' format are those that its own modules draft: see by_speculators.py."""
+"""Heads in the format of `speculators` draft the same tokens as its modules; see by_speculators.py."""
 
 import json
 
@@ -26,7 +26,7 @@ def test_every_variant_has_its_drafts():
 
 
 @pytest.mark.parametrize("name", golden.VARIANTS)
-def test_drafts_are_those_of_speculators(target, name, tmp_path):
+def test_drafts_equal_those_of_speculators(target, name, tmp_path):
     golden.written(name, tmp_path, target)
     model = kernels.read(target, torch.float32)
     network, _ = files.network(tmp_path, model.shape, *model.tables, "head")
@@ -39,5 +39,5 @@ def test_drafts_are_those_of_speculators(target, name, tmp_path):
         else:
             drafted = network(states, ids, torch.tensor(golden.ANCHORS))[0][0].argmax(-1).tolist()
     pairs = [pair for rows in zip(drafted, DRAFTED[name], strict=True) for pair in zip(*rows, strict=True)]
-    # Theirs were computed on one processor: of two tokens nearly as likely another may prefer the other.
+    # The golden file was computed on one CPU. Another CPU may choose the other of two nearly equally likely tokens.
     assert sum(a == b for a, b in pairs) >= 0.99 * len(pairs)

@@ -1,4 +1,4 @@
-"""The target cut short: the same tensors, the same numbers."""
+"""Layer skip: the target's first layers share its tensors and compute the same hidden states."""
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.models
 
 
 @pytest.mark.parametrize("kind", ["llama", "qwen3", "gpt2"])
-def test_the_first_layers_are_the_targets_own(tmp_path, kind):
+def test_the_first_layers_share_the_targets_tensors(tmp_path, kind):
     model = AutoModelForCausalLM.from_pretrained(tiny(kind, tmp_path / kind, layers=4)).eval()
     short = modules.first_layers(model, 2)
     ours, theirs = dict(short.named_parameters()), dict(model.named_parameters())
@@ -27,8 +27,8 @@ def test_the_first_layers_are_the_targets_own(tmp_path, kind):
         assert torch.allclose(short(ids).logits, model.lm_head(norm(layers[2])), atol=1e-5)
 
 
-def test_sharing_survives_the_written_out_pass(models):
-    """Both models' joined projections are the same memory."""
+def test_compiled_passes_share_packed_weights(models):
+    """The fused projections of both models are the same memory."""
     target, short = models.target.passes, models.drafts["self"].passes
     for ours, theirs in zip(short.weights.layers, target.weights.layers, strict=False):
         assert ours.qkv.data_ptr() == theirs.qkv.data_ptr()

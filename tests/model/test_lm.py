@@ -1,4 +1,4 @@
-"""CachedLM over real transformers models: trees, paths, rewinding, and what it refuses."""
+"""CachedLM with transformers models: trees, paths, rewinding, and refused architectures."""
 
 import json
 import random
@@ -39,16 +39,16 @@ def text(n, seed=0):
 
 @torch.inference_mode()
 def reference(model, tokens):
-    """Logits of every position from one plain pass without a cache."""
+    """Return the logits of every position from one pass without a cache."""
     return model(input_ids=torch.tensor([tokens])).logits[0]
 
 
 @pytest.mark.parametrize("how", [modules.ATTENTION, "eager", "sdpa"])
 @pytest.mark.parametrize("kind", FAMILIES)
-def test_trees_over_a_cache_give_what_each_path_gives_alone(folders, kind, how):
+def test_every_path_of_a_tree_has_the_logits_of_a_separate_text(folders, kind, how):
     plain, lm = load(folders[kind], how="eager"), CachedLM(load(folders[kind], how=how))
     draws, context = random.Random(1), text(140)
-    lm.extend(context)  # past one block of keys
+    lm.extend(context)  # more than one block of keys
     for _ in range(4):
         parents = [draws.randint(-1, i - 1) for i in range(9)]
         rows = text(9, draws.random())
@@ -67,16 +67,16 @@ def test_trees_over_a_cache_give_what_each_path_gives_alone(folders, kind, how):
 
 
 def test_models_that_do_not_batch_compute_one_text_after_the_other(folders):
-    one, other = CachedLM(load(folders["qwen3"])), CachedLM(load(folders["qwen3"]))
+    lms = CachedLM(load(folders["qwen3"])), CachedLM(load(folders["qwen3"]))
     rows = [([7, 8, 9], [-1, 0, 0]), ([5, 6], [-1, 0])]
     alone = []
-    for lm, context, of in zip((one, other), (text(20), text(33, 1)), rows, strict=True):
+    for lm, context, (tokens, parents) in zip(lms, (text(20), text(33, 1)), rows, strict=True):
         lm.extend(context)
-        alone.append(lm.forward(*of))
+        alone.append(lm.forward(tokens, parents))
         lm.keep([])
-    parts = [lm._part(*of) for lm, of in zip((one, other), rows, strict=True)]
-    for logits, expected in zip(one.passes.together(parts), alone, strict=True):
-        assert torch.equal(logits[:, : one.vocab].float(), expected)
+    parts = [lm._part(tokens, parents) for lm, (tokens, parents) in zip(lms, rows, strict=True)]
+    for logits, expected in zip(lms[0].passes.together(parts), alone, strict=True):
+        assert torch.equal(logits[:, : lms[0].vocab].float(), expected)
 
 
 @pytest.mark.parametrize("kind", FAMILIES)
@@ -85,15 +85,15 @@ def test_sync_rewinds_to_the_common_prefix(folders, kind):
     first = text(30)
     lm.extend(first)
     second = first[:20] + text(12, seed=5)
-    feed = lm.sync(second)
-    assert feed == second[20:]
-    assert torch.allclose(lm.extend(feed)[0], reference(plain, second)[-1], atol=2e-3, rtol=1e-3)
-    assert lm.sync(second) == second[-1:], "the last token is always left to feed"
+    unread = lm.sync(second)
+    assert unread == second[20:]
+    assert torch.allclose(lm.extend(unread)[0], reference(plain, second)[-1], atol=2e-3, rtol=1e-3)
+    assert lm.sync(second) == second[-1:], "the last token is always returned"
 
 
 @pytest.mark.parametrize("kind", FAMILIES)
-def test_what_one_has_read_another_need_not_read(folders, kind):
-    """It goes on with the same bits, in buffers of its own, and hidden states come along."""
+def test_a_cache_is_copied(folders, kind):
+    """Later logits are equal in every bit, the buffers are separate, and hidden states are copied."""
     lm = CachedLM(load(folders[kind]))
     lm.taps = (1, 2)
     lm.reset()
@@ -106,9 +106,9 @@ def test_what_one_has_read_another_need_not_read(folders, kind):
         other.take(lm)
         assert other.tokens == read and other.cached() == len(read)
         assert not taps or torch.equal(other.states(0), lm.states(0))
-        answer = other.forward([7, 8, 9])
+        logits = other.forward([7, 8, 9])
         other.keep([0, 1])
-        assert torch.equal(answer, lm.forward([7, 8, 9]))
+        assert torch.equal(logits, lm.forward([7, 8, 9]))
         assert lm.tokens == read
         lm.keep([])
     other.taps = (1,)
@@ -120,7 +120,7 @@ def test_what_one_has_read_another_need_not_read(folders, kind):
 
 
 @pytest.mark.parametrize("kind", ["llama", "qwen2"])
-def test_a_pass_that_breaks_off_half_way_leaves_nothing_behind(folders, kind, monkeypatch):
+def test_an_interrupted_pass_does_not_change_the_cache(folders, kind, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
@@ -135,8 +135,8 @@ def test_a_pass_that_breaks_off_half_way_leaves_nothing_behind(folders, kind, mo
     assert torch.equal(lm.forward([5, 6]), want)
 
 
-def test_generate_still_works_on_the_model_inside(models):
-    """Other callers' masks: left-padded batches give what single prompts give."""
+def test_generate_works_on_the_inner_model(models):
+    """A left-padded batch gives the same texts as single prompts, because the caller's mask is applied."""
     tok, model = models.tokenizer, models.target.model
     prompts = [tok("Once upon a time")["input_ids"], tok("Tom had a red kite and")["input_ids"]]
     width = max(map(len, prompts))
@@ -145,27 +145,27 @@ def test_generate_still_works_on_the_model_inside(models):
     both = model.generate(ids, attention_mask=mask, max_new_tokens=12, do_sample=False)[:, width:].tolist()
     for prompt, out in zip(prompts, both, strict=True):
         alone = model.generate(torch.tensor([prompt]), max_new_tokens=12, do_sample=False)[0, len(prompt) :].tolist()
-        assert out[:6] == alone[:6], "padding may round differently later on, not mask wrongly at once"
+        assert out[:6] == alone[:6], "padding may change the rounding of later tokens, but not the first tokens"
 
 
 @pytest.mark.parametrize("kind", FAMILIES)
-def test_a_tree_that_grows_is_the_tree_read_at_once(folders, kind):
-    grown, whole = CachedLM(load(folders[kind])), CachedLM(load(folders[kind]))
+def test_a_tree_in_several_passes_equals_a_tree_in_one_pass(folders, kind):
+    grown, full = CachedLM(load(folders[kind])), CachedLM(load(folders[kind]))
     draws, context = random.Random(4), text(63)
     grown.extend(context)
-    whole.extend(context)
+    full.extend(context)
     for _ in range(5):
         parents = [-1, *(draws.randint(-1, i) for i in range(8))]
         rows, bounds = text(9, draws.random()), sorted(draws.sample(range(1, 9), 3))
-        at_once = whole.forward(rows, parents)
+        at_once = full.forward(rows, parents)
         parts = [
             grown.forward(rows[:stop], parents[:stop], first=start) for start, stop in pairwise([0, *bounds, len(rows)])
         ]
         assert torch.allclose(torch.cat(parts), at_once, atol=1e-4)
         path = tree.ancestors(parents, draws.randrange(9))
         grown.keep(path)
-        whole.keep(path)
-        assert torch.allclose(grown.extend([7]), whole.extend([7]), atol=1e-4)
+        full.keep(path)
+        assert torch.allclose(grown.extend([7]), full.extend([7]), atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", ["mistral-sliding", "mamba"])
@@ -183,8 +183,8 @@ def test_other_models_are_left_to_transformers(tmp_path):
 
 
 @pytest.mark.parametrize("changes", [{}, {"tie_word_embeddings": True}, {"head_dim": 32}], ids=str)
-def test_a_plain_llama_is_read_from_its_files_as_transformers_reads_it(tmp_path, changes):
-    """The same bits of every logit, and a model for transformers over the same tensors."""
+def test_a_plain_llama_has_the_same_logits_as_with_transformers(tmp_path, changes):
+    """Every bit of the logits is equal, and `model` is a transformers model with the same tensors."""
     folder = tiny("llama", tmp_path / "m", layers=3, **changes)
     for dtype in (torch.float32, torch.bfloat16):
         ours, theirs = CachedLM(kernels.read(folder, dtype)), CachedLM(load(folder, dtype))
@@ -197,17 +197,19 @@ def test_a_plain_llama_is_read_from_its_files_as_transformers_reads_it(tmp_path,
             inside = lm.model
             assert inside.config.num_hidden_layers == lm.passes.shape.layers
             assert inside.model.layers[0].mlp.up_proj.weight.data_ptr() > 0
-            own = {w.untyped_storage().data_ptr() for w in ours.passes.parameters()}
-            assert all(w.untyped_storage().data_ptr() in own for w in inside.parameters()), "no copy"
+            storages = {w.untyped_storage().data_ptr() for w in ours.passes.parameters()}
+            assert all(w.untyped_storage().data_ptr() in storages for w in inside.parameters()), "no copy"
         tokens = torch.tensor([text(9)])
         ours.reset()
         with torch.inference_mode():
-            assert torch.equal(ours.model(tokens).logits[0], ours.forward(tokens[0].tolist())), "and our passes"
+            assert torch.equal(ours.model(tokens).logits[0], ours.forward(tokens[0].tolist())), (
+                "the inner model does not use our passes"
+            )
             assert torch.allclose(ours.model(tokens).logits, theirs.model(tokens).logits, atol=0.2)
 
 
 @pytest.mark.parametrize("spoil", ["missing tensor", "other size", "no weights", "scaled rotation", "unknown field"])
-def test_what_is_not_plain_is_left_to_transformers(tmp_path, spoil):
+def test_a_model_that_is_not_a_plain_llama_is_left_to_transformers(tmp_path, spoil):
     folder = Path(tiny("llama", tmp_path / "m"))
     config = json.loads((folder / "config.json").read_text())
     weights = load_file(folder / "model.safetensors")
@@ -227,8 +229,8 @@ def test_what_is_not_plain_is_left_to_transformers(tmp_path, spoil):
 
 
 @pytest.mark.parametrize("kind", ["qwen3", "gpt2"])
-def test_a_model_that_is_spread_over_devices_gives_the_same(folders, kind):
-    """accelerate's hooks move what a layer is given; here all devices are one, the way through the hooks is the same."""
+def test_a_model_spread_over_devices_gives_the_same_logits(folders, kind):
+    """accelerate's hooks move the inputs of layers between devices. Here all layers have the same device and the same hooks."""
     from accelerate import dispatch_model
 
     plain, model = load(folders[kind]), load(folders[kind])

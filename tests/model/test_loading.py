@@ -1,4 +1,4 @@
-"""Reading models: files that do not match their configuration, tied heads, and architectures that run or are refused."""
+"""Loading models: files that do not match the configuration, tied output heads, supported and refused architectures."""
 
 import json
 import re
@@ -50,14 +50,14 @@ RUNS = {
 }  # fmt: skip
 REFUSED = {
     "rembert": ({"input_embedding_size": 64, "output_embedding_size": 64}, "describes an encoder"),
-    "bloom": ({}, "cannot be told positions"),
+    "bloom": ({}, "does not accept positions"),
     "llama": ({"max_position_embeddings": 48}, "its context holds 48 tokens"),
     "mistral-sliding": ({}, "cannot be rolled back"),
 }
 
 
 def edit(folder, change):
-    """Rewrite the tensors of a folder."""
+    """Rewrite the tensors in a folder."""
     path = Path(folder) / "model.safetensors"
     tensors = change(load_file(path))
     save_file(tensors, path, metadata={"format": "pt"})
@@ -65,7 +65,7 @@ def edit(folder, change):
 
 
 def read(folder):
-    """The passes of a folder, as `lookahead.load` reads them."""
+    """Return the model in a folder, as `lookahead.load` reads it."""
     return CachedLM(family._load(folder, torch.float32, CPU, False))
 
 
@@ -78,7 +78,7 @@ def text(count, vocab=4096):
 
 
 def greedy(lm, prompt, count):
-    """Naive decoding."""
+    """Decode naively and greedily; return prompt and new tokens."""
     tokens, logits = list(prompt), lm.extend(prompt)
     for _ in range(count):
         tokens.append(int(logits[-1].argmax()))
@@ -89,7 +89,7 @@ def greedy(lm, prompt, count):
 
 @torch.inference_mode()
 def agrees(folder):
-    """Whether a chain, a tree, what follows it, and greedy decoding give what transformers gives."""
+    """Whether a chain, a tree, a later chain, and greedy decoding have the same results as transformers."""
     lm, reference, tokens = read(folder), transformers_model(folder), text(84)
     want = reference(input_ids=torch.tensor([tokens])).logits[0]
     pairs = [(lm.extend(tokens[:70])[0], want[69])]
@@ -108,7 +108,7 @@ def agrees(folder):
 
 @pytest.mark.parametrize("spoil", ["matrix", "layer", "head", "further", "size"])
 @pytest.mark.parametrize("kind", TENSORS)
-def test_files_that_do_not_match_the_configuration_are_refused_with_names(tmp_path, kind, spoil):
+def test_files_that_do_not_match_the_configuration_are_refused_by_tensor_name(tmp_path, kind, spoil):
     matrix, layer = TENSORS[kind]
 
     def change(tensors):
@@ -116,8 +116,8 @@ def test_files_that_do_not_match_the_configuration_are_refused_with_names(tmp_pa
             return {**tensors, matrix.removesuffix("weight") + "weight_scale": torch.ones(1)}
         if spoil == "size":
             return {**tensors, matrix: tensors[matrix].T.contiguous()}
-        gone = {"matrix": matrix, "layer": layer, "head": "lm_head"}[spoil]
-        return {name: tensor for name, tensor in tensors.items() if not name.startswith(gone)}
+        removed = {"matrix": matrix, "layer": layer, "head": "lm_head"}[spoil]
+        return {name: tensor for name, tensor in tensors.items() if not name.startswith(removed)}
 
     folder = edit(tiny(kind, tmp_path / "m", tie_word_embeddings=False), change)
     named = {"layer": layer, "head": "lm_head.weight", "further": "weight_scale"}.get(spoil, matrix)
@@ -132,8 +132,8 @@ def test_a_draft_model_that_lacks_a_tensor_is_refused(tmp_path):
         lookahead.load(f"{target}+{draft}")
 
 
-def test_tables_that_are_computed_may_be_in_the_file(tmp_path):
-    """Old files hold the rotation's frequencies, and GPT-2's causal mask."""
+def test_computed_tables_may_be_in_the_file(tmp_path):
+    """Old files contain the rotary frequencies, and GPT-2's causal mask."""
     added = {"llama": {"model.layers.0.self_attn.rotary_emb.inv_freq": torch.ones(8)},
              "gpt2": {"transformer.h.0.attn.bias": torch.ones(1, 1, 256, 256)}}  # fmt: skip
     for kind, further in added.items():
@@ -145,14 +145,14 @@ def test_tables_that_are_computed_may_be_in_the_file(tmp_path):
 @pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
 @pytest.mark.parametrize("kind", TENSORS)
 @torch.inference_mode()
-def test_a_head_is_read_as_transformers_reads_it(tmp_path, kind, tied, head, embeddings):
+def test_an_output_head_is_read_as_by_transformers(tmp_path, kind, tied, head, embeddings):
     table = EMBEDDINGS[kind]
 
     def change(tensors):
-        given = tensors[table]
+        embedding = tensors[table]
         tensors.pop("lm_head.weight", None)
         if head != "absent":
-            tensors["lm_head.weight"] = given.clone() if head == "equal" else torch.randn_like(given) * 0.2
+            tensors["lm_head.weight"] = embedding.clone() if head == "equal" else torch.randn_like(embedding) * 0.2
         if not embeddings:
             del tensors[table]
         return tensors
@@ -170,16 +170,16 @@ def test_a_head_is_read_as_transformers_reads_it(tmp_path, kind, tied, head, emb
 
 
 @pytest.mark.parametrize("kind", RUNS)
-def test_an_architecture_runs_as_transformers_runs_it(tmp_path, kind):
+def test_an_architecture_has_the_same_results_as_transformers(tmp_path, kind):
     assert agrees(tiny(kind, tmp_path / "m", **RUNS[kind]))
 
 
 @pytest.mark.parametrize("kind", REFUSED)
 def test_an_architecture_is_refused_before_its_weights_are_read(tmp_path, kind):
-    changes, words = REFUSED[kind]
+    changes, message = REFUSED[kind]
     folder = tiny(kind, tmp_path / "m", **changes)
     (Path(folder) / "model.safetensors").unlink()
-    with pytest.raises(ModelError, match=words):
+    with pytest.raises(ModelError, match=message):
         read(folder)
 
 
@@ -201,7 +201,7 @@ def test_falcon_runs_or_is_refused(tmp_path, alibi):
 
 
 @pytest.mark.parametrize("argument", ["position_bias", "indices", "an_argument_of_tomorrow"])
-def test_an_argument_of_attention_that_is_not_implemented_is_named(argument):
+def test_an_unsupported_argument_of_attention_is_named(argument):
     q = torch.zeros(1, 1, 1, 8)
     with pytest.raises(ModelError, match=argument):
         modules.attend(torch.nn.Module(), q, q, q, None, **{argument: torch.ones(1)})
@@ -209,7 +209,7 @@ def test_an_argument_of_attention_that_is_not_implemented_is_named(argument):
 
 @pytest.mark.parametrize("rope", ["linear", "dynamic", "yarn", "llama3"])
 @pytest.mark.parametrize("kind", ["llama", "qwen2"])
-def test_scaled_rotations_are_those_of_generate(tmp_path, kind, rope):
+def test_scaled_rotary_positions_have_the_same_results_as_generate(tmp_path, kind, rope):
     parameters = {"rope_type": rope, "rope_theta": 10000.0, "factor": 4.0}
     if rope in ("yarn", "llama3"):
         parameters["original_max_position_embeddings"] = 64
@@ -218,7 +218,7 @@ def test_scaled_rotations_are_those_of_generate(tmp_path, kind, rope):
     assert agrees(tiny(kind, tmp_path / "m", rope_parameters=parameters))
 
 
-def test_decoding_ends_where_longrope_changes_its_frequencies(tmp_path):
+def test_decoding_ends_before_longrope_changes_its_frequencies(tmp_path):
     changes = {"rope_parameters": {**LONG, "original_max_position_embeddings": 160},
                "original_max_position_embeddings": 160, "max_position_embeddings": 512}  # fmt: skip
     folder = tiny("phi3", tmp_path / "m", **changes)
@@ -231,11 +231,11 @@ def test_decoding_ends_where_longrope_changes_its_frequencies(tmp_path):
     with pytest.raises(lookahead.LookaheadError, match="160"):
         list(lookahead.decode(models, text(170), method="naive"))
     race = lookahead.race(models, prompt, ["naive", "ngram"], max_new_tokens=20)
-    assert {lap.step.finish for lap in race} == {None, "context"}
+    assert {lane_step.step.finish for lane_step in race} == {None, "context"}
     assert "ends after token 160, because the model's context is full" in race.result().verdict()["sentence"]
 
 
-def test_a_model_that_fails_while_it_is_measured_is_refused(tmp_path, monkeypatch):
+def test_a_model_that_fails_during_measurement_is_refused(tmp_path, monkeypatch):
     def broken(*_):
         raise RuntimeError("no such kernel")
 
@@ -247,11 +247,11 @@ def test_a_model_that_fails_while_it_is_measured_is_refused(tmp_path, monkeypatc
 def test_a_plain_llama_is_read_without_transformers_only_if_its_files_are_exact(tmp_path):
     folder = tiny("llama", tmp_path / "m")
     assert kernels.read(folder, torch.float32) is not None
-    turned = "model.layers.0.mlp.down_proj.weight"
-    edit(folder, lambda tensors: {**tensors, turned: tensors[turned].T.contiguous()})
-    assert kernels.read(folder, torch.float32) is None, "as many numbers, in another shape"
+    transposed = "model.layers.0.mlp.down_proj.weight"
+    edit(folder, lambda tensors: {**tensors, transposed: tensors[transposed].T.contiguous()})
+    assert kernels.read(folder, torch.float32) is None, "a tensor of the same size has another shape"
     assert json.loads((Path(folder) / "config.json").read_text())["model_type"] == "llama"
-    with pytest.raises(ModelError, match=turned):
+    with pytest.raises(ModelError, match=transposed):
         loading.load(folder, torch.float32, CPU, False)
 
 
@@ -276,22 +276,22 @@ WRONG = [
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    """A target by kind, and a draft."""
-    root = tmp_path_factory.mktemp("whole")
+def complete(tmp_path_factory):
+    """Complete models by architecture."""
+    root = tmp_path_factory.mktemp("complete")
     return {kind: tiny(kind, root / kind) for kind in ("llama", "gpt2")}
 
 
-def spoiled(folder, to, name, text):
-    """A copy of a model with another text in one of its small files."""
-    shutil.copytree(folder, to)
+def damaged(folder, copy, name, text):
+    """Copy a model and write another text into one of its small files."""
+    shutil.copytree(folder, copy)
     if name == "model.safetensors.index.json":
-        (to / "model.safetensors").rename(to / "model-00001-of-00001.safetensors")
-    (to / name).write_bytes(text.encode("latin-1"))
-    return to
+        (copy / "model.safetensors").rename(copy / "model-00001-of-00001.safetensors")
+    (copy / name).write_bytes(text.encode("latin-1"))
+    return copy
 
 
-# With a look at the files first, as a name is loaded, and without.
+# With a check of the files before loading, as for hub names, and without.
 LOADS = pytest.mark.parametrize(
     ("kind", "load"), [("llama", family.load), ("gpt2", lookahead.load)], ids=["llama", "gpt2"]
 )
@@ -299,38 +299,38 @@ LOADS = pytest.mark.parametrize(
 
 @LOADS
 @pytest.mark.parametrize("name", SMALL)
-def test_a_damaged_small_file_is_named(whole, tmp_path, kind, load, name):
+def test_a_damaged_small_file_is_named(complete, tmp_path, kind, load, name):
     for number, text in enumerate(BROKEN.values() if kind == "llama" else ("", "[]")):
-        folder = spoiled(whole[kind], tmp_path / str(number), name, text)
+        folder = damaged(complete[kind], tmp_path / str(number), name, text)
         with pytest.raises(ModelError, match=re.escape(name)):
             load(str(folder))
     with pytest.raises(ModelError, match=re.escape(name)):
-        load(f"{whole['llama']}+{folder}")
+        load(f"{complete['llama']}+{folder}")
 
 
 @LOADS
 @pytest.mark.parametrize(("name", "fields"), WRONG, ids=str)
-def test_a_field_of_a_wrong_type_is_named_with_its_file(whole, tmp_path, kind, load, name, fields):
-    file = Path(whole[kind]) / name
+def test_a_field_of_a_wrong_type_is_named_with_its_file(complete, tmp_path, kind, load, name, fields):
+    file = Path(complete[kind]) / name
     data = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-    folder = spoiled(whole[kind], tmp_path / "m", name, json.dumps({**data, **fields}))
+    folder = damaged(complete[kind], tmp_path / "m", name, json.dumps({**data, **fields}))
     with pytest.raises(ModelError, match="gone.safetensors" if "gone" in str(fields) else re.escape(name)):
         load(str(folder))
 
 
-def test_settings_that_transformers_cannot_read_are_named_by_the_lane_that_needs_them(whole, tmp_path):
-    """Only transformers' own lanes read these fields of a plain Llama."""
+def test_unreadable_settings_are_reported_when_transformers_model_is_needed(complete, tmp_path):
+    """Only lanes of transformers read these fields of a plain Llama."""
     for name, fields in (("generation_config.json", {"cache_implementation": 5}), ("config.json", {"use_cache": "x"})):
-        data = json.loads((Path(whole["llama"]) / name).read_text(encoding="utf-8"))
-        folder = spoiled(whole["llama"], tmp_path / name, name, json.dumps({**data, **fields}))
+        data = json.loads((Path(complete["llama"]) / name).read_text(encoding="utf-8"))
+        folder = damaged(complete["llama"], tmp_path / name, name, json.dumps({**data, **fields}))
         lm = CachedLM(kernels.read(str(folder), torch.float32))
         with pytest.raises(ModelError, match=name):
             _ = lm.model
 
 
-def test_a_model_in_shards_is_read_by_its_index(whole, tmp_path):
+def test_a_model_in_shards_is_read_by_its_index(complete, tmp_path):
     folder = tmp_path / "m"
-    shutil.copytree(whole["llama"], folder)
+    shutil.copytree(complete["llama"], folder)
     tensors = load_file(folder / "model.safetensors")
     names = sorted(tensors)
     (folder / "model.safetensors").unlink()
@@ -338,7 +338,7 @@ def test_a_model_in_shards_is_read_by_its_index(whole, tmp_path):
         save_file(
             {name: tensors[name] for name in part}, folder / f"part-{number}.safetensors", metadata={"format": "pt"}
         )
-    places = {name: f"part-{number % 2}.safetensors" for number, name in enumerate(names)}
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": places}))
+    files = {name: f"part-{number % 2}.safetensors" for number, name in enumerate(names)}
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": files}))
     tokens = text(9)
-    assert torch.equal(read(str(folder)).forward(tokens), read(whole["llama"]).forward(tokens))
+    assert torch.equal(read(str(folder)).forward(tokens), read(complete["llama"]).forward(tokens))

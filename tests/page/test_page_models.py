@@ -129,7 +129,7 @@ def test_a_stopped_load_changes_nothing(visit, served):
     page.wait_for_timeout(1000)  # the download process ends within this time
     served.delay_s = 0.0
     page.wait_for_timeout(1000)
-    assert len(served.asked("model.safetensors")) <= 1, "the second model's weights were requested"
+    assert len(served.requested_ranges("model.safetensors")) <= 1, "the second model's weights were requested"
     page.reload()
     page.get_by_role("tab", name="Models", exact=True).click()
     assert "Llama-pocket target" in in_use(page)

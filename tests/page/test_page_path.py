@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from chromium import until
 from conftest import LEAVING, PATIENT_MS
-from prefix_proxy import PREFIX, below_a_path
+from prefix_proxy import PREFIX, path_proxy
 
 from lookahead.server.web import WebServer
 
@@ -35,16 +35,16 @@ def opened(chromium, address):
 @pytest.mark.parametrize(("end", "headers"), [("", ()), ("/", FORWARDED), ("?recording=tale", FORWARDED)])
 def test_the_loading_page_polls_below_the_path(chromium, waiting, end, headers):
     waiting.tell("reading torch", 0.45)
-    with below_a_path(f"http://127.0.0.1:{waiting.port}", headers) as proxy:
+    with path_proxy(f"http://127.0.0.1:{waiting.port}", headers) as proxy:
         page = opened(chromium, proxy.url + end)
         page.get_by_role("button", name="Race 45 %").wait_for()
-        assert page.url == proxy.url + end and not proxy.elsewhere
+        assert page.url == proxy.url + end and not proxy.other_paths
         page.context.close()
 
 
 @pytest.mark.browser
 def test_the_app_replaces_the_loading_page_and_races(chromium, waiting, address):
-    with below_a_path(f"http://127.0.0.1:{waiting.port}") as proxy:
+    with path_proxy(f"http://127.0.0.1:{waiting.port}") as proxy:
         page = opened(chromium, f"{proxy.url}?recording=story")
         page.get_by_role("button", name="Race 0 %").wait_for()
         proxy.app = address
@@ -53,6 +53,6 @@ def test_the_app_replaces_the_loading_page_and_races(chromium, waiting, address)
         page.get_by_role("button", name="Race", exact=True).first.click()
         until(page, f"!{STATE}.run.startsWith('recording') && {STATE}.t > 0")
         assert page.url.startswith(proxy.url)
-        assert not [path for path in proxy.elsewhere if "gradio_api" in path or "loading" in path]
+        assert not [path for path in proxy.other_paths if "gradio_api" in path or "loading" in path]
         page.goto("about:blank")  # ends the race
         page.context.close()

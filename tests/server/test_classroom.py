@@ -61,7 +61,7 @@ def test_thirty_at_once_each_get_their_own_in_fair_order(server, models):
     assert len(found) == CLASS
     assert len({(f["trace"]["prompt"]["text"], f["trace"]["settings"]["seed"]) for f in found.values()}) == CLASS
     for user, one in found.items():
-        trace, asked = one["trace"], users.asked(user)
+        trace, asked = one["trace"], users.race_request(user)
         assert trace["prompt"]["text"] == asked["prompt"]
         assert [lane["method"] for lane in trace["lanes"]] == ["naive", asked["method"]]
         alone = lookahead.decode(
@@ -73,11 +73,11 @@ def test_thirty_at_once_each_get_their_own_in_fair_order(server, models):
     assert all(a <= b + SLACK for a, b in combinations(came.values(), 2)), "first come, first served"
     # Everybody was told how many were before it at some moment between its coming and its hearing.
     for user, one in found.items():
-        prompt, (heard, ahead) = users.asked(user)["prompt"], one["told"]
+        prompt, (heard, ahead) = users.race_request(user)["prompt"], one["queue_status"]
         place = list(came).index(prompt)
         least, most = (max(0, place - sum(end < at for end in gone)) for at in (heard + SLACK, came[prompt] - SLACK))
         assert least <= ahead <= most, f"told {ahead}, were {least} to {most}"
-    assert max(one["told"][1] for one in found.values()) > CLASS / 2, "they did come at once"
+    assert max(one["queue_status"][1] for one in found.values()) > CLASS / 2, "they did come at once"
     assert server.memory() < (1 + FLAT) * memory
 
 

@@ -17,7 +17,7 @@ import yaml
 from chromium import until
 from conftest import ROOT, App, free_port
 from prompts import ENDLESS
-from users import Caller, asked
+from users import Caller, race_request
 
 pytestmark = [pytest.mark.models, pytest.mark.timed]
 VISITORS = 40
@@ -89,7 +89,7 @@ class Visit:
     def _race(self, port, together):
         together.wait()
         try:
-            caller = Caller(port, patience_s=120, **asked(self.number))
+            caller = Caller(port, patience_s=120, **race_request(self.number))
             self.copy = caller.copy  # known even where the answer breaks off
             self.trace = caller.result()
         except (OSError, ValueError, AssertionError) as error:
@@ -145,7 +145,7 @@ def test_forty_visitors_and_a_copy_that_is_killed(proxy, tmp_path):
         # Who was with the killed copy comes back, cookie and all, and is served by the other.
         wait(lambda: answers(port) == "two")
         for visit in lost[:3]:
-            back = Caller(port, patience_s=60, cookie="lookahead-copy=one", **asked(visit.number))
+            back = Caller(port, patience_s=60, cookie="lookahead-copy=one", **race_request(visit.number))
             assert json.dumps(back.result()) and back.copy == "two"
 
 

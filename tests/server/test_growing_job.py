@@ -38,10 +38,10 @@ def family(tmp_path_factory):
 def server(family, monkeypatch):
     """Few and short texts, measured and raced often."""
     for name, value in {
-        "FIRST": 4,
-        "TOGETHER": 4,
+        "FIRST_BATCH": 4,
+        "BATCH": 4,
         "LENGTH": 40,
-        "REMEMBERED": 2,
+        "KEPT_BATCHES": 2,
         "CHECK_S": 0.3,
         "CHECKED_TOKENS": 16,
     }.items():

@@ -130,7 +130,7 @@ def test_what_is_copied_runs_offline_and_writes_to_temporary_folders_only(tmp_pa
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     running = App(
-        tmp_path, port, place=place, in_child=without_override, HOME=str(place), TMPDIR=str(temporary),
+        tmp_path, port, cwd=place, in_child=without_override, HOME=str(place), TMPDIR=str(temporary),
         HF_HUB_OFFLINE="0", HF_ENDPOINT="http://127.0.0.1:9", XDG_CACHE_HOME="",
         **{**environment(), "GRADIO_TEMP_DIR": str(temporary / "gradio")},
     )  # fmt: skip

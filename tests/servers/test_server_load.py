@@ -83,7 +83,7 @@ def test_texts_that_part_and_texts_that_fail_are_said():
 def test_a_server_that_fails_under_load_leaves_a_report():
     class Failing(Fake):
         async def stream(self, most, runs, path):
-            self.fault = "error event" if len(self.asked) > 3 else None
+            self.fault = "error event" if len(self.requests) > 3 else None
             async for event in super().stream(most, runs, path):
                 yield event
 

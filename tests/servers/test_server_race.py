@@ -72,7 +72,7 @@ def test_one_server_races_itself_where_a_request_switches_speculation_off():
         )
         assert not race.together and [lap for lap in race if lap]
     plain, fast = race.result().lanes
-    assert [body.get("speculative.n_max") for _, body in fake.asked] == [0, None]
+    assert [body.get("speculative.n_max") for _, body in fake.requests] == [0, None]
     assert plain.tokens == fast.tokens and not any(step.drafted for step in plain.verified)
     assert all(step.drafted for step in fast.verified[1:])
 

@@ -1,4 +1,4 @@
-"""Losses of drafts and heads, and the cache of the text they learn from."""
+"""Losses of draft models and heads, and the cache for writing training text."""
 
 import pytest
 import torch
@@ -10,57 +10,59 @@ from lookahead.train.rows import Rows
 from training.family import new_model
 
 
-def test_the_distillation_loss_is_zero_for_a_twin_only():
+def test_the_distillation_loss_is_zero_only_for_equal_models():
     teacher, student = new_model(SMALL.target, SMALL, 1), new_model(SMALL.draft, SMALL, 2)
     ids = torch.randint(0, 512, (2, 17))
     assert float(like(teacher)(teacher, ids).detach()) == pytest.approx(0.0, abs=1e-5)
     assert float(like(teacher)(student, ids).detach()) > 0.01
 
 
-def test_what_was_thought_of_a_text_is_the_same_loss_without_the_teacher():
+def test_stored_distributions_have_the_same_loss_as_the_teacher():
     teacher, student = new_model(SMALL.target, SMALL, 1), new_model(SMALL.draft, SMALL, 2)
     ids = torch.randint(0, 512, (2, 17))
     logp, order = teacher(ids[:, :-1]).logits.detach().float().log_softmax(-1).sort(-1, descending=True)
-    whole, few = Rows(ids, order, logp), Rows(ids, order[..., :16], logp[..., :16])
+    full, few = Rows(ids, order, logp), Rows(ids, order[..., :16], logp[..., :16])
     exact = float(like(teacher)(student, ids).detach())
-    assert float(like_writing(0.0)(student, whole).detach()) == pytest.approx(exact, abs=1e-3)
+    assert float(like_writing(0.0)(student, full).detach()) == pytest.approx(exact, abs=1e-3)
     assert float(like_writing(0.0)(teacher, few).detach()) == pytest.approx(0.0, abs=1e-4)
-    assert 0 < float(like_writing(0.0)(student, few).detach()) < exact, "lumping the rest together hides some of it"
+    assert 0 < float(like_writing(0.0)(student, few).detach()) < exact, (
+        "counting all other tokens as one lowers the divergence"
+    )
     added = float((like_writing(0.5)(student, few) - like_writing(0.0)(student, few)).detach())
     likeliest = student(ids[:, :-1]).logits.float().log_softmax(-1).gather(-1, order[..., :1])
     assert added == pytest.approx(-0.5 * float(likeliest.mean().detach()), abs=1e-4)
 
 
 def test_a_cache_that_grows_by_blocks_changes_nothing():
-    target, given = new_model(SMALL.target, SMALL, 1).eval(), torch.randint(3, 500, (3, cache.BLOCK - 1))
+    target, prompts = new_model(SMALL.target, SMALL, 1).eval(), torch.randint(3, 500, (3, cache.BLOCK - 1))
 
     def write(**options):
         length = 2 * cache.BLOCK + 2
-        seen = torch.ones_like(given)
+        mask = torch.ones_like(prompts)
         return target.generate(
-            given, attention_mask=seen, max_new_tokens=length, eos_token_id=None, do_sample=False,
+            prompts, attention_mask=mask, max_new_tokens=length, eos_token_id=None, do_sample=False,
             output_logits=True, return_dict_in_generate=True, **options,
         )  # fmt: skip
 
     keys = cache.growing_cache(target)
-    whole, grown = write(), write(past_key_values=keys)
-    assert torch.equal(whole.sequences, grown.sequences)
-    assert torch.allclose(torch.stack(whole.logits), torch.stack(grown.logits), atol=1e-4)
+    expected, grown = write(), write(past_key_values=keys)
+    assert torch.equal(expected.sequences, grown.sequences)
+    assert torch.allclose(torch.stack(expected.logits), torch.stack(grown.logits), atol=1e-4)
     assert keys.layers[0].keys.shape[2] == 3 * cache.BLOCK
 
 
-def test_what_is_distant_costs_less_the_later_it_is():
-    """A head with the target's own distribution has no distance from it, and total variation is what is rejected."""
+def test_later_slots_have_less_weight():
+    """The distance of equal distributions is 0, and the chance of acceptance is 1 - total variation."""
     loss = heads.BlockLoss(None, likeliest_weight=0.0)
-    wanted = torch.randn(2, 3, 50).log_softmax(-1)
-    distance, chance = loss._distance(wanted, wanted)
+    target = torch.randn(2, 3, 50).log_softmax(-1)
+    distance, chance = loss._distance(target, target)
     assert torch.allclose(distance, torch.zeros(2, 3), atol=1e-5) and torch.allclose(
         chance, torch.ones(2, 3), atol=1e-5
     )
     other = torch.randn(2, 3, 50).log_softmax(-1)
-    accepted = torch.minimum(wanted.exp(), other.exp()).sum(-1)
-    assert torch.allclose(loss._distance(other, wanted)[1], accepted, atol=1e-5), (
-        "min(p, q) summed, Leviathan et al. 2023"
+    accepted = torch.minimum(target.exp(), other.exp()).sum(-1)
+    assert torch.allclose(loss._distance(other, target)[1], accepted, atol=1e-5), (
+        "the sum of min(p, q), Leviathan et al. 2023"
     )
     early, late = torch.zeros(1, 8), torch.zeros(1, 8)
     early[0, 0] = late[0, 7] = 1.0

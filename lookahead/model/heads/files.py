@@ -1,8 +1,8 @@
-"""Files of trained heads: which format a configuration is of, and its weights under our networks' names.
+"""Reading and writing the files of trained heads.
 
-Read are those of `speculators` (eagle3, dflash, dspark), of DFlash's authors (z-lab), of DeepSpec (dspark), of EAGLE-3's
-authors, and of vLLM's Medusa; written are `speculators`', and vLLM's for Medusa. What a configuration says is held against
-the target before any weight is read.
+Formats that are read: `speculators` (eagle3, dflash, dspark), DFlash's authors (z-lab), DeepSpec (dspark), EAGLE-3's authors, and
+vLLM's Medusa. Formats that are written: `speculators`, and vLLM's for Medusa. A configuration is compared with the target before
+weights are read.
 """
 
 import json
@@ -19,20 +19,19 @@ from ...core.wording import remark
 from .. import small_files
 from ..forward import Forward
 from ..shape import Shape
-from ..small_files import CONFIG
-from ..small_files import WHOLE as WEIGHTS
+from ..small_files import CONFIG, WEIGHTS
 from .head import NETWORKS, Head
-from .shape import BLOCK, EACH, EAGLE, MEDUSA, NONE, WHOLE, HeadShape, usual_taps
+from .shape import ALL_TAPS, BLOCK, EAGLE, MEDUSA, NONE, PER_TAP, HeadShape, usual_taps
 
-LARGEST_FILE = 9_000_000  # bytes: hosting refuses files of more than ten million
-LARGEST = 1 << 20  # of any size that a configuration may name
+LARGEST_FILE = 9_000_000  # bytes, because hosting refuses files of more than ten million
+LARGEST = 1 << 20  # largest valid size in a configuration
 READ, NOT_READ = ("eagle3", "dflash", "dspark"), ("peagle", "dflash2", "mtp")  # kinds of `speculators`
-# What a file may hold that is the target's own, or made of the configuration.
-IDLE = ("embed_tokens.weight", "lm_head.weight", "d2t", "t2d", "verifier_", "rotary_emb.")
+# Tensors in files that are not loaded, because they are the target's or are computed from the configuration.
+IGNORED = ("embed_tokens.weight", "lm_head.weight", "d2t", "t2d", "verifier_", "rotary_emb.")
 
 
 def config_of(folder: str | Path) -> dict[str, Any] | None:
-    """The configuration in a folder if it is a trained head's, else None. Raises `ModelError` if the file is damaged."""
+    """Return the configuration in a folder if it is a trained head's, else None. Raises `ModelError` if the file is damaged."""
     config = small_files.read(folder, CONFIG) or {}
     named = {"speculators_model_type", "dflash_config", "markov_rank", "medusa_num_heads"} & config.keys()
     reduced = "draft_vocab_size" in config and "eagle" in " ".join(config.get("architectures") or ()).lower()
@@ -40,22 +39,25 @@ def config_of(folder: str | Path) -> dict[str, Any] | None:
 
 
 def kind_of(config: Mapping[str, Any]) -> str:
-    """What kind of head a configuration describes."""
+    """Return the kind of head that a configuration describes."""
     if config.get("model_type") == MEDUSA or "medusa_num_heads" in config:
         return MEDUSA
     block = config.get("speculators_model_type", "").startswith("d") or {"dflash_config", "markov_rank"} & config.keys()
     return BLOCK if block else EAGLE
 
 
-class _Refusal(Exception):
-    """Why a head is not read."""
+class _Unsupported(Exception):
+    """A configuration describes a head that is not supported."""
 
 
 def shape_of(config: Mapping[str, Any], target: Shape, name: str) -> HeadShape:
-    """The shape that a configuration describes, for a target. Raises `ModelError` if it does not fit, or cannot be read."""
+    """Return the shape that a configuration describes, for a target.
+
+    Raises `ModelError` if the head does not match the target or the configuration cannot be read.
+    """
     try:
         shape = _shape(config, target)
-    except _Refusal as error:
+    except _Unsupported as error:
         raise ModelError("head", name, str(error)) from None
     except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError) as error:
         raise _unreadable(name, remark(error)) from error
@@ -71,7 +73,7 @@ def shape_of(config: Mapping[str, Any], target: Shape, name: str) -> HeadShape:
     elif shape.vocab != target.vocab or shape.known > target.vocab:
         reason = f"it is made for a vocabulary of {shape.vocab} tokens, and the target's has {target.vocab}"
     elif not shape.taps or not all(0 <= tap <= target.layers for tap in shape.taps):
-        reason = f"it reads the target behind layers {', '.join(map(str, shape.taps))}, and there are {target.layers}"
+        reason = f"it reads the target after layers {', '.join(map(str, shape.taps))}, and there are {target.layers}"
     if reason:
         raise ModelError("head", name, f"{reason}; choose a head that was trained with this target.")
     return shape
@@ -85,7 +87,7 @@ def _shape(config: Mapping[str, Any], target: Shape) -> HeadShape:
     kind, listed = kind_of(config), config.get("speculators_model_type")
     if listed and listed not in READ:
         known = "read" if listed in NOT_READ else "known"
-        raise _Refusal(
+        raise _Unsupported(
             f"heads of the kind {listed} are not {known}; those of the kinds {', '.join(READ[:2])} and {READ[2]} are."
         )
     layer = config["transformer_layer_config"] if listed else config
@@ -106,10 +108,10 @@ def _shape(config: Mapping[str, Any], target: Shape) -> HeadShape:
 
 
 def _sizes(config: Mapping[str, Any], layer: Mapping[str, Any]) -> dict[str, Any]:
-    """The sizes of a head by the configuration of its layers."""
+    """Return the sizes in the configuration of a head's layers."""
     rope = layer.get("rope_parameters") or layer.get("rope_scaling") or {}
     if rope.get("rope_type", rope.get("type", "default")) != "default":
-        raise _Refusal("its positions are turned by a scaled rotation, which is not read; choose another head.")
+        raise _Unsupported("it has scaled rotary positions, which are not supported; choose another head.")
     heads, hidden, vocab = layer["num_attention_heads"], layer["hidden_size"], layer["vocab_size"]
     sliding, known = "sliding_attention" in (layer.get("layer_types") or ()), config.get("draft_vocab_size") or vocab
     return {
@@ -127,10 +129,10 @@ def _eagle(config, layer, target: Shape, residual_normed: bool) -> HeadShape:
     taps = config.get("eagle_aux_hidden_state_layer_ids") or inner.get("eagle_aux_hidden_state_layer_ids")
     flags = {name: config.get(name, inner.get(name, False)) for name in ("norm_before_fc", "fc_norm", "norm_output")}
     if flags["norm_before_fc"] and flags["fc_norm"]:
-        raise _Refusal("norm_before_fc and fc_norm exclude each other.")
+        raise _Unsupported("norm_before_fc and fc_norm exclude each other.")
     return HeadShape(
         EAGLE, taps=tuple(taps or usual_taps(EAGLE, target.layers)), **_sizes(config, layer),
-        fed_norm=WHOLE if flags["norm_before_fc"] else EACH if flags["fc_norm"] else NONE,
+        fed_norm=ALL_TAPS if flags["norm_before_fc"] else PER_TAP if flags["fc_norm"] else NONE,
         output_normed=flags["norm_output"], residual_normed=config.get("norm_before_residual", residual_normed),
     )  # fmt: skip
 
@@ -139,11 +141,11 @@ def _block(config, layer, taps, anchored: bool, causal: bool) -> HeadShape:
     sizes = _sizes(config, {**layer, "model_type": "qwen3"})
     rank, confident = config.get("markov_rank") or 0, bool(config.get("enable_confidence_head", anchored))
     if rank and config.get("markov_head_type", "vanilla") != "vanilla":
-        raise _Refusal(
-            f"a Markov head of the kind {config['markov_head_type']} is not read; one of the kind vanilla is."
+        raise _Unsupported(
+            f"a Markov head of the kind {config['markov_head_type']} is not supported; only the kind vanilla is."
         )
     if confident and not (rank and config.get("confidence_head_with_markov", True)):
-        raise _Refusal("a confidence head without the Markov head's input is not read.")
+        raise _Unsupported("a confidence head without the Markov head's input is not supported.")
     from_anchor = config.get("sample_from_anchor", anchored)
     return HeadShape(
         BLOCK, taps=tuple(taps), **sizes, slots=config["block_size"] - (not from_anchor), mask=config["mask_token_id"],
@@ -152,17 +154,19 @@ def _block(config, layer, taps, anchored: bool, causal: bool) -> HeadShape:
 
 
 def read(folder: str | Path, target: Forward, name: str) -> Head:
-    """The head in a folder, beside its target. Raises `ModelError` where they do not fit."""
+    """Read the head in a folder for a target. Raises `ModelError` if they do not match."""
     embed, head = (table.to(target.device) for table in target.tables)
     net, ids = network(folder, target.shape, embed, head, name)
-    return Head.of(net.to(target.device, target.dtype).eval().requires_grad_(False), target, ids)
+    return Head.from_network(net.to(target.device, target.dtype).eval().requires_grad_(False), target, ids)
 
 
 def network(
     folder: str | Path, target: Shape, embed: torch.Tensor, head: torch.Tensor, name: str
 ) -> tuple[Any, torch.Tensor | None]:
-    """The network in a folder, and the tokens that it can draft, None for all, beside a target's embedding and output head.
-    Raises `ModelError` where they do not fit."""
+    """Read the network in a folder; return it with the ids of the tokens that it can draft, None for all.
+
+    `embed` and `head` are the target's embedding and output head. Raises `ModelError` if the head does not match the target.
+    """
     try:
         config, files = config_of(folder), small_files.weight_files(folder) or [WEIGHTS]
     except ModelError as error:
@@ -171,23 +175,23 @@ def network(
         raise ModelError("head", name, "there is no trained head's configuration.")
     shape = shape_of(config, target, name)
     try:
-        tensors = {_named(key): tensor for file in files for key, tensor in load_file(Path(folder, file)).items()}
+        tensors = {_module_name(key): tensor for file in files for key, tensor in load_file(Path(folder, file)).items()}
     except FileNotFoundError as error:
         raise ModelError("head", name, f"there are no weights in {Path(error.filename or WEIGHTS).name}.") from error
     except (OSError, SafetensorError) as error:
         raise ModelError("head", name, f"its weights cannot be read ({remark(error)}).") from error
-    _fits({key: tuple(tensor.shape) for key, tensor in tensors.items()}, shape, name)
+    _check_sizes({key: tuple(tensor.shape) for key, tensor in tensors.items()}, shape, name)
     ids = None
     if shape.draft_vocab:
         ids = torch.arange(shape.draft_vocab) + tensors["d2t"]
         if int(ids.min()) < 0 or int(ids.max()) >= target.vocab:
             raise ModelError("head", name, "its table d2t names tokens that the target does not have.")
         ids, head = ids.to(head.device), head[ids.to(head.device)]
-    if shape.kind == EAGLE:  # such files may have tables of their own
+    if shape.kind == EAGLE:  # these files may contain other tables than the target's
         embed, head = tensors.get("embed_tokens.weight", embed), tensors.get("lm_head.weight", head)
     net = NETWORKS[shape.kind](shape, embed, head)
     wanted = net.state_dict().keys()
-    if unknown := sorted(key for key in tensors if key not in wanted and not key.startswith(IDLE)):
+    if unknown := sorted(key for key in tensors if key not in wanted and not key.startswith(IGNORED)):
         hint = f"it has weights that its configuration does not name ({', '.join(unknown[:3])}); choose another copy."
         raise ModelError("head", name, hint)
     try:
@@ -198,30 +202,32 @@ def network(
     return net, ids
 
 
-def _named(key: str) -> str:
-    """A tensor's name in our networks."""
+def _module_name(key: str) -> str:
+    """Return a tensor's name in our networks."""
     return key.removeprefix("model.").replace("midlayer.", "layers.0.")
 
 
-def _fits(sizes: Mapping[str, tuple[int, ...]], shape: HeadShape, name: str) -> None:
-    """Raise `ModelError` where a table of such sizes cannot be this target's."""
+def _check_sizes(sizes: Mapping[str, tuple[int, ...]], shape: HeadShape, name: str) -> None:
+    """Raise `ModelError` if tensors of these sizes do not match the target."""
     wanted = {
         "d2t": (shape.draft_vocab,), "t2d": (shape.vocab,), "embed_tokens.weight": (shape.vocab, shape.hidden),
         "lm_head.weight": (shape.known, shape.hidden), "fc.weight": (shape.hidden, shape.fed),
         "markov_head.markov_w1.weight": (shape.vocab, shape.rank),
     }  # fmt: skip
     if shape.draft_vocab and "d2t" not in sizes:
-        raise ModelError("head", name, f"it knows {shape.draft_vocab} tokens, and no table d2t says which.")
+        raise ModelError("head", name, f"it drafts {shape.draft_vocab} tokens, and there is no table d2t of their ids.")
     for key, size in wanted.items():
         if key in sizes and sizes[key] != size and (shape.draft_vocab or key not in ("d2t", "t2d")):
-            raise ModelError("head", name, f"its {key} is of the size {sizes[key]}, and {size} would fit this target.")
+            raise ModelError("head", name, f"its {key} has the size {sizes[key]}; for this target it must be {size}.")
 
 
 def write(
     network: Any, folder: str | Path, verifier: str, architectures: list[str], ids: torch.Tensor | None = None
 ) -> Path:
-    """Write a trained network as `speculators` reads it, in bfloat16; Medusa's as vLLM does. `ids` are the tokens that it can
-    draft, None for all. In files of at most `LARGEST_FILE` bytes. Returns the folder."""
+    """Write a trained network in bfloat16, in the format of `speculators`, or of vLLM for Medusa; return the folder.
+
+    `ids` are the tokens that it can draft, None for all. Weight files have at most `LARGEST_FILE` bytes.
+    """
     from huggingface_hub import save_torch_state_dict
 
     folder, shape = Path(folder), network.shape
@@ -270,7 +276,7 @@ def _config(shape: HeadShape, verifier: str, architectures: list[str]) -> dict[s
     if shape.kind == EAGLE:
         return config | {
             "eagle_aux_hidden_state_layer_ids": list(shape.taps), "norm_before_residual": shape.residual_normed,
-            "norm_before_fc": shape.fed_norm == WHOLE, "fc_norm": shape.fed_norm == EACH, "norm_output": shape.output_normed,
+            "norm_before_fc": shape.fed_norm == ALL_TAPS, "fc_norm": shape.fed_norm == PER_TAP, "norm_output": shape.output_normed,
         }  # fmt: skip
     return config | {
         "aux_hidden_state_layer_ids": list(shape.taps), "block_size": shape.rows, "mask_token_id": shape.mask,

@@ -1,8 +1,8 @@
-"""A trained head as drafters use one: like a language model that reads hidden states of another (`lm.CachedLM`).
+"""A trained head with the interface of a language model, for drafters. It reads the hidden states of a `lm.CachedLM`.
 
-`sync` finds what of a text is to be read. `extend` gives the logits after it, and after each token that is then drafted;
-`forward` gives those after every row of a tree. Only the first token of a block or Medusa head takes a pass: later tokens are
-read off its slots, so there are `longest` at most. Drafted rows leave nothing in its cache.
+`sync` returns the tokens that are not cached. `extend` returns the logits after them, and then after each drafted token; `forward`
+returns the logits after every row of a tree. A block or Medusa head runs one pass for the first token and reads further tokens
+from its slots, so it drafts at most `longest` tokens. Drafted rows are never committed to the cache.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from ...core.lm import DraftRequest, DraftTree
 from ...core.tree import depths
 from ..forward import Forward
 from ..lm import CachedLM
-from ..shape import ENDLESS
+from ..shape import UNLIMITED
 from .eagle import EagleNetwork
 from .layers import LayerCache
 from .shape import BLOCK, EAGLE, MEDUSA, HeadShape
 from .slots import BlockNetwork, MedusaNetwork
 
 NETWORKS = {MEDUSA: MedusaNetwork, EAGLE: EagleNetwork, BLOCK: BlockNetwork}
-TOGETHER = 256  # tokens of a text that are read in one pass
+PASS_TOKENS = 256  # most tokens of a text that are read in one pass
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A head's passes, shared by all lanes: its network, or compiled ones. `ids` [known] are its tokens, None for all."""
+    """A head's passes, which lanes share: its network or compiled passes. `ids` [known] are the tokens it can draft, None for all."""
 
     shape: HeadShape
     passes: Any
@@ -39,91 +39,91 @@ class Head:
     nbytes: int = 0
 
     @classmethod
-    def of(cls, network: Any, target: Forward, ids: torch.Tensor | None = None) -> Head:
-        """The head of a network, with compiled passes if the target compiles them."""
+    def from_network(cls, network: Any, target: Forward, ids: torch.Tensor | None = None) -> Head:
+        """Return the head of a network, with compiled passes if the target's implementation has them."""
         weights = list(network.parameters())
         numbers, nbytes = sum(weight.numel() for weight in weights), sum(weight.nbytes for weight in weights)
         return cls(network.shape, target.head_passes(network) or network, ids, numbers, nbytes)
 
     @property
     def compiled(self) -> bool:
-        """Whether a chain or a tree is drafted in one call."""
+        """Whether a draft is one compiled call."""
         return not isinstance(self.passes, torch.nn.Module)
 
     def new_cache(self) -> Any:
-        """An empty cache of the passes."""
+        """Return an empty cache for the passes."""
         return self.passes.new_cache() if self.compiled else LayerCache()
 
     def fresh(self, vocab: int) -> CachedHead:
-        """The head with a cache of its own, for a target of so many tokens."""
+        """Return the head with a new cache, for a target with a vocabulary of `vocab` tokens."""
         return {MEDUSA: CachedMedusa, EAGLE: CachedEagle, BLOCK: CachedBlock}[self.shape.kind](self, vocab)
 
 
 class CachedHead:
-    """What all heads share: the methods of `core.lm.LanguageModel`, of which `vocab` is the target's.
+    """The methods of `core.lm.LanguageModel` for all kinds of heads. `vocab` is the target's.
 
-    Before a draft, `sync` returns what of a text is still to be read: nothing if the target has read too little. Each kind of head
-    has `_extend` and `_forward`, which return logits [rows, known or more], and `_chain` and `_tree`, which draft by compiled passes.
+    Before a draft, `sync` returns the tokens that are not cached; none if the target has read too few tokens. Subclasses implement
+    `_extend` and `_forward`, which return logits [rows, known or more], and `_chain` and `_tree`, which draft with compiled passes.
     """
 
-    context_length = ENDLESS  # the target's counts
+    context_length = UNLIMITED  # the target's context length applies
 
     def __init__(self, head: Head, vocab: int):
         self.head, self.shape, self.vocab, self.kind = head, head.shape, vocab, head.shape.kind
-        self.longest = ENDLESS if self.kind == EAGLE else self.shape.slots
+        self.longest = UNLIMITED if self.kind == EAGLE else self.shape.slots
         self.seconds = 0.0
         self.confidence: float | None = None
         self.reset()
 
     def follow(self, target: CachedLM) -> None:
-        """Read this target's hidden states, which it keeps from its next `reset` on."""
+        """Read the hidden states of `target`, which stores them from its next `reset` on."""
         target.taps = self.shape.taps
         self._target = target
         self.reset()
 
     def extend(self, tokens: Sequence[int]) -> torch.Tensor:
-        """The logits [1, vocab] after the tokens that `sync` gave, then after one drafted token after the other."""
+        """Return the logits [1, vocab] after the tokens that `sync` returned; in later calls, after one drafted token each."""
         start = perf_counter()
         logits = self._extend(tokens)
         self.seconds += perf_counter() - start
-        return self._wide(logits)
+        return self._full_vocab(logits)
 
     def forward(self, tokens: Sequence[int], parents: Sequence[int], first: int = 0) -> torch.Tensor:
-        """The logits [rows, vocab] after the rows from `first` on of a tree of drafted tokens; their parents come before."""
+        """Return the logits [rows, vocab] after the rows from `first` on of a tree of drafted tokens."""
         start = perf_counter()
         logits = self._forward(tokens, parents, first)
         self.seconds += perf_counter() - start
-        return self._wide(logits)
+        return self._full_vocab(logits)
 
     def draft_chain(self, tokens: Sequence[int], request: DraftRequest) -> tuple[list[int], list[float]] | None:
-        """Tokens and confidences of what `extend` gives the logits of; None if passes are not compiled."""
+        """Draft a chain; return tokens and confidences, or None if passes are not compiled."""
         start = perf_counter()
         drafted = self._chain(tokens, request.limited_to(self.head.ids)) if self.head.compiled else None
         self.seconds += perf_counter() - start
         return drafted
 
     def draft_tree(self, tokens: Sequence[int], request: DraftRequest, branches: int, rows: int) -> DraftTree | None:
-        """A tree of at most `rows` rows, `branches` per level; None if there is no such compiled call."""
+        """Draft a tree of at most `rows` rows, `branches` per level; return None without such a compiled call."""
         start = perf_counter()
         compiled = self.head.compiled
-        grown = self._tree(tokens, request.limited_to(self.head.ids), branches, rows) if compiled else None
+        tree = self._tree(tokens, request.limited_to(self.head.ids), branches, rows) if compiled else None
         self.seconds += perf_counter() - start
-        return grown
+        return tree
 
     def keep(self, path: Sequence[int]) -> None:
-        """Nothing of what was drafted is kept: the target's hidden states of it are better."""
+        """Do nothing: accepted tokens are read again, with the target's hidden states."""
 
-    def _wide(self, logits: torch.Tensor) -> torch.Tensor:
-        """Logits [rows, known or more] as those of all tokens, [rows, vocab]."""
+    def _full_vocab(self, logits: torch.Tensor) -> torch.Tensor:
+        """Return logits [rows, known or more] as [rows, vocab], with -inf for tokens that the head cannot draft."""
         if self.head.ids is None:
             return logits[:, : self.vocab]
-        wide = logits.new_full((len(logits), self.vocab), -torch.inf)
-        wide[:, self.head.ids] = logits[:, : len(self.head.ids)]
-        return wide
+        full = logits.new_full((len(logits), self.vocab), -torch.inf)
+        full[:, self.head.ids] = logits[:, : len(self.head.ids)]
+        return full
 
 
 class CachedEagle(CachedHead):
-    """An EAGLE head. Row i of its cache is token i + 1 with the target's hidden states of token i."""
+    """An EAGLE head. Row i of the cache has token i + 1 with the target's hidden states of token i."""
 
     def reset(self):
         self._cache = self.head.new_cache()
@@ -131,7 +131,7 @@ class CachedEagle(CachedHead):
         self._begins = True
 
     def sync(self, context):
-        read = min(len(self.tokens), max(0, len(context) - 2))  # the last is read again if nothing is new
+        read = min(len(self.tokens), max(0, len(context) - 2))  # the last token is read again if no token is new
         del self.tokens[read:]
         self._begins = True
         return list(context[1 + read :])
@@ -141,8 +141,8 @@ class CachedEagle(CachedHead):
             chain = [*self._rows, *tokens]
             return self._forward(chain, range(-1, len(chain) - 1), len(self._rows))
         states = self._target.states(len(self.tokens))
-        for i in range(0, len(tokens), TOGETHER):
-            part = tokens[i : i + TOGETHER]
+        for i in range(0, len(tokens), PASS_TOKENS):
+            part = tokens[i : i + PASS_TOKENS]
             self._root, logits = self.head.passes.read(states[i : i + len(part)], part, len(self.tokens), self._cache)
             self.tokens += part
         self._rows, self._features, self._begins = [], self._root[:0], False
@@ -150,8 +150,8 @@ class CachedEagle(CachedHead):
 
     def _chain(self, tokens, request):
         logits = self._extend(tokens)[0]
-        feature, behind = (self._features if self._rows else self._root)[-1:], len(self.tokens) + len(self._rows)
-        drafted, confidences, features = self.head.passes.chain(feature, logits, behind, self._cache, request)
+        feature, start = (self._features if self._rows else self._root)[-1:], len(self.tokens) + len(self._rows)
+        drafted, confidences, features = self.head.passes.chain(feature, logits, start, self._cache, request)
         self._rows, self._features = [*self._rows, *drafted[:-1]], torch.cat([self._features, features])
         return drafted, confidences
 
@@ -161,21 +161,23 @@ class CachedEagle(CachedHead):
 
     def _forward(self, tokens, parents, first):
         self._rows = list(tokens)
-        above = torch.cat([self._root, self._features[:first]])[[parent + 1 for parent in parents[first:]]]
-        features, logits = self.head.passes.draft(tokens, parents, above, first, len(self.tokens), self._cache)
+        parent_features = torch.cat([self._root, self._features[:first]])[[parent + 1 for parent in parents[first:]]]
+        features, logits = self.head.passes.draft(
+            tokens, parents, parent_features, first, len(self.tokens), self._cache
+        )
         self._features = torch.cat([self._features[:first], features])
         return logits
 
 
 class _CachedSlots(CachedHead):
-    """A head whose one pass, `_draft`, has slots for all tokens of a draft: their `_hidden` states and `_logits`."""
+    """A head with slots. `_draft` runs one pass and sets the slots' `_hidden` states and `_logits`."""
 
     def reset(self):
         self.tokens: list[int] = []
-        self._slot: int | None = None  # of the last logits; None before the pass
+        self._slot: int | None = None  # of the last returned logits; None before the pass
 
     def _begin(self, tokens: Sequence[int]) -> None:
-        """The pass after the tokens that `sync` gave, unless it was computed."""
+        """Run the pass after the tokens that `sync` returned, unless it has run."""
         if self._slot is None:
             self._draft(tokens)
             self._slot = -1
@@ -199,7 +201,7 @@ class _CachedSlots(CachedHead):
 
 
 class CachedBlock(_CachedSlots):
-    """A block head. Its cache has the target's hidden states of the text before the anchor."""
+    """A block head. The cache has keys and values of the target's hidden states before the anchor."""
 
     def reset(self):
         super().reset()
@@ -217,16 +219,16 @@ class CachedBlock(_CachedSlots):
     def _draft(self, tokens):
         *unread, anchor = tokens
         states = self._target.states(len(self.tokens))[: len(unread)]
-        while len(unread) > TOGETHER:
-            self.head.passes.draft(states[:TOGETHER], anchor, len(self.tokens), self._cache)
-            self.tokens += unread[:TOGETHER]
-            unread, states = unread[TOGETHER:], states[TOGETHER:]
+        while len(unread) > PASS_TOKENS:
+            self.head.passes.draft(states[:PASS_TOKENS], anchor, len(self.tokens), self._cache)
+            self.tokens += unread[:PASS_TOKENS]
+            unread, states = unread[PASS_TOKENS:], states[PASS_TOKENS:]
         self._hidden, self._logits = self.head.passes.draft(states, anchor, len(self.tokens), self._cache)
         self.tokens += unread
 
 
 class CachedMedusa(_CachedSlots):
-    """Medusa heads, which read one hidden state: that of the token before the last."""
+    """Medusa heads. They read one hidden state, that of the second-to-last token."""
 
     def sync(self, context):
         self._slot = None

@@ -1,16 +1,19 @@
-"""What a trained head is made of: the sizes and choices that its files name."""
+"""The sizes and options of a trained head, as its files name them."""
 
 from dataclasses import dataclass
 
 MEDUSA, EAGLE, BLOCK = "medusa", "eagle", "block"
 KINDS = (MEDUSA, EAGLE, BLOCK)
-NONE, WHOLE, EACH = "none", "whole", "each"  # norms of what an EAGLE head reads: none, one over all taps, one a tap
+NONE, ALL_TAPS, PER_TAP = "none", "all taps", "per tap"  # norm of an EAGLE head's input: none, over all taps, per tap
 
 
 @dataclass(frozen=True, slots=True)
 class HeadShape:
-    """Sizes of a head. Of `taps` it reads hidden states, numbered as transformers' `hidden_states`: after so many layers,
-    the last with the norm. `slots` is how many tokens one pass drafts, `fed` the width of what it reads of one token."""
+    """Sizes of a head.
+
+    `taps` index transformers' `hidden_states`: tap i is the output of the first i layers, after the norm for the last. `slots` is
+    the number of tokens that one pass drafts.
+    """
 
     kind: str
     hidden: int
@@ -22,39 +25,39 @@ class HeadShape:
     head_dim: int = 1
     inner: int = 1
     layers: int = 1
-    draft_vocab: int = 0  # of a head that only knows the most frequent tokens; 0 where it knows all
+    draft_vocab: int = 0  # number of tokens that the head can draft; 0 for the whole vocabulary
     theta: float = 10_000.0
     eps: float = 1e-6
     head_norms: bool = False  # Qwen3's norms of queries and keys
     biased: bool = False  # biases of queries, keys and values
-    window: int = 0  # tokens back that its attention reaches; 0 is all of them
-    residual_normed: bool = False  # EAGLE-3: whether the residual is the feature's norm
+    window: int = 0  # tokens before a row that it attends to; 0 for all
+    residual_normed: bool = False  # EAGLE-3: whether the residual is the normed feature
     fed_norm: str = NONE
-    output_normed: bool = False  # whether the feature handed on has been through the last norm
-    mask: int = 0  # block: the token whose embedding stands in a slot
-    causal: bool = True  # block: whether a slot sees only the slots before it
-    from_anchor: bool = True  # block: whether the anchor's slot drafts the token after it
+    output_normed: bool = False  # whether the output feature is taken after the last norm
+    mask: int = 0  # block: the token whose embedding is the input of a slot
+    causal: bool = True  # block: whether a slot attends only to the slots before it
+    from_anchor: bool = True  # block: whether the anchor's row also drafts a token
     rank: int = 0  # of the Markov head; 0 for none
     confident: bool = False  # whether there is a confidence head
 
     @property
     def fed(self) -> int:
-        """Width of what is read of a token."""
+        """Width of the hidden states that are read per token."""
         return len(self.taps) * self.hidden
 
     @property
     def rows(self) -> int:
-        """block: rows of a pass, the anchor's first."""
+        """block: rows of a pass, including the anchor's."""
         return self.slots + (not self.from_anchor)
 
     @property
     def known(self) -> int:
-        """Tokens that it can draft."""
+        """The number of tokens that the head can draft."""
         return self.draft_vocab or self.vocab
 
 
 def usual_taps(kind: str, layers: int) -> tuple[int, ...]:
-    """Where heads of a kind read a target of so many layers, unless told otherwise."""
+    """Return the default taps of a kind of head for a target with this many layers."""
     if kind == MEDUSA:
         return (layers,)
     if kind == EAGLE:

@@ -1,10 +1,9 @@
-"""Networks whose one pass has slots for all tokens of a draft: a block head, and Medusa heads.
+"""Networks whose single pass has a slot for every token of a draft: block heads and Medusa heads.
 
-A block head reads [anchor, mask, mask, ...] and drafts a whole block.
-
-The slots attend to the target's hidden states of all tokens before the anchor (DFlash, Chen et al. 2026) and to each other,
-in JetSpec only to the slots before. A Markov head adds a bias to the logits of a slot by the token drafted before it. A
-confidence head predicts how likely the token is accepted (DSpark, DeepSpec 2026). Embedding and output head are the target's.
+A block head reads [anchor, mask, mask, ...] and drafts a block. The slots attend to the target's hidden states of all tokens
+before the anchor (DFlash, Chen et al. 2026) and to each other, in JetSpec only to previous slots. A Markov head adds a bias to the
+logits of a slot, which depends on the previous drafted token. A confidence head predicts the probability that the token is
+accepted (DSpark, DeepSpec 2026). Embedding and output head are the target's.
 """
 
 from collections.abc import Sequence
@@ -13,12 +12,12 @@ import torch
 from torch import nn
 from torch.nn.functional import linear, silu
 
-from .layers import Layer, LayerCache, Norm, Pairs, RotaryEmbedding, Seen, within
+from .layers import KeyValues, Layer, LayerCache, Mask, Norm, RotaryEmbedding, window_mask
 from .shape import HeadShape
 
 
 class Markov(nn.Module):
-    """A bias of a slot's logits by the token before it."""
+    """Computes the bias of a slot's logits from the previous token."""
 
     def __init__(self, shape: HeadShape):
         super().__init__()
@@ -28,7 +27,7 @@ class Markov(nn.Module):
 
 
 class Confidence(nn.Module):
-    """How likely a slot's token is accepted, of its hidden state and what the Markov head has of the token before."""
+    """Predicts whether a slot's token is accepted, from its hidden state and the Markov head's embedding of the previous token."""
 
     def __init__(self, shape: HeadShape):
         super().__init__()
@@ -36,18 +35,20 @@ class Confidence(nn.Module):
 
 
 class _Slots:
-    """What a network with slots drafts after its pass: `shape`, `head`, `markov_head` and `confidence_head` are the network's."""
+    """Drafting from the slots of a pass. Subclasses have `shape`, `head`, `markov_head` and `confidence_head`."""
 
     @torch.inference_mode()
     def bias(self, tokens: Sequence[int]) -> torch.Tensor | float:
-        """What the Markov head adds to the logits after tokens, [tokens, known]; nothing without one."""
+        """Return the Markov head's bias of the logits after tokens, [tokens, known]; 0 without a Markov head."""
         markov = self.markov_head
         return markov.markov_w2(markov.markov_w1(torch.tensor(tokens, device=self.head.device))) if markov else 0.0
 
     @torch.inference_mode()
     def slot(self, hidden: torch.Tensor, logits: torch.Tensor, before: int) -> tuple[torch.Tensor, float | None]:
-        """The logits [1, known] of a slot after the token `before`, and how likely its token is accepted, None without a
-        confidence head. `hidden` [hidden] and `logits` [known] are the slot's of the pass."""
+        """Return the logits [1, known] of a slot after the token `before`, and the predicted probability of acceptance.
+
+        The probability is None without a confidence head. `hidden` [hidden] and `logits` [known] are the pass's output for the slot.
+        """
         logits = (logits + self.bias([before])).view(1, -1)
         if not self.confidence_head:
             return logits, None
@@ -56,7 +57,7 @@ class _Slots:
 
 
 class BlockNetwork(_Slots, nn.Module):
-    """`embed` [vocab, hidden] and `head` [vocab, hidden] are the target's."""
+    """The network of a block head. `embed` [vocab, hidden] and `head` [known, hidden] are the target's."""
 
     def __init__(self, shape: HeadShape, embed: torch.Tensor, head: torch.Tensor):
         super().__init__()
@@ -70,42 +71,49 @@ class BlockNetwork(_Slots, nn.Module):
         self.register_buffer("embed", embed, persistent=False)
         self.register_buffer("head", head, persistent=False)
 
-    def context(self, states: torch.Tensor, places: torch.Tensor) -> list[Pairs]:
-        """Every layer's keys and values of tokens, of the target's hidden states [texts, tokens, taps times hidden]."""
-        read, rotary = self.hidden_norm(self.fc(states)), self.rotary(places)
-        return [layer.self_attn.pairs(read, rotary) for layer in self.layers]
+    def context(self, states: torch.Tensor, positions: torch.Tensor) -> list[KeyValues]:
+        """Return the keys and values per layer of tokens, from the target's hidden states [texts, tokens, taps * hidden]."""
+        features, rotary = self.hidden_norm(self.fc(states)), self.rotary(positions)
+        return [layer.self_attn.keys_values(features, rotary) for layer in self.layers]
 
     def slots(
-        self, anchors: torch.Tensor, places: torch.Tensor, context: list[Pairs], seen: torch.Tensor
+        self, anchors: torch.Tensor, positions: torch.Tensor, context: list[KeyValues], far: torch.Tensor
     ) -> torch.Tensor:
-        """The normed hidden states [texts, groups, slots, hidden] of blocks after anchors [texts, groups], which stand at
-        `places` [groups] and see so much of the context, [groups, 1 or rows, tokens]."""
+        """Return the normed hidden states [texts, groups, slots, hidden] of blocks after anchors [texts, groups].
+
+        `positions` [groups] are the anchors' positions. `far` [groups, 1 or rows, tokens] is the mask of the context.
+        """
         shape = self.shape
         masks = self.embed[shape.mask].expand(*anchors.shape, shape.rows - 1, -1)
         x = torch.cat([self.embed[anchors][:, :, None], masks], 2)
         rows = torch.arange(shape.rows, device=x.device)
-        rotary, far = self.rotary(places[:, None] + rows), seen
+        rotary = self.rotary(positions[:, None] + rows)
         near = rows[:, None] >= rows if shape.causal else torch.ones_like(rows[:, None] >= rows)
-        for layer, read in zip(self.layers, context, strict=True):
+        for layer, text in zip(self.layers, context, strict=True):
             fed = layer.input_layernorm(x)
-            pairs = layer.self_attn.pairs(fed, rotary)
-            x = layer.finish(x, layer.self_attn(fed, rotary, read, pairs, Seen(far, near)))
+            pairs = layer.self_attn.keys_values(fed, rotary)
+            x = layer.finish(x, layer.self_attn(fed, rotary, text, pairs, Mask(far, near)))
         return self.norm(x[:, :, shape.rows - shape.slots :])
 
     def logits(self, hidden: torch.Tensor, before: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """The logits [..., known] of slots [..., hidden] after tokens `before` [...], and those of being accepted [...]."""
+        """Return the logits [..., known] of slots [..., hidden] after tokens `before` [...], and the acceptance logits [...].
+
+        The acceptance logits are None without a confidence head.
+        """
         logits, parts = linear(hidden, self.head), [hidden]
         if self.markov_head:
             parts.append(self.markov_head.markov_w1(before))
             logits = logits + self.markov_head.markov_w2(parts[1])
-        sure = self.confidence_head.proj(torch.cat(parts, -1))[..., 0] if self.confidence_head else None
-        return logits, sure
+        acceptance = self.confidence_head.proj(torch.cat(parts, -1))[..., 0] if self.confidence_head else None
+        return logits, acceptance
 
     def forward(
         self, states: torch.Tensor, ids: torch.Tensor, anchors: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """For training: what `logits` gives [texts, anchors, slots, known] for the block after each of `anchors` [anchors]
-        in texts `ids` [texts, tokens] with those hidden states, where the text's own tokens stand before the slots."""
+        """Return `logits` [texts, anchors, slots, known] for the blocks after `anchors` [anchors] in each text, for training.
+
+        `ids` [texts, tokens] have the hidden `states` [texts, tokens, taps * hidden]. The token before a slot is the text's.
+        """
         tokens = torch.arange(ids.shape[1], device=ids.device)
         hidden = self.slots(
             ids[:, anchors], anchors, self.context(states, tokens), (tokens < anchors[:, None])[:, None]
@@ -117,20 +125,22 @@ class BlockNetwork(_Slots, nn.Module):
     def draft(
         self, states: torch.Tensor, anchor: int, start: int, cache: LayerCache
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Read the hidden states [tokens, taps times hidden] of the text from token `start` on, and draft a block after the
-        anchor, which follows it: the slots' hidden states [slots, hidden] and logits [slots, known], without the Markov
-        head's."""
-        device, place = states.device, start + len(states)
+        """Append tokens of the text from token `start` on, then draft a block after the anchor, which is the next token.
+
+        `states` [tokens, taps * hidden] are the appended tokens' hidden states. Returns the slots' hidden states [slots, hidden]
+        and logits [slots, known], without the Markov head's bias.
+        """
+        device, stop = states.device, start + len(states)
         cache.rewind(start)
-        cache.append(self.context(states[None], torch.arange(start, place, device=device)))
-        at, anchors = torch.tensor([place], device=device), torch.tensor([[anchor]], device=device)
-        seen = within(self.shape.window, place, at + torch.arange(self.shape.rows, device=device))
-        hidden = self.slots(anchors, at, cache.far, seen)[0, 0]
+        cache.append(self.context(states[None], torch.arange(start, stop, device=device)))
+        position, anchors = torch.tensor([stop], device=device), torch.tensor([[anchor]], device=device)
+        far = window_mask(self.shape.window, stop, position + torch.arange(self.shape.rows, device=device))
+        hidden = self.slots(anchors, position, cache.far, far)[0, 0]
         return hidden, linear(hidden, self.head)
 
 
 class Residual(nn.Module):
-    """x + silu(W x + b), of which the first x stays what it was in the beginning: the target's own next token."""
+    """Layers of x + silu(W x + b). Weights begin at 0, so the initial output is x and predicts the target's next token."""
 
     def __init__(self, shape: HeadShape):
         super().__init__()
@@ -139,16 +149,17 @@ class Residual(nn.Module):
             nn.init.zeros_(weight)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """x [..., hidden]."""
+        """Compute the layers for x [..., hidden]."""
         for layer in self.layers:
             x = x + silu(layer(x))
         return x
 
 
 class MedusaNetwork(_Slots, nn.Module):
-    """For each of the next tokens a residual block on the target's last hidden state (Cai et al. 2024); names are those of vLLM's.
+    """Medusa heads: a residual block on the target's last hidden state for each drafted token (Cai et al. 2024).
 
-    `head` [vocab, hidden] is the target's; its embedding is not read. A block does not read what another has drafted.
+    `head` [vocab, hidden] is the target's; the embedding is not used. A block does not read the tokens that other blocks draft.
+    Modules have vLLM's names.
     """
 
     markov_head = confidence_head = None
@@ -160,10 +171,10 @@ class MedusaNetwork(_Slots, nn.Module):
         self.register_buffer("head", head, persistent=False)
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
-        """The logits [..., slots, vocab] of the tokens after the target's own next one, of its hidden states [..., hidden]."""
+        """Return the logits [..., slots, vocab] of the tokens after the target's next token, for hidden states [..., hidden]."""
         return linear(torch.stack([block(states) for block in self.blocks], -2), self.head)
 
     @torch.inference_mode()
     def draft(self, states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """A pass after the token of a hidden state [1, hidden]: hidden states, which are not used, and logits [slots, vocab]."""
+        """Run a pass on a hidden state [1, hidden]; return it per slot, unused, and the logits [slots, vocab]."""
         return states.expand(self.shape.slots, -1), self(states)[0]

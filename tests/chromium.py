@@ -70,7 +70,7 @@ def exposed(*names: str) -> str:
     """A script that leaves `modules`, in which each of these modules of `assets/` has the name of its file."""
     stems = {Path(name).stem: name for name in names}
     imports = "".join(f'import * as {stem} from "./{name}";\n' for stem, name in stems.items())
-    return assets.small_script(assets.bundle(f"{imports}globalThis.modules = {{{', '.join(stems)}}};")) + "\n"
+    return assets.minified_script(assets.bundle(f"{imports}globalThis.modules = {{{', '.join(stems)}}};")) + "\n"
 
 
 def bare_page(browser, body: str, style: str, script: str, size: tuple[int, int] = (1280, 900), **options):

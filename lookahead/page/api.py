@@ -14,11 +14,11 @@ from ..core.events import SettingsError
 from ..engine.methods import all_methods, method_class
 from ..measure import decision
 from ..server import form, loading_job, race_job
-from ..server.state import ServerState, described
+from ..server.state import ServerState, family_title
 from ..trace.trace import Trace
 from .gradio_internals import address, visitor
 
-EVERY_S, WAITING_S = 0.2, 0.8  # between two statuses; many callers may wait, and their statuses take computing time
+POLL_S, WAITING_S = 0.2, 0.8  # between two statuses; many callers may wait, and their statuses take computing time
 PERSONAL = ("choose",)  # endpoints that change something for their caller
 ADVISED = "draft"  # races for advice; lookups are computed from the naive lane
 
@@ -45,7 +45,7 @@ def add(server: ServerState) -> None:
             seed: picks the noise when sampling.
         """
         given = {"max_new_tokens": max_new_tokens, "k": k, "temperature": temperature, "seed": seed}
-        given["family"] = server.families.of(visitor()).models.spec
+        given["family"] = server.families.chosen_by(visitor()).models.spec
         yield from _race(server, prompt, method, given)
 
     def advise(prompt: str, max_new_tokens: int = 128) -> dict:
@@ -57,7 +57,7 @@ def add(server: ServerState) -> None:
             prompt: the beginning of a text of the kind that is meant.
             max_new_tokens: at most so many new tokens.
         """
-        family = server.families.of(visitor()).models
+        family = server.families.chosen_by(visitor()).models
         given = {"max_new_tokens": max_new_tokens, "family": family.spec}
         *_, trace = _race(server, prompt, ADVISED, given)
         report = decision.advise(Trace.model_validate(trace), family.costs)
@@ -74,7 +74,7 @@ def add(server: ServerState) -> None:
             k: tokens to draft in a pass, or "auto".
             temperature: 0 is greedy.
         """
-        family = server.families.of(visitor()).models.spec
+        family = server.families.chosen_by(visitor()).models.spec
         fields = {**form.DEFAULTS, "family": family, "k": k, "temperature": temperature}
         if not isinstance(prompt, str) or not isinstance(method, str):
             raise SettingsError("prompt, method", (prompt, method), "give text.")
@@ -90,7 +90,7 @@ def add(server: ServerState) -> None:
     def families() -> list:
         """The families of models to choose from: name, description, and whether it is loaded."""
         return [
-            {"name": spec, "description": described(spec), "loaded": spec in server.families}
+            {"name": spec, "description": family_title(spec), "loaded": spec in server.families}
             for spec in loading_job.offered(server)
         ]
 
@@ -100,8 +100,8 @@ def add(server: ServerState) -> None:
         Args:
             family: one of the names that /families lists.
         """
-        form.known("family", family, loading_job.offered(server))
-        for words, share in loading_job.loaded(server, family):
+        form.require_choice("family", family, loading_job.offered(server))
+        for words, share in loading_job.load_if_missing(server, family):
             yield {"status": words, "share": share}
         chosen = server.families.named(family).models
         server.families.choose(visitor(), family)
@@ -115,6 +115,6 @@ def add(server: ServerState) -> None:
 
 def _race(server: ServerState, prompt: str, method: str, given: dict[str, Any]) -> Iterator[dict[str, Any]]:
     job = race_job.submit(server, form.RaceForm(prompt, form.lanes(method), given), "api")
-    for _ in job.follow(EVERY_S, WAITING_S):
+    for _ in job.follow(POLL_S, WAITING_S):
         yield {"status": job.waiting() or "Computing."}
     yield json.loads(job.result().to_json())

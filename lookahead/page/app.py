@@ -74,7 +74,7 @@ def _serve(arguments: argparse.Namespace) -> int:
 
     tolerate_any_text()
     try:
-        limits, log_settings = Limits.of(), LogSettings.of()
+        limits, log_settings = Limits.from_environment(), LogSettings.from_environment()
         named()
     except LookaheadError as error:
         return _refused(error)
@@ -94,14 +94,14 @@ def _serve(arguments: argparse.Namespace) -> int:
         if (line := (text.partition(":")[0], percent(share))) != printed:  # a download reports ten times per second
             printed = line
             print(f"{percent(share):>4}  {text}", flush=True)
-        web.tell(text[0].lower() + text[1:], MODELS + share * (GRADIO - MODELS))
+        web.set_progress(text[0].lower() + text[1:], MODELS + share * (GRADIO - MODELS))
 
     try:
-        web.tell("reading torch", TORCH)
+        web.set_progress("reading torch", TORCH)
         if os.environ.get("SPACES_ZERO_GPU"):  # `spaces` must be imported before anything asks torch for a GPU
             import_module("lookahead.server.zero")
         import_module("torch")
-        web.tell("reading transformers", TRANSFORMERS)
+        web.set_progress("reading transformers", TRANSFORMERS)
         from transformers.utils.logging import disable_progress_bar
 
         from ..family.hub import load
@@ -116,11 +116,11 @@ def _serve(arguments: argparse.Namespace) -> int:
     except LookaheadError as error:
         web.close()
         return _refused(error)
-    web.tell("the models are ready; reading Gradio", GRADIO)
+    web.set_progress("the models are ready; reading Gradio", GRADIO)
     from ..server.state import ServerState
     from . import serve as serve_page
 
-    web.tell("the models are ready; making the page", PAGE)
+    web.set_progress("the models are ready; making the page", PAGE)
     gc.freeze()  # imported objects stay alive, so later collections skip them
     gc.enable()
     serve_page(ServerState(families[0], limits, tuple(families[1:])), log_settings, web, share=arguments.share)

@@ -26,13 +26,13 @@ from jinja2 import ChoiceLoader, DictLoader
 from ..core.events import LookaheadError, SettingsError
 from ..core.numbers import counted
 from ..server import logging
-from ..server.queue import words_of
+from ..server.queue import error_message
 from ..server.web import WebServer
 
 READ_IN = "6.31.0"
 SESSIONS, GONE_SESSIONS = 1000, 30  # kept of all visitors, and of those who have gone; one takes 30 kB
 WRONG = "the page sends other values; reload it."
-LOOK_S, LOOK_FOR_PROGRESS_S = 0.02, 0.1  # how often the queue looks for work
+POLL_S, POLL_PROGRESS_S = 0.02, 0.1  # how often the queue looks for work
 _TEMPLATES = routes.templates.env.loader
 
 
@@ -54,7 +54,7 @@ def mount(page: gr.Blocks, web: WebServer, max_threads: int, personal: Iterable[
     getLogger("mcp.server.lowlevel.server").addFilter(lambda entry: "exception from stream" not in entry.getMessage())
     page.max_threads = page._queue.max_thread_count = max_threads
     page.state_session_capacity = SESSIONS
-    page._queue.sleep_when_free, page._queue.progress_update_sleep_when_free = LOOK_S, LOOK_FOR_PROGRESS_S
+    page._queue.sleep_when_free, page._queue.progress_update_sleep_when_free = POLL_S, POLL_PROGRESS_S
     allowed, blocked = _paths("GRADIO_ALLOWED_PATHS"), _paths("GRADIO_BLOCKED_PATHS")
     pwa = page.space_id is not None
     gr.mount_gradio_app(web.app, page, "", pwa=pwa, allowed_paths=allowed, blocked_paths=blocked, **options)
@@ -98,7 +98,7 @@ class _Iterators(dict):
         self.pop(key, None)
 
 
-def answer_in_words(page: gr.Blocks) -> None:
+def report_errors(page: gr.Blocks) -> None:
     """Answer every event with its values or with a sentence, and print nothing of it.
 
     - blocks.py `preprocess_data` makes a function's arguments from a request. It accepts many wrong values, and quotes
@@ -124,7 +124,7 @@ def answer_in_words(page: gr.Blocks) -> None:
             error.print_exception = False
             raise
         except Exception as error:
-            raise gr.Error(words_of(error), print_exception=False) from None
+            raise gr.Error(error_message(error), print_exception=False) from None
 
     page.preprocess_data, page.process_api = preprocess_data, process_api
     printing = SimpleNamespace(print_exc=partial(logging.failed, "event"))
@@ -208,7 +208,7 @@ class _Session(state_holder.SessionState):
 state_holder.SessionState = _Session
 
 
-def forget_gone(page: gr.Blocks, forgotten: Callable[[str], None]) -> None:
+def forget_closed_sessions(page: gr.Blocks, forgotten: Callable[[str], None]) -> None:
     """Drop the sessions of visitors who have gone, and call `forgotten` for each.
 
     A visitor may come back, so a session stays until `GONE_SESSIONS` others have gone, and longer if it was used since.

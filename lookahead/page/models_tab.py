@@ -19,9 +19,9 @@ from ..family.suggested import SUGGESTED, Pair
 from ..measure.scenarios import USUAL
 from ..model import layer_skip
 from ..server import loading_job
-from ..server.state import Family, ServerState, described
+from ..server.state import Family, ServerState, family_title
 from ..trace.race import describe_machine
-from .parts import QUIET, exactness, markup, prose, says, table
+from .parts import QUIET, exactness, markup, prose, status_line, table
 from .running import run_and_stop
 
 NAME = "models"
@@ -86,7 +86,7 @@ def tab(server: ServerState, choosing: gr.Tab) -> None:
             for one in pairs:
                 _row(one, pair, allowed)
         if allowed:
-            over = {"done": None, "stopped": (line, says(STOPPED)), "then": "lookaheadPage.models.reload"}
+            over = {"done": None, "stopped": (line, status_line(STOPPED)), "then": "lookaheadPage.models.reload"}
             begin = [check.click, pair.submit]
             shared = {"inputs": [pair], "outputs": [plan], "status": line, **over}
             run_and_stop(check, stop, partial(_check, server), triggers=begin, others=[load], **shared)
@@ -140,7 +140,7 @@ def _family(family: Family, titled: bool) -> str:
     words = f"{loaded.dtype} on {where}, {loaded.exactness}. {exactness(loaded)}"
     heads = ["", "model", "parameters", "memory", "a pass", "licence"]
     built = f'<p class="la-caption">{BUILT}</p>' if loaded.spec == USUAL else ""
-    title = f'<h4 class="la-familyname">{html.escape(described(loaded.spec))}</h4>' if titled else ""
+    title = f'<h4 class="la-familyname">{html.escape(family_title(loaded.spec))}</h4>' if titled else ""
     return f'{title}<p class="la-prose">{html.escape(words)}</p>{table(heads, rows)}{built}'
 
 
@@ -153,8 +153,8 @@ def _licence(family: Family, role: str) -> str:
 
 
 def _check(server: ServerState, spec: str) -> Iterator[list[Any]]:
-    yield from _followed(loading_job.look(server, spec))
-    yield [says("Checked. Nothing was loaded."), gr.skip()]
+    yield from _followed(loading_job.check(server, spec))
+    yield [status_line("Checked. Nothing was loaded."), gr.skip()]
 
 
 def _load(server: ServerState, spec: str) -> Iterator[list[Any]]:
@@ -164,18 +164,18 @@ def _load(server: ServerState, spec: str) -> Iterator[list[Any]]:
 
 
 def _followed(job: loading_job.DownloadJob) -> Iterator[list[Any]]:
-    yield [says("Asking the hub."), ""]
+    yield [status_line("Asking the hub."), ""]
     for update in job.start().follow():
-        line, plan = says(update.waiting, 0.0) if update.waiting else gr.skip(), gr.skip()
+        line, plan = status_line(update.waiting, 0.0) if update.waiting else gr.skip(), gr.skip()
         for value in update.values:
             if isinstance(value, hub.Plan):
-                plan = plan_shown(value)
+                plan = plan_html(value)
             elif not update.waiting:
-                line = says(*value)
+                line = status_line(*value)
         yield [line, plan]
 
 
-def plan_shown(plan: hub.Plan) -> str:
+def plan_html(plan: hub.Plan) -> str:
     """A plan: the answer, the sizes, and all checks."""
     rows = [
         [one.role, one.name, one.architecture, millions(one.parameters) if one.parameters else "",

@@ -67,8 +67,8 @@ def build(server: ServerState, log_settings: LogSettings) -> gr.Blocks:
         markup(_footer(log_settings.revision), elem_id="la-footer")
         api.add(server)
         gradio_internals.change_template(assets.script("page/first.js"), _card())
-        gradio_internals.forget_gone(page, server.forget)
-        gradio_internals.answer_in_words(page)
+        gradio_internals.forget_closed_sessions(page, server.forget)
+        gradio_internals.report_errors(page)
     # Gradio's addresses that skip its queue are closed. `server.queue` limits how many wait; Gradio's limit is 1 with ZeroGPU.
     return page.queue(default_concurrency_limit=1, api_open=False, max_size=MOST_QUEUED)
 

@@ -25,18 +25,18 @@ class Opening(NamedTuple):
     fill: str = "given => given"
 
 
-def says(text: str, share: float | None = None) -> str:
+def status_line(text: str, share: float | None = None) -> str:
     """A line of words, with a bar for the share of the work that is done."""
     bar = "" if share is None else f'<span class="la-done"><i style="width:{100 * share:.0f}%"></i></span>'
     return f'<p class="la-says" role="status">{html.escape(text)}{bar}</p>'
 
 
-def refused(error: LookaheadError | str) -> str:
+def error_line(error: LookaheadError | str) -> str:
     """A line for an error."""
     return f'<p class="la-refused" role="alert">{html.escape(str(error))}</p>'
 
 
-def answered(sentence: str, reasons: str = "") -> str:
+def answer_html(sentence: str, reasons: str = "") -> str:
     """An answer in large type, and its reasons; either may be empty."""
     parts = (("la-answer", sentence), ("la-prose", reasons))
     return "".join(f'<p class="{kind}">{html.escape(text)}</p>' for kind, text in parts if text)
@@ -49,7 +49,7 @@ def exactness(models: Models) -> str:
     return f"{models.probe.sentence} {so}"
 
 
-def pressed(event: gr.EventData) -> str:
+def pressed_id(event: gr.EventData) -> str:
     """The `elem_id` of the pressed button; "" for a request that no page sends."""
     return getattr(event.target, "elem_id", None) or ""
 
@@ -77,6 +77,6 @@ def plot() -> gr.Plot:
     return gr.Plot(show_label=False, visible=False)
 
 
-def drawn(figure: Any) -> gr.Plot:
+def plot_update(figure: Any) -> gr.Plot:
     """The update that shows a figure, or hides it for None."""
     return gr.Plot(figure, visible=figure is not None)

@@ -19,14 +19,14 @@ from ..model.heads.shape import KINDS
 from ..server import form, race_job
 from ..server.limits import Limits
 from ..server.loading_job import offered
-from ..server.queue import words_of
-from ..server.runs import on_arrival, passed, recording, refusal, whole
-from ..server.state import ServerState, described
+from ..server.queue import error_message
+from ..server.runs import complete_batch, on_arrival, parse_pass, recording, refusal
+from ..server.state import ServerState, family_title
 from ..servers.addresses import is_servers
 from ..trace import charts, wire
 from ..trace.export import replay_html, to_csv
 from ..trace.trace import Trace
-from .parts import DARK, QUIET, TRACE, markup, pressed
+from .parts import DARK, QUIET, TRACE, markup, pressed_id
 from .running import STOP_LANES, run_and_stop
 from .timeline import timeline
 
@@ -90,7 +90,7 @@ def tab(server: ServerState, page: gr.Blocks) -> tuple[gr.Dropdown, list[Any], g
         chip.click(None, js=js, outputs=preset, **QUIET)
 
     def show(event: gr.EventData, running: bool) -> Any:
-        return gr.skip() if running else _shown(pressed(event).removeprefix(CHIP))
+        return gr.skip() if running else _shown(pressed_id(event).removeprefix(CHIP))
 
     clicks = [chip.click for chip in chips]  # together: a page takes longer to begin for every event it has
     gr.on(clicks, show, running, lanes, js=IDLE, queue=False, trigger_mode="multiple", **QUIET)
@@ -157,7 +157,7 @@ def _drawn(text: str, dark: bool) -> list[Any]:
 
 
 def _fields(server: ServerState) -> dict[str, Any]:
-    further, first = server.limits.max_lanes - 2, form.first_values(server.limits)
+    further, first = server.limits.max_lanes - 2, form.initial_values(server.limits)
     drafts = _drafts(server, server.families.first.models.spec)
     fields: dict[str, Any] = {}
 
@@ -189,7 +189,7 @@ def _fields(server: ServerState) -> dict[str, Any]:
 
 
 def _families(server: ServerState) -> list[tuple[str, str]]:
-    return [(described(spec), spec) for spec in offered(server)]
+    return [(family_title(spec), spec) for spec in offered(server)]
 
 
 def _kind(scenario: Scenario) -> str:
@@ -211,7 +211,7 @@ def _preset(scenario: Scenario, limits: Limits) -> dict[str, Any]:
     """The values that a scenario's chip fills in, by name: all but the models."""
     also = list(scenario.further[: max(0, limits.max_lanes - 2)])
     first = {"prompt": scenario.prompt, "method": scenario.method, "also": also}
-    values = first | form.first_values(limits, **scenario.options, chat=scenario.chat)
+    values = first | form.initial_values(limits, **scenario.options, chat=scenario.chat)
     return {name: values[name] for name in SET_BY_CHIPS}
 
 
@@ -253,9 +253,9 @@ def arrive(server: ServerState, query: dict[str, str]) -> dict[str, Any]:
         return _recorded(server, scenario, family, query.get("pass", ""))
     try:
         if "recording" in query:
-            form.known("recording", query["recording"][:200], [s.id for s in EVERY])
+            form.require_choice("recording", query["recording"][:200], [s.id for s in EVERY])
         if "prompt" not in query:
-            family = form.known("family", query.get("family", usual), families)
+            family = form.require_choice("family", query.get("family", usual), families)
             first = _first(server, family)
             if first is not SCENARIOS[0]:
                 return _recorded(server, first, family)
@@ -270,14 +270,14 @@ def arrive(server: ServerState, query: dict[str, str]) -> dict[str, Any]:
     except LookaheadError as error:
         return {"lanes": refusal(f"This link cannot be followed. {error}")}
     race = "the servers" if is_servers(fields["family"]) else ", ".join([*also, method]) + " and naive"
-    requested = wire.Requested(message=REQUESTED, chips=[race, *form.changed(fields)])
-    lanes = on_arrival(whole(f"asked-{secrets.token_urlsafe(6)}", [requested]))
+    requested = wire.Requested(message=REQUESTED, chips=[race, *form.changes(fields)])
+    lanes = on_arrival(complete_batch(f"asked-{secrets.token_urlsafe(6)}", [requested]))
     return {"lanes": lanes, "prompt": prompt, "method": method, "also": also, **fields}
 
 
 def _recorded(server: ServerState, scenario: Scenario, family: str, at: str = "") -> dict[str, Any]:
     """The values of a scenario with its recording, the playhead at the pass that a link names."""
-    batch = recording(scenario.id, passed(at))
+    batch = recording(scenario.id, parse_pass(at))
     lanes = on_arrival(batch) if batch else refusal(UNRECORDED)
     return {"lanes": lanes, **_preset(scenario, server.limits), "family": family}
 
@@ -285,15 +285,15 @@ def _recorded(server: ServerState, scenario: Scenario, family: str, at: str = ""
 def make(request: list) -> dict[str, str]:
     """A file of the race on show, for [kind, trace as JSON, the app's address]: {"text": ...} or {"error": ...}."""
     try:
-        kind, text, home = request
-        makers = {"csv": lambda trace: csv_file(to_csv(trace)), "replay": partial(replay_html, home=str(home))}
+        kind, text, app_url = request
+        makers = {"csv": lambda trace: csv_file(to_csv(trace)), "replay": partial(replay_html, app_url=str(app_url))}
         write = makers[kind]
     except (ValueError, TypeError, KeyError):
         return {"error": "The page asked for something this server does not make. Reload it."}
     try:
         return {"text": write(Trace.from_json(text if isinstance(text, str) else ""))}
     except Exception as error:
-        return {"error": words_of(error)}
+        return {"error": error_message(error)}
 
 
 def recorded(scenario: str) -> str:
@@ -307,6 +307,6 @@ def open_(text: str) -> str:
 
     try:
         trace, caption = opened(text if isinstance(text, str) else "")
-        return whole(f"opened-{secrets.token_urlsafe(6)}", wire.events(trace, caption))
+        return complete_batch(f"opened-{secrets.token_urlsafe(6)}", wire.events(trace, caption))
     except Exception as error:
-        return refusal(words_of(error))
+        return refusal(error_message(error))

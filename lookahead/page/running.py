@@ -7,10 +7,10 @@ from typing import Any
 
 import gradio as gr
 
-from ..server.queue import Job, queue, words_of
+from ..server.queue import Job, error_message, queue
 from ..server.runs import failed
 from ..server.state import ServerState
-from .parts import DARK, QUIET, refused, says
+from .parts import DARK, QUIET, error_line, status_line
 
 STOPPED = "Stopped. What is known so far stays."
 AFTER_STOP_MS = 800  # a stopped run ends at its next value; a press before that would be lost
@@ -44,10 +44,10 @@ def run_and_stop(
     all_buttons = {"outputs": [start, *others, stop], "queue": False, **QUIET}
     running, idle = ([not on] * (1 + len(others)) + [on] for on in (True, False))
     if status is None:
-        work = reporting(work, len(outputs), None, failed)
+        work = with_status(work, len(outputs), None, failed)
     else:
-        outputs, stopped = [status, *outputs], stopped or (status, says(STOPPED))
-        work = reporting(work, len(outputs), done)
+        outputs, stopped = [status, *outputs], stopped or (status, status_line(STOPPED))
+        work = with_status(work, len(outputs), done)
     if draws:
         inputs = [gr.Checkbox(False, visible=False), *inputs]
     triggers = list(triggers) or [start.click]
@@ -67,27 +67,29 @@ def run_and_stop(
     return begun
 
 
-def followed(make: Callable[[], Iterator[Any]]) -> Iterator[tuple[Any, Any]]:
+def follow_job(make: Callable[[], Iterator[Any]]) -> Iterator[tuple[Any, Any]]:
     """Compute the generator `make()` as a job: yields (text for a status line or no change, newest value or None)."""
     for update in queue.submit(Job("lab", lambda _: make())).follow():
-        yield says(update.waiting) if update.waiting else gr.skip(), update.values[-1] if update.values else None
+        yield status_line(update.waiting) if update.waiting else gr.skip(), update.values[-1] if update.values else None
 
 
-def measured(
+def follow_progress(
     make: Callable[[], Iterator[Any]], show: Callable[[Any], Sequence[Any] | None], width: int
 ) -> Iterator[list[Any]]:
     """Compute a generator of `Progress` as a job: yields a status line, and the `width` values that `show` returns for the
     result so far, or no change."""
-    for line, progress in followed(make):
+    for line, progress in follow_job(make):
         values = None
         if progress is not None:
             share = progress.done / max(1, progress.total)
-            line = says(f"{progress.done} of {progress.total}: {progress.text}", share)
+            line = status_line(f"{progress.done} of {progress.total}: {progress.text}", share)
             values = show(progress.result) if progress.result else None
         yield [line, *(values or [gr.skip()] * width)]
 
 
-def measuring(server: ServerState, work: Callable[..., Iterator[Any]], *more: Any) -> Callable[..., Iterator[Any]]:
+def with_visitor_models(
+    server: ServerState, work: Callable[..., Iterator[Any]], *more: Any
+) -> Callable[..., Iterator[Any]]:
     """`work(models, *more, *inputs)` with the models that the visitor has chosen."""
 
     def measured_for(request: gr.Request, *inputs: Any) -> Iterator[Any]:
@@ -96,8 +98,8 @@ def measuring(server: ServerState, work: Callable[..., Iterator[Any]], *more: An
     return measured_for
 
 
-def reporting(
-    work: Callable[..., Iterator[Any]], width: int, done: str | None, refusal: Callable[[str], str] = refused
+def with_status(
+    work: Callable[..., Iterator[Any]], width: int, done: str | None, refusal: Callable[[str], str] = error_line
 ) -> Callable[..., Iterator[Any]]:
     """The work with its end, or its error as `refusal` shows it, written to the first of `width` outputs."""
 
@@ -109,9 +111,9 @@ def reporting(
         try:
             yield from work(*inputs)
             if done:
-                yield row(says(done))
+                yield row(status_line(done))
         except Exception as error:
-            yield row(refusal(words_of(error)))
+            yield row(refusal(error_message(error)))
 
     return reported
 

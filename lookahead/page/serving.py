@@ -23,8 +23,8 @@ from . import api, gradio_internals
 from .page import build, mount_options
 
 END_S = 2.0
-LOOK_S = 0.5
-LAST_WORDS_S = 0.6  # for the last events to reach the pages
+POLL_S = 0.5
+FLUSH_S = 0.6  # for the last events to reach the pages
 
 
 def serve(server: ServerState, log_settings: LogSettings, web: WebServer, *, share: bool = False) -> None:
@@ -36,7 +36,7 @@ def serve(server: ServerState, log_settings: LogSettings, web: WebServer, *, sha
         queue.open(server.limits)
         gradio_internals.mount(page, web, personal=api.PERSONAL, **mount_options(server.limits.max_waiting))
         zero.report()
-        web.show(health.routes(server, log_settings))
+        web.serve_routes(health.routes(server, log_settings))
         _announce(page, web, share)
         memory.release()
         logging.serving()
@@ -44,7 +44,7 @@ def serve(server: ServerState, log_settings: LogSettings, web: WebServer, *, sha
             "started", version=VERSION, revision=log_settings.revision, models=",".join(family.models.spec for family in server.families),
             exactness=server.models.exactness, cores=processor.cores(), port=web.port, **server.limits.model_dump(),
         )  # fmt: skip
-        while not stop.wait(LOOK_S):  # a wait without end would not be interrupted on every system
+        while not stop.wait(POLL_S):  # a wait without end would not be interrupted on every system
             pass
     finally:
         for number, handler in before.items():
@@ -73,7 +73,7 @@ def _end(page: gr.Blocks, web: WebServer) -> None:
     while not queue.idle() and monotonic() - begun < END_S / 2:
         sleep(0.02)
     if busy:
-        sleep(LAST_WORDS_S)
+        sleep(FLUSH_S)
     gradio_internals.close(page)
     web.close()
     logging.event("ended", seconds=round(monotonic() - begun, 2))

@@ -118,7 +118,7 @@ def test_a_race_that_breaks_ends_with_a_sentence(server, monkeypatch, log, stage
 
 def test_a_race_that_breaks_outside_of_its_job_is_over(monkeypatch, log):
     def run():
-        yield race_tab.whole("run", [wire.Status(text="Begun.")])
+        yield race_tab.complete_batch("run", [wire.Status(text="Begun.")])
         broken()
 
     *_, last = reporting(run, 1, None, race_job.refusal)()
@@ -224,7 +224,7 @@ def served(page):
     """The page on a port of its own, in this process."""
     web = WebServer("127.0.0.1", 0)
     gradio_internals.mount(page, web, **mount_options())
-    web.show([])
+    web.serve_routes([])
     yield f"http://127.0.0.1:{web.port}"
     gradio_internals.close(page)
     web.close()

@@ -44,10 +44,10 @@ def test_a_drafter_is_grown_kept_and_taken_home(visit, tmp_path):
     waiting.value.save_as(tmp_path / "head.zip")
     assert zipfile.ZipFile(tmp_path / "head.zip").namelist() == ["config.json", "model.safetensors"]
     press["Keep for my races"].click()
-    page.get_by_text("the method block now drafts with your own, grown for").wait_for()
+    page.get_by_text("the method block now drafts with your own, trained for").wait_for()
     page.get_by_role("tab", name="Race", exact=True).click()
     race(page)
-    assert drafting(page).startswith("your own, grown for")
+    assert drafting(page).startswith("your own, trained for")
     page.get_by_role("tab", name="Lab", exact=True).click()
     press["Put it away"].click()
     page.get_by_text("Put away").wait_for()

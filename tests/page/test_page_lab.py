@@ -137,7 +137,7 @@ def test_a_race_behind_ones_own_sweep_says_so(visit):
     page.get_by_role("cell", name="k = 1", exact=True).wait_for()
     page.get_by_role("tab", name="Race", exact=True).click()
     press_race(page)
-    page.locator(".la-statustext", has_text="Waiting: this begins after your own run").wait_for()
+    page.locator(".la-statustext", has_text="Waiting: this starts after your own run").wait_for()
     page.get_by_role("button", name="Stop", exact=True).locator("visible=true").click()
     page.get_by_role("tab", name="Lab", exact=True).click()
     page.get_by_role("button", name="Stop").locator("visible=true").click()

@@ -66,8 +66,8 @@ def test_the_least_used_goes_first_and_no_more_than_must(monkeypatch):
     families.named("a")
     monkeypatch.setattr("lookahead.core.memory.free", lambda: 100 - sum(one.models.nbytes for one in families))
     assert families.spare_bytes == 30
-    assert [gone.spec for gone in families.make_room(85)] == ["b", "c"]
-    assert [gone.spec for gone in families.make_room(1000)] == ["a"] and "first" in families
+    assert [gone.spec for gone in families.free_memory(85)] == ["b", "c"]
+    assert [gone.spec for gone in families.free_memory(1000)] == ["a"] and "first" in families
 
 
 def test_a_race_runs_with_the_family_of_its_form_and_the_link_brings_it_back(server, other):
@@ -158,5 +158,5 @@ def test_a_class_that_wants_the_same_family_waits_for_the_one_who_loads_it(other
         runs = list(pool.map(raced, "abcd"))
     assert all(run[-1]["kind"] == "end" and run[-1]["reason"] == "finished" for run in runs), runs
     waiting = [event["text"] for run in runs for event in run if event["kind"] == "status"]
-    assert any("Somebody else is loading" in text for text in waiting)
+    assert any("Another visitor is loading" in text for text in waiting)
     assert loads == ["pocket"] and not server.changing.locked()

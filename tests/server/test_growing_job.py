@@ -16,7 +16,7 @@ from lookahead.core.events import ModelError
 from lookahead.model.heads import files
 from lookahead.server import growing_job, race_job
 from lookahead.server.form import RaceForm
-from lookahead.server.growing_job import drafter_of, grow
+from lookahead.server.growing_job import find_drafter, grow
 from lookahead.server.limits import Limits
 from lookahead.server.queue import Job, Refused, queue
 from lookahead.server.runs import Run
@@ -71,11 +71,11 @@ def refused(family, words, error=Refused, **limits):
 
 
 def test_where_none_can_grow_it_says_why(family, tmp_path, monkeypatch):
-    refused(family, "switched growing off", max_grow_s=0)
+    refused(family, "switched training off", max_grow_s=0)
     other = lookahead.load(tiny("mistral", tmp_path))
     refused(other, "this is none. Choose the models called pocket", ModelError)
     monkeypatch.setattr(growing_job, "LARGEST", 1000)
-    refused(family, "too large to teach", ModelError)
+    refused(family, "too large to train", ModelError)
 
 
 def test_it_ends_with_its_time_and_has_raced(server, monkeypatch):
@@ -119,9 +119,9 @@ def test_only_so_many_grow_and_who_left_before_it_began_does_not_count(server, m
 
 def test_what_is_kept_is_the_visitors_alone_until_it_is_put_away(server, family):
     drafter, following = grown(server)
-    with pytest.raises(Refused, match="Nothing has been learned yet"):
-        drafter_of(server, "b").keep()
-    assert drafter.keep().startswith("your own, grown for ")
+    with pytest.raises(Refused, match="No drafter has been trained yet"):
+        find_drafter(server, "b").keep()
+    assert drafter.keep().startswith("your own, trained for ")
     kept = server.models_for("a")
     assert "block" in kept.heads and server.models_for("b") is server.models_for(None) is family
     form = {"max_new_tokens": "8"}
@@ -134,7 +134,7 @@ def test_what_is_kept_is_the_visitors_alone_until_it_is_put_away(server, family)
     following.close()
     grow(server, "a").job.leave()
     assert server.models_for("a") is kept, "another one is begun"
-    drafter_of(server, "a").kept = None
+    find_drafter(server, "a").kept = None
     assert server.models_for("a") is family
 
 
@@ -143,7 +143,7 @@ def test_what_is_taken_home_drafts_the_same(server, family, tmp_path):
     following.close()
     queue.call(lambda: None)
     drafter.keep()
-    with zipfile.ZipFile(io.BytesIO(drafter.packed())) as archive:
+    with zipfile.ZipFile(io.BytesIO(drafter.to_zip())) as archive:
         archive.extractall(tmp_path)
     kept = server.models_for("a")
     head = files.read(tmp_path, family.target.passes, "home")
@@ -161,7 +161,7 @@ def test_it_ends_where_other_models_are_loaded_and_goes_with_its_visitor(server,
         list(following)
     assert server.models_for("a") is other
     with pytest.raises(Refused, match="not in use any more"):
-        drafter.packed()
+        drafter.to_zip()
     drafter, following = grown(server)
     following.close()
     queue.call(lambda: None)

@@ -310,7 +310,7 @@ from lookahead.server.queue import queue
 from lookahead.server.race_job import follow
 from lookahead.server.state import ServerState
 
-said = {"here": zero.HERE, "gpu": torch.cuda.is_available()}
+said = {"here": zero.ENABLED, "gpu": torch.cuda.is_available()}
 server = ServerState(queue.call(load, "pocket"), Limits())
 LocalContext.request.set("a visitor")  # as in Gradio's own handler
 
@@ -378,7 +378,7 @@ def test_races_run_where_a_gpu_is_lent(tmp_path):
     assert [bool(call.get("stopped")) for call in said["calls"]] == [False, True, False, False, False]
 
 
-LOOK = "import json, sys; from lookahead.server import zero; print(json.dumps([zero.HERE, 'spaces' in sys.modules, zero.report()]))"
+LOOK = "import json, sys; from lookahead.server import zero; print(json.dumps([zero.ENABLED, 'spaces' in sys.modules, zero.report()]))"
 
 
 def test_nothing_is_imported_or_changed_where_none_is_lent(tmp_path):

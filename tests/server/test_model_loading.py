@@ -108,7 +108,7 @@ def test_errors_come_back_in_words():
     with pytest.raises(ModelError):
         list(DownloadJob(refuse).start().follow())
     for work in (fail, lambda job: job.compute(fail, job)):
-        with pytest.raises(Ended, match=r"a fault in Lookahead or in the model's files \(KeyError\)") as caught:
+        with pytest.raises(Ended, match=r"an error in Lookahead or in the model's files \(KeyError\)") as caught:
             list(DownloadJob(work).start().follow())
         assert "secret" not in str(caught.value)
 
@@ -125,10 +125,10 @@ def test_a_new_family_stands_beside_the_old_until_memory_is_short(server, monkey
     server.families.choose("a", "pocket")
     monkeypatch.setattr(memory, "free", lambda: 0 if "pocket" in server.families else 10)
     assert server.families.spare_bytes > 1e6
-    server.make_room(5)
+    server.free_memory(5)
     gc.collect()
     assert old() is None and "pocket" not in server.families
-    server.make_room(20)
+    server.free_memory(20)
     assert server.models_for("a") is before, "what the server was started with stays"
 
 
@@ -140,7 +140,7 @@ def test_a_load_that_fails_changes_nothing(server, monkeypatch):
 
     monkeypatch.setattr(models, "load", fail)
     told, _ = lines(load(server, "pocket"))
-    assert "a fault in Lookahead or in the model" in told[-1] and "MemoryError" in told[-1]
+    assert "an error in Lookahead or in the model" in told[-1] and "MemoryError" in told[-1]
     told, _ = lines(load(server, "/etc"))
     assert "no folder is opened from the page" in told[-1]
     server.limits = Limits(loading="none")
@@ -165,7 +165,7 @@ def test_a_load_that_is_stopped_changes_nothing_and_one_goes_on_at_a_time(server
     while not loading.is_set():
         next(first)
     told, _ = lines(load(server, "pocket"))
-    assert "Somebody is loading models" in told[-1]
+    assert "Another visitor is loading models" in told[-1]
     first.close()
     go_on.set()
     queue.call(lambda: None)
@@ -187,7 +187,7 @@ def test_a_check_loads_nothing(server):
 def test_words_of_others_are_shown_as_words(server):
     check = hub.Check("hub", "", ModelError("model", "<b>org</b>", "<script>alert(1)</script>"))
     known = hub.Known("target", "a/b", "<i>a/b</i>", licence="<u>mit</u>")
-    shown = models_tab.plan_shown(hub.Plan("a/b", (known,), server.models.target.model.dtype, (check,)))
+    shown = models_tab.plan_html(hub.Plan("a/b", (known,), server.models.target.model.dtype, (check,)))
     assert not any(mark in shown for mark in ("<script", "<b>org", "<i>a", "<u>"))
     server.families.first.licences = dict.fromkeys(server.models.names.values(), "<u>x</u>")
     assert "<u>" not in models_tab.in_use(server)

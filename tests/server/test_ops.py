@@ -109,7 +109,7 @@ def test_a_link_is_held_to_them_and_the_form_begins_within_them(stage):
     ):
         assert "this server's limit is" in json.loads(arrive(stand_in(small), query)["lanes"])["error"]
     assert form.from_link({"prompt": "a"}, ["pocket"], lambda family: ["draft"], small)[3]["max_new_tokens"] == 50
-    assert form.first_values(small, max_new_tokens=12)["max_new_tokens"] == 12
+    assert form.initial_values(small, max_new_tokens=12)["max_new_tokens"] == 12
 
 
 def test_a_race_that_computes_too_long_is_ended_between_two_passes_and_keeps_what_it_has(stage):
@@ -119,7 +119,7 @@ def test_a_race_that_computes_too_long_is_ended_between_two_passes_and_keeps_wha
     )
     end = events[-1]
     assert end["reason"] == "error"
-    assert end["message"] == "Ended by this server's limit of 0.3 s of computing; what ran so far is shown."
+    assert end["message"] == "Ended after 0.3 s of computing, this server's limit. The results so far are shown."
     assert sum(event["kind"] == "step" for event in events) > 4 and end["stats"][0]["new_tokens"] > 0
     assert queue.counts["race", "limit"] >= 1
 
@@ -143,7 +143,9 @@ def test_other_work_is_ended_too_and_its_last_value_comes_first():
         for value in follow(counting):
             values.append(value)
 
-    with pytest.raises(Ended, match=re.escape("limit of 0.3 s of computing; what ran so far is shown")):
+    with pytest.raises(
+        Ended, match=re.escape("after 0.3 s of computing, this server's limit. The results so far are shown")
+    ):
         watch()
     assert closed.is_set() and 0 < values[-1] == counted[-1] < 60
     assert len(list(follow(lambda: iter_slowly(200), limited=False))) > 2, "some work takes as long as it takes"
@@ -169,7 +171,7 @@ def test_the_queue_has_an_end_and_whoever_comes_then_hears_so_at_once(stage):
     try:
         start = time.monotonic()
         told = said(race_job.follow(stage(), RaceForm("Once", ["naive"], form_of())))["error"]
-        assert told.startswith("2 runs are waiting, as many as this server lets wait.")
+        assert told.startswith("2 runs are waiting, this server's limit.")
         with pytest.raises(Refused, match="2 runs are waiting"):
             next(follow(lambda: iter_slowly(1)))
         assert time.monotonic() - start < 1
@@ -219,15 +221,24 @@ def test_a_bad_variable_stops_the_start_with_one_line(monkeypatch, capsys, name,
 
 
 def test_variables_are_read_and_one_table_says_them_all(monkeypatch):
-    assert (Limits.of().max_lanes, Limits.of().max_run_s, LogSettings.of().log) == (4, 300, "text")
+    assert (
+        Limits.from_environment().max_lanes,
+        Limits.from_environment().max_run_s,
+        LogSettings.from_environment().log,
+    ) == (4, 300, "text")
     for name, value in {"MAX_LANES": "3", "MAX_RUN_S": " 2.5 ", "LOG": "json", "METRICS": "1", "LOG_PROMPTS": "0",
                         "MAX_WAITING": " ", "REVISION": "abc"}.items():  # fmt: skip
         monkeypatch.setenv(f"LOOKAHEAD_{name}", value)
-    assert Limits.of().model_dump() == {
+    assert Limits.from_environment().model_dump() == {
         "max_prompt_chars": 20_000, "max_new_tokens": 2_000, "max_lanes": 3, "max_run_s": 2.5, "max_grow_s": 300,
         "max_waiting": 64, "loading": "any", "max_model_gb": 0,
     }  # fmt: skip
-    assert LogSettings.of().model_dump() == {"log": "json", "log_prompts": False, "metrics": True, "revision": "abc"}
+    assert LogSettings.from_environment().model_dump() == {
+        "log": "json",
+        "log_prompts": False,
+        "metrics": True,
+        "revision": "abc",
+    }
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in limits.table().split("\n")[2:]]
     assert [row[0] for row in rows] == [
         f"`LOOKAHEAD_{name.upper()}`" for cls in (Limits, LogSettings) for name in cls.model_fields
@@ -322,7 +333,7 @@ def test_the_api_is_held_to_the_limits(small):
         ((SECRET * 60, "draft", 8), "prompt is '480 characters': this server's limit is 300"),
         ((SECRET, "draft", 901), "max_new_tokens is 901: this server's limit is 900"),
         ((SECRET, SECRET, 8), "method is 'Zanzibar'"),
-        ((f"{SECRET}. {ENDLESS}", "lookahead", 900), "limit of 1.5 s of computing"),
+        ((f"{SECRET}. {ENDLESS}", "lookahead", 900), "Ended after 1.5 s of computing"),
     ):
         with pytest.raises(AppError, match=re.escape(words)):
             client.predict(*asked, api_name="/race")

@@ -70,7 +70,7 @@ def test_who_waits_for_a_run_of_their_own_reads_so(monkeypatch):
     for job in jobs:
         job.done.result(timeout=2)
     assert words == [
-        "Waiting: this begins after your own run.",
+        "Waiting: this starts after your own run.",
         "Waiting: 2 runs are before yours.",
         "Waiting: 3 runs are before yours.",
     ]
@@ -83,7 +83,7 @@ def test_errors_that_a_visitor_can_mend_are_raised_here_and_faults_become_words(
 
     with pytest.raises(SettingsError, match="seed is 'x': no"):
         list(follow(lambda: broken(SettingsError("seed", "x", "no"))))
-    with pytest.raises(Ended, match="a fault in Lookahead"):
+    with pytest.raises(Ended, match="an error in Lookahead"):
         list(follow(lambda: broken(ValueError("secret"))))
 
 
@@ -102,7 +102,7 @@ def test_slices_give_way_to_whoever_comes_and_then_go_on():
         order.append("race")
         places.append(len(queue.ahead(long)))
 
-    long = queue.submit(Job("test", lambda _: slices(), gives_way=True))
+    long = queue.submit(Job("test", lambda _: slices(), preemptible=True))
     watched = long.follow()
     while 1 not in order:
         next(watched)
@@ -126,7 +126,7 @@ def test_slices_that_are_left_end_at_the_next_one_also_while_they_wait():
         finally:
             ended.set()
 
-    long = queue.submit(Job("test", lambda _: forever(), gives_way=True))
+    long = queue.submit(Job("test", lambda _: forever(), preemptible=True))
     watched = long.follow()
     while not next(watched).values:
         pass
@@ -145,7 +145,7 @@ def test_an_error_in_a_slice_ends_them_all():
         yield 1
         raise SettingsError("seed", "x", "no")
 
-    long, heard = queue.submit(Job("test", lambda _: broken(), gives_way=True)), []
+    long, heard = queue.submit(Job("test", lambda _: broken(), preemptible=True)), []
     with pytest.raises(SettingsError, match="seed is 'x': no"):
         heard += [value for update in long.follow() for value in update.values]
     assert queue.idle() and not long.paused

@@ -12,7 +12,7 @@ from conftest import stand_in
 from lookahead.server import form, race_job
 from lookahead.server.limits import Limits
 from lookahead.server.queue import Job, queue
-from lookahead.server.runs import GONE, MOST_RUNS, Run, Runs, whole
+from lookahead.server.runs import GONE, MOST_RUNS, Run, Runs, complete_batch
 from lookahead.trace.wire import End, Status
 
 
@@ -85,7 +85,7 @@ def test_old_runs_are_forgotten():
 
 
 def test_a_recording_is_one_batch():
-    batch = json.loads(whole("recording", [Status(text="begun"), end()]))
+    batch = json.loads(complete_batch("recording", [Status(text="begun"), end()]))
     assert batch["end"] is True
     assert len(batch["ev"]) == 2
 

@@ -62,7 +62,7 @@ def test_a_function_named_like_a_room_stays_a_function():
 
 
 def test_every_path_has_an_answer(waiting):
-    waiting.tell("reading <torch>", 0.421)
+    waiting.set_progress("reading <torch>", 0.421)
     status, headers, text = asked(waiting.port, "/?lesson=03-rejection")
     assert status == 200 and headers["Cache-Control"] == "no-store" and '"run":"recording-story"' in text
     assert "default-src 'none'" in text and "connect-src 'self'" in text
@@ -106,7 +106,7 @@ def test_a_connection_that_was_opened_during_loading_reaches_the_app(waiting):
     held = line.sock
     waiting.app.router.lifespan_context = lifespan
     waiting.app.mount("", app)
-    waiting.show([Route("/healthz", lambda request: PlainTextResponse("healthy"))])
+    waiting.serve_routes([Route("/healthz", lambda request: PlainTextResponse("healthy"))])
     for path, text in (("/healthz", "healthy"), ("/loading", "the app"), ("/", "the app")):
         line.request("GET", path)
         assert line.getresponse().read().decode() == text
@@ -124,7 +124,7 @@ def test_an_app_that_cannot_begin_raises_where_it_is_shown(waiting):
 
     waiting.app.router.lifespan_context = lifespan
     with pytest.raises(RuntimeError, match="no"):
-        waiting.show([])
+        waiting.serve_routes([])
     assert json.loads(asked(waiting.port, "/loading")[2])["ready"] is False
 
 
@@ -199,13 +199,13 @@ def opened(chromium, url, **options):
     [(1440, "light", "", False), (390, "dark", "", True), (390, "light", "?__theme=dark", True)],
 )
 def test_it_plays_and_says_how_far_loading_is(chromium, waiting, width, scheme, query, dark):
-    waiting.tell("reading torch", 0.02)
+    waiting.set_progress("reading torch", 0.02)
     options = {"viewport": {"width": width, "height": 844}, "color_scheme": scheme}
     page = opened(chromium, f"http://127.0.0.1:{waiting.port}/{query}", **options)
     until(page, f"{STATE}.playing && {STATE}.t > 0.01")
     race = page.get_by_role("button", name="Race")
     assert race.is_disabled()
-    waiting.tell("measuring what a pass costs", 0.45)
+    waiting.set_progress("measuring what a pass costs", 0.45)
     page.get_by_role("button", name="Race 45 %").wait_for()
     assert page.get_by_text("Getting ready: measuring what a pass costs.").is_visible()
     assert page.evaluate("document.body.classList.contains('dark')") is dark

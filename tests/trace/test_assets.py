@@ -30,7 +30,7 @@ def modules(tmp_path, monkeypatch):
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("made", [str, assets.small_script])
+@pytest.mark.parametrize("made", [str, assets.minified_script])
 def test_modules_run_once_in_the_order_of_their_imports(modules, chromium, made):
     page = chromium.new_page()
     code = made(assets.bundle(ENTRY))

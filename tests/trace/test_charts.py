@@ -129,9 +129,9 @@ def test_what_is_said():
         return words(make(CASES[case]))
 
     assert said(charts.acceptance_by_position, "no draft") == "draft drafted nothing."
-    assert said(charts.acceptance_by_position, "opaque") == "hf-assisted does not report what it drafted."
+    assert said(charts.acceptance_by_position, "opaque") == "hf-assisted does not report its drafts."
     assert said(charts.acceptance_by_position, "naive alone") == "Nothing was drafted."
-    assert said(charts.predicted_against_measured, "draft alone") == "There is no naive lane to measure against."
+    assert said(charts.predicted_against_measured, "draft alone") == "There is no naive lane to compare with."
     assert {said(make, "no lane") for make in FIGURES[:4]} == {charts.NOTHING_RAN}
 
 

@@ -131,9 +131,9 @@ def test_it_links_home_and_nowhere_else():
     from lookahead.trace.export import replay_html
 
     race = trace(lane("naive"), lane("draft"))
-    assert '<a href="https://me.hf.space/">Lookahead</a>' in replay_html(race, home="https://me.hf.space/")
+    assert '<a href="https://me.hf.space/">Lookahead</a>' in replay_html(race, app_url="https://me.hf.space/")
     for other in ("", "javascript:alert(1)", "ftp://x", 'https://x/"><script>', "https://[", "https://" + "x" * 600):
-        page = replay_html(race, home=other)
+        page = replay_html(race, app_url=other)
         assert "<h1>Lookahead</h1>" in page or "&quot;&gt;&lt;script&gt;" in page
 
 
@@ -145,12 +145,12 @@ def test_the_policy_lets_nothing_in_or_out(race):
     assert "unsafe" not in policy and parts.keys() & {"connect-src", "img-src"} == set()
     scripts = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
     assert len(scripts) == len(re.findall(r"<style>", page)) == 1
-    assert parts["script-src"] == assets.fingerprint(scripts[0])
+    assert parts["script-src"] == assets.csp_hash(scripts[0])
 
 
 def rounded_log(race, caption):
     """The events that a page should have."""
-    return [json.loads(json.dumps(export.rounded(event.plain()))) for event in wire.events(race, caption)]
+    return [json.loads(json.dumps(export.round_floats(event.to_dict()))) for event in wire.events(race, caption)]
 
 
 def test_the_trace_is_in_the_page_once(race):
@@ -182,7 +182,7 @@ def test_plain_words():
 
 def test_seconds_keep_microseconds_and_the_rest_four_places():
     data = {"x_s": 0.00123456, "p": 0.123456, "n": 3, "on": True, "costs": {"rows": [1], "seconds": [0.00123456]}}
-    assert export.rounded(data) == {
+    assert export.round_floats(data) == {
         "x_s": 0.001235, "p": 0.1235, "n": 3, "on": True, "costs": {"rows": [1], "seconds": [0.001235]},
     }  # fmt: skip
 

@@ -59,7 +59,7 @@ HOSTILE = {
     "lanes": (lambda: spoilt(lambda d: d.update(lanes=[{}] * 3_300_000)), "12.0 MB"),
     "lanes in few bytes": (lambda: in_trace("[" + "{}," * 600_000 + "1]"), "1,000,000"),
     "names": (lambda: in_trace(names(250_000)[:-1] + ',"a":0' * 100_000 + "}"), "300,000"),
-    "unknown names": (lambda: filled(lambda d: d.update(lanes=["HERE"]), names(250_000)), "faults"),
+    "unknown names": (lambda: filled(lambda d: d.update(lanes=["HERE"]), names(250_000)), "errors"),
     "options": (lambda: filled(lambda d: d["lanes"][0].update(options="HERE"), names(250_000)), "at most 64"),
     "heads": (lambda: filled(lambda d: d["models"].update(heads="HERE"), names(250_000)), "at most 64"),
     "faults": (lambda: spoilt(lambda d: d["prompt"].update(tokens=["x"] * 200_000)), "prompt.tokens.0"),

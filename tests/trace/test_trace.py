@@ -173,7 +173,7 @@ def test_a_huge_file_is_refused_unread():
 
 def test_the_log_of_a_recording_is_ordered_and_complete(traces):
     for trace in traces.values():
-        events = [event.plain() for event in wire.events(trace, "caption")]
+        events = [event.to_dict() for event in wire.events(trace, "caption")]
         assert [e["kind"] for e in events[:1]] == ["begin"]
         assert events[-1]["kind"] == "end"
         assert "steps" not in events[0]["trace"]["lanes"][0]

@@ -11,8 +11,8 @@ from ...measure import batches, charts, published
 from ...measure.decision import levels_of, texts_at_once
 from ...measure.progress import questions
 from ...server.state import ServerState
-from ..parts import DARK, QUIET, Follow, Opening, drawn, markup, plot, says, table
-from ..running import buttons, measured, measuring, run_and_stop
+from ..parts import DARK, QUIET, Follow, Opening, markup, plot, plot_update, status_line, table
+from ..running import buttons, follow_progress, run_and_stop, with_visitor_models
 
 INTRO = (
     "Alone, a text leaves most of a processor idle, and drafted tokens ride along. Several texts share every pass: each then costs "
@@ -37,7 +37,7 @@ def add(server: ServerState, follow: Follow) -> Opening:
         number = gr.Slider(1, batches.PICTURES, 1, step=1, label="pass", visible=False)
     picture = plot()
     follow(offered, method)
-    work, outputs = measuring(server, _write), [advice, figure, rows, passes, which, number]
+    work, outputs = with_visitor_models(server, _write), [advice, figure, rows, passes, which, number]
     run_and_stop(start, stop, work, [method, sizes], outputs, status=status, draws=True)
     dark = gr.Checkbox(False, visible=False)
     for change in (which.change, number.change):
@@ -55,7 +55,7 @@ def _measured_elsewhere(dark: bool) -> list[Any]:
     words = (
         f"Measured on another machine ({machine}), with {ELSEWHERE}: {texts_at_once(levels)} Yours comes in its place."
     )
-    return [says(words), drawn(charts.load(levels, dark))] if levels else gr.skip()
+    return [status_line(words), plot_update(charts.load(levels, dark))] if levels else gr.skip()
 
 
 def offered(models: Models) -> gr.Dropdown:
@@ -72,16 +72,18 @@ def _write(models: Models, dark: bool, method: str, sizes: str) -> Iterator[Any]
         if not newest["rows"]:
             return None
         levels, before = levels_of(newest["rows"]), offered
-        figure = drawn(charts.load(levels, dark, [row["theory"] for row in newest["rows"]]))
+        figure = plot_update(charts.load(levels, dark, [row["theory"] for row in newest["rows"]]))
         passes = {counted(row["texts"], "text"): row["passes"] for row in newest["rows"]}
         drafting = [name for name, pictures in passes.items() if pictures and any(map(any, pictures[0]))]
         offered = [*passes]
         chosen = gr.Dropdown(offered, value=(drafting or offered)[-1], visible=True) if offered != before else gr.skip()
-        advice, rows = says(texts_at_once(levels)), table(*batches.table(newest["rows"]))
+        advice, rows = status_line(texts_at_once(levels)), table(*batches.table(newest["rows"]))
         return [advice, figure, rows, passes, chosen, gr.Slider(visible=True)]
 
-    yield from measured(lambda: batches.measure(models, prompts, [method], SIZES[sizes], max_new_tokens=MOST), show, 6)
+    yield from follow_progress(
+        lambda: batches.measure(models, prompts, [method], SIZES[sizes], max_new_tokens=MOST), show, 6
+    )
 
 
 def _picture(dark: bool, passes: Mapping[str, Any], which: str, number: float) -> gr.Plot:
-    return drawn(charts.shared_pass(passes.get(which, ()), int(number), dark))
+    return plot_update(charts.shared_pass(passes.get(which, ()), int(number), dark))

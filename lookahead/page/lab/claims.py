@@ -13,8 +13,8 @@ from ...measure import charts
 from ...measure.experiments import EXPERIMENTS, HELPS, HURTS, Experiment, Result
 from ...measure.published import published
 from ...server.state import ServerState
-from ..parts import Follow, Opening, drawn, markup, plot, pressed
-from ..running import buttons, measured, run_and_stop
+from ..parts import Follow, Opening, markup, plot, plot_update, pressed_id
+from ..running import buttons, follow_progress, run_and_stop
 
 ALL = tuple(EXPERIMENTS.values())
 RUN = "la-run"  # the button that runs all of them; one claim's has its name behind
@@ -48,7 +48,7 @@ def add(server: ServerState, follow: Follow) -> Opening:
     chosen = {everything.elem_id: ALL, **{start.elem_id: (EXPERIMENTS[id],) for id, start in starts.items()}}
 
     def run(request: gr.Request, event: gr.EventData, *inputs: Any) -> Iterator[Any]:
-        yield from _run(server.models_for(request.session_hash), chosen.get(pressed(event), ()), *inputs)
+        yield from _run(server.models_for(request.session_hash), chosen.get(pressed_id(event), ()), *inputs)
 
     triggers = [start.click for start in (everything, *starts.values())]  # one at a time: there is one Stop
     run_and_stop(
@@ -60,7 +60,7 @@ def add(server: ServerState, follow: Follow) -> Opening:
 
 def _chart(dark: bool, results: dict[str, Result]) -> gr.Plot:
     known = [results[id] for id in EXPERIMENTS if id in results]
-    return drawn(charts.expectations(known, published(), dark))
+    return plot_update(charts.expectations(known, published(), dark))
 
 
 def _run(
@@ -81,9 +81,9 @@ def _run(
             text = f'<span class="la-unrun">left out: no {html.escape(" and no ".join(missing))} is loaded</span>'
             yield [same, *row(e, text)]
             continue
-        yield from measured(lambda e=e: e.run(models, int(repeats)), partial(show, e=e), len(row(e)))
+        yield from follow_progress(lambda e=e: e.run(models, int(repeats)), partial(show, e=e), len(row(e)))
         why = f'<p class="la-prose">{html.escape(results[e.id].why)}</p>'
-        drafters = drawn(charts.generations(results[e.id], dark)) if e.id == GENERATIONS else same
+        drafters = plot_update(charts.generations(results[e.id], dark)) if e.id == GENERATIONS else same
         yield [same, *row(e, why=why, figure=_chart(dark, results), drafters=drafters)]
 
 

@@ -11,7 +11,7 @@ from ...measure import batches
 from ...measure.progress import questions
 from ...server.state import ServerState
 from ..parts import Follow, markup
-from ..running import buttons, measured, measuring, run_and_stop
+from ..running import buttons, follow_progress, run_and_stop, with_visitor_models
 from .batches import offered
 
 INTRO = (
@@ -43,14 +43,16 @@ def add(server: ServerState, follow: Follow) -> None:
     status = markup()
     played = markup("", html_template='<div class="la-class"></div>', js_on_load=MOUNT)
     follow(offered, method)
-    run_and_stop(start, stop, measuring(server, _write, server), [method, length], [played], status=status, done="")
+    run_and_stop(
+        start, stop, with_visitor_models(server, _write, server), [method, length], [played], status=status, done=""
+    )
 
 
 def _write(models: Models, server: ServerState, method: str, length: str) -> Iterator[Any]:
     tokens = min(TOKENS, server.limits.max_new_tokens)
     every = questions(family=models.spec)
     chosen = [every[number * len(every) // TEXTS] for number in range(TEXTS)]
-    yield from measured(
+    yield from follow_progress(
         lambda: batches.play(models, chosen, method, max_new_tokens=tokens, k=LENGTHS[length]),
         lambda newest: [json.dumps(newest)], 1,
     )  # fmt: skip

@@ -22,8 +22,8 @@ from ...servers.addresses import is_servers, offered, servers_of
 from ...servers.decision import decide as decide_servers
 from ...servers.load import SIDES
 from ...trace.trace import Trace
-from ..parts import QUIET, TRACE, Follow, answered, drawn, markup, plot, prose, refused, table
-from ..running import buttons, measured, measuring, run_and_stop
+from ..parts import QUIET, TRACE, Follow, answer_html, error_line, markup, plot, plot_update, prose, table
+from ..running import buttons, follow_progress, run_and_stop, with_visitor_models
 
 INTRO = (
     "Enter your own prompts. Each method runs next to naive decoding, and methods that are clearly slower are dropped (if time is "
@@ -54,7 +54,7 @@ def add(server: ServerState, follow: Follow) -> None:
         chat = gr.Checkbox(False, label="as chat", min_width=120, scale=0)
         start, stop = buttons("Find out")
     status, answer, figure, rows = markup(), markup(), plot(), markup()
-    work = measuring(server, _decide, server)
+    work = with_visitor_models(server, _decide, server)
     run_and_stop(start, stop, work, [prompts, where, budget, chat], [answer, figure, rows], status=status, draws=True)
     prose(ASK)
     ask, shown, predicted = gr.Button("Ask", variant="primary", scale=0), gr.Textbox("", visible=False), markup()
@@ -82,10 +82,10 @@ def _decide(
         return decide_servers(sides, chosen, BUDGETS[budget], tokens)
 
     def show(report: Report) -> list[Any]:
-        chart = drawn(charts.load(report.levels, dark)) if report.levels else gr.skip()
+        chart = plot_update(charts.load(report.levels, dark)) if report.levels else gr.skip()
         return [_answer(report, chosen[0], models.spec if here else where, tokens), chart, table(*report.table())]
 
-    yield from measured(deciding, show, 3)
+    yield from follow_progress(deciding, show, 3)
 
 
 def _answer(report: Report, first: Question, family: str, tokens: int) -> str:
@@ -96,7 +96,7 @@ def _answer(report: Report, first: Question, family: str, tokens: int) -> str:
         for name, kind, make in FILES
     )
     return (
-        f"{answered(report.sentence, report.reasons())}"
+        f"{answer_html(report.sentence, report.reasons())}"
         f'<p class="la-prose">Take it away: {saves}<a href="{html.escape(race)}" target="_blank" rel="noopener">race it on the first prompt</a></p>'
     )
 
@@ -109,9 +109,9 @@ def _advice(server: ServerState, models: Models, text: str) -> str:
         server.limits.check(trace.prompt.tokens, max(len(lane.tokens) for lane in trace.lanes))
         report = advise(trace, models.costs)
     except LookaheadError as error:
-        return refused(error)
+        return error_line(error)
     rows = []
     for option in report.options:
         rows += [[f"{option.method}, k = {option.k}", "", "", ratio(option.speedup)]]
         rows += [["", term.name, term.formula, decimal(term.value)] for term in option.terms]
-    return answered(report.sentence) + table([""] * 4, rows, "the arithmetic of every drafter at its best length")
+    return answer_html(report.sentence) + table([""] * 4, rows, "the arithmetic of every drafter at its best length")

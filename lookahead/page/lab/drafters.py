@@ -14,7 +14,7 @@ from ...engine.methods import method_label
 from ...family.models import Models
 from ...measure.scenarios import SCENARIOS
 from ...server import race_job
-from ...server.form import first_values, options
+from ...server.form import initial_values, options
 from ...server.state import ServerState
 from ...trace.race import race
 from ..parts import Follow
@@ -73,5 +73,5 @@ def _race(server: ServerState, family: str, prompt: str, temperature: float, see
     if unknown := [name for name in chosen if name not in drafters]:
         raise MethodError("drafter", unknown[0], f"choose from {', '.join(drafters)}.")
     methods = ["naive", *(drafters[name] for name in chosen)]
-    most = first_values(server.limits)["max_new_tokens"]
+    most = initial_values(server.limits)["max_new_tokens"]
     return race(models, scenario.prompt, methods, chat=scenario.chat, max_new_tokens=most, **settings)

@@ -14,7 +14,7 @@ from ...model.heads.shape import BLOCK
 from ...server import growing_job
 from ...server.runs import Run
 from ...server.state import ServerState
-from ..parts import QUIET, Follow, drawn, markup, plot, refused, says
+from ..parts import QUIET, Follow, error_line, markup, plot, plot_update, status_line
 from ..running import STOP_LANES, buttons, run_and_stop
 from ..timeline import timeline
 
@@ -43,7 +43,7 @@ SAVE = """text => {
 
 def add(server: ServerState, follow: Follow) -> None:
     """The section."""
-    follow(lambda models: _words(lambda: growing_job.refuse(server, models)), markup())
+    follow(lambda models: _words(lambda: growing_job.check_growable(server, models)), markup())
     with gr.Row(elem_classes="la-do"):
         start, stop = buttons("Train")
         keep = gr.Button("Keep for my races", scale=0, min_width=192, interactive=False)
@@ -63,24 +63,24 @@ def add(server: ServerState, follow: Follow) -> None:
 
     def keep_it(request: gr.Request) -> list[Any]:
         visitor = request.session_hash
-        words = _words(lambda: KEPT.format(growing_job.drafter_of(server, visitor).keep()))
+        words = _words(lambda: KEPT.format(growing_job.find_drafter(server, visitor).keep()))
         return [words, gr.Button(visible=visitor in server.drafters and server.drafters[visitor].kept is not None)]
 
     def put_away(request: gr.Request) -> list[Any]:
         if drafter := server.drafters.get(request.session_hash):
             drafter.kept = None
         models = server.models_for(request.session_hash)
-        return [says(BUNDLED if BLOCK in models.heads else NONE), gr.Button(visible=False)]
+        return [status_line(BUNDLED if BLOCK in models.heads else NONE), gr.Button(visible=False)]
 
     def pack(request: gr.Request) -> list[Any]:
         try:
-            drafter = growing_job.drafter_of(server, request.session_hash)
-            return [gr.skip(), base64.b64encode(drafter.packed()).decode()]
+            drafter = growing_job.find_drafter(server, request.session_hash)
+            return [gr.skip(), base64.b64encode(drafter.to_zip()).decode()]
         except LookaheadError as error:
-            return [refused(error), ""]
+            return [error_line(error), ""]
 
     outputs = [headline, figure, lanes, keep, download]
-    words = {"status": status, "done": DONE, "stopped": (status, says(STOPPED))}
+    words = {"status": status, "done": DONE, "stopped": (status, status_line(STOPPED))}
     run_and_stop(start, stop, run, [], outputs, draws=True, **words)
     stop.click(None, js=f"() => {json.dumps(STOP_LANES)}", outputs=lanes, **QUIET)
     keep.click(keep_it, None, [kept, back], concurrency_limit=None, **QUIET)
@@ -94,7 +94,7 @@ def _grown(server: ServerState, dark: bool, visitor: str) -> Iterator[list[Any]]
     """Train until the visitor stops it or the time is over: a line of words, the headline, the chart, and races."""
     same, run, last, drawn_s = gr.skip(), None, None, 0.0
     losses, accepted = [], []  # each with the seconds of training before
-    yield [says("Getting ready."), "", drawn(None), same, *_pressable(False)]
+    yield [status_line("Getting ready."), "", plot_update(None), same, *_pressable(False)]
     drafter = growing_job.grow(server, visitor)
     for update in drafter.job.follow():
         for value in update.values:
@@ -106,16 +106,16 @@ def _grown(server: ServerState, dark: bool, visitor: str) -> Iterator[list[Any]]
                 accepted.append((last.seconds, last.accepted))
             if last.loss is not None and (not losses or last.seconds - losses[-1][0] > LOSS_S):
                 losses.append((last.seconds, last.loss))
-        line, shown, pressable = says(update.waiting) if update.waiting else same, [same] * 2, [same] * 2
+        line, shown, pressable = status_line(update.waiting) if update.waiting else same, [same] * 2, [same] * 2
         if losses and not update.waiting and last.seconds - drawn_s > DRAW_S:
             drawn_s = last.seconds
             words = TRAINING.format(counted(last.tokens, "token"), counted(last.steps, "step"))
-            line = says(words, min(1.0, last.seconds / server.limits.max_grow_s))
-            shown = [_headline(accepted), drawn(charts.growing(losses, accepted, dark))]
+            line = status_line(words, min(1.0, last.seconds / server.limits.max_grow_s))
+            shown = [_headline(accepted), plot_update(charts.growing(losses, accepted, dark))]
             pressable = _pressable(drafter.learned is not None)
         batch = run.batch() if run and run.unsent else same
         yield [line, *shown, batch, *pressable]
-    yield [same, _headline(accepted), drawn(charts.growing(losses, accepted, dark)), same, *_pressable(True)]
+    yield [same, _headline(accepted), plot_update(charts.growing(losses, accepted, dark)), same, *_pressable(True)]
 
 
 def _headline(accepted: list[tuple[float, float]]) -> str:
@@ -133,6 +133,6 @@ def _pressable(on: bool) -> list[gr.Button]:
 def _words(function: Callable[[], str | None]) -> str:
     """A line of what the function returns, or of the error that it raises."""
     try:
-        return says(words) if (words := function()) else ""
+        return status_line(words) if (words := function()) else ""
     except LookaheadError as error:
-        return refused(error)
+        return error_line(error)

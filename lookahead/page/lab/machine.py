@@ -14,8 +14,8 @@ from ...family.models import Models
 from ...measure import charts
 from ...measure.machine import Compared, Passes, PassParts, compare, take_apart
 from ...server.state import ServerState
-from ..parts import Follow, Opening, answered, drawn, exactness, markup, plot, prose, table
-from ..running import buttons, measured, measuring, run_and_stop
+from ..parts import Follow, Opening, answer_html, exactness, markup, plot, plot_update, prose, table
+from ..running import buttons, follow_progress, run_and_stop, with_visitor_models
 
 INTRO = (
     "A pass reads every weight once, however many rows it computes. While reading is what takes the time, more rows come "
@@ -38,10 +38,10 @@ def add(server: ServerState, follow: Follow) -> Opening:
     figure = plot()
 
     def curve(dark: bool, request: gr.Request) -> gr.Plot:
-        return drawn(charts.cost_curve(server.models_for(request.session_hash).costs.target, dark))
+        return plot_update(charts.cost_curve(server.models_for(request.session_hash).costs.target, dark))
 
-    _trial(COMPARE, "Compare formats and threads", measuring(server, _compare))
-    _trial(PARTS, "Take a pass apart", measuring(server, _take_apart))
+    _trial(COMPARE, "Compare formats and threads", with_visitor_models(server, _compare))
+    _trial(PARTS, "Take a pass apart", with_visitor_models(server, _take_apart))
     return Opening(curve, figure)
 
 
@@ -86,9 +86,9 @@ def _drafter_facts(models: Models, role: str, drafter: DrafterCosts) -> list[str
 
 def _take_apart(models: Models, dark: bool) -> Iterator[Any]:
     def show(parts: Sequence[PassParts]) -> list[Any]:
-        return [_parts(parts), drawn(charts.pass_parts(parts, dark))]
+        return [_parts(parts), plot_update(charts.pass_parts(parts, dark))]
 
-    yield from measured(lambda: take_apart(models), show, 2)
+    yield from follow_progress(lambda: take_apart(models), show, 2)
 
 
 def _parts(models: Sequence[PassParts]) -> str:
@@ -102,7 +102,7 @@ def _parts(models: Sequence[PassParts]) -> str:
     ]  # fmt: skip
     heads = ["model", "weights", "memory reads", "in", "the pass takes", "so many times that", *names]
     caption = "one row after 64 tokens; the fastest of many; each part is timed alone"
-    return answered("", models[0].sentence) + table(heads, rows, caption)
+    return answer_html("", models[0].sentence) + table(heads, rows, caption)
 
 
 def _compare(models: Models, dark: bool) -> Iterator[Any]:
@@ -113,8 +113,12 @@ def _compare(models: Models, dark: bool) -> Iterator[Any]:
         compared = newest
         return [_comparison(newest), gr.skip()]
 
-    yield from measured(lambda: compare(models), show, 2)
-    yield [gr.skip(), gr.skip(), drawn(charts.formats(compared, dark))]  # at the end: drawing disturbs the measurement
+    yield from follow_progress(lambda: compare(models), show, 2)
+    yield [
+        gr.skip(),
+        gr.skip(),
+        plot_update(charts.formats(compared, dark)),
+    ]  # at the end: drawing disturbs the measurement
 
 
 def _comparison(compared: Compared) -> str:
@@ -126,7 +130,7 @@ def _comparison(compared: Compared) -> str:
     ]
     # Unbroken: on a phone a table is scrolled.
     whole = [[cell.replace(" ", "\u00a0") for cell in row] for row in (heads, *rows)]
-    return answered(compared.verdict()) + table(whole[0], whole[1:], caption)
+    return answer_html(compared.verdict()) + table(whole[0], whole[1:], caption)
 
 
 def _cells(one: Passes) -> list[str]:

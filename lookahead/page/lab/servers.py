@@ -12,8 +12,8 @@ from ...server.state import ServerState
 from ...servers import report
 from ...servers.addresses import offered, servers_of
 from ...servers.load import SIDES, rounds_of
-from ..parts import Follow, drawn, markup, plot, says, table
-from ..running import buttons, measured, run_and_stop
+from ..parts import Follow, markup, plot, plot_update, status_line, table
+from ..running import buttons, follow_progress, run_and_stop
 
 INTRO = (
     "So many readers at once, each of whom asks for the next text as soon as the last has ended; the same prompts for both servers, "
@@ -39,9 +39,13 @@ def _load(dark: bool, spec: str, load: str) -> Iterator[Any]:
     sides, prompts = dict(zip(SIDES, servers_of(spec), strict=True)), questions(most=PROMPTS)
 
     def show(newest: Mapping[str, Any]) -> list[Any]:
-        figure = drawn(charts.load(levels_of(newest["levels"], "concurrency"), dark))
+        figure = plot_update(charts.load(levels_of(newest["levels"], "concurrency"), dark))
         remarks = sorted({remark for level in newest["levels"] for remark in level["remarks"]})
-        return [says(newest["advice"]), figure, table(*report.table(newest)) + "".join(map(says, remarks))]
+        return [
+            status_line(newest["advice"]),
+            figure,
+            table(*report.table(newest)) + "".join(map(status_line, remarks)),
+        ]
 
     plan = rounds_of(LOADS[load], len(prompts))
-    yield from measured(lambda: report.measure(sides, prompts, plan, MOST), show, 3)
+    yield from follow_progress(lambda: report.measure(sides, prompts, plan, MOST), show, 3)

@@ -11,8 +11,8 @@ from ...measure import charts
 from ...measure.decision import shown
 from ...measure.sweeps import SEEN, SWEEPS, Sweep, sweep
 from ...server.state import ServerState
-from ..parts import Follow, Opening, drawn, markup, plot, says, table
-from ..running import buttons, measured, measuring, run_and_stop
+from ..parts import Follow, Opening, markup, plot, plot_update, status_line, table
+from ..running import buttons, follow_progress, run_and_stop, with_visitor_models
 
 INTRO = (
     "Two predictions stand beside every measured speedup, both from the acceptance measured at that point: Leviathan's formula, "
@@ -42,14 +42,14 @@ def add(server: ServerState, follow: Follow) -> Opening:
         repeats = gr.Slider(1, 5, 2, step=1, label="repetitions", min_width=160)
         start, stop = buttons("Sweep")
     status, figure, rows, map_ = markup(), plot(), markup(), plot()
-    work, inputs = measuring(server, _sweep), [setting, prompts, repeats]
+    work, inputs = with_visitor_models(server, _sweep), [setting, prompts, repeats]
     run_and_stop(start, stop, work, inputs, [figure, rows, map_], status=status, draws=True)
 
     def landscape(dark: bool, request: gr.Request) -> Any:
         models = server.models_for(request.session_hash)
         if "draft" not in models.costs.drafters:
             return gr.skip()
-        return [says(EXPECTED), drawn(charts.speedup_surface(models.costs, (), dark))]
+        return [status_line(EXPECTED), plot_update(charts.speedup_surface(models.costs, (), dark))]
 
     return Opening(landscape, [status, map_])
 
@@ -57,10 +57,12 @@ def add(server: ServerState, follow: Follow) -> Opening:
 def _sweep(models: Models, dark: bool, setting: str, prompts: str, repeats: float) -> Iterator[Any]:
     def show(swept: Sweep) -> list[Any]:
         by_length = setting == "draft-length"
-        map_ = drawn(charts.speedup_surface(models.costs, swept.points, dark)) if by_length else gr.skip()
-        return [drawn(charts.sweep(swept, dark)), _rows(swept), map_]
+        map_ = plot_update(charts.speedup_surface(models.costs, swept.points, dark)) if by_length else gr.skip()
+        return [plot_update(charts.sweep(swept, dark)), _rows(swept), map_]
 
-    yield from measured(lambda: sweep(models, setting, prompts=(prompts,), repeats=int(repeats), most=2), show, 3)
+    yield from follow_progress(
+        lambda: sweep(models, setting, prompts=(prompts,), repeats=int(repeats), most=2), show, 3
+    )
 
 
 def _rows(swept: Sweep) -> str:

@@ -10,9 +10,9 @@ import gradio as gr
 
 from ...family.models import Models
 from ...measure.scenarios import USUAL
-from ...server.state import ServerState, described
+from ...server.state import ServerState, family_title
 from ...servers.addresses import offered
-from ..parts import DARK, QUIET, Opening, markup, prose, says
+from ..parts import DARK, QUIET, Opening, markup, prose, status_line
 from . import batches, claims, classroom, decision, dice, drafters, grow, machine, servers, sweeps, whatif
 
 NAME, CLASS = "lab", "A class of eight"
@@ -83,5 +83,5 @@ def _draw_at_first(turned: Sequence[Any], family: gr.Textbox, name: str, opening
 
 
 def _words(models: Models) -> str:
-    words = f"Measured with {described(models.spec)}, as chosen in the Race tab."
-    return "" if models.spec == USUAL else says(words)
+    words = f"Measured with {family_title(models.spec)}, as chosen in the Race tab."
+    return "" if models.spec == USUAL else status_line(words)

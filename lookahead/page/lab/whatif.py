@@ -13,7 +13,7 @@ from ...measure import charts, recordings
 from ...measure.whatif import Outcome, Recording, ceiling, what_if
 from ...server.state import ServerState
 from ...trace.trace import Trace
-from ..parts import DARK, QUIET, TRACE, Follow, Opening, drawn, markup, plot, refused, table
+from ..parts import DARK, QUIET, TRACE, Follow, Opening, error_line, markup, plot, plot_update, table
 
 INTRO = (
     f"A drafter that looks at nothing but the text ({', '.join(f'<b>{method}</b>' for method in text_methods())}) can be recomputed from a recording, pass by "
@@ -35,7 +35,7 @@ def add(server: ServerState, follow: Follow) -> Opening:
     return _sliders(shown, TRACE, "use the race on show")
 
 
-def of_recording(scenario: str, method: str, k: int, options: Mapping[str, int]) -> None:
+def recording_sliders(scenario: str, method: str, k: int, options: Mapping[str, int]) -> None:
     """The sliders over a bundled recording; its times are those of the machine it was made on."""
     recording = Recording.of(recordings.read(scenario))
     _sliders(lambda _: recording, "''", "count the passes", method, k, options)
@@ -74,8 +74,8 @@ def _draw(
         outcomes = what_if(recording, method, int(k), **options), ceiling(recording, int(k))
         lines = [(what_if(recording, method, each, **options), ceiling(recording, each)) for each in KS]
     except LookaheadError as error:
-        return [refused(error), drawn(None)]
-    return [_table(recording, outcomes), drawn(charts.what_if(KS, lines, int(k), dark))]
+        return [error_line(error), plot_update(None)]
+    return [_table(recording, outcomes), plot_update(charts.what_if(KS, lines, int(k), dark))]
 
 
 def _table(recording: Recording, outcomes: Sequence[Outcome]) -> str:

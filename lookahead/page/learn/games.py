@@ -14,7 +14,7 @@ from ...family.models import Models
 from ...server.state import ServerState
 from ...trace import assets
 from ..parts import QUIET, markup
-from ..running import followed
+from ..running import follow_job
 from .widgets import BY_ID, Case, Code, Cost, Figure, Guess, Quiz, Widget
 
 # The script comes with each widget, because a page that shows only races needs none.
@@ -58,7 +58,7 @@ def _json(widget: Widget, models: Models) -> str:
 
 def _real(server: ServerState) -> Iterator[Any]:
     models = server.families.usual.models
-    for _, drawn in followed(lambda: cases(models, BY_ID["story"].prompt, seed=secrets.randbelow(1 << 30))):
+    for _, drawn in follow_job(lambda: cases(models, BY_ID["story"].prompt, seed=secrets.randbelow(1 << 30))):
         yield _json(Guess(cases=tuple(drawn), say=CAPTION), models) if isinstance(drawn, list) else gr.skip()
 
 

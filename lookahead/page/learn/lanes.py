@@ -11,13 +11,13 @@ from ...core.tree import is_chain
 from ...measure import bugs, recordings
 from ...measure.checks import Finding
 from ...server import form, race_job
-from ...server.runs import whole
+from ...server.runs import complete_batch
 from ...server.state import ServerState
 from ...trace import wire
-from ...trace.race import race as honest
+from ...trace.race import race as correct_race
 from ...trace.schema import LaneRecord
-from ..parts import markup, says
-from ..running import STOP_LANES, buttons, followed, run_and_stop
+from ..parts import markup, status_line
+from ..running import STOP_LANES, buttons, follow_job, run_and_stop
 from ..timeline import timeline
 from .widgets import BY_ID, Bug, Race, Recording
 
@@ -32,10 +32,10 @@ def race(widget: Race, server: ServerState) -> None:
     options = " ".join(f"{name}={value}" for name, value in widget.options.items())
     family = server.families.usual.models.spec
     changes = {**widget.settings, "draft": widget.draft, "options": options, "family": family}
-    fields = form.first_values(server.limits, **changes)
+    fields = form.initial_values(server.limits, **changes)
     methods = form.lanes(widget.methods[-1], widget.methods[:-1])
     link = html.escape(form.link(widget.prompt, methods, fields))
-    settings = ", ".join([f"{', '.join(methods[:-1])} and {methods[-1]}", *form.changed(fields)])
+    settings = ", ".join([f"{', '.join(methods[:-1])} and {methods[-1]}", *form.changes(fields)])
     heading = f'<p class="la-asked"><q>{html.escape(widget.prompt).replace(chr(10), " ↵ ")}</q><span>{html.escape(settings)}. <a href="{link}">Open it in the Race tab</a></span></p>'
     with gr.Row(elem_classes="la-do"):
         markup(heading)
@@ -53,7 +53,7 @@ def recording(widget: Recording, server: ServerState) -> None:
     trace = recordings.read(widget.recording)
     at = pass_number(trace.lanes[-1], widget.at)
     caption = f"A recording from {trace.machine.cpu}: {BY_ID[widget.recording].label}, at pass {at}."
-    timeline(whole(f"lesson-{widget.recording}-{at}", wire.events(trace, caption, at=at)), server.runs)
+    timeline(complete_batch(f"lesson-{widget.recording}-{at}", wire.events(trace, caption, at=at)), server.runs)
 
 
 def pass_number(lane: LaneRecord, at: str) -> int:
@@ -72,14 +72,14 @@ def bug(widget: Bug, server: ServerState) -> None:
         on = gr.Checkbox(True, interactive=True, label=f'the bug "{mistake.name}" is switched on', min_width=240)
         test = gr.Button("Run the test", scale=0, min_width=136)
         start, stop = buttons("Race") if widget.scenario else (None, gr.Button("Stop", interactive=False, scale=0))
-    status = markup(says(f"{HARMS[mistake.harm]} The test that catches it is {mistake.test}."))
+    status = markup(status_line(f"{HARMS[mistake.harm]} The test that catches it is {mistake.test}."))
     run_and_stop(test, stop, partial(_tested, mistake), [on], [], status=status, done=None)
     if not widget.scenario:
         return
     lanes = timeline("", server.runs)
     scenario = BY_ID[widget.scenario]
     options = {"chat": scenario.chat, **scenario.options, **widget.settings}
-    options["max_new_tokens"] = form.first_values(server.limits, **options)["max_new_tokens"]
+    options["max_new_tokens"] = form.initial_values(server.limits, **options)["max_new_tokens"]
 
     def broken(on: bool) -> Iterator[str]:
         bug = mistake.id if on else ""
@@ -91,13 +91,13 @@ def bug(widget: Bug, server: ServerState) -> None:
 
 def _raced(server: ServerState, bug: str, prompt: str, methods: list[str], options: dict[str, Any]) -> Any:
     if not bug:
-        return honest(server.families.usual.models, prompt, methods, **options)
+        return correct_race(server.families.usual.models, prompt, methods, **options)
     return bugs.race(server.families.usual.models, prompt, bugs.find(bug), methods, **options)
 
 
 def _tested(bug: bugs.Bug, on: bool) -> Iterator[Any]:
-    yield says("Running the test.")
-    for line, finding in followed(lambda: bugs.catch(bug if on else None, bug.test)):
+    yield status_line("Running the test.")
+    for line, finding in follow_job(lambda: bugs.catch(bug if on else None, bug.test)):
         yield _finding(finding, on) if isinstance(finding, Finding) else line
 
 

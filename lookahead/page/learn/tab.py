@@ -12,7 +12,7 @@ from ...server.state import ServerState
 from ...trace import assets
 from .. import gradio_internals
 from ..lab import dice, whatif
-from ..parts import QUIET, markup, refused
+from ..parts import QUIET, error_line, markup
 from . import games, lanes
 from .lessons import TEACHER, WORDS_A_MINUTE, Lesson, lessons, read
 from .widgets import Bug, Dice, Race, Recording, WhatIf, Widget
@@ -45,7 +45,7 @@ def tab(server: ServerState, learn: gr.Tab) -> gr.Textbox:
                 if name in all_:
                     _lesson(all_[name], list(all_.values()), server)
                 elif name:
-                    markup(refused(SettingsError("lesson", name[:200], f"choose one of {', '.join(all_)}.")))
+                    markup(error_line(SettingsError("lesson", name[:200], f"choose one of {', '.join(all_)}.")))
 
     gradio_internals.progress_on(open_)
     learn.select(None, js=f"() => lookaheadPage.learn.begun({json.dumps(next(iter(all_)))})", outputs=open_, **QUIET)
@@ -96,8 +96,8 @@ def _widget(part: Widget, server: ServerState, lesson: str) -> None:
         case Bug():
             lanes.bug(part, server)
         case Dice():
-            dice.board(part.bug)
+            dice.controls(part.bug)
         case WhatIf():
-            whatif.of_recording(part.recording, part.method, part.k, part.options)
+            whatif.recording_sliders(part.recording, part.method, part.k, part.options)
         case _:
             games.add(part, server, lesson)

@@ -19,14 +19,14 @@ ROOT = Path(__file__).parents[3]
 BY_ID = {scenario.id: scenario for scenario in (*SCENARIOS, *TAUGHT)}
 
 
-def _must(valid: Any, hint: str) -> None:
+def _require(valid: Any, hint: str) -> None:
     if not valid:
         raise ValueError(hint)
 
 
 def _decoding(settings: dict[str, Any]) -> dict[str, Any]:
     unknown = settings.keys() - set(Settings.names())
-    _must(not unknown, f"there is no setting {', '.join(unknown)}.")
+    _require(not unknown, f"there is no setting {', '.join(unknown)}.")
     Settings(**settings)
     return settings
 
@@ -69,7 +69,7 @@ class Race(Widget):
     @classmethod
     def _with_scenario(cls, fields: dict[str, Any]) -> dict[str, Any]:
         one = ("scenario" in fields) != ("prompt" in fields) and fields.keys() & {"scenario", "methods"}
-        _must(one, "give a scenario, or else a prompt and methods.")
+        _require(one, "give a scenario, or else a prompt and methods.")
         if "scenario" not in fields:
             return fields
         scenario = _scenario(fields["scenario"])
@@ -139,8 +139,8 @@ class Cost(Widget):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        _must(self.predict in (None, *self.rows), "predict one of the rows.")
-        _must((self.alpha is None) == (self.k is None), "give alpha together with k.")
+        _require(self.predict in (None, *self.rows), "predict one of the rows.")
+        _require((self.alpha is None) == (self.k is None), "give alpha together with k.")
         return self
 
 
@@ -167,7 +167,7 @@ class Code(Widget):
     @classmethod
     def _with_source(cls, fields: dict[str, Any]) -> dict[str, Any]:
         one = ("text" in fields) != ("source" in fields)
-        _must(one, "give either a text or a source.")
+        _require(one, "give either a text or a source.")
         if "source" not in fields:
             return fields
         text, first = _source(str(fields["source"]))
@@ -176,7 +176,7 @@ class Code(Widget):
     @model_validator(mode="after")
     def _has_marks(self) -> Self:
         for mark in self.marks:
-            _must(mark in self.text, f"no line of the listing has {mark!r}.")
+            _require(mark in self.text, f"no line of the listing has {mark!r}.")
         return self
 
     @property
@@ -208,7 +208,7 @@ class Quiz(Widget):
     @model_validator(mode="after")
     def _one_is_right(self) -> Self:
         right = sum(answer.right for answer in self.answers)
-        _must(right == 1, "give one right answer.")
+        _require(right == 1, "give one right answer.")
         return self
 
 
@@ -216,24 +216,24 @@ KINDS: dict[str, type[Widget]] = {one.__name__.lower(): one for one in Widget.__
 
 
 def _scenario(name: str) -> Scenario:
-    _must(name in list(BY_ID), f"choose one of {', '.join(BY_ID)}.")
+    _require(name in list(BY_ID), f"choose one of {', '.join(BY_ID)}.")
     return BY_ID[name]
 
 
 def _recorded(name: str) -> str:
     path = ASSETS / "traces" / f"{_scenario(name).id}.json"
-    _must(path.is_file(), "there is no bundled recording of this scenario.")
+    _require(path.is_file(), "there is no bundled recording of this scenario.")
     return name
 
 
 def _source(source: str) -> tuple[str, int]:
     file, _, name = source.partition("#")
     path = (ROOT / file).resolve()
-    _must(path.is_relative_to(ROOT) and path.is_file(), "there is no such file.")
+    _require(path.is_relative_to(ROOT) and path.is_file(), "there is no such file.")
     text = path.read_text(encoding="utf-8")
     node = ast.parse(text)
     for part in name.split("."):
         node = next((n for n in node.body if getattr(n, "name", None) == part), None)
-        _must(node, "the file has no such definition.")
+        _require(node, "the file has no such definition.")
     first = min(n.lineno for n in (node, *node.decorator_list))
     return dedent("\n".join(text.split("\n")[first - 1 : node.end_lineno])), first

@@ -251,6 +251,6 @@ def test_race_can_be_pressed_again_after_a_fault(served, chromium, monkeypatch, 
     shown.wait_for_function(over)
     monkeypatch.setattr(gradio_internals, "_fits", broken)  # before the race's own code
     button.click()
-    expect(shown.get_by_text("the page sends other values")).to_be_visible()
+    expect(shown.get_by_text("the page sends different values")).to_be_visible()
     expect(button).to_be_enabled()
     shown.close()

@@ -141,7 +141,7 @@ def test_a_race_behind_ones_own_sweep_says_so(visit):
     page.get_by_role("button", name="Stop", exact=True).locator("visible=true").click()
     page.get_by_role("tab", name="Lab", exact=True).click()
     page.get_by_role("button", name="Stop").locator("visible=true").click()
-    expect(page.locator(".la-says").locator("visible=true")).to_have_text("Stopped. What is known so far stays.")
+    expect(page.locator(".la-says").locator("visible=true")).to_have_text("Stopped. The results so far are shown.")
 
 
 def test_what_if_recomputes_the_race_on_show(visit):

@@ -247,7 +247,7 @@ def test_files_are_refused_whatever_their_size_and_nothing_is_kept(address):
     for body in (FORM, FORM.replace(CANARY, "x" * 20_000_000)):
         for path in ("/gradio_api/upload", "/gradio_api/upload/", "/gradio_api/upload?upload_id=1", SERVE):
             status, text = Plain(address).ask("POST", path, body, {"Content-Type": BOUND})
-            assert status == 403 and "takes no files" in json.loads(text)["error"]
+            assert status == 403 and "accepts no files" in json.loads(text)["error"]
     assert Plain(address).ask("GET", f"/gradio_api/deep_link?session_hash={CANARY}")[0] == 403
     assert {path for path in set(folder.rglob("*")) - kept if path.is_file()} == set()
 

@@ -113,7 +113,7 @@ def test_chips_and_drafters_are_those_of_the_family(server, other):
 
 def test_the_models_tab_tells_of_every_family(server):
     shown = in_use(server)
-    assert shown.count("<table") == 2 and "pocket: instant" in shown and "2 families side by side" in shown
+    assert shown.count("<table") == 2 and "pocket: instant" in shown and "2 families are loaded" in shown
 
 
 def test_a_family_that_comes_with_the_app_is_loaded_for_the_race_that_wants_it(other, models, monkeypatch):

@@ -157,10 +157,10 @@ def test_it_ends_where_other_models_are_loaded_and_goes_with_its_visitor(server,
     drafter.keep()
     other = replace(family)
     server.families.first.models = other
-    with pytest.raises(Refused, match="not in use any more"):
+    with pytest.raises(Refused, match="no longer loaded"):
         list(following)
     assert server.models_for("a") is other
-    with pytest.raises(Refused, match="not in use any more"):
+    with pytest.raises(Refused, match="no longer loaded"):
         drafter.to_zip()
     drafter, following = grown(server)
     following.close()

@@ -216,7 +216,7 @@ def test_a_forged_host_becomes_no_markup(address, path, markup):
 def test_a_link_that_cannot_be_followed_says_why(query, word):
     refusal = arrive(stand_in(Limits()), query)["lanes"]
     words = json.loads(refusal)["error"]
-    assert words.startswith("This link cannot be followed.") and word in words and "<" not in refusal
+    assert words.startswith("This link is not valid.") and word in words and "<" not in refusal
 
 
 @pytest.mark.parametrize("text", FILES, ids=lambda text: repr(text[:24]))

@@ -132,7 +132,7 @@ def report_errors(page: gr.Blocks) -> None:
 
 
 def missing(error: Exception) -> str:
-    """Return a message on the argument that a call lacks, for an error of gradio_client's `construct_args`; else ""."""
+    """Return a message on the argument that a call lacks, from gradio_client's `construct_args`; "" for other errors."""
     before, sentence, name = str(error).partition("No value provided for required argument: ")
     return f"{name} is missing: give it." if sentence and not before else ""
 

@@ -45,8 +45,8 @@ OFF = (
     "<code>python app.py --models organisation/target+organisation/draft</code>."
 )
 CARDS = (
-    "Sizes and licences are those that the authors state. As far as we know, each pair shares one tokenizer. Check reads the "
-    "actual files on the hub."
+    "Sizes and licences are those that the authors state. Each pair should share one tokenizer. Check reads the actual "
+    "files on the hub."
 )
 BUILT = (
     "<b>Built with Llama.</b> We trained the bundled models from scratch. Part of their training text was written by Llama 3.1, which is "
@@ -125,7 +125,7 @@ def _family(family: Family, titled: bool) -> str:
         name = f"{loaded.names['target']}, first {layers}" if skip else loaded.names[role]
         rows.append([
             role, name, millions(numbers) if numbers else "shared with the target",
-            size(nbytes) if nbytes else "none of its own",
+            size(nbytes) if nbytes else "no extra memory",
             f"{seconds(curves[role].pass_s(1))}{', in 8 bits' if lm.eight_bits else ''}",
             "" if skip else _licence(family, role),
         ])  # fmt: skip

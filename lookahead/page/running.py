@@ -81,7 +81,7 @@ def follow_progress(
 ) -> Iterator[list[Any]]:
     """Compute a generator of `Progress` as a job.
 
-    Yields a status line and, for the result so far, the `width` values that `show` returns, or no change.
+    Yields a status line with the `width` values that `show` returns for the result so far, or with no change.
     """
     for line, progress in follow_job(make):
         values = None
@@ -106,7 +106,7 @@ def with_visitor_models(
 def with_status(
     work: Callable[..., Iterator[Any]], width: int, done: str | None, refusal: Callable[[str], str] = error_line
 ) -> Callable[..., Iterator[Any]]:
-    """Return `work` with `done` or, as `refusal` shows it, an error as a last value for the first of `width` outputs."""
+    """Return `work` with a last value for the first of `width` outputs: `done`, or an error as `refusal` shows it."""
 
     def row(text: str) -> Any:
         return [text, *[gr.skip()] * (width - 1)] if width > 1 else text

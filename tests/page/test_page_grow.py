@@ -22,7 +22,7 @@ def test_a_drafter_is_grown_kept_and_taken_home(visit, tmp_path):
     page.get_by_role("tab", name="Lab", exact=True).click()
     turn_to(page, "Grow a drafter")
     press = {name: page.get_by_role("button", name=name, exact=True).locator("visible=true") for name in
-             ("Train", "Stop", "Keep for my races", "Put it away", "Download")}  # fmt: skip
+             ("Train", "Stop", "Keep for my races", "Remove", "Download")}  # fmt: skip
     for name in ("Keep for my races", "Download"):
         expect(press[name]).to_be_disabled()
     press["Train"].click()
@@ -31,7 +31,7 @@ def test_a_drafter_is_grown_kept_and_taken_home(visit, tmp_path):
     expect(headline).to_contain_text(re.compile(r"1\.\d\d tokens per pass, (before training|after [\d.]+ s)"))
     expect(lanes).to_contain_text("Finished.")
     expect(page.locator("#la-growing .js-plotly-plot .legendtext")).to_have_text(["loss", "tokens per pass"])
-    expect(page.get_by_text("of learning.")).to_contain_text("tokens written by the target")
+    expect(page.get_by_text("of training.")).to_contain_text("tokens written by the target")
     expect(press["Keep for my races"]).to_be_enabled()
     press["Stop"].click()
     expect(page.get_by_text("Stopped. Keep the drafter")).to_be_visible()
@@ -49,6 +49,6 @@ def test_a_drafter_is_grown_kept_and_taken_home(visit, tmp_path):
     race(page)
     assert drafting(page).startswith("your own, trained for")
     page.get_by_role("tab", name="Lab", exact=True).click()
-    press["Put it away"].click()
-    page.get_by_text("Put away").wait_for()
-    expect(press["Put it away"]).to_be_hidden()
+    press["Remove"].click()
+    page.get_by_text("Removed").wait_for()
+    expect(press["Remove"]).to_be_hidden()

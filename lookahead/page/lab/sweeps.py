@@ -1,4 +1,4 @@
-"""Sweeps: one setting turned through its range, measured at every point, with theory beside it."""
+"""Sweeps: the speedup over the range of one setting, measured at every point and predicted."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,13 +15,13 @@ from ..parts import Follow, Opening, markup, plot, plot_update, status_line, tab
 from ..running import buttons, follow_progress, run_and_stop, with_visitor_models
 
 INTRO = (
-    "Two predictions stand beside every measured speedup, both from the acceptance measured at that point: Leviathan's formula, "
-    "where verifying costs one pass whatever its rows, and the same with verifying as dear as this machine's passes are. Over the "
-    "draft length, the runs with 1 and with 8 drafted tokens also predict all other lengths: how far drafts got says how far others get."
+    "Each measured speedup has two predictions, both from the acceptance that was measured at that point. In Leviathan's formula, "
+    "verifying costs one pass for any number of rows. The second prediction uses this machine's pass costs. For the draft length, "
+    "the runs with 1 and with 8 drafted tokens also predict all other lengths."
 )
 EXPECTED = (
-    "What theory expects of the draft model at this machine's costs: a line joins equal speedups, and above the thick one drafting "
-    "pays. A sweep puts measured points on it."
+    "The predicted speedup of the draft model at this machine's costs. A line joins equal speedups; above the thick line, drafting "
+    "pays. A sweep adds measured points."
 )
 LABELS = {
     "draft-length": "draft length k", "temperature": "temperature", "output-length": "output length",
@@ -34,7 +34,7 @@ PROMPTS = {
 
 
 def add(server: ServerState, follow: Follow) -> Opening:
-    """The section."""
+    """Add the section."""
     with gr.Row(elem_classes="la-do"):
         settings = [(LABELS[name], name) for name in SWEEPS]
         setting = gr.Dropdown(settings, value="draft-length", label="sweep", filterable=False)
@@ -69,7 +69,7 @@ def _rows(swept: Sweep) -> str:
     def speed(value: float | None) -> str:
         return "" if value is None else ratio(value)
 
-    forecasts = {one.k: shown(one) for one in swept.forecasts}
+    forecasts = {forecast.k: shown(forecast) for forecast in swept.forecasts}
     rows = [
         [
             p.arm.label, percent(p.acceptance), decimal(p.arm.mean("tokens_per_pass")), speed(p.arm.median), speed(p.priced),

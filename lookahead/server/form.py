@@ -65,7 +65,7 @@ def options(fields: Mapping[str, Any]) -> dict[str, Any]:
     out = {name: value for name, value in fields.items() if name != "family"}
     for name in (*INTEGERS, *FLOATS):
         if name in out:
-            out[name] = _number(name, out[name], whole=name in INTEGERS)
+            out[name] = _number(name, out[name], integer=name in INTEGERS)
     if not out.get("draft", True):  # no draft model was loaded
         del out["draft"]
     if "k" in out:
@@ -136,17 +136,17 @@ def require_choice(name: str, value: Any, allowed: Sequence[str]) -> str:
     return value
 
 
-def _number(name: str, value: Any, *, whole: bool, hint: str = "give a number.") -> Any:
+def _number(name: str, value: Any, *, integer: bool, hint: str = "give a number.") -> Any:
     if isinstance(value, str):
         try:
-            value = int(value) if whole and value.strip().lstrip("-").isdecimal() else float(value)
+            value = int(value) if integer and value.strip().lstrip("-").isdecimal() else float(value)
         except ValueError:
             raise SettingsError(name, value, hint) from None
     if value is None or isinstance(value, bool) or not isinstance(value, (int, float)):
         raise SettingsError(name, value, "the field is not a number; type one.")
-    return int(value) if whole and (isinstance(value, int) or value.is_integer()) else value
+    return int(value) if integer and (isinstance(value, int) or value.is_integer()) else value
 
 
 def _k(value: Any) -> Any:
     text = str(value).strip().lower() if value is not None else ""
-    return "auto" if text in ("auto", "") else _number("k", text, whole=True, hint='give "auto" or a whole number.')
+    return "auto" if text in ("auto", "") else _number("k", text, integer=True, hint='give "auto" or a whole number.')

@@ -59,7 +59,7 @@ def _metrics() -> Route:
         def collect(self) -> Iterator[Any]:
             started = CounterMetricFamily("lookahead_runs_begun", "Runs that were started.", labels=["kind"])
             ended = CounterMetricFamily("lookahead_runs", "Runs by outcome.", labels=["kind", "outcome"])
-            for family, counts in ((started, {(kind,): n for kind, n in queue.begun.items()}), (ended, queue.counts)):
+            for family, counts in ((started, {(kind,): n for kind, n in queue.started.items()}), (ended, queue.counts)):
                 for labels, number in sorted(counts.items()):
                     family.add_metric(labels, number)
             yield from (started, ended)

@@ -221,13 +221,13 @@ class Job(Generic[T]):
 
 
 class Queue:
-    """A queue in the order of submission. `counts` is by (kind, outcome), `begun` by kind."""
+    """A queue in the order of submission. `counts` is by (kind, outcome), `started` by kind."""
 
     def __init__(self) -> None:
         self.limits, self.closed = Limits(), False
         self.visitor: Callable[[], str | None] = lambda: None  # the visitor who submits; set by the page
         self.counts: Counter[tuple[str, str]] = Counter()
-        self.begun: Counter[str] = Counter()
+        self.started: Counter[str] = Counter()
         self.tokens = 0
         self.waited_s = self.computed_s = 0.0
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix=THREAD)
@@ -310,7 +310,7 @@ class Queue:
         if not job.paused:
             if not job.done.set_running_or_notify_cancel():
                 return
-            self.begun[job.kind] += 1
+            self.started[job.kind] += 1
         try:
             result = job.run()
         except BaseException as error:

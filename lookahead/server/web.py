@@ -115,7 +115,7 @@ def end_at_signals() -> None:
 async def _listening(host: str, ports: range) -> list[socket.socket]:
     """Return sockets on the first free port, one for each address of the host. Raises `OSError` if none is free."""
     if not 0 <= ports[0] < 1 << 16:
-        raise OSError("a port is a number from 0 to 65,535")
+        raise OSError("a port is a number from 0 to 65535")
     for port in ports:
         try:
             listener = await anyio.create_tcp_listener(

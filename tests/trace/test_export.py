@@ -51,16 +51,16 @@ def test_there_is_one_row_per_pass_and_the_sums_agree(race):
     for number, record in enumerate(race.lanes):
         lane_rows = [row for row in rows if int(row["lane"]) == number]
         stats = race.stats(number)
-        assert [int(row["pass"]) for row in mine] == list(range(len(record.steps)))
-        assert "".join(row["text"] for row in mine) == record.text
-        assert sum(int(row["tokens"]) for row in mine) == stats["new_tokens"]
-        assert sum(int(row["accepted"]) for row in mine) == stats["num_accepted_draft_tokens"]
+        assert [int(row["pass"]) for row in lane_rows] == list(range(len(record.steps)))
+        assert "".join(row["text"] for row in lane_rows) == record.text
+        assert sum(int(row["tokens"]) for row in lane_rows) == stats["new_tokens"]
+        assert sum(int(row["accepted"]) for row in lane_rows) == stats["num_accepted_draft_tokens"]
         assert float(lane_rows[-1]["clock_ms"]) == pytest.approx(1e3 * stats["clock_s"], abs=1e-3)
         assert lane_rows[-1]["finish"] == "length" and lane_rows[0]["kind"] == "prefill"
         if record.opaque:
-            assert all(row["rows"] == row["drafted"] == row["draft"] == "" for row in mine)
+            assert all(row["rows"] == row["drafted"] == row["draft"] == "" for row in lane_rows)
         else:
-            assert sum(int(row["drafted"] or 0) for row in mine) == stats["num_draft_tokens"]
+            assert sum(int(row["drafted"] or 0) for row in lane_rows) == stats["num_draft_tokens"]
 
 
 def test_the_text_of_a_draft_is_its_paths():

@@ -1,7 +1,7 @@
 """The queue: all computing for visitors is a `Job`, and one thread computes one job at a time, in order.
 
-Torch keeps a pool of threads for every thread that calls it, and pools with more threads than cores slow each other down.
-So one thread does all computing. A job ends between two passes: its work calls `publish` or `check` there, or yields. A
+Torch keeps a pool of threads for every thread that calls it. Pools with more threads than cores slow each other down, so
+one thread does all computing. A job ends between two passes: its work calls `publish` or `check` there, or yields. A
 pass that hangs cannot be ended from Python; /healthz reports it, so that the server can be restarted.
 """
 
@@ -124,8 +124,8 @@ class Job(Generic[T]):
     def follow(self, interval_s: float = POLL_S, waiting_interval_s: float = POLL_S) -> Iterator[Update]:
         """Yield updates until the end. Raises the errors of `result`. Closing the generator cancels the job.
 
-        An update comes at least every `interval_s` seconds (`waiting_interval_s` in the queue), even if it is empty,
-        because only a generator that yields can be cancelled.
+        An update comes at least every `interval_s` seconds (`waiting_interval_s` in the queue), even if it is empty. Only a
+        generator that yields can be cancelled.
         """
         position = ""
         try:
@@ -145,8 +145,8 @@ class Job(Generic[T]):
     def result(self) -> T | None:
         """Wait for the work and return its result.
 
-        Raises `Cancelled` if the visitor cancelled the job, `Ended` if the server ended it or the work failed, and the
-        `LookaheadError` that the work raised.
+        Raises `Cancelled` if the visitor cancelled the job, and `Ended` if the server ended it or the work failed. A
+        `LookaheadError` of the work is raised unchanged.
         """
         try:
             value = self.done.result()

@@ -1,7 +1,7 @@
 """The web server: one port and one application, from the first second to the end.
 
-The port opens before torch and Gradio are imported, because a browser whose connection is refused shows an error and does
-not try again. During loading, `/` plays a recording, `/loading` reports the progress as JSON, and all other addresses
+The port opens before torch and Gradio are imported. A browser whose connection is refused shows an error and does not try
+again. During loading, `/` plays a recording, `/loading` reports the progress as JSON, and all other addresses
 return 503. `serve_routes` replaces these routes between two requests. The loading page then reloads itself, with the same
 address and playhead.
 """

@@ -1,7 +1,7 @@
 """Bundle the page's scripts and styles, and build pages that are one file.
 
 Scripts in `assets/` are ES modules, styles import each other, and neither needs a build step. A browser gets an entry and
-all its imports as one text, because a replay that is opened from a disk cannot import files.
+all its imports as one text. A replay that is opened from a disk cannot import files.
 """
 
 import base64

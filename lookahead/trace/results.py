@@ -41,8 +41,8 @@ class Statistics(Result):
 class Badge(Result):
     """Whether a lane wrote naive's text. `identical` is None if the texts may differ.
 
-    At a first difference, `position` is the index of the token, `margin` the distance of naive's two best tokens in logits,
-    `pass_number` the lane's pass that wrote the token, from 1, and `rows` the rows of that pass.
+    The other fields describe the first difference. `position` is the index of the token, and `margin` the distance of naive's
+    two best tokens in logits. `pass_number` is the lane's pass that wrote the token, from 1, and `rows` its number of rows.
     """
 
     identical: bool | None

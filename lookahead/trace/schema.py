@@ -2,7 +2,7 @@
 
 The records mirror `Step` and add the text of each token. One definition validates untrusted files, with limits on every
 field, and generates the published JSON schema (`trace.schema.json`). Statistics and the verdict are computed from the records
-alone, so a file from another machine gives the same numbers as a live race.
+alone. So a file from another machine gives the same numbers as a live race.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The event log: a race as a sequence of events for the page.
 
-`Begin` has the trace without its steps, each `LaneStep` has one step and the lane's clock, and `End` has the statistics, the
+`Begin` has the trace without its steps, and each `LaneStep` has one step and the lane's clock. `End` has the statistics, the
 verdict and whether the texts agree. A live race and a recording have the same log, so the page plays both in the same way.
 """
 

@@ -26,8 +26,8 @@ from ..parts import QUIET, TRACE, Follow, answer_html, error_line, markup, plot,
 from ..running import buttons, follow_progress, run_and_stop, with_visitor_models
 
 INTRO = (
-    "Enter your own prompts. Each method runs next to naive decoding, and methods that are clearly slower are dropped (if time is "
-    "short, the slower half). The rest of the time measures several texts at once."
+    "Enter your own prompts. Each method runs next to naive decoding. Clearly slower methods are dropped; if time is short, the "
+    "slower half is dropped. The rest of the time measures several texts at once."
 )
 ASK = (
     "<b>Without a measurement?</b> This uses the race in the Race tab: its acceptance, its drafting time, and the pass costs of "

@@ -57,7 +57,7 @@ def test_a_race_between_servers_is_recorded_like_any_other(kind):
         assert "as streamed" in trace.verdict()["sentence"]
         return
     steps = len(Fake(kind, RUNS).passes(MOST)) - 1
-    assert stats["num_draft_tokens"] == 4 * steps and "no server tells" in trace.verdict()["sentence"]
+    assert stats["num_draft_tokens"] == 4 * steps and "do not report which ones" in trace.verdict()["sentence"]
     assert [step.drafted for step in fast.verified] == [None, *[4] * steps]
     assert [step.accepted for step in fast.verified][1:steps] == [RUNS[i % 4] for i in range(steps - 1)]
     assert trace.stats(0)["num_draft_tokens"] == 0 and fast.tokens == [*range(MOST)]

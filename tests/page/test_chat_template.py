@@ -50,7 +50,7 @@ def test_a_race_ends_with_a_sentence_and_the_next_one_runs(handler):
 
 def test_the_lab_ends_with_a_sentence(handler):
     """Its own prompts, as chat; `Find out` has Dark, prompts, where, budget and chat."""
-    rows = handler("measured_for")(False, "Hi", HERE, "15 seconds", True)
+    rows = handler("with_models")(False, "Hi", HERE, "15 seconds", True)
     assert WORDS in html.unescape(rows[-1][0])
 
 

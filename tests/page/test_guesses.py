@@ -3,7 +3,7 @@
 import pytest
 
 from lookahead import LookaheadError
-from lookahead.page.learn.games import DIGITS, OPEN, cases
+from lookahead.page.learn.games import DIGITS, UNCERTAIN, cases
 
 
 def test_cases_are_what_a_real_run_drew(models):
@@ -12,7 +12,7 @@ def test_cases_are_what_a_real_run_drew(models):
 
     prompt = BY_ID["story"].prompt
     (found,) = cases(models, prompt, seed=3, most=6)
-    assert len(found) == 6 and sum(OPEN[0] < case.chance < OPEN[1] for case in found) >= 3
+    assert len(found) == 6 and sum(UNCERTAIN[0] < case.chance < UNCERTAIN[1] for case in found) >= 3
     drawn = []
     for step in lookahead.decode(
         models, prompt, method="draft", temperature=0.8, rule="rejection", k=4, max_new_tokens=64, seed=3, details=False

@@ -113,7 +113,7 @@ def test_an_event_that_is_the_pages_own_is_refused(address):
     config = json.loads(plain.ask("GET", "/config")[1])
     event = next(event for event in config["dependencies"] if not event["backend_fn"] and not event["queue"])
     fine, text = plain.event(event, [])
-    assert not fine and "it is the page's own" in json.loads(text)["error"]
+    assert not fine and "only the page may call it" in json.loads(text)["error"]
 
 
 ENDPOINTS = {

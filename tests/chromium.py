@@ -70,7 +70,7 @@ def exposed(*names: str) -> str:
     """Return a script that sets `modules` to an object with these modules of `assets/`, by file name without suffix."""
     stems = {Path(name).stem: name for name in names}
     imports = "".join(f'import * as {stem} from "./{name}";\n' for stem, name in stems.items())
-    return assets.small_script(assets.bundle(f"{imports}globalThis.modules = {{{', '.join(stems)}}};")) + "\n"
+    return assets.minified_script(assets.bundle(f"{imports}globalThis.modules = {{{', '.join(stems)}}};")) + "\n"
 
 
 def bare_page(browser, body: str, style: str, script: str, size: tuple[int, int] = (1280, 900), **options):

@@ -14,7 +14,7 @@ import plotly.graph_objects as go
 
 from ..core.costs import CostCurve, PassCosts
 from ..core.numbers import count, decimal, percent, ratio
-from ..trace.charts import SYMBOLS, Chart, every
+from ..trace.charts import SYMBOLS, Chart, tick_step
 from .decision import Level, crossing
 from .dice import Histogram, P
 from .experiments import EXPERIMENTS, Experiment, Result
@@ -46,7 +46,7 @@ def expectations(
         width=0.62, marker=_hatched(chart), customdata=[e.claim for e in claims],
         hovertemplate="claimed: %{customdata}<extra></extra>",
     )  # fmt: skip
-    chart.lying(120 + 30 * len(EXPERIMENTS))
+    chart.horizontal_bars(120 + 30 * len(EXPERIMENTS))
 
     def hollow(name: str, symbol: str, colour: str, medians: Sequence[tuple[Experiment, float, str]]) -> None:
         if medians:
@@ -97,7 +97,7 @@ def generations(result: Result | None, dark: bool = False) -> go.Figure:
             text=[f"{decimal(value)}{unit}" for value in values], textposition="outside",
             textfont={"color": chart.ink["ink"]}, hovertemplate=f"%{{y}}: %{{x:.2f}}{unit}",
         )  # fmt: skip
-    chart.lying(140 + 88 * len(arms), "group")
+    chart.horizontal_bars(140 + 88 * len(arms), "group")
     chart.figure.add_vline(x=1, line=_naive(chart))
     chart.figure.update_xaxes(range=[0, 1.6 * max(max(values) for _, values, *_ in kinds)])
     return chart.finish()
@@ -151,7 +151,7 @@ def sweep(swept: Sweep, dark: bool = False) -> go.Figure:
         if known:
             chart.line(known, known.values(), name, chart.ink["lanes"][colour], dash, hovertemplate="%{y:.2f}x")
     if all(float(point.x).is_integer() for point in points):
-        chart.figure.update_xaxes(dtick=every(max(point.x for point in points)))
+        chart.figure.update_xaxes(dtick=tick_step(max(point.x for point in points)))
     chart.line(
         [point.x for point in points], [point.arm.median for point in points], HERE, **_measured(chart),
         customdata=[_hover(point) for point in points], hovertemplate="%{customdata}<br>%{y:.2f}x",
@@ -201,7 +201,7 @@ def shared_pass(passes: Sequence[Sequence[tuple[int, int]]], number: int, dark: 
         chart.bars(counts, names, name, colour, hatch, hovertemplate="text %{y}: %{x}")
     widest = max(1 + drafted for drafted, _ in texts)
     chart.figure.update_xaxes(range=[0, max(8, widest)], dtick=1 if widest <= 12 else 4)
-    chart.lying(140 + 14 * max(6, len(texts)))
+    chart.horizontal_bars(140 + 14 * max(6, len(texts)))
     return chart.finish()
 
 
@@ -219,7 +219,7 @@ def what_if(ks: Sequence[int], lines: Sequence[tuple[Outcome, Outcome]], k: int,
             hovertemplate="k = %{x}: %{y:.2f}x, %{customdata[0]:.2f} tokens per pass in %{customdata[1]} passes",
         )  # fmt: skip
     chart.figure.add_vline(x=k, line={"color": colour, "width": 1})
-    chart.figure.update_xaxes(dtick=every(max(ks)), range=[min(ks) - 0.5, max(ks) + 0.5])
+    chart.figure.update_xaxes(dtick=tick_step(max(ks)), range=[min(ks) - 0.5, max(ks) + 0.5])
     return _against_naive(chart)
 
 
@@ -250,7 +250,7 @@ def speedup_surface(costs: PassCosts, points: Sequence[Point] = (), dark: bool =
             marker={"symbol": "diamond", "size": 12, "color": ink["lanes"][2], "line": {"width": 1, "color": ink["ink"]}},
             hovertemplate="%{customdata}<extra></extra>",
         )  # fmt: skip
-    figure.update_xaxes(dtick=every(KS[-1]))
+    figure.update_xaxes(dtick=tick_step(KS[-1]))
     figure.update_yaxes(range=[0, 100])
     return chart.finish()
 
@@ -300,7 +300,7 @@ def pass_parts(models: Sequence[PassParts], dark: bool = False) -> go.Figure:
             PART_HATCHES[number], width=0.5, customdata=[1e3 * one.segments[name] for one in has],
             hovertemplate="%{customdata:.3g} ms",
         )  # fmt: skip
-    chart.lying(120 + 56 * len(models))
+    chart.horizontal_bars(120 + 56 * len(models))
     chart.figure.add_vline(x=1, line={"color": chart.ink["ink"], "dash": DOTTED, "width": 2}, annotation_text="memory")
     return chart.finish()
 

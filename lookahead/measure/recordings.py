@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ..core.events import SettingsError
 from ..core.folders import ASSETS
-from ..trace.export import rounded
+from ..trace.export import round_floats
 from ..trace.schema import SCHEMA
 from ..trace.trace import Trace
 from .scenarios import EVERY, Scenario
@@ -52,7 +52,9 @@ def record(models: Models, scenario: Scenario) -> Trace:
 def compact(trace: Trace) -> str:
     """The trace as short JSON text; `Trace.from_json` reads it."""
     data = trace.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-    return json.dumps(rounded({"schema": SCHEMA, **data}), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return json.dumps(
+        round_floats({"schema": SCHEMA, **data}), ensure_ascii=False, allow_nan=False, separators=(",", ":")
+    )
 
 
 def write(models: Models, out: Path, scenarios: Sequence[Scenario]) -> Iterator[Progress]:

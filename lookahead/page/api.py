@@ -1,6 +1,6 @@
 """Named endpoints for gradio_client, with the same engine and the same queue.
 
-A call to /race yields {"status": words}, and then the trace. If its caller has gone, the race ends at the next status.
+A call to /race yields {"status": text}, and then the trace. If the client disconnects, the race ends at the next status.
 """
 
 import json
@@ -14,13 +14,13 @@ from ..core.events import SettingsError
 from ..engine.methods import all_methods, method_class
 from ..measure import decision
 from ..server import form, loading_job, race_job
-from ..server.state import ServerState, described
+from ..server.state import ServerState, family_title
 from ..trace.trace import Trace
 from .gradio_internals import address, visitor
 
-EVERY_S, WAITING_S = 0.2, 0.8  # between two statuses; many callers may wait, and their statuses take computing time
-PERSONAL = ("choose",)  # endpoints that change something for their caller
-ADVISED = "draft"  # races for advice; lookups are computed from the naive lane
+POLL_S, WAITING_S = 0.2, 0.8  # between two statuses; many clients may wait, and their statuses take computing time
+PERSONAL = ("choose",)  # endpoints that change the state of their caller
+ADVISED = "draft"  # the method that races for advice; lookups are computed from the naive lane
 
 
 def add(server: ServerState) -> None:
@@ -34,47 +34,48 @@ def add(server: ServerState) -> None:
         temperature: float = 0.0,
         seed: int = 0,
     ) -> dict:
-        """Race a method against naive decoding on one prompt, with the models that were chosen; returns the trace.
+        """Race a method against naive decoding on one prompt, with the chosen models, and return the trace.
 
         Args:
             prompt: the beginning of a text.
             method: one of the names that /methods lists.
-            max_new_tokens: at most so many new tokens.
-            k: tokens to draft in a pass, or "auto".
+            max_new_tokens: largest number of new tokens.
+            k: tokens to draft per pass, or "auto".
             temperature: 0 is greedy.
-            seed: picks the noise when sampling.
+            seed: seed of the random numbers when sampling.
         """
-        given = {"max_new_tokens": max_new_tokens, "k": k, "temperature": temperature, "seed": seed}
-        given["family"] = server.families.of(visitor()).models.spec
-        yield from _race(server, prompt, method, given)
+        fields = {"max_new_tokens": max_new_tokens, "k": k, "temperature": temperature, "seed": seed}
+        fields["family"] = server.families.chosen_by(visitor()).models.spec
+        yield from _race(server, prompt, method, fields)
 
     def advise(prompt: str, max_new_tokens: int = 128) -> dict:
-        """Should speculative decoding be turned on for a text like this, on this machine? A draft model and a lookup race
-        naive decoding on the prompt; returns a sentence, the method and draft length to use (None and 0 for "don't"), and the
-        expected speedup of every option.
+        """Measure whether speculative decoding pays for a text like this on this machine.
+
+        A draft model races naive decoding on the prompt, and lookups are computed from the naive lane. Returns a sentence,
+        the method and draft length to use, and the expected speedup of every option. Without a gain, they are None and 0.
 
         Args:
-            prompt: the beginning of a text of the kind that is meant.
-            max_new_tokens: at most so many new tokens.
+            prompt: the beginning of a typical text.
+            max_new_tokens: largest number of new tokens.
         """
-        family = server.families.of(visitor()).models
-        given = {"max_new_tokens": max_new_tokens, "family": family.spec}
-        *_, trace = _race(server, prompt, ADVISED, given)
+        family = server.families.chosen_by(visitor()).models
+        fields = {"max_new_tokens": max_new_tokens, "family": family.spec}
+        *_, trace = _race(server, prompt, ADVISED, fields)
         report = decision.advise(Trace.model_validate(trace), family.costs)
-        options = [{"method": one.method, "k": one.k, "speedup": one.speedup} for one in report.options]
+        options = [{"method": option.method, "k": option.k, "speedup": option.speedup} for option in report.options]
         method, k = (report.best.method, report.k) if report.on else (None, 0)
         return {"sentence": report.sentence, "method": method, "k": k, "options": options}
 
     def link(prompt: str, method: str = form.DEFAULT_METHOD, k: str = "auto", temperature: float = 0.0) -> str:
-        """The address of a page with this race filled in. Nothing runs here; the person who opens it starts the race.
+        """Return the address of a page with this race filled in. The race does not run until a person starts it there.
 
         Args:
             prompt: the beginning of a text.
             method: one of the names that /methods lists.
-            k: tokens to draft in a pass, or "auto".
+            k: tokens to draft per pass, or "auto".
             temperature: 0 is greedy.
         """
-        family = server.families.of(visitor()).models.spec
+        family = server.families.chosen_by(visitor()).models.spec
         fields = {**form.DEFAULTS, "family": family, "k": k, "temperature": temperature}
         if not isinstance(prompt, str) or not isinstance(method, str):
             raise SettingsError("prompt, method", (prompt, method), "give text.")
@@ -83,38 +84,38 @@ def add(server: ServerState) -> None:
         return f"{address()}/{query}"
 
     def methods() -> list:
-        """The strategies: name, summary, and whether a draft model is needed."""
+        """Return the strategies: name, summary, and whether they need a draft model."""
         classes = {m: method_class(m) for m in all_methods()}
         return [{"name": m, "summary": c.summary, "needs_draft": c.needs_draft} for m, c in classes.items()]
 
     def families() -> list:
-        """The families of models to choose from: name, description, and whether it is loaded."""
+        """Return the families of models to choose from: name, description, and whether it is loaded."""
         return [
-            {"name": spec, "description": described(spec), "loaded": spec in server.families}
+            {"name": spec, "description": family_title(spec), "loaded": spec in server.families}
             for spec in loading_job.offered(server)
         ]
 
     def choose(family: str) -> dict:
-        """Choose the models that this session's races run with; a family that comes with the app is loaded if need be.
+        """Choose the models of this session's races. A bundled family is loaded if necessary.
 
         Args:
             family: one of the names that /families lists.
         """
-        form.known("family", family, loading_job.offered(server))
-        for words, share in loading_job.loaded(server, family):
-            yield {"status": words, "share": share}
+        form.require_choice("family", family, loading_job.offered(server))
+        for sentence, share in loading_job.load_if_missing(server, family):
+            yield {"status": sentence, "share": share}
         chosen = server.families.named(family).models
         server.families.choose(visitor(), family)
         yield {"family": chosen.spec, "models": chosen.names}
 
-    for computing in (race, advise, choose):
-        gr.api(computing, concurrency_limit=None)
-    for answering in (link, families, methods):
-        gr.api(answering, queue=False)
+    for endpoint in (race, advise, choose):
+        gr.api(endpoint, concurrency_limit=None)
+    for endpoint in (link, families, methods):
+        gr.api(endpoint, queue=False)
 
 
-def _race(server: ServerState, prompt: str, method: str, given: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    job = race_job.submit(server, form.RaceForm(prompt, form.lanes(method), given), "api")
-    for _ in job.follow(EVERY_S, WAITING_S):
+def _race(server: ServerState, prompt: str, method: str, fields: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    job = race_job.submit(server, form.RaceForm(prompt, form.lanes(method), fields), "api")
+    for _ in job.follow(POLL_S, WAITING_S):
         yield {"status": job.waiting() or "Computing."}
     yield json.loads(job.result().to_json())

@@ -1,6 +1,6 @@
-"""The app's start: `lookahead serve` and `python app.py`.
+"""Start the app: `lookahead serve` and `python app.py`.
 
-The port answers and a recording plays at once; the models load next, and Gradio last.
+The port opens and a recording plays immediately. Then the models load, and Gradio last.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ VARIABLES = {
     "GRADIO_ANALYTICS_MAX_EVENTS": "1",
     "GRADIO_ANALYTICS_CACHE_FREQUENCY": "1000000000",
 }
-# The share of loading that is done when a part begins, as in a start with known models.
+# The share of loading that is done when each part starts, if the costs of the models are known.
 TORCH, TRANSFORMERS, MODELS, GRADIO, PAGE = 0.02, 0.15, 0.35, 0.65, 0.92
 
 
@@ -37,15 +37,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Parse the command line and serve; returns the exit status."""
+    """Parse the command line and serve. Returns the exit status."""
     parser = argparse.ArgumentParser(description="Speculative decoding you can see, feel and measure.")
     add_arguments(parser)
     return serve(parser.parse_args(argv))
 
 
 def serve(arguments: argparse.Namespace) -> int:
-    """Serve the app until it is interrupted; returns the exit status."""
-    gc.disable()  # collecting while modules are imported takes a fifth of that time and frees nothing
+    """Serve the app until it is interrupted. Returns the exit status."""
+    gc.disable()  # garbage collection takes a fifth of the import time and frees nothing
     try:
         return _serve(arguments)
     finally:
@@ -60,7 +60,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     try:
         use_writable_folders()  # before the imports below, some of which read the variables
     except OSError as error:
-        return _refused(error)
+        return _failed(error)
 
     from ..core.events import LookaheadError
     from ..core.numbers import percent
@@ -74,17 +74,17 @@ def _serve(arguments: argparse.Namespace) -> int:
 
     tolerate_any_text()
     try:
-        limits, log_settings = Limits.of(), LogSettings.of()
+        limits, log_settings = Limits.from_environment(), LogSettings.from_environment()
         named()
     except LookaheadError as error:
-        return _refused(error)
+        return _failed(error)
     log_settings = log_settings.model_copy(update={"revision": revision()})
     logging.configure(log_settings.log == "json", log_settings.log_prompts)
     try:
         web = WebServer(arguments.host, arguments.port)
     except OSError as error:
         cause = str(error.strerror or error).partition(" (while")[0]
-        return _refused(f"port {arguments.port or ''} at {arguments.host}: {cause}. Choose another with --port.")
+        return _failed(f"port {arguments.port or ''} at {arguments.host}: {cause}. Choose another with --port.")
     end_at_signals()
 
     printed = None
@@ -94,14 +94,14 @@ def _serve(arguments: argparse.Namespace) -> int:
         if (line := (text.partition(":")[0], percent(share))) != printed:  # a download reports ten times per second
             printed = line
             print(f"{percent(share):>4}  {text}", flush=True)
-        web.tell(text[0].lower() + text[1:], MODELS + share * (GRADIO - MODELS))
+        web.set_progress(text[0].lower() + text[1:], MODELS + share * (GRADIO - MODELS))
 
     try:
-        web.tell("reading torch", TORCH)
-        if os.environ.get("SPACES_ZERO_GPU"):  # `spaces` must be imported before anything asks torch for a GPU
+        web.set_progress("reading torch", TORCH)
+        if os.environ.get("SPACES_ZERO_GPU"):  # `spaces` must be imported before any module checks torch for a GPU
             import_module("lookahead.server.zero")
         import_module("torch")
-        web.tell("reading transformers", TRANSFORMERS)
+        web.set_progress("reading transformers", TRANSFORMERS)
         from transformers.utils.logging import disable_progress_bar
 
         from ..family.hub import load
@@ -115,18 +115,18 @@ def _serve(arguments: argparse.Namespace) -> int:
         ]
     except LookaheadError as error:
         web.close()
-        return _refused(error)
-    web.tell("the models are ready; reading Gradio", GRADIO)
+        return _failed(error)
+    web.set_progress("the models are ready; reading Gradio", GRADIO)
     from ..server.state import ServerState
     from . import serve as serve_page
 
-    web.tell("the models are ready; making the page", PAGE)
+    web.set_progress("the models are ready; making the page", PAGE)
     gc.freeze()  # imported objects stay alive, so later collections skip them
     gc.enable()
     serve_page(ServerState(families[0], limits, tuple(families[1:])), log_settings, web, share=arguments.share)
     return 0
 
 
-def _refused(error: object) -> int:
+def _failed(error: object) -> int:
     print(f"lookahead: {error}", file=sys.stderr)
     return 2

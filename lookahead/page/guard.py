@@ -1,7 +1,7 @@
-"""Middleware that answers requests which no page sends with one sentence.
+"""Middleware that rejects requests that no page sends, with one sentence.
 
 Such requests (an unknown function, a malformed body) can raise deep in the web framework. The log gets one line instead of
-a traceback. Files are refused before they are read: pages send text, and Gradio would keep every upload.
+a traceback. Files are refused before they are read, because pages send only text and Gradio would store each upload.
 """
 
 from json.decoder import scanstring
@@ -13,15 +13,15 @@ from ..server import logging
 from ..trace.parsing import MOST_BYTES
 from . import gradio_internals
 
-WORDS = "This request cannot be answered. Reload the page, or see the API's description."
-FILES = "This server takes no files; a page sends recordings and prompts as text."
-# Of Gradio's addresses, by a part of each: those that write files, and one that prints who asks.
+INVALID = "This request is not valid. Reload the page, or read the API's description."
+FILES = "This server accepts no files. Pages send recordings and prompts as text."
+# Parts of the paths of Gradio's addresses that write files, and of one that prints the client.
 CLOSED = {"upload", "deep_link", "process_recording", "monitoring"}
 
 MOST_BODY = 5 * MOST_BYTES // 2  # bytes of a request: a recording as text in JSON, with its quotes escaped
 LARGE = "This request is larger than anything that a page sends."
-# A large request of a page is one text. Many values or escapes would hold the interpreter while they are parsed.
-MOST_PLAIN = 1 << 20  # bytes of a request in which nothing is counted
+# A large request of a page is one text. Many values or escapes would block the interpreter while they are parsed.
+MOST_PLAIN = 1 << 20  # bytes of a request whose values are not counted
 MOST_VALUES, MOST_ESCAPES = 20_000, 8_000_000
 
 
@@ -41,29 +41,29 @@ class Guard:
         if refusal:
             await refusal(scope, receive, send)
             return
-        begun, unread = False, [{"type": "http.request", "body": bytes(body), "more_body": False}]
+        started, unread = False, [{"type": "http.request", "body": bytes(body), "more_body": False}]
         del body
 
-        async def watched(message: Any) -> None:
-            nonlocal begun
-            begun = True
+        async def tracked_send(message: Any) -> None:
+            nonlocal started
+            started = True
             await send(message)
 
-        async def replayed() -> Any:
+        async def replayed_receive() -> Any:
             return unread.pop() if unread else await receive()
 
         try:
-            await self._app(scope, replayed, watched)
+            await self._app(scope, replayed_receive, tracked_send)
         except Exception as error:
-            if begun:
+            if started:
                 raise
             logging.failed("request")
-            words = gradio_internals.missing(error) or WORDS
-            await JSONResponse({"error": words}, status_code=400)(scope, receive, send)
+            message = gradio_internals.missing(error) or INVALID
+            await JSONResponse({"error": message}, status_code=400)(scope, receive, send)
 
 
 async def _body(receive: Any) -> bytearray:
-    """The body of a request, or its beginning if it is too large or the connection ends."""
+    """Return the body of a request, or its beginning if it is too large or the connection ends."""
     body, more = bytearray(), True
     while more and len(body) <= MOST_BODY:
         message = await receive()
@@ -79,15 +79,15 @@ def _is_large(body: bytearray) -> bool:
 
 
 def _values(body: bytearray) -> int:
-    """Count the values of a JSON body, without those inside its texts. Counting ends at `MOST_VALUES`."""
-    text, values, at = body.decode(errors="replace"), 0, 0
-    while values <= MOST_VALUES and at < len(text):
-        quote = text.find('"', at)
+    """Return the number of values in a JSON body, without those inside its texts. Counting ends at `MOST_VALUES`."""
+    text, values, index = body.decode(errors="replace"), 0, 0
+    while values <= MOST_VALUES and index < len(text):
+        quote = text.find('"', index)
         end = len(text) if quote < 0 else quote
-        values += sum(text.count(mark, at, end) for mark in ",[{")
+        values += sum(text.count(mark, index, end) for mark in ",[{")
         try:
-            at = scanstring(text, quote + 1)[1] if quote >= 0 else end
-        except ValueError:  # the parser fails there too
+            index = scanstring(text, quote + 1)[1] if quote >= 0 else end
+        except ValueError:  # the parser fails at the same character
             return values
     return values
 

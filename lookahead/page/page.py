@@ -35,40 +35,42 @@ MOST_QUEUED = 10_000
 
 
 def build(server: ServerState, log_settings: LogSettings) -> gr.Blocks:
-    """The whole app."""
+    """Return the app."""
     queue.visitor = gradio_internals.visitor
     with gr.Blocks(title=TITLE, analytics_enabled=False, fill_width=True) as page:
         header = markup(_header(server.models), elem_id="la-header")
         with gr.Tabs(elem_id="la-tabs") as tabs:
             with gr.Tab("Race") as racing:
-                family, changes, eight = race_tab.tab(server, page)
+                family, changes, class_chip = race_tab.tab(server, page)
             with gr.Tab("Lab", id=lab.NAME) as measuring:
                 sections = lab.tab(server, measuring)
             with gr.Tab("Learn", id=learn.NAME) as reading:
                 lesson = learn.tab(server, reading)
             with gr.Tab("Models", id=models_tab.NAME) as choosing:
                 models_tab.tab(server, choosing)
-        shown = eight.click(_class, None, [tabs, sections], queue=False, show_progress_on=eight, **QUIET)
+        shown = class_chip.click(_class, None, [tabs, sections], queue=False, show_progress_on=class_chip, **QUIET)
         shown.then(None, js=classroom.PRESS, **QUIET)
         for other in (racing, measuring, choosing):
             other.select(None, js="() => lookaheadPage.learn.left()", queue=False, api_visibility="private")
-        # Gradio copies what shows progress with all that is in it, at every message of any run: never the tabs.
+        # At every message of any run, Gradio copies the components that show progress, with their children: never the tabs.
         page.load(_arrive, None, [tabs, lesson], queue=False, show_progress_on=lesson, **QUIET)
 
         def machine(request: gr.Request, spec: str, shown: str) -> Any:
-            now = _header(server.families.shown(spec).models, spec)
-            return gr.skip() if now == shown else now
+            current = _header(server.families.shown(spec).models, spec)
+            return gr.skip() if current == shown else current
 
         for change in (page.load, *changes):
             change(machine, [family, header], header, queue=False, **QUIET)
-        # The header is replaced now and then, so its button presses a permanent one (`assets/page/buttons.js`).
-        again = gr.Button("measure again", visible="hidden", elem_id="la-again")
-        again.click(partial(_again, server), family, header, concurrency_limit=None, trigger_mode="once", **QUIET)
+        # The header is sometimes replaced, so its button clicks a permanent one (`assets/page/buttons.js`).
+        measure = gr.Button("measure again", visible="hidden", elem_id="la-again")
+        measure.click(
+            partial(_measure_again, server), family, header, concurrency_limit=None, trigger_mode="once", **QUIET
+        )
         markup(_footer(log_settings.revision), elem_id="la-footer")
         api.add(server)
         gradio_internals.change_template(assets.script("page/first.js"), _card())
-        gradio_internals.forget_gone(page, server.forget)
-        gradio_internals.answer_in_words(page)
+        gradio_internals.forget_closed_sessions(page, server.forget)
+        gradio_internals.report_errors(page)
     # Gradio's addresses that skip its queue are closed. `server.queue` limits how many wait; Gradio's limit is 1 with ZeroGPU.
     return page.queue(default_concurrency_limit=1, api_open=False, max_size=MOST_QUEUED)
 
@@ -83,7 +85,7 @@ def _arrive(request: gr.Request) -> Any:
     return [gr.Tabs(selected=opened) if opened else gr.skip(), gr.skip() if lesson is None else lesson]
 
 
-def _again(server: ServerState, spec: str) -> Iterator[str]:
+def _measure_again(server: ServerState, spec: str) -> Iterator[str]:
     models, news = server.families.shown(spec).models, "Measured again just now."
     try:
         for update in loading_job.measure_again(server, models.spec).follow():
@@ -94,8 +96,8 @@ def _again(server: ServerState, spec: str) -> Iterator[str]:
 
 
 def _header(models: Models, spec: str = "", news: str = "") -> str:
-    """The name, and the measurements of this machine, or the facts about the chosen servers. With `news` it is open."""
-    summary, facts = _of_servers(spec) if is_servers(spec) else _of_machine(models)
+    """Return the name and the facts about this machine or the chosen servers. With `news`, the facts are unfolded."""
+    summary, facts = _server_facts(spec) if is_servers(spec) else _machine_facts(models)
     facts = f'<p role="status">{html.escape(news)}</p>{facts}' if news else facts
     return (
         '<header class="la-header"><h1>Lookahead</h1>'
@@ -104,17 +106,17 @@ def _header(models: Models, spec: str = "", news: str = "") -> str:
     )
 
 
-def _of_servers(spec: str) -> tuple[str, str]:
+def _server_facts(spec: str) -> tuple[str, str]:
     names = html.escape(" and ".join(spec.removeprefix(PREFIX).split(",")))
     return (
-        "servers, as seen from here",
-        f"<p>{names} run elsewhere. Seconds are counted here, from a text's first token on, with the network in them.</p>"
-        "<p>Servers on one machine take turns, for together they would share its cores. Which words were rejected no server "
-        "tells, only how many.</p>",
+        "servers, measured from this machine",
+        f"<p>{names} run on other machines. Seconds are measured here from a text's first token on, network included.</p>"
+        "<p>Servers on one machine take turns, because together they would share its cores. Servers report how many tokens "
+        "were rejected, but not which ones.</p>",
     )
 
 
-def _of_machine(models: Models) -> tuple[str, str]:
+def _machine_facts(models: Models) -> tuple[str, str]:
     curve = models.costs.target
     rows = "".join(
         f"<tr><td>{n}</td><td>{seconds(s)}</td><td>{decimal(curve.ratio(n))}</td></tr>"
@@ -124,7 +126,7 @@ def _of_machine(models: Models) -> tuple[str, str]:
     return (
         f"{models.exactness} · {models.dtype} · {processor.cores()} cores",
         f"<p>{exactness(models)}</p><p>The costs of the target's passes by their number of rows:</p>"
-        f"<table><thead><tr><th>rows</th><th>a pass</th><th>in one-row passes</th></tr></thead><tbody>{rows}</tbody></table>"
+        f"<table><thead><tr><th>rows</th><th>time per pass</th><th>in one-row passes</th></tr></thead><tbody>{rows}</tbody></table>"
         f'<p>{names}</p><p><button type="button" class="la-again">measure again</button></p>',
     )
 
@@ -132,34 +134,34 @@ def _of_machine(models: Models) -> tuple[str, str]:
 def _footer(revision: str) -> str:
     version = f"{VERSION} ({html.escape(revision)})" if revision else VERSION
     return (
-        f'<footer class="la-footer">Lookahead {version}. The bundled models are small and were trained from scratch; '
-        "they invent what they write. Built with Llama.</footer>"
+        f'<footer class="la-footer">Lookahead {version}. The bundled models are small and were trained from scratch. '
+        "Their texts are invented. Built with Llama.</footer>"
     )
 
 
 def _card(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The preview of a link to the page. On a Space the picture needs its whole address."""
+    """Return the preview of a link to the page. On a Space, the picture needs its full address."""
     host = environment.get("SPACE_HOST", "")
     text = "One model writes the same text twice: one token per pass, and with drafts that it checks several at a time."
     return {"thumbnail": f"https://{host}/card.png" if host else "card.png", "simple_description": text}
 
 
 def mount_options(waiting: int = 64) -> dict[str, Any]:
-    """Options of `gradio_internals.mount` if so many visitors may wait."""
+    """Return the options of `gradio_internals.mount` if `waiting` visitors may wait."""
     fonts = ["system-ui", "-apple-system", "Segoe UI", "Roboto", "Helvetica Neue", "sans-serif"]
     mono = ["ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace"]
     return {
         "theme": gr.themes.Default(primary_hue="blue", neutral_hue="stone", font=fonts, font_mono=mono),
         "css": assets.style("page/app.css"),
-        # Gradio's own footer, where a style sheet of ours does not reach: no dot behind the last link, and not on paper.
+        # Our style sheet does not reach Gradio's footer: no dot after the last link, and no footer in print.
         "head": f"<script>{assets.script('page/app.js')}lookaheadPage.present.follow({json.dumps(plan())});</script>"
         "<style>footer .divider { display: none } @media print { footer { display: none } }</style>",
         "footer_links": ["api"],
         "run_history": False,
-        "mcp_server": True,  # an assistant may call what `api.py` has
+        "mcp_server": True,  # assistants may call the endpoints of `api.py`
         "show_error": False,
         "ssr_mode": False,
         "app_kwargs": {"middleware": [Middleware(Guard)]},
-        # Every run that computes or waits keeps one, asleep nearly all the time.
+        # Every run that computes or waits occupies one, which sleeps most of the time.
         "max_threads": waiting + SPARE_THREADS,
     }

@@ -1,4 +1,4 @@
-"""The parts of tabs: a status line with a bar, answers, tables, paragraphs, places for figures."""
+"""Parts of the tabs: a status line with a bar, results, tables, paragraphs and plots."""
 
 import html
 from collections.abc import Callable, Sequence
@@ -16,67 +16,73 @@ TRACE = "window.lookahead.trace() || ''"
 
 
 class Opening(NamedTuple):
-    """What a section of the Lab shows when it is first opened: the result of `function(dark, *inputs)`, which is also passed
-    the request if it depends on the visitor's models. The script `fill` maps the values of the inputs."""
+    """The content of a section of the Lab when it is first opened: the result of `function(dark, *inputs)`.
+
+    A function with a parameter `request` depends on the visitor's models. The script `fill` maps the values of the inputs.
+    """
 
     function: Callable[..., Any]
     outputs: Any
     inputs: Sequence[Any] = ()
-    fill: str = "given => given"
+    fill: str = "values => values"
 
 
-def says(text: str, share: float | None = None) -> str:
-    """A line of words, with a bar for the share of the work that is done."""
+def status_line(text: str, share: float | None = None) -> str:
+    """Return a line of text, with a bar for the share of the work that is done."""
     bar = "" if share is None else f'<span class="la-done"><i style="width:{100 * share:.0f}%"></i></span>'
     return f'<p class="la-says" role="status">{html.escape(text)}{bar}</p>'
 
 
-def refused(error: LookaheadError | str) -> str:
-    """A line for an error."""
+def error_line(error: LookaheadError | str) -> str:
+    """Return a line for an error."""
     return f'<p class="la-refused" role="alert">{html.escape(str(error))}</p>'
 
 
-def answered(sentence: str, reasons: str = "") -> str:
-    """An answer in large type, and its reasons; either may be empty."""
+def answer_html(sentence: str, reasons: str = "") -> str:
+    """Return a result in large type, and its reasons. Both may be empty."""
     parts = (("la-answer", sentence), ("la-prose", reasons))
     return "".join(f'<p class="{kind}">{html.escape(text)}</p>' for kind, text in parts if text)
 
 
 def exactness(models: Models) -> str:
-    """How exact the target's passes are, in sentences."""
+    """Describe how exact the target's passes are."""
     exact = models.exactness == BIT_EXACT
-    so = "Drafting cannot change the text." if exact else "Two tokens that close may swap; the page then reports it."
-    return f"{models.probe.sentence} {so}"
+    effect = (
+        "Drafting cannot change the text."
+        if exact
+        else "Two tokens with nearly equal logits may swap; the page then reports it."
+    )
+    return f"{models.probe.sentence} {effect}"
 
 
-def pressed(event: gr.EventData) -> str:
-    """The `elem_id` of the pressed button; "" for a request that no page sends."""
+def pressed_id(event: gr.EventData) -> str:
+    """Return the `elem_id` of the pressed button; "" for a request that no page sends."""
     return getattr(event.target, "elem_id", None) or ""
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "") -> str:
-    """A plain table of texts."""
+    """Return a table with text cells."""
     head = "".join(f"<th scope='col'>{html.escape(h)}</th>" for h in heads)
     body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    words = f"<caption>{html.escape(caption)}</caption>" if caption else ""
-    return f'<div class="la-tablebox" tabindex="0" role="region" aria-label="table"><table class="la-table">{words}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    title = f"<caption>{html.escape(caption)}</caption>" if caption else ""
+    return f'<div class="la-tablebox" tabindex="0" role="region" aria-label="table"><table class="la-table">{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 def markup(value: str = "", **more: Any) -> gr.HTML:
-    """HTML without Gradio's styles."""
+    """Return an HTML component without Gradio's styles."""
     return gr.HTML(value, apply_default_css=False, **more)
 
 
 def prose(text: str) -> gr.HTML:
-    """A paragraph of the page's own words."""
+    """Return a paragraph of HTML text."""
     return markup(f'<p class="la-prose">{text}</p>')
 
 
 def plot() -> gr.Plot:
-    """A figure, invisible while it is empty."""
+    """Return a figure that is invisible while it is empty."""
     return gr.Plot(show_label=False, visible=False)
 
 
-def drawn(figure: Any) -> gr.Plot:
-    """The update that shows a figure, or hides it for None."""
+def plot_update(figure: Any) -> gr.Plot:
+    """Return the update that shows a figure, or hides it for None."""
     return gr.Plot(figure, visible=figure is not None)

@@ -19,35 +19,38 @@ from ..model.heads.shape import KINDS
 from ..server import form, race_job
 from ..server.limits import Limits
 from ..server.loading_job import offered
-from ..server.queue import words_of
-from ..server.runs import on_arrival, passed, recording, refusal, whole
-from ..server.state import ServerState, described
+from ..server.queue import error_message
+from ..server.runs import complete_batch, on_arrival, parse_pass, recording, refusal
+from ..server.state import ServerState, family_title
 from ..servers.addresses import is_servers
 from ..trace import charts, wire
 from ..trace.export import replay_html, to_csv
 from ..trace.trace import Trace
-from .parts import DARK, QUIET, TRACE, markup, pressed
+from .parts import DARK, QUIET, TRACE, markup, pressed_id
 from .running import STOP_LANES, run_and_stop
 from .timeline import timeline
 
-# Chips for models that go on with a text, and for those that answer a message.
+# Chips for models that continue a text, and for models that reply to a message.
 CONTINUED, ANSWERED = "continued", "answered"
-NOTES = json.dumps([{"id": one.id, "note": one.note} for one in CHIPS])
+NOTES = json.dumps([{"id": scenario.id, "note": scenario.note} for scenario in CHIPS])
 BEGIN = f"() => {{ lookaheadPage.chips.connect({NOTES}); lookaheadPage.buttons.connect(); }}"
 CHIP = "la-chip-"  # the beginning of a chip's name on the page
 # The first chip of each group.
 GROUPS = {"story": "easy", "sum": "hard", "short": "what goes wrong", "window": "exotic"}
-REQUESTED = "This link is a race. Nothing has run yet."
+REQUESTED = "This link describes a race that has not run yet."
 UNRECORDED = "This example has no recording yet. Press Race to run it here."
-COSTS_OFFERED = [("as usual", "auto"), ("of a typical machine", "typical"), ("of this machine", "measured")]
+COSTS_OFFERED = [("default", "auto"), ("of a typical machine", "typical"), ("of this machine", "measured")]
 NAMES = ("prompt", "method", "also", *form.FIELDS)
 SET_BY_CHIPS = tuple(name for name in NAMES if name != "family")
 IDLE = "() => [!window.lookahead.state().done]"
 
 
 def tab(server: ServerState, page: gr.Blocks) -> tuple[gr.Dropdown, list[Any], gr.Button]:
-    """The Race tab. Returns the choice of models, the events after which they may have been loaded, and the chip of a race
-    that is in the Lab."""
+    """Add the Race tab.
+
+    Returns the dropdown of models, the events after which models may have been loaded, and the chip of the Lab's class of
+    eight.
+    """
     with gr.Row(elem_id="la-ask"):
         prompt = gr.Textbox(
             SCENARIOS[0].prompt, label="Prompt", lines=1, max_lines=3, elem_id="la-prompt", scale=1,
@@ -59,7 +62,7 @@ def tab(server: ServerState, page: gr.Blocks) -> tuple[gr.Dropdown, list[Any], g
     with gr.Row(elem_id="la-choose"):
         with gr.Row(elem_id="la-chips", elem_classes=_chips(server, first)) as chip_row:
             chips = [_chip(scenario) for scenario in CHIPS]
-            eight = gr.Button("class of eight", size="sm", elem_classes=["la-chip", "la-for-continued"], scale=0)
+            class_chip = gr.Button("class of eight", size="sm", elem_classes=["la-chip", "la-for-continued"], scale=0)
             select = gr.Button("your own", size="sm", elem_classes="la-chip", scale=0)
         family = gr.Dropdown(_families(server), value=first, label="Models", elem_id="la-family", **choice)
         methods = _methods(server, first)
@@ -74,29 +77,31 @@ def tab(server: ServerState, page: gr.Blocks) -> tuple[gr.Dropdown, list[Any], g
     running = gr.Checkbox(False, visible=False)
 
     def run(request: gr.Request, *values: Any) -> Iterator[str]:
-        given = dict(zip(NAMES, values, strict=True))
-        methods = form.lanes(given["method"], given["also"])
-        fields = {name: given[name] for name in form.FIELDS}
-        yield from race_job.follow(server, form.RaceForm(given["prompt"], methods, fields, request.session_hash))
+        filled = dict(zip(NAMES, values, strict=True))
+        methods = form.lanes(filled["method"], filled["also"])
+        fields = {name: filled[name] for name in form.FIELDS}
+        yield from race_job.follow(server, form.RaceForm(filled["prompt"], methods, fields, request.session_hash))
 
-    begun = run_and_stop(
+    started = run_and_stop(
         start, stop, run, inputs, [lanes], triggers=[start.click, prompt.submit], stopped=(lanes, STOP_LANES)
     )
     page.load(None, js=BEGIN, **QUIET)
 
     for chip, scenario in zip(chips, CHIPS, strict=True):
         values, same = json.dumps([*_preset(scenario, server.limits).values()]), json.dumps([gr.skip()] * len(preset))
-        js = f"() => window.lookahead.state().done ? {values} : {same}"  # a race has its form
+        js = f"() => window.lookahead.state().done ? {values} : {same}"  # a running race keeps its form
         chip.click(None, js=js, outputs=preset, **QUIET)
 
     def show(event: gr.EventData, running: bool) -> Any:
-        return gr.skip() if running else _shown(pressed(event).removeprefix(CHIP))
+        return gr.skip() if running else _shown(pressed_id(event).removeprefix(CHIP))
 
-    clicks = [chip.click for chip in chips]  # together: a page takes longer to begin for every event it has
+    clicks = [
+        chip.click for chip in chips
+    ]  # one event for all chips, because a page starts more slowly with every event
     gr.on(clicks, show, running, lanes, js=IDLE, queue=False, trigger_mode="multiple", **QUIET)
     select.click(None, js="() => lookaheadPage.buttons.selectPrompt()", **QUIET)
 
-    def of_family(request: gr.Request, spec: str, method: Any, draft: Any) -> dict[Any, Any]:
+    def choose_family(request: gr.Request, spec: str, method: Any, draft: Any) -> dict[Any, Any]:
         server.families.choose(request.session_hash, spec)
         return {
             chip_row: gr.Row(elem_classes=_chips(server, spec)),
@@ -106,8 +111,8 @@ def tab(server: ServerState, page: gr.Blocks) -> tuple[gr.Dropdown, list[Any], g
 
     def follow(request: gr.Request) -> Any:
         values = arrive(server, dict(request.query_params))
-        # The choices on an opened page. The chosen value stays, because a chip may have been pressed since.
-        choices = of_family(request, values.get("family", first), values.get("method"), values.get("draft"))
+        # The choices on an opened page. The chosen value is kept, because the visitor may already have clicked a chip.
+        choices = choose_family(request, values.get("family", first), values.get("method"), values.get("draft"))
         values["family"] = _choices(_families(server), values.get("family"))
         return {named[name]: value for name, value in values.items()} | choices
 
@@ -115,12 +120,12 @@ def tab(server: ServerState, page: gr.Blocks) -> tuple[gr.Dropdown, list[Any], g
 
     def change(request: gr.Request, spec: str, draft: str) -> Any:
         names = [name for _, name in _drafts(server, spec)]
-        return of_family(request, spec, None, draft if draft in names else names[0])
+        return choose_family(request, spec, None, draft if draft in names else names[0])
 
     def begin_with(spec: str, text: str, running: bool) -> Any:
         """The first chip of the chosen family, unless the visitor has edited the prompt."""
         scenario = _first(server, spec)
-        if running or text not in (one.prompt for one in CHIPS if _kind(one) != _kind(scenario)):
+        if running or text not in (chip.prompt for chip in CHIPS if _kind(chip) != _kind(scenario)):
             return gr.skip()
         return [_shown(scenario.id), *_preset(scenario, server.limits).values()]
 
@@ -128,36 +133,36 @@ def tab(server: ServerState, page: gr.Blocks) -> tuple[gr.Dropdown, list[Any], g
     family.change(change, [family, draft], [chip_row, method, draft], queue=False, show_progress_on=method, **QUIET)
     idle = f"(spec, text) => [spec, text, ({IDLE})()[0]]"
     family.input(begin_with, [family, prompt, running], [lanes, *preset], js=idle, queue=False, **QUIET)
-    return family, [family.change, begun.then], eight
+    return family, [family.change, started.then], class_chip
 
 
 def _figures() -> None:
-    """A closed fold with the figures of the race on show, as JSON from the page; opening it draws them."""
+    """Add a closed accordion; opening it draws figures of the displayed race, which the page sends as JSON."""
     with gr.Accordion("figures of this race", open=False, elem_id="la-figures") as fold:
         notice = gr.Markdown("", visible=False)
         plots = []
         for figure in charts.FIGURES:
-            title, words = charts.heading(figure)
-            gr.Markdown(f"#### {title}\n{words}")
+            title, description = charts.heading(figure)
+            gr.Markdown(f"#### {title}\n{description}")
             plots.append(gr.Plot(show_label=False, elem_classes="la-figure"))
-        again = gr.Button("draw what is on show now", size="sm", elem_id="la-redraw")
+        redraw = gr.Button("draw the displayed race", size="sm", elem_id="la-redraw")
     shown, dark = gr.Textbox(visible=False), gr.Checkbox(visible=False)
     gr.on(
-        [fold.expand, again.click], _drawn, [shown, dark], [notice, *plots], js=f"() => [{TRACE}, {DARK}]",
+        [fold.expand, redraw.click], _draw, [shown, dark], [notice, *plots], js=f"() => [{TRACE}, {DARK}]",
         show_progress="minimal", show_progress_on=plots[0], api_visibility="private", queue=False,
     )  # fmt: skip
 
 
-def _drawn(text: str, dark: bool) -> list[Any]:
+def _draw(text: str, dark: bool) -> list[Any]:
     try:
         trace = Trace.from_json(text)
         return [gr.Markdown(visible=False), *(gr.Plot(make(trace, dark)) for make in charts.FIGURES)]
     except LookaheadError:
-        return [gr.Markdown("There is no race on show to draw.", visible=True), *[None] * len(charts.FIGURES)]
+        return [gr.Markdown("There is no race to draw.", visible=True), *[None] * len(charts.FIGURES)]
 
 
 def _fields(server: ServerState) -> dict[str, Any]:
-    further, first = server.limits.max_lanes - 2, form.first_values(server.limits)
+    further, first = server.limits.max_lanes - 2, form.initial_values(server.limits)
     drafts = _drafts(server, server.families.first.models.spec)
     fields: dict[str, Any] = {}
 
@@ -178,7 +183,7 @@ def _fields(server: ServerState) -> dict[str, Any]:
         field(gr.Number, "top_k", "top-k (0: off)")
         field(gr.Number, "top_p", "top-p (1: off)", step=0.05)
         field(gr.Number, "repetition_penalty", "repetition penalty (1: off)", step=0.1)
-        field(gr.Textbox, "stop", "stop at", placeholder="one a line", lines=1, max_lines=4)
+        field(gr.Textbox, "stop", "stop at", placeholder="one per line", lines=1, max_lines=4)
         field(gr.Checkbox, "chat", "as a chat message", min_width=180)
         field(gr.Dropdown, "draft", "draft model", choices=drafts, filterable=False)
         field(gr.Textbox, "options", "options of the methods", placeholder="window=5 ngram=3", min_width=180)
@@ -189,7 +194,7 @@ def _fields(server: ServerState) -> dict[str, Any]:
 
 
 def _families(server: ServerState) -> list[tuple[str, str]]:
-    return [(described(spec), spec) for spec in offered(server)]
+    return [(family_title(spec), spec) for spec in offered(server)]
 
 
 def _kind(scenario: Scenario) -> str:
@@ -208,25 +213,25 @@ def _chips(server: ServerState, spec: str) -> list[str]:
 
 
 def _preset(scenario: Scenario, limits: Limits) -> dict[str, Any]:
-    """The values that a scenario's chip fills in, by name: all but the models."""
+    """Return the values that a scenario's chip fills in, by name: all but the models."""
     also = list(scenario.further[: max(0, limits.max_lanes - 2)])
     first = {"prompt": scenario.prompt, "method": scenario.method, "also": also}
-    values = first | form.first_values(limits, **scenario.options, chat=scenario.chat)
+    values = first | form.initial_values(limits, **scenario.options, chat=scenario.chat)
     return {name: values[name] for name in SET_BY_CHIPS}
 
 
 def _methods(server: ServerState, spec: str) -> list[tuple[str, str]]:
-    """All methods to choose from, with a remark if a drafter is not loaded."""
+    """Return all methods to choose from, with a remark if a drafter is not loaded."""
     loaded, choices = methods_with(server.families.drafters(spec)), []
     for method in (name for name in all_methods() if name != "naive"):
-        lacks = "no such trained head" if needed_by(method) in KINDS else "no draft model"
-        remark = "" if method in loaded else f" ({lacks} is loaded)"
+        missing = "no such trained head" if needed_by(method) in KINDS else "no draft model"
+        remark = "" if method in loaded else f" ({missing} is loaded)"
         choices.append((method_label(method) + remark, method))
     return choices
 
 
 def _drafts(server: ServerState, spec: str) -> list[tuple[str, str]]:
-    """A family's draft models to choose from; without any, its trained head, or "none"."""
+    """Return a family's draft models to choose from; without any, its trained head, or "none"."""
     names = [(name, name) for name in server.families.draft_models(spec)]
     heads = [kind for kind in reversed(KINDS) if kind in server.families.drafters(spec)]
     return names or [(f"{heads[0]}, a trained head" if heads else "none", form.DEFAULTS["draft"])]
@@ -245,7 +250,7 @@ def _shown(scenario: str) -> str:
 
 
 def arrive(server: ServerState, query: dict[str, str]) -> dict[str, Any]:
-    """The values, by name, of a link: a recording at a pass, or a filled-in form. Nothing is run."""
+    """Return the values of a link, by name: a recording at a pass, or a filled-in form. No race is run."""
     families, usual = offered(server), server.families.usual.models.spec
     scenario = next((s for s in EVERY if s.id == query.get("recording")), None)
     if scenario:
@@ -253,9 +258,9 @@ def arrive(server: ServerState, query: dict[str, str]) -> dict[str, Any]:
         return _recorded(server, scenario, family, query.get("pass", ""))
     try:
         if "recording" in query:
-            form.known("recording", query["recording"][:200], [s.id for s in EVERY])
+            form.require_choice("recording", query["recording"][:200], [s.id for s in EVERY])
         if "prompt" not in query:
-            family = form.known("family", query.get("family", usual), families)
+            family = form.require_choice("family", query.get("family", usual), families)
             first = _first(server, family)
             if first is not SCENARIOS[0]:
                 return _recorded(server, first, family)
@@ -268,36 +273,36 @@ def arrive(server: ServerState, query: dict[str, str]) -> dict[str, Any]:
             server.limits,
         )
     except LookaheadError as error:
-        return {"lanes": refusal(f"This link cannot be followed. {error}")}
+        return {"lanes": refusal(f"This link is not valid. {error}")}
     race = "the servers" if is_servers(fields["family"]) else ", ".join([*also, method]) + " and naive"
-    requested = wire.Requested(message=REQUESTED, chips=[race, *form.changed(fields)])
-    lanes = on_arrival(whole(f"asked-{secrets.token_urlsafe(6)}", [requested]))
+    requested = wire.Requested(message=REQUESTED, chips=[race, *form.changes(fields)])
+    lanes = on_arrival(complete_batch(f"asked-{secrets.token_urlsafe(6)}", [requested]))
     return {"lanes": lanes, "prompt": prompt, "method": method, "also": also, **fields}
 
 
 def _recorded(server: ServerState, scenario: Scenario, family: str, at: str = "") -> dict[str, Any]:
-    """The values of a scenario with its recording, the playhead at the pass that a link names."""
-    batch = recording(scenario.id, passed(at))
+    """Return the values of a scenario with its recording, with the playhead at the pass of a link."""
+    batch = recording(scenario.id, parse_pass(at))
     lanes = on_arrival(batch) if batch else refusal(UNRECORDED)
     return {"lanes": lanes, **_preset(scenario, server.limits), "family": family}
 
 
 def make(request: list) -> dict[str, str]:
-    """A file of the race on show, for [kind, trace as JSON, the app's address]: {"text": ...} or {"error": ...}."""
+    """Return a file of the displayed race for [kind, trace as JSON, the app's address]: {"text": ...} or {"error": ...}."""
     try:
-        kind, text, home = request
-        makers = {"csv": lambda trace: csv_file(to_csv(trace)), "replay": partial(replay_html, home=str(home))}
+        kind, text, app_url = request
+        makers = {"csv": lambda trace: csv_file(to_csv(trace)), "replay": partial(replay_html, app_url=str(app_url))}
         write = makers[kind]
     except (ValueError, TypeError, KeyError):
-        return {"error": "The page asked for something this server does not make. Reload it."}
+        return {"error": "This server cannot create the requested file. Reload the page."}
     try:
         return {"text": write(Trace.from_json(text if isinstance(text, str) else ""))}
     except Exception as error:
-        return {"error": words_of(error)}
+        return {"error": error_message(error)}
 
 
 def recorded(scenario: str) -> str:
-    """A bundled recording by its scenario, for the tour and the teacher's plan; "" if there is none."""
+    """Return the bundled recording of a scenario for the tour and the teacher's plan; "" if there is none."""
     return recording(scenario) if isinstance(scenario, str) else ""
 
 
@@ -307,6 +312,6 @@ def open_(text: str) -> str:
 
     try:
         trace, caption = opened(text if isinstance(text, str) else "")
-        return whole(f"opened-{secrets.token_urlsafe(6)}", wire.events(trace, caption))
+        return complete_batch(f"opened-{secrets.token_urlsafe(6)}", wire.events(trace, caption))
     except Exception as error:
-        return refusal(words_of(error))
+        return refusal(error_message(error))

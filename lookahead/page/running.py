@@ -1,4 +1,4 @@
-"""Run and Stop: a button that begins work, one that ends it, and a line that shows its progress."""
+"""Run and Stop: a button that starts work, one that stops it, and a line that shows its progress."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -7,19 +7,19 @@ from typing import Any
 
 import gradio as gr
 
-from ..server.queue import Job, queue, words_of
+from ..server.queue import Job, error_message, queue
 from ..server.runs import failed
 from ..server.state import ServerState
-from .parts import DARK, QUIET, refused, says
+from .parts import DARK, QUIET, error_line, status_line
 
-STOPPED = "Stopped. What is known so far stays."
+STOPPED = "Stopped. The results so far are shown."
 AFTER_STOP_MS = 800  # a stopped run ends at its next value; a press before that would be lost
 NOTHING = "() => {}"  # a script
 STOP_LANES = json.dumps({"stop": 1})  # to a timeline
 
 
 def buttons(run: str, width: int = 120, elem_id: str | None = None) -> tuple[gr.Button, gr.Button]:
-    """Run, with its width in pixels and its `elem_id`, and Stop."""
+    """Return the buttons Run, with its width in pixels and its `elem_id`, and Stop."""
     return (
         gr.Button(run, variant="primary", scale=0, min_width=width, elem_id=elem_id),
         gr.Button("Stop", interactive=False, scale=0, min_width=96),
@@ -31,92 +31,99 @@ def run_and_stop(
     *, triggers: Sequence[Any] = (), others: Sequence[gr.Button] = (), status: gr.HTML | None = None,
     done: str | None = "Done.", draws: bool = False, stopped: tuple[Any, str] | None = None, then: str = NOTHING,
 ) -> Any:  # fmt: skip
-    """Wire Run and Stop: `work(*inputs)` yields what the outputs become. Returns the event of the work.
+    """Wire Run and Stop: `work(*inputs)` yields values for the outputs. Returns the event of the work.
 
     Args:
-        triggers: events that begin it, by default the click on `start`.
+        triggers: events that start it, by default the click on `start`.
         others: further buttons that cannot be pressed meanwhile.
         status: a line for progress, errors and, at the end, `done`. `work` yields its text first, then the outputs.
-        draws: the first argument of `work` is whether the page is dark.
+        draws: whether the first argument of `work` is true if the page is dark.
         stopped: a component and its value after Stop, by default the `status`.
         then: a script to run when the work is over, however it ended.
     """
     all_buttons = {"outputs": [start, *others, stop], "queue": False, **QUIET}
     running, idle = ([not on] * (1 + len(others)) + [on] for on in (True, False))
     if status is None:
-        work = reporting(work, len(outputs), None, failed)
+        work = with_status(work, len(outputs), None, failed)
     else:
-        outputs, stopped = [status, *outputs], stopped or (status, says(STOPPED))
-        work = reporting(work, len(outputs), done)
+        outputs, stopped = [status, *outputs], stopped or (status, status_line(STOPPED))
+        work = with_status(work, len(outputs), done)
     if draws:
         inputs = [gr.Checkbox(False, visible=False), *inputs]
     triggers = list(triggers) or [start.click]
     gr.on(triggers, None, js=_set(running), **all_buttons)  # first: listeners of one trigger wait for each other
-    begun = gr.on(
+    started = gr.on(
         triggers, work, inputs, outputs, js=f"(_, ...rest) => [{DARK}, ...rest]" if draws else None, trigger_mode="once",
         concurrency_limit=None, **QUIET,
     )  # fmt: skip
-    for over in (begun.then, begun.failure):  # the page leaves out `then` after an error (Blocks.svelte, `dispatch`)
+    for over in (
+        started.then,
+        started.failure,
+    ):  # the page leaves out `then` after an error (Blocks.svelte, `dispatch`)
         over(None, js=_set(idle, first=then), **all_buttons)
-    shown, words = stopped
-    stop.click(None, js=f"() => {json.dumps(words)}", outputs=shown, **QUIET)
-    ended = stop.click(lambda: None, cancels=[begun], queue=False, **QUIET)  # when the server has heard of it
-    again = [words] if status is not None else []  # the last word of the work may have come in between
-    afterwards = [*all_buttons["outputs"], *([shown] if again else [])]
-    ended.then(None, js=_set(idle, AFTER_STOP_MS, *again), **{**all_buttons, "outputs": afterwards})
-    return begun
+    shown, message = stopped
+    stop.click(None, js=f"() => {json.dumps(message)}", outputs=shown, **QUIET)
+    ended = stop.click(lambda: None, cancels=[started], queue=False, **QUIET)  # when the server has stopped it
+    repeated = [message] if status is not None else []  # the work may have written its last line in between
+    afterwards = [*all_buttons["outputs"], *([shown] if repeated else [])]
+    ended.then(None, js=_set(idle, AFTER_STOP_MS, *repeated), **{**all_buttons, "outputs": afterwards})
+    return started
 
 
-def followed(make: Callable[[], Iterator[Any]]) -> Iterator[tuple[Any, Any]]:
-    """Compute the generator `make()` as a job: yields (text for a status line or no change, newest value or None)."""
+def follow_job(make: Callable[[], Iterator[Any]]) -> Iterator[tuple[Any, Any]]:
+    """Compute the generator `make()` as a job, and yield (status line or no change, newest value or None)."""
     for update in queue.submit(Job("lab", lambda _: make())).follow():
-        yield says(update.waiting) if update.waiting else gr.skip(), update.values[-1] if update.values else None
+        yield status_line(update.waiting) if update.waiting else gr.skip(), update.values[-1] if update.values else None
 
 
-def measured(
+def follow_progress(
     make: Callable[[], Iterator[Any]], show: Callable[[Any], Sequence[Any] | None], width: int
 ) -> Iterator[list[Any]]:
-    """Compute a generator of `Progress` as a job: yields a status line, and the `width` values that `show` returns for the
-    result so far, or no change."""
-    for line, progress in followed(make):
+    """Compute a generator of `Progress` as a job.
+
+    Yields a status line with the `width` values that `show` returns for the result so far, or with no change.
+    """
+    for line, progress in follow_job(make):
         values = None
         if progress is not None:
             share = progress.done / max(1, progress.total)
-            line = says(f"{progress.done} of {progress.total}: {progress.text}", share)
+            line = status_line(f"{progress.done} of {progress.total}: {progress.text}", share)
             values = show(progress.result) if progress.result else None
         yield [line, *(values or [gr.skip()] * width)]
 
 
-def measuring(server: ServerState, work: Callable[..., Iterator[Any]], *more: Any) -> Callable[..., Iterator[Any]]:
-    """`work(models, *more, *inputs)` with the models that the visitor has chosen."""
+def with_visitor_models(
+    server: ServerState, work: Callable[..., Iterator[Any]], *more: Any
+) -> Callable[..., Iterator[Any]]:
+    """Return a function of inputs that calls `work(models, *more, *inputs)` with the visitor's models."""
 
-    def measured_for(request: gr.Request, *inputs: Any) -> Iterator[Any]:
+    def with_models(request: gr.Request, *inputs: Any) -> Iterator[Any]:
         yield from work(server.models_for(request.session_hash), *more, *inputs)
 
-    return measured_for
+    return with_models
 
 
-def reporting(
-    work: Callable[..., Iterator[Any]], width: int, done: str | None, refusal: Callable[[str], str] = refused
+def with_status(
+    work: Callable[..., Iterator[Any]], width: int, done: str | None, refusal: Callable[[str], str] = error_line
 ) -> Callable[..., Iterator[Any]]:
-    """The work with its end, or its error as `refusal` shows it, written to the first of `width` outputs."""
+    """Return `work` with a last value for the first of `width` outputs: `done`, or an error as `refusal` shows it."""
 
     def row(text: str) -> Any:
         return [text, *[gr.skip()] * (width - 1)] if width > 1 else text
 
-    @wraps(work)  # Gradio looks for a request among its parameters
-    def reported(*inputs: Any) -> Iterator[Any]:
+    @wraps(work)  # Gradio searches its parameters for a request
+    def work_with_status(*inputs: Any) -> Iterator[Any]:
         try:
             yield from work(*inputs)
             if done:
-                yield row(says(done))
+                yield row(status_line(done))
         except Exception as error:
-            yield row(refusal(words_of(error)))
+            yield row(refusal(error_message(error)))
 
-    return reported
+    return work_with_status
 
 
 def _set(states: Sequence[bool], after_ms: int = 0, *values: str, first: str = NOTHING) -> str:
-    """A script that runs another one, makes buttons interactive or not, and sets further outputs."""
+    """Return a script that runs the script `first`, enables or disables buttons, and sets further outputs."""
     updates = ", ".join(map(json.dumps, [*(gr.update(interactive=on) for on in states), *values]))
     return f"() => new Promise(done => setTimeout(() => {{ ({first})(); done([{updates}]); }}, {after_ms}))"

@@ -1,4 +1,4 @@
-"""From start to end of a server: the page is mounted with its other addresses, and served until a signal.
+"""Serve the page and the other addresses until a signal comes.
 
 At SIGTERM and SIGINT the queue refuses new jobs and ends the others between two passes. Their pages keep the results so far
 with a sentence. The process ends within `END_S`, even if a pass hangs.
@@ -23,20 +23,20 @@ from . import api, gradio_internals
 from .page import build, mount_options
 
 END_S = 2.0
-LOOK_S = 0.5
-LAST_WORDS_S = 0.6  # for the last events to reach the pages
+POLL_S = 0.5
+FLUSH_S = 0.6  # for the last events to reach the pages
 
 
 def serve(server: ServerState, log_settings: LogSettings, web: WebServer, *, share: bool = False) -> None:
     """Serve the page on `web` until a signal comes."""
     stop = threading.Event()
-    before = {number: signal.signal(number, lambda *_: stop.set()) for number in SIGNALS}
+    handlers = {number: signal.signal(number, lambda *_: stop.set()) for number in SIGNALS}
     try:
         page = build(server, log_settings)
         queue.open(server.limits)
         gradio_internals.mount(page, web, personal=api.PERSONAL, **mount_options(server.limits.max_waiting))
         zero.report()
-        web.show(health.routes(server, log_settings))
+        web.serve_routes(health.routes(server, log_settings))
         _announce(page, web, share)
         memory.release()
         logging.serving()
@@ -44,10 +44,10 @@ def serve(server: ServerState, log_settings: LogSettings, web: WebServer, *, sha
             "started", version=VERSION, revision=log_settings.revision, models=",".join(family.models.spec for family in server.families),
             exactness=server.models.exactness, cores=processor.cores(), port=web.port, **server.limits.model_dump(),
         )  # fmt: skip
-        while not stop.wait(LOOK_S):  # a wait without end would not be interrupted on every system
+        while not stop.wait(POLL_S):  # a wait without a timeout is not interrupted on every system
             pass
     finally:
-        for number, handler in before.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)
     _end(page, web)
 
@@ -68,15 +68,15 @@ def _end(page: gr.Blocks, web: WebServer) -> None:
     late = threading.Timer(END_S, _leave)
     late.daemon = True
     late.start()
-    busy, begun = not queue.idle(), monotonic()
+    busy, closed_at = not queue.idle(), monotonic()
     queue.close()
-    while not queue.idle() and monotonic() - begun < END_S / 2:
+    while not queue.idle() and monotonic() - closed_at < END_S / 2:
         sleep(0.02)
     if busy:
-        sleep(LAST_WORDS_S)
+        sleep(FLUSH_S)
     gradio_internals.close(page)
     web.close()
-    logging.event("ended", seconds=round(monotonic() - begun, 2))
+    logging.event("ended", seconds=round(monotonic() - closed_at, 2))
 
 
 def _leave() -> None:

@@ -1,6 +1,6 @@
-"""The timeline as a Gradio component: one HTML element, drawn by our own script from values that are batches.
+"""The timeline as a Gradio component: one HTML element that our script draws from batches of events.
 
-The script is in `assets/timeline/` and comes once, with the page's head. A value is a JSON string with the new events only.
+The script is in `assets/timeline/` and is part of the page's head. A value is a JSON string with the new events only.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,8 +12,11 @@ from .parts import markup
 
 
 def timeline(value: str, runs: Runs, functions: Sequence[Callable] = (), elem_id: str | None = None) -> gr.HTML:
-    """Lanes of tokens, drawn by `assets/timeline/timeline.js`. Only the page's main timeline has `functions`, which the script
-    calls by name. Its keys work wherever the focus is, and a reload brings it back."""
+    """Return lanes of tokens, which `assets/timeline/timeline.js` draws.
+
+    Only the page's main timeline has `functions`, which the script calls by name. Its keys work with the focus anywhere,
+    and a reload restores it.
+    """
 
     def resend(request: list) -> str | None:
         return runs.resend(request)

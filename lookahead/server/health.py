@@ -1,7 +1,8 @@
-"""Addresses next to the page's: `/healthz`, `/metrics` for Prometheus, `/loading` for the loading page (web.py), which is
-over, and `/card.png`, the picture of links to the page.
+"""Further addresses of the server: `/healthz`, `/metrics` for Prometheus, `/loading` and `/card.png`.
 
-They need neither the queue nor a thread of the page, so they answer even if a pass hangs. They report nothing about visitors.
+The loading page (web.py) polls `/loading` until it reports "ready". `/card.png` is the preview image of links to the page.
+The addresses need neither the queue nor a thread of the page, so they respond even if a pass hangs. They report nothing
+about visitors.
 """
 
 import importlib.util
@@ -23,7 +24,7 @@ MISSING = "LOOKAHEAD_METRICS is 1, but prometheus_client is not installed: /metr
 
 
 def routes(server: ServerState, log_settings: LogSettings) -> list[Route]:
-    """The routes of these addresses."""
+    """Return the routes of these addresses."""
 
     async def healthz(request: Request) -> JSONResponse:
         report = health(server, log_settings)
@@ -42,7 +43,7 @@ def routes(server: ServerState, log_settings: LogSettings) -> list[Route]:
 
 
 def health(server: ServerState, log_settings: LogSettings) -> dict[str, Any]:
-    """The report of /healthz. Its status is "ok"; "stuck": a pass hangs; "dead": there is no computing thread; "closing"."""
+    """Return the report of /healthz. Its status is "ok", "closing", "stuck" (a pass hangs) or "dead" (no computing thread)."""
     status = "dead" if not queue.alive() else "stuck" if queue.stuck() else "closing" if queue.closed else "ok"
     return {
         "status": status, "version": VERSION, "revision": log_settings.revision, "models": [family.models.spec for family in server.families],
@@ -56,17 +57,19 @@ def _metrics() -> Route:
 
     class Counts:
         def collect(self) -> Iterator[Any]:
-            begun = CounterMetricFamily("lookahead_runs_begun", "Runs that were begun.", labels=["kind"])
-            over = CounterMetricFamily("lookahead_runs", "Runs by what became of them.", labels=["kind", "outcome"])
-            for family, counts in ((begun, {(kind,): n for kind, n in queue.begun.items()}), (over, queue.counts)):
+            started = CounterMetricFamily("lookahead_runs_begun", "Runs that were started.", labels=["kind"])
+            ended = CounterMetricFamily("lookahead_runs", "Runs by outcome.", labels=["kind", "outcome"])
+            for family, counts in ((started, {(kind,): n for kind, n in queue.started.items()}), (ended, queue.counts)):
                 for labels, number in sorted(counts.items()):
                     family.add_metric(labels, number)
-            yield from (begun, over)
+            yield from (started, ended)
             yield CounterMetricFamily("lookahead_tokens", "Tokens written.", queue.tokens)
             yield CounterMetricFamily("lookahead_computed_seconds", "Seconds of computing.", queue.computed_s)
             yield CounterMetricFamily("lookahead_waited_seconds", "Seconds that runs have waited.", queue.waited_s)
             yield GaugeMetricFamily("lookahead_waiting", "Runs that wait.", queue.waiting())
-            yield GaugeMetricFamily("lookahead_computing_seconds", "Age of the run at work.", queue.computing_s())
+            yield GaugeMetricFamily(
+                "lookahead_computing_seconds", "Seconds of computing of the current run.", queue.computing_s()
+            )
 
     registry = prometheus.CollectorRegistry()
     registry.register(Counts())

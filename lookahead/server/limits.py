@@ -1,7 +1,7 @@
-"""What the host of a server allows its visitors, and what the server reports: environment variables, read by pydantic-settings.
+"""Limits for visitors, and settings of the log, from environment variables that pydantic-settings reads.
 
-Every field of `Limits` and `LogSettings` is the variable LOOKAHEAD_<NAME>; its description is in the table of docs/hosting.md. An invalid
-value stops the server at its start with a clear error.
+Every field of `Limits` and `LogSettings` is the variable LOOKAHEAD_<NAME>; its description is in the table of docs/hosting.md.
+An invalid value stops the server at its start with a clear error.
 """
 
 from typing import Annotated, Any, Literal, Self
@@ -16,7 +16,7 @@ from ..measure.tables import markdown_table
 PREFIX = "LOOKAHEAD_"
 MOST = 10**9
 
-Whole = Annotated[int, Field(ge=1, le=MOST)]
+PositiveInt = Annotated[int, Field(ge=1, le=MOST)]
 Switch = Annotated[bool, BeforeValidator(lambda value: {"0": False, "1": True}.get(value, value)), Field(strict=True)]
 
 
@@ -32,8 +32,8 @@ class Variables(BaseSettings):
         return {name: value for name, value in stripped.items() if value != ""}
 
     @classmethod
-    def of(cls) -> Self:
-        """What the environment sets. Raises `SettingsError` naming the variable."""
+    def from_environment(cls) -> Self:
+        """Return the settings of the environment. Raises `SettingsError` with the name of an invalid variable."""
         try:
             return cls()
         except ValidationError as error:
@@ -44,32 +44,32 @@ class Variables(BaseSettings):
 
 
 class Limits(Variables):
-    """What visitors may ask for."""
+    """Limits of the requests of visitors."""
 
-    max_prompt_chars: Whole = Field(20_000, description="longest prompt, characters")
-    max_new_tokens: Whole = Field(2_000, description="most new tokens in a lane")
+    max_prompt_chars: PositiveInt = Field(20_000, description="longest prompt, characters")
+    max_new_tokens: PositiveInt = Field(2_000, description="most new tokens in a lane")
     max_lanes: int = Field(4, ge=2, le=4, description="most lanes in a race, 2 to 4")
     max_run_s: float = Field(
         300, gt=0, le=MOST, allow_inf_nan=False,
-        description="seconds of computing after which a run is ended; what it found stays",
+        description="seconds of computing after which a run is ended; its results so far are shown",
     )  # fmt: skip
     max_grow_s: float = Field(
         300, ge=0, le=MOST, allow_inf_nan=False,
-        description="seconds of computing that a visitor's own drafter may take to grow; 0: none is grown",
+        description="seconds of computing to train a visitor's own drafter; 0: no training",
     )  # fmt: skip
     max_waiting: int = Field(
-        64, ge=1, le=1000, description="most visitors waiting for their turn; the next is asked to come back later"
+        64, ge=1, le=1000, description="most visitors who wait in the queue; further ones are refused"
     )
     loading: Literal["any", "listed", "none"] = Field(
         "any", description="which models visitors may load: any, listed (the page's own suggestions), none"
     )
     max_model_gb: float = Field(
         0, ge=0, le=MOST, allow_inf_nan=False,
-        description="largest family that may be loaded, GB in memory; 0: as much as fits",
+        description="largest family that may be loaded, GB in memory; 0: as much memory as is free",
     )  # fmt: skip
 
     def check(self, prompt: Any = "", max_new_tokens: Any = 0, lanes: int = 0) -> None:
-        """Raise `SettingsError` for a value above this host's limits; other errors are the settings'."""
+        """Raise `SettingsError` for a value above this host's limits. `Settings` checks all else."""
         if isinstance(prompt, (str, list)) and len(prompt) > self.max_prompt_chars:
             hint = f"this server's limit is {count(self.max_prompt_chars)}; shorten it."
             raise SettingsError("prompt", f"{count(len(prompt))} characters", hint)
@@ -81,24 +81,20 @@ class Limits(Variables):
 
 
 class LogSettings(Variables):
-    """What a server reports about itself."""
+    """Settings of the log and the metrics of a server."""
 
     log: Literal["text", "json"] = Field(
-        "text", description="what is written to stderr: text (lines for people), json (an object a line)"
+        "text", description="format of the log on stderr: text (lines for people) or json (one object per line)"
     )
-    log_prompts: Switch = Field(
-        False, description="1: the log may hold prompts and the words of errors; it never does otherwise"
-    )
-    metrics: Switch = Field(False, description="1: /metrics for Prometheus, where `prometheus_client` is installed")
-    revision: str = Field(
-        "", description="the git revision that the page and `/healthz` show; the Docker build sets it"
-    )
+    log_prompts: Switch = Field(False, description="1: the log may contain prompts and messages of errors")
+    metrics: Switch = Field(False, description="1: /metrics for Prometheus, if `prometheus_client` is installed")
+    revision: str = Field("", description="git revision that the page and `/healthz` show; the Docker build sets it")
 
 
 def table() -> str:
-    """All variables as a Markdown table, with their defaults."""
+    """Return all variables as a Markdown table, with their defaults."""
     rows = []
-    for name, one in {**Limits.model_fields, **LogSettings.model_fields}.items():
-        default = one.default if isinstance(one.default, str) else count(one.default)
-        rows.append([f"`{PREFIX}{name.upper()}`", default, one.description])
-    return markdown_table(["variable", "unless set", "what it does"], rows)
+    for name, field in {**Limits.model_fields, **LogSettings.model_fields}.items():
+        default = field.default if isinstance(field.default, str) else count(field.default)
+        rows.append([f"`{PREFIX}{name.upper()}`", default, field.description])
+    return markdown_table(["variable", "default", "meaning"], rows)

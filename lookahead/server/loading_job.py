@@ -1,6 +1,6 @@
-"""A family that a visitor asks for, as a job: checked and downloaded outside the queue, measured in it, added to the others.
+"""A job that loads a family for a visitor: it is checked and downloaded outside the queue, and measured in the queue.
 
-Its costs can be measured again. Races that have begun keep the costs they began with.
+Its costs can be measured again. Running races keep the costs that they started with.
 """
 
 from __future__ import annotations
@@ -13,19 +13,21 @@ from typing import Any, TypeVar
 from ..core import memory
 from ..family import hub, models
 from ..servers import addresses
-from .queue import EVERY_S, Job, Refused, queue
-from .state import ServerState, bundled, described
+from .queue import POLL_S, Job, Refused, queue
+from .state import ServerState, bundled, family_title
 
 T = TypeVar("T")
-BUSY = (
-    "Somebody is loading models on this server, or a load that was stopped is coming to its end. Try again in a moment."
+BUSY = "Another visitor is loading models on this server, or a stopped load is ending. Try again in a moment."
+FAULT = (
+    "This failed because of an error in Lookahead or in the model's files ({kind}). The loaded models have not changed."
 )
-FAULT = "This broke off because of a fault in Lookahead or in the model's files ({kind}). The models in use are as they were."
 
 
 class DownloadJob(Job[None]):
-    """`work(job)` in a thread of its own, because a download must not delay other jobs. It publishes (sentence, share done) and
-    other values. Models are measured in the queue, by `compute`."""
+    """`work(job)` in a separate thread, so that a download does not delay other jobs.
+
+    It publishes (sentence, share done) and other values. `compute` measures models in the queue.
+    """
 
     def __init__(self, work: Callable[[DownloadJob], Any]):
         super().__init__("models", work, limited=False, fault=FAULT)
@@ -65,43 +67,45 @@ class DownloadJob(Job[None]):
             self.done.set_exception(error)
 
 
-def look(server: ServerState, spec: str) -> DownloadJob:
-    """A job that publishes the plan of a family, and loads nothing."""
-    return DownloadJob(lambda job: _look(server, spec, job))
+def check(server: ServerState, spec: str) -> DownloadJob:
+    """Return a job that publishes the plan of a family and loads nothing."""
+    return DownloadJob(lambda job: _check(server, spec, job))
 
 
 def load(server: ServerState, spec: str, waits: bool = False) -> DownloadJob:
-    """A job that loads a family, and publishes its plan. While another visitor loads models it is refused, or waits."""
+    """Return a job that loads a family and publishes its plan. While another visitor loads, it is refused, or waits."""
     return DownloadJob(lambda job: _load(server, spec, job, waits))
 
 
 def offered(server: ServerState) -> list[str]:
-    """What a visitor may choose: the families in use, the bundled ones that may be loaded, and servers."""
-    in_use = [family.models.spec for family in server.families]
-    return in_use + [spec for spec in bundled() if missing(server, spec)] + [*addresses.offered()]
+    """Return the choices of a visitor: the loaded families, the bundled families that may be loaded, and servers."""
+    loaded = [family.models.spec for family in server.families]
+    return loaded + [spec for spec in bundled() if missing(server, spec)] + [*addresses.offered()]
 
 
 def missing(server: ServerState, spec: str) -> bool:
-    """Whether this is a bundled family that may be loaded here and is not loaded yet."""
+    """Return whether this is a bundled family that may be loaded here and is not loaded yet."""
     return spec not in server.families and server.limits.loading != "none" and spec in bundled()
 
 
-def loaded(server: ServerState, spec: str) -> Iterator[tuple[str, float]]:
-    """Load a bundled family unless it is loaded, and yield (sentence, share done). Waits while another visitor loads models.
-    Raises `LookaheadError`."""
+def load_if_missing(server: ServerState, spec: str) -> Iterator[tuple[str, float]]:
+    """Load a bundled family unless it is loaded, and yield (sentence, share done). Raises `LookaheadError`.
+
+    It waits while another visitor loads models.
+    """
     if not missing(server, spec):
         return
-    begun = f"Loading {described(spec).partition(':')[0]}, once. "
+    title = f"Loading {family_title(spec).partition(':')[0]}, once. "
     for update in load(server, spec, waits=True).start().follow():
         if update.waiting:
-            yield begun + update.waiting, 0.0
+            yield title + update.waiting, 0.0
         for value in update.values:
             if not isinstance(value, hub.Plan):
-                words, share = value
-                yield f"{begun}{words}.", share
+                sentence, share = value
+                yield f"{title}{sentence}.", share
 
 
-def _look(server: ServerState, spec: str, job: DownloadJob) -> hub.Plan:
+def _check(server: ServerState, spec: str, job: DownloadJob) -> hub.Plan:
     plan = hub.check(
         spec, limits=server.limits, progress=job.progress, compute=job.compute,
         spare_bytes=server.families.spare_bytes,
@@ -111,15 +115,15 @@ def _look(server: ServerState, spec: str, job: DownloadJob) -> hub.Plan:
 
 
 def _load(server: ServerState, spec: str, job: DownloadJob, waits: bool) -> str:
-    """In the job's thread. Holds `changing` until its end, also after the visitor has left. Returns the family's name."""
-    while not server.changing.acquire(timeout=EVERY_S if waits else 0):
+    """Load a family in the job's thread and return its name. It holds `changing` until the end, even if the visitor leaves."""
+    while not server.changing.acquire(timeout=POLL_S if waits else 0):
         if not waits:
             raise Refused(BUSY)
-        job.progress("Somebody else is loading models at the moment", 0.0)
+        job.progress("Another visitor is loading models", 0.0)
     try:
-        if spec in server.families:  # whoever was waited for wanted the same
+        if spec in server.families:  # the other visitor has loaded it
             return spec
-        plan = _look(server, spec, job)
+        plan = _check(server, spec, job)
         files = hub.download(plan, job.progress)
         if plan.spec not in server.families:
             job.compute(_add, server, plan, files, job.progress)
@@ -129,9 +133,9 @@ def _load(server: ServerState, spec: str, job: DownloadJob, waits: bool) -> str:
 
 
 def _add(server: ServerState, plan: hub.Plan, files: dict[str, Path], progress: Any) -> None:
-    server.make_room(int(memory.SPARE * plan.memory(plan.dtype)))
+    server.free_memory(int(memory.SPARE * plan.memory(plan.dtype)))
     ready = models.load(plan.spec, progress, folder_of=files)
-    progress("Ready", 1.0)  # the last moment to leave
+    progress("Ready", 1.0)  # the last point at which the job can be cancelled
     server.families.add(ready, {known.name: known.licence for known in plan.models})
 
 
@@ -139,6 +143,6 @@ def measure_again(server: ServerState, spec: str) -> Job[None]:
     """Submit a job that measures a family again and replaces its costs."""
 
     def work(job: Job[None]) -> None:
-        server.families.renew(models.measured_again(server.families.named(spec).models))
+        server.families.replace_models(models.measured_again(server.families.named(spec).models))
 
     return queue.submit(Job("measure", work, limited=False))

@@ -1,10 +1,10 @@
-"""The server's log on stderr: an entry for its start, for each run's end and refusal, and for each fault.
+"""The server's log on stderr: entries of its start, of the end or refusal of each run, and of unexpected errors.
 
-An entry is a name and fields, as a line or as JSON. It never holds text of a model or a visitor's address. Fields that may
-quote a visitor are `private`: they are written only if the host requests it. So is the message of a fault.
+An entry is a name and fields, as a line or as JSON. It never contains text of a model or a visitor's address. Fields that may
+quote a visitor are `private`: they are written only if the host requests it. The message of an error is private too.
 
-Libraries log too, and quote requests. From `serving` on, an entry of theirs is one line: the place in their code and the
-class of the error.
+Libraries also log, and quote requests. After `serving`, an entry of a library is one line: the position in its code and
+the class of the error.
 """
 
 import json
@@ -21,7 +21,7 @@ WITHHELD = "(not logged; LOOKAHEAD_LOG_PROMPTS=1)"
 
 
 class EntryFormatter(logging.Formatter):
-    """An entry as a line. `prompts`: private fields are written. `serving`: messages of libraries are not."""
+    """Format an entry as a line. With `prompts`, private fields are written; while `serving`, messages of libraries are not."""
 
     def __init__(self, as_json: bool = False, prompts: bool = False):
         super().__init__()
@@ -29,7 +29,7 @@ class EntryFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         withheld = self.serving and not self._prompts and record.name.partition(".")[0] != LOGGER.name
-        other = _place(record) if withheld else {"message": record.getMessage(), "logger": record.name}
+        other = _position(record) if withheld else {"message": record.getMessage(), "logger": record.name}
         fields = dict(getattr(record, "fields", other))
         if self._prompts:
             fields |= {name: value for name, value in getattr(record, "private", {}).items() if value}
@@ -40,19 +40,19 @@ class EntryFormatter(logging.Formatter):
             head = {"time": when.isoformat(timespec="milliseconds"), "level": record.levelname.lower(), "event": name}
             tail = {"traceback": trace} if trace else {}
             return json.dumps({**head, **fields, **tail}, ensure_ascii=True, default=str)
-        shown = " ".join(f"{name}={_plain(value)}" for name, value in fields.items() if value not in ("", [], None))
+        shown = " ".join(f"{name}={_quoted(value)}" for name, value in fields.items() if value not in ("", [], None))
         return f"{when:%H:%M:%S} {record.levelname.lower()} {name} {shown}" + (f"\n{trace}" if trace else "")
 
     def _trace(self, record: logging.LogRecord) -> str:
         if not record.exc_info or record.exc_info[0] is None:
             return ""
-        kind, error, where = record.exc_info
-        frames = "".join(traceback.format_tb(where))
+        kind, error, stack = record.exc_info
+        frames = "".join(traceback.format_tb(stack))
         return f"{frames}{kind.__name__}: {error if self._prompts else WITHHELD}"
 
 
 def configure(as_json: bool = False, prompts: bool = False) -> None:
-    """Write entries to stderr from now on, also those of libraries."""
+    """Write all entries to stderr from now on, including those of libraries."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(EntryFormatter(as_json, prompts))
     LOGGER.handlers[:], LOGGER.propagate = [handler], False
@@ -63,7 +63,7 @@ def configure(as_json: bool = False, prompts: bool = False) -> None:
 
 
 def serving() -> None:
-    """Log no message of a library from now on. Libraries' own handlers are removed."""
+    """Log no message of a library from now on, and remove the handlers of libraries."""
     for handler in logging.getLogger().handlers:
         if isinstance(handler.formatter, EntryFormatter):
             handler.formatter.serving = True
@@ -79,7 +79,7 @@ def event(name: str, /, private: Mapping[str, Any] | None = None, **fields: Any)
 
 
 def fault(error: BaseException | None = None, prompt: str = "", **fields: Any) -> None:
-    """Log an exception, by default the one that is being handled, with its traceback."""
+    """Log an exception with its traceback. The default is the exception that is being handled."""
     LOGGER.error("fault", exc_info=error or True, extra={"fields": fields, "private": {"prompt": prompt}})
 
 
@@ -90,12 +90,12 @@ def failed(what: str) -> None:
     LOGGER.warning("failed", extra={"fields": fields, "private": {"words": str(error)}})
 
 
-def _place(record: logging.LogRecord) -> dict[str, str]:
+def _position(record: logging.LogRecord) -> dict[str, str]:
     kind = record.exc_info[0] if record.exc_info else None
     error = {"error": kind.__name__} if kind else {}
     return {"logger": record.name, "at": f"{record.filename}:{record.lineno}", **error}
 
 
-def _plain(value: Any) -> str:
+def _quoted(value: Any) -> str:
     text = "+".join(map(str, value)) if isinstance(value, list) else str(value)
     return json.dumps(text) if any(c.isspace() or not c.isprintable() for c in text) else text

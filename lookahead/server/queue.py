@@ -1,8 +1,8 @@
-"""The queue: everything that computes for a visitor is a `Job`, and one thread does one job at a time, in order.
+"""The queue: all computing for visitors is a `Job`, and one thread computes one job at a time, in order.
 
-Torch keeps a team of threads for every thread that calls it, and teams that together have more threads than cores slow each
-other down. So one thread does all computing. A job ends between two passes: its work calls `publish` or `check` there, or
-yields. A pass that hangs cannot be ended from Python; /healthz reports it, so that the server can be restarted.
+Torch keeps a pool of threads for every thread that calls it. Pools with more threads than cores slow each other down, so
+one thread does all computing. A job ends between two passes: its work calls `publish` or `check` there, or yields. A
+pass that hangs cannot be ended from Python; /healthz reports it, so that the server can be restarted.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from .limits import Limits
 
 T = TypeVar("T")
 FINISHED, LEFT, LIMIT, CLOSING, FAILED, REFUSED = "finished", "stopped", "limit", "closing", "failed", "refused"
-FAULT = "This broke off because of a fault in Lookahead, not in what you typed. It is logged; what ran so far is shown."
+FAULT = "This failed because of an error in Lookahead, not in your input. The error is logged. The results so far are shown."
 ENDED = {
-    LIMIT: "Ended by this server's limit of {limit} s of computing; what ran so far is shown.",
-    CLOSING: "Ended because this server is shutting down; what ran so far is shown.",
+    LIMIT: "Ended after {limit} s of computing, this server's limit. The results so far are shown.",
+    CLOSING: "Ended because this server is shutting down. The results so far are shown.",
 }
-GRACE_S = 10.0  # work that is not a race may take as long from one step to its next
-EVERY_S = 0.2  # how often a follower looks; within this it notices that its visitor has gone
+GRACE_S = 10.0  # between two steps of work that is not a race
+POLL_S = 0.2  # between two updates of a follower, who then notices that its visitor has left
 LOGGED_CHARS = 1000  # of a refused prompt
 THREAD = "lookahead-compute"
 
@@ -43,15 +43,15 @@ class ServerError(LookaheadError):
 
 
 class Refused(ServerError):
-    """A job was not begun."""
+    """A job was not started."""
 
 
 class Ended(ServerError):
-    """A job was begun and not finished."""
+    """A job was started and not finished."""
 
 
-def words_of(error: Exception) -> str:
-    """Return a sentence for a visitor. An error that is not a `LookaheadError` is a bug: it is logged with its traceback."""
+def error_message(error: Exception) -> str:
+    """Return a sentence for a visitor. Any other error than a `LookaheadError` is a bug, which is logged with its traceback."""
     if isinstance(error, (LookaheadError, Cancelled)):
         return str(error) or "Stopped."
     logging.fault()
@@ -60,7 +60,7 @@ def words_of(error: Exception) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """News for a follower: its place in the queue if that has changed, and the values published since the last update."""
+    """An update for a follower: its position in the queue if that has changed, and the values published since the last one."""
 
     waiting: str = ""
     values: Sequence[Any] = ()
@@ -69,34 +69,34 @@ class Update:
 class Job(Generic[T]):
     """`work(job)`, computed for one visitor. `kind`, `methods` and `prompt` are for the log.
 
-    If `work` returns a generator, the job publishes its values, except None, and can end after each of them. With
-    `gives_way`, all waiting jobs come before the next value. `limited=False` exempts a job from the limit on seconds, which
-    holds per value if it gives way. `fault` is the sentence for an unexpected error, whose class replaces `{kind}`.
+    If `work` returns a generator, the job publishes its values, except None, and can end after each value. If the job is
+    `preemptible`, all waiting jobs are computed before its next value. `limited=False` removes the limit on seconds, which
+    applies to each value of a preemptible job. `fault` is the sentence for an unexpected error; `{kind}` is its class.
     """
 
     visitor: str | None = None  # set by the queue
 
     def __init__(
         self, kind: str, work: Callable[[Job[T]], T | Generator], *, methods: Sequence[str] = (), prompt: str = "",
-        limited: bool = True, gives_way: bool = False, fault: str = FAULT,
+        limited: bool = True, preemptible: bool = False, fault: str = FAULT,
     ):  # fmt: skip
-        self.id = secrets.token_hex(4)  # for the log; nobody can reach a run by it
+        self.id = secrets.token_hex(4)  # for the log only; pages use `Run.id`
         self.kind, self.work, self.methods, self.prompt = kind, work, tuple(methods), prompt
-        self.limited, self.gives_way, self.fault = limited, gives_way, fault
-        self.tokens = 0  # written so far; the work counts them
+        self.limited, self.preemptible, self.fault = limited, preemptible, fault
+        self.tokens = 0  # that the work has counted so far
         self.done: Future[T | None] = Future()
         self.outcome: str | None = None
         self.paused = False  # between two values, while other jobs are computed
         self.submitted_at = perf_counter()
-        self.waited_s = self.spent_s = 0.0  # in the queue before the work began; computing, up to the last value
+        self.waited_s = self.spent_s = 0.0  # in the queue before the work started; computing, up to the last value
         self._started_at: float | None = None  # while it is computed
-        self._started = threading.Event()  # wakes the follower of a job that waits
+        self._started = threading.Event()  # wakes the follower of a waiting job
         self._end_reason: str | None = None
         self._values: list[Any] = []
         self._steps: Generator | None = None
 
     def publish(self, value: Any) -> None:
-        """Hand a value of the work to the follower. Raises `Cancelled` if the job must end now."""
+        """Pass a value of the work to the follower. Raises `Cancelled` if the job must end now."""
         self._values.append(value)
         self.check()
 
@@ -107,7 +107,7 @@ class Job(Generic[T]):
 
     @property
     def end_reason(self) -> str | None:
-        """Why the job must end before its work is done (LEFT, LIMIT or CLOSING), or None."""
+        """The reason why the job must end before its work is done (LEFT, LIMIT or CLOSING), or None."""
         if self._end_reason is None:  # it is never set back to None, because another thread may set it here
             if queue.closed:
                 self._end_reason = CLOSING
@@ -116,23 +116,26 @@ class Job(Generic[T]):
         return self._end_reason
 
     @property
-    def end_words(self) -> str | None:
+    def end_message(self) -> str | None:
         """The sentence for a visitor whose job the server has ended, else None."""
-        words = ENDED.get(self._end_reason)
-        return words and words.format(limit=count(queue.limits.max_run_s))
+        message = ENDED.get(self._end_reason)
+        return message and message.format(limit=count(queue.limits.max_run_s))
 
-    def follow(self, every_s: float = EVERY_S, waiting_s: float = EVERY_S) -> Iterator[Update]:
-        """Yield updates until the end, one at least every `every_s` seconds (`waiting_s` in the queue), even if empty, because
-        only a generator that yields can be cancelled. Closing it leaves the job. Raises what `result` raises."""
-        place = ""
+    def follow(self, interval_s: float = POLL_S, waiting_interval_s: float = POLL_S) -> Iterator[Update]:
+        """Yield updates until the end. Raises the errors of `result`. Closing the generator cancels the job.
+
+        An update comes at least every `interval_s` seconds (`waiting_interval_s` in the queue), even if it is empty. Only a
+        generator that yields can be cancelled.
+        """
+        position = ""
         try:
             while not self.done.done():
-                before, place = place, self.waiting()
-                yield Update(place if place != before else "", self._take())
+                previous, position = position, self.waiting()
+                yield Update(position if position != previous else "", self._take())
                 if self._started.is_set():
-                    wait([self.done], every_s)
+                    wait([self.done], interval_s)
                 else:
-                    self._started.wait(waiting_s)
+                    self._started.wait(waiting_interval_s)
             if values := self._take():
                 yield Update(values=values)
             self.result()
@@ -140,15 +143,18 @@ class Job(Generic[T]):
             self.leave()
 
     def result(self) -> T | None:
-        """Wait for the work and return its result. Raises `Cancelled` if the job was left, `Ended` if the server ended it or
-        the work failed, and the `LookaheadError` that the work raised."""
+        """Wait for the work and return its result.
+
+        Raises `Cancelled` if the visitor cancelled the job, and `Ended` if the server ended it or the work failed. A
+        `LookaheadError` of the work is raised unchanged.
+        """
         try:
             value = self.done.result()
         except CancelledError:
             raise Cancelled from None
         if self.outcome == FINISHED:
             return value
-        raise Ended(words) if (words := self.end_words) else Cancelled
+        raise Ended(message) if (message := self.end_message) else Cancelled
 
     def leave(self) -> None:
         """End the job at its next check, without waiting for it."""
@@ -158,11 +164,11 @@ class Job(Generic[T]):
             queue.count(self)
 
     def waiting(self) -> str:
-        """Return the job's place in the queue as a sentence, or "" once it computes."""
+        """Return the job's position in the queue as a sentence, or "" once it computes."""
         if not (ahead := queue.ahead(self)):
             return ""
         if self.visitor and all(other.visitor == self.visitor for other in ahead):
-            return f"Waiting: this begins after your own {'run' if len(ahead) == 1 else 'runs'}."
+            return f"Waiting: this starts after your own {'run' if len(ahead) == 1 else 'runs'}."
         return f"Waiting: {_runs(len(ahead))} before yours."
 
     def _take(self) -> list[Any]:
@@ -171,13 +177,15 @@ class Job(Generic[T]):
 
     @property
     def computed_s(self) -> float:
-        """Seconds since its work began or went on; 0 while it is not computed."""
+        """Seconds since its work started or resumed; 0 while it is not computed."""
         started_at = self._started_at
         return perf_counter() - started_at if started_at is not None else 0.0
 
     def run(self) -> T | None:
-        """Compute in this thread, up to the next value if it gives way. Returns None for a job that ended early: an exception
-        that is kept would keep its frames alive."""
+        """Compute in this thread, up to the next value if the job is preemptible.
+
+        Returns None for a job that ended early, because a stored exception would keep its frames alive.
+        """
         self._started_at, self.outcome, self.paused = perf_counter(), FAILED, False
         if self._steps is None:
             self.waited_s = self._started_at - self.submitted_at
@@ -191,7 +199,7 @@ class Job(Generic[T]):
                     if value is not None:
                         self._values.append(value)
                     self.check()
-                    self.paused = self.gives_way and value is not None
+                    self.paused = self.preemptible and value is not None
                     if self.paused:
                         break
             self.outcome = FINISHED
@@ -213,13 +221,13 @@ class Job(Generic[T]):
 
 
 class Queue:
-    """First come, first served. `counts` is by (kind, outcome), `begun` by kind."""
+    """A queue in the order of submission. `counts` is by (kind, outcome), `started` by kind."""
 
     def __init__(self) -> None:
         self.limits, self.closed = Limits(), False
         self.visitor: Callable[[], str | None] = lambda: None  # the visitor who submits; set by the page
         self.counts: Counter[tuple[str, str]] = Counter()
-        self.begun: Counter[str] = Counter()
+        self.started: Counter[str] = Counter()
         self.tokens = 0
         self.waited_s = self.computed_s = 0.0
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix=THREAD)
@@ -234,14 +242,13 @@ class Queue:
         self.closed = True
 
     def submit(self, job: Job[T]) -> Job[T]:
-        """Put a job at the end of the queue and return it. Raises `Refused` if there is no place."""
+        """Put a job at the end of the queue and return it. Raises `Refused` if the queue is full or closed."""
         try:
             with self._lock:
                 if self.closed:
                     raise Refused("This server is shutting down. Try again in a minute.")
                 if (waiting := self.waiting()) >= self.limits.max_waiting:
-                    words = f"{_runs(waiting).capitalize()} waiting, as many as this server lets wait. Try again later."
-                    raise Refused(words)
+                    raise Refused(f"{_runs(waiting).capitalize()} waiting, this server's limit. Try again later.")
                 job.submitted_at, job.visitor = perf_counter(), self.visitor()
                 self._jobs.append(job)
                 job.done.add_done_callback(lambda _: self._jobs.remove(job))
@@ -252,7 +259,7 @@ class Queue:
         return job
 
     def call(self, function: Callable[..., T], *arguments: Any) -> T:
-        """Compute a function of the server's own in the queue's thread, without a job, and return its result."""
+        """Compute a function of the server in the queue's thread, without a job, and return its result."""
         return self._executor.submit(function, *arguments).result()
 
     def refuse(self, kind: str, error: LookaheadError, prompt: str = "") -> None:
@@ -273,37 +280,37 @@ class Queue:
         )  # fmt: skip
 
     def ahead(self, job: Job) -> list[Job]:
-        """The jobs that come before this one; none once it is computed or over. Jobs that give way do not count."""
+        """Return the jobs before this one, without preemptible jobs; none once it is computed or ended."""
         with self._lock:
             before = self._jobs[: self._jobs.index(job)] if job in self._jobs else []
-            return [other for other in before if not other.gives_way]
+            return [other for other in before if not other.preemptible]
 
     def waiting(self) -> int:
-        """How many jobs wait, without the one that is computed."""
+        """Return the number of waiting jobs, without the current one."""
         return max(0, len(self._jobs) - 1)
 
     def computing_s(self) -> float:
-        """For how long the current job has computed; 0 if there is none."""
+        """Return for how many seconds the current job has computed; 0 if there is none."""
         return max((job.computed_s for job in list(self._jobs)), default=0.0)
 
     def idle(self) -> bool:
         return not self._jobs
 
     def stuck(self) -> bool:
-        """Whether a job computes far beyond its limit: a pass hangs."""
-        most = self.limits.max_run_s + GRACE_S
-        return any(job.limited and job.computed_s > most for job in list(self._jobs))
+        """Return whether a job computes far beyond its limit, so that a pass must hang."""
+        limit_s = self.limits.max_run_s + GRACE_S
+        return any(job.limited and job.computed_s > limit_s for job in list(self._jobs))
 
     def alive(self) -> bool:
-        """Whether the thread exists; it begins with the first job."""
+        """Return whether the computing thread exists. It starts with the first job."""
         return self.idle() or any(thread.name.startswith(THREAD) for thread in threading.enumerate())
 
     def _run(self, job: Job[T]) -> None:
-        """Compute a job in the queue's thread; one that gives way goes to the end of the queue after each value."""
+        """Compute a job in the queue's thread. After each value, a preemptible job moves to the end of the queue."""
         if not job.paused:
             if not job.done.set_running_or_notify_cancel():
                 return
-            self.begun[job.kind] += 1
+            self.started[job.kind] += 1
         try:
             result = job.run()
         except BaseException as error:

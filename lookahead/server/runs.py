@@ -1,7 +1,7 @@
-"""Runs on the way to their pages: batches of events, and a store from which a page repairs gaps.
+"""Batches of events for pages, and a store of runs from which a page requests missing events.
 
-A page may miss updates (a hidden tab, a dropped connection). Every event has an index; the page requests missing ones by
-run id and index. Ids cannot be guessed. Of the runs that no page follows, only the last are kept.
+A page may miss updates (a hidden tab, a dropped connection). Every event has an index; the page requests missing events by
+run id and index. Ids cannot be guessed. Of the runs without a page, only the last ones are stored.
 """
 
 import json
@@ -21,59 +21,59 @@ CAPTION = "Recorded on {cpu}; press Race to run it here."
 REAL_TIME = "Recorded on {cpu}, and played at its real speed after the first passes; press Race to run it here."
 MOST_RUNS = 64
 MOST_CHARACTERS = 64_000_000
-GONE = "The server does not know this run any more: it was restarted. What had arrived is shown, and can be taken home."
+GONE = "The server was restarted and has lost this run. The results so far are shown, and you can export them."
 
 
 def _batch(run: str, first: int, events: Iterable[str], ended: bool) -> str:
-    """A batch of events that are JSON text already."""
+    """Return a batch of events that are already JSON text."""
     end = ',"end":true' if ended else ""
     return _safe(f'{{"run":{json.dumps(run)},"i0":{first},"ev":[{",".join(events)}]{end}}}')
 
 
-def whole(run: str, events: Iterable[Event]) -> str:
-    """A finished log as one batch: a recording."""
+def complete_batch(run: str, events: Iterable[Event]) -> str:
+    """Return a finished log, such as a recording, as one batch."""
     return _batch(run, 0, map(Event.to_json, events), True)
 
 
 def on_arrival(batch: str) -> str:
-    """The batch marked as the first of a page. After a reload the page ignores it, because it restores its last run."""
+    """Mark a batch as the first of a page. After a reload the page ignores it, because it restores its last run."""
     return f'{{"arrival":true,{batch[1:]}'
 
 
 def _safe(text: str) -> str:
-    # Without "<", nothing that handles a batch on its way can mistake text for markup.
+    # Without "<", no program that handles a batch can interpret its text as markup.
     return text.replace("<", "\\u003c")
 
 
 def refusal(message: str, **more: Any) -> str:
-    """The batch for a request that was not run; the page keeps what it shows."""
+    """Return the batch for a request that did not run. The page does not change."""
     return _safe(json.dumps({"error": message, **more}, separators=(",", ":")))
 
 
 def failed(message: str) -> str:
-    """The refusal of a run that may have begun: the page keeps what has arrived and expects no more."""
+    """Return the refusal of a run that may have started. The page keeps the received events and expects no more."""
     return refusal(message, stop=1)
 
 
 def recording(scenario: str, at: int | None = None, caption: str = "") -> str:
-    """A scenario's bundled recording as one batch, with the playhead at pass `at`; "" if there is none."""
+    """Return a scenario's bundled recording as one batch, with the playhead at pass `at`; "" if there is none."""
     trace = recordings.read(scenario)
     if trace is None:
         return ""
-    one = next(one for one in EVERY if one.id == scenario)
-    changes = f" ({', '.join(in_words(one.options))})" if in_words(one.options) else ""
-    caption = caption or f"{one.note}{changes} {CAPTION if trace.models.spec == USUAL else REAL_TIME}"
+    preset = next(preset for preset in EVERY if preset.id == scenario)
+    changes = f" ({', '.join(in_words(preset.options))})" if in_words(preset.options) else ""
+    caption = caption or f"{preset.note}{changes} {CAPTION if trace.models.spec == USUAL else REAL_TIME}"
     events = wire.events(trace, caption.format(cpu=trace.machine.cpu), link=f"?recording={scenario}", at=at)
-    return whole(f"recording-{scenario}" + (f"-{at}" if at else ""), events)
+    return complete_batch(f"recording-{scenario}" + (f"-{at}" if at else ""), events)
 
 
-def passed(text: str) -> int | None:
-    """The number in a link's `pass=`."""
+def parse_pass(text: str) -> int | None:
+    """Return the number in the `pass=` of a link, or None."""
     return int(text) if text.isdecimal() and len(text) < 7 else None
 
 
 class Run:
-    """One run's events, written by the computing thread and read by the thread that sends."""
+    """The events of one run. The computing thread adds them; the sending thread reads them."""
 
     def __init__(self) -> None:
         self.id = secrets.token_urlsafe(12)
@@ -85,7 +85,7 @@ class Run:
         self._lock = threading.Lock()
 
     def add(self, event: Event) -> None:
-        """Append an event. Events after an `End` are dropped."""
+        """Append an event. Events after an `End` are ignored."""
         text = event.to_json()
         with self._lock:
             if not self._ended:
@@ -108,22 +108,22 @@ class Run:
 
 
 class Runs:
-    """The last runs by id."""
+    """The last runs, by id."""
 
     def __init__(self) -> None:
         self._runs: OrderedDict[str, Run] = OrderedDict()
         self._lock = threading.Lock()
 
     def remember(self, run: Run) -> None:
-        """Keep this run, and drop the oldest runs without a follower beyond the limits."""
+        """Store this run. Beyond the limits, drop the oldest runs that no page follows."""
         with self._lock:
             self._runs[run.id] = run
-            old = [one for one in self._runs.values() if not one.followed and one is not run]
-            while len(old) >= MOST_RUNS or sum(one.size for one in old) > MOST_CHARACTERS:
+            old = [stored for stored in self._runs.values() if not stored.followed and stored is not run]
+            while len(old) >= MOST_RUNS or sum(stored.size for stored in old) > MOST_CHARACTERS:
                 del self._runs[old.pop(0).id]
 
     def resend(self, request: Any) -> str | None:
-        """The batch for a request [run id, first index]; the end of an unknown run, with a sentence; None for other values."""
+        """Return the batch for a request [run id, first index]: for an unknown run, its end. None for other values."""
         match request:
             case [str(run_id), int(first)] if first >= 0 and not isinstance(first, bool):
                 with self._lock:

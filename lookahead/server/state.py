@@ -1,6 +1,6 @@
-"""What all visitors of one server share: the loaded families, the host's limits, and the runs that a page may request again.
+"""State that all visitors of a server share: the loaded families, the host's limits, and the stored runs.
 
-Families come and go while the server runs, so callers take models from here each time. A race keeps its models.
+Families are loaded and unloaded while the server runs, so callers read models from here each time. A race keeps its models.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,35 +20,35 @@ from ..servers.addresses import is_servers, offered
 from .limits import Limits
 from .runs import Runs
 
-MOST_CHOICES = 10_000  # remembered: callers of the API do not sign off
-WORDS = {USUAL: "pocket: instant", "smol": "SmolLM2: real answers"}
+MOST_CHOICES = 10_000  # of visitors; API clients do not report their end
+TITLES = {USUAL: "pocket: instant", "smol": "SmolLM2: real answers"}
 
 
 def bundled() -> list[str]:
-    """The families that come with the app, the usual one first."""
+    """Return the names of the bundled families, the default first."""
     return sorted(sources.bundled(), key=lambda name: name != USUAL)
 
 
-def described(spec: str) -> str:
-    """A family's title in a list of choices."""
-    return WORDS.get(spec) or offered().get(spec) or spec
+def family_title(spec: str) -> str:
+    """Return a family's title in a list of choices."""
+    return TITLES.get(spec) or offered().get(spec) or spec
 
 
 @dataclass(slots=True, eq=False)
 class Family:
-    """A loaded family, with its models' known licences by name. One that `stays` is never unloaded."""
+    """A loaded family, with the known licences of its models by name. If `stays` is set, it is never unloaded."""
 
     models: Models
     licences: Mapping[str, str] = field(default_factory=dict)
     stays: bool = False
-    used: int = 0  # the greater, the later
+    used: int = 0  # a larger number is a later use
 
 
 class Families:
-    """The loaded families by spec, and each visitor's choice. The first is for visitors who have not chosen."""
+    """The loaded families by spec, and each visitor's choice. The first family is the default."""
 
     def __init__(self, models: Iterable[Models]):
-        self._loaded = {one.spec: Family(one, stays=True) for one in models}
+        self._loaded = {loaded.spec: Family(loaded, stays=True) for loaded in models}
         self._chosen: dict[str, str] = {}  # by visitor
         self._uses = count(1)
 
@@ -64,40 +64,40 @@ class Families:
 
     @property
     def usual(self) -> Family:
-        """The family for which lessons were written, and of links that name none; if it is not loaded, the first."""
+        """The family of the lessons and of links that name no family; if it is not loaded, the first."""
         return self.shown(USUAL)
 
     def shown(self, spec: str) -> Family:
-        """The family of that name if it is loaded, else the first."""
+        """Return the family of that name if it is loaded, else the first."""
         return self._loaded.get(spec, self.first)
 
     def draft_models(self, spec: str) -> list[str]:
         return self._loaded[spec].models.draft_models if spec in self else []
 
     def drafters(self, spec: str) -> set[str]:
-        """Names of a family's draft models and trained heads, or those of the bundled files if it is not loaded."""
+        """Return the names of a family's draft models and trained heads, from its files if it is not loaded."""
         if spec in self:
             models = self._loaded[spec].models
             return {*models.drafts, *models.heads}
-        if is_servers(spec):  # the servers' owner chooses
+        if is_servers(spec):  # the server may have any of them
             return {"draft", *KINDS}
         return {layer_skip.ROLE, *sources.places(spec)} - {"target"}
 
     def chats(self, spec: str) -> bool:
-        """Whether its models answer a chat message, instead of continuing a text."""
+        """Return whether its models reply to a chat message, instead of continuing a text."""
         return spec != USUAL and (spec not in self or bool(self._loaded[spec].models.tokenizer.chat_template))
 
     def named(self, spec: str) -> Family:
-        """The family of that name; the first for the usual name if that is not loaded. Raises `ModelError`."""
+        """Return the family of that name, or the first for the default name. Raises `ModelError` if it is not loaded."""
         family = self._loaded.get(spec) or (self.first if spec in ("", USUAL) else None)
         if family is None:
-            have = ", ".join(self._loaded)
-            raise ModelError("family", spec, f"it is not loaded; choose one of {have}, or load it in the Models tab.")
+            loaded = ", ".join(self._loaded)
+            raise ModelError("family", spec, f"it is not loaded; choose one of {loaded}, or load it in the Models tab.")
         family.used = next(self._uses)
         return family
 
-    def of(self, visitor: str | None) -> Family:
-        """The family that a visitor has chosen if it is loaded, else the first."""
+    def chosen_by(self, visitor: str | None) -> Family:
+        """Return the family that a visitor has chosen if it is loaded, else the first."""
         family = self.shown(self._chosen.get(visitor or "", ""))
         family.used = next(self._uses)
         return family
@@ -114,34 +114,36 @@ class Families:
     def add(self, models: Models, licences: Mapping[str, str]) -> None:
         self._loaded[models.spec] = Family(models, licences, used=next(self._uses))
 
-    def renew(self, models: Models) -> None:
-        """Replace a family that has been measured again, unless it was unloaded meanwhile."""
+    def replace_models(self, models: Models) -> None:
+        """Replace the models of a family that was measured again, unless it has been unloaded."""
         if models.spec in self:
             self._loaded[models.spec].models = models
 
     @property
     def spare_bytes(self) -> int:
         """Memory of the families that may be unloaded."""
-        return sum(one.models.nbytes for one in self if not one.stays)
+        return sum(family.models.nbytes for family in self if not family.stays)
 
-    def make_room(self, nbytes: int) -> list[Models]:
-        """Unload the least recently used until so much memory is free, and return what was unloaded."""
-        gone = []
-        while memory.free() < nbytes and (going := [one for one in self if not one.stays]):
-            least = min(going, key=lambda one: one.used)
-            gone.append(self._loaded.pop(least.models.spec).models)
-            del least, going
+    def free_memory(self, nbytes: int) -> list[Models]:
+        """Unload the least recently used families until `nbytes` of memory are free, and return their models."""
+        unloaded = []
+        while memory.free() < nbytes and (candidates := [family for family in self if not family.stays]):
+            oldest = min(candidates, key=lambda family: family.used)
+            unloaded.append(self._loaded.pop(oldest.models.spec).models)
+            del oldest, candidates
             memory.release()
-        return gone
+        return unloaded
 
 
 class ServerState:
-    """`families` begin with `models` and `further` ones. A visitor's load holds `changing`. `drafters` are by visitor
-    (`growing_job.Drafter`)."""
+    """The state of a server. `families` starts with `models` and `further` models.
+
+    A visitor's load holds the lock `changing`. `drafters` has each visitor's `growing_job.Drafter`.
+    """
 
     def __init__(self, models: Models, limits: Limits | None = None, further: tuple[Models, ...] = ()):
         self.families = Families([models, *further])
-        self.limits = limits or Limits.of()
+        self.limits = limits or Limits.from_environment()
         self.runs = Runs()
         self.changing = Lock()
         self.drafters: dict[str, Any] = {}
@@ -151,17 +153,19 @@ class ServerState:
         return self.families.first.models
 
     def models_for(self, visitor: str | None, family: str | None = None) -> Models:
-        """The models of a family, or of the visitor's choice, with the head that the visitor has trained and kept for them.
-        Raises `ModelError` for a family that is not loaded."""
-        models = (self.families.of(visitor) if family is None else self.families.named(family)).models
+        """Return the models of a family, or of the visitor's choice, with the head that the visitor has trained and kept.
+
+        Raises `ModelError` for a family that is not loaded.
+        """
+        models = (self.families.chosen_by(visitor) if family is None else self.families.named(family)).models
         drafter = self.drafters.get(visitor or "")
         return drafter.kept if drafter and drafter.kept and drafter.models is models else models
 
-    def make_room(self, nbytes: int) -> None:
-        """Unload families, and the heads trained for them, until so much memory is free."""
-        for gone in self.families.make_room(nbytes):
+    def free_memory(self, nbytes: int) -> None:
+        """Unload families, and the heads trained for them, until `nbytes` of memory are free."""
+        for unloaded in self.families.free_memory(nbytes):
             for visitor, drafter in list(self.drafters.items()):
-                if drafter.models is gone:
+                if drafter.models is unloaded:
                     self.drafters.pop(visitor, None)
 
     def forget(self, visitor: str) -> None:

@@ -1,8 +1,9 @@
 """The web server: one port and one application, from the first second to the end.
 
-The port opens before torch and Gradio are imported, because a browser that is refused shows an error and does not return.
-During loading, `/` plays a recording, `/loading` reports the progress as JSON, and all other addresses answer 503. `show`
-replaces these routes between two requests. The loading page then reloads itself: same address, same playhead.
+The port opens before torch and Gradio are imported. A browser whose connection is refused shows an error and does not try
+again. During loading, `/` plays a recording, `/loading` reports the progress as JSON, and all other addresses
+return 503. `serve_routes` replaces these routes between two requests. The loading page then reloads itself, with the same
+address and playhead.
 """
 
 import html
@@ -27,10 +28,10 @@ from starlette.routing import BaseRoute, Mount, Route
 from ..core.numbers import percent
 from ..measure.scenarios import EVERY
 from ..trace import assets
-from .runs import passed, recording
+from .runs import parse_pass, recording
 
-BY_ID = {one.id: one for one in EVERY}
-FIRST_PORT, PORTS = 7860, 100  # as Gradio chooses, where none is given
+BY_ID = {scenario.id: scenario for scenario in EVERY}
+FIRST_PORT, PORTS = 7860, 100  # as Gradio chooses, if none is set
 CAPTION = "A recording from {cpu}, while this machine gets ready."
 TITLE = "Lookahead: speculative decoding, seen and measured"
 NO_ICON = '<link rel="icon" href="data:,">\n'  # else a browser requests one
@@ -41,8 +42,10 @@ RETRY = FRESH | {"Retry-After": "2"}
 
 
 class WebServer:
-    """Serves `app` in a thread of its own; `tell` sets the progress of loading, `show` ends it. Without a `port`, it uses the
-    first free one from 7860 on. Raises `OSError` if there is none."""
+    """Serve `app` in a separate thread. `set_progress` reports the progress of loading, `serve_routes` ends it.
+
+    Without a `port`, it uses the first free one from 7860 on. Raises `OSError` if there is none.
+    """
 
     def __init__(self, host: str, port: int | None):
         ports = range(port, port + 1) if port is not None else range(FIRST_PORT, FIRST_PORT + PORTS)
@@ -57,7 +60,7 @@ class WebServer:
             Route("/", self._loading_page),
             Route("/loading", self._progress),
             Route("/healthz", self._progress),
-            Mount("", self._not_yet),
+            Mount("", self._unavailable),
         ]
         self.app = Starlette(routes=self._while_loading)
         # Without a configuration, uvicorn adds no handlers to the log. Its warnings are about requests that are not HTTP.
@@ -68,17 +71,17 @@ class WebServer:
         self._server = uvicorn.Server(config)
         self._serving = self._portal.start_task_soon(self._server.serve, sockets)
 
-    def tell(self, text: str, share: float) -> None:
+    def set_progress(self, text: str, share: float) -> None:
         self.text, self.share = text, share
 
-    def show(self, routes: Sequence[Route]) -> None:
-        """Serve these routes, and what has been mounted on `app`, from now on. Runs the lifespan of `app`."""
+    def serve_routes(self, routes: Sequence[Route]) -> None:
+        """Serve these routes, and those mounted on `app`, from now on. Runs the lifespan of `app`."""
         lifespan = self.app.router.lifespan_context(self.app)
         self._running.enter_context(self._portal.wrap_async_context_manager(lifespan))
-        self.app.router.routes[: len(self._while_loading)] = routes  # one step for the thread that reads them
+        self.app.router.routes[: len(self._while_loading)] = routes  # one atomic step for the thread that reads them
 
     def close(self) -> None:
-        """Close the port, and wait a while for open connections to end."""
+        """Close the port, and wait up to `CLOSING_S` for open connections to end."""
         self._server.should_exit = True
         self._serving.result()
         self._running.close()
@@ -86,7 +89,7 @@ class WebServer:
     def page(self, query: str) -> str:
         fields = dict(parse_qsl(query))
         scenario = fields.get("recording", "")
-        at = passed(fields.get("pass", "")) if scenario else None
+        at = parse_pass(fields.get("pass", "")) if scenario else None
         return _page(scenario if scenario in BY_ID else EVERY[0].id, at)
 
     def _loading_page(self, request: Request) -> HTMLResponse:
@@ -98,13 +101,13 @@ class WebServer:
             return JSONResponse(progress, headers=FRESH)
         return JSONResponse(progress, 503, headers=RETRY)
 
-    async def _not_yet(self, *connection: Any) -> None:
+    async def _unavailable(self, *connection: Any) -> None:
         text = f"Lookahead is loading: {self.text}, {percent(self.share)}. Try again in a few seconds.\n"
         await PlainTextResponse(text, 503, headers=RETRY)(*connection)
 
 
 def end_at_signals() -> None:
-    """End the process at once at SIGTERM and SIGINT, while it loads."""
+    """End the process immediately at SIGTERM and SIGINT, while it loads."""
     for number in SIGNALS:
         signal.signal(number, lambda *_: os._exit(0))
 
@@ -118,7 +121,7 @@ async def _listening(host: str, ports: range) -> list[socket.socket]:
             listener = await anyio.create_tcp_listener(
                 local_host=host.strip("[]") or None, local_port=port, backlog=512
             )
-            return [one.extra(SocketAttribute.raw_socket) for one in listener.listeners]
+            return [socket_listener.extra(SocketAttribute.raw_socket) for socket_listener in listener.listeners]
         except OSError:
             if port == ports[-1]:
                 raise

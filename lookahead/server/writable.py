@@ -1,7 +1,8 @@
 """Folders that the app may write into, chosen before other modules are imported, because some read the variables at import.
 
-Models from the hub go where HF_HOME or HF_HUB_CACHE say, and uploads where GRADIO_TEMP_DIR says. A Space with a disk keeps
-models on it. If a folder cannot be written, a temporary one replaces it and stderr gets a line. The bundled models need none.
+HF_HOME or HF_HUB_CACHE is the folder of models from the hub, and GRADIO_TEMP_DIR the folder of uploads. A Space with a disk
+stores models on the disk. If a folder cannot be written, a temporary one replaces it and stderr gets a line. The bundled
+models need no folder.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from collections.abc import MutableMapping
 from pathlib import Path
 
 DISK = Path("/data")  # of a Space that has one
-SHARED = Path("/dev/shm")  # memory as a folder; containers have it even if their file system is read-only
+SHARED = Path("/dev/shm")  # a folder in memory; containers have it even if their file system is read-only
 YES = ("1", "ON", "YES", "TRUE")
 
 
 def use_writable_folders(environment: MutableMapping[str, str] = os.environ, disk: Path = DISK) -> None:
-    """Set the variables whose folders cannot be written. Raises `OSError` if no folder can."""
+    """Replace the variables whose folders cannot be written. Raises `OSError` if no folder can be written."""
     value = environment.get
     _require_temporary_folder(environment)
     if value("SPACE_ID") and disk.is_dir() and _writable(disk) and not (value("HF_HOME") or value("HF_HUB_CACHE")):
@@ -48,7 +49,7 @@ def _check(environment: MutableMapping[str, str], name: str, folder: str, *insid
 
 
 def _writable(folder: Path) -> bool:
-    """Whether files can be created in a folder or, if it does not exist, in its nearest existing parent."""
+    """Return whether files can be created in a folder or, if it does not exist, in its nearest existing parent."""
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     return folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)
@@ -65,13 +66,13 @@ def _require_temporary_folder(environment: MutableMapping[str, str]) -> None:
 
 
 def _parent() -> Path | None:
-    """The folder of temporary folders; None if it is the working directory, which may contain the code."""
+    """Return the folder of temporary folders; None if it is the working directory, which may contain the code."""
     folder = Path(tempfile.gettempdir())
     return None if folder == Path.cwd() else folder
 
 
 def _private_folder(parent: Path) -> Path:
-    """A folder of this user, the same at every start; a new one if another user owns it."""
+    """Return a folder of this user, the same at every start, or a new one if another user owns it."""
     user = os.getuid() if hasattr(os, "getuid") else ""
     folder = parent / f"lookahead-{user}"
     try:

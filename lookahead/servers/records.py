@@ -23,7 +23,7 @@ from ..core.text_files import lines
 from ..core.version import VERSION
 from ..measure.intervals import interval
 from ..trace import schema
-from ..trace.parsing import at_most, fault, parsed, text_of
+from ..trace.parsing import decode_text, first_error, max_entries, parse_json
 from ..trace.trace import Trace
 
 MOST_RECORDS, MOST_LINES = 20_000, 100_000
@@ -51,7 +51,7 @@ class AcceptanceRecord(BaseModel):
     engine: schema.Name
     mean_acceptance_length: Annotated[float, Field(allow_inf_nan=False, ge=0, le=1e6)]
     draft_acceptance_rate: Annotated[float, Field(allow_inf_nan=False, ge=0, le=1)]
-    acceptance_histogram: Annotated[dict[Length, Number], at_most(MOST_LENGTH + 1)]
+    acceptance_histogram: Annotated[dict[Length, Number], max_entries(MOST_LENGTH + 1)]
     num_accepted_draft_tokens: Number
     num_draft_tokens: Number
     num_spec_steps: Number
@@ -118,13 +118,13 @@ class AcceptanceRecord(BaseModel):
 
 def read(data: str | bytes) -> list[AcceptanceRecord]:
     """Return the records in a file. Lines without drafts are skipped. Raises `TraceError` with the line that is wrong."""
-    text = text_of(data, "records")
+    text = decode_text(data, "records")
     records: list[AcceptanceRecord] = []
     for where, document in _documents(text):
         try:
             records += _records(document)
         except ValidationError as error:
-            field, words = fault(error)
+            field, words = first_error(error)
             raise TraceError("records", where, f"{field or 'record'}: {words}.") from None
         if len(records) > MOST_RECORDS:
             raise TraceError("records", where, f"a file has at most {counted(MOST_RECORDS, 'record')}.")
@@ -137,7 +137,7 @@ def _documents(text: str) -> Iterator[tuple[str, Any]]:
     """Yield one JSON document, or one for every line, each with its place for error messages."""
     too_large = None
     try:
-        yield "file", parsed(text, "records")
+        yield "file", parse_json(text, "records")
         return
     except TraceError as error:
         too_large = error  # unless it is JSON lines
@@ -148,7 +148,7 @@ def _documents(text: str) -> Iterator[tuple[str, Any]]:
     for number, line in enumerate(lines(text), start=1):
         if line.strip():
             try:
-                document = parsed(line, "records")
+                document = parse_json(line, "records")
             except TraceError:
                 raise
             except ValueError:

@@ -1,4 +1,4 @@
-"""Whether a lane wrote the same text as naive, as an outcome and numbers. `verdict.py` has the words."""
+"""Compare a lane's text with naive's. `verdict.py` describes the outcome in a sentence."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ TIE = 0.01
 class Outcome(Enum):
     """How a lane's text compares with naive's."""
 
-    SAME = auto()  # as far as both were written
+    SAME = auto()  # equal up to the end of the shorter text
     LENGTH = auto()  # both ended, one earlier: a bug
     DISTRIBUTION = auto()  # the rejection rule keeps the target's distribution, not its text
     BUG = auto()  # a token differs although passes are bit-exact
@@ -27,7 +27,7 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """The outcome, and numbers about the first difference.
+    """The outcome of a comparison, with numbers about the first difference.
 
     `position` counts from 0. `tokens` are the ids of naive and of the lane at that position. `number` is the lane's pass that
     wrote the token, from 1, and `rows` the rows of that pass. `lengths` are the lane's and naive's. `as_text` is true if
@@ -44,7 +44,7 @@ class Agreement:
     as_text: bool = False
 
 
-def of(race: Any, lane: int) -> Agreement | None:
+def compare(race: Any, lane: int) -> Agreement | None:
     """Compare a lane with naive; None for naive itself, and without naive.
 
     Texts of servers are compared if one of the servers gives no ids.
@@ -56,30 +56,32 @@ def of(race: Any, lane: int) -> Agreement | None:
     if race.settings.rule == "rejection" and not of_servers:
         return Agreement(Outcome.DISTRIBUTION)
     as_text = of_servers and (record.streamed or naive.streamed)
-    written, base = (one.text if as_text else one.tokens for one in (record, naive))
-    place, lengths = first_difference(written, base), (len(written), len(base))
+    written, base = (entry.text if as_text else entry.tokens for entry in (record, naive))
+    position, lengths = first_difference(written, base), (len(written), len(base))
     if of_servers and not min(lengths):
         return Agreement(Outcome.NO_TEXT, lengths)
-    ended = all(one.steps and one.steps[-1].finish is not None for one in (record, naive))
-    if place is None or (place == min(lengths) and not ended):
+    ended = all(entry.steps and entry.steps[-1].finish is not None for entry in (record, naive))
+    if position is None or (position == min(lengths) and not ended):
         return Agreement(Outcome.SAME, lengths)
     if of_servers:
-        return Agreement(Outcome.SERVERS, lengths, place, as_text=as_text)
-    if place == min(lengths):
+        return Agreement(Outcome.SERVERS, lengths, position, as_text=as_text)
+    if position == min(lengths):
         return Agreement(Outcome.LENGTH, lengths)
     tests = [test for step in naive.verified for test in step.tests if test.outcome != REJECTED]
-    margin = tests[place].margin if place < len(tests) else None  # to naive's second-best token
-    if race.exactness == BIT_EXACT and not record.opaque:  # an opaque lane reads the prompt in passes of its own
+    margin = tests[position].margin if position < len(tests) else None  # to naive's second-best token
+    if race.exactness == BIT_EXACT and not record.opaque:  # an opaque lane computes the prompt in other passes
         outcome = Outcome.BUG
     elif margin is None:
         outcome = Outcome.NO_MARGIN
     else:
         outcome = Outcome.TIE if margin <= TIES.get(race.machine.dtype, TIE) else Outcome.TOO_FAR
-    return Agreement(outcome, lengths, place, margin, (base[place], written[place]), *_pass_of(record, place))
+    return Agreement(
+        outcome, lengths, position, margin, (base[position], written[position]), *_pass_of(record, position)
+    )
 
 
 def first_difference(a: Sequence[Any], b: Sequence[Any]) -> int | None:
-    """Return the first index at which two sequences differ, the shorter length if one begins the other, None if equal."""
+    """Return the first index at which two sequences differ: the shorter length for a prefix, None if they are equal."""
     shorter = min(len(a), len(b))
     return next((i for i in range(shorter) if a[i] != b[i]), None if len(a) == len(b) else shorter)
 

@@ -1,7 +1,7 @@
-"""The page's scripts and styles, each entry bundled with what it imports, and the pages that are one file.
+"""Bundle the page's scripts and styles, and build pages that are one file.
 
-The scripts in `assets/` are ES modules, the styles import each other, and neither needs a build step. A browser gets an
-entry and all that it imports as one text, because a replay that is opened from a disk cannot import files.
+Scripts in `assets/` are ES modules, styles import each other, and neither needs a build step. A browser gets an entry and
+all its imports as one text. A replay that is opened from a disk cannot import files.
 """
 
 import base64
@@ -23,36 +23,35 @@ EXPORT = re.compile(r"^export (?=(?:const|class|(?:async )?function) (\w+))", re
 OTHER_FORM = re.compile(r"^(?:import|export)\b.*|\bimport(?:\(|\.meta).*", re.MULTILINE)
 STYLE_IMPORT = re.compile(r'^@import "(\S+)";$', re.MULTILINE)
 
-# A comment on lines of its own. The minifier keeps one that precedes a declaration.
+# A comment on separate lines. The minifier keeps a comment before a declaration.
 COMMENT = re.compile(r"^ */\*.*?\*/\n", re.MULTILINE | re.DOTALL)
 
 
 @cache
 def script(name: str) -> str:
-    """Return the script `name` and all modules that it imports as one small script."""
-    return small_script(bundle(_read(name), name))
+    """Return the script `name` and all modules that it imports as one minified script."""
+    return minified_script(bundle(_read(name), name))
 
 
 @cache
 def style(name: str) -> str:
-    """Return the style sheet `name` and all that it imports as one small style sheet."""
-    return _small("style", style_sheet(name))
+    """Return the style sheet `name` and all sheets that it imports as one minified sheet."""
+    return _minified("style", style_sheet(name))
 
 
 def bundle(source: str, name: str = "entry.js") -> str:
-    """Return one script of the module `source`, which has that name in `assets/`, and of all modules that it imports.
+    """Return one script with the module `source` and all modules that it imports. `name` is its path in `assets/`.
 
-    Each module becomes a function that runs once, after the modules that it imports, and returns its exports. Raises
-    `AssertionError` if modules import each other, and for a form of import or export other than
+    Each module becomes a function that runs once, after the modules that it imports, and returns its exports. Allowed are
     `import {a, b as c} from "./x.js"`, `import * as x from "./x.js"`, `import "./x.js"` and `export` before a `const`,
-    `class` or `function`.
+    `class` or `function`. Raises `AssertionError` for other forms, and if modules import each other.
     """
     modules: dict[str, str] = {}  # in the order in which they run
 
     def function(source: str, *names: str) -> str:
-        """The module as a call whose value is its exports. `names` are those that import it, and at last its own."""
+        """Return the module as a function call that returns its exports. `names` are its importers and, last, its name."""
 
-        def imported(match: re.Match[str]) -> str:
+        def replace_import(match: re.Match[str]) -> str:
             name = _resolved(names[-1], match["path"])
             assert name not in names, f"modules import each other: {' -> '.join((*names, name))}"
             if name not in modules:
@@ -60,7 +59,7 @@ def bundle(source: str, name: str = "entry.js") -> str:
             bindings = (match["bindings"] or "").removeprefix("* as ").replace(" as ", ": ")
             return f"const {bindings} = {_variable(name)};" if bindings else ""
 
-        code = EXPORT.sub("", IMPORT.sub(imported, source))
+        code = EXPORT.sub("", IMPORT.sub(replace_import, source))
         assert not (other := OTHER_FORM.search(code)), f"{names[-1]}: bundle() does not allow {other[0]!r}"
         return f"(() => {{\n{code}\nreturn {{{', '.join(EXPORT.findall(source))}}};\n}})()"
 
@@ -70,16 +69,16 @@ def bundle(source: str, name: str = "entry.js") -> str:
 
 
 def style_sheet(name: str) -> str:
-    """Return a style sheet with those that it imports in place of its imports."""
+    """Return a style sheet with each import replaced by the imported sheet."""
     return STYLE_IMPORT.sub(lambda match: style_sheet(_resolved(name, match[1])), _read(name))
 
 
-def small_script(code: str) -> str:
-    """Return a script without comments and blanks, in strict mode, as modules are."""
-    return f'"use strict";{_small("script", code)}'  # the minifier removes the directive
+def minified_script(code: str) -> str:
+    """Return a script in strict mode, without comments and blanks."""
+    return f'"use strict";{_minified("script", code)}'  # the minifier removes the directive
 
 
-def _small(element: str, code: str) -> str:
+def _minified(element: str, code: str) -> str:
     content = minify(f"<{element}>{COMMENT.sub('', code)}</{element}>", minify_js=True, minify_css=True)
     return content.removeprefix(f"<{element}>").removesuffix(f"</{element}>")
 
@@ -98,16 +97,18 @@ def _read(name: str) -> str:
 
 
 def document(name: str, title: str, *, head: str = "", allowed: str = "", **values: str) -> str:
-    """A page in one file, whose policy runs no script but ours and loads nothing but what is `allowed`.
+    """Return a page in one file. Its policy allows only its script and style, and the sources in `allowed`.
 
-    Its body is `page/<name>.html` with `values` put in as they are, so they must be escaped; `title` need not be. Its
-    script and its style are `page/<name>.js` and `.css`. `head` is added to its head as it is.
+    The body is `page/<name>.html` with `values` inserted unescaped, so the caller escapes them. `title` is escaped here.
+    The script and the style are `page/<name>.js` and `.css`. `head` is inserted unescaped into the head.
     """
     code = script(f"page/{name}.js")
-    looks = style(f"page/{name}.css")
-    assert not re.search("<!--|</?script|</style", code + looks, re.IGNORECASE), "our own files must not end their tags"
+    styles = style(f"page/{name}.css")
+    assert not re.search("<!--|</?script|</style", code + styles, re.IGNORECASE), (
+        "scripts and styles must not close their element"
+    )
     policy = (
-        f"default-src 'none'; script-src {fingerprint(code)}; style-src {fingerprint(looks)}; {allowed}"
+        f"default-src 'none'; script-src {csp_hash(code)}; style-src {csp_hash(styles)}; {allowed}"
         "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'"
     )
     return Template(_read("page/document.html")).substitute(
@@ -115,12 +116,12 @@ def document(name: str, title: str, *, head: str = "", allowed: str = "", **valu
         version=VERSION,
         title=html.escape(title),
         head=head,
-        style=looks,
+        style=styles,
         body=Template(_read(f"page/{name}.html")).substitute(version=VERSION, **values),
         script=code,
     )
 
 
-def fingerprint(text: str) -> str:
-    """Return the name of a script or a style in a page's policy."""
+def csp_hash(text: str) -> str:
+    """Return the hash by which a Content Security Policy allows a script or a style."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

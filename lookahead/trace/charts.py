@@ -1,7 +1,7 @@
-"""Figures of a race, drawn with Plotly from a `RaceRecord`.
+"""Draw figures of a race from a `RaceRecord` with Plotly.
 
-A lane has one colour, dash and hatching in all figures, so it is never marked by colour alone; naive is grey. A figure
-without data says why. Names come from traces, perhaps from a stranger's, and Plotly reads markup, so they are escaped.
+A lane has the same colour, dash and hatching in all figures, so colour alone never identifies it. Naive is grey. A figure
+without data shows the reason. Names come from untrusted traces and Plotly interprets markup, so names are escaped.
 """
 
 import html
@@ -18,7 +18,7 @@ from ..core.numbers import counted, decimal, percent
 from .schema import LaneRecord, RaceRecord, histogram
 
 FONT = 'system-ui, -apple-system, "Segoe UI", "Helvetica Neue", Arial, sans-serif'
-# After Okabe and Ito, darkened for paper and lightened for black. Lanes differ in lightness too, for colour-blind readers.
+# After Okabe and Ito, darker on white and lighter on black. Lanes also differ in lightness, for colour-blind readers.
 LIGHT = {
     "ink": "#1c1b19", "quiet": "#5d5a53", "rule": "#dcd9d0", "field": "#ffffff", "naive": "#716d65",
     "lanes": ("#00553e", "#1769c2", "#b4560a", "#7d2a78"),
@@ -27,7 +27,7 @@ DARK = {
     "ink": "#ecebe5", "quiet": "#a9a69d", "rule": "#383733", "field": "#1b1b19", "naive": "#a19e95",
     "lanes": ("#5fe3b8", "#7db8f5", "#f2a25c", "#dc9fd4"),
 }  # fmt: skip
-DASHES = ("solid", "7px,2px", "2px,2px", "9px,2px,2px,2px")  # short gaps: the steps stay steps
+DASHES = ("solid", "7px,2px", "2px,2px", "9px,2px,2px,2px")  # short gaps keep the steps visible
 HATCHES = ("", "/", "x", ".")
 SYMBOLS = ("circle", "square", "diamond", "triangle-up")
 PARTS = (("propose_s", "drafting"), ("verify_s", "the target's pass"), ("other_s", "the rest"))
@@ -38,7 +38,7 @@ NAIVE = "naive"
 
 
 class Chart:
-    """A Plotly figure in the page's font and colours, with the titles of its axes; `ink` has the colours."""
+    """A Plotly figure in the page's font and colours. `x` and `y` are the titles of its axes; `ink` has the colours."""
 
     def __init__(self, dark: bool, x: str, y: str = ""):
         self.ink = ink = DARK if dark else LIGHT
@@ -47,14 +47,14 @@ class Chart:
             "tickfont": {"color": ink["quiet"]}, "fixedrange": True,
         }  # fmt: skip
         title = {"font": {"color": ink["quiet"], "size": 14}, "standoff": 12}
-        nowhere = "rgba(0,0,0,0)"
+        transparent = "rgba(0,0,0,0)"
         self.figure = go.Figure(
             layout={
-                "template": go.layout.Template(), "paper_bgcolor": nowhere, "plot_bgcolor": nowhere,
+                "template": go.layout.Template(), "paper_bgcolor": transparent, "plot_bgcolor": transparent,
                 "font": {"family": FONT, "size": 14, "color": ink["ink"]}, "margin": {"l": 64, "r": 24, "t": 24, "b": 56},
                 "xaxis": {**axis, "title": {**title, "text": x}}, "yaxis": {**axis, "title": {**title, "text": y}},
                 "hoverlabel": {"bgcolor": ink["field"], "bordercolor": ink["rule"], "font": {"color": ink["ink"], "family": FONT}},
-                "modebar": {"bgcolor": nowhere, "color": ink["quiet"], "activecolor": ink["ink"]},
+                "modebar": {"bgcolor": transparent, "color": ink["quiet"], "activecolor": ink["ink"]},
                 "barmode": "group", "bargap": 0.3, "bargroupgap": 0.06, "dragmode": False,
             }
         )  # fmt: skip
@@ -63,17 +63,17 @@ class Chart:
         self, x: Iterable[Any], y: Iterable[Any], name: str, colour: str, dash: str = "solid", width: float = 2, **more: Any
     ) -> None:  # fmt: skip
         """Add a line; `more` goes to `go.Scatter`."""
-        look = {"color": colour, "dash": dash, "width": width, "shape": more.pop("shape", "linear")}
-        self.figure.add_scatter(x=list(x), y=list(y), name=name, line=look, **{"mode": "lines", **more})
+        style = {"color": colour, "dash": dash, "width": width, "shape": more.pop("shape", "linear")}
+        self.figure.add_scatter(x=list(x), y=list(y), name=name, line=style, **{"mode": "lines", **more})
 
     def bars(self, x: Iterable[Any], y: Iterable[Any], name: str, colour: str, hatch: str = "", **more: Any) -> None:
         """Add bars, perhaps hatched; `more` goes to `go.Bar`."""
         pattern = {"shape": hatch, "fillmode": "overlay", "fgcolor": self.ink["field"], "fgopacity": 0.45, "size": 7}
-        look = {"color": colour, "line": {"width": 0}, "pattern": pattern}
-        self.figure.add_bar(x=list(x), y=list(y), name=name, **{"marker": look, **more})
+        style = {"color": colour, "line": {"width": 0}, "pattern": pattern}
+        self.figure.add_bar(x=list(x), y=list(y), name=name, **{"marker": style, **more})
 
-    def lying(self, height: int | None = None, barmode: str = "stack") -> None:
-        """Lay the bars on their side, the first on top, in a figure of that height."""
+    def horizontal_bars(self, height: int | None = None, barmode: str = "stack") -> None:
+        """Make the bars horizontal, with the first on top, in a figure of `height` pixels."""
         self.figure.update_traces(orientation="h", selector={"type": "bar"})
         self.figure.update_layout(barmode=barmode, legend_traceorder="normal", height=height)
         self.figure.update_yaxes(
@@ -81,15 +81,15 @@ class Chart:
         )
 
     def finish(self, *notes: str) -> go.Figure:
-        """The figure with a legend for several traces, and with the notes: in place of the axes if there is nothing else."""
-        place = {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom"}
-        legend = {**place, "font": {"color": self.ink["ink"]}, "itemclick": False, "itemdoubleclick": False}
+        """Return the figure with a legend for several traces and with the notes. Without traces, notes replace the axes."""
+        position = {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom"}
+        legend = {**position, "font": {"color": self.ink["ink"]}, "itemclick": False, "itemdoubleclick": False}
         self.figure.update_layout(showlegend=len(self.figure.data) > 1, legend=legend)
-        word = {"xref": "paper", "yref": "paper", "showarrow": False, "font": {"color": self.ink["quiet"], "size": 14}}
+        style = {"xref": "paper", "yref": "paper", "showarrow": False, "font": {"color": self.ink["quiet"], "size": 14}}
         if notes and self.figure.data:
-            self.figure.add_annotation(x=1, y=1.02, xanchor="right", yanchor="bottom", text=" ".join(notes), **word)
+            self.figure.add_annotation(x=1, y=1.02, xanchor="right", yanchor="bottom", text=" ".join(notes), **style)
         elif notes:
-            self.figure.add_annotation(x=0.5, y=0.5, text="<br>".join(notes), **word)
+            self.figure.add_annotation(x=0.5, y=0.5, text="<br>".join(notes), **style)
             self.figure.update_xaxes(visible=False)
             self.figure.update_yaxes(visible=False)
         return self.figure
@@ -97,7 +97,7 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class _Lane:
-    """A lane and its looks."""
+    """A lane with its name and its style."""
 
     record: LaneRecord
     number: int
@@ -109,7 +109,7 @@ class _Lane:
 
 
 def tokens_over_time(trace: RaceRecord, dark: bool = False) -> go.Figure:
-    """How many tokens each lane had written when its own clock read so many seconds; prefill is not on it."""
+    """Tokens written in each lane, over the time of that lane without prefill."""
     chart = Chart(dark, "the lane's own time (s)", "tokens written")
     for lane in _lanes(trace, dark):
         if not (steps := lane.record.verified):
@@ -129,15 +129,14 @@ def tokens_over_time(trace: RaceRecord, dark: bool = False) -> go.Figure:
 
 
 def acceptance_by_position(trace: RaceRecord, dark: bool = False) -> go.Figure:
-    """Of the drafts whose token at a position was tested, for all before it had been accepted, the share that had it accepted.
+    """Share of tested tokens that were accepted, by position. A token is tested if all earlier tokens were accepted.
 
-    A bar's height is an entry of `acceptance_rate_per_position`; a 0 marks a position where all were rejected. Far positions
-    have few drafts.
+    A bar's height is an entry of `acceptance_rate_per_position`. A 0 marks a position at which all tokens were rejected.
     """
 
     def counts(record: LaneRecord) -> dict[int, tuple[int, int]]:
-        of = Acceptance() if record.opaque else Acceptance.of(record.verified)
-        return dict(enumerate(zip(of.accepted, of.tested, strict=True), start=1))
+        acceptance = Acceptance() if record.opaque else Acceptance.of(record.verified)
+        return dict(enumerate(zip(acceptance.accepted, acceptance.tested, strict=True), start=1))
 
     hover = "position %{x}: accepted in %{customdata[0]} of %{customdata[1]} drafts tested there (%{y:.0f}%)"
     figure = _bars(trace, dark, "position in the draft", "accepted (% of tested)", counts, hover)
@@ -147,13 +146,13 @@ def acceptance_by_position(trace: RaceRecord, dark: bool = False) -> go.Figure:
 
 
 def acceptance_by_kind(trace: RaceRecord, dark: bool = False) -> go.Figure:
-    """Of the drafted tokens that were tested, the share accepted, by what stands there: words, names, digits, signs.
+    """Share of tested tokens that were accepted, by the kind of token: words, names, digits, punctuation.
 
-    Where a token was rejected, what the target wrote instead counts.
+    A rejected token counts as the kind of the token that replaced it.
     """
 
     def counts(record: LaneRecord) -> dict[str, tuple[int, int]]:
-        return {} if record.opaque else by_kind(record)
+        return {} if record.opaque else counts_by_kind(record)
 
     hover = "%{x}: accepted %{customdata[0]} of %{customdata[1]} (%{y:.0f}%)"
     figure = _bars(trace, dark, "kind of token", "accepted (% of tested)", counts, hover)
@@ -162,9 +161,9 @@ def acceptance_by_kind(trace: RaceRecord, dark: bool = False) -> go.Figure:
 
 
 def accepted_per_pass(trace: RaceRecord, dark: bool = False) -> go.Figure:
-    """How many passes accepted none, one, two, ... drafted tokens; the target's own token comes on top.
+    """How many passes accepted 0, 1, 2, ... drafted tokens. Each pass also writes one token of the target.
 
-    Naive is left out. An opaque lane reports what it accepted, so it is included.
+    Naive is left out. An opaque lane reports its accepted tokens, so it is included.
     """
 
     def counts(record: LaneRecord) -> dict[int, tuple[int, int]]:
@@ -179,7 +178,7 @@ def accepted_per_pass(trace: RaceRecord, dark: bool = False) -> go.Figure:
 
 
 def time_per_token(trace: RaceRecord, dark: bool = False) -> go.Figure:
-    """Where the time of a token went, a bar a lane: drafting, the target's pass, and the rest of the loop.
+    """Time per token in each lane: drafting, the target's pass, and the rest of the loop.
 
     Prefill is left out. Opaque lanes report whole passes, so their drafting is part of the target's pass.
     """
@@ -199,17 +198,17 @@ def time_per_token(trace: RaceRecord, dark: bool = False) -> go.Figure:
     for name, total in zip(names, totals, strict=True):
         text = f"<b>{decimal(total)}</b>"
         chart.figure.add_annotation(x=total, y=name, text=text, xanchor="left", xshift=6, showarrow=False)
-    chart.lying()
+    chart.horizontal_bars()
     chart.figure.update_layout(uniformtext={"mode": "hide", "minsize": 12})  # text that a bar is too short for
     chart.figure.update_xaxes(range=[0, 1.12 * max(totals)])
     return chart.finish()
 
 
 def predicted_against_measured(trace: RaceRecord, dark: bool = False) -> go.Figure:
-    """Each lane's speedup by theory and by the clock; on the diagonal the theory holds.
+    """Predicted and measured speedup of each lane. On the diagonal, both are equal.
 
-    Predicted: `RaceRecord.predicted`, at the costs in the trace. Measured: `stats()["speedup"]`. The theory leaves out the
-    loop's own work, and passes slower than when calibrated. There is no prediction for an opaque lane.
+    Predicted: `RaceRecord.predicted`, at the costs in the trace. Measured: `stats()["speedup"]`. The prediction leaves out
+    the loop's work, and passes that are slower than at calibration. An opaque lane has no prediction.
     """
     chart = Chart(dark, "predicted speedup (times naive)", "measured speedup (times naive)")
     lanes, figure, quiet = _lanes(trace, dark), chart.figure, chart.ink["quiet"]
@@ -226,24 +225,24 @@ def predicted_against_measured(trace: RaceRecord, dark: bool = False) -> go.Figu
             x=[x], y=[y], name=lane.name, mode="markers+text" if len(points) == 1 else "markers", text=[lane.name],
             textposition="top left" if y > x else "bottom right", textfont={"color": chart.ink["ink"]},
             marker={"color": lane.colour, "symbol": lane.symbol, "size": 13, "line": {"width": 0}},
-            hovertemplate=f"measured %{{y:.2f}}x, predicted %{{x:.2f}}x: {percent(y / x)} of it",
+            hovertemplate=f"measured %{{y:.2f}}x, predicted %{{x:.2f}}x: {percent(y / x)} of the prediction",
         )  # fmt: skip
     if points:
-        word = {"showarrow": False, "font": {"color": quiet, "size": 13}}
+        style = {"showarrow": False, "font": {"color": quiet, "size": 13}}
         for y0, dash in ((0, "solid"), (1, "2px,3px")):
             line = {"color": quiet, "width": 1.5, "dash": dash}
             figure.add_shape(type="line", x0=0, y0=y0, x1=edge, y1=y0 or edge, line=line, layer="between")
-        figure.add_annotation(x=edge, y=1, text="naive", xanchor="right", yanchor="bottom", **word)
+        figure.add_annotation(x=edge, y=1, text="naive", xanchor="right", yanchor="bottom", **style)
         figure.add_annotation(
-            x=0.08 * edge, y=0.08 * edge, text="as predicted", xanchor="left", xshift=8, yanchor="top", **word
+            x=0.08 * edge, y=0.08 * edge, text="as predicted", xanchor="left", xshift=8, yanchor="top", **style
         )
     for axis in (figure.update_xaxes, figure.update_yaxes):
         axis(range=[0, edge], ticksuffix="x", nticks=7)
     figure.update_xaxes(constrain="domain")
     if trace.naive() is None:
-        return chart.finish("There is no naive lane to measure against.")
-    silent = [f"{lane.name} does not report its rows: no prediction." for lane in lanes if lane.record.opaque]
-    return chart.finish(*silent or ([] if points else ["No lane but naive has run."]))
+        return chart.finish("There is no naive lane to compare with.")
+    unpredicted = [f"{lane.name} does not report its rows: no prediction." for lane in lanes if lane.record.opaque]
+    return chart.finish(*unpredicted or ([] if points else ["Only the naive lane has run."]))
 
 
 FIGURES = (
@@ -269,11 +268,11 @@ def kind(piece: str, before: str) -> str:
         return "punctuation"
     if before and piece[0].isalnum() and before[-1].isalnum():
         return "inside a word"
-    begins = before.rstrip(" ")[-1:]  # a capital at the beginning of a sentence is no name
+    begins = before.rstrip(" ")[-1:]  # a capital at the beginning of a sentence does not mark a name
     return "name" if text[0].isupper() and begins not in ("", ".", "!", "?", "\n", '"', ":") else "start of a word"
 
 
-def by_kind(lane: LaneRecord) -> dict[str, tuple[int, int]]:
+def counts_by_kind(lane: LaneRecord) -> dict[str, tuple[int, int]]:
     """Count accepted and tested tokens of each kind. A rejected token counts as the kind of the token that replaced it."""
     before, counts = "", {name: [0, 0] for name in KINDS}
     for step in lane.verified:
@@ -287,14 +286,14 @@ def by_kind(lane: LaneRecord) -> dict[str, tuple[int, int]]:
 
 
 def _lanes(trace: RaceRecord, dark: bool) -> list[_Lane]:
-    """Return the lanes with their looks: the last lane that drafts has the first look, and looks repeat after the fourth."""
+    """Return the lanes with their styles. The last lane that drafts has the first style; styles repeat after the fourth."""
     ink, names = DARK if dark else LIGHT, _names(trace)
     drafting = [number for number, record in enumerate(trace.lanes) if record.method != NAIVE]
-    places = {number: place for place, number in enumerate([*drafting[-1:], *drafting[:-1]])}
-    looks = [*zip(ink["lanes"], DASHES, HATCHES, SYMBOLS, strict=True)]
+    indices = {number: index for index, number in enumerate([*drafting[-1:], *drafting[:-1]])}
+    styles = [*zip(ink["lanes"], DASHES, HATCHES, SYMBOLS, strict=True)]
     grey = (ink["naive"], "solid", "", "circle-open")
     return [
-        _Lane(record, number, names[number], *(looks[places[number] % len(looks)] if number in places else grey))
+        _Lane(record, number, names[number], *(styles[indices[number] % len(styles)] if number in indices else grey))
         for number, record in enumerate(trace.lanes)
     ]
 
@@ -316,18 +315,18 @@ def _names(trace: RaceRecord) -> list[str]:
 def _bars(
     trace: RaceRecord, dark: bool, x: str, y: str, counts_of: Callable[[LaneRecord], Mapping[Any, tuple[int, int]]], hover: str
 ) -> go.Figure:  # fmt: skip
-    """Draw bars of percentages: `counts_of` returns x -> (part, whole) for a lane, or nothing for one without bars."""
+    """Draw bars of percentages. `counts_of` returns {x: (part, total)} for a lane, and {} for a lane without bars."""
     chart, lanes, shown = Chart(dark, x, y), _lanes(trace, dark), []
     for lane in lanes:
         if counts := counts_of(lane.record):
             shown.append(lane)
-            shares = [100 * part / whole for part, whole in counts.values()]
-            look = {"customdata": list(counts.values()), "hovertemplate": hover}
-            chart.bars(counts, shares, lane.name, lane.colour, lane.hatch, **look)
+            shares = [100 * part / total for part, total in counts.values()]
+            options = {"customdata": list(counts.values()), "hovertemplate": hover}
+            chart.bars(counts, shares, lane.name, lane.colour, lane.hatch, **options)
     longest = max((len(bar.x) for bar in chart.figure.data), default=1)
-    chart.figure.update_xaxes(showgrid=False, dtick=every(longest))
+    chart.figure.update_xaxes(showgrid=False, dtick=tick_step(longest))
     notes = [
-        f"{lane.name} {'does not report what it drafted' if lane.record.opaque else 'drafted nothing'}."
+        f"{lane.name} {'does not report its drafts' if lane.record.opaque else 'drafted nothing'}."
         for lane in lanes
         if lane not in shown and lane.record.method != NAIVE and lane.record.verified
     ]
@@ -336,6 +335,6 @@ def _bars(
     return chart.finish(*notes)
 
 
-def every(count: int) -> int:
-    """Return the distance of ticks at whole numbers, for at most 12 of them up to 1,200."""
+def tick_step(count: int) -> int:
+    """Return the distance between ticks at whole numbers. Up to a count of 1,200 there are at most 12 ticks."""
     return next(step for step in (1, 2, 5, 10, 20, 50, 100) if count / step <= 12 or step == 100)

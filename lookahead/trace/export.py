@@ -1,6 +1,6 @@
-"""What a reader exports from a race: a table of its passes, and one page that plays it again.
+"""Export a race as a table of its passes, or as a page that plays it.
 
-The page is a single file that loads nothing. All text of a trace, perhaps a stranger's, is in base64 or escaped.
+The page is a single file that loads nothing. Traces are untrusted, so all their text is base64 or escaped.
 """
 
 import base64
@@ -29,11 +29,11 @@ SECONDS, OTHER = 6, 4  # decimals
 
 
 def to_csv(trace: RaceRecord) -> str:
-    """One row per pass of every lane, as CSV text (RFC 4180); `csv_file` makes a file of it.
+    """Return one row per pass of every lane as CSV text (RFC 4180). `csv_file` encodes it as a file.
 
-    `lane` counts from 0, `pass` from 1, prefill is pass 0. `rows` are those of the target's pass, with the last token's
-    own; `drafted` of them can be tested, `draft` is their text (paths of a tree separated by " | "), `accepted` were
-    emitted. An opaque lane leaves unknown cells empty. `clock_ms` is the lane's clock after the pass.
+    `lane` counts from 0, `pass` from 1; prefill is pass 0. `rows` counts the rows of the target's pass, with the root.
+    `drafted` of them can be tested, and `accepted` were emitted. `draft` is their text; " | " separates the paths of a
+    tree. Unknown cells of an opaque lane are empty. `clock_ms` is the lane's clock after the pass.
     """
     return csv_text(COLUMNS, (row for number, lane in enumerate(trace.lanes) for row in _passes(number, lane)))
 
@@ -53,31 +53,31 @@ def _passes(number: int, lane: LaneRecord) -> Iterator[list[Any]]:
 
 
 def _paths(draft: DraftRecord) -> str:
-    """The text of a draft: its root-to-leaf paths, without the rows that only look further ahead."""
+    """Return the text of a draft's root-to-leaf paths, without window rows."""
     parents = draft.parents[: len(draft.tokens) - draft.window]
     leaves = [row for row in range(len(parents)) if row not in parents]
     return BRANCH.join("".join(draft.pieces[row] for row in ancestors(parents, leaf)) for leaf in leaves)
 
 
-def replay_html(trace: RaceRecord, caption: str | None = None, home: str = "") -> str:
-    """One self-contained page that plays the race; write it as UTF-8.
+def replay_html(trace: RaceRecord, caption: str | None = None, app_url: str = "") -> str:
+    """Return one self-contained page that plays the race. Write it as UTF-8.
 
-    Times are rounded to the microsecond, other numbers to four places. `caption` is the line above the race, by default
-    where and when it was recorded; `home` is the address of the app that the page links to.
+    Times are rounded to the microsecond, other numbers to four decimals. `caption` is the line above the race; by default
+    it names the machine and the date. The page links to the app at `app_url`.
     """
-    caption = _plain(caption or f"A recording from {trace.machine.cpu}, {trace.created[:10]}.", CAPTION)
+    caption = _one_line(caption or f"A recording from {trace.machine.cpu}, {trace.created[:10]}.", CAPTION)
     return assets.document(
         "replay",
-        f"{_plain(trace.prompt.shown, TITLE) or 'A race'} - Lookahead",
+        f"{_one_line(trace.prompt.shown, TITLE) or 'A race'} - Lookahead",
         log=_log(trace, caption),
-        brand=f'<a href="{html.escape(home)}">Lookahead</a>' if _is_address(home) else "Lookahead",
-        lanes=html.escape(_plain(", ".join(lane.method for lane in trace.lanes), CAPTION)),
-        origin=html.escape(_plain(_origin(trace), 4 * CAPTION)),
+        brand=f'<a href="{html.escape(app_url)}">Lookahead</a>' if _is_address(app_url) else "Lookahead",
+        lanes=html.escape(_one_line(", ".join(lane.method for lane in trace.lanes), CAPTION)),
+        origin=html.escape(_one_line(_origin(trace), 4 * CAPTION)),
     )
 
 
 def _is_address(text: str) -> bool:
-    """Whether a text is one that a page may link to."""
+    """Return whether a page may link to this text."""
     try:
         parts = urlsplit(text)
     except ValueError:
@@ -89,15 +89,15 @@ def _origin(trace: RaceRecord) -> str:
     machine, models = trace.machine, trace.models
     drafts = ", ".join(models.drafts.values())
     recorded = "" if trace.version == VERSION else f" by version {trace.version}"
-    device = machine.cpu if machine.device == "cpu" else f"{machine.device} beside {machine.cpu}"
+    device = machine.cpu if machine.device == "cpu" else f"{machine.device} with {machine.cpu}"
     return (
         f"Recorded{recorded} on {trace.created[:10]} on {device}, {machine.cores} cores, {machine.dtype}, "
-        f"{trace.exactness}. Target: {models.target}{f'; drafts: {drafts}' if drafts else ''}. Times are that machine's."
+        f"{trace.exactness}. Target: {models.target}{f'; drafts: {drafts}' if drafts else ''}. Times were measured there."
     )
 
 
-def _plain(text: str, most: int) -> str:
-    """At most so many characters of one line, without control or format characters and stacked combining marks."""
+def _one_line(text: str, limit: int) -> str:
+    """Return at most `limit` characters as one line, without control characters and stacked combining marks."""
     out: list[str] = []
     marks = 0
     for character in text:
@@ -107,24 +107,24 @@ def _plain(text: str, most: int) -> str:
             character = " " if kind[0] == "Z" or kind == "Cc" else ""
         if marks <= 2 and not (character == " " and out[-1:] in ([" "], [])):
             out.append(character)
-        if len(out) > most:
-            return "".join(out[: most - 3]).rstrip() + "..."
+        if len(out) > limit:
+            return "".join(out[: limit - 3]).rstrip() + "..."
     return "".join(out).strip()
 
 
 def _log(trace: RaceRecord, caption: str) -> str:
-    """The log as JSON, gzip and base64, for `replay.js`: no text of a trace can end its element."""
-    events = [rounded(event.plain()) for event in wire.events(trace, caption)]
+    """Return the log as JSON, gzip and base64 for `replay.js`. No text of a trace can close its element."""
+    events = [round_floats(event.to_dict()) for event in wire.events(trace, caption)]
     batch = {"run": "replay", "i0": 0, "ev": events, "end": True}
     data = json.dumps(batch, allow_nan=False, separators=(",", ":")).encode()
     return base64.b64encode(gzip.compress(data, mtime=0)).decode()
 
 
-def rounded(value: Any, decimals: int = OTHER) -> Any:
-    """Plain data with fewer decimals: seconds ("..._s" and costs) to the microsecond, all else to four places."""
+def round_floats(value: Any, decimals: int = OTHER) -> Any:
+    """Round the floats in plain data: seconds ("..._s" and costs) to microseconds, others to `decimals` places."""
     if isinstance(value, float):
         return round(value, decimals)
     if isinstance(value, dict):
-        places = {name: SECONDS if name.endswith("_s") or name == "seconds" else decimals for name in value}
-        return {name: rounded(item, places[name]) for name, item in value.items()}
-    return [rounded(item, decimals) for item in value] if isinstance(value, (list, tuple)) else value
+        places_of = {name: SECONDS if name.endswith("_s") or name == "seconds" else decimals for name in value}
+        return {name: round_floats(item, places_of[name]) for name, item in value.items()}
+    return [round_floats(item, decimals) for item in value] if isinstance(value, (list, tuple)) else value

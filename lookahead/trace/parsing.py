@@ -1,7 +1,7 @@
 """Parse JSON from untrusted files within limits.
 
-The parser is one call that holds Python's interpreter, and objects take up to twenty times the bytes of their text. So a
-text is measured before it is parsed. The limits are 20 times the largest bundled recording. The longest race with default
+The parser is one call that blocks Python's interpreter, and objects take up to 20 times the bytes of their text. So values
+are counted before a text is parsed. The limits are 20 times the largest bundled recording. The longest race with default
 settings, four lanes of 2,000 tokens, has 0.6 million values, 0.2 million names and 5 MB.
 """
 
@@ -16,22 +16,22 @@ from ..core.text_files import decoded
 
 MOST_BYTES = 32 << 20
 MOST_VALUES, MOST_NAMES = 1_000_000, 300_000  # of a JSON document
-LINES = 4  # times as many in a file of JSON lines, which are parsed one by one
-# What comes before each value, and after each name. Those inside strings count too, but valid recordings have few.
+LINES = 4  # times these limits in a file of JSON lines, which are parsed line by line
+# Characters before each value, and after each name. Those inside strings are counted too, but valid recordings have few.
 BEFORE_VALUES, AFTER_NAMES = ",[{", ":"
-MOST_FAULTS = 10_000  # that are listed to find the first
+MOST_ERRORS = 10_000  # that are listed to find the first
 MOST_PATH = 80  # characters
 
 
-def text_of(data: str | bytes, what: str, most: int = MOST_BYTES) -> str:
-    """Return the text of a file of at most so many bytes. `what` names the file in errors.
+def decode_text(data: str | bytes, what: str, max_bytes: int = MOST_BYTES) -> str:
+    """Return the text of a file of at most `max_bytes` bytes. `what` names the file in errors.
 
     Raises `TraceError` if the file is larger, not UTF-8, or has more values than a file of JSON lines may have.
     """
     if not isinstance(data, (str, bytes)):
         raise TraceError(what, data, "give JSON text.")
-    if len(data) > most:
-        raise TraceError(what, size(len(data)), f"a file has at most {size(most)}.")
+    if len(data) > max_bytes:
+        raise TraceError(what, size(len(data)), f"a file has at most {size(max_bytes)}.")
     try:
         text = decoded(data)
     except UnicodeError as error:
@@ -40,7 +40,7 @@ def text_of(data: str | bytes, what: str, most: int = MOST_BYTES) -> str:
     return text
 
 
-def parsed(text: str, what: str) -> Any:
+def parse_json(text: str, what: str) -> Any:
     """Return the data of a JSON document.
 
     Raises `TraceError` if it has too many values, and `ValueError` if it is not JSON or is nested 200 levels deep.
@@ -53,20 +53,20 @@ def parsed(text: str, what: str) -> Any:
 
 
 def _check(text: str, what: str, times: int = 1) -> None:
-    for things, marks, most in (("values", BEFORE_VALUES, MOST_VALUES), ("names", AFTER_NAMES, MOST_NAMES)):
-        if (number := sum(text.count(mark) for mark in marks)) > times * most:
-            raise TraceError(what, f"{count(number)} {things}", f"a file has at most {count(most)}.")
+    for plural, marks, limit in (("values", BEFORE_VALUES, MOST_VALUES), ("names", AFTER_NAMES, MOST_NAMES)):
+        if (number := sum(text.count(mark) for mark in marks)) > times * limit:
+            raise TraceError(what, f"{count(number)} {plural}", f"a file has at most {count(limit)}.")
 
 
-def fault(error: ValidationError) -> tuple[str, str]:
-    """Return the path of the first fault, or "", and what the fault is."""
-    if error.error_count() > MOST_FAULTS:
-        return "", f"it has {count(error.error_count())} faults"
+def first_error(error: ValidationError) -> tuple[str, str]:
+    """Return the path of the first error, or "", and its message."""
+    if error.error_count() > MOST_ERRORS:
+        return "", f"it has {count(error.error_count())} errors"
     first = error.errors(include_url=False, include_input=False)[0]
     return ".".join(str(part) for part in first["loc"])[:MOST_PATH], first["msg"]
 
 
-def at_most(entries: int) -> BeforeValidator:
+def max_entries(entries: int) -> BeforeValidator:
     """Return a validator that refuses a larger mapping before pydantic validates its entries."""
 
     def check(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A race with its recording: the steps of scheduled lanes become records with text, and the records a trace."""
+"""Run and record a race: the steps of its lanes become records with text, and the records become a trace."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ Method = str | tuple[str, Mapping[str, Any]]  # a name, or a name and its option
 
 
 class Recorder:
-    """Records the steps of one lane. `pieces` are a `text.Pieces`; `word` returns the text of one id."""
+    """Records the steps of one lane. `pieces` is a `text.Pieces`; `decode_token` returns the text of one id."""
 
-    def __init__(self, pieces: Any, word: Callable[[int], str]):
-        self._pieces, self._word = pieces, word
+    def __init__(self, pieces: Any, decode_token: Callable[[int], str]):
+        self._pieces, self._decode_token = pieces, decode_token
         self.steps: list[schema.StepRecord] = []
 
     def record(self, step: Step) -> schema.StepRecord:
@@ -58,7 +58,7 @@ class Recorder:
         return self.steps[-1]
 
     def _test(self, test: Test) -> schema.TestRecord:
-        top = [(token, self._word(token), round(p, 4)) for token, p in test.top]
+        top = [(token, self._decode_token(token), round(p, 4)) for token, p in test.top]
         numbers = _copied(test, "p", "q", "draw", "entropy", "margin")
         rounded = {name: value if value is None else round(value, 4) for name, value in numbers.items()}
         return schema.TestRecord(row=test.row, token=test.token, outcome=test.outcome, top=top, **rounded)
@@ -69,28 +69,28 @@ def _copied(values: Any, *names: str) -> dict[str, Any]:
 
 
 class Race(LaneSteps):
-    """Iterate for `LaneStep`s; `result()` is the trace so far. `reading` may be set before the first; see `schedule`."""
+    """A race that yields `LaneStep`s. `result()` is the trace so far. Set `reading` before the first step; see `schedule`."""
 
     reading: Reading | None = None
 
     def __init__(self, models: Models, prompt: Any, methods: Sequence[Method], options: Mapping[str, Any]):
         named = _named(methods)
         settings, shared = split_options(options)
-        takes = {name: {"draft", *option_names(name)} for name, _ in named}
-        if unused := shared.keys() - set().union(*takes.values()):
+        accepted = {name: {"draft", *option_names(name)} for name, _ in named}
+        if unused := shared.keys() - set().union(*accepted.values()):
             raise MethodError("option", sorted(unused)[0], "none of these methods takes it.")
-        given = {name: {option: shared[option] for option in shared if option in takes[name]} for name in takes}
-        self._lanes = [self._lane(models, prompt, name, settings, given[name] | {**extra}) for name, extra in named]
+        passed = {name: {option: shared[option] for option in shared if option in accepted[name]} for name in accepted}
+        self._lanes = [self._lane(models, prompt, name, settings, passed[name] | {**extra}) for name, extra in named]
         self._models, self.settings = models, settings
         ids = self._lanes[0].prompt
-        word = cache(lambda token: models.tokenizer.decode([token], clean_up_tokenization_spaces=False))
-        self._recorders = [Recorder(Pieces(models.tokenizer, ids), word) for _ in self._lanes]
+        decode_token = cache(lambda token: models.tokenizer.decode([token], clean_up_tokenization_spaces=False))
+        self._recorders = [Recorder(Pieces(models.tokenizer, ids), decode_token) for _ in self._lanes]
         self._created = datetime.now(UTC).isoformat(timespec="seconds")
         pieces = Pieces(models.tokenizer)
-        words = [pieces.add(token) for token in ids]
-        words[-1] += pieces.flush() if not words[-1] else ""
+        prompt_pieces = [pieces.add(token) for token in ids]
+        prompt_pieces[-1] += pieces.flush() if not prompt_pieces[-1] else ""
         typed = prompt if isinstance(prompt, str) and settings.chat else None
-        self._prompt = schema.PromptRecord(text="".join(words), tokens=ids, pieces=words, typed=typed)
+        self._prompt = schema.PromptRecord(text="".join(prompt_pieces), tokens=ids, pieces=prompt_pieces, typed=typed)
         self._lane_steps = self._run()
 
     def _lane(self, models: Models, prompt: Any, method: str, settings: Settings, options: Mapping[str, Any]) -> Lane:
@@ -130,7 +130,7 @@ class Race(LaneSteps):
             exactness=self._models.exactness,
             settings=schema.SettingsRecord(**_copied(self.settings, *schema.SettingsRecord.model_fields) | deciding),
             prompt=self._prompt,
-            costs=schema.Costs.of(self._models.costs),
+            costs=schema.Costs.from_pass_costs(self._models.costs),
             lanes=[
                 schema.LaneRecord(
                     method=lane.method, opaque=not lane.reports_drafts, steps=recorder.steps,
@@ -146,10 +146,10 @@ def _named(methods: Any) -> list[tuple[str, Mapping[str, Any]]]:
     if not isinstance(methods, (list, tuple)) or not 1 <= len(methods) <= MOST_LANES:
         raise MethodError("methods", methods, f"give a list of 1 to {MOST_LANES} methods.")
     named = [m if isinstance(m, tuple) else (m, {}) for m in methods]
-    for one in named:
-        if len(one) != 2 or not isinstance(one[1], Mapping):
+    for method in named:
+        if len(method) != 2 or not isinstance(method[1], Mapping):
             raise MethodError(
-                "methods", one, 'give a name, or a name and its options: ("draft", {"draft": "offdomain"}).'
+                "methods", method, 'give a name, or a name and its options: ("draft", {"draft": "offdomain"}).'
             )
     return named
 
@@ -166,7 +166,7 @@ def race(
 
 
 def describe_machine(models: Models) -> schema.Machine:
-    """Return where these models run."""
+    """Return the machine and the device that run these models."""
     device = models.target.device
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
     return schema.Machine(
@@ -176,7 +176,7 @@ def describe_machine(models: Models) -> schema.Machine:
 
 
 def measured_on(models: Models) -> dict[str, Any]:
-    """Return the head of every document of measurements."""
+    """Return the fields that begin every document of measurements."""
     return {
         "machine": describe_machine(models).model_dump(),
         "models": {"spec": models.spec, **models.names},

@@ -1,4 +1,4 @@
-"""What is computed from a recorded race: statistics, agreement, verdict and trust, as dataclasses that are also dictionaries."""
+"""Results of a recorded race: statistics, agreement, verdict and trust, as dataclasses that are also dictionaries."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class Statistics(Result):
 
 @dataclass(frozen=True, eq=False)
 class Badge(Result):
-    """Whether a lane wrote naive's text; `identical` is None if it need not.
+    """Whether a lane wrote naive's text. `identical` is None if the texts may differ.
 
-    At a first difference, `position` is the index of the token, `margin` the distance of naive's two best tokens in logits,
-    `pass_number` the lane's pass that wrote the token, from 1, and `rows` the rows of that pass.
+    The other fields describe the first difference. `position` is the index of the token, and `margin` the distance of naive's
+    two best tokens in logits. `pass_number` is the lane's pass that wrote the token, from 1, and `rows` its number of rows.
     """
 
     identical: bool | None
@@ -64,7 +64,7 @@ class Verdict(Result):
 
 @dataclass(frozen=True, eq=False)
 class Trust(Result):
-    """Whether naive's passes took about equally long, and a sentence on it."""
+    """Whether naive's passes took about equally long, with a sentence for the reader."""
 
     steady: bool
     sentence: str

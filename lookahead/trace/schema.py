@@ -1,8 +1,8 @@
-"""The records of a race, as JSON that is validated, kept and played again.
+"""Records of a race, which are saved as JSON, validated and played.
 
 The records mirror `Step` and add the text of each token. One definition validates untrusted files, with limits on every
-field, and gives the published JSON schema (`trace.schema.json`). Statistics and the verdict are computed from the records
-alone, so a file from another machine gives the same numbers as a live race.
+field, and generates the published JSON schema (`trace.schema.json`). Statistics and the verdict are computed from the records
+alone. So a file from another machine gives the same numbers as a live race.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from ..core.numbers import count
 from ..core.tree import depths
 from ..drafting import level_rows
 from . import verdict
-from .parsing import at_most, fault, parsed, text_of
+from .parsing import decode_text, first_error, max_entries, parse_json
 from .results import Badge, Statistics, Verdict
 
 SCHEMA = "lookahead-trace/1"
 MOST_BYTES = 12_000_000
 MOST_STEPS = 100_000
 MOST_LANES = 8
-MOST_PASSES = 16_000  # of all lanes in a file; four lanes of 2,000 tokens have at most half of it
+MOST_PASSES = 16_000  # of all lanes in a file; four lanes of 2,000 tokens have at most half as many
 
 Token = Annotated[int, Field(ge=0, lt=1 << 31)]
 Row = Annotated[int, Field(ge=-1, lt=1 << 16)]
 Text = Annotated[str, Field(max_length=10_000)]
 Name = Annotated[str, Field(max_length=200)]
-Place = Annotated[str, Field(max_length=10_000)]  # a model: a hub name, or folders of any length
+ModelSource = Annotated[str, Field(max_length=10_000)]  # a model: a hub name, or folders of any length
 Real = Annotated[float, Field(allow_inf_nan=False, ge=-1e12, le=1e12)]
 Seconds = Annotated[float, Field(allow_inf_nan=False, ge=0, le=1e7)]
-Whole = Annotated[int, Field(ge=0, lt=1 << 63)]
+NonNegativeInt = Annotated[int, Field(ge=0, lt=1 << 63)]
 Tokens = Annotated[list[Token], Field(max_length=200_000, fail_fast=True)]
 Rows = Annotated[list[Row], Field(max_length=4096, fail_fast=True)]
 Texts = Annotated[list[Text], Field(max_length=200_000, fail_fast=True)]
@@ -47,13 +47,13 @@ Option = bool | Annotated[int, Field(gt=-(1 << 53), lt=1 << 53)] | Real | Name
 
 
 class Record(BaseModel):
-    """Base of the records: nothing unknown passes, nothing changes afterwards."""
+    """Base of the records. They are frozen, and unknown fields are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_by_name=True)
 
 
 class Machine(Record):
-    """Where the race ran."""
+    """The machine and the device that ran the race."""
 
     cpu: Name
     cores: Annotated[int, Field(ge=1, le=1 << 20)]
@@ -65,24 +65,26 @@ class Machine(Record):
 
 
 class HeadRecord(Record):
-    """A trained head: it reads the target's hidden states behind layers `taps` of `layers`, and drafts `slots` tokens in a
-    pass. A `markov` head lets a slot know the token before it, a `confident` one says how likely a slot's token is accepted."""
+    """A trained head. It reads the target's hidden states after layers `taps` of `layers` and drafts `slots` tokens per pass.
+
+    In a `markov` head, each slot reads the token before it. A `confident` head predicts how likely each token is accepted.
+    """
 
     name: Name
-    taps: Annotated[list[Whole], Field(max_length=4096, fail_fast=True)]
-    layers: Annotated[Whole, Field(ge=1)]
-    slots: Annotated[Whole, Field(ge=1)]
+    taps: Annotated[list[NonNegativeInt], Field(max_length=4096, fail_fast=True)]
+    layers: Annotated[NonNegativeInt, Field(ge=1)]
+    slots: Annotated[NonNegativeInt, Field(ge=1)]
     markov: bool = False
     confident: bool = False
 
 
 class ModelNames(Record):
-    """Which models raced. `drafts` are draft models by role, `heads` trained heads by kind."""
+    """The models of a race. `drafts` are draft models by role, `heads` trained heads by kind."""
 
-    spec: Place
-    target: Place
-    drafts: Annotated[dict[Name, Place], at_most(64)] = {}
-    heads: Annotated[dict[Name, HeadRecord], at_most(64)] = {}
+    spec: ModelSource
+    target: ModelSource
+    drafts: Annotated[dict[Name, ModelSource], max_entries(64)] = {}
+    heads: Annotated[dict[Name, HeadRecord], max_entries(64)] = {}
 
 
 class SettingsRecord(Record):
@@ -91,7 +93,7 @@ class SettingsRecord(Record):
     max_new_tokens: Annotated[int, Field(ge=1, le=MOST_STEPS)]
     k: Literal["auto"] | Annotated[int, Field(ge=0, le=4096)]
     temperature: Real
-    top_k: Whole
+    top_k: NonNegativeInt
     top_p: Real
     repetition_penalty: Real
     seed: Annotated[int, Field(ge=0, lt=1 << 63)]
@@ -102,7 +104,7 @@ class SettingsRecord(Record):
 
 
 class PromptRecord(Record):
-    """What the lanes continued. `typed` is what somebody wrote, where a chat template has put words of its own around it."""
+    """The text that the lanes continued. `typed` is the visitor's text if a chat template was applied to it."""
 
     text: Annotated[str, Field(max_length=2_000_000)]
     tokens: Tokens
@@ -115,7 +117,7 @@ class PromptRecord(Record):
 
 
 class CurveRecord(Record):
-    """Seconds for one model's pass of so many rows on that machine; see `costs.CostCurve`."""
+    """Seconds of one model's pass by its number of rows, on that machine; see `costs.CostCurve`."""
 
     rows: Annotated[list[Annotated[int, Field(ge=1, le=1 << 20)]], Field(min_length=1, max_length=64, fail_fast=True)]
     seconds: Annotated[list[Seconds], Field(min_length=1, max_length=64, fail_fast=True)]
@@ -129,7 +131,7 @@ class CurveRecord(Record):
 
 
 class DrafterCostsRecord(Record):
-    """What drafting with a model costs; see `costs.DrafterCosts`."""
+    """The costs of drafting with a model; see `costs.DrafterCosts`."""
 
     curve: CurveRecord
     choose_s: Seconds = 0.0
@@ -138,13 +140,15 @@ class DrafterCostsRecord(Record):
 
 
 class Costs(CurveRecord):
-    """The cost model of that machine, the target's curve first; see `costs.PassCosts`. Traces of before November 2026
-    do not know what draft models cost."""
+    """The pass costs of that machine, the target's curve first; see `costs.PassCosts`.
 
-    drafters: Annotated[dict[Name, DrafterCostsRecord], at_most(16)] = {}
+    Traces from before November 2026 have no costs of draft models.
+    """
+
+    drafters: Annotated[dict[Name, DrafterCostsRecord], max_entries(16)] = {}
 
     @classmethod
-    def of(cls, costs: PassCosts) -> Self:
+    def from_pass_costs(cls, costs: PassCosts) -> Self:
         return cls(**asdict(costs.target), drafters={name: asdict(drafter) for name, drafter in costs.drafters.items()})
 
     def pass_costs(self) -> PassCosts:
@@ -195,7 +199,7 @@ class TestRecord(Record):
 
 
 class StepRecord(Record):
-    """One pass; see `events.Step`. `drafted` tokens a server drafted for it that does not tell which."""
+    """One pass; see `events.Step`. `drafted` is a server's number of drafted tokens if it does not report the tokens."""
 
     kind: Literal["prefill", "verify"]
     index: Annotated[int, Field(ge=0, le=MOST_STEPS)]
@@ -228,25 +232,27 @@ class StepRecord(Record):
 
     @property
     def tested(self) -> int:
-        """How many drafted rows, the first ones, were there to be tested."""
+        """The number of drafted rows that can be tested. They are the first rows."""
         return self.drafted or len(self.statuses) - self.statuses.count(WINDOW)
 
     @property
     def depth(self) -> int:
-        """How deep in the draft those rows go."""
+        """The depth of those rows in the draft."""
         return self.drafted or max(depths(self.draft.parents[: self.tested]), default=0)
 
 
 class LaneRecord(Record):
-    """One lane: its method, the method's options, its steps. An opaque lane does not tell what it drafted; of a `streamed`
-    one no ids are known, and what arrived together counts as one token. `differs` says how a server's own counts differ from
-    what arrived."""
+    """One lane: its method, the method's options, its steps.
+
+    An opaque lane does not report its drafts. A `streamed` lane has no token ids; each received part counts as one token.
+    `differs` describes how a server's counts differ from the received text.
+    """
 
     method: Name
     opaque: bool = False
     streamed: bool = False
     differs: Name = ""
-    options: Annotated[dict[Name, Option], at_most(64)] = {}
+    options: Annotated[dict[Name, Option], max_entries(64)] = {}
     steps: Annotated[list[StepRecord], Field(max_length=MOST_STEPS, fail_fast=True)] = []
 
     @property
@@ -259,7 +265,7 @@ class LaneRecord(Record):
 
     @property
     def verified(self) -> list[StepRecord]:
-        """The steps on the clock: all but prefill."""
+        """All steps except prefill, which is not on the clock."""
         return [step for step in self.steps if step.kind == "verify"]
 
     @property
@@ -269,7 +275,7 @@ class LaneRecord(Record):
 
 
 class RaceRecord(Record):
-    """A whole race: what is kept of it, and what is computed from that."""
+    """A recorded race, with the results that are computed from it."""
 
     format: Literal["lookahead-trace/1"] = Field(alias="schema", default=SCHEMA)
     created: Name
@@ -285,10 +291,10 @@ class RaceRecord(Record):
     @model_validator(mode="before")
     @classmethod
     def _can_be_shown(cls, data: Any) -> Any:
-        """Refuse more passes than a page can show before any of them is validated."""
+        """Raise `ValueError` for more passes than a page can show, before any of them is validated."""
         lanes = data.get("lanes") if isinstance(data, dict) else None
         steps = [lane.get("steps") for lane in lanes if isinstance(lane, dict)] if isinstance(lanes, list) else []
-        if (passes := sum(len(of) for of in steps if isinstance(of, list))) > MOST_PASSES:
+        if (passes := sum(len(entries) for entries in steps if isinstance(entries, list))) > MOST_PASSES:
             raise ValueError(f"{count(passes)} passes, at most {count(MOST_PASSES)} are allowed")
         return data
 
@@ -297,23 +303,23 @@ class RaceRecord(Record):
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """A trace from JSON text, or a `TraceError` that says what is wrong with it."""
-        text = text_of(text, "trace", MOST_BYTES)
+        """Return the trace in a JSON text. Raises `TraceError` with the first error."""
+        text = decode_text(text, "trace", MOST_BYTES)
         try:
-            return cls.model_validate(parsed(text, "trace"))
+            return cls.model_validate(parse_json(text, "trace"))
         except ValidationError as error:
-            where, words = fault(error)
+            path, message = first_error(error)
         except TraceError:
             raise
         except ValueError as error:
-            where, words = "", f"Invalid JSON: {error}"
-        raise TraceError("trace", where or "file", f"{words}; give a file that Lookahead saved.")
+            path, message = "", f"Invalid JSON: {error}"
+        raise TraceError("trace", path or "file", f"{message}; give a file that Lookahead saved.")
 
     def naive(self) -> LaneRecord | None:
         return next((lane for lane in self.lanes if lane.method == "naive"), None)
 
     def stats(self, lane: int) -> Statistics:
-        """What lane number `lane` did, under the field's names. Times are seconds."""
+        """Return the counts and rates of lane number `lane`. Times are seconds."""
         record, naive = self.lanes[lane], self.naive()
         steps = record.verified
         accepted = [s.accepted for s in steps]
@@ -343,7 +349,7 @@ class RaceRecord(Record):
         return verdict.agreement(self, lane)
 
     def predicted(self, lane: int) -> PricedRun | None:
-        """What a lane's passes should have taken; None for a lane that is opaque or has not run."""
+        """Return the predicted times of a lane's passes; None for an opaque lane, and for one that has not run."""
         record = self.lanes[lane]
         priced = self.costs.pass_costs().of_passes(
             record.verified, record.options.get("draft"), level_rows(record.options)
@@ -351,11 +357,11 @@ class RaceRecord(Record):
         return None if record.opaque or not record.verified or min(priced.plain_s, priced.seconds) <= 0 else priced
 
     def verdict(self, lane: int = -1) -> Verdict | None:
-        """One sentence on why a lane was fast or slow, and the arithmetic behind it."""
-        return verdict.of(self, lane % len(self.lanes))
+        """Return one sentence on why a lane was fast or slow, with the arithmetic."""
+        return verdict.explain(self, lane % len(self.lanes))
 
 
 def histogram(values: Sequence[int]) -> list[int]:
-    """How many of the values are 0, 1, 2 and so on, up to the largest."""
+    """Return how many of the values are 0, 1, 2 and so on, up to the largest."""
     counts = Counter(values)
     return [counts[n] for n in range(max(values, default=0) + 1)]

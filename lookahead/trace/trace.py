@@ -5,12 +5,12 @@ from .schema import RaceRecord
 
 
 class Trace(RaceRecord):
-    """A whole race."""
+    """A recorded race, with its exports."""
 
     def to_csv(self) -> str:
-        """One row per pass of every lane; see `export.to_csv`."""
+        """Return one row per pass of every lane; see `export.to_csv`."""
         return export.to_csv(self)
 
     def replay_html(self, caption: str | None = None) -> str:
-        """One self-contained page that plays the race; see `export.replay_html`."""
+        """Return one self-contained page that plays the race; see `export.replay_html`."""
         return export.replay_html(self, caption)

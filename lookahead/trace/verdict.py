@@ -1,4 +1,4 @@
-"""The words on a race: why a lane was fast or slow, whether it wrote naive's text, and how steady the clock was."""
+"""Sentences on a race: why a lane was fast or slow, whether it wrote naive's text, and how steady the clock was."""
 
 from typing import Any
 
@@ -8,12 +8,12 @@ from . import agreement as agreements
 from .agreement import Outcome
 from .results import Badge, Statistics, Trust, Verdict
 
-LEAST_S = 1e-9  # that a clock shows; no lane is faster
-LEAST_PASSES = 8  # of naive, to judge the clock by
-STEADY = 2.0  # from the fastest tenth to the slowest: the context grows, and clocks vary
+LEAST_S = 1e-9  # the shortest time that a clock measures
+LEAST_PASSES = 8  # of naive, to judge how steady the clock is
+STEADY = 2.0  # times the fastest tenth may the slowest tenth take: the context grows, and clocks vary
 
 
-def of(race: Any, lane: int) -> Verdict | None:
+def explain(race: Any, lane: int) -> Verdict | None:
     """Return the sentence and the arithmetic for a lane; None if it or naive has not run, and for naive itself."""
     record, naive = race.lanes[lane], race.naive()
     if naive is None or record is naive or not record.verified or not naive.verified:
@@ -43,15 +43,15 @@ def of(race: Any, lane: int) -> Verdict | None:
             f"({seconds(predicted.verify_s)} verifying + {seconds(predicted.draft_s)} drafting) = {ratio(predicted.speedup)}"
         )
     sentence += ending(record, race.prompt)
-    arithmetic.append("one run of one prompt: there is no interval; the bench and the Lab give one over prompts")
+    arithmetic.append("one run of one prompt has no interval; the bench and the Lab compute one over several prompts")
     return Verdict(sentence, arithmetic)
 
 
 def agreement(race: Any, lane: int) -> Badge | None:
-    """Whether a lane wrote naive's text, in words; None for naive itself, and without naive."""
-    if (compared := agreements.of(race, lane)) is None:
+    """Return whether a lane wrote naive's text; None for naive itself, and without naive."""
+    if (compared := agreements.compare(race, lane)) is None:
         return None
-    (length, base), place = compared.lengths, (compared.position or 0) + 1
+    (length, base), number = compared.lengths, (compared.position or 0) + 1
     if compared.outcome is Outcome.SAME:
         exact = race.exactness == BIT_EXACT and "server" not in race.lanes[lane].options
         return Badge(True, "identical, bit-exact" if exact else "identical")
@@ -64,12 +64,12 @@ def agreement(race: Any, lane: int) -> Badge | None:
         which = "One of the two servers" if length or base else "Neither server"
         return Badge(None, "no text to compare", f"{which} sent no text.")
     if compared.outcome is Outcome.SERVERS:
-        where = f"{'character' if compared.as_text else 'token'} {place}"
+        where = f"{'character' if compared.as_text else 'token'} {number}"
         detail = (
-            f"The two texts differ from {where} on. Engines round a row differently with other rows, so if two tokens are "
-            "almost equally likely, either may be chosen."
+            f"The two texts differ from {where} on. An engine rounds a row differently if other rows share its pass. "
+            "If two tokens are almost equally likely, it may choose either."
         )
-        return Badge(False, f"parts at {where}", detail, position=compared.position)
+        return Badge(False, f"differs at {where}", detail, position=compared.position)
     logits = "" if compared.margin is None else f"{significant(compared.margin)} logits"
     cause = {
         Outcome.BUG: "a bug",
@@ -78,16 +78,16 @@ def agreement(race: Any, lane: int) -> Badge | None:
         Outcome.NO_MARGIN: "its margin was not recorded",
     }[compared.outcome]
     detail = (
-        f"Token {place}: naive wrote id {compared.tokens[0]}, this lane {compared.tokens[1]}, "
+        f"Token {number}: naive wrote id {compared.tokens[0]}, this lane {compared.tokens[1]}, "
         f"in its pass {compared.number} of {counted(compared.rows, 'row')}."
     )
     detail += f" Naive's two best tokens were {logits} apart." if logits else ""
     numbers = (compared.position, compared.margin, compared.number, compared.rows)
-    return Badge(False, f"differs at token {place}: {cause}", detail, *numbers)
+    return Badge(False, f"differs at token {number}: {cause}", detail, *numbers)
 
 
 def trust(race: Any) -> Trust | None:
-    """How steady naive's passes were; None with too few of them. If they vary much, other programs were running."""
+    """Return whether naive's passes took about equally long; None with too few of them. Other programs make them vary."""
     naive = race.naive()
     if naive is None or naive.opaque or len(naive.verified) < LEAST_PASSES:
         return None
@@ -113,13 +113,15 @@ def ending(record: Any, prompt: Any) -> str:
 def _counts_in_words(record: Any, stats: Statistics) -> str:
     """Return a sentence on the drafts that an opaque lane reports."""
     if record.differs:
-        return f"The server's counts do not agree with what arrived: {record.differs}."
+        return f"The server's counts do not match the received text: {record.differs}."
     if record.streamed:
-        return "Shown as streamed: this server gives no token ids, so what came together counts as one token, and no drafts."
+        return (
+            "Shown as streamed: this server reports no token ids and no drafts. Each received part counts as one token."
+        )
     if not stats.num_draft_tokens:
-        fresh = " transformers runs with a fresh generation configuration: of generation_config.json, only the end tokens apply."
+        fresh = " transformers runs with a default generation configuration. Only the end tokens come from generation_config.json."
         return f"This method does not report its drafts.{'' if 'server' in record.options else fresh}"
-    return f"{stats.num_accepted_draft_tokens} of {stats.num_draft_tokens} drafted tokens were accepted; which ones were not, no server tells."
+    return f"{stats.num_accepted_draft_tokens} of {stats.num_draft_tokens} drafted tokens were accepted. Servers do not report which ones were rejected."
 
 
 def _of_drafts(
@@ -139,12 +141,12 @@ def _of_drafts(
     )
     if stats.num_draft_tokens == 0:
         why = "auto found no draft worth its cost here" if auto else "nothing was drafted"
-        hint = " A draft length in numbers makes it draft all the same." if auto else ""
+        hint = " Set a numeric draft length to force drafting." if auto else ""
         sentence = f"{ratio(gain)}: {why}, so every pass wrote one token, as in naive decoding.{hint}"
     elif gain >= 1:
         sentence = f"{ratio(gain)}: {facts}. A perfect draft of this length would give {ratio(best)}."
     else:
-        sentence = f"{ratio(gain)}, slower, because a pass with its draft cost {decimal(cost)} ordinary passes and wrote {decimal(per_pass)} tokens: {facts}."
+        sentence = f"{ratio(gain)}, slower: a pass with its draft cost {decimal(cost)} ordinary passes and wrote {decimal(per_pass)} tokens. {facts}."
     return sentence, [
         f"verifying = {seconds(verify)} for {decimal(rows)} rows / {seconds(plain)} for 1 row = {decimal(verify / plain)}",
         f"accepted {stats.num_accepted_draft_tokens} of {stats.num_draft_tokens} drafted tokens",

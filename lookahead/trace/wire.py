@@ -1,7 +1,7 @@
-"""The event log: a race as the page receives it, one event after another.
+"""The event log: a race as a sequence of events for the page.
 
-`Begin` has the trace without its steps, each `LaneStep` a lane's step and clock, `End` the statistics, the verdict and whether the
-texts agree. A live race and a recording give the same log, so the page shows both in one way.
+`Begin` has the trace without its steps, and each `LaneStep` has one step and the lane's clock. `End` has the statistics, the
+verdict and whether the texts agree. A live race and a recording have the same log, so the page plays both in the same way.
 """
 
 from collections.abc import Generator, Iterator, Sequence
@@ -23,14 +23,14 @@ class Event(Record):
     def to_json(self) -> str:
         return self.model_dump_json(by_alias=True)
 
-    def plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return self.model_dump(by_alias=True, mode="json")
 
 
 class Begin(Event):
     """The first event: the trace without its steps.
 
-    `link` is the query that brings this race back. `at` is the pass of the last lane at which a link sets the playhead.
+    `link` is the query that describes this race. `at` is the pass of the last lane at which a link sets the playhead.
     `modelled` are the sources of drafts that a draft model or a trained head computes.
     """
 
@@ -50,7 +50,7 @@ class Begin(Event):
 
 
 class Status(Event):
-    """What the server does before the first step, and the share of it that is done."""
+    """The server's work before the first step, and the share of it that is done."""
 
     kind: Literal["status"] = "status"
     text: str
@@ -67,7 +67,7 @@ class LaneStep(Event):
 
 
 class LaneSteps:
-    """A running race: iterate for its lane_steps, which `_lane_steps` yields."""
+    """A running race. Iterating it yields the values of `_lane_steps`."""
 
     _lane_steps: Generator[LaneStep | None]
 
@@ -75,12 +75,12 @@ class LaneSteps:
         return self._lane_steps
 
     def close(self) -> None:
-        """Stop early; what has run stays in `result()`."""
+        """Stop early. `result()` keeps the steps so far."""
         self._lane_steps.close()
 
 
 class End(Event):
-    """The last event. `drafted` has the counts of drafted tokens that servers send at the end, per lane and pass."""
+    """The last event. `drafted` has the counts of drafted tokens, per lane and pass, that servers send at the end."""
 
     kind: Literal["end"] = "end"
     reason: Literal["finished", "stopped", "error", "asked"]
@@ -92,7 +92,7 @@ class End(Event):
     drafted: list[list[int | None]] | None = None
 
     @classmethod
-    def of(cls, trace: RaceRecord, reason: str, message: str | None = None) -> Self:
+    def from_trace(cls, trace: RaceRecord, reason: str, message: str | None = None) -> Self:
         lanes = range(len(trace.lanes))
         counts = [[step.drafted for step in lane.steps] for lane in trace.lanes]
         return cls(
@@ -121,7 +121,7 @@ EVENT: TypeAdapter[Event] = TypeAdapter(
 def events(
     trace: RaceRecord, caption: str | None = None, link: str | None = None, at: int | None = None
 ) -> list[Event]:
-    """Return the log of a recording, with steps in the order in which the lanes' clocks reached them."""
+    """Return the log of a recording, with steps in the order of the lanes' clocks."""
     lane_steps = []
     for i, lane in enumerate(trace.lanes):
         clock = 0.0
@@ -131,4 +131,4 @@ def events(
             lane_steps.append((step.kind != "prefill", start, i, LaneStep(lane=i, clock_s=clock, step=step)))
     lane_steps.sort(key=lambda lane_step: lane_step[:3])
     begin = Begin(trace=trace, live=False, caption=caption, link=link, at=at)
-    return [begin, *(lane_step for *_, lane_step in lane_steps), End.of(trace, "finished")]
+    return [begin, *(lane_step for *_, lane_step in lane_steps), End.from_trace(trace, "finished")]

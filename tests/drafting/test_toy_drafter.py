@@ -36,7 +36,7 @@ def test_it_races_and_emits_what_naive_emits(models, toy, k, temperature):
     assert lane.tokens == naive.tokens and len(lane.tokens) > 16
     drafted = [step.draft for step in lane.verified if step.draft.tokens]
     assert drafted and {source for draft in drafted for source in draft.sources} == {toy.name}
-    priced, begun = trace.predicted(1), wire.Begin(trace=trace, live=False).plain()
+    priced, begun = trace.predicted(1), wire.Begin(trace=trace, live=False).to_dict()
     assert (priced.draft_s > 0) == toy.needs_draft, "what a draft model costs is in the prediction"
     assert (toy.name in begun["modelled"]) == toy.needs_draft
 

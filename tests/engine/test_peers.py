@@ -34,7 +34,7 @@ def test_steps_are_recorded_and_say_they_are_opaque(models, method):
     assert trace.agreement(1)["identical"]
     assert trace.stats(1)["draft_acceptance_rate"] is None
     assert "does not report its drafts" in trace.verdict()["sentence"]
-    assert "fresh generation configuration" in trace.verdict()["sentence"]
+    assert "default generation configuration" in trace.verdict()["sentence"]
     assert lookahead.Trace.from_json(trace.to_json()) == trace
 
 

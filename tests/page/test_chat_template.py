@@ -50,7 +50,7 @@ def test_a_race_ends_with_a_sentence_and_the_next_one_runs(handler):
 
 def test_the_lab_ends_with_a_sentence(handler):
     """The visitor's prompts as chat. The arguments of `Find out` are dark, prompts, place, budget and chat."""
-    rows = handler("measured_for")(False, "Hi", HERE, "15 seconds", True)
+    rows = handler("with_models")(False, "Hi", HERE, "15 seconds", True)
     assert MESSAGE in html.unescape(rows[-1][0])
 
 

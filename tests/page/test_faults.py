@@ -16,7 +16,7 @@ from lookahead.core.events import SettingsError
 from lookahead.engine import decode, text
 from lookahead.page import gradio_internals, race_tab
 from lookahead.page.page import build, mount_options
-from lookahead.page.running import reporting
+from lookahead.page.running import with_status
 from lookahead.server import form, growing_job, loading_job, race_job
 from lookahead.server import logging as server_logging
 from lookahead.server.limits import Limits, LogSettings
@@ -84,7 +84,7 @@ def at_step(number):
 
 def at_the_end(monkeypatch):
     """Break the statistics and the verdict at the end of a race."""
-    monkeypatch.setattr(wire.End, "of", broken)
+    monkeypatch.setattr(wire.End, "from_trace", broken)
 
 
 STAGES = {
@@ -110,7 +110,7 @@ def test_a_race_that_breaks_ends_with_a_sentence(server, monkeypatch, log, stage
     def run():
         yield from race_job.follow(server, form.RaceForm(f"{SECRET} was", ["naive", "draft"], fields))
 
-    *_, last = (json.loads(batch) for batch in reporting(run, 1, None, race_tab.refusal)())
+    *_, last = (json.loads(batch) for batch in with_status(run, 1, None, race_tab.refusal)())
     assert (last["error"] if "error" in last else last["ev"][-1]["message"]) == FAULT
     assert "error" in last or last["end"]
     assert logged_once(log)
@@ -118,10 +118,10 @@ def test_a_race_that_breaks_ends_with_a_sentence(server, monkeypatch, log, stage
 
 def test_a_race_that_breaks_outside_its_job_is_over(monkeypatch, log):
     def run():
-        yield race_tab.whole("run", [wire.Status(text="Begun.")])
+        yield race_tab.complete_batch("run", [wire.Status(text="Begun.")])
         broken()
 
-    *_, last = reporting(run, 1, None, race_job.refusal)()
+    *_, last = with_status(run, 1, None, race_job.refusal)()
     assert json.loads(last)["error"] == FAULT and logged_once(log)
 
 
@@ -160,8 +160,8 @@ def outputs(page, name, **changed):
         return "" if error.print_exception else error.message
 
 
-JOBS = ["run", "run_1", "run_2", "run_3", "_throw", "reported", "reported_1", "partial_1",
-        *("measured_for" + (f"_{number}" if number else "") for number in range(6))]  # fmt: skip
+JOBS = ["run", "run_1", "run_2", "run_3", "_throw", "work_with_status", "work_with_status_1", "partial_1",
+        *("with_models" + (f"_{number}" if number else "") for number in range(6))]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", JOBS)
@@ -224,7 +224,7 @@ def served(page):
     """The page, served on a free port by this process."""
     web = WebServer("127.0.0.1", 0)
     gradio_internals.mount(page, web, **mount_options())
-    web.show([])
+    web.serve_routes([])
     yield f"http://127.0.0.1:{web.port}"
     gradio_internals.close(page)
     web.close()
@@ -249,8 +249,8 @@ def test_race_can_be_pressed_again_after_a_fault(served, chromium, monkeypatch, 
     expect(shown.locator("#la-race-timeline .la-error")).to_be_hidden()
     over = "window.lookahead.state().done && !window.lookahead.state().run.startsWith('recording')"
     shown.wait_for_function(over)
-    monkeypatch.setattr(gradio_internals, "_fits", broken)  # before the race's own code
+    monkeypatch.setattr(gradio_internals, "_is_valid", broken)  # before the race's own code
     button.click()
-    expect(shown.get_by_text("the page sends other values")).to_be_visible()
+    expect(shown.get_by_text("the page sends different values")).to_be_visible()
     expect(button).to_be_enabled()
     shown.close()

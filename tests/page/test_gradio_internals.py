@@ -79,7 +79,9 @@ def test_sessions_of_visitors_who_left_are_dropped(monkeypatch):
     monkeypatch.setattr(gradio_internals, "GONE_SESSIONS", 2)
     holder = SimpleNamespace(session_data=dict.fromkeys("abcd"), time_last_used=dict.fromkeys("abcd", 1))
     events, forgotten = [], []
-    gradio_internals.forget_gone(SimpleNamespace(state_holder=holder, unload=events.append), forgotten.append)
+    gradio_internals.forget_closed_sessions(
+        SimpleNamespace(state_holder=holder, unload=events.append), forgotten.append
+    )
     for session in "abcd":
         if session == "c":
             holder.time_last_used["a"] = 2  # this visitor came back

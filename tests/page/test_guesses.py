@@ -3,7 +3,7 @@
 import pytest
 
 from lookahead import LookaheadError
-from lookahead.page.learn.games import DIGITS, OPEN, cases
+from lookahead.page.learn.games import DIGITS, UNCERTAIN, cases
 
 
 def test_cases_come_from_a_real_run(models):
@@ -12,7 +12,7 @@ def test_cases_come_from_a_real_run(models):
 
     prompt = BY_ID["story"].prompt
     (drawn_cases,) = cases(models, prompt, seed=3, most=6)
-    assert len(drawn_cases) == 6 and sum(OPEN[0] < case.chance < OPEN[1] for case in drawn_cases) >= 3
+    assert len(drawn_cases) == 6 and sum(UNCERTAIN[0] < case.chance < UNCERTAIN[1] for case in drawn_cases) >= 3
     drawn = []
     for step in lookahead.decode(
         models, prompt, method="draft", temperature=0.8, rule="rejection", k=4, max_new_tokens=64, seed=3, details=False

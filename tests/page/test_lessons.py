@@ -65,7 +65,7 @@ def test_there_are_ten_lessons_in_order_and_a_plan():
 @pytest.mark.parametrize("lesson", LESSONS, ids=IDS[:-1])
 def test_a_lesson_is_short_interactive_and_ends_with_a_question(lesson):
     assert lesson.words <= 900
-    assert lesson.words / lessons.WORDS_A_MINUTE < 5
+    assert lesson.words / lessons.WORDS_PER_MINUTE < 5
     assert lesson.learn.endswith(".")
     alive = widgets(kinds.Widget, lesson)
     assert isinstance(lesson.parts[-1], kinds.Quiz)

@@ -22,7 +22,7 @@ def test_a_drafter_is_grown_kept_and_downloaded(visit, tmp_path):
     page.get_by_role("tab", name="Lab", exact=True).click()
     open_section(page, "Grow a drafter")
     press = {name: page.get_by_role("button", name=name, exact=True).locator("visible=true") for name in
-             ("Train", "Stop", "Keep for my races", "Put it away", "Download")}  # fmt: skip
+             ("Train", "Stop", "Keep for my races", "Remove", "Download")}  # fmt: skip
     for name in ("Keep for my races", "Download"):
         expect(press[name]).to_be_disabled()
     press["Train"].click()
@@ -31,7 +31,7 @@ def test_a_drafter_is_grown_kept_and_downloaded(visit, tmp_path):
     expect(headline).to_contain_text(re.compile(r"1\.\d\d tokens per pass, (before training|after [\d.]+ s)"))
     expect(lanes).to_contain_text("Finished.")
     expect(page.locator("#la-growing .js-plotly-plot .legendtext")).to_have_text(["loss", "tokens per pass"])
-    expect(page.get_by_text("of learning.")).to_contain_text("tokens written by the target")
+    expect(page.get_by_text("of training.")).to_contain_text("tokens written by the target")
     expect(press["Keep for my races"]).to_be_enabled()
     press["Stop"].click()
     expect(page.get_by_text("Stopped. Keep the drafter")).to_be_visible()
@@ -44,11 +44,11 @@ def test_a_drafter_is_grown_kept_and_downloaded(visit, tmp_path):
     waiting.value.save_as(tmp_path / "head.zip")
     assert zipfile.ZipFile(tmp_path / "head.zip").namelist() == ["config.json", "model.safetensors"]
     press["Keep for my races"].click()
-    page.get_by_text("the method block now drafts with your own, grown for").wait_for()
+    page.get_by_text("the method block now drafts with your own, trained for").wait_for()
     page.get_by_role("tab", name="Race", exact=True).click()
     race(page)
-    assert drafting(page).startswith("your own, grown for")
+    assert drafting(page).startswith("your own, trained for")
     page.get_by_role("tab", name="Lab", exact=True).click()
-    press["Put it away"].click()
-    page.get_by_text("Put away").wait_for()
-    expect(press["Put it away"]).to_be_hidden()
+    press["Remove"].click()
+    page.get_by_text("Removed").wait_for()
+    expect(press["Remove"]).to_be_hidden()

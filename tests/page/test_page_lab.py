@@ -45,7 +45,7 @@ def open_section(page, section):
 @SCREENS
 def test_no_section_has_a_serious_violation(visit, scheme, size):
     page = lab(visit, "What if", color_scheme=scheme, viewport={"width": size[0], "height": size[1]})
-    page.get_by_role("button", name="use the race on show").click()
+    page.get_by_role("button", name="use the displayed race").click()
     page.locator(".js-plotly-plot").locator("visible=true").first.wait_for()
     for section in SECTIONS:
         open_section(page, section)
@@ -89,7 +89,7 @@ def test_batches_are_measured_here(visit):
     assert [row[0] for row in cells] == ["1", "2", "4", "8"] and {row[-1] for row in cells} == {"yes"}
     assert "for one text at a time" in section.inner_text()
     expect(section.locator(".js-plotly-plot")).to_have_count(2)
-    expect(section.get_by_label("look at a pass of")).to_have_value(re.compile(r"\d texts?"))
+    expect(section.get_by_label("show a pass of")).to_have_value(re.compile(r"\d texts?"))
     drawn = section.locator(".js-plotly-plot").nth(1)
     assert "drafted, accepted" in drawn.inner_text() and "the text's own row" in drawn.inner_text()
 
@@ -137,16 +137,16 @@ def test_a_race_after_the_visitors_own_sweep_waits_with_a_message(visit):
     page.get_by_role("cell", name="k = 1", exact=True).wait_for()
     page.get_by_role("tab", name="Race", exact=True).click()
     press_race(page)
-    page.locator(".la-statustext", has_text="Waiting: this begins after your own run").wait_for()
+    page.locator(".la-statustext", has_text="Waiting: this starts after your own run").wait_for()
     page.get_by_role("button", name="Stop", exact=True).locator("visible=true").click()
     page.get_by_role("tab", name="Lab", exact=True).click()
     page.get_by_role("button", name="Stop").locator("visible=true").click()
-    expect(page.locator(".la-says").locator("visible=true")).to_have_text("Stopped. What is known so far stays.")
+    expect(page.locator(".la-says").locator("visible=true")).to_have_text("Stopped. The results so far are shown.")
 
 
 def test_what_if_recomputes_the_shown_race(visit):
     page = lab(visit, "What if")
-    page.get_by_role("button", name="use the race on show").click()
+    page.get_by_role("button", name="use the displayed race").click()
     table = page.locator(".la-table").locator("visible=true")
     table.get_by_text("oracle, k = 6").wait_for()
     assert "ngram, k = 6" in table.inner_text()
@@ -181,11 +181,11 @@ def test_drafters_write_the_same_text_at_different_speeds(visit):
 def test_dice_settle_and_with_a_bug_do_not(visit):
     page = lab(visit, "Dice")
     page.get_by_role("button", name="Throw").click()
-    page.get_by_text("It settles on p.").wait_for()
+    page.get_by_text("It converges to p.").wait_for()
     page.get_by_label("rule", exact=True).locator("visible=true").click()
     page.get_by_role("option", name="no residual").click()
     page.get_by_role("button", name="Throw").click()
-    page.get_by_text("It does not settle on p.").wait_for()
+    page.get_by_text("It does not converge to p.").wait_for()
 
 
 def test_this_machine_shows_the_cost_of_a_pass(visit):

@@ -60,7 +60,7 @@ def use(box, widget):
         box.get_by_text(re.compile("^[01] of 1 right$")).wait_for()
     elif isinstance(widget, Dice):
         box.get_by_role("button", name="Throw").click()
-        box.get_by_text("It does not settle on p." if widget.bug else "It settles on p.").wait_for()
+        box.get_by_text("It does not converge to p." if widget.bug else "It converges to p.").wait_for()
         box.locator(".js-plotly-plot").wait_for()
     elif isinstance(widget, Bug):
         bug = BUGS[widget.bug]

@@ -123,9 +123,9 @@ def test_a_stopped_load_changes_nothing(visit, served):
     press(page, "Load", PAIR)
     page.locator(".la-says", has_text="Downloading").wait_for()
     press(page, "Stop")
-    page.locator(".la-says", has_text="Stopped. The models in use are as they were.").wait_for()
+    page.locator(".la-says", has_text="Stopped. The loaded models have not changed.").wait_for()
     expect(page.locator("#la-models").get_by_role("button", name="Load", exact=True)).to_be_enabled()
-    expect(page.locator(".la-says")).to_have_text("Stopped. The models in use are as they were.")
+    expect(page.locator(".la-says")).to_have_text("Stopped. The loaded models have not changed.")
     page.wait_for_timeout(1000)  # the download process ends within this time
     served.delay_s = 0.0
     page.wait_for_timeout(1000)
@@ -147,7 +147,7 @@ def test_a_pair_is_loaded_raced_and_replaced_while_others_race(visit, served):
     late = visit(SHORT)
     late.get_by_role("tab", name="Models", exact=True).click()
     press(late, "Load", PAIR)
-    assert "Somebody is loading models" in refusal(late)
+    assert "Another visitor is loading models" in refusal(late)
     served.delay_s = 0.0
     page.wait_for_url("**/?tab=models&family=**")  # the page reloads
     page.locator("#la-models .la-table", has_text="org/tiny-target").wait_for()

@@ -34,7 +34,7 @@ def opened(chromium, address):
 @pytest.mark.browser
 @pytest.mark.parametrize(("end", "headers"), [("", ()), ("/", FORWARDED), ("?recording=tale", FORWARDED)])
 def test_the_loading_page_polls_below_the_path(chromium, waiting, end, headers):
-    waiting.tell("reading torch", 0.45)
+    waiting.set_progress("reading torch", 0.45)
     with path_proxy(f"http://127.0.0.1:{waiting.port}", headers) as proxy:
         page = opened(chromium, proxy.url + end)
         page.get_by_role("button", name="Race 45 %").wait_for()

@@ -80,6 +80,6 @@ def test_a_server_is_stopped(racing, tmp_path):
     assert server.stop() == 0
     page.wait_for_function(f"{STATE}.done")
     shown = page.evaluate(STATE)
-    assert shown["error"] == "Ended because this server is shutting down; what ran so far is shown."
+    assert shown["error"] == "Ended because this server is shutting down. The results so far are shown."
     assert shown["received"] == shown["expected"] and shown["lanes"][1]["tokens"] > 10
     assert [len(lane.tokens) for lane in saved(page, tmp_path).lanes] == [lane["tokens"] for lane in shown["lanes"]]

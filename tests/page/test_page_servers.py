@@ -42,7 +42,7 @@ def test_servers_are_chosen_by_name_and_raced(visit, servers):
     page = visit()
     page.get_by_label("Models", exact=True).click()
     page.get_by_role("option", name="fast beside plain").click()
-    page.locator(".la-machine", has_text="as seen from here").wait_for()
+    page.locator(".la-machine", has_text="measured from this machine").wait_for()
     page.get_by_label("Method", exact=True).wait_for(state="hidden")
     page.get_by_role("button", name="more", exact=True).click()
     page.get_by_label("new tokens, at most").fill(str(MAX_TOKENS))

@@ -11,7 +11,7 @@ import pytest
 from synthetic import lane, trace
 from test_timeline import blank, mount
 
-from lookahead.server.runs import whole
+from lookahead.server.runs import complete_batch
 from lookahead.trace import wire
 
 pytestmark = [pytest.mark.browser, pytest.mark.timed]
@@ -125,7 +125,7 @@ def test_two_lanes_of_a_thousand_tokens_live(page, long_race):
     mount(page, "")
     slow = slower(page)
     page.evaluate(WATCH)
-    events = [event.plain() for event in wire.events(long_race)]
+    events = [event.to_dict() for event in wire.events(long_race)]
     events[0]["live"] = True
     page.evaluate(FEED, events)
     gap, work = measured("live", page)
@@ -142,7 +142,7 @@ def test_two_lanes_of_a_thousand_tokens_live(page, long_race):
 
 @repeated_if_noisy
 def test_two_lanes_of_a_thousand_tokens_replayed_and_scrubbed(page, long_race):
-    mount(page, whole("r", wire.events(long_race, "A recording")))
+    mount(page, complete_batch("r", wire.events(long_race, "A recording")))
     for _ in range(8):
         page.keyboard.press("]")
     assert page.evaluate("lookahead.state().rate") == 4

@@ -113,7 +113,7 @@ def test_a_private_event_is_refused(address):
     config = json.loads(plain.ask("GET", "/config")[1])
     event = next(event for event in config["dependencies"] if not event["backend_fn"] and not event["queue"])
     fine, text = plain.event(event, [])
-    assert not fine and "it is the page's own" in json.loads(text)["error"]
+    assert not fine and "only the page may call it" in json.loads(text)["error"]
 
 
 ENDPOINTS = {
@@ -247,7 +247,7 @@ def test_files_of_any_size_are_refused_and_not_stored(address):
     for body in (FORM, FORM.replace(CANARY, "x" * 20_000_000)):
         for path in ("/gradio_api/upload", "/gradio_api/upload/", "/gradio_api/upload?upload_id=1", SERVE):
             status, text = Plain(address).ask("POST", path, body, {"Content-Type": BOUND})
-            assert status == 403 and "takes no files" in json.loads(text)["error"]
+            assert status == 403 and "accepts no files" in json.loads(text)["error"]
     assert Plain(address).ask("GET", f"/gradio_api/deep_link?session_hash={CANARY}")[0] == 403
     assert {path for path in set(folder.rglob("*")) - kept if path.is_file()} == set()
 

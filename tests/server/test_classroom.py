@@ -1,4 +1,4 @@
-"""A classroom at one server: thirty at once, two hundred in a row, and who leaves before the end."""
+"""A class on one server: 30 users at once, 200 users in a row, and users who leave before the end."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ import lookahead
 
 pytestmark = [pytest.mark.models, pytest.mark.timed]
 CLASS = 30
-WARM = CLASS  # of others, before memory is looked at
+WARM = CLASS  # other users, before memory is measured
 ROW = 200
-FLAT = 0.05  # of the memory after the first of them
-SLACK = 0.05  # seconds by which two clocks, or an entry in the log and what it tells of, may differ
+FLAT = 0.05  # growth of memory after the first users
+SLACK = 0.05  # seconds by which two clocks, or a log entry and its event, may differ
 
 
 @pytest.fixture(scope="module")
@@ -34,15 +34,15 @@ def server(tmp_path_factory):
 
 
 def lesson(server, first, last):
-    """So many users at once, all gone afterwards: what became of each."""
+    """Run users `first` to `last` at once until all have left. Returns {user: result}."""
     command = [sys.executable, ROOT / "tests" / "users.py", str(server.port), str(first), str(last)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=480, check=False)
     assert done.returncode == 0 and not done.stderr, done.stderr
-    return {int(user): found for user, found in json.loads(done.stdout).items()}
+    return {int(user): result for user, result in json.loads(done.stdout).items()}
 
 
 def logged(server):
-    """The server's runs in the order in which they ended: prompt, when it came, when it ended (seconds since 1970)."""
+    """Return the server's runs in the order of their ends: prompt, time of arrival, time of the end (seconds since 1970)."""
     runs = [entry for line in server.errors().splitlines() if (entry := json.loads(line))["event"] == "run"]
     ends = [datetime.fromisoformat(run["time"]).timestamp() for run in runs]
     return [
@@ -54,45 +54,52 @@ def ids(trace, lane):
     return [token for step in trace["lanes"][lane]["steps"] for token in step["emitted"]]
 
 
-def test_thirty_at_once_each_get_their_own_in_fair_order(server, models):
+def test_thirty_users_at_once_get_their_results_in_order(server, models):
     lesson(server, CLASS, CLASS + WARM)
     memory = server.memory()
-    found = lesson(server, 0, CLASS)
-    assert len(found) == CLASS
-    assert len({(f["trace"]["prompt"]["text"], f["trace"]["settings"]["seed"]) for f in found.values()}) == CLASS
-    for user, one in found.items():
-        trace, asked = one["trace"], users.race_request(user)
-        assert trace["prompt"]["text"] == asked["prompt"]
-        assert [lane["method"] for lane in trace["lanes"]] == ["naive", asked["method"]]
+    results = lesson(server, 0, CLASS)
+    assert len(results) == CLASS
+    assert len({(f["trace"]["prompt"]["text"], f["trace"]["settings"]["seed"]) for f in results.values()}) == CLASS
+    for user, result in results.items():
+        trace, request = result["trace"], users.race_request(user)
+        assert trace["prompt"]["text"] == request["prompt"]
+        assert [lane["method"] for lane in trace["lanes"]] == ["naive", request["method"]]
         alone = lookahead.decode(
-            models, asked["prompt"], "naive", max_new_tokens=users.TOKENS, temperature=asked["temperature"], seed=user
+            models,
+            request["prompt"],
+            "naive",
+            max_new_tokens=users.TOKENS,
+            temperature=request["temperature"],
+            seed=user,
         )
         assert ids(trace, 0) == ids(trace, 1) == emitted(list(alone)), f"user {user}"
     runs = logged(server)[-CLASS:]
-    came, gone = {prompt: at for prompt, at, _ in runs}, [end for _, _, end in runs]
-    assert all(a <= b + SLACK for a, b in combinations(came.values(), 2)), "first come, first served"
-    # Everybody was told how many were before it at some moment between its coming and its hearing.
-    for user, one in found.items():
-        prompt, (heard, ahead) = users.race_request(user)["prompt"], one["queue_status"]
-        place = list(came).index(prompt)
-        least, most = (max(0, place - sum(end < at for end in gone)) for at in (heard + SLACK, came[prompt] - SLACK))
-        assert least <= ahead <= most, f"told {ahead}, were {least} to {most}"
-    assert max(one["queue_status"][1] for one in found.values()) > CLASS / 2, "they did come at once"
+    arrivals, ends = {prompt: at for prompt, at, _ in runs}, [end for _, _, end in runs]
+    assert all(a <= b + SLACK for a, b in combinations(arrivals.values(), 2)), "first come, first served"
+    # Each user received the number of runs before it at a moment between its arrival and the message.
+    for user, result in results.items():
+        prompt, (heard_at, ahead) = users.race_request(user)["prompt"], result["queue_status"]
+        index = list(arrivals).index(prompt)
+        least, most = (
+            max(0, index - sum(end < at for end in ends)) for at in (heard_at + SLACK, arrivals[prompt] - SLACK)
+        )
+        assert least <= ahead <= most, f"reported {ahead}, expected {least} to {most}"
+    assert max(result["queue_status"][1] for result in results.values()) > CLASS / 2, "they arrived at the same time"
     assert server.memory() < (1 + FLAT) * memory
 
 
-# ------------------------------------------------------------------ plain HTTP: callers who stop, and who vanish
+# ------------------------------------------------------------------ plain HTTP: clients that stop or disconnect
 
 
 @cache
 def number_of_race(url):
-    """The number by which the server knows /race."""
-    with urllib.request.urlopen(f"{url}/config") as answer:
-        return next(d["id"] for d in json.load(answer)["dependencies"] if d["api_name"] == "race")
+    """Return the number of /race on the server."""
+    with urllib.request.urlopen(f"{url}/config") as response:
+        return next(d["id"] for d in json.load(response)["dependencies"] if d["api_name"] == "race")
 
 
 def stop(server, event):
-    """What a client's `cancel` sends."""
+    """Send the request of a client's `cancel`."""
     line = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
     body = {"session_hash": event, "fn_index": number_of_race(server.url), "event_id": event}
     line.request("POST", "/gradio_api/cancel", json.dumps(body), {"Content-Type": "application/json"})
@@ -101,10 +108,10 @@ def stop(server, event):
 
 
 def idle(server):
-    """Nothing computes, nothing waits, nothing is wrong."""
+    """Return whether nothing computes, nothing waits, and the status is ok."""
     status, text = server.get("/healthz")
-    told = json.loads(text)
-    return status == 200 and told["status"] == "ok" and told["computing_s"] == told["waiting"] == 0
+    report = json.loads(text)
+    return status == 200 and report["status"] == "ok" and report["computing_s"] == report["waiting"] == 0
 
 
 def within(seconds, true):
@@ -116,14 +123,14 @@ def within(seconds, true):
 
 
 def timeless(value):
-    """A trace without its times."""
+    """Return a trace without its times."""
     if isinstance(value, dict):
         return {k: timeless(v) for k, v in value.items() if not k.endswith("_s") and k != "created"}
     return [timeless(v) for v in value] if isinstance(value, list) else value
 
 
 @pytest.mark.parametrize("leave", ["vanish", "stop"])
-def test_who_leaves_frees_the_thread_within_a_second(server, leave):
+def test_a_user_who_leaves_frees_the_thread_within_a_second(server, leave):
     caller = Caller(server.port, max_new_tokens=900).until("Computing")
     waiting = Caller(server.port, seed=5).until("Waiting")
     waiting.vanish()
@@ -147,4 +154,4 @@ def test_two_hundred_in_a_row(server):
     assert timeless(Caller(server.port).result()) == timeless(first)
     assert server.memory() < (1 + FLAT) * memory
     left = server.errors().count('"outcome": "stopped"') - before
-    assert left == ROW - len(outcomes), "whoever left was at work or in the line, and was taken out"
+    assert left == ROW - len(outcomes), "each user who left was computing or waiting, and was removed"

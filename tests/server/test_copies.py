@@ -1,4 +1,4 @@
-"""Several copies of the app behind the proxy of `deploy/`: forty visitors, a copy that is killed, one that is restarted."""
+"""Several copies of the app with the proxy of `deploy/`: 40 visitors, a killed copy, a restarted copy."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ CONFIGURATION = ROOT / "deploy" / "haproxy.cfg"
 
 @pytest.fixture(scope="module")
 def proxy():
-    """The proxy's program, installed where that is allowed."""
+    """The proxy's program, installed if that is allowed."""
     if "CI" in os.environ and not shutil.which("haproxy") and shutil.which("apt-get") and os.geteuid() == 0:
         for command in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", "haproxy"]):
             subprocess.run(["apt-get", *command], capture_output=True, check=False, timeout=300)
-    return shutil.which("haproxy") or pytest.skip("haproxy is not installed, and cannot be here")
+    return shutil.which("haproxy") or pytest.skip("haproxy is not installed, and cannot be installed here")
 
 
 @contextmanager
 def copies(proxy, tmp_path):
-    """Two copies and the proxy before them: the proxy's port, and the copies by their cookie."""
+    """Start two copies and the proxy. Yields the proxy's port, and the copies by their cookie."""
     both = {}
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
@@ -49,7 +49,7 @@ def copies(proxy, tmp_path):
         [proxy, "-f", str(CONFIGURATION)], env={**os.environ, **variables}, stderr=subprocess.PIPE
     )
     try:
-        wait(lambda: answers(port) and both_up(port, both))
+        wait(lambda: copy_of(port) and both_up(port, both))
         yield port, both
     finally:
         running.terminate()
@@ -66,20 +66,20 @@ def wait(true, seconds=30):
         time.sleep(0.1)
 
 
-def answers(port):
+def copy_of(port):
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=2) as answer:
-            return answer.headers.get("Set-Cookie", "").partition("=")[2].partition(";")[0]
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=2) as response:
+            return response.headers.get("Set-Cookie", "").partition("=")[2].partition(";")[0]
     except OSError:
         return ""
 
 
 def both_up(port, both):
-    return {answers(port) for _ in range(8)} == set(both)
+    return {copy_of(port) for _ in range(8)} == set(both)
 
 
 class Visit:
-    """One visitor's race, and which copy it was sent to."""
+    """One visitor's race, and the copy that computed it."""
 
     def __init__(self, port, number, together):
         self.number, self.copy, self.trace, self.lost = number, None, None, None
@@ -90,7 +90,7 @@ class Visit:
         together.wait()
         try:
             caller = Caller(port, patience_s=120, **race_request(self.number))
-            self.copy = caller.copy  # known even where the answer breaks off
+            self.copy = caller.copy  # known even if the response ends early
             self.trace = caller.result()
         except (OSError, ValueError, AssertionError) as error:
             self.lost = error
@@ -101,7 +101,7 @@ class Visit:
 
 
 def lesson(port, meanwhile=lambda visits: None):
-    """Forty at once; `meanwhile` is done when they have begun."""
+    """Run 40 visitors at once; `meanwhile` is called after their start."""
     together = threading.Barrier(VISITORS)
     visits = [Visit(port, number, together) for number in range(VISITORS)]
     meanwhile(visits)
@@ -114,11 +114,11 @@ def complete(visit):
 
 
 def unfinished(visits):
-    """What became of those whose race was not completed."""
+    """Return the visits whose race was not completed."""
     return [(visit.number, visit.copy, visit.lost, visit.trace) for visit in visits if not complete(visit)]
 
 
-def test_the_configuration_is_whole():
+def test_the_configuration_is_complete():
     compose = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text())
     served = [line.split()[1] for line in CONFIGURATION.read_text().splitlines() if line.strip().startswith("server ")]
     assert served == ["one", "two"] and set(compose["services"]) == {*served, "proxy"}
@@ -129,7 +129,7 @@ def test_forty_visitors_and_a_copy_that_is_killed(proxy, tmp_path):
     with copies(proxy, tmp_path) as (port, both):
         visits = lesson(port)
         assert not unfinished(visits)
-        assert min(Counter(visit.copy for visit in visits).values()) >= VISITORS / 4, "both have had work"
+        assert min(Counter(visit.copy for visit in visits).values()) >= VISITORS / 4, "both have computed"
 
         def kill(visits):
             wait(lambda: sum(complete(visit) for visit in visits) >= 4, 60)
@@ -137,21 +137,21 @@ def test_forty_visitors_and_a_copy_that_is_killed(proxy, tmp_path):
 
         visits = lesson(port, kill)
         others = [visit for visit in visits if visit.copy != "one"]
-        assert len(others) >= VISITORS / 4 and all(map(complete, others)), "nobody else notices"
+        assert len(others) >= VISITORS / 4 and all(map(complete, others)), "the other copy is not affected"
         lost = [visit for visit in visits if not complete(visit)]
         assert {visit.copy for visit in lost} == {"one"} and len(lost) < len(visits) - len(others), (
-            "some were done before"
+            "some had already ended"
         )
-        # Who was with the killed copy comes back, cookie and all, and is served by the other.
-        wait(lambda: answers(port) == "two")
+        # A visitor of the killed copy returns with its cookie, and the other copy computes the race.
+        wait(lambda: copy_of(port) == "two")
         for visit in lost[:3]:
             back = Caller(port, patience_s=60, cookie="lookahead-copy=one", **race_request(visit.number))
             assert json.dumps(back.result()) and back.copy == "two"
 
 
 @pytest.mark.browser
-def test_a_page_whose_copy_is_killed_goes_on_at_the_other(proxy, chromium, tmp_path):
-    """The proxy sends it there at once: it loads itself anew, shows what had arrived, and races again."""
+def test_a_page_whose_copy_is_killed_continues_on_the_other(proxy, chromium, tmp_path):
+    """The proxy changes the copy immediately. The page reloads, shows the received events, and races again."""
     with copies(proxy, tmp_path) as (port, both):
         context = chromium.new_context()
         page = context.new_page()
@@ -182,7 +182,7 @@ def test_a_page_whose_copy_is_killed_goes_on_at_the_other(proxy, chromium, tmp_p
 
 
 def test_copies_can_be_restarted_one_after_the_other(proxy, tmp_path):
-    """A copy that is asked to end refuses nobody: the proxy sends no one there any more."""
+    """A copy that must end refuses no visitor, because the proxy sends no new ones."""
     with copies(proxy, tmp_path) as (port, both):
         for name in both:
 

@@ -1,4 +1,4 @@
-"""Several families side by side: who races with which, what a link says of it, and a family that is loaded for a race."""
+"""Several loaded families: the family of a race and of a link, and a family that is loaded for a race."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ def events(batches):
     return [event for batch in batches for event in json.loads(batch).get("ev", [json.loads(batch)])]
 
 
-def test_a_choice_is_one_visitors_and_ends_with_the_visit(server, models, other):
+def test_a_choice_belongs_to_one_visitor_and_ends_with_the_visit(server, models, other):
     server.families.choose("a", other.spec)
     assert server.models_for("a") is other and server.models_for("b") is models is server.models_for(None)
-    assert server.models_for("a", "pocket") is models, "a form says what it wants itself"
+    assert server.models_for("a", "pocket") is models, "a form names its family"
     server.forget("a")
     assert server.models_for("a") is models
 
 
-def test_the_usual_family_is_meant_where_none_is_named_if_it_is_there():
+def test_the_usual_family_is_the_default_if_it_is_loaded():
     assert named("x", "pocket").usual.models.spec == "pocket" and named("x", "pocket").first.models.spec == "x"
     assert named("x", "y").usual.models.spec == "x"
     assert named("x", "y").named("pocket").models.spec == "x" == named("x", "y").named("").models.spec
@@ -61,33 +61,33 @@ def test_the_usual_family_is_meant_where_none_is_named_if_it_is_there():
         named("x", "y").named("z")
 
 
-def test_the_least_used_goes_first_and_no_more_than_must(monkeypatch):
+def test_the_least_recently_used_is_unloaded_first(monkeypatch):
     families = named("first")
     for spec in ("a", "b", "c"):
         families.add(SimpleNamespace(spec=spec, nbytes=10), {})
     families.named("a")
-    monkeypatch.setattr("lookahead.core.memory.free", lambda: 100 - sum(one.models.nbytes for one in families))
+    monkeypatch.setattr("lookahead.core.memory.free", lambda: 100 - sum(family.models.nbytes for family in families))
     assert families.spare_bytes == 30
-    assert [gone.spec for gone in families.make_room(85)] == ["b", "c"]
-    assert [gone.spec for gone in families.make_room(1000)] == ["a"] and "first" in families
+    assert [unloaded.spec for unloaded in families.free_memory(85)] == ["b", "c"]
+    assert [unloaded.spec for unloaded in families.free_memory(1000)] == ["a"] and "first" in families
 
 
-def test_a_race_runs_with_the_family_of_its_form_and_the_link_brings_it_back(server, other):
+def test_a_race_and_its_link_have_the_family_of_the_form(server, other):
     fields = {**form.DEFAULTS, "family": other.spec, "max_new_tokens": 6}
-    told = events(follow(server, RaceForm("Once upon", ["naive", "ngram"], fields, "a")))
-    assert told[0]["trace"]["models"]["spec"] == other.spec and told[-1]["reason"] == "finished"
-    assert "family=" in told[0]["link"]
+    log = events(follow(server, RaceForm("Once upon", ["naive", "ngram"], fields, "a")))
+    assert log[0]["trace"]["models"]["spec"] == other.spec and log[-1]["reason"] == "finished"
+    assert "family=" in log[0]["link"]
     usual = events(follow(server, RaceForm("Once upon", ["naive", "ngram"], {**fields, "family": "pocket"}, "a")))
     assert usual[0]["trace"]["models"]["spec"] == "pocket" and "family=" not in usual[0]["link"]
-    told = events(follow(server, RaceForm("Once upon", ["naive", "ngram"], {**fields, "family": "<b>no</b>"}, "a")))
-    assert "it is not loaded" in told[0]["error"] and "pocket" in told[0]["error"]
+    log = events(follow(server, RaceForm("Once upon", ["naive", "ngram"], {**fields, "family": "<b>no</b>"}, "a")))
+    assert "it is not loaded" in log[0]["error"] and "pocket" in log[0]["error"]
 
 
-def test_links_choose_a_family_that_there_is(server, other):
+def test_links_choose_an_available_family(server, other):
     arrived = race_tab.arrive(server, {"family": other.spec})
     assert (arrived["family"], arrived["prompt"]) == (other.spec, ANSWERS[0].prompt), "its first chip"
     arrived = race_tab.arrive(server, {"family": "pocket"})
-    assert arrived == {"family": "pocket"}, "which is on show anyway"
+    assert arrived == {"family": "pocket"}, "its recording is displayed by default"
     arrived = race_tab.arrive(server, {"family": other.spec, "prompt": "a"})
     assert arrived["family"] == other.spec and arrived["prompt"] == "a"
     assert race_tab.arrive(server, {"prompt": "a"})["family"] == "pocket"
@@ -98,7 +98,7 @@ def test_links_choose_a_family_that_there_is(server, other):
     assert race_tab.arrive(fixed, {"recording": "smol-explain"})["family"] == "pocket", "not offered here"
 
 
-def test_what_is_offered_comes_with_the_app_or_is_loaded(server, other):
+def test_offered_families_are_bundled_or_loaded(server, other):
     assert loading_job.offered(server) == ["pocket", other.spec, "smol"]
     assert loading_job.offered(stand_in(Limits(loading="none"))) == ["pocket"]
     assert loading_job.offered(stand_in(Limits(), spec="a+b")) == ["a+b", "pocket", "smol"]
@@ -109,56 +109,56 @@ def test_chips_and_drafters_are_those_of_the_family(server, other):
     drafts = [name for _, name in race_tab._drafts(server, "pocket")]
     assert drafts == ["draft", "offdomain"]
     assert race_tab._drafts(server, other.spec) == [("none", "draft")]
-    lacking = {method for label, method in race_tab._methods(server, other.spec) if label.endswith("is loaded)")}
-    assert {"draft", "hybrid", "block"} <= lacking and not {"ngram", "self"} & lacking
+    unavailable = {method for label, method in race_tab._methods(server, other.spec) if label.endswith("is loaded)")}
+    assert {"draft", "hybrid", "block"} <= unavailable and not {"ngram", "self"} & unavailable
 
 
-def test_the_models_tab_tells_of_every_family(server):
+def test_the_models_tab_shows_every_family(server):
     shown = in_use(server)
-    assert shown.count("<table") == 2 and "pocket: instant" in shown and "2 families side by side" in shown
+    assert shown.count("<table") == 2 and "pocket: instant" in shown and "2 families are loaded" in shown
 
 
-def test_a_family_that_comes_with_the_app_is_loaded_for_the_race_that_wants_it(other, models, monkeypatch):
+def test_a_bundled_family_is_loaded_for_a_race(other, models, monkeypatch):
     server = ServerState(other, Limits())
     fields = {**form.DEFAULTS, "max_new_tokens": 6}
     batches = follow(server, RaceForm("Once upon", ["naive", "draft"], fields, "a"))
     first = next(batches)
     missed = server.runs.resend([json.loads(first)["run"], 0])
-    assert json.loads(missed)["ev"] == json.loads(first)["ev"], "a page may have missed it, and asks again"
-    told = [*events([first]), *events(batches)]
-    assert told[0]["kind"] == "status" and told[0]["text"].startswith("Loading pocket, once. ")
-    assert told[-1]["reason"] == "finished" and "pocket" in server.families
-    begun = next(event for event in told if event["kind"] == "begin")
-    assert begun["trace"]["models"]["spec"] == "pocket"
+    assert json.loads(missed)["ev"] == json.loads(first)["ev"], "a page may request events that it missed"
+    log = [*events([first]), *events(batches)]
+    assert log[0]["kind"] == "status" and log[0]["text"].startswith("Loading pocket, once. ")
+    assert log[-1]["reason"] == "finished" and "pocket" in server.families
+    begin = next(event for event in log if event["kind"] == "begin")
+    assert begin["trace"]["models"]["spec"] == "pocket"
 
 
-def test_a_family_that_cannot_be_brought_says_so_and_the_page_stops_waiting(other, monkeypatch):
+def test_a_family_that_cannot_be_loaded_ends_the_run_with_a_message(other, monkeypatch):
     def refuse(spec, progress, **_):
-        progress("Asking about it", 0.1)
-        raise ModelError("family", spec, "it can be had from nowhere.")
+        progress("Checking it", 0.1)
+        raise ModelError("family", spec, "it is not available.")
 
     monkeypatch.setattr(hub, "check", lambda spec, progress, **more: refuse(spec, progress))
-    told = events(follow(ServerState(other, Limits()), RaceForm("Once upon", ["naive"], dict(form.DEFAULTS), "a")))
-    assert told[-1]["kind"] == "end" and "had from nowhere" in told[-1]["message"]
+    log = events(follow(ServerState(other, Limits()), RaceForm("Once upon", ["naive"], dict(form.DEFAULTS), "a")))
+    assert log[-1]["kind"] == "end" and "not available" in log[-1]["message"]
     fixed = ServerState(other, Limits(loading="none"))
-    told = events(follow(fixed, RaceForm("Once upon", ["naive"], {**form.DEFAULTS, "max_new_tokens": 3}, "a")))
-    assert told[-1]["reason"] == "finished", "where nothing may be loaded the first family races"
+    log = events(follow(fixed, RaceForm("Once upon", ["naive"], {**form.DEFAULTS, "max_new_tokens": 3}, "a")))
+    assert log[-1]["reason"] == "finished", "if loading is not allowed, the first family races"
 
 
-def test_a_class_that_wants_the_same_family_waits_for_the_one_who_loads_it(other, monkeypatch):
-    """The first visitor's load serves all: nobody is refused, and nothing is loaded twice."""
+def test_visitors_with_the_same_family_wait_for_the_first_load(other, monkeypatch):
+    """The first visitor's load serves all: no visitor is refused, and no family is loaded twice."""
     server, fields = ServerState(other, Limits()), {**form.DEFAULTS, "max_new_tokens": 4}
     loads, load = [], family_models.load
     monkeypatch.setattr(
         family_models, "load", lambda spec, *args, **more: loads.append(spec) or load(spec, *args, **more)
     )
 
-    def raced(visitor):
+    def run_race(visitor):
         return events(follow(server, RaceForm("Once upon", ["naive", "draft"], fields, visitor)))
 
     with ThreadPoolExecutor(4) as pool:
-        runs = list(pool.map(raced, "abcd"))
+        runs = list(pool.map(run_race, "abcd"))
     assert all(run[-1]["kind"] == "end" and run[-1]["reason"] == "finished" for run in runs), runs
     waiting = [event["text"] for run in runs for event in run if event["kind"] == "status"]
-    assert any("Somebody else is loading" in text for text in waiting)
+    assert any("Another visitor is loading" in text for text in waiting)
     assert loads == ["pocket"] and not server.changing.locked()

@@ -1,4 +1,4 @@
-"""A drafter of a visitor's own: who may grow one, that others come first, and what becomes of it."""
+"""A visitor's drafter: the conditions for training one, the priority of other jobs, and how it is kept and deleted."""
 
 import gc
 import io
@@ -16,7 +16,7 @@ from lookahead.core.events import ModelError
 from lookahead.model.heads import files
 from lookahead.server import growing_job, race_job
 from lookahead.server.form import RaceForm
-from lookahead.server.growing_job import drafter_of, grow
+from lookahead.server.growing_job import find_drafter, grow
 from lookahead.server.limits import Limits
 from lookahead.server.queue import Job, Refused, queue
 from lookahead.server.runs import Run
@@ -36,7 +36,7 @@ def family(tmp_path_factory):
 
 @pytest.fixture
 def server(family, monkeypatch):
-    """Few and short texts, measured and raced often."""
+    """A server that trains with few and short texts, and measures and races often."""
     for name, value in {
         "FIRST_BATCH": 4,
         "BATCH": 4,
@@ -53,7 +53,7 @@ def server(family, monkeypatch):
 
 
 def grown(server, visitor="a"):
-    """A drafter that has learned something and goes on: what keeps it, and its followers' generator."""
+    """Return a drafter that has been trained for some steps and continues, with the generator that follows it."""
     drafter = grow(server, visitor)
     following = drafter.job.follow()
     while not drafter.learned:
@@ -62,26 +62,26 @@ def grown(server, visitor="a"):
 
 
 def drafted(models):
-    """What a race of the block method writes and drafts."""
+    """Return the emitted and drafted tokens of each pass in a race of the block method."""
     lane = finished(race(models, PROMPT, ["block"], k=5, max_new_tokens=24)).lanes[0]
     return [(step.emitted, step.draft.tokens) for step in lane.steps]
 
 
-def refused(family, words, error=Refused, **limits):
-    with pytest.raises(error, match=words):
+def assert_refused(family, message, error=Refused, **limits):
+    with pytest.raises(error, match=message):
         grow(ServerState(family, Limits(**limits)), "a")
 
 
-def test_where_none_can_grow_it_says_why(family, tmp_path, monkeypatch):
-    refused(family, "switched growing off", max_grow_s=0)
+def test_the_reason_is_shown_if_none_can_be_trained(family, tmp_path, monkeypatch):
+    assert_refused(family, "switched training off", max_grow_s=0)
     other = lookahead.load(tiny("mistral", tmp_path))
-    refused(other, "this is none. Choose the models called pocket", ModelError)
+    assert_refused(other, "this is another one. Choose the models called pocket", ModelError)
     monkeypatch.setattr(growing_job, "LARGEST", 1000)
-    refused(family, "too large to teach", ModelError)
+    assert_refused(family, "too large to train", ModelError)
 
 
-def test_it_ends_with_its_time_and_has_raced(server, monkeypatch):
-    ticks = itertools.count(step=0.01)  # however busy the machine is, two seconds are enough to train in
+def test_it_ends_after_its_time_and_has_raced(server, monkeypatch):
+    ticks = itertools.count(step=0.01)  # also on a busy machine, two seconds are enough
     monkeypatch.setattr(growing, "perf_counter", lambda: next(ticks))
     server.limits = Limits(max_grow_s=2)
     values = [value for update in grow(server, "a").job.follow() for value in update.values]
@@ -92,7 +92,7 @@ def test_it_ends_with_its_time_and_has_raced(server, monkeypatch):
     assert 2 <= progress[-1].seconds < 2.1 and progress[-1].steps
 
 
-def test_races_come_before_it_goes_on_and_stop_ends_it(server, family):
+def test_races_come_before_its_next_slice_and_stop_ends_it(server, family):
     drafter, following = grown(server)
     job = drafter.job
     batches = list(race_job.follow(server, RaceForm(PROMPT, ["naive"], {"max_new_tokens": "8"}, "b")))
@@ -101,29 +101,29 @@ def test_races_come_before_it_goes_on_and_stop_ends_it(server, family):
     following.close()
     assert job.done.result(timeout=5) is None
     assert queue.idle()
-    assert drafter.keep(), "what it has learned stays"
+    assert drafter.keep(), "the trained head is kept"
 
 
-def test_only_so_many_grow_and_who_left_before_it_began_does_not_count(server, monkeypatch):
+def test_the_number_in_training_is_limited_without_those_who_left(server, monkeypatch):
     monkeypatch.setattr(growing_job, "MOST", 1)
-    begun = []
-    busy = queue.submit(Job("test", lambda job: (begun.append(1), time.sleep(0.5))))
-    while not begun:
+    started = []
+    busy = queue.submit(Job("test", lambda job: (started.append(1), time.sleep(0.5))))
+    while not started:
         time.sleep(0.01)
     waiting = grow(server, "a").job.follow()
     assert "one run is before yours" in next(waiting).waiting
-    with pytest.raises(Refused, match="growing already"):
+    with pytest.raises(Refused, match="already training"):
         grow(server, "b")
     waiting.close()
     grow(server, "b").job.leave()
     busy.result()
 
 
-def test_what_is_kept_is_the_visitors_alone_until_it_is_put_away(server, family):
+def test_a_kept_head_is_used_by_its_visitor_only_until_it_is_removed(server, family):
     drafter, following = grown(server)
-    with pytest.raises(Refused, match="Nothing has been learned yet"):
-        drafter_of(server, "b").keep()
-    assert drafter.keep().startswith("your own, grown for ")
+    with pytest.raises(Refused, match="No drafter has been trained yet"):
+        find_drafter(server, "b").keep()
+    assert drafter.keep().startswith("your own, trained for ")
     kept = server.models_for("a")
     assert "block" in kept.heads and server.models_for("b") is server.models_for(None) is family
     form = {"max_new_tokens": "8"}
@@ -132,38 +132,38 @@ def test_what_is_kept_is_the_visitors_alone_until_it_is_put_away(server, family)
         RaceForm(PROMPT, ["naive", "block"], form, "b")(server)
     before = drafted(kept)
     list(zip(range(5), following, strict=False))
-    assert drafted(kept) == before, "training goes on without it"
+    assert drafted(kept) == before, "training does not change the kept head"
     following.close()
     grow(server, "a").job.leave()
-    assert server.models_for("a") is kept, "another one is begun"
-    drafter_of(server, "a").kept = None
+    assert server.models_for("a") is kept, "another drafter was started"
+    find_drafter(server, "a").kept = None
     assert server.models_for("a") is family
 
 
-def test_what_is_taken_home_drafts_the_same(server, family, tmp_path):
+def test_a_downloaded_head_drafts_the_same(server, family, tmp_path):
     drafter, following = grown(server)
     following.close()
     queue.call(lambda: None)
     drafter.keep()
-    with zipfile.ZipFile(io.BytesIO(drafter.packed())) as archive:
+    with zipfile.ZipFile(io.BytesIO(drafter.to_zip())) as archive:
         archive.extractall(tmp_path)
     kept = server.models_for("a")
-    head = files.read(tmp_path, family.target.passes, "home")
-    home = family.with_head(head, "home", kept.costs.drafters["block"])
+    head = files.read(tmp_path, family.target.passes, "downloaded")
+    downloaded = family.with_head(head, "downloaded", kept.costs.drafters["block"])
     assert head.shape == kept.heads["block"].shape
-    assert drafted(home) == drafted(kept)
+    assert drafted(downloaded) == drafted(kept)
 
 
-def test_it_ends_where_other_models_are_loaded_and_goes_with_its_visitor(server, family):
+def test_it_ends_when_its_models_are_replaced_and_is_deleted_with_its_visitor(server, family):
     drafter, following = grown(server)
     drafter.keep()
     other = replace(family)
     server.families.first.models = other
-    with pytest.raises(Refused, match="not in use any more"):
+    with pytest.raises(Refused, match="no longer loaded"):
         list(following)
     assert server.models_for("a") is other
-    with pytest.raises(Refused, match="not in use any more"):
-        drafter.packed()
+    with pytest.raises(Refused, match="no longer loaded"):
+        drafter.to_zip()
     drafter, following = grown(server)
     following.close()
     queue.call(lambda: None)

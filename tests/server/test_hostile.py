@@ -1,7 +1,7 @@
-"""Bad and hostile input at every door: the API, plain HTTP, links, files, the command line. Each gets a clear
-refusal, nothing prints a traceback, and afterwards the server still races.
+"""Invalid and hostile input to the API, to plain HTTP, in links and in files. Each gets a clear refusal, nothing prints a
+traceback, and the server still races afterwards.
 
-The `app` of all tests fails at the very end if it has printed a traceback. Limits that a host sets are tested in test_classroom.py.
+The `app` of all tests fails at the end if it has printed a traceback. test_ops.py tests the limits that a host sets.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from lookahead.trace.wire import Status
 HUGE = 10**400
 GOOD = {"prompt": "Once upon a time", "method": "draft", "max_new_tokens": 4, "k": "2", "temperature": 0, "seed": 0}
 
-# What a field of /race is given, and a word that the refusal must hold.
+# A field of /race, its value, and a word of the refusal.
 API = [
     ("prompt", "", "prompt"), ("prompt", None, "prompt"), ("prompt", 7, "prompt"), ("prompt", [], "prompt"),
     ("prompt", {"a": 1}, "prompt"), ("prompt", ["Once"], "prompt"), ("prompt", "a " * 500_000, "prompt"),
@@ -57,7 +57,7 @@ LINKS = [
 
 
 def valid():
-    """A bundled recording as data."""
+    """Return a bundled recording as data."""
     return json.loads((ROOT / "assets" / "traces" / "short.json").read_text(encoding="utf-8"))
 
 
@@ -104,16 +104,16 @@ HTTP = [
 
 
 def ask(address, method, path, body=None, headers=()):
-    """(status, text) of a request that is sent as it stands."""
+    """Send a request unchanged and return (status, text)."""
     host, port = address.removeprefix("http://").split(":")
     connection = http.client.HTTPConnection(host, int(port), timeout=30)
     connection.request(method, path, body, {"Content-Type": "application/json", **dict(headers)})
-    answer = connection.getresponse()
-    return answer.status, answer.read(2_000_000).decode("utf-8", "replace")
+    response = connection.getresponse()
+    return response.status, response.read(2_000_000).decode("utf-8", "replace")
 
 
 def call_race(address, **changes):
-    """The last event and the data of a call of /race, by plain HTTP."""
+    """Return the last event and its data of a call of /race, by plain HTTP."""
     data = list({**GOOD, **changes}.values())
     status, text = ask(address, "POST", "/gradio_api/call/race", json.dumps({"data": data}))
     if status != 200:
@@ -124,13 +124,13 @@ def call_race(address, **changes):
 
 
 def races(address):
-    """The server still does what it is for."""
+    """Return whether the server still computes a race."""
     event, data = call_race(address)
     assert event == "complete"
     return len(json.loads(data)[0]["lanes"]) == 2
 
 
-def test_the_api_refuses_and_goes_on(address):
+def test_the_api_refuses_and_continues(address):
     wrong = []
     for field, value, word in API:
         event, data = call_race(address, **{field: value})
@@ -141,7 +141,7 @@ def test_the_api_refuses_and_goes_on(address):
 
 
 @pytest.mark.parametrize(("method", "path", "body"), HTTP, ids=lambda x: str(x)[:50])
-def test_plain_http_gives_nothing_away(address, method, path, body):
+def test_plain_http_reveals_nothing(address, method, path, body):
     status, text = ask(address, method, path, body)
     assert status >= 400, (status, text[:200])
     assert "root:" not in text and "Start Lookahead" not in text and "Traceback" not in text and str(ROOT) not in text
@@ -189,14 +189,16 @@ def test_forged_headers_change_nothing(address, path, headers):
 
 @pytest.mark.parametrize("path", ["/", "/config"])
 @pytest.mark.parametrize("proto", ["http", "javascript"])
-def test_a_forged_host_is_where_its_sender_is_sent_and_nothing_else(address, path, proto):
-    """Behind a proxy the page must ask the host that a visitor sees, so Gradio takes it from this header, for this one
-    answer: as the root of http addresses and nowhere else."""
+def test_a_forged_host_changes_only_the_addresses_in_its_response(address, path, proto):
+    """With a proxy, the page must request the visitor's host, so Gradio reads it from this header.
+
+    It becomes the root of http addresses in this one response only.
+    """
     plain = ask(address, "GET", path)
     status, text = ask(address, "GET", path, headers={"X-Forwarded-Host": "evil.example", "X-Forwarded-Proto": proto})
     assert status == 200 and text.count("evil.example") == text.count(FORGED) > 0
     assert text.replace(FORGED, address) == plain[1]
-    assert ask(address, "GET", path) == plain, "the next visitor hears nothing of it"
+    assert ask(address, "GET", path) == plain, "the next response does not have it"
 
 
 @pytest.mark.parametrize("path", ["/", "/config"])
@@ -213,10 +215,10 @@ def test_a_forged_host_becomes_no_markup(address, path, markup):
 
 
 @pytest.mark.parametrize(("query", "word"), LINKS, ids=lambda x: str(x)[:50])
-def test_a_link_that_cannot_be_followed_says_why(query, word):
+def test_an_invalid_link_shows_the_reason(query, word):
     refusal = arrive(stand_in(Limits()), query)["lanes"]
-    words = json.loads(refusal)["error"]
-    assert words.startswith("This link cannot be followed.") and word in words and "<" not in refusal
+    message = json.loads(refusal)["error"]
+    assert message.startswith("This link is not valid.") and word in message and "<" not in refusal
 
 
 @pytest.mark.parametrize("text", FILES, ids=lambda text: repr(text[:24]))
@@ -231,29 +233,29 @@ def test_a_file_that_is_no_recording_is_refused(text):
 @pytest.mark.parametrize(
     "request_", [None, [], ["csv"], "csv", ["sh", "{}"], [["csv"], "{}"], {"kind": "csv"}, ["csv", None], 5], ids=str
 )
-def test_only_what_is_offered_is_made(request_):
+def test_only_offered_files_are_created(request_):
     assert set(make(request_)) == {"error"}
 
 
-@pytest.mark.parametrize("given", [None, 7, ["x"], {"a": 1}, b"{}"], ids=str)
-def test_what_is_opened_must_be_text(given):
-    assert set(json.loads(open_(given))) == {"error"}
+@pytest.mark.parametrize("value", [None, 7, ["x"], {"a": 1}, b"{}"], ids=str)
+def test_an_opened_file_must_be_text(value):
+    assert set(json.loads(open_(value))) == {"error"}
 
 
-def test_runs_of_others_cannot_be_had_by_asking():
-    runs, mine = Runs(), Run()
-    runs.remember(mine)
-    mine.add(Status(text="begun"))
-    assert len(mine.id) >= 16
-    for request in (None, [], mine.id, "x", [mine.id], [mine.id, "0"], [mine.id, -1], [mine.id, True], [mine.id, 0, 0],
-                    [None, 0], [[mine.id], 0], [{"$ne": ""}, 0], [0, 0], {"run": mine.id}):  # fmt: skip
+def test_runs_of_other_visitors_cannot_be_requested():
+    runs, run = Runs(), Run()
+    runs.remember(run)
+    run.add(Status(text="begun"))
+    assert len(run.id) >= 16
+    for request in (None, [], run.id, "x", [run.id], [run.id, "0"], [run.id, -1], [run.id, True], [run.id, 0, 0],
+                    [None, 0], [[run.id], 0], [{"$ne": ""}, 0], [0, 0], {"run": run.id}):  # fmt: skip
         assert runs.resend(request) is None, request
-    for unknown in (mine.id[:-1], "*", mine.id.swapcase()):
+    for unknown in (run.id[:-1], "*", run.id.swapcase()):
         assert GONE in runs.resend([unknown, 0]) and "begun" not in runs.resend([unknown, 0]), unknown
     assert len({Run().id for _ in range(200)}) == 200
 
 
-def test_hostile_text_survives_the_round_trip_as_text(address):
+def test_hostile_text_is_returned_as_text(address):
     for prompt in (
         "</script><script>alert(1)</script>",
         "<img src=x onerror=alert(1)>",
@@ -267,8 +269,8 @@ def test_hostile_text_survives_the_round_trip_as_text(address):
         assert json.loads(data)[0]["prompt"]["text"] == prompt
 
 
-def test_the_form_turns_nothing_into_code():
-    for name in (*form.WHOLE, *form.REAL):
+def test_the_form_evaluates_no_code():
+    for name in (*form.INTEGERS, *form.FLOATS):
         for value in ("__import__('os')", "1;2", "0x10", "1_0_0_", [], {}, None, True, float("nan")):
             try:
                 out = form.options({**form.DEFAULTS, name: value})

@@ -1,4 +1,4 @@
-"""While one visitor opens a hostile file, the server answers all others."""
+"""While one visitor opens a hostile file, the server responds to all others."""
 
 import json
 import threading
@@ -26,28 +26,31 @@ FILES = {
 }  # fmt: skip
 
 
-def test_hostile_files_hold_nobody_up(app):
+def test_hostile_files_do_not_delay_other_visitors(app):
     components = json.loads(ask(app.url, "GET", "/config")[1])["components"]
-    timeline = next(one["id"] for one in components if "open_" in (one["props"].get("server_fns") or []))
+    timeline = next(
+        component["id"] for component in components if "open_" in (component["props"].get("server_fns") or [])
+    )
     process = psutil.Process(app.process.pid)
-    answers, slowest, most = [], 0.0, 0
+    responses, slowest_s, max_bytes = [], 0.0, 0
     before = process.memory_info().rss
 
     def send(body):
-        begun = time.monotonic()
-        answers.append((*ask(app.url, "POST", "/gradio_api/component_server", body), time.monotonic() - begun))
+        started_at = time.monotonic()
+        response = ask(app.url, "POST", "/gradio_api/component_server", body)
+        responses.append((*response, time.monotonic() - started_at))
 
     for text in FILES.values():
         request = {"data": text, "component_id": timeline, "fn_name": "open_", "session_hash": "hostile"}
         sender = threading.Thread(target=send, args=[json.dumps(request).encode()])
         sender.start()
         while sender.is_alive():
-            begun = time.monotonic()
+            started_at = time.monotonic()
             assert urllib.request.urlopen(f"{app.url}/healthz", timeout=30).status == 200
-            slowest = max(slowest, time.monotonic() - begun)
-            most = max(most, process.memory_info().rss - before)
+            slowest_s = max(slowest_s, time.monotonic() - started_at)
+            max_bytes = max(max_bytes, process.memory_info().rss - before)
             time.sleep(0.02)
-    assert [status for status, *_ in answers] == [200] * len(FILES)
-    assert all("error" in json.loads(json.loads(text)) for _, text, _ in answers)
-    assert max(seconds for *_, seconds in answers) < 4 and slowest < 1.5, "above the bar, for a machine that others use"
-    assert most < 300 * MB and process.memory_info().rss - before < 100 * MB
+    assert [status for status, *_ in responses] == [200] * len(FILES)
+    assert all("error" in json.loads(json.loads(text)) for _, text, _ in responses)
+    assert max(seconds for *_, seconds in responses) < 4 and slowest_s < 1.5, "with a margin for a busy machine"
+    assert max_bytes < 300 * MB and process.memory_info().rss - before < 100 * MB

@@ -1,4 +1,4 @@
-"""Jobs: what their followers hear, the place in the queue, and the end when nobody follows."""
+"""Jobs: the updates of their followers, the position in the queue, and the end when the follower leaves."""
 
 import threading
 import time
@@ -10,11 +10,11 @@ from lookahead.server.queue import Ended, Job, queue
 
 
 def follow(make, **changed):
-    """The updates of a job that publishes what the generator `make()` yields."""
+    """Return the updates of a job that publishes the values of the generator `make()`."""
     return queue.submit(Job("test", lambda _: make(), **changed)).follow()
 
 
-def test_every_value_comes_once_and_the_last_too():
+def test_every_value_is_published_once():
     def count():
         for i in range(50):
             time.sleep(0.01)
@@ -22,7 +22,7 @@ def test_every_value_comes_once_and_the_last_too():
 
     updates = list(follow(count))
     assert [value for update in updates for value in update.values] == list(range(50))
-    assert len(updates) < 25, "a page that draws slowly may leave some out"
+    assert len(updates) < 25, "a slow page may skip some updates"
 
 
 def test_closing_ends_the_work_and_frees_the_thread():
@@ -44,12 +44,12 @@ def test_closing_ends_the_work_and_frees_the_thread():
     assert queue.submit(Job("test", lambda job: 5)).done.result(timeout=2) == 5
 
 
-def test_who_waits_is_told_and_may_leave():
-    gate, begun = threading.Event(), []
+def test_a_waiting_visitor_gets_the_position_and_may_leave():
+    gate, started = threading.Event(), []
     first = queue.submit(Job("test", lambda job: gate.wait(10)))
 
     def late():
-        begun.append(1)
+        started.append(1)
         yield 1
 
     watched = follow(late)
@@ -58,38 +58,38 @@ def test_who_waits_is_told_and_may_leave():
     gate.set()
     first.done.result(timeout=2)
     queue.call(lambda: None)
-    assert not begun, "what was left in the queue is never begun"
+    assert not started, "a cancelled job never starts"
 
 
-def test_who_waits_for_a_run_of_their_own_reads_so(monkeypatch):
+def test_waiting_for_an_own_run_has_its_own_message(monkeypatch):
     gate, visitors = threading.Event(), iter(["anna", "anna", "ben", "anna"])
     monkeypatch.setattr(queue, "visitor", lambda: next(visitors))
     jobs = [queue.submit(Job("test", lambda job: gate.wait(10))) for _ in range(4)]
-    words = [job.waiting() for job in jobs[1:]]
+    messages = [job.waiting() for job in jobs[1:]]
     gate.set()
     for job in jobs:
         job.done.result(timeout=2)
-    assert words == [
-        "Waiting: this begins after your own run.",
+    assert messages == [
+        "Waiting: this starts after your own run.",
         "Waiting: 2 runs are before yours.",
         "Waiting: 3 runs are before yours.",
     ]
 
 
-def test_errors_that_a_visitor_can_mend_are_raised_here_and_faults_become_words():
+def test_errors_of_visitors_are_raised_and_other_errors_become_messages():
     def broken(error):
         yield 1
         raise error
 
     with pytest.raises(SettingsError, match="seed is 'x': no"):
         list(follow(lambda: broken(SettingsError("seed", "x", "no"))))
-    with pytest.raises(Ended, match="a fault in Lookahead"):
+    with pytest.raises(Ended, match="an error in Lookahead"):
         list(follow(lambda: broken(ValueError("secret"))))
 
 
-def test_slices_give_way_to_whoever_comes_and_then_go_on():
-    """What is submitted while a slice is computed comes before the next one, and is computed as a whole."""
-    order, places, gate = [], [], threading.Event()
+def test_other_jobs_are_computed_between_slices():
+    """Jobs that are submitted during a slice are computed completely before the next slice."""
+    order, positions, gate = [], [], threading.Event()
 
     def slices():
         for i in range(4):
@@ -100,9 +100,9 @@ def test_slices_give_way_to_whoever_comes_and_then_go_on():
 
     def race(job):
         order.append("race")
-        places.append(len(queue.ahead(long)))
+        positions.append(len(queue.ahead(long)))
 
-    long = queue.submit(Job("test", lambda _: slices(), gives_way=True))
+    long = queue.submit(Job("test", lambda _: slices(), preemptible=True))
     watched = long.follow()
     while 1 not in order:
         next(watched)
@@ -112,11 +112,11 @@ def test_slices_give_way_to_whoever_comes_and_then_go_on():
     for other in others:
         other.done.result(timeout=2)
     assert order == [0, 1, "race", "race", 2, 3]
-    assert places == [2, 1], "what gives way says who is before it"
+    assert positions == [2, 1], "a preemptible job has the number of jobs before it"
     assert queue.idle()
 
 
-def test_slices_that_are_left_end_at_the_next_one_also_while_they_wait():
+def test_cancelled_slices_end_at_the_next_one_also_while_waiting():
     ended, gate = threading.Event(), threading.Event()
 
     def forever():
@@ -126,7 +126,7 @@ def test_slices_that_are_left_end_at_the_next_one_also_while_they_wait():
         finally:
             ended.set()
 
-    long = queue.submit(Job("test", lambda _: forever(), gives_way=True))
+    long = queue.submit(Job("test", lambda _: forever(), preemptible=True))
     watched = long.follow()
     while not next(watched).values:
         pass
@@ -140,12 +140,12 @@ def test_slices_that_are_left_end_at_the_next_one_also_while_they_wait():
     assert ended.is_set() and queue.idle()
 
 
-def test_an_error_in_a_slice_ends_them_all():
+def test_an_error_in_a_slice_ends_the_job():
     def broken():
         yield 1
         raise SettingsError("seed", "x", "no")
 
-    long, heard = queue.submit(Job("test", lambda _: broken(), gives_way=True)), []
+    long, values = queue.submit(Job("test", lambda _: broken(), preemptible=True)), []
     with pytest.raises(SettingsError, match="seed is 'x': no"):
-        heard += [value for update in long.follow() for value in update.values]
+        values += [value for update in long.follow() for value in update.values]
     assert queue.idle() and not long.paused

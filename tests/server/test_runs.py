@@ -1,4 +1,4 @@
-"""Runs on their way to the page: batches, gaps, ids, memory."""
+"""Runs and their events for the page: batches, gaps, ids, memory."""
 
 import json
 import threading
@@ -12,7 +12,7 @@ from conftest import stand_in
 from lookahead.server import form, race_job
 from lookahead.server.limits import Limits
 from lookahead.server.queue import Job, queue
-from lookahead.server.runs import GONE, MOST_RUNS, Run, Runs, whole
+from lookahead.server.runs import GONE, MOST_RUNS, Run, Runs, complete_batch
 from lookahead.trace.wire import End, Status
 
 
@@ -22,7 +22,7 @@ def end():
 
 @pytest.fixture
 def followed(monkeypatch):
-    """The batches of a race that computes `work(job, run)`."""
+    """Return a function that yields the batches of a race that computes `work(run, job)`."""
 
     def follow(work):
         submit = lambda server, make, kind, run: queue.submit(Job(kind, partial(work, run)))  # noqa: E731
@@ -32,7 +32,7 @@ def followed(monkeypatch):
     return follow
 
 
-def test_batches_hold_every_event_once_and_in_order(followed):
+def test_batches_have_every_event_once_and_in_order(followed):
     def write(run, job):
         for i in range(300):
             run.add(Status(text="\u2028</script>\U0001f438", fraction=i))
@@ -49,7 +49,7 @@ def test_batches_hold_every_event_once_and_in_order(followed):
     assert [b.get("end", False) for b in sent] == [False] * (len(sent) - 1) + [True]
 
 
-def test_heartbeats_let_a_silent_run_be_cancelled(followed):
+def test_a_run_without_events_can_be_cancelled(followed):
     gate, ended = threading.Event(), threading.Event()
 
     def silent(run, job):
@@ -76,7 +76,7 @@ def test_gaps_are_filled_from_any_index():
     assert json.loads(runs.resend([run.id, 99]))["ev"] == []
 
 
-def test_old_runs_are_forgotten():
+def test_old_runs_are_deleted():
     runs, opened = Runs(), [Run() for _ in range(MOST_RUNS + 5)]
     for run in opened:
         runs.remember(run)
@@ -85,7 +85,7 @@ def test_old_runs_are_forgotten():
 
 
 def test_a_recording_is_one_batch():
-    batch = json.loads(whole("recording", [Status(text="begun"), end()]))
+    batch = json.loads(complete_batch("recording", [Status(text="begun"), end()]))
     assert batch["end"] is True
     assert len(batch["ev"]) == 2
 
@@ -95,21 +95,21 @@ def test_form_values_become_options():
     assert out == {"max_new_tokens": 12, "k": 4, "temperature": 0.5, "stop": ("a", "b"), "seed": 3}
     assert form.options({"k": None})["k"] == "auto"
     assert form.options({"stop": "\ufeffa\u2028b\r\nc\r\n"})["stop"] == ("a\u2028b", "c")
-    assert form.options({"max_new_tokens": 1.5})["max_new_tokens"] == 1.5, "refused later, with words"
+    assert form.options({"max_new_tokens": 1.5})["max_new_tokens"] == 1.5, "refused later, with a message"
 
 
 # ------------------------------------------------------------------ links
 
 
-def test_a_link_brings_the_form_back():
+def test_a_link_restores_the_form():
     fields = {**form.DEFAULTS, "temperature": 0.7, "seed": 9, "chat": True, "options": "window=5 ngram=3", "k": "4"}
     query = form.link("A & b = #1 \u202e\n<b>", ["naive", "ngram", "lookahead"], fields)
-    assert query.startswith("?") and "seed=9" in query and "top_k" not in query, "what is as ever is left out"
+    assert query.startswith("?") and "seed=9" in query and "top_k" not in query, "default values are left out"
     back = dict(parse_qsl(query[1:]))
-    prompt, method, also, again = form.from_link(back, ["pocket"], lambda family: ["draft", "offdomain"], Limits())
+    prompt, method, also, restored = form.from_link(back, ["pocket"], lambda family: ["draft", "offdomain"], Limits())
     assert (prompt, method, also) == ("A & b = #1 \u202e\n<b>", "lookahead", ["ngram"])
-    assert again == fields
-    assert form.options(again) == form.options(fields)
+    assert restored == fields
+    assert form.options(restored) == form.options(fields)
 
 
 def test_naive_comes_first_and_the_chosen_method_last():

@@ -1,4 +1,4 @@
-"""The start: a page that answers before anything is loaded, says how far loading is, and gives way without a gap."""
+"""The start: a page that responds before anything is loaded, shows the progress, and becomes the app without a gap."""
 
 from __future__ import annotations
 
@@ -20,61 +20,59 @@ from starlette.routing import Route
 
 from lookahead.server.web import WebServer
 
-pytestmark = pytest.mark.models
-
-ANSWERS_S = 8  # 4 s on a quiet machine
+RESPONSE_S = 8  # 4 s on a quiet machine
 STATE = "window.lookahead.state()"
 
 
 @pytest.fixture
 def waiting():
-    """A page that waits, for nothing."""
-    here = WebServer("127.0.0.1", 0)
-    yield here
-    here.close()
+    """A loading page without an app."""
+    server = WebServer("127.0.0.1", 0)
+    yield server
+    server.close()
 
 
-def asked(port, path="/", **more):
-    """(status, headers, text) of a request."""
+def get(port, path="/", **more):
+    """Send a request and return (status, headers, text)."""
     request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", **more)
     try:
-        with urllib.request.urlopen(request, timeout=5) as answer:
-            return answer.status, answer.headers, answer.read().decode()
+        with urllib.request.urlopen(request, timeout=5) as response:
+            return response.status, response.headers, response.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.headers, error.read().decode()
 
 
 def test_it_needs_neither_torch_nor_gradio():
-    look = (
+    script = (
         "import sys; from lookahead.server import logging, queue; from lookahead.server.limits import Limits;"
         "from lookahead.server.web import WebServer; WebServer('127.0.0.1', 0).page('');"
         "print([m for m in ('torch', 'transformers', 'gradio') if m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", look], cwd=ROOT, check=True, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "[]"
 
 
-def test_a_function_named_like_a_room_stays_a_function():
-    look = (
+def test_a_function_named_like_a_package_stays_a_function():
+    script = (
         "import lookahead.engine.decode; from lookahead.trace.race import Race; import lookahead;"
         "print(lookahead.decode.__module__, lookahead.race.__module__, lookahead.Race is Race)"
     )
-    done = subprocess.run([sys.executable, "-c", look], cwd=ROOT, check=True, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True, capture_output=True, text=True)
     assert done.stdout.split() == ["lookahead.engine.lane", "lookahead.trace.race", "True"]
 
 
-def test_every_path_has_an_answer(waiting):
-    waiting.tell("reading <torch>", 0.421)
-    status, headers, text = asked(waiting.port, "/?lesson=03-rejection")
+def test_every_path_has_a_response(waiting):
+    waiting.set_progress("reading <torch>", 0.421)
+    status, headers, text = get(waiting.port, "/?lesson=03-rejection")
     assert status == 200 and headers["Cache-Control"] == "no-store" and '"run":"recording-story"' in text
     assert "default-src 'none'" in text and "connect-src 'self'" in text
-    told = {"status": "loading", "ready": False, "text": "reading <torch>", "share": 0.42}
-    status, _, text = asked(waiting.port, "/loading")
-    assert status == 200 and json.loads(text) == told
-    status, headers, text = asked(waiting.port, "/healthz")
-    assert status == 503 and json.loads(text) == told and headers["Retry-After"]
+    report = {"status": "loading", "ready": False, "text": "reading <torch>", "share": 0.42}
+    status, _, text = get(waiting.port, "/loading")
+    assert status == 200 and json.loads(text) == report
+    status, headers, text = get(waiting.port, "/healthz")
+    assert status == 503 and json.loads(text) == report and headers["Retry-After"]
     for more in ({}, {"data": b"{}"}, {"method": "HEAD"}):
-        status, headers, text = asked(waiting.port, "/gradio_api/queue/join", **more)
+        status, headers, text = get(waiting.port, "/gradio_api/queue/join", **more)
         assert status == 503 and headers["Content-Type"].startswith("text/plain") and headers["Retry-After"]
         assert text == "" or "loading: reading <torch>, 42%" in text
 
@@ -87,38 +85,38 @@ def test_a_link_to_a_recording_shows_it(waiting):
         ("recording=tale&pass=x", "recording-tale"),
         ("pass=5", "recording-story"),
     ):
-        assert f'"run":"{run}"' in asked(waiting.port, f"/?{query}")[2], query
+        assert f'"run":"{run}"' in get(waiting.port, f"/?{query}")[2], query
 
 
 def test_a_connection_that_was_opened_during_loading_reaches_the_app(waiting):
-    begun = []
+    running = []
 
     async def app(scope, receive, send):
         await PlainTextResponse("the app")(scope, receive, send)
 
     @asynccontextmanager
     async def lifespan(_):
-        begun.append(True)
+        running.append(True)
         yield
-        begun.append(False)
+        running.append(False)
 
     line = http.client.HTTPConnection("127.0.0.1", waiting.port, timeout=5)
     line.request("GET", "/loading")
     assert json.loads(line.getresponse().read())["ready"] is False
-    held = line.sock
+    connection = line.sock
     waiting.app.router.lifespan_context = lifespan
     waiting.app.mount("", app)
-    waiting.show([Route("/healthz", lambda request: PlainTextResponse("healthy"))])
+    waiting.serve_routes([Route("/healthz", lambda request: PlainTextResponse("healthy"))])
     for path, text in (("/healthz", "healthy"), ("/loading", "the app"), ("/", "the app")):
         line.request("GET", path)
         assert line.getresponse().read().decode() == text
-    assert line.sock is held, "without a new connection"
-    assert begun == [True]
+    assert line.sock is connection, "without a new connection"
+    assert running == [True]
     waiting.close()
-    assert begun == [True, False]
+    assert running == [True, False]
 
 
-def test_an_app_that_cannot_begin_raises_where_it_is_shown(waiting):
+def test_an_app_that_cannot_start_raises_in_serve_routes(waiting):
     @asynccontextmanager
     async def lifespan(_):
         raise RuntimeError("no")
@@ -126,12 +124,12 @@ def test_an_app_that_cannot_begin_raises_where_it_is_shown(waiting):
 
     waiting.app.router.lifespan_context = lifespan
     with pytest.raises(RuntimeError, match="no"):
-        waiting.show([])
-    assert json.loads(asked(waiting.port, "/loading")[2])["ready"] is False
+        waiting.serve_routes([])
+    assert json.loads(get(waiting.port, "/loading")[2])["ready"] is False
 
 
 @pytest.mark.timed
-def test_a_port_that_is_taken_is_found_at_once(waiting, capsys):
+def test_a_port_in_use_is_reported_immediately(waiting, capsys):
     from lookahead.page import app
 
     with pytest.raises(OSError, match="in use"):
@@ -146,19 +144,19 @@ def test_a_port_that_is_taken_is_found_at_once(waiting, capsys):
 
 
 @pytest.mark.timed
-def test_it_answers_before_the_models_are_loaded_and_gives_way_without_a_gap(tmp_path):
+def test_it_responds_before_the_models_are_loaded_and_becomes_the_app_without_a_gap(tmp_path):
     start = time.monotonic()
     server = App(tmp_path, ready=False)
     try:
         status, text = server.get("/")
         assert status == 200 and 'id="waiting-batch"' in text and server.get("/healthz")[0] == 503
-        assert time.monotonic() - start < ANSWERS_S
+        assert time.monotonic() - start < RESPONSE_S
         shares, healthy = [], []
-        while not (said := json.loads(server.get("/loading")[1]))["ready"]:
+        while not (report := json.loads(server.get("/loading")[1]))["ready"]:
             assert server.process.poll() is None and time.monotonic() - start < 180, server.output()
-            shares.append(said["share"])
+            shares.append(report["share"])
             healthy.append(server.get("/healthz")[0])  # raises for a connection that is refused
-            time.sleep(0.1 if said["share"] < 0.9 else 0)
+            time.sleep(0.1 if report["share"] < 0.9 else 0)
         assert shares == sorted(shares) and shares[0] < 0.5 < shares[-1] and len(set(shares)) > 4
         assert set(healthy[:-1]) == {503}
         assert server.get("/healthz")[0] == 200 and "gradio" in server.get("/")[1]
@@ -170,7 +168,7 @@ def test_it_answers_before_the_models_are_loaded_and_gives_way_without_a_gap(tmp
 
 @pytest.mark.timed
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_while_it_loads_ends_it_at_once(tmp_path, number):
+def test_a_signal_during_loading_ends_it_immediately(tmp_path, number):
     server = App(tmp_path, ready=False)
     time.sleep(1)
     start = time.monotonic()
@@ -183,7 +181,7 @@ def test_a_signal_while_it_loads_ends_it_at_once(tmp_path, number):
 
 
 def opened(chromium, url, **options):
-    """A page, and what it logged as an error."""
+    """Open a page that collects its errors."""
     context = chromium.new_context(**{"viewport": {"width": 1440, "height": 900}, **options})
     context.add_init_script(LEAVING)
     page = context.new_page()
@@ -200,16 +198,16 @@ def opened(chromium, url, **options):
     ("width", "scheme", "query", "dark"),
     [(1440, "light", "", False), (390, "dark", "", True), (390, "light", "?__theme=dark", True)],
 )
-def test_it_plays_and_says_how_far_loading_is(chromium, waiting, width, scheme, query, dark):
-    waiting.tell("reading torch", 0.02)
+def test_it_plays_and_shows_the_progress(chromium, waiting, width, scheme, query, dark):
+    waiting.set_progress("reading torch", 0.02)
     options = {"viewport": {"width": width, "height": 844}, "color_scheme": scheme}
     page = opened(chromium, f"http://127.0.0.1:{waiting.port}/{query}", **options)
     until(page, f"{STATE}.playing && {STATE}.t > 0.01")
     race = page.get_by_role("button", name="Race")
     assert race.is_disabled()
-    waiting.tell("measuring what a pass costs", 0.45)
+    waiting.set_progress("measuring the costs of passes", 0.45)
     page.get_by_role("button", name="Race 45 %").wait_for()
-    assert page.get_by_text("Getting ready: measuring what a pass costs.").is_visible()
+    assert page.get_by_text("Getting ready: measuring the costs of passes.").is_visible()
     assert page.evaluate("document.body.classList.contains('dark')") is dark
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert not page.faults
@@ -218,27 +216,27 @@ def test_it_plays_and_says_how_far_loading_is(chromium, waiting, width, scheme, 
 
 @pytest.mark.browser
 @pytest.mark.timed
-def test_a_page_that_waits_becomes_the_app(chromium, tmp_path):
-    server = App(tmp_path, ready=False, LOOKAHEAD_CACHE=str(tmp_path / "cache"))  # it has all to measure first
+def test_a_loading_page_becomes_the_app(chromium, tmp_path):
+    server = App(tmp_path, ready=False, LOOKAHEAD_CACHE=str(tmp_path / "cache"))  # it must measure everything first
     try:
         page = opened(chromium, f"{server.url}/?lesson=03-rejection")
         playing = opened(chromium, f"{server.url}/?recording=story")
         until(playing, f"window.lookahead && {STATE}.t > 0.05")
         playing.keyboard.press(" ")
         until(playing, f"window.lookahead && !{STATE}.playing")
-        held = playing.evaluate(STATE)
-        assert held["run"] == "recording-story" and not held["playing"]
+        before = playing.evaluate(STATE)
+        assert before["run"] == "recording-story" and not before["playing"]
         assert server.wait()["ready"]
         page.locator("#la-learn-head, [role=tab][aria-selected=true]:has-text('Learn')").first.wait_for(timeout=60_000)
         assert page.url == f"{server.url}/?lesson=03-rejection"
         playing.get_by_role("button", name="Stop", exact=True).wait_for(timeout=60_000)
         until(playing, f"window.lookahead && {STATE}.run === 'recording-story'")
-        playing.wait_for_timeout(1500)  # what a link asks for has arrived too
+        playing.wait_for_timeout(1500)  # the recording of a link has arrived too
         shown = playing.evaluate(STATE)
-        assert shown["t"] == pytest.approx(held["t"]) and not shown["playing"]
+        assert shown["t"] == pytest.approx(before["t"]) and not shown["playing"]
         assert not page.faults + playing.faults
-        for one in (page, playing):
-            one.context.close()
+        for opened_page in (page, playing):
+            opened_page.context.close()
         assert server.stop() == 0
     finally:
         server.process.kill()

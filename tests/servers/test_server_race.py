@@ -57,7 +57,7 @@ def test_a_race_between_servers_is_recorded_like_any_other(kind):
         assert "as streamed" in trace.verdict()["sentence"]
         return
     steps = len(Fake(kind, RUNS).passes(MOST)) - 1
-    assert stats["num_draft_tokens"] == 4 * steps and "no server tells" in trace.verdict()["sentence"]
+    assert stats["num_draft_tokens"] == 4 * steps and "do not report which ones" in trace.verdict()["sentence"]
     assert [step.drafted for step in fast.verified] == [None, *[4] * steps]
     assert [step.accepted for step in fast.verified][1:steps] == [RUNS[i % 4] for i in range(steps - 1)]
     assert trace.stats(0)["num_draft_tokens"] == 0 and fast.tokens == [*range(MOST)]
@@ -121,14 +121,16 @@ def test_counts_that_do_not_agree_are_said():
     race, _, error = laps_of(Fake(), Fake(runs=RUNS, fault="counts"))
     trace = Trace.from_json(race.result().to_json())
     assert error is None and "drafts" in trace.lanes[1].differs and trace.lanes[0].differs == ""
-    assert "do not agree with what arrived" in trace.verdict()["sentence"] and trace.stats(1)["num_draft_tokens"] == 0
+    assert "do not match the received text" in trace.verdict()["sentence"] and trace.stats(1)["num_draft_tokens"] == 0
 
 
 def test_texts_that_part_are_placed():
     text = [*WORDS[:5], *(f" x{i}" for i in range(400))]
     race, _, _ = laps_of(Fake("openai"), Fake("openai", text=text))
     agreement = race.result().agreement(1)
-    assert agreement["identical"] is False and agreement["badge"] == f"parts at character {len(''.join(WORDS[:5])) + 2}"
+    assert (
+        agreement["identical"] is False and agreement["badge"] == f"differs at character {len(''.join(WORDS[:5])) + 2}"
+    )
 
 
 def test_closing_a_race_ends_its_requests():
@@ -171,7 +173,7 @@ def events(batches):
 
 def test_a_form_races_servers_by_their_names(models, two):
     assert addresses.offered() == {"servers:plain,fast": "fast beside plain"}
-    server, fields = ServerState(models), form.first_values(ServerState(models).limits, family="servers:plain,fast")
+    server, fields = ServerState(models), form.initial_values(ServerState(models).limits, family="servers:plain,fast")
     fields["max_new_tokens"] = MOST
     sent = events(race_job.follow(server, form.RaceForm("A prompt", ["naive", "hybrid"], fields)))
     begin, end = sent[0], sent[-1]
@@ -194,13 +196,13 @@ def test_a_form_races_servers_by_their_names(models, two):
 )
 def test_what_servers_are_not_asked_is_said(models, two, changes, words):
     server = ServerState(models)
-    fields = form.first_values(server.limits, family="servers:plain,fast") | changes
+    fields = form.initial_values(server.limits, family="servers:plain,fast") | changes
     with pytest.raises(LookaheadError, match=words):
         form.RaceForm("A prompt", ["naive"], fields)(server)
 
 
 def test_a_kept_race_has_the_same_counts(two):
     race, _, _ = laps_of(Fake(), Fake(runs=RUNS))
-    log = [event.plain() for event in wire.events(race.result())]
+    log = [event.to_dict() for event in wire.events(race.result())]
     told = [event["step"]["drafted"] for event in log if event["kind"] == "step" and event["lane"] == 1]
     assert log[-1]["drafted"][1] == told

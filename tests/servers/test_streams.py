@@ -197,7 +197,7 @@ def test_reasoning_is_compared():
     measured = loaded(one, other)
     assert measured["levels"][0]["identical"] == 0 and measured["rows"][0]["parts_at"] == 1
     trace, error = raced(one, other)
-    assert error is None and trace.agreement(1)["badge"] == "parts at character 2"
+    assert error is None and trace.agreement(1)["badge"] == "differs at character 2"
 
 
 EMPTY = lines(chunk(role="assistant", content=""), chunk("stop"), usage(0))

@@ -1,4 +1,4 @@
-"""The bundler: modules run once each, after those that they import, and other forms of import are refused."""
+"""The bundler: each module runs once, after its imports, and other forms of import are refused."""
 
 import pytest
 
@@ -30,10 +30,10 @@ def modules(tmp_path, monkeypatch):
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("made", [str, assets.small_script])
-def test_modules_run_once_in_the_order_of_their_imports(modules, chromium, made):
+@pytest.mark.parametrize("convert", [str, assets.minified_script])
+def test_modules_run_once_in_the_order_of_their_imports(modules, chromium, convert):
     page = chromium.new_page()
-    code = made(assets.bundle(ENTRY))
+    code = convert(assets.bundle(ENTRY))
     assert page.evaluate(f"new Promise(done => {{ const ran = []; {code} }})") == [4, 8, "log theme lane", "undefined"]
     page.close()
 
@@ -62,7 +62,7 @@ def test_other_forms_are_refused(modules, form):
         assets.bundle(f"const size = 1;\n{form}\n", "a/new.js")
 
 
-def test_a_style_sheet_has_what_it_imports(modules):
+def test_a_style_sheet_contains_its_imports(modules):
     for name, text in {"a/one.css": "one {}\n", "b/two.css": '@import "../a/one.css";\ntwo {}\n'}.items():
         (assets.ASSETS / name).write_text(text, encoding="utf-8")
     assert assets.style_sheet("b/two.css") == "one {}\n\ntwo {}\n"

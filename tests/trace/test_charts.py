@@ -1,4 +1,4 @@
-"""The figures: every number in them is one that can be had elsewhere, and nothing is ever silently empty."""
+"""The figures: each number equals a statistic of the race, and an empty figure shows the reason."""
 
 import itertools
 import json
@@ -11,7 +11,7 @@ from lookahead import Trace
 from lookahead.trace import charts
 
 FIGURES = charts.FIGURES
-BY_LANE = FIGURES[:3]  # those that draw a trace or a group of bars a lane
+BY_LANE = FIGURES[:3]  # those that draw a line or a group of bars per lane
 
 
 @pytest.fixture(scope="module")
@@ -19,12 +19,12 @@ def race():
     return trace(lane("naive"), lane("draft"), lane("lookahead"), lane("draft", opaque=True))
 
 
-def words(figure):
-    """Everything a figure says beside its axes."""
+def annotations(figure):
+    """Return the texts in a figure, without its axes."""
     return " ".join(note.text for note in figure.layout.annotations)
 
 
-def drawn(figure):
+def traces_by_name(figure):
     return {bar.name: bar for bar in figure.data}
 
 
@@ -41,19 +41,19 @@ def test_tokens_over_time_ends_where_the_lanes_end(race):
 
 
 def test_acceptance_by_position_is_the_statistic(race):
-    bars = drawn(charts.acceptance_by_position(race))
+    bars = traces_by_name(charts.acceptance_by_position(race))
     assert bars.keys() == {"draft", "lookahead"}
     for number in (1, 2):
         bar, stats = bars[race.lanes[number].method], race.stats(number)
         assert [y / 100 for y in bar.y] == pytest.approx(stats["acceptance_rate_per_position"])
-        assert sum(stood for stood, _ in bar.customdata) == stats["num_accepted_draft_tokens"]
+        assert sum(accepted for accepted, _ in bar.customdata) == stats["num_accepted_draft_tokens"]
         first = [s.statuses[0] for s in race.lanes[number].verified if s.tested and not s.finish]
         assert 0 <= bar.customdata[0][1] - len(first) <= 1, "every draft's first token is tested"
 
 
 def test_accepted_per_pass_is_the_histogram(race):
-    bars = drawn(charts.accepted_per_pass(race))
-    assert bars.keys() == {"draft", "lookahead", "hf-assisted"}, "an opaque lane tells what it accepted"
+    bars = traces_by_name(charts.accepted_per_pass(race))
+    assert bars.keys() == {"draft", "lookahead", "hf-assisted"}, "an opaque lane reports its accepted tokens"
     for number, record in enumerate(race.lanes[1:], start=1):
         bar, stats = bars[record.method], race.stats(number)
         assert [count for count, _ in bar.customdata] == stats["accepted_histogram"]
@@ -69,29 +69,29 @@ def test_time_per_token_is_the_clock_over_the_tokens(race):
 
 
 def test_a_prediction_by_hand():
-    """Two passes of 5 rows that write 3 and 2 tokens, drafting 1 ms each: 5 tokens for 2 * (6.0 + 1) ms against 5 ms a token."""
+    """Two passes of 5 rows that write 3 and 2 tokens, drafting 1 ms each: 5 tokens for 2 * (6.0 + 1) ms against 5 ms per token."""
     record = lane("draft", 12, 4)
-    one = record.steps[1]
-    chain = one.draft.model_copy(
+    step = record.steps[1]
+    chain = step.draft.model_copy(
         update={"tokens": [1] * 4, "parents": [-1, 0, 1, 2], "pieces": ["a"] * 4, "sources": ["draft"] * 4}
     )
     steps = [
-        one.model_copy(update={"draft": chain, "statuses": ["accepted"] * 4, "emitted": [1] * n, "propose_s": 0.001})
+        step.model_copy(update={"draft": chain, "statuses": ["accepted"] * 4, "emitted": [1] * n, "propose_s": 0.001})
         for n in (3, 2)
     ]
-    made = trace(lane("naive", 12), record.model_copy(update={"steps": steps}))
-    assert made.predicted(1).speedup == pytest.approx(5 * SECONDS[0] / (2 * (SECONDS[3] + 0.001)))
+    race = trace(lane("naive", 12), record.model_copy(update={"steps": steps}))
+    assert race.predicted(1).speedup == pytest.approx(5 * SECONDS[0] / (2 * (SECONDS[3] + 0.001)))
 
 
 def test_predicted_against_measured(race):
     figure = charts.predicted_against_measured(race)
-    points = drawn(figure)
+    points = traces_by_name(figure)
     assert points.keys() == {"draft", "lookahead"}
     for number in (1, 2):
         point = points[race.lanes[number].method]
         assert point.y == (pytest.approx(race.stats(number)["speedup"]),)
         assert point.x == (pytest.approx(race.predicted(number).speedup),)
-    assert "hf-assisted does not report its rows" in words(figure)
+    assert "hf-assisted does not report its rows" in annotations(figure)
     assert race.predicted(3) is None
     line = figure.layout.shapes[0]
     assert (
@@ -99,7 +99,7 @@ def test_predicted_against_measured(race):
     )
 
 
-# ------------------------------------------------------------------ nothing is silently empty
+# ------------------------------------------------------------------ empty figures show the reason
 
 
 CASES = {
@@ -117,36 +117,36 @@ CASES = {
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("make", FIGURES, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("case", CASES)
-def test_a_figure_has_something_to_show_or_says_why(case, make, dark):
+def test_a_figure_has_data_or_shows_the_reason(case, make, dark):
     figure = make(CASES[case], dark)
     shown = [bar for bar in figure.data if len(bar.x)]
-    assert shown or words(figure).endswith(".")
+    assert shown or annotations(figure).endswith(".")
     json.loads(figure.to_json())
 
 
-def test_what_is_said():
-    def said(make, case):
-        return words(make(CASES[case]))
+def test_messages_of_empty_figures():
+    def message(make, case):
+        return annotations(make(CASES[case]))
 
-    assert said(charts.acceptance_by_position, "no draft") == "draft drafted nothing."
-    assert said(charts.acceptance_by_position, "opaque") == "hf-assisted does not report what it drafted."
-    assert said(charts.acceptance_by_position, "naive alone") == "Nothing was drafted."
-    assert said(charts.predicted_against_measured, "draft alone") == "There is no naive lane to measure against."
-    assert {said(make, "no lane") for make in FIGURES[:4]} == {charts.NOTHING_RAN}
+    assert message(charts.acceptance_by_position, "no draft") == "draft drafted nothing."
+    assert message(charts.acceptance_by_position, "opaque") == "hf-assisted does not report its drafts."
+    assert message(charts.acceptance_by_position, "naive alone") == "Nothing was drafted."
+    assert message(charts.predicted_against_measured, "draft alone") == "There is no naive lane to compare with."
+    assert {message(make, "no lane") for make in FIGURES[:4]} == {charts.NOTHING_RAN}
 
 
-# ------------------------------------------------------------------ how it looks
+# ------------------------------------------------------------------ styles
 
 
 @pytest.mark.parametrize("make", FIGURES, ids=lambda f: f.__name__)
-def test_looks_that_all_figures_share(race, make):
+def test_style_that_all_figures_share(race, make):
     figure = make(race)
     layout = figure.layout
     assert layout.paper_bgcolor == layout.plot_bgcolor == "rgba(0,0,0,0)"
     assert "system-ui" in layout.font.family
     assert layout.xaxis.title.text and (layout.yaxis.title.text or make is charts.time_per_token)
     assert layout.showlegend is True
-    parts = make is charts.time_per_token  # of which the legend has the names
+    parts = make is charts.time_per_token  # the legend names them
     assert make(CASES["draft alone"]).layout.showlegend is parts, "one lane needs no legend"
     assert "gradient" not in figure.to_json()
 
@@ -155,15 +155,15 @@ def test_looks_that_all_figures_share(race, make):
 def test_lanes_differ_by_more_than_colour(make):
     four = trace(lane("naive"), lane("draft"), lane("tree"), lane("lookahead"), lane("self"))
     data = make(four).data
-    looks = [
+    styles = [
         bar.line.dash if bar.type == "scatter" else bar.marker.pattern.shape for bar in data if bar.name != "naive"
     ]
     colours = [bar.line.color if bar.type == "scatter" else bar.marker.color for bar in data]
-    assert len(looks) == len(set(looks)) == 4
+    assert len(styles) == len(set(styles)) == 4
     assert len(colours) == len(set(colours))
 
 
-def test_the_last_lane_looks_alike_however_many_there_are():
+def test_the_style_of_the_last_lane_does_not_depend_on_the_number_of_lanes():
     few, many = ([lane("naive"), *more, lane("draft")] for more in ([], [lane("tree"), lane("self")]))
     last = [charts.tokens_over_time(trace(*lanes)).data[-1].line for lanes in (few, many)]
     assert last[0] == last[1]
@@ -185,7 +185,7 @@ def test_inks_are_readable_on_the_page(block, ink):
         assert contrast(colour, paper) >= 4.5, colour
 
 
-# Machado et al. 2009, severity 1: what people without one kind of cone see, in linear light.
+# Machado et al. 2009, severity 1: colours as seen without one kind of cone, in linear light.
 BLIND = {
     "protan": ((0.152286, 1.052583, -0.204868), (0.114503, 0.786281, 0.099216), (-0.003882, -0.048116, 1.051998)),
     "deutan": ((0.367322, 0.860646, -0.227968), (0.280085, 0.672501, 0.047413), (-0.011820, 0.042940, 0.968881)),
@@ -194,7 +194,7 @@ BLIND = {
 
 
 def lab(linear):
-    """CIE L*a*b* of linear sRGB."""
+    """Return the CIE L*a*b* of linear sRGB."""
     m = ((0.4124, 0.3576, 0.1805), (0.2126, 0.7152, 0.0722), (0.0193, 0.1192, 0.9505))
     x, y, z = (sum(a * b for a, b in zip(row, linear, strict=True)) for row in m)
     fx, fy, fz = (
@@ -221,7 +221,7 @@ def test_lanes_differ_to_the_colour_blind(ink, kind):
 # ------------------------------------------------------------------ names
 
 
-def test_names_tell_lanes_apart():
+def test_lanes_have_different_names():
     race = trace(lane("naive"), lane("draft", k=4, draft="draft"), lane("draft", k=2, draft="offdomain"), lane("naive"))
     assert charts._names(race) == ["naive (lane 0)", "draft (draft)", "draft (offdomain)", "naive (lane 3)"]
     same = trace(lane("tree", 4, draft="a"), lane("tree", 4, draft="a"))
@@ -229,7 +229,7 @@ def test_names_tell_lanes_apart():
 
 
 @pytest.mark.parametrize("make", FIGURES, ids=lambda f: f.__name__)
-def test_names_from_strangers_are_text(race, make):
+def test_names_from_untrusted_traces_are_text(race, make):
     data = json.loads(race.to_json())
     data["lanes"][1]["method"] = '<a href="https://example.com">x</a>' + "y" * 150
     text = make(Trace.from_json(json.dumps(data))).to_json()

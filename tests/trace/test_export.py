@@ -1,4 +1,4 @@
-"""What goes home: a table that no spreadsheet computes, and a page that plays anywhere and obeys no text."""
+"""Exports: a table without formulas, and a page that plays anywhere and interprets no text of a trace."""
 
 import base64
 import csv
@@ -33,7 +33,7 @@ def race():
 
 @pytest.fixture(scope="module")
 def long():
-    """Four lanes of 500 tokens, with the target's five favourites at every test."""
+    """Four lanes of 500 tokens, with the target's five most likely tokens at every test."""
     lanes = [lane(method, 500, k) for method, k in (("naive", 0), ("draft", 4), ("tree", 8), ("lookahead", 8))]
     return trace(*lanes, max_new_tokens=500)
 
@@ -45,25 +45,25 @@ def table(text):
 # ------------------------------------------------------------------ the table
 
 
-def test_a_row_a_pass_that_adds_up(race):
+def test_there_is_one_row_per_pass_and_the_sums_agree(race):
     rows = table(race.to_csv())
     assert len(rows) == sum(len(record.steps) for record in race.lanes)
     for number, record in enumerate(race.lanes):
-        mine = [row for row in rows if int(row["lane"]) == number]
+        lane_rows = [row for row in rows if int(row["lane"]) == number]
         stats = race.stats(number)
-        assert [int(row["pass"]) for row in mine] == list(range(len(record.steps)))
-        assert "".join(row["text"] for row in mine) == record.text
-        assert sum(int(row["tokens"]) for row in mine) == stats["new_tokens"]
-        assert sum(int(row["accepted"]) for row in mine) == stats["num_accepted_draft_tokens"]
-        assert float(mine[-1]["clock_ms"]) == pytest.approx(1e3 * stats["clock_s"], abs=1e-3)
-        assert mine[-1]["finish"] == "length" and mine[0]["kind"] == "prefill"
+        assert [int(row["pass"]) for row in lane_rows] == list(range(len(record.steps)))
+        assert "".join(row["text"] for row in lane_rows) == record.text
+        assert sum(int(row["tokens"]) for row in lane_rows) == stats["new_tokens"]
+        assert sum(int(row["accepted"]) for row in lane_rows) == stats["num_accepted_draft_tokens"]
+        assert float(lane_rows[-1]["clock_ms"]) == pytest.approx(1e3 * stats["clock_s"], abs=1e-3)
+        assert lane_rows[-1]["finish"] == "length" and lane_rows[0]["kind"] == "prefill"
         if record.opaque:
-            assert all(row["rows"] == row["drafted"] == row["draft"] == "" for row in mine)
+            assert all(row["rows"] == row["drafted"] == row["draft"] == "" for row in lane_rows)
         else:
-            assert sum(int(row["drafted"] or 0) for row in mine) == stats["num_draft_tokens"]
+            assert sum(int(row["drafted"] or 0) for row in lane_rows) == stats["num_draft_tokens"]
 
 
-def test_a_draft_reads_as_its_paths():
+def test_the_text_of_a_draft_is_its_paths():
     draft = {"tokens": [1, 2, 3, 4, 5], "parents": [-1, 0, 0, -1, -1], "pieces": [" a", " b", " c", " d", " w"]}
     record = export.DraftRecord(**draft, sources=["tree"] * 5, window=1)
     assert export._paths(record) == " a b |  a c |  d"
@@ -82,7 +82,7 @@ def test_no_cell_is_a_formula(race, start):
         assert not any(cell.startswith(FORMULA[:-1]) for cell in row.values())
     row = next(row for row in table(text) if row["method"] == f"'{start}" and row["pass"] == "1")
     assert row["draft"].startswith(f"'{start}")
-    assert row["text"].removeprefix("'").startswith(start), "one apostrophe away, the text is back"
+    assert row["text"].removeprefix("'").startswith(start), "without the apostrophe, the text is the same"
 
 
 def test_a_negative_time_stays_a_number():
@@ -91,13 +91,13 @@ def test_a_negative_time_stays_a_number():
     assert table(trace(record.model_copy(update={"steps": [step]})).to_csv())[0]["other_ms"] == "-0.5"
 
 
-def test_the_page_hands_out_tables_for_spreadsheets(race):
+def test_the_page_exports_tables_for_spreadsheets(race):
     assert make(["csv", race.to_json(), ""]) == {"text": "\ufeff" + race.to_csv()}
     write = next(write for name, _, write in lab_decision.FILES if name == "decision.csv")
     assert write(Report((), rows=({"question": "=ä"},))).startswith("\ufeffmethod,question,")
 
 
-def test_quotes_and_line_ends_survive():
+def test_quotes_and_line_ends_are_preserved():
     record = lane("naive", 3)
     step = record.steps[1].model_copy(update={"pieces": ['a "b",\r\nc;\n']})
     text = trace(record.model_copy(update={"steps": [step]})).to_csv()
@@ -114,12 +114,12 @@ def test_a_race_without_lanes_is_a_heading():
 
 
 def embedded(page):
-    """The log in the page: its text there, and what it unpacks to."""
+    """Return the log in the page: its text, and its unpacked events."""
     (packed,) = re.findall(r'<script type="text/plain" id="replay-log">(.*?)</script>', page, re.DOTALL)
     return packed, json.loads(gzip.decompress(base64.b64decode(packed)))
 
 
-def test_a_page_is_small_and_whole(long):
+def test_a_page_is_small_and_complete(long):
     page = long.replay_html()
     size = len(page.encode())
     assert size < 500_000, f"{size:,} bytes"
@@ -127,17 +127,17 @@ def test_a_page_is_small_and_whole(long):
     assert not re.search(r"https?://(?!www\.w3\.org)", page), "no address but the name of SVG"
 
 
-def test_it_links_home_and_nowhere_else():
+def test_it_links_to_the_app_only():
     from lookahead.trace.export import replay_html
 
     race = trace(lane("naive"), lane("draft"))
-    assert '<a href="https://me.hf.space/">Lookahead</a>' in replay_html(race, home="https://me.hf.space/")
+    assert '<a href="https://me.hf.space/">Lookahead</a>' in replay_html(race, app_url="https://me.hf.space/")
     for other in ("", "javascript:alert(1)", "ftp://x", 'https://x/"><script>', "https://[", "https://" + "x" * 600):
-        page = replay_html(race, home=other)
+        page = replay_html(race, app_url=other)
         assert "<h1>Lookahead</h1>" in page or "&quot;&gt;&lt;script&gt;" in page
 
 
-def test_the_policy_lets_nothing_in_or_out(race):
+def test_the_policy_loads_and_sends_nothing(race):
     page = race.replay_html()
     policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)[1]
     parts = dict(part.strip().split(" ", 1) for part in policy.split(";"))
@@ -145,12 +145,12 @@ def test_the_policy_lets_nothing_in_or_out(race):
     assert "unsafe" not in policy and parts.keys() & {"connect-src", "img-src"} == set()
     scripts = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
     assert len(scripts) == len(re.findall(r"<style>", page)) == 1
-    assert parts["script-src"] == assets.fingerprint(scripts[0])
+    assert parts["script-src"] == assets.csp_hash(scripts[0])
 
 
 def rounded_log(race, caption):
     """The events that a page should have."""
-    return [json.loads(json.dumps(export.rounded(event.plain()))) for event in wire.events(race, caption)]
+    return [json.loads(json.dumps(export.round_floats(event.to_dict()))) for event in wire.events(race, caption)]
 
 
 def test_the_trace_is_in_the_page_once(race):
@@ -173,16 +173,16 @@ def test_hostile_text_is_escaped_everywhere(race):
     assert page.count("</title") == 1 and "<!--" not in page
 
 
-def test_plain_words():
-    assert export._plain("a\n\nb\u202ec\x07  d", 60) == "a bc d"
-    assert export._plain("e" + "\u0301" * 50 + "f", 60) == "e\u0301\u0301f"
-    assert export._plain("word " * 50, 20) == "word word word wo..."
-    assert export._plain(" \u200b ", 20) == ""
+def test_a_text_becomes_one_line_of_limited_length():
+    assert export._one_line("a\n\nb\u202ec\x07  d", 60) == "a bc d"
+    assert export._one_line("e" + "\u0301" * 50 + "f", 60) == "e\u0301\u0301f"
+    assert export._one_line("word " * 50, 20) == "word word word wo..."
+    assert export._one_line(" \u200b ", 20) == ""
 
 
-def test_seconds_keep_microseconds_and_the_rest_four_places():
+def test_seconds_keep_microseconds_and_other_numbers_four_decimals():
     data = {"x_s": 0.00123456, "p": 0.123456, "n": 3, "on": True, "costs": {"rows": [1], "seconds": [0.00123456]}}
-    assert export.rounded(data) == {
+    assert export.round_floats(data) == {
         "x_s": 0.001235, "p": 0.1235, "n": 3, "on": True, "costs": {"rows": [1], "seconds": [0.001235]},
     }  # fmt: skip
 
@@ -192,8 +192,8 @@ def test_seconds_keep_microseconds_and_the_rest_four_places():
 
 @pytest.fixture
 def opened(chromium, tmp_path):
-    """Opens a trace's page from disk; afterwards nothing may have been fetched or complained of."""
-    contexts, asked, said = [], [], []
+    """Open a trace's page from disk. Afterwards, it must have fetched nothing and logged nothing."""
+    contexts, urls, messages = [], [], []
 
     def open_(race, caption=None, size=(1280, 900), **options):
         path = Path(tmp_path) / "replay.html"
@@ -201,16 +201,16 @@ def opened(chromium, tmp_path):
         context = chromium.new_context(viewport={"width": size[0], "height": size[1]}, **options)
         contexts.append(context)
         page = context.new_page()
-        page.on("request", lambda request: asked.append(request.url))
-        page.on("console", lambda message: said.append(message.text))
-        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("request", lambda request: urls.append(request.url))
+        page.on("console", lambda message: messages.append(message.text))
+        page.on("pageerror", lambda error: messages.append(str(error)))
         page.goto(path.as_uri())
         until(page, f"window.lookahead && {STATE}.run")
         return page
 
     yield open_
-    assert said == []
-    assert {url for url in asked if not url.startswith("blob:")} <= {(Path(tmp_path) / "replay.html").as_uri()}
+    assert messages == []
+    assert {url for url in urls if not url.startswith("blob:")} <= {(Path(tmp_path) / "replay.html").as_uri()}
     for context in contexts:
         context.close()
 
@@ -222,7 +222,7 @@ FITS = "document.documentElement.scrollWidth <= innerWidth"
 
 
 @pytest.mark.browser
-def test_nothing_is_lost_but_decimals(opened, race):
+def test_only_decimals_are_lost(opened, race):
     page = opened(race, "here")
     events = json.loads(page.evaluate(EVENTS))
     assert events == rounded_log(race, "here")
@@ -300,19 +300,19 @@ def test_it_fits_a_phone(opened, race):
 
 @pytest.mark.browser
 def test_an_injected_script_would_be_stopped(chromium, race, tmp_path):
-    """Were the escaping ever to fail, the policy still stands."""
+    """If the escaping failed, the policy would still block the script."""
     bad = "<script>window.hit = 1</script><img src=x onerror='window.hit = 2'></main>"
     path = tmp_path / "bad.html"
     path.write_text(race.replay_html().replace("</main>", bad), encoding="utf-8")
     page = chromium.new_page()
     page.goto(path.as_uri())
-    until(page, f"window.lookahead && {STATE}.done")  # our own script runs
+    until(page, f"window.lookahead && {STATE}.done")  # the page's script runs
     assert page.evaluate("window.hit") is None
     page.close()
 
 
 @pytest.mark.browser
-def test_a_damaged_file_says_so(chromium, race, tmp_path):
+def test_a_damaged_file_shows_a_message(chromium, race, tmp_path):
     path = tmp_path / "damaged.html"
     path.write_text(re.sub(r'(id="replay-log">.{200}).', r"\1", race.replay_html()), encoding="utf-8")
     page = chromium.new_page()

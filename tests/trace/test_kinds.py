@@ -1,10 +1,10 @@
-"""Kinds of tokens, and what a lane's drafts made of each."""
+"""Kinds of tokens, and the acceptance of each kind."""
 
 import pytest
 
 import lookahead
 from lookahead.trace import charts
-from lookahead.trace.charts import KINDS, by_kind, kind
+from lookahead.trace.charts import KINDS, counts_by_kind, kind
 
 
 @pytest.mark.parametrize(
@@ -15,7 +15,7 @@ from lookahead.trace.charts import KINDS, by_kind, kind
         ("...", "so", "punctuation"), ("()", "print", "code"), ("\n", "end.", "space"), (" x_1", "let", "code"), ("ed", "jump ", "start of a word"),
     ],
 )  # fmt: skip
-def test_a_piece_is_of_one_kind(piece, before, expected):
+def test_a_piece_has_one_kind(piece, before, expected):
     assert kind(piece, before) == expected and expected in KINDS
 
 
@@ -24,10 +24,10 @@ def test_every_tested_token_counts_once(models):
     for _ in race:
         pass
     trace = race.result()
-    counts = by_kind(trace.lanes[1])
+    counts = counts_by_kind(trace.lanes[1])
     assert sum(accepted for accepted, _ in counts.values()) == trace.stats(1)["num_accepted_draft_tokens"]
-    refused = sum("correction" in step.origins for step in trace.lanes[1].verified)
-    assert sum(tested - accepted for accepted, tested in counts.values()) == refused
-    assert by_kind(trace.lanes[0]) == {}, "naive drafts nothing"
+    rejected = sum("correction" in step.origins for step in trace.lanes[1].verified)
+    assert sum(tested - accepted for accepted, tested in counts.values()) == rejected
+    assert counts_by_kind(trace.lanes[0]) == {}, "naive drafts nothing"
     (bars,) = charts.acceptance_by_kind(trace).data
     assert list(bars.x) == list(counts)

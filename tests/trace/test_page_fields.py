@@ -1,4 +1,4 @@
-"""The page's code against the events' one schema: each field of an event that a script reads is a field that there is."""
+"""Scripts of the page against the schema of events: each field of an event that a script reads exists."""
 
 import re
 
@@ -15,7 +15,7 @@ def defined(name):
     return {"$ref": f"#/$defs/{name}"}
 
 
-# The names under which scripts hold parts of an event.
+# Names of variables that are parts of an event.
 VARIABLES = {
     "step": defined("StepRecord"), "draft": defined("DraftRecord"), "test": defined("TestRecord"), "settled": defined("TestRecord"),
     "header": defined("RaceRecord"), "trace": defined("RaceRecord"), "costs": defined("Costs"), "verdict": defined("Verdict"),
@@ -34,50 +34,50 @@ TOKEN = re.compile(
 
 
 def tokens(source):
-    """The names and marks of a script: no comments, strings and regular expressions, and of templates only `${...}`."""
+    """Return the names and marks of a script, without comments, strings and regular expressions, and `${...}` of templates."""
     source = re.sub(
         r"`(?:\\.|[^`\\])*`", lambda text: " ".join(re.findall(r"\$\{((?:[^{}]|\{[^{}]*\})*)\}", text[0])), source
     )
-    return [found[0] for found in TOKEN.finditer(source) if found.lastgroup in ("name", "mark")]
+    return [match[0] for match in TOKEN.finditer(source) if match.lastgroup in ("name", "mark")]
 
 
 def kinds(schema):
-    """What a value may be, without references and null."""
+    """Return the alternatives of a schema, without references and null."""
     if "$ref" in schema:
         return kinds(SCHEMA["$defs"][schema["$ref"].rpartition("/")[2]])
     return [
         kind
-        for each in schema.get("anyOf", [schema])
-        for kind in ([each] if each is schema else kinds(each))
+        for option in schema.get("anyOf", [schema])
+        for kind in ([option] if option is schema else kinds(option))
         if kind.get("type") != "null"
     ]
 
 
 def field(schema, name):
-    """The schema of a field: {} if the value is no object with known fields, None if it has no such field."""
-    found = kinds(schema)
-    if not all("properties" in kind for kind in found):
+    """Return the schema of a field: {} for a value without known fields, None if it has no such field."""
+    options = kinds(schema)
+    if not all("properties" in kind for kind in options):
         return {}
-    return next((kind["properties"][name] for kind in found if name in kind["properties"]), None)
+    return next((kind["properties"][name] for kind in options if name in kind["properties"]), None)
 
 
 def element(schema):
-    """The schema of a list's elements."""
+    """Return the schema of a list's elements."""
     return next((kind["items"] for kind in kinds(schema) if "items" in kind), {})
 
 
 def closing(words, at):
-    """The place of the bracket that closes the one at `at`."""
+    """Return the index of the bracket that closes the one at `at`."""
     depth = 0
-    for place in range(at, len(words)):
-        depth += (words[place] in "([{") - (words[place] in ")]}")
+    for index in range(at, len(words)):
+        depth += (words[index] in "([{") - (words[index] in ")]}")
         if depth == 0:
-            return place
+            return index
     return len(words)
 
 
-def taken(words):
-    """The fields that a destructuring takes: of `a, b: c, d = 1, e: {f}` these are a, b, d and e."""
+def destructured(words):
+    """Yield the fields that a destructuring reads: a, b, d and e of `a, b: c, d = 1, e: {f}`."""
     depth = 0
     for before, word in zip([",", *words], words, strict=False):
         if depth == 0 and before == "," and re.match(r"\w", word):
@@ -85,8 +85,8 @@ def taken(words):
         depth += (word in "([{") - (word in ")]}")
 
 
-def held(words, at, variables):
-    """The schema of what the name at `at` holds; {} if it holds no part of an event."""
+def schema_of_name(words, at, variables):
+    """Return the schema of the name at `at`; {} if it is no part of an event."""
     name, before = words[at], words[at - 1] if at else ""
     if name in LISTS and (before != "..." or name != "steps"):
         return {"type": "array", "items": LISTS[name]}
@@ -96,7 +96,7 @@ def held(words, at, variables):
 
 
 def follow(words, at, schema, name):
-    """Follow a chain such as `.tests[0]?.p`. Yields (what is read, whether it exists), and at last the chain's own schema."""
+    """Follow a chain such as `.tests[0]?.p`. Yields (field, whether it exists), and last (None, the schema of the chain)."""
     while schema and at + 1 < len(words):
         at += words[at] == "?." and words[at + 1] == "["
         if words[at] == "[":
@@ -113,31 +113,32 @@ def follow(words, at, schema, name):
 
 
 def reads(source, file=""):
-    """Each (field, whether it exists) that a script reads of an event, by a chain or by `const {...} = `."""
+    """Yield (field, whether it exists) for each field that a script reads, by a chain or by `const {...} = `."""
     words, variables = tokens(source), VARIABLES | OF_FILES.get(file, {})
     for at, word in enumerate(words):
-        *chain, (_, ends) = follow(words, at + 1, held(words, at, variables), word)
+        *chain, (_, ends) = follow(words, at + 1, schema_of_name(words, at, variables), word)
         yield from chain
-        whole, start = chain[-1][0] if chain else word, at
+        prefix, start = chain[-1][0] if chain else word, at
         while words[start - 1] in (".", "?."):
             start -= 2
         if ends and words[start - 2 : start] == ["}", "="]:
             opened = next(i for i in range(start - 2, -1, -1) if words[i] == "{" and closing(words, i) == start - 2)
             yield from (
-                (f"{whole}.{name}", field(ends, name) is not None) for name in taken(words[opened + 1 : start - 2])
+                (f"{prefix}.{name}", field(ends, name) is not None)
+                for name in destructured(words[opened + 1 : start - 2])
             )
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: f"{path.parent.name}/{path.name}")
-def test_scripts_read_fields_that_there_are(script):
+def test_scripts_read_fields_that_exist(script):
     assert [name for name, exists in reads(script.read_text("utf-8"), script.name) if not exists] == []
 
 
 def test_most_fields_of_a_step_are_read():
-    """So the check sees what scripts read."""
-    found = {name for script in SCRIPTS for name, _ in reads(script.read_text("utf-8"), script.name)}
+    """The check finds the fields that scripts read."""
+    fields = {name for script in SCRIPTS for name, _ in reads(script.read_text("utf-8"), script.name)}
     for record, name in (("StepRecord", "step"), ("DraftRecord", "draft"), ("LaneStep", "event")):
-        assert {f"{name}.{field}" for field in SCHEMA["$defs"][record]["properties"]} <= found
+        assert {f"{name}.{field}" for field in SCHEMA["$defs"][record]["properties"]} <= fields
     assert {
         "test.p",
         "test.q",
@@ -145,7 +146,7 @@ def test_most_fields_of_a_step_are_read():
         "header.settings.rule",
         "end.trust.steady",
         "agreement.badge",
-    } <= found
+    } <= fields
 
 
 @pytest.mark.parametrize(
@@ -161,5 +162,5 @@ def test_most_fields_of_a_step_are_read():
         ("/* step.a */ 'step.b'; step.tests.length; f(/step.c/); log.step; `step.d`", []),
     ],
 )
-def test_a_field_that_there_is_not_is_found(source, missing):
+def test_a_missing_field_is_found(source, missing):
     assert [name for name, exists in reads(source) if not exists] == missing

@@ -1,4 +1,4 @@
-"""Files that ask for too much are refused before they cost time or memory; honest files are far below the limits."""
+"""Files above the limits are refused before they take time or memory. Real recordings are far below the limits."""
 
 import gc
 import json
@@ -30,18 +30,18 @@ def spoilt(change):
 
 
 def filled(change, text):
-    """A recording in which `change` has put HERE where the text is to be."""
+    """Return a recording in which `text` replaces the HERE of `change`."""
     return spoilt(change).replace('"HERE"', text)
 
 
 @cache
 def names(number):
-    """An object with so many names."""
+    """Return a JSON object with `number` names."""
     return "{" + ",".join(f'"k{n}":0' for n in range(number)) + "}"
 
 
 def record(accepted, **changed):
-    """A text in which all passes but the last accepted all they drafted."""
+    """Return the record of a text in which all passes but the last accepted their whole draft."""
     return {
         "engine": "vllm", "mean_acceptance_length": 2.0, "draft_acceptance_rate": 0.5, "num_spec_steps": len(accepted),
         "acceptance_histogram": {str(n): accepted.count(n) for n in set(accepted)}, "num_draft_tokens": sum(accepted) + 1,
@@ -54,16 +54,16 @@ def in_trace(text):
     return f'{{"schema":"{SCHEMA}","a":{text}}}'
 
 
-# What makes a file, and a word that the refusal must have.
+# A function that returns a file, and a word of the refusal.
 HOSTILE = {
     "lanes": (lambda: spoilt(lambda d: d.update(lanes=[{}] * 3_300_000)), "12.0 MB"),
     "lanes in few bytes": (lambda: in_trace("[" + "{}," * 600_000 + "1]"), "1,000,000"),
     "names": (lambda: in_trace(names(250_000)[:-1] + ',"a":0' * 100_000 + "}"), "300,000"),
-    "unknown names": (lambda: filled(lambda d: d.update(lanes=["HERE"]), names(250_000)), "faults"),
+    "unknown names": (lambda: filled(lambda d: d.update(lanes=["HERE"]), names(250_000)), "errors"),
     "options": (lambda: filled(lambda d: d["lanes"][0].update(options="HERE"), names(250_000)), "at most 64"),
     "heads": (lambda: filled(lambda d: d["models"].update(heads="HERE"), names(250_000)), "at most 64"),
-    "faults": (lambda: spoilt(lambda d: d["prompt"].update(tokens=["x"] * 200_000)), "prompt.tokens.0"),
-    "faults in steps": (lambda: spoilt(lambda d: d["lanes"][0].update(steps=[{}] * 15_000)), "steps.0.kind"),
+    "errors": (lambda: spoilt(lambda d: d["prompt"].update(tokens=["x"] * 200_000)), "prompt.tokens.0"),
+    "errors in steps": (lambda: spoilt(lambda d: d["lanes"][0].update(steps=[{}] * 15_000)), "steps.0.kind"),
     "passes": (lambda: spoilt(lambda d: d["lanes"][0].update(steps=[STEP] * 100_000)), "at most 16,000"),
     "a string": (lambda: in_trace('"' + "x" * 33 * MB + '"'), "12.0 MB"),
     "a name": (lambda: filled(lambda d: d.update(HERE=0), '"' + "x" * 11 * MB + '"'), "not permitted"),
@@ -97,27 +97,27 @@ def test_a_hostile_file_is_refused_quickly_and_leaves_no_memory(name):
     make, word = HOSTILE[name]
     text = make()
     process = psutil.Process()
-    before, begun = process.memory_info().rss, time.thread_time()
-    answer = open_(text)
-    assert time.thread_time() - begun < 2
+    before, started_at = process.memory_info().rss, time.thread_time()
+    response = open_(text)
+    assert time.thread_time() - started_at < 2
     assert process.memory_info().rss - before < 100 * MB
-    assert word in json.loads(answer)["error"] and len(answer) < 500
+    assert word in json.loads(response)["error"] and len(response) < 500
 
 
 @pytest.mark.timed
-def test_the_largest_file_that_is_opened_answers_in_time():
+def test_the_largest_allowed_file_opens_in_time():
     data = json.loads(Trace.from_json((ROOT / "assets" / "traces" / "story.json").read_bytes()).to_json())
     for lane in data["lanes"]:
         lane["steps"] = [{**step, "finish": None} for step in lane["steps"]] * 16
     data["lanes"] *= 2
     text = json.dumps(data)
     assert text.count(":") > parsing.MOST_NAMES // 3
-    begun = time.thread_time()
+    started_at = time.thread_time()
     assert "error" not in json.loads(open_(text))
-    assert time.thread_time() - begun < 3
+    assert time.thread_time() - started_at < 3
 
 
-def test_honest_recordings_are_far_below_the_limits():
+def test_real_recordings_are_far_below_the_limits():
     for path in TRACES:
         text = Trace.from_json(path.read_bytes()).to_json()
         assert 20 * sum(map(text.count, parsing.BEFORE_VALUES)) < parsing.MOST_VALUES, path.name
@@ -136,20 +136,20 @@ def test_the_garbage_collector_runs_again_afterwards():
 
 
 def test_a_text_is_played_up_to_a_length():
-    most = MOST_TOKENS
-    fits = json.dumps(record([1] * (most // 2)))
+    limit = MOST_TOKENS
+    fits = json.dumps(record([1] * (limit // 2)))
     trace, caption = opened("\n".join([fits] * 3))
-    assert len(trace.lanes) == 1 and len(trace.lanes[0].tokens) == most and caption.endswith("The first 1 of 3 texts.")
+    assert len(trace.lanes) == 1 and len(trace.lanes[0].tokens) == limit and caption.endswith("The first 1 of 3 texts.")
     with pytest.raises(TraceError, match="at most 10,000"):
-        opened(json.dumps(record([1] * (most // 2 + 1))))
+        opened(json.dumps(record([1] * (limit // 2 + 1))))
 
 
 def test_long_records_are_judged_without_being_expanded():
     passes = [3] * 999_999 + [1]
-    (one,) = read(json.dumps(record([3, 1], acceptance_histogram={"3": 999_999, "1": 1}, num_spec_steps=10**6,
+    (summary,) = read(json.dumps(record([3, 1], acceptance_histogram={"3": 999_999, "1": 1}, num_spec_steps=10**6,
         num_accepted_draft_tokens=sum(passes), num_draft_tokens=3 * 10**6, per_step_accepted=None, per_step_drafted=None)))  # fmt: skip
-    assert Acceptance.of_counts(one.drafts) == Acceptance((10**6, 999_999, 999_999), (10**6, 10**6, 999_999))
-    assert judged([one, one])["by_position"][1] == {
+    assert Acceptance.of_counts(summary.drafts) == Acceptance((10**6, 999_999, 999_999), (10**6, 10**6, 999_999))
+    assert judged([summary, summary])["by_position"][1] == {
         "position": 2,
         "accepted": 1_999_998,
         "tested": 2 * 10**6,
@@ -159,9 +159,9 @@ def test_long_records_are_judged_without_being_expanded():
 
 def test_records_of_one_file_add_up():
     records = [AcceptanceRecord.model_validate(record(passes)) for passes in ([0, 1, 2], [2, 2], [3])]
-    together = sum((Acceptance.of_counts(one.drafts) for one in records), Acceptance())
+    total = sum((Acceptance.of_counts(item.drafts) for item in records), Acceptance())
     rows = judged(records)["by_position"]
-    assert [(row["accepted"], row["tested"]) for row in rows] == [*zip(together.accepted, together.tested, strict=True)]
+    assert [(row["accepted"], row["tested"]) for row in rows] == [*zip(total.accepted, total.tested, strict=True)]
 
 
 @pytest.mark.parametrize("seconds", [0, 5e-324, 1e-12])

@@ -40,9 +40,9 @@ def test_round_trip_and_schema(traces):
 
 
 def test_bundled_recordings_are_valid():
-    found = list((ROOT / "assets" / "traces").glob("*.json"))
-    assert found
-    for path in found:
+    paths = list((ROOT / "assets" / "traces").glob("*.json"))
+    assert paths
+    for path in paths:
         trace = Trace.from_json(path.read_bytes())
         assert trace.lanes[0].method == "naive"
         assert trace.lanes[0].text == trace.lanes[1].text
@@ -80,12 +80,12 @@ def test_texts_and_verdicts(traces):
     assert f"{traces['greedy'].stats(1)['speedup']:.2f}x" in sentence
 
 
-def test_the_cost_model_is_kept_whole(traces, models):
+def test_the_cost_model_is_stored_completely(traces, models):
     trace = Trace.from_json(traces["greedy"].to_json())
-    kept, drafter = trace.costs.pass_costs(), models.costs.drafters["draft"]
-    assert kept.pass_s(7, 2) == pytest.approx(models.costs.pass_s(7, 2))
-    assert kept.drafters["draft"].switch_s(3) == pytest.approx(drafter.switch_s(3))
-    assert kept.predict(0.7, 4, "draft").speedup == pytest.approx(models.costs.predict(0.7, 4, "draft").speedup)
+    stored, drafter = trace.costs.pass_costs(), models.costs.drafters["draft"]
+    assert stored.pass_s(7, 2) == pytest.approx(models.costs.pass_s(7, 2))
+    assert stored.drafters["draft"].switch_s(3) == pytest.approx(drafter.switch_s(3))
+    assert stored.predict(0.7, 4, "draft").speedup == pytest.approx(models.costs.predict(0.7, 4, "draft").speedup)
     sums = trace.verdict()["arithmetic"]
     assert any(line.startswith("predicted") and f"{trace.predicted(1).speedup:.2f}x" in line for line in sums)
 
@@ -95,7 +95,7 @@ def test_a_trace_from_before_the_cost_model_is_read(traces):
     data["costs"] = {"rows": [1, 5], "seconds": [0.005, 0.006]}
     old = Trace.from_json(json.dumps(data))
     draft_s = sum(step.propose_s for step in old.lanes[1].verified)
-    assert old.predicted(1).draft_s == pytest.approx(draft_s), "what it took, since nothing else is known"
+    assert old.predicted(1).draft_s == pytest.approx(draft_s), "its measured time, because the costs are not known"
     assert old.verdict()["sentence"] and old.costs.branching_s is None
     for rows in ([5, 1], [1, 1], [1]):
         data["costs"]["rows"] = rows
@@ -103,13 +103,13 @@ def test_a_trace_from_before_the_cost_model_is_read(traces):
             Trace.from_json(json.dumps(data))
 
 
-def test_a_divergence_is_named_with_its_margin(traces):
+def test_a_difference_is_reported_with_its_margin(traces):
     data = json.loads(traces["greedy"].to_json())
     last = data["lanes"][1]["steps"][-1]
     last["emitted"][-1] = (last["emitted"][-1] + 1) % 4096
     agreement = Trace.from_json(json.dumps(data)).agreement(1)
     assert agreement["identical"] is False
-    assert "a bug" in agreement["badge"], "where rows are bit-exact no tie is an excuse"
+    assert "a bug" in agreement["badge"], "bit-exact rows cannot tie"
     data["exactness"] = "tie-aware"
     data["lanes"][0]["steps"][-1]["tests"][-1]["margin"] = 0.004
     agreement = Trace.from_json(json.dumps(data)).agreement(1)
@@ -121,7 +121,7 @@ def test_a_divergence_is_named_with_its_margin(traces):
 
 
 def test_margins_are_those_of_the_deciding_scores(traces):
-    """Under shared noise the runner-up by probability is not the runner-up that mattered."""
+    """With shared noise, the second-best score decides, not the second-highest probability."""
     for name in ("greedy", "coupled", "rejection"):
         settled = [t for s in traces[name].lanes[0].verified for t in s.tests if t.outcome != "rejected"]
         if name == "rejection":
@@ -173,7 +173,7 @@ def test_a_huge_file_is_refused_unread():
 
 def test_the_log_of_a_recording_is_ordered_and_complete(traces):
     for trace in traces.values():
-        events = [event.plain() for event in wire.events(trace, "caption")]
+        events = [event.to_dict() for event in wire.events(trace, "caption")]
         assert [e["kind"] for e in events[:1]] == ["begin"]
         assert events[-1]["kind"] == "end"
         assert "steps" not in events[0]["trace"]["lanes"][0]

@@ -11,21 +11,21 @@ from ...measure import batches, charts, published
 from ...measure.decision import levels_of, texts_at_once
 from ...measure.progress import questions
 from ...server.state import ServerState
-from ..parts import DARK, QUIET, Follow, Opening, drawn, markup, plot, says, table
-from ..running import buttons, measured, measuring, run_and_stop
+from ..parts import DARK, QUIET, Follow, Opening, markup, plot, plot_update, status_line, table
+from ..running import buttons, follow_progress, run_and_stop, with_visitor_models
 
 INTRO = (
-    "Alone, a text leaves most of a processor idle, and drafted tokens ride along. Several texts share every pass: each then costs "
-    "less, and a drafted token takes a place that another text could use. Drafts compete for these places, so where nothing pays "
-    "nothing is drafted. So many texts are kept going at once; where one ends, the next begins."
+    "One text leaves most of a processor idle, so drafted tokens cost little. Several texts share every pass. Each text then costs "
+    "less, and a drafted token takes time that another text could use. So a token is drafted only if its expected gain is worth "
+    "its cost. The number of texts is constant: when one text ends, the next starts."
 )
 SIZES = {"1 to 8": (1, 2, 4, 8), "1 to 32": (1, 2, 4, 8, 16, 32), "1 to 64": (1, 4, 16, 64)}
-MOST = 48  # tokens a text
-ELSEWHERE = "draft"  # the method whose figures of another machine stand there first
+MOST = 48  # tokens per text
+ELSEWHERE = "draft"  # the method whose measurements on another machine are shown at first
 
 
 def add(server: ServerState, follow: Follow) -> Opening:
-    """The section."""
+    """Add the section."""
     with gr.Row(elem_classes="la-do"):
         method = gr.Dropdown(batches.shared_methods(server.models), value="draft", label="method", filterable=False)
         sizes = gr.Dropdown(list(SIZES), value="1 to 8", label="texts at once", filterable=False)
@@ -33,11 +33,11 @@ def add(server: ServerState, follow: Follow) -> Opening:
     status, advice, figure, rows = markup(), markup(), plot(), markup()
     passes = gr.State({})
     with gr.Row(elem_classes="la-do"):
-        which = gr.Dropdown([], label="look at a pass of", filterable=False, visible=False)
+        which = gr.Dropdown([], label="show a pass of", filterable=False, visible=False)
         number = gr.Slider(1, batches.PICTURES, 1, step=1, label="pass", visible=False)
     picture = plot()
     follow(offered, method)
-    work, outputs = measuring(server, _write), [advice, figure, rows, passes, which, number]
+    work, outputs = with_visitor_models(server, _write), [advice, figure, rows, passes, which, number]
     run_and_stop(start, stop, work, [method, sizes], outputs, status=status, draws=True)
     dark = gr.Checkbox(False, visible=False)
     for change in (which.change, number.change):
@@ -49,13 +49,13 @@ def add(server: ServerState, follow: Follow) -> Opening:
 
 
 def _measured_elsewhere(dark: bool) -> list[Any]:
-    """The published table, until this machine is measured."""
+    """Return the published table, which is shown until this machine is measured."""
     by_method, machine = published.batches()
     levels = by_method.get(ELSEWHERE, ())
-    words = (
-        f"Measured on another machine ({machine}), with {ELSEWHERE}: {texts_at_once(levels)} Yours comes in its place."
+    sentence = (
+        f"Measured on another machine ({machine}), with {ELSEWHERE}: {texts_at_once(levels)} Your results replace this."
     )
-    return [says(words), drawn(charts.load(levels, dark))] if levels else gr.skip()
+    return [status_line(sentence), plot_update(charts.load(levels, dark))] if levels else gr.skip()
 
 
 def offered(models: Models) -> gr.Dropdown:
@@ -71,17 +71,21 @@ def _write(models: Models, dark: bool, method: str, sizes: str) -> Iterator[Any]
         nonlocal offered
         if not newest["rows"]:
             return None
-        levels, before = levels_of(newest["rows"]), offered
-        figure = drawn(charts.load(levels, dark, [row["theory"] for row in newest["rows"]]))
+        levels, previous = levels_of(newest["rows"]), offered
+        figure = plot_update(charts.load(levels, dark, [row["theory"] for row in newest["rows"]]))
         passes = {counted(row["texts"], "text"): row["passes"] for row in newest["rows"]}
         drafting = [name for name, pictures in passes.items() if pictures and any(map(any, pictures[0]))]
         offered = [*passes]
-        chosen = gr.Dropdown(offered, value=(drafting or offered)[-1], visible=True) if offered != before else gr.skip()
-        advice, rows = says(texts_at_once(levels)), table(*batches.table(newest["rows"]))
+        chosen = (
+            gr.Dropdown(offered, value=(drafting or offered)[-1], visible=True) if offered != previous else gr.skip()
+        )
+        advice, rows = status_line(texts_at_once(levels)), table(*batches.table(newest["rows"]))
         return [advice, figure, rows, passes, chosen, gr.Slider(visible=True)]
 
-    yield from measured(lambda: batches.measure(models, prompts, [method], SIZES[sizes], max_new_tokens=MOST), show, 6)
+    yield from follow_progress(
+        lambda: batches.measure(models, prompts, [method], SIZES[sizes], max_new_tokens=MOST), show, 6
+    )
 
 
 def _picture(dark: bool, passes: Mapping[str, Any], which: str, number: float) -> gr.Plot:
-    return drawn(charts.shared_pass(passes.get(which, ()), int(number), dark))
+    return plot_update(charts.shared_pass(passes.get(which, ()), int(number), dark))

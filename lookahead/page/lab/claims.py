@@ -1,4 +1,4 @@
-"""Expectations: the claims that everybody quotes, each a click away from being measured here."""
+"""Expectations: often-quoted claims, each of which can be measured here."""
 
 import html
 from collections.abc import Iterator, Sequence
@@ -13,21 +13,21 @@ from ...measure import charts
 from ...measure.experiments import EXPERIMENTS, HELPS, HURTS, Experiment, Result
 from ...measure.published import published
 from ...server.state import ServerState
-from ..parts import Follow, Opening, drawn, markup, plot, pressed
-from ..running import buttons, measured, run_and_stop
+from ..parts import Follow, Opening, markup, plot, plot_update, pressed_id
+from ..running import buttons, follow_progress, run_and_stop
 
 ALL = tuple(EXPERIMENTS.values())
-RUN = "la-run"  # the button that runs all of them; one claim's has its name behind
-GENERATIONS = "generations"  # the experiment that has a figure of its own
+RUN = "la-run"  # the button that runs all claims; the button of one claim appends its name
+GENERATIONS = "generations"  # the experiment with a separate figure
 INTRO = (
-    "Speedups of speculative decoding are quoted as a table and two lists. Here each of them is run for real on the models "
-    "that are loaded: every method alone, in turns with naive decoding, and the median of the repetitions is kept. Hatched is what "
-    "is claimed, hollow what this project measured on another machine; yours fills in."
+    "These are often-quoted speedups of speculative decoding. Here you measure each of them with the loaded models. A method "
+    "runs alone, in turns with naive decoding, and the median of the repetitions counts. Hatched marks show the claims, and "
+    "hollow marks our results on another machine. Filled marks show your results."
 )
 
 
 def add(server: ServerState, follow: Follow) -> Opening:
-    """The section."""
+    """Add the section."""
     results = gr.State({})
     with gr.Row(elem_classes="la-do"):
         everything, stop = buttons("Run all", elem_id=RUN)
@@ -48,7 +48,7 @@ def add(server: ServerState, follow: Follow) -> Opening:
     chosen = {everything.elem_id: ALL, **{start.elem_id: (EXPERIMENTS[id],) for id, start in starts.items()}}
 
     def run(request: gr.Request, event: gr.EventData, *inputs: Any) -> Iterator[Any]:
-        yield from _run(server.models_for(request.session_hash), chosen.get(pressed(event), ()), *inputs)
+        yield from _run(server.models_for(request.session_hash), chosen.get(pressed_id(event), ()), *inputs)
 
     triggers = [start.click for start in (everything, *starts.values())]  # one at a time: there is one Stop
     run_and_stop(
@@ -60,7 +60,7 @@ def add(server: ServerState, follow: Follow) -> Opening:
 
 def _chart(dark: bool, results: dict[str, Result]) -> gr.Plot:
     known = [results[id] for id in EXPERIMENTS if id in results]
-    return drawn(charts.expectations(known, published(), dark))
+    return plot_update(charts.expectations(known, published(), dark))
 
 
 def _run(
@@ -81,18 +81,18 @@ def _run(
             text = f'<span class="la-unrun">left out: no {html.escape(" and no ".join(missing))} is loaded</span>'
             yield [same, *row(e, text)]
             continue
-        yield from measured(lambda e=e: e.run(models, int(repeats)), partial(show, e=e), len(row(e)))
+        yield from follow_progress(lambda e=e: e.run(models, int(repeats)), partial(show, e=e), len(row(e)))
         why = f'<p class="la-prose">{html.escape(results[e.id].why)}</p>'
-        drafters = drawn(charts.generations(results[e.id], dark)) if e.id == GENERATIONS else same
+        drafters = plot_update(charts.generations(results[e.id], dark)) if e.id == GENERATIONS else same
         yield [same, *row(e, why=why, figure=_chart(dark, results), drafters=drafters)]
 
 
 def _cell(result: Result | None) -> str:
     if result is None or result.measured.median is None:
         return '<span class="la-unrun">not run yet</span>'
-    arm, beside = result.measured, result.compared
-    # From one prompt there is no interval: the extremes of its repetitions then.
+    arm, baseline = result.measured, result.compared
+    # One prompt has no interval: show the extremes of its repetitions.
     text = f"<b>{ratio(arm.median)}</b><span>{ranged(result.interval or (arm.low, arm.high))}"
-    if beside and beside.median is not None:
-        text += f"; {html.escape(beside.label)}: {ratio(beside.median)}"
+    if baseline and baseline.median is not None:
+        text += f"; {html.escape(baseline.label)}: {ratio(baseline.median)}"
     return f"{text}</span><em>{html.escape(result.outcome)}</em>"

@@ -11,19 +11,19 @@ from ...measure import batches
 from ...measure.progress import questions
 from ...server.state import ServerState
 from ..parts import Follow, markup
-from ..running import buttons, measured, measuring, run_and_stop
+from ..running import buttons, follow_progress, run_and_stop, with_visitor_models
 from .batches import offered
 
 INTRO = (
-    "Eight readers ask at the same time, and one pass writes for all of them: a token each above, drafts and checks below. "
-    "Shared passes leave less time idle, so a draft has to be worth the place that it takes. Let everybody draft, then only where "
-    "it pays. Both halves play on one clock, each as it ran."
+    "Eight readers request a text at the same time, and they share every pass. Above, a pass writes one token per text. Below, it "
+    "also verifies drafts. Shared passes leave less time idle, so a draft must be worth its time. First draft for all texts, then "
+    "only if drafting pays. Both halves play on one clock at their measured speed."
 )
 TEXTS, TOKENS = 8, 64
 LENGTHS = {"two tokens each": 2, "four tokens each": 4, "only what pays": "auto"}
 MOUNT = "lookaheadPage.classroom.mount({element, read: () => props.value, watch: fn => watch('value', fn)});"
 START = "la-class-start"
-# The section is drawn when it is first turned to, and its button is there soon after.
+# The section is drawn when it is first opened, and its button exists soon after that.
 PRESS = f"""() => {{
     const press = left => {{
         const button = document.getElementById('{START}');
@@ -35,7 +35,7 @@ PRESS = f"""() => {{
 
 
 def add(server: ServerState, follow: Follow) -> None:
-    """The section."""
+    """Add the section."""
     with gr.Row(elem_classes="la-do"):
         method = gr.Dropdown(batches.shared_methods(server.models), value="draft", label="method", filterable=False)
         length = gr.Dropdown(list(LENGTHS), value="two tokens each", label="drafts", filterable=False)
@@ -43,14 +43,16 @@ def add(server: ServerState, follow: Follow) -> None:
     status = markup()
     played = markup("", html_template='<div class="la-class"></div>', js_on_load=MOUNT)
     follow(offered, method)
-    run_and_stop(start, stop, measuring(server, _write, server), [method, length], [played], status=status, done="")
+    run_and_stop(
+        start, stop, with_visitor_models(server, _write, server), [method, length], [played], status=status, done=""
+    )
 
 
 def _write(models: Models, server: ServerState, method: str, length: str) -> Iterator[Any]:
     tokens = min(TOKENS, server.limits.max_new_tokens)
-    every = questions(family=models.spec)
-    chosen = [every[number * len(every) // TEXTS] for number in range(TEXTS)]
-    yield from measured(
+    available = questions(family=models.spec)
+    chosen = [available[number * len(available) // TEXTS] for number in range(TEXTS)]
+    yield from follow_progress(
         lambda: batches.play(models, chosen, method, max_new_tokens=tokens, k=LENGTHS[length]),
         lambda newest: [json.dumps(newest)], 1,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Should I turn it on? An answer with its reasons, from the visitor's own prompts or from the race on show."""
+"""Should I turn it on? A recommendation with its reasons, from the visitor's prompts or from the displayed race."""
 
 import base64
 import html
@@ -22,21 +22,23 @@ from ...servers.addresses import is_servers, offered, servers_of
 from ...servers.decision import decide as decide_servers
 from ...servers.load import SIDES
 from ...trace.trace import Trace
-from ..parts import QUIET, TRACE, Follow, answered, drawn, markup, plot, prose, refused, table
-from ..running import buttons, measured, measuring, run_and_stop
+from ..parts import QUIET, TRACE, Follow, answer_html, error_line, markup, plot, plot_update, prose, table
+from ..running import buttons, follow_progress, run_and_stop, with_visitor_models
 
 INTRO = (
-    "Enter your own prompts. Each method runs next to naive decoding, and methods that are clearly slower are dropped (if time is "
-    "short, the slower half). The rest of the time measures several texts at once."
+    "Enter your own prompts. Each method runs next to naive decoding. Clearly slower methods are dropped; if time is short, the "
+    "slower half is dropped. The rest of the time measures several texts at once."
 )
 ASK = (
-    "<b>Without measuring?</b> From the race on show in the Race tab: how often drafted tokens were accepted, what drafting took, and "
-    "what passes cost on this machine."
+    "<b>Without a measurement?</b> This uses the race in the Race tab: its acceptance, its drafting time, and the pass costs of "
+    "this machine."
 )
 HERE = "this machine"
 BUDGETS = {"15 seconds": 15, "30 seconds": 30, "a minute": 60, "two minutes": 120}
 MOST, MOST_CHARACTERS = 64, 200_000
-HINT = 'One prompt on a line, or JSON lines: {"prompt": "...", "chat": true}, Spec-Bench\'s too. Empty: the bundled prompts.'
+HINT = (
+    'One prompt per line, or JSON lines: {"prompt": "...", "chat": true}, as in Spec-Bench. Empty: the bundled prompts.'
+)
 FILES = (
     ("decision.json", "application/json", lambda report: json.dumps(report.document(), indent=1)),
     ("decision.csv", "text/csv", lambda report: csv_file(report.csv())),
@@ -45,17 +47,19 @@ FILES = (
 
 
 def add(server: ServerState, follow: Follow) -> None:
-    """The section."""
+    """Add the section."""
     prompts = gr.Textbox(label="your prompts", placeholder=HINT, lines=3, max_lines=10, max_length=MOST_CHARACTERS)
     with gr.Row(elem_classes="la-do"):
         pairs = [(name, spec) for spec, name in offered().items()]
-        where = gr.Dropdown([HERE, *pairs], value=HERE, label="on", filterable=False, visible=bool(pairs))
+        location = gr.Dropdown([HERE, *pairs], value=HERE, label="on", filterable=False, visible=bool(pairs))
         budget = gr.Dropdown(list(BUDGETS), value="30 seconds", label="measure for", filterable=False)
         chat = gr.Checkbox(False, label="as chat", min_width=120, scale=0)
         start, stop = buttons("Find out")
-    status, answer, figure, rows = markup(), markup(), plot(), markup()
-    work = measuring(server, _decide, server)
-    run_and_stop(start, stop, work, [prompts, where, budget, chat], [answer, figure, rows], status=status, draws=True)
+    status, result, figure, rows = markup(), markup(), plot(), markup()
+    work = with_visitor_models(server, _decide, server)
+    run_and_stop(
+        start, stop, work, [prompts, location, budget, chat], [result, figure, rows], status=status, draws=True
+    )
     prose(ASK)
     ask, shown, predicted = gr.Button("Ask", variant="primary", scale=0), gr.Textbox("", visible=False), markup()
 
@@ -66,9 +70,9 @@ def add(server: ServerState, follow: Follow) -> None:
 
 
 def _decide(
-    models: Models, server: ServerState, dark: bool, text: str, where: str, budget: str, chat: bool
+    models: Models, server: ServerState, dark: bool, text: str, location: str, budget: str, chat: bool
 ) -> Iterator[Any]:
-    here = where == HERE
+    here = location == HERE
     bundled = questions(family=models.spec) if here else questions()
     chosen = prompt_files.pasted(text, chat) if text.strip() else bundled
     tokens = min(MOST, server.limits.max_new_tokens)
@@ -78,40 +82,44 @@ def _decide(
     def deciding() -> Iterator[Any]:
         if here:
             return decide(models, chosen, BUDGETS[budget], max_new_tokens=tokens)
-        sides = dict(zip(SIDES, servers_of(where), strict=True))
+        sides = dict(zip(SIDES, servers_of(location), strict=True))
         return decide_servers(sides, chosen, BUDGETS[budget], tokens)
 
     def show(report: Report) -> list[Any]:
-        chart = drawn(charts.load(report.levels, dark)) if report.levels else gr.skip()
-        return [_answer(report, chosen[0], models.spec if here else where, tokens), chart, table(*report.table())]
+        chart = plot_update(charts.load(report.levels, dark)) if report.levels else gr.skip()
+        return [
+            _report_html(report, chosen[0], models.spec if here else location, tokens),
+            chart,
+            table(*report.table()),
+        ]
 
-    yield from measured(deciding, show, 3)
+    yield from follow_progress(deciding, show, 3)
 
 
-def _answer(report: Report, first: Question, family: str, tokens: int) -> str:
+def _report_html(report: Report, first: Question, family: str, tokens: int) -> str:
     fields = {**form.DEFAULTS, "family": family, "chat": first.chat, "max_new_tokens": tokens}
     race = form.link(first.prompt, [] if is_servers(family) else [report.best.method], fields)
-    saves = "".join(
+    downloads = "".join(
         f'<a download="{name}" href="data:{kind};base64,{base64.b64encode(make(report).encode()).decode()}">{name}</a> '
         for name, kind, make in FILES
     )
     return (
-        f"{answered(report.sentence, report.reasons())}"
-        f'<p class="la-prose">Take it away: {saves}<a href="{html.escape(race)}" target="_blank" rel="noopener">race it on the first prompt</a></p>'
+        f"{answer_html(report.sentence, report.reasons())}"
+        f'<p class="la-prose">Download: {downloads}<a href="{html.escape(race)}" target="_blank" rel="noopener">race it on the first prompt</a></p>'
     )
 
 
 def _advice(server: ServerState, models: Models, text: str) -> str:
     try:
         if not text:
-            raise TraceError("race", "nothing on show", "run one in the Race tab.")
+            raise TraceError("race", "none", "run one in the Race tab.")
         trace = Trace.from_json(text)
         server.limits.check(trace.prompt.tokens, max(len(lane.tokens) for lane in trace.lanes))
         report = advise(trace, models.costs)
     except LookaheadError as error:
-        return refused(error)
+        return error_line(error)
     rows = []
     for option in report.options:
         rows += [[f"{option.method}, k = {option.k}", "", "", ratio(option.speedup)]]
         rows += [["", term.name, term.formula, decimal(term.value)] for term in option.terms]
-    return answered(report.sentence) + table([""] * 4, rows, "the arithmetic of every drafter at its best length")
+    return answer_html(report.sentence) + table([""] * 4, rows, "the arithmetic of every drafter at its best length")

@@ -1,4 +1,4 @@
-"""Grow a drafter: a block head that learns on the target while one watches, races as it learns, and can be kept."""
+"""Grow a drafter: train a block head for the target, race it during the training, and keep it."""
 
 import base64
 import json
@@ -14,25 +14,25 @@ from ...model.heads.shape import BLOCK
 from ...server import growing_job
 from ...server.runs import Run
 from ...server.state import ServerState
-from ..parts import QUIET, Follow, drawn, markup, plot, refused, says
+from ..parts import QUIET, Follow, error_line, markup, plot, plot_update, status_line
 from ..running import STOP_LANES, buttons, run_and_stop
 from ..timeline import timeline
 
 INTRO = (
-    "A <b>block head</b> is a small network that reads what the target has just computed and drafts five tokens at once. "
-    "Press Train, and one learns from random weights, on stories that the target writes for it. Every 20 seconds it races "
-    "the same prompt: at first every draft is rejected, then the text fills with green. Two to five minutes will do."
+    "A <b>block head</b> is a small network that reads the target's hidden states and drafts five tokens at once. Train starts "
+    "from random weights, on stories that the target writes for it. Every 20 seconds the head races the same prompt. At first "
+    "every draft is rejected; later, more and more tokens are green. Two to five minutes are enough."
 )
-TRAINING = "Training: {} written by the target, {} of learning."
-DONE = "Done: its time is over. Keep the drafter, download it, or press Train to begin another."
-STOPPED = "Stopped. Keep the drafter, download it, or press Train to begin another."
+TRAINING = "Training: {} written by the target, {} of training."
+DONE = "Done: the training time is over. Keep the drafter, download it, or press Train to start another."
+STOPPED = "Stopped. Keep the drafter, download it, or press Train to start another."
 KEPT = "Kept: in the Race tab, the method block now drafts with {}, until you reload or close this page."
-BUNDLED = "Put away: the method block drafts with the loaded head again."
-NONE = "Put away. No other block head is loaded, so the method block has nothing to draft with."
+BUNDLED = "Removed: the method block drafts with the loaded head again."
+NONE = "Removed. No other block head is loaded, so the method block cannot draft."
 DRAW_S, LOSS_S = 1.0, 0.5  # of training, between two charts, and between two losses
 SAVE = """text => {
     if (text) {
-        const bytes = Uint8Array.from(atob(text), one => one.charCodeAt(0));
+        const bytes = Uint8Array.from(atob(text), character => character.charCodeAt(0));
         const url = URL.createObjectURL(new Blob([bytes], {type: 'application/zip'}));
         Object.assign(document.createElement('a'), {href: url, download: 'block-head.zip'}).click();
         setTimeout(() => URL.revokeObjectURL(url), 60000);
@@ -42,12 +42,12 @@ SAVE = """text => {
 
 
 def add(server: ServerState, follow: Follow) -> None:
-    """The section."""
-    follow(lambda models: _words(lambda: growing_job.refuse(server, models)), markup())
+    """Add the section."""
+    follow(lambda models: _line(lambda: growing_job.check_growable(server, models)), markup())
     with gr.Row(elem_classes="la-do"):
         start, stop = buttons("Train")
         keep = gr.Button("Keep for my races", scale=0, min_width=192, interactive=False)
-        back = gr.Button("Put it away", scale=0, min_width=128, visible=False)
+        remove = gr.Button("Remove", scale=0, min_width=128, visible=False)
         download = gr.Button("Download", scale=0, min_width=120, interactive=False)
     status, kept = markup(), markup()
     with gr.Row(elem_id="la-growing"):
@@ -57,44 +57,44 @@ def add(server: ServerState, follow: Follow) -> None:
             lanes = timeline("", server.runs, elem_id="la-grown")
     packed = gr.Textbox("", visible=False)
 
-    # Gradio hands a request to functions whose parameters it can read, and it cannot read a partial's.
+    # Gradio passes a request to functions whose parameters it can inspect, and it cannot inspect a partial.
     def run(dark: bool, request: gr.Request) -> Iterator[list[Any]]:
-        yield from _grown(server, dark, request.session_hash)
+        yield from _train(server, dark, request.session_hash)
 
     def keep_it(request: gr.Request) -> list[Any]:
         visitor = request.session_hash
-        words = _words(lambda: KEPT.format(growing_job.drafter_of(server, visitor).keep()))
-        return [words, gr.Button(visible=visitor in server.drafters and server.drafters[visitor].kept is not None)]
+        line = _line(lambda: KEPT.format(growing_job.find_drafter(server, visitor).keep()))
+        return [line, gr.Button(visible=visitor in server.drafters and server.drafters[visitor].kept is not None)]
 
-    def put_away(request: gr.Request) -> list[Any]:
+    def remove_it(request: gr.Request) -> list[Any]:
         if drafter := server.drafters.get(request.session_hash):
             drafter.kept = None
         models = server.models_for(request.session_hash)
-        return [says(BUNDLED if BLOCK in models.heads else NONE), gr.Button(visible=False)]
+        return [status_line(BUNDLED if BLOCK in models.heads else NONE), gr.Button(visible=False)]
 
     def pack(request: gr.Request) -> list[Any]:
         try:
-            drafter = growing_job.drafter_of(server, request.session_hash)
-            return [gr.skip(), base64.b64encode(drafter.packed()).decode()]
+            drafter = growing_job.find_drafter(server, request.session_hash)
+            return [gr.skip(), base64.b64encode(drafter.to_zip()).decode()]
         except LookaheadError as error:
-            return [refused(error), ""]
+            return [error_line(error), ""]
 
     outputs = [headline, figure, lanes, keep, download]
-    words = {"status": status, "done": DONE, "stopped": (status, says(STOPPED))}
-    run_and_stop(start, stop, run, [], outputs, draws=True, **words)
+    texts = {"status": status, "done": DONE, "stopped": (status, status_line(STOPPED))}
+    run_and_stop(start, stop, run, [], outputs, draws=True, **texts)
     stop.click(None, js=f"() => {json.dumps(STOP_LANES)}", outputs=lanes, **QUIET)
-    keep.click(keep_it, None, [kept, back], concurrency_limit=None, **QUIET)
-    back.click(put_away, None, [kept, back], concurrency_limit=None, **QUIET)
+    keep.click(keep_it, None, [kept, remove], concurrency_limit=None, **QUIET)
+    remove.click(remove_it, None, [kept, remove], concurrency_limit=None, **QUIET)
     download.click(pack, None, [kept, packed], concurrency_limit=None, **QUIET).then(
         None, packed, packed, js=SAVE, **QUIET
     )
 
 
-def _grown(server: ServerState, dark: bool, visitor: str) -> Iterator[list[Any]]:
-    """Train until the visitor stops it or the time is over: a line of words, the headline, the chart, and races."""
+def _train(server: ServerState, dark: bool, visitor: str) -> Iterator[list[Any]]:
+    """Train until the visitor stops it or the time is over. Yields the status line, the headline, the chart and races."""
     same, run, last, drawn_s = gr.skip(), None, None, 0.0
     losses, accepted = [], []  # each with the seconds of training before
-    yield [says("Getting ready."), "", drawn(None), same, *_pressable(False)]
+    yield [status_line("Getting ready."), "", plot_update(None), same, *_pressable(False)]
     drafter = growing_job.grow(server, visitor)
     for update in drafter.job.follow():
         for value in update.values:
@@ -106,16 +106,16 @@ def _grown(server: ServerState, dark: bool, visitor: str) -> Iterator[list[Any]]
                 accepted.append((last.seconds, last.accepted))
             if last.loss is not None and (not losses or last.seconds - losses[-1][0] > LOSS_S):
                 losses.append((last.seconds, last.loss))
-        line, shown, pressable = says(update.waiting) if update.waiting else same, [same] * 2, [same] * 2
+        line, shown, pressable = status_line(update.waiting) if update.waiting else same, [same] * 2, [same] * 2
         if losses and not update.waiting and last.seconds - drawn_s > DRAW_S:
             drawn_s = last.seconds
-            words = TRAINING.format(counted(last.tokens, "token"), counted(last.steps, "step"))
-            line = says(words, min(1.0, last.seconds / server.limits.max_grow_s))
-            shown = [_headline(accepted), drawn(charts.growing(losses, accepted, dark))]
+            sentence = TRAINING.format(counted(last.tokens, "token"), counted(last.steps, "step"))
+            line = status_line(sentence, min(1.0, last.seconds / server.limits.max_grow_s))
+            shown = [_headline(accepted), plot_update(charts.growing(losses, accepted, dark))]
             pressable = _pressable(drafter.learned is not None)
         batch = run.batch() if run and run.unsent else same
         yield [line, *shown, batch, *pressable]
-    yield [same, _headline(accepted), drawn(charts.growing(losses, accepted, dark)), same, *_pressable(True)]
+    yield [same, _headline(accepted), plot_update(charts.growing(losses, accepted, dark)), same, *_pressable(True)]
 
 
 def _headline(accepted: list[tuple[float, float]]) -> str:
@@ -130,9 +130,9 @@ def _pressable(on: bool) -> list[gr.Button]:
     return [gr.Button(interactive=on), gr.Button(interactive=on)]
 
 
-def _words(function: Callable[[], str | None]) -> str:
-    """A line of what the function returns, or of the error that it raises."""
+def _line(function: Callable[[], str | None]) -> str:
+    """Return a line with the result of the function, or with the error that it raises."""
     try:
-        return says(words) if (words := function()) else ""
+        return status_line(sentence) if (sentence := function()) else ""
     except LookaheadError as error:
-        return refused(error)
+        return error_line(error)

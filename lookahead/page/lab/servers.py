@@ -1,4 +1,4 @@
-"""Servers under load: at how many readers at once speculation pays on the servers that the operator has named."""
+"""Servers under load: up to how many readers at once speculation pays on the servers that the host has named."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -12,13 +12,13 @@ from ...server.state import ServerState
 from ...servers import report
 from ...servers.addresses import offered, servers_of
 from ...servers.load import SIDES, rounds_of
-from ..parts import Follow, drawn, markup, plot, says, table
-from ..running import buttons, measured, run_and_stop
+from ..parts import Follow, markup, plot, plot_update, status_line, table
+from ..running import buttons, follow_progress, run_and_stop
 
 INTRO = (
-    "So many readers at once, each of whom asks for the next text as soon as the last has ended; the same prompts for both servers, "
-    "one server after the other. Alone, a text leaves a machine idle, and drafted tokens ride along; many at once fill "
-    "it, and then a rejected token has taken somebody else's place."
+    "Each reader requests the next text as soon as the last one has ended. Both servers get the same prompts, one server after "
+    "the other. One text leaves a machine idle, so drafted tokens cost little. Many texts use all of the machine, and then a "
+    "rejected token has taken time from another text."
 )
 LOADS = {"1 to 4": (1, 2, 4), "1 to 16": (1, 2, 4, 8, 16), "1 to 64": (1, 4, 16, 64)}
 MOST, PROMPTS = 64, 8
@@ -39,9 +39,13 @@ def _load(dark: bool, spec: str, load: str) -> Iterator[Any]:
     sides, prompts = dict(zip(SIDES, servers_of(spec), strict=True)), questions(most=PROMPTS)
 
     def show(newest: Mapping[str, Any]) -> list[Any]:
-        figure = drawn(charts.load(levels_of(newest["levels"], "concurrency"), dark))
+        figure = plot_update(charts.load(levels_of(newest["levels"], "concurrency"), dark))
         remarks = sorted({remark for level in newest["levels"] for remark in level["remarks"]})
-        return [says(newest["advice"]), figure, table(*report.table(newest)) + "".join(map(says, remarks))]
+        return [
+            status_line(newest["advice"]),
+            figure,
+            table(*report.table(newest)) + "".join(map(status_line, remarks)),
+        ]
 
     plan = rounds_of(LOADS[load], len(prompts))
-    yield from measured(lambda: report.measure(sides, prompts, plan, MOST), show, 3)
+    yield from follow_progress(lambda: report.measure(sides, prompts, plan, MOST), show, 3)

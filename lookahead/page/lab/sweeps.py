@@ -1,4 +1,4 @@
-"""Sweeps: one setting turned through its range, measured at every point, with theory beside it."""
+"""Sweeps: the speedup over the range of one setting, measured at every point and predicted."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -11,17 +11,17 @@ from ...measure import charts
 from ...measure.decision import shown
 from ...measure.sweeps import SEEN, SWEEPS, Sweep, sweep
 from ...server.state import ServerState
-from ..parts import Follow, Opening, drawn, markup, plot, says, table
-from ..running import buttons, measured, measuring, run_and_stop
+from ..parts import Follow, Opening, markup, plot, plot_update, status_line, table
+from ..running import buttons, follow_progress, run_and_stop, with_visitor_models
 
 INTRO = (
-    "Two predictions stand beside every measured speedup, both from the acceptance measured at that point: Leviathan's formula, "
-    "where verifying costs one pass whatever its rows, and the same with verifying as dear as this machine's passes are. Over the "
-    "draft length, the runs with 1 and with 8 drafted tokens also predict all other lengths: how far drafts got says how far others get."
+    "Each measured speedup has two predictions, both from the acceptance that was measured at that point. In Leviathan's formula, "
+    "verifying costs one pass for any number of rows. The second prediction uses this machine's pass costs. For the draft length, "
+    "the runs with 1 and with 8 drafted tokens also predict all other lengths."
 )
 EXPECTED = (
-    "What theory expects of the draft model at this machine's costs: a line joins equal speedups, and above the thick one drafting "
-    "pays. A sweep puts measured points on it."
+    "The predicted speedup of the draft model at this machine's costs. A line joins equal speedups; above the thick line, drafting "
+    "pays. A sweep adds measured points."
 )
 LABELS = {
     "draft-length": "draft length k", "temperature": "temperature", "output-length": "output length",
@@ -34,7 +34,7 @@ PROMPTS = {
 
 
 def add(server: ServerState, follow: Follow) -> Opening:
-    """The section."""
+    """Add the section."""
     with gr.Row(elem_classes="la-do"):
         settings = [(LABELS[name], name) for name in SWEEPS]
         setting = gr.Dropdown(settings, value="draft-length", label="sweep", filterable=False)
@@ -42,14 +42,14 @@ def add(server: ServerState, follow: Follow) -> Opening:
         repeats = gr.Slider(1, 5, 2, step=1, label="repetitions", min_width=160)
         start, stop = buttons("Sweep")
     status, figure, rows, map_ = markup(), plot(), markup(), plot()
-    work, inputs = measuring(server, _sweep), [setting, prompts, repeats]
+    work, inputs = with_visitor_models(server, _sweep), [setting, prompts, repeats]
     run_and_stop(start, stop, work, inputs, [figure, rows, map_], status=status, draws=True)
 
     def landscape(dark: bool, request: gr.Request) -> Any:
         models = server.models_for(request.session_hash)
         if "draft" not in models.costs.drafters:
             return gr.skip()
-        return [says(EXPECTED), drawn(charts.speedup_surface(models.costs, (), dark))]
+        return [status_line(EXPECTED), plot_update(charts.speedup_surface(models.costs, (), dark))]
 
     return Opening(landscape, [status, map_])
 
@@ -57,17 +57,19 @@ def add(server: ServerState, follow: Follow) -> Opening:
 def _sweep(models: Models, dark: bool, setting: str, prompts: str, repeats: float) -> Iterator[Any]:
     def show(swept: Sweep) -> list[Any]:
         by_length = setting == "draft-length"
-        map_ = drawn(charts.speedup_surface(models.costs, swept.points, dark)) if by_length else gr.skip()
-        return [drawn(charts.sweep(swept, dark)), _rows(swept), map_]
+        map_ = plot_update(charts.speedup_surface(models.costs, swept.points, dark)) if by_length else gr.skip()
+        return [plot_update(charts.sweep(swept, dark)), _rows(swept), map_]
 
-    yield from measured(lambda: sweep(models, setting, prompts=(prompts,), repeats=int(repeats), most=2), show, 3)
+    yield from follow_progress(
+        lambda: sweep(models, setting, prompts=(prompts,), repeats=int(repeats), most=2), show, 3
+    )
 
 
 def _rows(swept: Sweep) -> str:
     def speed(value: float | None) -> str:
         return "" if value is None else ratio(value)
 
-    forecasts = {one.k: shown(one) for one in swept.forecasts}
+    forecasts = {forecast.k: shown(forecast) for forecast in swept.forecasts}
     rows = [
         [
             p.arm.label, percent(p.acceptance), decimal(p.arm.mean("tokens_per_pass")), speed(p.arm.median), speed(p.priced),

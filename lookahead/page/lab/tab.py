@@ -10,9 +10,9 @@ import gradio as gr
 
 from ...family.models import Models
 from ...measure.scenarios import USUAL
-from ...server.state import ServerState, described
+from ...server.state import ServerState, family_title
 from ...servers.addresses import offered
-from ..parts import DARK, QUIET, Opening, markup, prose, says
+from ..parts import DARK, QUIET, Opening, markup, prose, status_line
 from . import batches, claims, classroom, decision, dice, drafters, grow, machine, servers, sweeps, whatif
 
 NAME, CLASS = "lab", "A class of eight"
@@ -31,57 +31,57 @@ SECTIONS = (
 
 
 def tab(server: ServerState, lab: gr.Tab) -> gr.Tabs:
-    """The Lab tab `lab`. Returns its sections, whose ids are their names."""
+    """Fill the Lab tab `lab`. Returns its sections, whose ids are their names."""
     family = gr.Textbox("", visible="hidden", elem_id="la-measured")
 
     def chosen(request: gr.Request) -> str:
         return server.models_for(request.session_hash).spec
 
     def follow(function: Callable[[Models], Any], output: Any) -> None:
-        def again(request: gr.Request) -> Any:
+        def update(request: gr.Request) -> Any:
             return function(server.models_for(request.session_hash))
 
-        family.change(again, None, output, queue=False, **QUIET)
+        family.change(update, None, output, queue=False, **QUIET)
 
     for opened in (lab.select, partial(gr.on, None)):
         opened(chosen, None, family, queue=False, **QUIET)
-    follow(_words, markup())
+    follow(_family_line, markup())
     with gr.Tabs(elem_id="la-lab") as sections:
         for name, section in (*SECTIONS, *((("Servers", servers),) if offered() else ())):
             with gr.Tab(name, id=name, elem_classes="la-section") as opened:
                 prose(section.INTRO)
                 if opening := section.add(server, follow):
                     # The first section is opened with the Lab.
-                    turned = [opened.select, *([lab.select] if section is claims else [])]
-                    _draw_at_first(turned, family, name, opening)
+                    events = [opened.select, *([lab.select] if section is claims else [])]
+                    _draw_at_first(events, family, name, opening)
     return sections
 
 
-def _draw_at_first(turned: Sequence[Any], family: gr.Textbox, name: str, opening: Opening) -> None:
+def _draw_at_first(events: Sequence[Any], family: gr.Textbox, name: str, opening: Opening) -> None:
     """Draw `opening` when its section is first opened, and again when it depends on the visitor's models and they change."""
     first, dark = gr.Checkbox(False, visible=False), gr.Checkbox(False, visible=False)
     by_models = "request" in signature(opening.function).parameters
 
-    def draw(request: gr.Request, first: bool, _: str, dark: bool, *given: Any) -> Any:
+    def draw(request: gr.Request, first: bool, _: str, dark: bool, *inputs: Any) -> Any:
         if not first:
             return gr.skip()
-        return opening.function(dark, *given, *([request] if by_models else []))
+        return opening.function(dark, *inputs, *([request] if by_models else []))
 
-    def script_where(condition: str) -> str:
-        return f"""(_, family, ...given) => {{
+    def script_if(condition: str) -> str:
+        return f"""(_, family, ...values) => {{
             const {{drawn}} = lookaheadPage, before = drawn[{json.dumps(name)}];
             const first = {condition};
             if (first) drawn[{json.dumps(name)}] = {"family" if by_models else "true"};
-            return [first, family, {DARK}].concat(({opening.fill})(given.slice(1)));
+            return [first, family, {DARK}].concat(({opening.fill})(values.slice(1)));
         }}"""
 
     inputs = [first, family, dark, *opening.inputs]
     wiring = {"fn": draw, "inputs": inputs, "outputs": opening.outputs, "queue": False, **QUIET}
-    gr.on(turned, js=script_where("before !== family" if by_models else "!before"), **wiring)
+    gr.on(events, js=script_if("before !== family" if by_models else "!before"), **wiring)
     if by_models:
-        gr.on([family.change], js=script_where("before !== undefined && before !== family"), **wiring)
+        gr.on([family.change], js=script_if("before !== undefined && before !== family"), **wiring)
 
 
-def _words(models: Models) -> str:
-    words = f"Measured with {described(models.spec)}, as chosen in the Race tab."
-    return "" if models.spec == USUAL else says(words)
+def _family_line(models: Models) -> str:
+    sentence = f"Measured with {family_title(models.spec)}, as chosen in the Race tab."
+    return "" if models.spec == USUAL else status_line(sentence)

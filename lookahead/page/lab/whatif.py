@@ -1,4 +1,4 @@
-"""What if: from the naive lane of the race on show, the passes any lookup setting would have taken."""
+"""What if: compute the passes of any lookup setting from the naive lane of the displayed race."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -13,30 +13,31 @@ from ...measure import charts, recordings
 from ...measure.whatif import Outcome, Recording, ceiling, what_if
 from ...server.state import ServerState
 from ...trace.trace import Trace
-from ..parts import DARK, QUIET, TRACE, Follow, Opening, drawn, markup, plot, refused, table
+from ..parts import DARK, QUIET, TRACE, Follow, Opening, error_line, markup, plot, plot_update, table
 
 INTRO = (
-    f"A drafter that looks at nothing but the text ({', '.join(f'<b>{method}</b>' for method in text_methods())}) can be recomputed from a recording, pass by "
-    "pass and without the model: the text would have been the same. These are the very passes of a real run; only their times "
-    "are predicted. The <b>oracle</b> knows the next tokens: nobody drafts better chains. It works on the race on show in the Race tab, or where none is, on the recorded story."
+    f"A drafter that reads only the text ({', '.join(f'<b>{method}</b>' for method in text_methods())}) can be recomputed from a recording, pass by "
+    "pass and without the model. The text would have been the same. The passes are those of a real run; only their times "
+    "are predicted. The <b>oracle</b> drafts the real next tokens, so no chain is better. The section uses the race in the Race "
+    "tab or, without one, the recorded story."
 )
 KS = tuple(range(1, 17))
 FIRST = {"shortest": 2, "candidates": 2}
 
 
 def add(server: ServerState, follow: Follow) -> Opening:
-    """The section."""
+    """Add the section."""
 
     def shown(text: str) -> Recording:
         recording = Recording.of(Trace.from_json(text) if text else recordings.read("story"))
         server.limits.check(list(recording.prompt), len(recording.tokens))
         return recording
 
-    return _sliders(shown, TRACE, "use the race on show")
+    return _sliders(shown, TRACE, "use the displayed race")
 
 
-def of_recording(scenario: str, method: str, k: int, options: Mapping[str, int]) -> None:
-    """The sliders over a bundled recording; its times are those of the machine it was made on."""
+def recording_sliders(scenario: str, method: str, k: int, options: Mapping[str, int]) -> None:
+    """Add the sliders over a bundled recording, with the times of the machine that recorded it."""
     recording = Recording.of(recordings.read(scenario))
     _sliders(lambda _: recording, "''", "count the passes", method, k, options)
 
@@ -45,7 +46,7 @@ def _sliders(
     find: Callable[[str], Recording], source: str, load: str, method: str = "", k: int = 6,
     options: Mapping[str, int] = FIRST,
 ) -> Opening:  # fmt: skip
-    """Sliders over the recording that `find` returns for the text that the script `source` returns."""
+    """Add sliders over the recording that `find` returns for the text that the script `source` returns."""
     dark, text = gr.Checkbox(False, visible=False), gr.Textbox("", visible=False)
     with gr.Row(elem_classes="la-do"):
         fields = [
@@ -54,14 +55,14 @@ def _sliders(
             gr.Slider(1, 8, options["shortest"], step=1, label="shortest match, tokens", interactive=True),
             gr.Slider(1, 6, options["candidates"], step=1, label="candidates", interactive=True),
         ]
-        begin = gr.Button(load, size="sm", scale=0, min_width=160)
+        update = gr.Button(load, size="sm", scale=0, min_width=160)
     rows, figure = markup(), plot()
     draw = partial(_draw, find)
-    fresh = f"(_, __, ...rest) => [{DARK}, {source}, ...rest]"
-    # One event for all controls: a result never arrives after that of a later change.
-    changes, given = [*(field.change for field in fields), begin.click], [dark, text, *fields]
-    gr.on(changes, draw, given, [rows, figure], js=fresh, queue=False, trigger_mode="always_last", **QUIET)
-    return Opening(draw, [rows, figure], [text, *fields], f"given => [{source}, ...given.slice(1)]")
+    script = f"(_, __, ...rest) => [{DARK}, {source}, ...rest]"
+    # One event for all controls, so that no result arrives after that of a later change.
+    changes, inputs = [*(field.change for field in fields), update.click], [dark, text, *fields]
+    gr.on(changes, draw, inputs, [rows, figure], js=script, queue=False, trigger_mode="always_last", **QUIET)
+    return Opening(draw, [rows, figure], [text, *fields], f"values => [{source}, ...values.slice(1)]")
 
 
 def _draw(
@@ -69,13 +70,13 @@ def _draw(
 ) -> list[Any]:
     try:
         recording = find(text)
-        given = {"shortest": int(shortest), "longest": max(6, int(shortest)), "candidates": int(candidates)}
-        options = {name: given[name] for name in option_names(method) if name in given}
+        settings = {"shortest": int(shortest), "longest": max(6, int(shortest)), "candidates": int(candidates)}
+        options = {name: settings[name] for name in option_names(method) if name in settings}
         outcomes = what_if(recording, method, int(k), **options), ceiling(recording, int(k))
-        lines = [(what_if(recording, method, each, **options), ceiling(recording, each)) for each in KS]
+        lines = [(what_if(recording, method, length, **options), ceiling(recording, length)) for length in KS]
     except LookaheadError as error:
-        return [refused(error), drawn(None)]
-    return [_table(recording, outcomes), drawn(charts.what_if(KS, lines, int(k), dark))]
+        return [error_line(error), plot_update(None)]
+    return [_table(recording, outcomes), plot_update(charts.what_if(KS, lines, int(k), dark))]
 
 
 def _table(recording: Recording, outcomes: Sequence[Outcome]) -> str:
@@ -87,4 +88,4 @@ def _table(recording: Recording, outcomes: Sequence[Outcome]) -> str:
             percent(outcome.acceptance_rate), seconds(outcome.seconds), ratio(outcome.speedup),
         ])  # fmt: skip
     heads = ["", "passes", "tokens per pass", "drafted tokens accepted", "time, predicted", "speedup, predicted"]
-    return table(heads, rows, f"{naive} tokens, as they were written; naive's time is the recording's own.")
+    return table(heads, rows, f"{naive} tokens of the recording, with its measured time for naive.")

@@ -14,7 +14,7 @@ from ...family.models import Models
 from ...server.state import ServerState
 from ...trace import assets
 from ..parts import QUIET, markup
-from ..running import followed
+from ..running import follow_job
 from .widgets import BY_ID, Case, Code, Cost, Figure, Guess, Quiz, Widget
 
 # The script comes with each widget, because a page that shows only races needs none.
@@ -22,14 +22,14 @@ MOUNT = """%s
 const show = () => lookaheadPage.games.mount(element.querySelector('div'), JSON.parse(props.value), {solved: () => lookaheadPage.learn.solved(%s)});
 show();
 watch('value', show);"""
-GAMES = (Guess, Quiz, Code, Cost, Figure)  # their scripts show `say`
-OPEN = (0.05, 0.95)  # chances of acceptance between which a guess can be wrong
+GAMES = (Guess, Quiz, Code, Cost, Figure)  # their scripts display `say`
+UNCERTAIN = (0.05, 0.95)  # chances of acceptance between which the outcome is uncertain
 DIGITS, TEMPERATURE = 3, 0.8
-CAPTION = f"Drafted and drawn just now, while a story was written on: temperature {TEMPERATURE}, rejection rule. Press again for another."
+CAPTION = f"Drafted and drawn just now, from the continuation of a story: temperature {TEMPERATURE}, rejection rule. Press again for another."
 
 
 def add(widget: Widget, server: ServerState, lesson: str) -> None:
-    """The widget in its place in the lesson of that name."""
+    """Add the widget to the lesson of that name."""
     shown = markup(
         _json(widget, server.families.usual.models),
         html_template="<div></div>",
@@ -37,8 +37,8 @@ def add(widget: Widget, server: ServerState, lesson: str) -> None:
         elem_classes="la-widget",
     )
     if isinstance(widget, Guess):
-        real = gr.Button("Guess on a real run", size="sm", scale=0)
-        real.click(partial(_real, server), None, shown, concurrency_limit=None, **QUIET)
+        sample = gr.Button("Guess on a real run", size="sm", scale=0)
+        sample.click(partial(_sample, server), None, shown, concurrency_limit=None, **QUIET)
 
 
 def _json(widget: Widget, models: Models) -> str:
@@ -56,27 +56,29 @@ def _json(widget: Widget, models: Models) -> str:
     return json.dumps({**data, "kind": widget.kind, "say": widget.say})
 
 
-def _real(server: ServerState) -> Iterator[Any]:
+def _sample(server: ServerState) -> Iterator[Any]:
     models = server.families.usual.models
-    for _, drawn in followed(lambda: cases(models, BY_ID["story"].prompt, seed=secrets.randbelow(1 << 30))):
-        yield _json(Guess(cases=tuple(drawn), say=CAPTION), models) if isinstance(drawn, list) else gr.skip()
+    for _, sampled in follow_job(lambda: cases(models, BY_ID["story"].prompt, seed=secrets.randbelow(1 << 30))):
+        yield _json(Guess(cases=tuple(sampled), say=CAPTION), models) if isinstance(sampled, list) else gr.skip()
 
 
 def cases(models: Models, prompt: str, *, seed: int, most: int = 6) -> Iterator[list[Case]]:
-    """Yield up to `most` cases of a run, in order, those first whose outcome is open. Raises a `LookaheadError` without
-    a draft model."""
-    every: list[Case] = []
+    """Yield a list of up to `most` cases of a run, in order. Cases with an uncertain outcome are preferred.
+
+    Raises a `LookaheadError` without a draft model.
+    """
+    candidates: list[Case] = []
     settings = {"temperature": TEMPERATURE, "rule": "rejection", "k": 4, "max_new_tokens": 64, "seed": seed}
     for step in decode(models, prompt, method="draft", details=False, **settings):
-        every += [case for test in step.tests if (case := _case(models, test))]
-        if sum(map(_is_open, every)) >= most:
+        candidates += [case for test in step.tests if (case := _case(models, test))]
+        if sum(map(_is_uncertain, candidates)) >= most:
             break
-    chosen = sorted(range(len(every)), key=lambda i: (not _is_open(every[i]), i))[:most]
-    yield [every[i] for i in sorted(chosen)]
+    chosen = sorted(range(len(candidates)), key=lambda i: (not _is_uncertain(candidates[i]), i))[:most]
+    yield [candidates[i] for i in sorted(chosen)]
 
 
 def _case(models: Models, test: Test) -> Case | None:
-    """A test in `DIGITS` digits; None if it has no name, or if rounding would change its outcome."""
+    """Return a test in `DIGITS` digits; None if its token has no text, or if rounding would change its outcome."""
     if test.outcome not in (ACCEPTED, REJECTED) or test.q is None or test.draw is None:
         return None
     name = models.tokenizer.decode([test.token]).strip()
@@ -87,12 +89,12 @@ def _case(models: Models, test: Test) -> Case | None:
     return case if case.accepted == (test.outcome == ACCEPTED) else None
 
 
-def _is_open(case: Case) -> bool:
-    return OPEN[0] < case.chance < OPEN[1]
+def _is_uncertain(case: Case) -> bool:
+    return UNCERTAIN[0] < case.chance < UNCERTAIN[1]
 
 
 def _sum(cost: Cost, models: Models) -> dict[str, float] | None:
-    """The speedup that theory expects at these costs; None without `alpha` or `k`, and without a draft model."""
+    """Return the predicted speedup at these costs; None without `alpha` or `k`, and without a draft model."""
     if cost.alpha is None or cost.k is None or "draft" not in models.costs.drafters:
         return None
     expected = models.costs.predict(cost.alpha, cost.k, "draft")

@@ -1,7 +1,7 @@
 """The lessons of the Learn tab: Markdown files with live widgets.
 
-A lesson is `assets/lessons/NN-name.md`: YAML front matter with a `title` and what its reader will `learn`, Markdown, and
-at the end a quiz (not in `teacher.md`). Prose links to lessons by file name (`03-rejection.md`) and to the page's own
+A lesson is `assets/lessons/NN-name.md`: YAML front matter with the fields `title` and `learn`, then Markdown, and at the
+end a quiz (not in `teacher.md`). Prose links to lessons by file name (`03-rejection.md`) and to the page's own
 queries (`?recording=story`). A widget is a fenced block of YAML with the fields of its kind's model (widgets.py):
 
     ```widget race
@@ -10,7 +10,7 @@ queries (`?recording=story`). A widget is a fenced block of YAML with the fields
     say: Open a pass to see the window.
     ```
 
-Texts are plain, without markup. A mistake raises a `LessonError` that names file, line and field.
+Texts are plain, without markup. Invalid fields raise a `LessonError` with the file, the line and the field.
 """
 
 import re
@@ -29,7 +29,7 @@ from .widgets import KINDS, Fields, Quiz, Widget
 
 FOLDER = ASSETS / "lessons"
 TEACHER = FOLDER / "teacher.md"
-WORDS_A_MINUTE = 200
+WORDS_PER_MINUTE = 200
 HEAD = re.compile(r"---\n(?P<fields>.*?)^---\n", re.DOTALL | re.MULTILINE)
 BLOCK = re.compile(r"^```widget (?P<kind>\w+)\n(?P<fields>.*?)^```$", re.DOTALL | re.MULTILINE)
 LISTING = re.compile(r"^```\w.*?^```$", re.DOTALL | re.MULTILINE)
@@ -59,22 +59,22 @@ class Lesson:
 
 @cache
 def lessons() -> tuple[Lesson, ...]:
-    """All lessons, in order."""
+    """Return all lessons, in order."""
     return tuple(read(path) for path in sorted(FOLDER.glob("[0-9][0-9]-*.md")))
 
 
 def read(path: Path) -> Lesson:
-    """A lesson from its file. Raises `LessonError`."""
+    """Return the lesson in a file. Raises `LessonError`."""
     text = path.read_text(encoding="utf-8")
     match, parts = HEAD.match(text), []
     if not match or text.count("```widget") != len(BLOCK.findall(text)):
         raise LessonError(path.name, text[:40], "begin with front matter between lines of ---; end every block.")
     head, end = _fields(Head, match["fields"], f"{path.name} line 1"), match.end()
     for block in BLOCK.finditer(text, end):
-        where = f"{path.name} line {text.count(chr(10), 0, block.start()) + 1}"
+        location = f"{path.name} line {text.count(chr(10), 0, block.start()) + 1}"
         if block["kind"] not in KINDS:
-            raise LessonError(f"{where}, widget", block["kind"], f"choose one of {', '.join(KINDS)}.")
-        widget = _fields(KINDS[block["kind"]], block["fields"], where)
+            raise LessonError(f"{location}, widget", block["kind"], f"choose one of {', '.join(KINDS)}.")
+        widget = _fields(KINDS[block["kind"]], block["fields"], location)
         parts += [text[end : block.start()].strip(), widget]
         end = block.end()
     parts = [part for part in (*parts, text[end:].strip()) if part]
@@ -86,7 +86,7 @@ def read(path: Path) -> Lesson:
 
 @cache
 def plan() -> tuple[dict[str, Any], ...]:
-    """The teacher's plan: {minute, title, recording, lesson} for each row of its table; None for a missing link."""
+    """Return the teacher's plan: {minute, title, recording, lesson} for each row of its table; None for a missing link."""
     rows = re.findall(r"^\| (\d+) \| (.*?) \| (.*?) \|$", TEACHER.read_text(encoding="utf-8"), re.MULTILINE)
     return tuple(
         {
@@ -115,16 +115,16 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def _fields(model: type[Fields], text: str, where: str) -> Any:
-    """Read and check the YAML fields in `text`. Raises `LessonError` with `where` and the first wrong field."""
+def _fields(model: type[Fields], text: str, location: str) -> Any:
+    """Read and check the YAML fields in `text`. Raises `LessonError` with `location` and the first wrong field."""
     try:
         fields = yaml.load(text, _Loader) or {}
         if not isinstance(fields, dict):
-            raise LessonError(f"{where}, fields", text[:40], "give a field a line: its name, a colon, its value.")
+            raise LessonError(f"{location}, fields", text[:40], "write one field per line: name, colon, value.")
         return model.model_validate(fields)
     except yaml.YAMLError as error:
-        raise LessonError(f"{where}, YAML", text[:40], f"{getattr(error, 'problem', error)}.") from None
+        raise LessonError(f"{location}, YAML", text[:40], f"{getattr(error, 'problem', error)}.") from None
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(map(str, first["loc"])) or "fields"
-        raise LessonError(f"{where}, {field}", first["input"], first["msg"]) from None
+        raise LessonError(f"{location}, {field}", first["input"], first["msg"]) from None

@@ -1,4 +1,4 @@
-"""The Learn tab: a list of lessons, and the open one with its widgets. A lesson is rendered when it is opened."""
+"""The Learn tab: a list of lessons, and the open lesson with its widgets. A lesson is rendered when it is opened."""
 
 import html
 import json
@@ -12,9 +12,9 @@ from ...server.state import ServerState
 from ...trace import assets
 from .. import gradio_internals
 from ..lab import dice, whatif
-from ..parts import QUIET, markup, refused
+from ..parts import QUIET, error_line, markup
 from . import games, lanes
-from .lessons import TEACHER, WORDS_A_MINUTE, Lesson, lessons, read
+from .lessons import TEACHER, WORDS_PER_MINUTE, Lesson, lessons, read
 from .widgets import Bug, Dice, Race, Recording, WhatIf, Widget
 
 NAME = "learn"
@@ -28,7 +28,7 @@ PRINTED = ("Worksheet", "Answer key")  # sections of the teacher's page
 
 
 def tab(server: ServerState, learn: gr.Tab) -> gr.Textbox:
-    """The Learn tab `learn`. Returns the component with the name of the open lesson."""
+    """Fill the Learn tab `learn`. Returns the component with the name of the open lesson."""
     all_ = {lesson.name: lesson for lesson in (*lessons(), read(TEACHER))}
     with gr.Row(elem_id="la-learn"):
         open_ = gr.Textbox("", visible="hidden", elem_id="la-open")
@@ -36,8 +36,8 @@ def tab(server: ServerState, learn: gr.Tab) -> gr.Textbox:
             for name, lesson in all_.items():
                 number = name.partition("-")[0]
                 title = f"{int(number)}  {lesson.title}" if number.isdecimal() else lesson.title
-                turn = gr.Button(title, size="sm", elem_id=f"la-lesson-{name}")
-                turn.click(None, js=f"() => lookaheadPage.learn.opened({json.dumps(name)})", outputs=open_, **QUIET)
+                button = gr.Button(title, size="sm", elem_id=f"la-lesson-{name}")
+                button.click(None, js=f"() => lookaheadPage.learn.opened({json.dumps(name)})", outputs=open_, **QUIET)
         with gr.Column(elem_id="la-lesson"):
 
             @gr.render(open_, triggers=[open_.change], show_progress="hidden", queue=False)
@@ -45,7 +45,7 @@ def tab(server: ServerState, learn: gr.Tab) -> gr.Textbox:
                 if name in all_:
                     _lesson(all_[name], list(all_.values()), server)
                 elif name:
-                    markup(refused(SettingsError("lesson", name[:200], f"choose one of {', '.join(all_)}.")))
+                    markup(error_line(SettingsError("lesson", name[:200], f"choose one of {', '.join(all_)}.")))
 
     gradio_internals.progress_on(open_)
     learn.select(None, js=f"() => lookaheadPage.learn.begun({json.dumps(next(iter(all_)))})", outputs=open_, **QUIET)
@@ -53,9 +53,9 @@ def tab(server: ServerState, learn: gr.Tab) -> gr.Textbox:
 
 
 def _lesson(lesson: Lesson, all_: list[Lesson], server: ServerState) -> None:
-    words = f"About {max(1, round(lesson.words / WORDS_A_MINUTE))} minutes to read. {lesson.learn}"
+    summary = f"About {max(1, round(lesson.words / WORDS_PER_MINUTE))} minutes to read. {lesson.learn}"
     heading = (
-        f'<h2 class="la-lessontitle">{html.escape(lesson.title)}</h2><p class="la-learns">{html.escape(words)}</p>'
+        f'<h2 class="la-lessontitle">{html.escape(lesson.title)}</h2><p class="la-learns">{html.escape(summary)}</p>'
     )
     styles = f"<style>{assets.style('learn/widgets.css')}</style>"
     # Marks the lesson in the list.
@@ -72,12 +72,12 @@ def _lesson(lesson: Lesson, all_: list[Lesson], server: ServerState) -> None:
             for name in PRINTED:
                 js = f"() => lookaheadPage.learn.handout({json.dumps(name)})"
                 gr.Button(f"Print the {name.lower()}", scale=0).click(None, js=js, **QUIET)
-    if after := all_[all_.index(lesson) + 1 :]:
-        markup(f'<p class="la-next"><a href="?lesson={after[0].name}">Next: {html.escape(after[0].title)}</a></p>')
+    if later := all_[all_.index(lesson) + 1 :]:
+        markup(f'<p class="la-next"><a href="?lesson={later[0].name}">Next: {html.escape(later[0].title)}</a></p>')
 
 
 def to_html(markdown: str) -> str:
-    """A lesson's Markdown as HTML: a `section` for each second heading, tables that scroll, links of this page."""
+    """Return a lesson's Markdown as HTML: a `section` for each second heading, tables that scroll, links of this page."""
     text = re.sub(r'href="([\w-]+)\.md"', r'href="?lesson=\1"', READER.render(markdown))
     for old, new in REGIONS.items():
         text = text.replace(old, new)
@@ -96,8 +96,8 @@ def _widget(part: Widget, server: ServerState, lesson: str) -> None:
         case Bug():
             lanes.bug(part, server)
         case Dice():
-            dice.board(part.bug)
+            dice.controls(part.bug)
         case WhatIf():
-            whatif.of_recording(part.recording, part.method, part.k, part.options)
+            whatif.recording_sliders(part.recording, part.method, part.k, part.options)
         case _:
             games.add(part, server, lesson)

@@ -19,19 +19,21 @@ ROOT = Path(__file__).parents[3]
 BY_ID = {scenario.id: scenario for scenario in (*SCENARIOS, *TAUGHT)}
 
 
-def _must(valid: Any, hint: str) -> None:
+def _require(valid: Any, hint: str) -> None:
     if not valid:
         raise ValueError(hint)
 
 
 def _decoding(settings: dict[str, Any]) -> dict[str, Any]:
     unknown = settings.keys() - set(Settings.names())
-    _must(not unknown, f"there is no setting {', '.join(unknown)}.")
+    _require(not unknown, f"there is no setting {', '.join(unknown)}.")
     Settings(**settings)
     return settings
 
 
-Decoding = Annotated[dict[str, Any], AfterValidator(_decoding)]  # those of `events.Settings` that are not the default
+Decoding = Annotated[
+    dict[str, Any], AfterValidator(_decoding)
+]  # those of `events.Settings` that differ from the defaults
 Share = Annotated[float, Field(ge=0, le=1)]
 Rows = Annotated[int, Field(ge=1)]
 ScenarioId = Annotated[str, AfterValidator(lambda name: _scenario(name).id)]
@@ -39,7 +41,7 @@ RecordingId = Annotated[str, AfterValidator(lambda name: _recorded(name))]
 
 
 class Fields(BaseModel):
-    """Frozen fields, without unknown ones."""
+    """Frozen fields. Unknown fields are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -55,8 +57,10 @@ class Widget(Fields):
 
 
 class Race(Widget):
-    """`methods` against naive, live, on `prompt`, or with the prompt, methods and settings of a `scenario`, unless the block
-    has its own. `options` are those of the methods."""
+    """A live race of `methods` against naive on `prompt`. `options` are those of the methods.
+
+    A `scenario` sets the prompt, and the methods and settings that the block does not set.
+    """
 
     scenario: str = ""
     prompt: str
@@ -68,8 +72,8 @@ class Race(Widget):
     @model_validator(mode="before")
     @classmethod
     def _with_scenario(cls, fields: dict[str, Any]) -> dict[str, Any]:
-        one = ("scenario" in fields) != ("prompt" in fields) and fields.keys() & {"scenario", "methods"}
-        _must(one, "give a scenario, or else a prompt and methods.")
+        complete = ("scenario" in fields) != ("prompt" in fields) and fields.keys() & {"scenario", "methods"}
+        _require(complete, "give a scenario, or else a prompt and methods.")
         if "scenario" not in fields:
             return fields
         scenario = _scenario(fields["scenario"])
@@ -77,13 +81,15 @@ class Race(Widget):
         settings |= scenario.options
         draft = settings.pop("draft", "draft")
         settings = {**settings, **changed} if isinstance(changed, dict) else changed
-        brought = {"methods": scenario.methods, "draft": draft}
-        return {**brought, **fields, "prompt": scenario.prompt, "settings": settings}
+        defaults = {"methods": scenario.methods, "draft": draft}
+        return {**defaults, **fields, "prompt": scenario.prompt, "settings": settings}
 
 
 class Recording(Widget):
-    """A bundled recording by its scenario, with the playhead `at` a pass of the last lane: the first whose draft was accepted
-    in part, the first whose draft was refused, or the one with the longest accepted draft."""
+    """A bundled recording by its scenario, with the playhead `at` a pass of the last lane.
+
+    It is the first pass with a partly accepted draft, the first with a fully rejected draft, or the one that accepted most.
+    """
 
     recording: RecordingId
     at: Literal["partly", "refused", "longest"]
@@ -109,7 +115,7 @@ class Case(Fields):
 
 
 class Guess(Widget):
-    """Cases: the reader guesses each from p and q, then sees the draw."""
+    """Cases. The reader guesses the outcome of each case from p and q, then sees the draw."""
 
     cases: tuple[Case, ...]
 
@@ -121,7 +127,7 @@ class Dice(Widget):
 
 
 class Bug(Widget):
-    """A mistake of `measure.bugs`: its test, and a race of the scenario, if there is one."""
+    """A bug of `measure.bugs`, with its test, and with a race of the scenario if there is one."""
 
     bug: str
     scenario: ScenarioId = ""
@@ -129,8 +135,10 @@ class Bug(Widget):
 
 
 class Cost(Widget):
-    """The costs of passes of so many `rows` on this machine. The reader first guesses the one of `predict` rows. With `alpha`
-    and `k`: the expected speedup at these costs."""
+    """The costs of passes by their number of `rows` on this machine. The reader first guesses the cost of `predict` rows.
+
+    With `alpha` and `k`, it also shows the predicted speedup at these costs.
+    """
 
     rows: tuple[Rows, ...]
     predict: int | None = None
@@ -138,9 +146,9 @@ class Cost(Widget):
     k: int | None = None
 
     @model_validator(mode="after")
-    def _fits(self) -> Self:
-        _must(self.predict in (None, *self.rows), "predict one of the rows.")
-        _must((self.alpha is None) == (self.k is None), "give alpha together with k.")
+    def _is_consistent(self) -> Self:
+        _require(self.predict in (None, *self.rows), "predict one of the rows.")
+        _require((self.alpha is None) == (self.k is None), "give alpha together with k.")
         return self
 
 
@@ -154,8 +162,10 @@ class WhatIf(Widget):
 
 
 class Code(Widget):
-    """A listing: `text`, or the definition `source`, "lookahead/package/file.py#function" or "#Class.method". `first` is the
-    number of its first line, and lines with one of `marks` are marked."""
+    """A listing: `text`, or the definition `source`, "lookahead/package/file.py#function" or "#Class.method".
+
+    `first` is the number of its first line. Lines that contain one of `marks` are marked.
+    """
 
     text: str
     source: str = ""
@@ -166,8 +176,8 @@ class Code(Widget):
     @model_validator(mode="before")
     @classmethod
     def _with_source(cls, fields: dict[str, Any]) -> dict[str, Any]:
-        one = ("text" in fields) != ("source" in fields)
-        _must(one, "give either a text or a source.")
+        exclusive = ("text" in fields) != ("source" in fields)
+        _require(exclusive, "give either a text or a source.")
         if "source" not in fields:
             return fields
         text, first = _source(str(fields["source"]))
@@ -176,7 +186,7 @@ class Code(Widget):
     @model_validator(mode="after")
     def _has_marks(self) -> Self:
         for mark in self.marks:
-            _must(mark in self.text, f"no line of the listing has {mark!r}.")
+            _require(mark in self.text, f"no line of the listing has {mark!r}.")
         return self
 
     @property
@@ -192,7 +202,7 @@ class Figure(Widget):
 
 
 class Answer(Fields):
-    """One of a quiz's answers, with its explanation."""
+    """An answer of a quiz, with its explanation."""
 
     text: str
     why: str
@@ -208,32 +218,32 @@ class Quiz(Widget):
     @model_validator(mode="after")
     def _one_is_right(self) -> Self:
         right = sum(answer.right for answer in self.answers)
-        _must(right == 1, "give one right answer.")
+        _require(right == 1, "give one right answer.")
         return self
 
 
-KINDS: dict[str, type[Widget]] = {one.__name__.lower(): one for one in Widget.__subclasses__()}
+KINDS: dict[str, type[Widget]] = {kind.__name__.lower(): kind for kind in Widget.__subclasses__()}
 
 
 def _scenario(name: str) -> Scenario:
-    _must(name in list(BY_ID), f"choose one of {', '.join(BY_ID)}.")
+    _require(name in list(BY_ID), f"choose one of {', '.join(BY_ID)}.")
     return BY_ID[name]
 
 
 def _recorded(name: str) -> str:
     path = ASSETS / "traces" / f"{_scenario(name).id}.json"
-    _must(path.is_file(), "there is no bundled recording of this scenario.")
+    _require(path.is_file(), "there is no bundled recording of this scenario.")
     return name
 
 
 def _source(source: str) -> tuple[str, int]:
     file, _, name = source.partition("#")
     path = (ROOT / file).resolve()
-    _must(path.is_relative_to(ROOT) and path.is_file(), "there is no such file.")
+    _require(path.is_relative_to(ROOT) and path.is_file(), "there is no such file.")
     text = path.read_text(encoding="utf-8")
     node = ast.parse(text)
     for part in name.split("."):
         node = next((n for n in node.body if getattr(n, "name", None) == part), None)
-        _must(node, "the file has no such definition.")
+        _require(node, "the file has no such definition.")
     first = min(n.lineno for n in (node, *node.decorator_list))
     return dedent("\n".join(text.split("\n")[first - 1 : node.end_lineno])), first

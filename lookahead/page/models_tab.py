@@ -81,8 +81,8 @@ def tab(server: ServerState, choosing: gr.Tab) -> None:
         plan = markup()
         markup("<h3>Pairs worth trying</h3>")
         prose(CARDS)
-        for room, pairs in groupby(SUGGESTED, lambda one: one.room):
-            markup(f'<h4 class="la-room">For {room}</h4>')
+        for device, pairs in groupby(SUGGESTED, lambda pair: pair.device):
+            markup(f'<h4 class="la-room">For {device}</h4>')
             for one in pairs:
                 _row(one, pair, allowed)
         if allowed:
@@ -199,7 +199,7 @@ def _checks(checks: tuple[hub.Check, ...]) -> str:
     items = ""
     for check in checks:
         kind, mark = ("fails", "no") if check.error else ("passes", "yes")
-        words = f"{check.error.value}: {check.error.hint}" if check.error else check.words
+        words = f"{check.error.value}: {check.error.hint}" if check.error else check.message
         topic = TOPICS.get(check.topic, check.topic)
         items += f'<li class="la-{kind}"><span class="la-mark">{mark}</span><b>{topic}</b><span>{html.escape(words)}</span></li>'
     return f'<ul class="la-checks" aria-label="what was checked">{items}</ul>'

@@ -81,7 +81,7 @@ class Families:
             return {*models.drafts, *models.heads}
         if is_servers(spec):  # the servers' owner chooses
             return {"draft", *KINDS}
-        return {layer_skip.ROLE, *sources.places(spec)} - {"target"}
+        return {layer_skip.ROLE, *sources.locations(spec)} - {"target"}
 
     def chats(self, spec: str) -> bool:
         """Whether its models answer a chat message, instead of continuing a text."""

@@ -26,7 +26,7 @@ from ..core.events import SettingsError
 from ..drafting.base import DRAFT_MODEL, EAGLE, LOOKUP, NO_DRAFT
 from ..engine.lane import Lane
 from ..family.models import Models
-from ..family.sources import places
+from ..family.sources import locations
 from ..measure.timing import Entry, Question, Sample, Timing, lane_of, read_entry, time_lane
 from .gguf import write
 
@@ -69,7 +69,7 @@ def rivals(models: Models, vllm_python: str | None, llama_server: str | None, fo
 
 def vllm(python: str, models: Models) -> list[Engine]:
     """Return vLLM without speculation, with our draft model, with our EAGLE head and with its n-grams."""
-    members = places(models.spec)
+    members = locations(models.spec)
     command = [
         python, "-m", "vllm.entrypoints.openai.api_server", "--model", members["target"], "--served-model-name", "target",
         "--dtype", models.dtype, "--max-model-len", str(models.target.context_length), "--max-num-seqs", "1",
@@ -99,7 +99,7 @@ def ask_vllm(client: httpx2.Client, ids: Sequence[int], most: int) -> list[int]:
 def llama_cpp(program: str, models: Models, folder: Path) -> list[Engine]:
     """Return llama.cpp's server (options of build 11434) without speculation, with our draft model and with its n-grams. The
     family's models are written to the folder as GGUF files in float16."""
-    members = places(models.spec)
+    members = locations(models.spec)
     files = {role: write(members[role], folder / f"{role}.gguf") for role in ("target", "draft") if role in members}
     command = [
         program, "--model", str(files["target"]), "--ctx-size", str(models.target.context_length), "--parallel", "1", "--no-webui",

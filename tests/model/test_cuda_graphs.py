@@ -12,7 +12,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from transformers import AutoModelForCausalLM
 
 from lookahead.core import tree
-from lookahead.family import recording
+from lookahead.family import capture
 from lookahead.model.cuda_graphs import ROWS, SHORTEST, CudaGraphs
 from lookahead.model.lm import CachedLM
 from lookahead.model.modules import ATTENTION, Modules
@@ -167,7 +167,7 @@ def as_it_is(run):
 
 @pytest.mark.parametrize("other", [Slow, Wrong])
 def test_passes_that_are_slower_or_other_are_not_used(passes, other):
-    assert recording.better(passes, other(passes, record=as_it_is)) is passes
+    assert capture.faster(passes, other(passes, record=as_it_is)) is passes
 
 
 def test_quicker_ones_are_used(passes):
@@ -177,16 +177,16 @@ def test_quicker_ones_are_used(passes):
             return super().__call__(*args, **kwargs)
 
     quick = CudaGraphs(passes, record=as_it_is)
-    assert recording.better(Late(passes.model), quick) is quick
+    assert capture.faster(Late(passes.model), quick) is quick
 
 
 def test_on_a_processor_nothing_is_recorded(passes):
-    assert recording.where_quicker(passes) is passes
+    assert capture.capture_if_faster(passes) is passes
 
 
 def test_what_cannot_be_recorded_is_launched_as_ever(passes, monkeypatch, caplog):
     """As on a GPU: torch's own refusal, here for want of one."""
     monkeypatch.setattr(Modules, "device", torch.device("cuda"))
     monkeypatch.setattr(Modules, "devices", {"cuda:0"})
-    assert recording.where_quicker(passes) is passes
+    assert capture.capture_if_faster(passes) is passes
     assert "CUDA graphs are not used" in caplog.text

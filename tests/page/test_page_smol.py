@@ -14,7 +14,7 @@ from lookahead.family import sources
 from lookahead.measure.scenarios import ANSWERS
 
 SOURCE = sources.named("smol")
-there = SOURCE.gguf or SOURCE.here()
+there = SOURCE.gguf or SOURCE.local_copy()
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.skipif(not there and not os.environ.get("CI"), reason="requirements-smol.txt is not installed"),

@@ -142,7 +142,7 @@ def test_a_load_that_fails_changes_nothing(server, monkeypatch):
     told, _ = lines(load(server, "pocket"))
     assert "a fault in Lookahead or in the model" in told[-1] and "MemoryError" in told[-1]
     told, _ = lines(load(server, "/etc"))
-    assert "no folder is opened from the page" in told[-1]
+    assert "folders cannot be opened from the page" in told[-1]
     server.limits = Limits(loading="none")
     told, _ = lines(load(server, "pocket"))
     assert "switched loading off" in told[-1], "also where somebody asks past the disabled button"
@@ -186,7 +186,7 @@ def test_a_check_loads_nothing(server):
 
 def test_words_of_others_are_shown_as_words(server):
     check = hub.Check("hub", "", ModelError("model", "<b>org</b>", "<script>alert(1)</script>"))
-    known = hub.Known("target", "a/b", "<i>a/b</i>", licence="<u>mit</u>")
+    known = hub.InspectedModel("target", "a/b", "<i>a/b</i>", licence="<u>mit</u>")
     shown = models_tab.plan_shown(hub.Plan("a/b", (known,), server.models.target.model.dtype, (check,)))
     assert not any(mark in shown for mark in ("<script", "<b>org", "<i>a", "<u>"))
     server.families.first.licences = dict.fromkeys(server.models.names.values(), "<u>x</u>")

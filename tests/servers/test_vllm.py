@@ -15,7 +15,7 @@ import pytest
 import vllm_environment
 
 import lookahead
-from lookahead.family.sources import places
+from lookahead.family.sources import locations
 from lookahead.measure.scenarios import BENCH
 from lookahead.measure.timing import Question
 from lookahead.servers import report
@@ -33,7 +33,7 @@ NAMES, THINGS = ("Anna", "Ben", "Lily", "Tom", "Mia"), ("frog", "kite", "cake", 
 
 def engine(plan=False):
     """How vLLM is started here."""
-    members, python = places("pocket"), vllm_environment.python()
+    members, python = locations("pocket"), vllm_environment.python()
 
     command = [
         python, "-m", "vllm.entrypoints.openai.api_server", "--model", members["target"], "--served-model-name", "target",

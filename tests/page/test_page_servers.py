@@ -41,7 +41,7 @@ LINK = f"?family=servers%3Aplain%2Cfast&prompt=A+prompt&max_new_tokens={MOST}"
 def test_servers_are_chosen_by_name_and_raced(visit, servers):
     page = visit()
     page.get_by_label("Models", exact=True).click()
-    page.get_by_role("option", name="fast beside plain").click()
+    page.get_by_role("option", name="fast vs plain").click()
     page.locator(".la-machine", has_text="as seen from here").wait_for()
     page.get_by_label("Method", exact=True).wait_for(state="hidden")
     page.get_by_role("button", name="more", exact=True).click()
@@ -63,13 +63,13 @@ def test_servers_are_chosen_by_name_and_raced(visit, servers):
 
 def test_a_link_names_servers(visit):
     page = visit(LINK)
-    page.wait_for_function("document.querySelector('#la-family input').value.startsWith('fast beside plain')")
+    page.wait_for_function("document.querySelector('#la-family input').value.startsWith('fast vs plain')")
     assert race(page)["lanes"][1]["text"] == TEXT
 
 
 def test_a_server_that_fails_says_so_and_keeps_what_arrived(visit):
     page = visit(LINK.replace("Cfast", "Cfailing"))
-    page.wait_for_function("document.querySelector('#la-family input').value.startsWith('failing beside plain')")
+    page.wait_for_function("document.querySelector('#la-family input').value.startsWith('failing vs plain')")
     page.get_by_role("button", name="Race", exact=True).click()
     page.wait_for_function(f"{STATE}.error && {STATE}.error.includes('out of memory')")
     lanes = page.evaluate(f"{STATE}.lanes")

@@ -99,7 +99,7 @@ class AcceptanceRecord(BaseModel):
     def drafts(self) -> Counter[tuple[int, bool]]:
         """Count drafts by (accepted tokens, whether the next token was rejected).
 
-        In a histogram, only a pass that accepted the most tokens a pass can draft had no rejected token.
+        In a histogram, only passes that accepted a draft of the full length had no rejected token.
         """
         if self.per_step_accepted is not None and self.per_step_drafted is not None:
             pairs = zip(self.per_step_accepted, self.per_step_drafted, strict=True)

@@ -92,7 +92,7 @@ def download(files: Sequence[File], progress: Callable[[int], None], main: bool 
     if all(file.cached_path and (not main or cached(file.repo) == file.cached_path.parent) for file in files):
         return
     folders = {cache() / repo_folder_name(repo_id=file.repo, repo_type="model") / "blobs" for file in files}
-    before, arrived, moved_at = _bytes(folders, ABANDONED_S), 0, monotonic()
+    before, downloaded, moved_at = _bytes(folders, ABANDONED_S), 0, monotonic()
     paths = filter(None, (str(PACKAGES), os.environ.get("PYTHONPATH")))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
@@ -102,9 +102,9 @@ def download(files: Sequence[File], progress: Callable[[int], None], main: bool 
             with suppress(BrokenPipeError):  # the child has ended
                 print(json.dumps([[astuple(file) for file in files], main]), file=child.stdin, flush=True)
             while child.poll() is None:
-                if (bytes_ := _bytes(folders) - before) > arrived:
-                    arrived, moved_at = bytes_, monotonic()
-                progress(arrived)
+                if (bytes_ := _bytes(folders) - before) > downloaded:
+                    downloaded, moved_at = bytes_, monotonic()
+                progress(downloaded)
                 if monotonic() - moved_at > STALLED_S:
                     raise ModelError("model", files[0].repo, "the hub has stopped sending; try again later.")
                 sleep(POLL_S)

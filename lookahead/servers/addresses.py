@@ -120,11 +120,11 @@ def is_servers(spec: str) -> bool:
 
 def servers_of(spec: str) -> list[Server]:
     """Return the servers of a choice. Raises `RemoteError` for an unknown name."""
-    known = named()
+    servers = named()
     names = spec.removeprefix(PREFIX).split(",")
     for name in names:
-        if name not in known:
+        if name not in servers:
             raise RemoteError(
-                name[:80], f"it is not one of this app's servers: {', '.join(known) or 'there are none'}."
+                name[:80], f"it is not one of this app's servers: {', '.join(servers) or 'there are none'}."
             )
-    return [known[name] for name in names]
+    return [servers[name] for name in names]

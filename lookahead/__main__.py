@@ -176,9 +176,9 @@ def _run(arguments: argparse.Namespace) -> None:
 
             more = [rivals]
         elif name == "decide" and (arguments.baseline or arguments.speculative):
-            from .servers.commands import deciding
+            from .servers.commands import decide
 
-            more = [deciding]
+            more = [decide]
         getattr(commands, name)(arguments, *more)
 
 

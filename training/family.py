@@ -252,8 +252,8 @@ class _Stages:
     def _verifier(self) -> str:
         """Return the target's name in the file of a head: its repository or folder name, not its path."""
         start = self.job.start_from
-        source = sources.of(start) if start else None
-        return source.repo if source else sources.shown(str(_place(start or self.job.out, "target")))
+        source = sources.read_source(start) if start else None
+        return source.repo if source else sources.display_name(str(_place(start or self.job.out, "target")))
 
     def _written(self, target: LlamaForCausalLM) -> np.ndarray:
         """Return the rows that the target wrote, once for all drafters."""
@@ -360,7 +360,7 @@ def _noted(job: Job) -> dict[str, Any]:
 
 def _place(family: Path, role: str) -> Path:
     """Return the folder of a role. The family may be a single model, and its target may be elsewhere."""
-    if role == "target" and sources.of(family):
+    if role == "target" and sources.read_source(family):
         return hub.fetch(family.name)[1]
     return family if role == "target" and (family / "config.json").is_file() else family / role
 

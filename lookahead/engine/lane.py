@@ -47,7 +47,7 @@ class Lane:
         self.reports_drafts = not issubclass(cls, ExternalGenerator)
         self.options = {"draft": draft, **given} if cls.needs_draft else given
         self.draft = models.draft(draft) if cls.needs_draft else None
-        self.costs = models.deciding_costs(settings.costs)
+        self.costs = models.policy_costs(settings.costs)
         self._rule = rule_for(settings)
         self._cls, self._method_options = cls, options_of(method, given)
         context_length = models.target.context_length

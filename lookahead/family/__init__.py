@@ -1,1 +1,1 @@
-"""Families of models: where their files come from, the hub's checks and downloads, loading, and what is measured at load."""
+"""Families of models: sources of their files, checks and downloads from the hub, loading, and measurements at load."""

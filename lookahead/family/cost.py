@@ -1,7 +1,7 @@
-"""Measure what passes cost on this machine: the numbers of `core.costs.PassCosts`.
+"""Measure the costs of passes on this machine, for `core.costs.PassCosts`.
 
-`measure` times the target's passes by rows, `measure_drafter` a drafter's between passes of the target, as in a race. `warm`
-runs every shape once.
+`measure` times the target's passes for each row count. `measure_drafter` times drafts between passes of the target, as in a
+race. `warm` runs every shape once.
 """
 
 import math
@@ -22,39 +22,42 @@ from ..model.heads.head import CachedHead, Head
 from ..model.lm import CachedLM
 
 ROWS = (1, 2, 3, 5, 9, 17, 33, 65, 129)
-LEVEL_ROWS = (1, 3, 9)  # of a tree's levels
-LEVELS = 4  # of the deeper ones of the trees that are timed
-SMALL = 33  # rows from which on passes stretch the cache's buffers, so that they are timed after the others
-BRANCHING_ROWS = 9  # of the passes that measure what branching adds
-CONTEXT = 64  # cached tokens behind which passes are timed
-LENGTHS = (32, 160, 300)  # of the text behind which kernels are warmed
-READ = (1, 2, 4, 8, 16, 32, 64)  # rows in which a drafter catches up with the text
+LEVEL_ROWS = (1, 3, 9)  # rows per level of the timed trees
+LEVELS = 4  # levels of the deeper timed trees
+SMALL_ROWS = 33  # passes of more rows enlarge the cache's buffers, so they are timed after the others
+BRANCHING_ROWS = 9  # rows of the passes that measure the cost of branching
+CONTEXT = 64  # cached tokens before a timed pass
+LENGTHS = (32, 160, 300)  # cached tokens before the passes of `warm`
+CATCH_UP_ROWS = (1, 2, 4, 8, 16, 32, 64)  # row counts with which a drafter reads the newest text
 REPEATS, LEAST_REPEATS = 7, 2
-LAPS_S = 0.7  # repeats end after so long, if there are `LEAST_REPEATS`: passes of many milliseconds vary less
+REPEATS_S = 0.7  # repeats end after this time, but not before `LEAST_REPEATS`; long passes vary less
 SLOW_S = 0.8  # seconds for `LEAST_REPEATS` of the small passes: a model that takes longer is slow
-WARM_S = 0.6  # behind a further length of text kernels are warmed only where that took no longer so far
-LEAST_TOKEN_S = 1e-6  # of a further drafted token, however quick it seems
-DRAFTED = 8  # tokens of the longer ones of the drafts that are timed
+WARM_S = 0.6  # after this time, `warm` starts no further length of text
+LEAST_TOKEN_S = 1e-6  # lower bound of the measured time of a further drafted token
+DRAFTED = 8  # tokens of the longer timed drafts
 SLOWER = 1.7  # ratio of times from which a pass is clearly slower
-MOST_DRIFT = 1.3  # how much more passes of one row may have drifted than those of several
-VERIFIED_ROWS = 5  # of the target's passes between drafts
-DRAFTS_S = 0.2  # drafts are timed for so long at least, since their times vary
-SETTLED_S = 0.007  # of one-row passes, until a processor that passes of many rows made slower is itself again
+MOST_DRIFT = 1.3  # upper bound of the ratio between the drifts of one-row passes and of larger ones
+VERIFIED_ROWS = 5  # rows of the target's passes between drafts
+DRAFTS_S = 0.2  # least time for which drafts are timed, because their times vary
+SETTLED_S = 0.007  # time of one-row passes until a processor has its usual speed again after passes of many rows
 
 
 def drift(lm: CachedLM, curve: CostCurve) -> float | None:
-    """Seconds of passes now, in units of a kept curve; None if its shape has changed. Leaves `lm` empty."""
+    """Return the time of passes now relative to a stored curve, None if the curve has another shape. Leaves `lm` empty."""
     rows = curve.rows[min(4, len(curve.rows) - 1)]
     lm.reset()
     lm.extend([1] * min(CONTEXT, lm.context_length - rows))
     _, one_s, several_s = interleaved([settling(lm), *(lambda n=n: lm.forward([1] * n) for n in (1, rows))], REPEATS)
     lm.reset()
-    one, several = one_s / curve.pass_s(1), several_s / curve.pass_s(rows)
-    return (one * several) ** 0.5 if 1 / MOST_DRIFT < one / several < MOST_DRIFT else None
+    single, multiple = one_s / curve.pass_s(1), several_s / curve.pass_s(rows)
+    return (single * multiple) ** 0.5 if 1 / MOST_DRIFT < single / multiple < MOST_DRIFT else None
 
 
 def settling(lm: CachedLM) -> Callable[[], None]:
-    """Run one-row passes for a while: after a pass of many rows, the next few are up to a seventh slower."""
+    """Return a function that runs one-row passes for `SETTLED_S`.
+
+    After a pass of many rows, the next few passes are up to a seventh slower.
+    """
 
     def settle() -> None:
         stop = perf_counter() + SETTLED_S
@@ -65,7 +68,7 @@ def settling(lm: CachedLM) -> Callable[[], None]:
 
 
 def warm(lm: CachedLM, most_rows: int, lengths: Sequence[int] = LENGTHS) -> None:
-    """Run passes of every row count after texts of several lengths; a model's first layer is enough.
+    """Run passes of every row count after texts of several lengths. The first layer of a model suffices.
 
     Libraries compile kernels at the first use of a shape. Our kernels are the same for all shapes.
     """
@@ -73,7 +76,7 @@ def warm(lm: CachedLM, most_rows: int, lengths: Sequence[int] = LENGTHS) -> None
         return
     stop = perf_counter() + WARM_S
     for cached in lengths:
-        tokens = [1] * (cached + max(most_rows, READ[-1]))
+        tokens = [1] * (cached + max(most_rows, CATCH_UP_ROWS[-1]))
         if len(tokens) > lm.context_length or perf_counter() > stop:
             break
         lm.reset()
@@ -82,14 +85,17 @@ def warm(lm: CachedLM, most_rows: int, lengths: Sequence[int] = LENGTHS) -> None
             lm.forward(tokens[:rows])
             if rows > 2:
                 lm.forward(tokens[:rows], _branching(rows))
-        for rows in READ:
+        for rows in CATCH_UP_ROWS:
             lm.extend(tokens[:rows])
             lm.sync(tokens[: cached + 1])
     lm.reset()
 
 
 def measure(lm: CachedLM) -> CostCurve:
-    """Median seconds of a pass of each row count after a short text; a slow model gets the small ones. Leaves `lm` empty."""
+    """Return the median seconds of a pass of each row count after a short text. Leaves `lm` empty.
+
+    For a slow model, only passes of at most `SMALL_ROWS` rows are timed.
+    """
     draws = random.Random(0)
     tokens = [draws.randrange(lm.vocab) for _ in range(CONTEXT + max(ROWS))]
     sizes = [n for n in ROWS if CONTEXT + n <= lm.context_length] or [1]
@@ -99,16 +105,16 @@ def measure(lm: CachedLM) -> CostCurve:
     def forward(n: int) -> Callable[[], object]:
         return partial(lm.forward, tokens[CONTEXT : CONTEXT + n])
 
-    small = [n for n in sizes if n <= SMALL]
+    small = [n for n in sizes if n <= SMALL_ROWS]
     slow = LEAST_REPEATS * len(small) * _timed(forward(small[-1])) > SLOW_S
-    large = [] if slow else [n for n in sizes if n > SMALL]
+    large = [] if slow else [n for n in sizes if n > SMALL_ROWS]
     branching = min(BRANCHING_ROWS, max(small + large))
     branched = tokens[CONTEXT : CONTEXT + branching]
-    _, *small_s = interleaved([settling(lm), *map(forward, small)], REPEATS, most_s=LAPS_S)
-    # The first pass of a shape is slower than the next one, which would hide the little that branching adds.
+    _, *small_s = interleaved([settling(lm), *map(forward, small)], REPEATS, most_s=REPEATS_S)
+    # The first pass of a shape is slower than the next one. The difference is larger than the cost of branching.
     chain, tree = forward(branching), partial(lm.forward, branched, _branching(branching))
-    _, chain_s, _, branched_s = interleaved([chain, chain, tree, tree], 3 * REPEATS, most_s=LAPS_S)
-    seconds = (*small_s, *interleaved([*map(forward, large)], REPEATS, most_s=LAPS_S))
+    _, chain_s, _, branched_s = interleaved([chain, chain, tree, tree], 3 * REPEATS, most_s=REPEATS_S)
+    seconds = (*small_s, *interleaved([*map(forward, large)], REPEATS, most_s=REPEATS_S))
     lm.reset()
     if lm.passes.batch_invariant:
         seconds = undisturbed(seconds)
@@ -117,14 +123,18 @@ def measure(lm: CachedLM) -> CostCurve:
 
 
 def undisturbed(seconds: Sequence[float]) -> tuple[float, ...]:
-    """Seconds of passes of rising row counts, none longer than a pass of more rows: disturbances only add time."""
+    """Return the seconds of passes of rising row counts, each at most those of any pass with more rows.
+
+    Disturbances only add time.
+    """
     return tuple(accumulate(reversed(seconds), min))[::-1]
 
 
 def plausible(costs: PassCosts, small: Iterable[str] = ()) -> bool:
-    """Whether no pass is clearly slower than one of more rows, nor one of a `small` draft model than the target's.
+    """Return whether no other program disturbed the measurement.
 
-    Otherwise other programs have disturbed the measurement.
+    No pass may be clearly slower than a pass of more rows. No pass of a `small` draft model may be clearly slower than the
+    target's.
     """
     seconds = costs.target.seconds
     pairs = [*zip(seconds, undisturbed(seconds), strict=True)]
@@ -132,8 +142,8 @@ def plausible(costs: PassCosts, small: Iterable[str] = ()) -> bool:
     return all(one_s <= SLOWER * other_s for one_s, other_s in pairs)
 
 
-def rehearse(drafter: CachedLM | Head, target: CachedLM) -> None:
-    """Draft a chain and a tree once after a short text, to compile before a race. Leaves both models as they are."""
+def warm_drafter(drafter: CachedLM | Head, target: CachedLM) -> None:
+    """Draft a chain and a tree once, so that their code is compiled before a race. Both models stay unchanged."""
     lm, target = _fresh(drafter, target)
     rule, text = rule_for(Settings()), [1, 1, 1]
     target.reset()
@@ -143,9 +153,10 @@ def rehearse(drafter: CachedLM | Head, target: CachedLM) -> None:
 
 
 def measure_drafter(drafter: CachedLM | Head, target: CachedLM, target_curve: CostCurve) -> DrafterCosts:
-    """What a drafter's passes cost, alone and between passes of its target. Leaves both models as they are.
+    """Return the costs of a drafter's passes, alone and between passes of its target. Both models stay unchanged.
 
-    The seconds are scaled by the target's passes between drafts, because its speed may have changed since its curve.
+    The seconds are scaled by the target's passes between drafts, because the speed of the machine may have changed since
+    `target_curve` was measured.
     """
     lm, target = _fresh(drafter, target)
     text = [1] * min(CONTEXT + 1, lm.context_length - LEVELS, target.context_length)
@@ -153,13 +164,13 @@ def measure_drafter(drafter: CachedLM | Head, target: CachedLM, target_curve: Co
     target.extend(text[1:])
     if (levels := _level_s(lm, text)) is None:
         lm.extend(lm.sync(text))
-        works = [lambda n=n: lm.forward([1] * n, [-1] * n) for n in LEVEL_ROWS]
-        levels = interleaved(works, REPEATS, most_s=LAPS_S)
-    return _in_turn(CostCurve(LEVEL_ROWS, tuple(levels)), lm, target, target_curve)
+        passes = [lambda n=n: lm.forward([1] * n, [-1] * n) for n in LEVEL_ROWS]
+        levels = interleaved(passes, REPEATS, most_s=REPEATS_S)
+    return _between_passes(CostCurve(LEVEL_ROWS, tuple(levels)), lm, target, target_curve)
 
 
 def _fresh(drafter: CachedLM | Head, target: CachedLM) -> tuple[CachedLM | CachedHead, CachedLM]:
-    """Caches of a drafter and of its target, which a head follows."""
+    """Return new caches of a drafter and of its target. A head follows the target's cache."""
     target = target.fresh()
     if isinstance(drafter, CachedLM):
         return drafter.fresh(), target
@@ -169,7 +180,7 @@ def _fresh(drafter: CachedLM | Head, target: CachedLM) -> tuple[CachedLM | Cache
 
 
 def _level_s(lm: CachedLM | CachedHead, text: Sequence[int]) -> list[float] | None:
-    """Seconds of a level of each of `LEVEL_ROWS`, in trees that are drafted in one call; None if there is no such call."""
+    """Return the seconds of a level of each of `LEVEL_ROWS`, None if the drafter cannot draft a tree in one call."""
     scores = rule_for(Settings()).scores(len(text), 1, lm.vocab)
 
     def grow(levels: int, rows: int) -> Callable[[], object]:
@@ -180,13 +191,15 @@ def _level_s(lm: CachedLM | CachedHead, text: Sequence[int]) -> list[float] | No
     if deepest < 2 or not grow(1, 1)():
         return None
     sizes = [(levels, rows) for rows in LEVEL_ROWS for levels in (1, deepest)]
-    seconds = interleaved([grow(*size) for size in sizes], REPEATS, most_s=LAPS_S)
+    seconds = interleaved([grow(*size) for size in sizes], REPEATS, most_s=REPEATS_S)
     pairs = zip(seconds[::2], seconds[1::2], strict=True)
-    return [max(LEAST_TOKEN_S, (whole - one) / (deepest - 1)) for one, whole in pairs]
+    return [max(LEAST_TOKEN_S, (deep_s - flat_s) / (deepest - 1)) for flat_s, deep_s in pairs]
 
 
-def _in_turn(curve: CostCurve, lm: CachedLM | CachedHead, target: CachedLM, target_curve: CostCurve) -> DrafterCosts:
-    """The costs of a drafter between passes of the target, given the curve of its passes alone."""
+def _between_passes(
+    curve: CostCurve, lm: CachedLM | CachedHead, target: CachedLM, target_curve: CostCurve
+) -> DrafterCosts:
+    """Return the costs of a drafter between passes of the target. `curve` has the costs of the drafter's passes alone."""
     rule, draws = rule_for(Settings()), random.Random(0)
     cached = min(CONTEXT - 2, lm.context_length - DRAFTED - 1, target.context_length - DRAFTED)
     prompt = [draws.randrange(lm.vocab) for _ in range(cached)]
@@ -210,10 +223,10 @@ def _in_turn(curve: CostCurve, lm: CachedLM | CachedHead, target: CachedLM, targ
             seconds.append(perf_counter() - start)
             return_s.append(_timed(verify) - verify_s[-1])
     # The first drafts are a warm-up.
-    first_s, whole_s = (statistics.median(drafts_s[length][1:]) for length in (1, longest))
-    token_s = max(LEAST_TOKEN_S, (whole_s - first_s) / (longest - 1)) if longest > 1 else first_s
+    first_s, longest_s = (statistics.median(drafts_s[length][1:]) for length in (1, longest))
+    token_s = max(LEAST_TOKEN_S, (longest_s - first_s) / (longest - 1)) if longest > 1 else first_s
     back_s = statistics.median(return_s[2:])
-    # A token of a chain that is drafted in one call, or read off a slot, takes less than a pass by itself.
+    # In a chain that is drafted in one call or read from slots, a token takes less time than a separate pass.
     curve = replace(curve, seconds=(min(curve.seconds[0], token_s), *curve.seconds[1:]))
     costs = DrafterCosts(curve, token_s - curve.seconds[0], (max(0.0, first_s - token_s),), max(0.0, back_s))
     return costs.scaled(target_curve.pass_s(VERIFIED_ROWS) / statistics.median(verify_s[2:]))
@@ -230,16 +243,17 @@ def _timed(work: Callable[[], object]) -> float:
 
 
 def interleaved(
-    works: Sequence[Callable[[], object]],
+    functions: Sequence[Callable[[], object]],
     repeats: int,
     summary: Callable[[list[float]], float] = statistics.median,
     most_s: float = math.inf,
 ) -> list[float]:
-    """The median, or another summary, of the seconds of each work after a warm-up.
+    """Return the median, or another `summary`, of the seconds of each function after a warm-up.
 
-    `LEAST_REPEATS`, then more for `most_s` seconds. In a repeat all run in turn, so a disturbance affects all alike.
+    There are `LEAST_REPEATS` repeats, then more until `most_s` seconds have passed. A repeat runs all functions in turn, so
+    disturbances affect all of them.
     """
     stop, by_repeat = perf_counter() + most_s, []
     while len(by_repeat) <= min(repeats, LEAST_REPEATS) or (len(by_repeat) <= repeats and perf_counter() < stop):
-        by_repeat.append([_timed(work) for work in works])
+        by_repeat.append([_timed(function) for function in functions])
     return [summary(list(seconds)) for seconds in zip(*by_repeat[1:], strict=True)]

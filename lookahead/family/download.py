@@ -1,6 +1,6 @@
-"""Files from the hub, downloaded by `huggingface_hub` in a child process that ends when its caller stops.
+"""Downloads of files from the hub by `huggingface_hub`, in a child process that ends when its caller stops.
 
-A download that ends early leaves whole files in the hub's cache, and the next one continues with the first missing file.
+A download that ends early leaves complete files in the hub's cache. The next download continues with the first missing file.
 """
 
 import errno
@@ -32,9 +32,9 @@ from ..core.events import ModelError
 from ..core.wording import remark
 from ..model.small_files import CONFIG, weight_files
 
-CHUNK = 1 << 16  # bytes that the child writes at once, so progress is visible on a slow line
-EVERY_S = 0.1
-GRACE_S = 0.5  # the child may take to remove the file that it has not finished
+CHUNK = 1 << 16  # bytes that the child writes at once, so that progress is visible on a slow connection
+POLL_S = 0.1
+GRACE_S = 0.5  # time for the child to remove its unfinished file
 STALLED_S = 60
 ABANDONED_S = 3600  # age of an unfinished file that is removed
 PACKAGES = Path(__file__).parents[2]
@@ -42,7 +42,7 @@ PACKAGES = Path(__file__).parents[2]
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """One file of a repository at one commit. `size` is 0 if the hub does not say it."""
+    """One file of a repository at one commit. `size` is 0 if the hub does not report it."""
 
     repo: str
     commit: str
@@ -50,19 +50,19 @@ class File:
     size: int
 
     @property
-    def here(self) -> Path | None:
-        """Its path in the cache, None if it is not there or has another size."""
+    def cached_path(self) -> Path | None:
+        """The file's path in the cache, None if it is missing or has another size."""
         path = try_to_load_from_cache(self.repo, self.name, revision=self.commit)
         return Path(path) if isinstance(path, str) and self.size in (0, Path(path).stat().st_size) else None
 
 
 def cache() -> Path:
-    """Return the folder of all downloads."""
+    """Return the folder of the hub's cache."""
     return Path(constants.HF_HUB_CACHE).expanduser()
 
 
 def cached(repo: str) -> Path | None:
-    """Return the newest snapshot of a repository in the cache, None unless it has a configuration and all weights."""
+    """Return the newest snapshot of a repository in the cache, None if its configuration or weights are incomplete."""
     path = try_to_load_from_cache(repo, CONFIG)
     with suppress(ModelError):
         if isinstance(path, str) and weight_files(Path(path).parent):
@@ -78,21 +78,21 @@ def repositories() -> list[str]:
 
 
 def bytes_of_weights(repo: str) -> int:
-    """Return the size of the weights of a repository in the cache, 0 unless all are there."""
+    """Return the bytes of a repository's weights in the cache, 0 if they are incomplete."""
     copy = cached(repo)
     return sum(path.stat().st_size for path in copy.glob("model*.safetensors")) if copy else 0
 
 
 def download(files: Sequence[File], progress: Callable[[int], None], main: bool = False) -> None:
-    """Download the files that are missing, and call `progress(bytes that have arrived)` ten times per second.
+    """Download the missing files, and call `progress(downloaded_bytes)` ten times per second.
 
-    `main` stores in the cache which commit is the newest, so the files are found without a connection. An exception of
-    `progress` ends the child process within a second. Raises `ModelError`.
+    `main` also stores the newest commit in the cache, so that the files are found without a connection. If `progress` raises,
+    the child process ends within a second. Raises `ModelError`.
     """
-    if all(file.here and (not main or cached(file.repo) == file.here.parent) for file in files):
+    if all(file.cached_path and (not main or cached(file.repo) == file.cached_path.parent) for file in files):
         return
     folders = {cache() / repo_folder_name(repo_id=file.repo, repo_type="model") / "blobs" for file in files}
-    before, arrived, moved_at = _bytes(folders, ABANDONED_S), 0, monotonic()
+    before, downloaded, moved_at = _bytes(folders, ABANDONED_S), 0, monotonic()
     paths = filter(None, (str(PACKAGES), os.environ.get("PYTHONPATH")))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
@@ -102,21 +102,24 @@ def download(files: Sequence[File], progress: Callable[[int], None], main: bool 
             with suppress(BrokenPipeError):  # the child has ended
                 print(json.dumps([[astuple(file) for file in files], main]), file=child.stdin, flush=True)
             while child.poll() is None:
-                if (bytes_ := _bytes(folders) - before) > arrived:
-                    arrived, moved_at = bytes_, monotonic()
-                progress(arrived)
+                if (bytes_ := _bytes(folders) - before) > downloaded:
+                    downloaded, moved_at = bytes_, monotonic()
+                progress(downloaded)
                 if monotonic() - moved_at > STALLED_S:
                     raise ModelError("model", files[0].repo, "the hub has stopped sending; try again later.")
-                sleep(EVERY_S)
-            answer = child.stdout.read()
+                sleep(POLL_S)
+            output = child.stdout.read()
         finally:
             with suppress(BrokenPipeError):
-                child.stdin.close()  # at which it ends
+                child.stdin.close()  # the child ends itself then
             with suppress(subprocess.TimeoutExpired):
                 child.wait(GRACE_S)
             child.kill()
-    broken = [files[0].repo, f"its download broke off ({child.returncode}); load again: files that are whole are kept."]
-    repo, hint = json.loads(answer) if answer else broken
+    failure = [
+        files[0].repo,
+        f"its download was interrupted ({child.returncode}); load again. Complete files are kept.",
+    ]
+    repo, hint = json.loads(output) if output else failure
     if hint:
         raise ModelError("model", repo, hint)
     progress(_bytes(folders) - before)
@@ -126,21 +129,21 @@ def receive(files: Sequence[File], main: bool = False) -> None:
     """Download in this process. Raises `ModelError`."""
     for file in files:
         try:
-            if not file.here:
-                wrong = isinstance(try_to_load_from_cache(file.repo, file.name, revision=file.commit), str)
-                path = hf_hub_download(file.repo, file.name, revision=file.commit, force_download=wrong)
+            if not file.cached_path:
+                is_damaged = isinstance(try_to_load_from_cache(file.repo, file.name, revision=file.commit), str)
+                path = hf_hub_download(file.repo, file.name, revision=file.commit, force_download=is_damaged)
                 if file.size not in (0, os.path.getsize(path)):
-                    hint = f"{file.name} has another size than the hub announced; try again later."
+                    hint = f"{file.name} does not have the size that the hub reported; try again later."
                     raise ModelError("model", file.repo, hint)
-        except Exception as error:  # the client raises a dozen kinds
-            raise explained(file.repo, error) from error
+        except Exception as error:  # the client raises many types
+            raise to_model_error(file.repo, error) from error
     for repo in {file.repo for file in files if main}:
-        with suppress(Exception):  # the files are here; a later start without a connection does not find them
+        with suppress(Exception):  # only a later start without a connection needs this
             HfApi().resolve_revision(repo)
 
 
-def explained(repo: str, error: Exception, near: Sequence[str] = ()) -> ModelError:
-    """Return an error of the hub's client as a sentence with what to do."""
+def to_model_error(repo: str, error: Exception, similar: Sequence[str] = ()) -> ModelError:
+    """Return an error of the hub's client as a `ModelError` with a hint. `similar` are existing names like `repo`."""
     if isinstance(error, ModelError):
         return error
     if isinstance(error, LocalEntryNotFoundError) and isinstance(error.__cause__, Exception):
@@ -148,44 +151,44 @@ def explained(repo: str, error: Exception, near: Sequence[str] = ()) -> ModelErr
     status = getattr(getattr(error, "response", None), "status_code", 0)
     if isinstance(error, GatedRepoError) or status == 403:
         page = f"{constants.ENDPOINT}/{repo}"
-        hint = f"its authors ask who uses it; agree to its terms on {page}, and start the server with that account's HF_TOKEN."
+        hint = f"access is restricted; agree to its terms on {page}, and start the server with that account's HF_TOKEN."
     elif isinstance(error, DisabledRepoError):
-        hint = "the hub has closed this model; choose another."
+        hint = "the hub has disabled this model; choose another."
     elif isinstance(error, (RepositoryNotFoundError, HFValidationError)) or status == 404:
-        like = f' ("{near[0]}"?)' if near else ""
-        hint = f"the hub shows no such model; check the spelling{like}, or start the server with an HF_TOKEN if it is private."
+        suggestion = f' ("{similar[0]}"?)' if similar else ""
+        hint = f"the hub shows no such model; check the spelling{suggestion}, or start the server with an HF_TOKEN if it is private."
     elif status == 401:
-        hint = "the hub does not accept this server's HF_TOKEN; start the server with a new one, or with none."
+        hint = "the hub does not accept this server's HF_TOKEN; start the server with a new token, or without one."
     elif isinstance(error, OfflineModeIsEnabled):
-        hint = "this server works without a connection (HF_HUB_OFFLINE), and has no copy; choose a model that it has."
+        hint = "this server works without a connection (HF_HUB_OFFLINE) and has no copy; choose a model that it has."
     elif isinstance(error, OSError) and error.errno == errno.ENOSPC:
-        hint = "the disk is full; make room, then load again: files that are whole are kept."
+        hint = "the disk is full; free some space, then load again. Complete files are kept."
     elif isinstance(error, OSError) and error.errno and error.filename:
-        hint = f"the folder of downloads cannot be written ({error.strerror}); set HF_HOME to one that can."
-    elif type(error) is ValueError:  # a file that is too large for the client
+        hint = f"the download folder cannot be written ({error.strerror}); set HF_HOME to a writable folder."
+    elif type(error) is ValueError:  # the file is too large for the client
         hint = f"it cannot be downloaded ({remark(error)}); choose another model."
     else:
         kind = f"{type(error).__name__}{f' {status}' if status else ''}"
-        hint = f"the hub cannot be reached ({kind}); try again later, or choose a model that this server has a copy of."
+        hint = f"the hub cannot be reached ({kind}); try again later, or choose a model that this server has already downloaded."
     return ModelError("model", repo, hint)
 
 
 def _bytes(folders: Iterable[Path], abandoned_s: float = 0) -> int:
-    """Return the size of all files; remove unfinished ones that are older than `abandoned_s`, if given."""
+    """Return the bytes of all files. Remove unfinished files that are older than `abandoned_s`, unless it is 0."""
     total = 0
     for path in (path for folder in folders for path in folder.glob("*")):
-        with suppress(OSError):  # it has another name by now
-            about = path.stat()
-            if abandoned_s and path.suffix == ".incomplete" and time() - about.st_mtime > abandoned_s:
+        with suppress(OSError):  # the file has been renamed
+            status = path.stat()
+            if abandoned_s and path.suffix == ".incomplete" and time() - status.st_mtime > abandoned_s:
                 path.unlink()
             else:
-                total += about.st_size
+                total += status.st_size
     return total
 
 
 def _child() -> None:
-    """Read a request from stdin, and print the repository and the sentence of the first error, or empty ones."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as for Ctrl-C, the client removes its unfinished file
+    """Read a request from stdin, download, and print the repository and hint of the first error, or two empty strings."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the client removes its unfinished file, as after Ctrl-C
     out, sys.stdout = sys.stdout, sys.stderr
     constants.DOWNLOAD_CHUNK_SIZE = CHUNK
     files, main = json.loads(sys.stdin.readline())
@@ -199,7 +202,7 @@ def _child() -> None:
 
 
 def _end_with_parent() -> None:
-    """Wait until the parent process closes the pipe or dies; then end this one."""
+    """Wait until the parent process closes the pipe or ends, then end this process."""
     os.read(sys.stdin.fileno(), 1)
     os.kill(os.getpid(), signal.SIGTERM)
     sleep(GRACE_S)

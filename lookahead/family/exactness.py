@@ -1,8 +1,8 @@
-"""Whether a row of the target's pass has the same bits with other rows as alone, and the badge that follows.
+"""Exactness: whether a row of the target's pass has the same bits with other rows as alone.
 
-Our kernels sum every row in one fixed order, so their passes are bit-exact. Libraries such as torch's choose a kernel by the
-number of rows and keys, and the last bits of a row change with it. Their passes are tie-aware: two tokens whose logits tie may
-swap. `probe` compares a sample in both cases.
+Our kernels sum every row in a fixed order, so their passes are bit-exact. Libraries such as torch choose a kernel by the
+number of rows and keys, and the last bits of a row depend on the kernel. Their passes are tie-aware: two tokens with nearly
+equal logits may swap. `probe` compares sampled rows in both cases.
 """
 
 import random
@@ -17,19 +17,19 @@ from ..core.numbers import count, significant
 from ..core.tree import ancestors, is_chain
 from ..model.lm import CachedLM
 
-# Tokens of text, around the lengths of the cache's blocks.
+# Lengths of text in tokens, near multiples of the cache's block length.
 LENGTHS = (24, 126, 250, 384, 509, 700, 1000, 1021, 1400, 1900)
-ROWS = 64  # of the passes
-PATH = 6  # rows of a pass that are compared, at most
-BUDGET_S, AGAIN_S = 0.4, 0.2  # at the first start with a model, and at later ones
-SHORT = 128  # tokens of text: passes after shorter texts come first
-WRONG = {torch.float32: 0.01}  # of the largest logit: a difference that is not rounding
+ROWS = 64  # rows per pass
+PATH = 6  # most rows of a pass that are compared
+BUDGET_S, AGAIN_S = 0.4, 0.2  # at the first start with a model, and at later starts
+SHORT = 128  # tokens: passes after texts of at most this length are compared first
+WRONG = {torch.float32: 0.01}  # relative to the largest logit: a difference too large for rounding
 WRONG_16_BITS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Exactness:
-    """The result of a probe: `compared` rows, of which `differ` had other bits, with logits at most `worst` apart."""
+    """The result of a probe. Of `compared` rows, `differ` had other bits; `worst` is the largest difference of a logit."""
 
     kind: str  # "bit-exact" or "tie-aware"
     compared: int = 0
@@ -38,7 +38,7 @@ class Exactness:
 
     @property
     def sentence(self) -> str:
-        """How far passes are exact, in words."""
+        """The result as a sentence."""
         compared = f"{count(self.compared)} compared rows"
         if self.kind == BIT_EXACT:
             return f"A row of a pass has the same bits as alone: all {compared} are identical."
@@ -51,13 +51,13 @@ class Exactness:
 def probe(lm: CachedLM, budget_s: float = BUDGET_S, seed: int = 0) -> Exactness:
     """Compare rows of chains and trees with rows computed one at a time, for about `budget_s` seconds. Leaves `lm` empty.
 
-    Raises `ModelError` if the rows of a tree differ by more than rounding, because the model's attention ignores the tree.
+    Raises `ModelError` if rows of a tree differ by more than rounding. The model's attention then ignores the tree.
     """
     draws, begin = random.Random(seed), perf_counter()
     most = lm.context_length - PATH - 1
     lengths = [n for n in LENGTHS if n <= most] or [most]
     draws.shuffle(lengths)
-    lengths.sort(key=lambda n: n > SHORT)  # a slow model reaches only the short ones
+    lengths.sort(key=lambda n: n > SHORT)  # a slow model is compared only after short texts
     compared = differ = trees = wrong = 0
     worst, tolerance = 0.0, WRONG.get(lm.passes.dtype, WRONG_16_BITS)
     for chain, same, apart, largest in (row for length in lengths for row in _compared(lm, length, draws)):
@@ -74,12 +74,13 @@ def probe(lm: CachedLM, budget_s: float = BUDGET_S, seed: int = 0) -> Exactness:
 
 
 def _compared(lm: CachedLM, length: int, draws: random.Random) -> Iterator[tuple[bool, bool, float, float]]:
-    """Rows after `length` tokens: is the pass a chain, are all bits the same; the logits' largest difference, the largest logit."""
+    """Yield for each row after `length` tokens: whether the pass is a chain, whether all bits are the same, the largest
+    difference of a logit, and the largest logit."""
     text = [draws.randrange(lm.vocab) for _ in range(length + PATH)]
     lm.reset()
     lm.extend(text[:length])
-    alone, ahead = [], text[length:]
-    for token in ahead:
+    alone, following = [], text[length:]
+    for token in following:
         logits = lm.forward([token])[0].clone()
         alone.append((logits, _newest(lm, 0)))
         lm.keep([0])
@@ -89,7 +90,7 @@ def _compared(lm: CachedLM, length: int, draws: random.Random) -> Iterator[tuple
         lm.sync(text[: length + 1])
         path = ancestors(shape, max(range(len(shape)), key=lambda row: (len(ancestors(shape, row)), row)))[:PATH]
         rows = [draws.randrange(lm.vocab) for _ in shape]
-        for row, token in zip(path, ahead, strict=False):
+        for row, token in zip(path, following, strict=False):
             rows[row] = token
         out = lm.forward(rows, shape)
         for row, (logits, stored) in zip(path, alone, strict=False):
@@ -99,13 +100,13 @@ def _compared(lm: CachedLM, length: int, draws: random.Random) -> Iterator[tuple
 
 
 def _newest(lm: CachedLM, row: int) -> list[torch.Tensor]:
-    """Keys and values of a pending row, of every layer."""
-    at = len(lm.tokens) + row
-    return lm.cache.columns(at, at + 1)
+    """Return the keys and values of a pending row in every layer."""
+    column = len(lm.tokens) + row
+    return lm.cache.columns(column, column + 1)
 
 
 def _shapes(draws: random.Random) -> Sequence[list[int]]:
-    """The parents of three trees and a chain."""
+    """Return the parents of three trees and a chain."""
     bushy = [-1, 0, 0, 0, *(1 + i % 3 for i in range(ROWS - 4))]
     deep = [-1, 0, 0, *range(1, ROWS - 2)]
     drawn = [-1, *(draws.randrange(max(0, i - 4), i) for i in range(1, ROWS))]

@@ -1,7 +1,8 @@
 """The number format of a family's weights.
 
-It is bfloat16 for our kernels and for GPUs, which compute it fast, with half the memory of float32. torch's kernels on a
-processor can be slow with it, and its logits often tie, so they use float32. `dtype`, `--dtype` or LOOKAHEAD_DTYPE overrule this.
+The format is bfloat16 for our kernels and for GPUs. Both compute it fast, and it takes half the memory of float32. On a
+processor, torch's kernels can be slow with bfloat16, and logits often tie, so they use float32. `dtype`, `--dtype` and
+LOOKAHEAD_DTYPE override this.
 """
 
 import os
@@ -20,7 +21,7 @@ def name_of(dtype: torch.dtype) -> str:
 
 
 def requested(name: str | torch.dtype | None = None) -> torch.dtype | None:
-    """Return the format that a caller or the environment names; None if neither does. Raises `SettingsError`."""
+    """Return the format that the caller or the environment selects, None for "auto". Raises `SettingsError`."""
     name = name or os.environ.get(VARIABLE, "").strip() or "auto"
     if isinstance(name, torch.dtype):
         name = name_of(name)
@@ -32,6 +33,6 @@ def requested(name: str | torch.dtype | None = None) -> torch.dtype | None:
 
 
 def usual(device: torch.device, compiled: bool = False) -> torch.dtype:
-    """Return the format of models on a device, for passes that our kernels compute (`compiled`) or torch's."""
+    """Return the default format on a device. `compiled` passes are computed by our kernels, others by torch."""
     fast = torch.cuda.is_bf16_supported() if device.type == "cuda" else compiled
     return torch.bfloat16 if fast else torch.float32

@@ -1,7 +1,7 @@
-"""Bundled families whose target comes from elsewhere: a Python package with a GGUF file, or the hub.
+"""Bundled families whose target is not bundled: it comes from a Python package with a GGUF file, or from the hub.
 
-A file `target.json` in the family's folder names both. A GGUF file is written once as safetensors, in bfloat16, to a folder
-below LOOKAHEAD_CACHE.
+The file `target.json` in the family's folder names both sources. A GGUF file is converted once to safetensors in bfloat16, in a
+folder below LOOKAHEAD_CACHE. A location is a folder or a hub name.
 """
 
 import os
@@ -18,7 +18,7 @@ from ..core.folders import ASSETS
 from ..core.wording import remark
 from ..model import small_files
 from ..model.small_files import CONFIG
-from . import download, remembered
+from . import download, measurements
 from .spec import is_folder, members
 
 BUNDLED = ASSETS / "models"
@@ -30,7 +30,7 @@ Progress = Callable[[str, float], None]
 
 @dataclass(frozen=True, slots=True)
 class RemoteSource:
-    """A repository of the hub, or a package with a GGUF `file` and the command that installs it."""
+    """A repository of the hub, and a package with a GGUF `file` and the command that installs the package."""
 
     family: str
     repo: str
@@ -41,7 +41,7 @@ class RemoteSource:
 
     @property
     def gguf(self) -> Path | None:
-        """The package's file, None unless the package and a reader of such files are installed."""
+        """The path of the package's file, None if the package or the package `gguf` is not installed."""
         if find_spec(self.package) is None or find_spec("gguf") is None:
             return None
         folders = find_spec(self.package).submodule_search_locations or ()
@@ -49,46 +49,46 @@ class RemoteSource:
 
     @property
     def converted(self) -> Path:
-        """The folder for the package's file as safetensors, by the package's version."""
+        """The folder of the converted file. It depends on the package's version."""
         try:
             number = version(self.package)
         except PackageNotFoundError:
             number = "unknown"
-        return remembered.folder() / "models" / Path(self.file).stem.split(".")[0] / f"{self.package}-{number}"
+        return measurements.folder() / "models" / Path(self.file).stem.split(".")[0] / f"{self.package}-{number}"
 
-    def here(self) -> tuple[str, Path] | None:
-        """Return `PACKAGE` or `HUB` and the target's folder if it is ready to be read."""
+    def local_copy(self) -> tuple[str, Path] | None:
+        """Return `PACKAGE` or `HUB` and the target's folder, None if no copy can be loaded."""
         if (self.converted / CONFIG).is_file():
             return PACKAGE, self.converted
         copy = download.cached(self.repo)
         return (HUB, copy) if copy else None
 
     def convert(self, progress: Progress) -> None:
-        """Write the package's file as safetensors. Raises `ModelError`."""
+        """Convert the package's file to safetensors. Raises `ModelError`."""
         folder, path = self.converted, self.gguf
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=folder.parent, suffix=".part", ignore_cleanup_errors=True) as part:
-                _write(path, Path(part), lambda share: progress(f"Writing out {path.name}, once", share))
+                _write(path, Path(part), lambda share: progress(f"Converting {path.name}", share))
                 os.chmod(part, 0o755)
                 os.replace(part, folder)
         except Cancelled:
             raise
         except OSError as error:
-            if self.here() is None:  # else another process was faster
-                hint = f"it cannot be written to {folder.parent} ({error.strerror or error}); make room, or set LOOKAHEAD_CACHE."
+            if self.local_copy() is None:  # otherwise another process has converted it
+                hint = f"it cannot be written to {folder.parent} ({error.strerror or error}); free some space, or set LOOKAHEAD_CACHE."
                 raise ModelError("models", self.family, hint) from error
-        except Exception as error:  # a damaged file may raise anything
-            hint = f"{path.name} cannot be written out ({remark(error)}); install {self.package} again."
+        except Exception as error:  # libraries raise many types for a damaged file
+            hint = f"{path.name} cannot be converted ({remark(error)}); install {self.package} again."
             raise ModelError("models", self.family, hint) from error
 
 
 def bundled() -> list[str]:
-    """Return the names of the families that come with the app."""
+    """Return the names of the bundled families."""
     return sorted(path.name for path in BUNDLED.iterdir() if path.is_dir()) if BUNDLED.is_dir() else []
 
 
-def of(folder: Path) -> RemoteSource | None:
+def read_source(folder: Path) -> RemoteSource | None:
     """Return the source of the bundled family in `folder`, None if its target is in that folder.
 
     Raises `ModelError` if `target.json` is damaged.
@@ -96,13 +96,13 @@ def of(folder: Path) -> RemoteSource | None:
     source = small_files.read(folder, FILE)
     names = {field.name for field in fields(RemoteSource)} - {"family"}
     if source is not None and (source.keys() != names or not all(isinstance(text, str) for text in source.values())):
-        raise small_files.fault(folder, FILE, f"it must have the texts {', '.join(sorted(names))}")
+        raise small_files.fault(folder, FILE, f"it must have the strings {', '.join(sorted(names))}")
     return None if source is None else RemoteSource(folder.name, **source)
 
 
 def named(spec: object) -> RemoteSource | None:
-    """Return the source of the bundled family of that name, None if there is none or its target is bundled too."""
-    return of(BUNDLED / spec) if isinstance(spec, str) and FAMILY.fullmatch(spec) else None
+    """Return the source of the bundled family of that name, None if there is no such family or its target is bundled."""
+    return read_source(BUNDLED / spec) if isinstance(spec, str) and FAMILY.fullmatch(spec) else None
 
 
 def all_sources() -> list[RemoteSource]:
@@ -110,48 +110,48 @@ def all_sources() -> list[RemoteSource]:
     return [source for name in bundled() if (source := named(name))]
 
 
-def owner(folder: Path) -> RemoteSource | None:
-    """Return the source whose target is in this folder."""
-    return next((source for source in all_sources() if (here := source.here()) and here[1] == folder), None)
+def source_of(folder: Path) -> RemoteSource | None:
+    """Return the source whose target is in this folder, or None."""
+    return next((source for source in all_sources() if (copy := source.local_copy()) and copy[1] == folder), None)
 
 
-def places(spec: str) -> dict[str, str]:
-    """Return role -> folder or hub name. Raises `ModelError` if the spec names nothing."""
+def locations(spec: str) -> dict[str, str]:
+    """Return role -> location. Raises `ModelError` if the spec has an empty name or names no bundled family."""
     parts = members(spec) if isinstance(spec, str) else [""]
     if not all(parts):
         raise ModelError("models", spec, 'a name is missing; give "pocket", or "target+draft" as hub names or folders.')
     source, folder = named(spec), BUNDLED / spec
     if source or (spec in bundled() and (folder / "target" / CONFIG).is_file()):
         drafters = sorted({path.parent.name for path in folder.glob("*/config.json")} - {"target"})
-        here = source.here() if source else ("", folder / "target")
-        return {"target": str(here[1]) if here else source.repo} | {role: str(folder / role) for role in drafters}
+        copy = source.local_copy() if source else ("", folder / "target")
+        return {"target": str(copy[1]) if copy else source.repo} | {role: str(folder / role) for role in drafters}
     if len(parts) == 1 and "/" not in spec and not is_folder(spec):
         have = ", ".join(bundled()) or "none"
-        raise ModelError("models", spec, f'no such bundled family (there is: {have}); or give "org/target+org/draft".')
+        raise ModelError("models", spec, f'no such bundled family (available: {have}); or give "org/target+org/draft".')
     return {"target" if i == 0 else "draft" if i == 1 else f"draft{i}": part for i, part in enumerate(parts)}
 
 
-def shown(place: str) -> str:
-    """Return a name for people: the family's own, the last parts of a folder, or the hub name."""
-    path = Path(place)
-    if is_folder(place) and (source := owner(path)):
+def display_name(location: str) -> str:
+    """Return a name for display: a hub name, the name of a bundled model, or the last two parts of a folder."""
+    path = Path(location)
+    if is_folder(location) and (source := source_of(path)):
         return source.repo
-    if path.is_relative_to(BUNDLED):  # trained partly on Llama 3.1 output, whose licence asks for the name
+    if path.is_relative_to(BUNDLED):  # trained partly on output of Llama 3.1, whose licence requires this name
         return f"Llama-{path.parent.name} {path.name}"
-    return f"{path.parent.name}/{path.name}" if is_folder(place) else place
+    return f"{path.parent.name}/{path.name}" if is_folder(location) else location
 
 
 def _write(path: Path, folder: Path, progress: Callable[[float], None]) -> None:
-    """Write a GGUF file's tokenizer and weights as transformers reads them."""
+    """Write a GGUF file's tokenizer and weights in the format of transformers."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
     progress(0.1)
     AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name, trust_remote_code=False).save_pretrained(folder)
     progress(0.4)
-    whole = GgufConfig(dequantize=True)  # else the weights stay as they are stored, and cannot be saved
+    dequantized = GgufConfig(dequantize=True)  # quantized weights cannot be saved
     model = AutoModelForCausalLM.from_pretrained(
-        path.parent, gguf_file=path.name, quantization_config=whole, dtype=torch.bfloat16, trust_remote_code=False
+        path.parent, gguf_file=path.name, quantization_config=dequantized, dtype=torch.bfloat16, trust_remote_code=False
     )
     progress(0.9)
     model.save_pretrained(folder)

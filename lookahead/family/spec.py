@@ -1,6 +1,6 @@
-"""How a family is named: "pocket", or "target+draft+...", each a hub name or a folder; several families, "a,b".
+"""Specs of families: "pocket", or "target+draft+...", each a hub name or a folder. Several families: "a,b".
 
-A folder's name may contain the separators. The longest part that names an existing folder is one name.
+The name of a folder may contain the separators. The longest part that names an existing folder is one name.
 """
 
 from collections.abc import Callable
@@ -8,29 +8,29 @@ from pathlib import Path
 
 
 def families(text: str) -> list[str]:
-    """The specs in a list that is separated by commas, each of them once."""
+    """Return the specs in a comma-separated list, without duplicates."""
     return list(dict.fromkeys(_split(text, ",", lambda spec: all(map(is_folder, members(spec))))))
 
 
 def members(spec: str) -> list[str]:
-    """The names in a spec, the target's first. A name is empty if there is none between two signs."""
+    """Return the names in a spec, the target's first. Between two adjacent separators, the name is empty."""
     return _split(spec, "+", is_folder)
 
 
 def is_folder(name: str) -> bool:
-    """Whether a name is that of an existing folder."""
+    """Return whether this is the name of an existing folder."""
     try:
         return Path(name).is_dir()
-    except (OSError, ValueError):  # too long for a file's name, or with a null character
+    except (OSError, ValueError):  # the name is too long, or has a null character
         return False
 
 
-def _split(text: str, separator: str, whole: Callable[[str], bool]) -> list[str]:
-    """Split a text, but keep parts whole that are `whole`."""
-    parts, out, start = text.split(separator), [], 0
+def _split(text: str, separator: str, is_name: Callable[[str], bool]) -> list[str]:
+    """Split a text at the separators, except within the longest parts for which `is_name` is true."""
+    parts, names, start = text.split(separator), [], 0
     while start < len(parts):
         stops = range(len(parts), start + 1, -1)
-        stop = next((stop for stop in stops if whole(separator.join(parts[start:stop]).strip())), start + 1)
-        out.append(separator.join(parts[start:stop]).strip())
+        stop = next((stop for stop in stops if is_name(separator.join(parts[start:stop]).strip())), start + 1)
+        names.append(separator.join(parts[start:stop]).strip())
         start = stop
-    return out
+    return names

@@ -1,7 +1,7 @@
-"""Pairs from the hub that are worth trying: for a processor, for one GPU, for several.
+"""Suggested pairs from the hub: for a processor, for one GPU, for several GPUs.
 
-Models of a family have one tokenizer and one beginning of their names; a trained head fits one target. Parameters and licences
-are those that the authors give.
+Models of a family have the same tokenizer, and their names begin alike. A trained head drafts for one target. Parameters and
+licences are as their authors state them.
 """
 
 from dataclasses import dataclass
@@ -12,17 +12,17 @@ CPU, ONE_GPU, GPUS = "a processor", "one GPU", "several GPUs"
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A target and a draft; `sizes` in billions of parameters, `licences` of the target and the draft."""
+    """A target and a draft. `sizes` are in billions of parameters; `sizes` and `licences` have the target's first."""
 
     target: str
     draft: str
-    room: str
+    device: str
     sizes: tuple[float, float]
     licences: tuple[str, str]
     note: str
     family: str
     gated: bool = False
-    head: bool = False  # whether the draft is a trained head, which fits that target only
+    head: bool = False  # whether the draft is a trained head
 
     @property
     def spec(self) -> str:
@@ -30,60 +30,60 @@ class Pair:
 
     @property
     def licence(self) -> str:
-        """Both licences, or the one that both have."""
+        """Both licences, or the common one."""
         return " and ".join(dict.fromkeys(self.licences)) + (", gated" if self.gated else "")
 
 
 SUGGESTED = (
     Pair(
         "HuggingFaceTB/SmolLM2-360M-Instruct", "HuggingFaceTB/SmolLM2-135M-Instruct", CPU, (0.36, 0.13),
-        ("Apache 2.0", "Apache 2.0"), "The smallest pair that follows instructions; minutes to load, quick to race.",
+        ("Apache 2.0", "Apache 2.0"), "The smallest pair that follows instructions. It takes minutes to load and races fast.",
         "HuggingFaceTB/SmolLM2-",
     ),
     Pair(
         "openai-community/gpt2-medium", "distilbert/distilgpt2", CPU, (0.36, 0.08), ("MIT", "Apache 2.0"),
-        "The classic: plain text to be continued, no chat; the draft was distilled from the same family.", "openai-community/gpt2",
+        "The classic pair. It continues plain text and cannot chat. The draft was distilled from the same family.", "openai-community/gpt2",
     ),
     Pair(
         "Qwen/Qwen2.5-1.5B-Instruct", "Qwen/Qwen2.5-0.5B-Instruct", CPU, (1.54, 0.49), ("Apache 2.0", "Apache 2.0"),
-        "Writes well for its size; on a processor count on a few tokens a second.", "Qwen/Qwen2.5-",
+        "Writes well for its size. On a processor, expect a few tokens per second.", "Qwen/Qwen2.5-",
     ),
     Pair(
         "Qwen/Qwen3-8B", "Qwen/Qwen3-0.6B", ONE_GPU, (8.19, 0.6), ("Apache 2.0", "Apache 2.0"),
-        "A draft of a fourteenth of the target's size: what drafting is made for.", "Qwen/Qwen3-",
+        "The draft model has a fourteenth of the target's size, which suits speculative decoding.", "Qwen/Qwen3-",
     ),
     Pair(
         "Qwen/Qwen3-8B", "RedHatAI/Qwen3-8B-speculator.eagle3", ONE_GPU, (8.19, 0.4), ("Apache 2.0", "see its page"),
-        "A trained head: EAGLE-3, one layer that reads three depths of the target.", "Qwen/Qwen3-", head=True,
+        "A trained head: EAGLE-3, one layer that reads the target's hidden states at three depths.", "Qwen/Qwen3-", head=True,
     ),
     Pair(
         "Qwen/Qwen3-8B", "z-lab/Qwen3-8B-DFlash-b16", ONE_GPU, (8.19, 1.1), ("Apache 2.0", "see its page"),
-        "A trained head: DFlash, fifteen tokens in one pass.", "Qwen/Qwen3-", head=True,
+        "A trained head: DFlash, which drafts fifteen tokens in one pass.", "Qwen/Qwen3-", head=True,
     ),
     Pair(
         "Qwen/Qwen2.5-Coder-7B-Instruct", "Qwen/Qwen2.5-Coder-0.5B-Instruct", ONE_GPU, (7.62, 0.49),
-        ("Apache 2.0", "Apache 2.0"), "Code is predictable: long accepted runs.", "Qwen/Qwen2.5-",
+        ("Apache 2.0", "Apache 2.0"), "Code is predictable, so many drafted tokens are accepted.", "Qwen/Qwen2.5-",
     ),
     Pair(
         "meta-llama/Llama-3.1-8B-Instruct", "meta-llama/Llama-3.2-1B-Instruct", ONE_GPU, (8.03, 1.24),
-        ("Llama 3.1", "Llama 3.2"), "Ask for access on both pages first, and give the server a token.", "meta-llama/Llama-3.",
+        ("Llama 3.1", "Llama 3.2"), "Request access on both model pages first, and start the server with an HF_TOKEN.", "meta-llama/Llama-3.",
         gated=True,
     ),
     Pair(
         "Qwen/Qwen3-32B", "Qwen/Qwen3-0.6B", GPUS, (32.8, 0.6), ("Apache 2.0", "Apache 2.0"),
-        "One card of 80 GB holds it too, just.", "Qwen/Qwen3-",
+        "It also fits, barely, on one GPU of 80 GB.", "Qwen/Qwen3-",
     ),
     Pair(
         "Qwen/Qwen2.5-72B-Instruct", "Qwen/Qwen2.5-1.5B-Instruct", GPUS, (72.7, 1.54), ("Qwen", "Apache 2.0"),
-        "A pass of such a target costs so much that a poor draft pays too.", "Qwen/Qwen2.5-",
+        "A pass of this target is so expensive that even a poor draft saves time.", "Qwen/Qwen2.5-",
     ),
     Pair(
         "Qwen/Qwen2.5-72B-Instruct", "Qwen/Qwen2.5-7B-Instruct", GPUS, (72.7, 7.62), ("Qwen", "Apache 2.0"),
-        "The better draft, five times as dear: race it against the small one.", "Qwen/Qwen2.5-",
+        "A better draft model that costs five times as much. Compare it with the small one.", "Qwen/Qwen2.5-",
     ),
     Pair(
         "meta-llama/Llama-3.1-70B-Instruct", "meta-llama/Llama-3.2-1B-Instruct", GPUS, (70.6, 1.24),
-        ("Llama 3.1", "Llama 3.2"), "Ask for access on both pages first, and give the server a token.", "meta-llama/Llama-3.",
+        ("Llama 3.1", "Llama 3.2"), "Request access on both model pages first, and start the server with an HF_TOKEN.", "meta-llama/Llama-3.",
         gated=True,
     ),
 )  # fmt: skip
@@ -96,5 +96,5 @@ def fitting(target: str) -> list[str]:
     """Return the suggested draft models of a target's family that are smaller than it."""
     family = next((p.family for p in SUGGESTED if target.startswith(p.family) or target in (p.target, p.draft)), None)
     sizes = {p.draft: p.sizes[1] for p in SUGGESTED} | {p.target: p.sizes[0] for p in SUGGESTED}
-    of_family = [p for p in SUGGESTED if p.family == family and not p.head]
-    return [p.draft for p in of_family if p.sizes[1] < sizes.get(target, inf)]
+    pairs = [p for p in SUGGESTED if p.family == family and not p.head]
+    return [p.draft for p in pairs if p.sizes[1] < sizes.get(target, inf)]

@@ -1,4 +1,4 @@
-"""The pass costs of a typical machine, shipped with a family: with them `auto` makes the same passes on every machine."""
+"""The pass costs of a typical machine, shipped with a family. With them, `auto` makes the same passes on every machine."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,14 +6,14 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from ..model.small_files import fault
-from .remembered import PossibleCosts
+from .measurements import PossibleCosts
 
 FILE = "costs.json"
 
 
 @dataclass(frozen=True, slots=True)
 class Typical:
-    """The costs, and the processor on which they were measured."""
+    """Pass costs, and the processor on which they were measured."""
 
     cpu: str
     costs: PossibleCosts
@@ -23,7 +23,7 @@ _ADAPTER = TypeAdapter(Typical)
 
 
 def read(family: Path) -> Typical | None:
-    """Return the costs that the family in this folder ships, or None. Raises `ModelError` if the file is damaged."""
+    """Return the costs in a family's folder, None if there are none. Raises `ModelError` if the file is damaged."""
     file = family / FILE
     if not file.is_file():
         return None
@@ -35,5 +35,5 @@ def read(family: Path) -> Typical | None:
 
 
 def write(family: Path, typical: Typical) -> None:
-    """Ship these costs with the family in this folder."""
+    """Write the costs into a family's folder."""
     (family / FILE).write_bytes(_ADAPTER.dump_json(typical, indent=1) + b"\n")

@@ -81,7 +81,7 @@ def tab(server: ServerState, choosing: gr.Tab) -> None:
         plan = markup()
         markup("<h3>Suggested pairs</h3>")
         prose(CARDS)
-        for room, suggestions in groupby(SUGGESTED, lambda suggestion: suggestion.room):
+        for room, suggestions in groupby(SUGGESTED, lambda suggestion: suggestion.device):
             markup(f'<h4 class="la-room">For {room}</h4>')
             for suggestion in suggestions:
                 _row(suggestion, pair, allowed)

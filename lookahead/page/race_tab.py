@@ -308,10 +308,10 @@ def recorded(scenario: str) -> str:
 
 def open_(text: str) -> str:
     """Return the log of a file that a visitor opened as one batch, or a refusal with the reason."""
-    from ..servers.records import opened  # rare, and its records take time to import
+    from ..servers.records import open_trace  # rare, and its records take time to import
 
     try:
-        trace, caption = opened(text if isinstance(text, str) else "")
+        trace, caption = open_trace(text if isinstance(text, str) else "")
         return complete_batch(f"opened-{secrets.token_urlsafe(6)}", wire.events(trace, caption))
     except Exception as error:
         return refusal(error_message(error))

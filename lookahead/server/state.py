@@ -81,7 +81,7 @@ class Families:
             return {*models.drafts, *models.heads}
         if is_servers(spec):  # the server may have any of them
             return {"draft", *KINDS}
-        return {layer_skip.ROLE, *sources.places(spec)} - {"target"}
+        return {layer_skip.ROLE, *sources.locations(spec)} - {"target"}
 
     def chats(self, spec: str) -> bool:
         """Return whether its models reply to a chat message, instead of continuing a text."""

@@ -1,10 +1,10 @@
-"""Addresses of servers, their keys, and the names by which visitors choose them.
+"""Addresses and keys of servers, and the names with which visitors choose them.
 
 The operator sets `LOOKAHEAD_SERVERS="fast=https://..., plain=https://..."`, and a key for each in
-`LOOKAHEAD_SERVER_KEY_<NAME>`. `LOOKAHEAD_SERVER_REQUEST_<NAME>` is a JSON object whose fields are added to every request. With
-it one server can have two names, one without speculation. No message and no `repr` contains a key or an address.
+`LOOKAHEAD_SERVER_KEY_<NAME>`. `LOOKAHEAD_SERVER_REQUEST_<NAME>` is a JSON object whose fields are added to every request, so one
+server can have two names, one of them without speculation. No message and no `repr` contains a key or an address.
 
-A visitor's choice is written like a family, `servers:plain,fast`, in forms, links and traces. It has names only.
+In forms, links and traces, a visitor's choice has the form `servers:plain,fast`, in place of a family. It has names only.
 """
 
 import json
@@ -24,16 +24,16 @@ PREFIX = "servers:"
 
 
 class RemoteError(LookaheadError):
-    """A server cannot be reached, refuses, or sends an answer that cannot be read. The message has its name, not its address."""
+    """A server cannot be reached, refuses a request, or sends an invalid response. The message has its name, not its address."""
 
-    def __init__(self, name: str, sentence: str, status: int | None = None):
-        super().__init__("server", name, sentence)
-        self.status = status  # of a refusal
+    def __init__(self, name: str, hint: str, status: int | None = None):
+        super().__init__("server", name, hint)
+        self.status = status  # HTTP status of a refused request
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server's address. The fields of `request` are added to every request."""
+    """The address of a server. The fields of `request` are added to every request."""
 
     name: str
     url: str = field(repr=False)
@@ -44,8 +44,8 @@ class Server:
     def headers(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self.key}"} if self.key else {}
 
-    def hidden(self, text: str) -> str:
-        """Return a text of the server without its address and key."""
+    def redact(self, text: str) -> str:
+        """Return a text from the server without its address and key."""
         for secret in filter(None, (self.key, self.url)):
             text = text.replace(secret, "...")
         return text
@@ -56,13 +56,13 @@ def server_at(url: str, name: str, environ: Mapping[str, str] = os.environ, vari
     try:
         parts = urlsplit(url.strip())
         is_address = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:  # a port above 65535, a bracket that is not closed
+    except ValueError:  # a port above 65535, or an unclosed bracket
         is_address = False
     if not is_address or parts.query or parts.fragment:
         raise SettingsError(variable, name, "give an address such as http://localhost:8000.")
     suffix = name.upper().replace("-", "_")
     if parts.username or parts.password:
-        raise SettingsError(variable, name, f"put its key into {KEY}{suffix}, not into the address.")
+        raise SettingsError(variable, name, f"put its key into {KEY}{suffix} instead of the address.")
     base = url.strip().rstrip("/").removesuffix("/v1")
     return Server(name, base, _key(KEY + suffix, environ), request=_request(REQUEST + suffix, environ))
 
@@ -70,14 +70,14 @@ def server_at(url: str, name: str, environ: Mapping[str, str] = os.environ, vari
 def _key(variable: str, environ: Mapping[str, str]) -> str | None:
     key = environ.get(variable, "").strip()
     if not key.isascii() or not key.isprintable():
-        raise SettingsError(variable, "...", "a key has printable ASCII characters only.")
+        raise SettingsError(variable, "...", "a key must have printable ASCII characters only.")
     return key or None
 
 
 def _request(variable: str, environ: Mapping[str, str]) -> dict[str, Any]:
     try:
         request = json.loads(environ.get(variable) or "{}")
-        json.dumps(request, ensure_ascii=False, allow_nan=False).encode()  # as it is sent
+        json.dumps(request, ensure_ascii=False, allow_nan=False).encode()  # as in a request
     except (ValueError, RecursionError):
         request = None
     if not isinstance(request, dict):
@@ -86,7 +86,7 @@ def _request(variable: str, environ: Mapping[str, str]) -> dict[str, Any]:
 
 
 def named(environ: Mapping[str, str] = os.environ) -> dict[str, Server]:
-    """Return the servers that the operator has named, in order. Raises `SettingsError` if the variable is malformed."""
+    """Return name -> server from `LOOKAHEAD_SERVERS`, in order. Raises `SettingsError` if the variable is malformed."""
     servers: dict[str, Server] = {}
     for entry in filter(None, map(str.strip, environ.get(SERVERS, "").split(","))):
         name, equals, url = (part.strip() for part in entry.partition("="))
@@ -98,31 +98,33 @@ def named(environ: Mapping[str, str] = os.environ) -> dict[str, Server]:
     return servers
 
 
-def both(baseline: str | None, speculative: str | None) -> dict[str, Server]:
-    """Return the two servers of a comparison, each given by address or name. Raises `SettingsError` if one is missing."""
-    names, given = named(), {"baseline": baseline, "speculative": speculative}
-    for side, text in given.items():
+def compared_servers(baseline: str | None, speculative: str | None) -> dict[str, Server]:
+    """Return the two servers of a comparison, each by address or name. Raises `SettingsError` if one is missing."""
+    servers, sides = named(), {"baseline": baseline, "speculative": speculative}
+    for side, text in sides.items():
         if not text:
             raise SettingsError(side, text, "give the addresses of both servers: --baseline URL --speculative URL.")
-    return {side: names.get(text) or server_at(text, side, variable=side) for side, text in given.items()}
+    return {side: servers.get(text) or server_at(text, side, variable=side) for side, text in sides.items()}
 
 
 def offered() -> dict[str, str]:
-    """Return the choices that visitors have, with their labels: each server with the first that is named."""
+    """Return the pairs that visitors can choose, with labels: each further server with the first one."""
     first, *others = named() or [""]
-    return {f"{PREFIX}{first},{other}": f"{other} beside {first}" for other in others}
+    return {f"{PREFIX}{first},{other}": f"{other} vs {first}" for other in others}
 
 
 def is_servers(spec: str) -> bool:
-    """Whether a family's name is a choice of servers."""
+    """Return whether a family's name is a choice of servers."""
     return spec.startswith(PREFIX)
 
 
 def servers_of(spec: str) -> list[Server]:
-    """Return the servers of a choice. Raises `RemoteError` for a name that the operator has not given."""
-    known = named()
+    """Return the servers of a choice. Raises `RemoteError` for an unknown name."""
+    servers = named()
     names = spec.removeprefix(PREFIX).split(",")
     for name in names:
-        if name not in known:
-            raise RemoteError(name[:80], f"it is not one of this app's: {', '.join(known) or 'it has none'}.")
-    return [known[name] for name in names]
+        if name not in servers:
+            raise RemoteError(
+                name[:80], f"it is not one of this app's servers: {', '.join(servers) or 'there are none'}."
+            )
+    return [servers[name] for name in names]

@@ -7,20 +7,23 @@ from typing import Any, TypeVar
 from anyio.from_thread import start_blocking_portal
 
 T = TypeVar("T")
-WAIT_S = 0.2  # without anything new, `arriving` yields None after this time
+WAIT_S = 0.2  # if there is no new item, `stream` yields None after this time
 END = object()
 
 
 def complete(work: Callable[[], Awaitable[T]]) -> T:
-    """Return the result of `work()`. Raises what it raises."""
+    """Return the result of `work()`. Exceptions of `work` are raised."""
     with start_blocking_portal() as portal:
         return portal.call(work)
 
 
-def arriving(work: Callable[[Callable[[Any], None]], Awaitable[None]]) -> Iterator[Any | None]:
-    """Yield what `work(put)` puts, and None while nothing is new. Raises what the work raises. Closing cancels the work."""
+def stream(work: Callable[[Callable[[Any], None]], Awaitable[None]]) -> Iterator[Any | None]:
+    """Yield the items that `work(put)` puts, and None while there is no new item.
+
+    Exceptions of `work` are raised. Closing the iterator cancels `work`.
+    """
     items: SimpleQueue[Any] = SimpleQueue()
-    with start_blocking_portal() as portal:  # cancels what runs in it if an exception leaves it
+    with start_blocking_portal() as portal:  # after an exception, it cancels its tasks
         done = portal.start_task_soon(work, items.put)
         done.add_done_callback(lambda _: items.put(END))
         while True:

@@ -1,7 +1,7 @@
-"""A client of one inference server: its kind and model, and its texts, whose passes arrive as server-sent events.
+"""A client of one inference server. It reads the kind and model of the server, and its texts as server-sent events.
 
-Every wait, line and answer has a limit. Every failure becomes a `RemoteError` with a sentence for a reader: no connection, a
-refusal with the server's own words, a silence, a broken stream, an event that cannot be read. What arrived before stays.
+Every wait, line and response has a limit. Every failure raises a `RemoteError`: no connection, a refused request (with the
+server's message), a timeout, an interrupted stream, an invalid event. Passes received before the failure are kept.
 """
 
 import asyncio
@@ -20,47 +20,47 @@ import httpx2
 
 from ..core.numbers import seconds
 from .addresses import RemoteError, Server
-from .replies import UNREADABLE, VLLM, Answer, LlamaServer, OpenAI, SGLang, text_in
+from .replies import UNREADABLE, VLLM, Completion, LlamaServer, OpenAI, SGLang, text_in
 
 KINDS: dict[str, type[OpenAI]] = {"vllm": VLLM, "sglang": SGLang, "llamacpp": LlamaServer}  # by the models' `owned_by`
-MALFORMED = (400, 404, 405, 415, 422, 501)  # the statuses with which servers refuse an unknown field or path
+MALFORMED = (400, 404, 405, 415, 422, 501)  # statuses of servers that do not support a field or path
 REFUSALS = {
-    401: "it wants another key", 403: "it wants another key", 404: "it has no such model or path", 429: "it is overloaded",
+    401: "it requires another key", 403: "it requires another key", 404: "it has no such model or path", 429: "it is overloaded",
     503: "it is overloaded",
 }  # fmt: skip
-MOST_LINE, MOST_LIST, MOST_BYTES = 1 << 20, 8 << 20, 64 << 20  # of an event, of a list of models, of an answer
-MOST_WORDS = 200  # characters of a server's own words
+MOST_LINE, MOST_LIST, MOST_BYTES = 1 << 20, 8 << 20, 64 << 20  # of an event, of a list of models, of a response
+MOST_MESSAGE = 200  # characters of a server's error message
 DONE = "[DONE]"
 
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Seconds to wait for a connection, for the first event, between two events, and for a whole answer."""
+    """Seconds to wait for a connection, the first event, the next event, and a complete response."""
 
     connect_s: float = 10.0
     first_s: float = 120.0
     between_s: float = 60.0
-    whole_s: float = 900.0
+    total_s: float = 900.0
 
 
 @cache
 def _trusted() -> ssl.SSLContext:
-    """Return the trusted certificates. Reading them takes as long as a few tokens."""
+    """Return the trusted certificates, read once because reading takes as long as a few tokens."""
     return httpx2.create_ssl_context(trust_env=False)
 
 
 class Client:
-    """One server, in `async with`, which may be entered again. `identify` sets its `kind` and `model`."""
+    """A client of one server, for use in `async with`, also several times. `identify` sets `kind` and `model`."""
 
     def __init__(self, server: Server, timeouts: Timeouts | None = None):
         self.server, self.timeouts = server, timeouts or Timeouts()
         self.kind, self.model = OpenAI, ""
-        self.request = 0  # the first of a kind's requests that the server does not refuse
+        self.request = 0  # index of the first of the kind's requests that the server accepts
 
     async def __aenter__(self) -> Self:
-        """Open connections. They use no proxies of the environment and follow no redirects."""
+        """Open the HTTP client. It uses no proxies of the environment and follows no redirects."""
         timeout = httpx2.Timeout(None, connect=self.timeouts.connect_s)
-        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None)  # the callers limit their readers
+        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None)  # callers limit concurrency
         self._http = httpx2.AsyncClient(
             base_url=self.server.url, headers=self.server.headers, timeout=timeout, limits=limits, trust_env=False,
             verify=_trusted(),
@@ -70,11 +70,11 @@ class Client:
     async def __aexit__(self, *_: object) -> None:
         await self._http.aclose()
 
-    def error(self, sentence: str, status: int | None = None) -> RemoteError:
-        return RemoteError(self.server.name, sentence, status)
+    def error(self, hint: str, status: int | None = None) -> RemoteError:
+        return RemoteError(self.server.name, hint, status)
 
     async def identify(self) -> None:
-        """Read the server's kind and first model from its list of models. Raises `RemoteError`."""
+        """Set `kind` and `model` from the server's list of models, of which the first is used. Raises `RemoteError`."""
         text = await self.get_text("/v1/models")
         try:
             models = json.loads(text)["data"] or []
@@ -86,23 +86,25 @@ class Client:
             raise self.error("it has no model.")
         self.kind, self.model = KINDS.get(kind, OpenAI), names[0]
 
-    async def complete(self, prompt: str, most: int, chat: bool) -> Answer:
-        """Return the whole answer to a prompt, of at most `most` tokens. Raises `RemoteError`."""
+    async def complete(self, prompt: str, most: int, chat: bool) -> Completion:
+        """Return the completion of a prompt, of at most `most` tokens. Raises `RemoteError`."""
         reply = self.kind()
         async for _ in self.read(reply, prompt, most, chat):
             pass
-        return self.answer(reply)
+        return self.completion(reply)
 
     async def read(self, reply: OpenAI, prompt: str, most: int, chat: bool) -> AsyncIterator[None]:
-        """Read the answer to a prompt into a new `reply`, and yield after each event. The last pass may still grow. Raises
-        `RemoteError`; the reply keeps what has arrived."""
-        requests, is_whole = self.kind.requests(self.model, text_in(prompt), most, chat), False
+        """Read the response to a prompt into a new `reply`, and yield after each event.
+
+        Further events may extend the last pass. Raises `RemoteError`; the reply keeps the received passes.
+        """
+        requests, is_complete = self.kind.requests(self.model, text_in(prompt), most, chat), False
         for number, (path, body) in enumerate(requests[self.request :], self.request):
             try:
-                async with aclosing(self._events(path, body | self.server.request)) as arriving:
-                    async for event, at_s in arriving:
-                        self.request, is_whole = number, event is None
-                        if not is_whole:
+                async with aclosing(self._events(path, body | self.server.request)) as events:
+                    async for event, at_s in events:
+                        self.request, is_complete = number, event is None
+                        if not is_complete:
                             reply.read(event, at_s)
                         yield
                 break
@@ -111,13 +113,13 @@ class Client:
                     raise
             except UNREADABLE:
                 raise self.error(f"its events are not those of {self.kind.name}.") from None
-        if not reply.finish and not is_whole:
-            raise self.error("its answer broke off before its end; what had arrived stays.")
+        if not reply.finish and not is_complete:
+            raise self.error("its response was interrupted; the text received so far is kept.")
 
-    def answer(self, reply: OpenAI) -> Answer:
-        """Return what has arrived so far, with the server's counts. Raises `RemoteError` if they cannot be read."""
+    def completion(self, reply: OpenAI) -> Completion:
+        """Return the received passes with the server's counts. Raises `RemoteError` if the counts cannot be read."""
         try:
-            return reply.answer()
+            return reply.completion()
         except UNREADABLE:
             raise self.error("its counts cannot be read.") from None
 
@@ -126,21 +128,24 @@ class Client:
         try:
             async with asyncio.timeout(self.timeouts.connect_s):
                 async with self._http.stream("GET", path) as response:
-                    text = await _beginning(response, MOST_LIST)
+                    text = await _read_up_to(response, MOST_LIST)
         except (httpx2.HTTPError, OSError) as error:
-            raise self._lost(error, self.timeouts.connect_s) from None
+            raise self._connection_error(error, self.timeouts.connect_s) from None
         if response.status_code != 200:
             raise self._refused(response.status_code, text)
         return text
 
     async def _events(self, path: str, body: Mapping[str, Any]) -> AsyncIterator[tuple[dict[str, Any] | None, float]]:
-        """Yield a streamed answer's events with the seconds since the request, None for an announced end. Raises `RemoteError`."""
+        """Yield the events of a streamed response with the seconds since the request. The event is None after `DONE`.
+
+        Raises `RemoteError`.
+        """
         limits, start = self.timeouts, perf_counter()
         wait = limits.first_s
         headers = {"Connection": "close"} if self.kind.reconnects else {}
 
         def within(most_s: float) -> asyncio.Timeout:
-            return asyncio.timeout(max(0.0, min(most_s, start + limits.whole_s - perf_counter())))
+            return asyncio.timeout(max(0.0, min(most_s, start + limits.total_s - perf_counter())))
 
         try:
             async with within(wait):
@@ -149,7 +154,7 @@ class Client:
             async with aclosing(response):
                 if response.status_code != 200:
                     async with within(limits.between_s):
-                        raise self._refused(response.status_code, await _beginning(response, MOST_LINE))
+                        raise self._refused(response.status_code, await _read_up_to(response, MOST_LINE))
                 stream = self._stream(response)
                 while True:
                     try:
@@ -162,46 +167,50 @@ class Client:
                         return
                     wait = limits.between_s
         except (httpx2.HTTPError, OSError) as error:
-            raise self._lost(error, limits.whole_s if perf_counter() - start >= limits.whole_s else wait) from None
+            is_total = perf_counter() - start >= limits.total_s
+            raise self._connection_error(error, limits.total_s if is_total else wait) from None
 
     async def _stream(self, response: httpx2.Response) -> AsyncIterator[dict[str, Any] | None]:
-        """Yield the data of each event, and None for the last. Some servers leave out the empty line after an event, which
-        httpx2's `EventSource` requires. So a first line that is a whole JSON document is an event."""
+        """Yield the data of each event, and None for `DONE`.
+
+        httpx2's `EventSource` requires an empty line after each event, which some servers leave out. So a first line that is a
+        complete JSON document is an event.
+        """
         data: list[str] = []
         size, has_event = 0, False
         async for line in self._lines(response):
             name, _, value = line.partition(":")
             if name == "error":  # older llama-servers
-                raise self._ended(value)
+                raise self._server_error(value)
             has_event, is_end = has_event or name == "data", not line.strip()
             if name == "data" and value.strip():
                 data.append(value.strip())
                 size += len(line)
             if size > MOST_LINE:
-                raise self._too_much()
+                raise self._too_long()
             if data and (is_end or len(data) == 1):
                 parsed = _parsed("\n".join(data))
                 if is_end or parsed is not None:
                     yield self._event(parsed)
                     data, size = [], 0
         if not has_event:
-            raise self.error("it sends something else than a stream of events.")
+            raise self.error("its response is not a stream of events.")
 
     async def _lines(self, response: httpx2.Response) -> AsyncIterator[str]:
-        """Yield the lines of a body, which end with LF, CR or both, and an empty line at its end."""
+        """Yield the lines of a body, which end with LF, CR or CRLF, then an empty line."""
         decoder = IncrementalNewlineDecoder(getincrementaldecoder("utf-8-sig")("replace"), translate=True)
-        rest, whole = "", 0
+        current, total = "", 0
         async for part in response.aiter_bytes():
-            whole += len(part)
+            total += len(part)
             first, *more = decoder.decode(part).split("\n")
-            rest += first
-            if max(map(len, (rest, *more))) > MOST_LINE or whole > MOST_BYTES:
-                raise self._too_much()
+            current += first
+            if max(map(len, (current, *more))) > MOST_LINE or total > MOST_BYTES:
+                raise self._too_long()
             for line in more:
-                yield rest
-                rest = line
-        yield rest + decoder.decode(b"", final=True)
-        yield ""  # the stream's end ends its last event
+                yield current
+                current = line
+        yield current + decoder.decode(b"", final=True)
+        yield ""  # ends the last event
 
     def _event(self, parsed: Any) -> dict[str, Any] | None:
         if parsed == DONE:
@@ -209,43 +218,44 @@ class Client:
         if not isinstance(parsed, dict):
             raise self.error("it sends events that are not JSON.")
         if error := parsed.get("error") or (parsed.get("object") == "error" and parsed):
-            raise self._ended(error)
+            raise self._server_error(error)
         return parsed
 
-    def _ended(self, error: Any) -> RemoteError:
-        return self.error(f"it ended its answer: {self._words(error)}")
+    def _server_error(self, error: Any) -> RemoteError:
+        return self.error(f"it reported an error: {self._message(error)}")
 
-    def _too_much(self) -> RemoteError:
-        return self.error("it sends more than an answer has; it was cut off.")
+    def _too_long(self) -> RemoteError:
+        return self.error("its response is too long and was cut off.")
 
     def _refused(self, status: int, text: str) -> RemoteError:
-        words: Any = text
+        error: Any = text
         with suppress(ValueError, AttributeError, RecursionError):
             data = json.loads(text)
-            words = data.get("error") or data.get("message") or data.get("detail") or data
-        return self.error(f"{REFUSALS.get(status, 'it refused')} (status {status}: {self._words(words)}).", status)
+            error = data.get("error") or data.get("message") or data.get("detail") or data
+        reason = REFUSALS.get(status, "it refused the request")
+        return self.error(f"{reason} (status {status}: {self._message(error)}).", status)
 
-    def _lost(self, error: Exception, waited_s: float) -> RemoteError:
+    def _connection_error(self, error: Exception, waited_s: float) -> RemoteError:
         if isinstance(error, (httpx2.ConnectError, httpx2.ConnectTimeout)):
-            return self.error("nothing answers at its address; is it running?")
+            return self.error("no server responds at its address; is it running?")
         if isinstance(error, (TimeoutError, httpx2.TimeoutException)):
-            return self.error(f"it was silent for {seconds(waited_s)} and was given up.")
-        return self.error("the connection broke off; what had arrived stays.")
+            return self.error(f"the request timed out after {seconds(waited_s)}.")
+        return self.error("the connection was interrupted; the text received so far is kept.")
 
-    def _words(self, error: Any) -> str:
-        """Return a server's own words as one short line without its secrets."""
-        words = error.get("message") if isinstance(error, dict) else error
-        line = " ".join(self.server.hidden(text_in(str(words or error))).split())
-        return line if len(line) <= MOST_WORDS else f"{line[:MOST_WORDS]}..."
+    def _message(self, error: Any) -> str:
+        """Return a server's error message as one short line, without its address and key."""
+        message = error.get("message") if isinstance(error, dict) else error
+        line = " ".join(self.server.redact(text_in(str(message or error))).split())
+        return line if len(line) <= MOST_MESSAGE else f"{line[:MOST_MESSAGE]}..."
 
 
-async def _beginning(response: httpx2.Response, most: int) -> str:
-    whole = b""
+async def _read_up_to(response: httpx2.Response, most: int) -> str:
+    body = b""
     async for part in response.aiter_bytes():
-        whole += part
-        if len(whole) > most:
+        body += part
+        if len(body) > most:
             break
-    return whole[:most].decode(errors="replace")
+    return body[:most].decode(errors="replace")
 
 
 def _parsed(data: str) -> Any:

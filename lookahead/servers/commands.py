@@ -1,4 +1,4 @@
-"""The commands about servers: `attach`, two servers under the same load, and `acceptance`, records of other tools."""
+"""The commands `attach`, which compares two servers under load, and `acceptance`, which reads records of other tools."""
 
 import json
 from argparse import Namespace
@@ -17,7 +17,7 @@ from ..measure.terminal import measured as followed
 from ..measure.terminal import show_table
 from ..measure.timing import Question
 from . import decision, records, report
-from .addresses import both
+from .addresses import compared_servers
 from .load import rounds_of
 from .race import ServerRace
 
@@ -29,14 +29,14 @@ COLUMNS = (
 
 
 def attach(arguments: Namespace) -> None:
-    """Load both servers, and print the report."""
+    """Measure both servers under load, and print the report."""
     levels = read_levels("concurrency", arguments.concurrency, MOST_AT_ONCE)
     whole_number("max_new_tokens", arguments.max_new_tokens, 1, 100_000)
     whole_number("repeat", arguments.repeat, 1, 1000)
-    sides = both(arguments.baseline, arguments.speculative)
+    sides = compared_servers(arguments.baseline, arguments.speculative)
     prompts = prompt_files.read(arguments.prompts) if arguments.prompts else questions()
     for path in filter(None, (arguments.csv, arguments.trace)):
-        writable(path)  # before the first second is spent
+        writable(path)  # checked before the measurement
     plan = rounds_of(levels, len(prompts), arguments.repeat)
     measured = followed(report.measure(sides, prompts, plan, arguments.max_new_tokens))
     if arguments.csv:
@@ -54,34 +54,32 @@ def attach(arguments: Namespace) -> None:
         arguments.trace.write_text(race.result().to_json(), encoding="utf-8")
 
 
-def deciding(
-    arguments: Namespace, prompts: Sequence[Question], options: Mapping[str, Any]
-) -> Iterator[Progress | None]:
-    """The measurement of `decide` on two servers."""
-    sides = both(arguments.baseline, arguments.speculative)
+def decide(arguments: Namespace, prompts: Sequence[Question], options: Mapping[str, Any]) -> Iterator[Progress | None]:
+    """Start the measurement of the command `decide` on two servers."""
+    sides = compared_servers(arguments.baseline, arguments.speculative)
     methods = [*filter(None, arguments.methods.split(","))]
     if others := [*methods, *(options.keys() - {"max_new_tokens"})]:
-        raise SettingsError("servers", others[0], "servers draft as they were started; leave it out.")
+        raise SettingsError("servers", others[0], "servers draft as they were started; omit this option.")
     return decision.decide(sides, prompts, arguments.seconds, options.get("max_new_tokens", decision.MOST))
 
 
 def acceptance(arguments: Namespace) -> None:
-    """Read and judge records, print the result, and write the records if requested."""
+    """Read and summarize records, print the summary, and write the records if requested."""
     if arguments.records:
         writable(arguments.records)
     try:
-        text = arguments.file.read_bytes()
+        data = arguments.file.read_bytes()
     except OSError as error:
         raise TraceError("file", str(arguments.file), f"it cannot be read ({error.__class__.__name__}).") from None
-    texts = records.read(text)
+    texts = records.read(data)
     if arguments.records:
         lines = "".join(record.model_dump_json(exclude_none=True) + "\n" for record in texts)
         arguments.records.write_text(lines, encoding="utf-8")
-    judgement = records.judged(texts)
+    summary = records.summarize(texts)
     if arguments.json:
-        print(json.dumps(judgement))
+        print(json.dumps(summary))
     else:
-        _show_acceptance(judgement)
+        _show_acceptance(summary)
 
 
 def to_csv(measured: dict[str, Any]) -> str:
@@ -89,16 +87,16 @@ def to_csv(measured: dict[str, Any]) -> str:
     return csv_text(COLUMNS, ([row.get(name) for name in COLUMNS] for row in measured["rows"]))
 
 
-def _show_acceptance(judgement: dict[str, Any]) -> None:
-    between = judgement["interval"]
-    sure = f" [{decimal(between[0])}, {decimal(between[1])}]" if between else ""
-    summary = (
-        f"{counted(judgement['texts'], 'text')} by {', '.join(judgement['engines'])}: {decimal(judgement['mean_acceptance_length'])}{sure} tokens a "
-        f"pass, over {count(judgement['num_spec_steps'])} passes with a draft; {percent(judgement['draft_acceptance_rate'])} of the drafted tokens accepted."
+def _show_acceptance(summary: dict[str, Any]) -> None:
+    interval = summary["interval"]
+    bounds = f" [{decimal(interval[0])}, {decimal(interval[1])}]" if interval else ""
+    sentence = (
+        f"{counted(summary['texts'], 'text')} by {', '.join(summary['engines'])}: {decimal(summary['mean_acceptance_length'])}{bounds} tokens per "
+        f"pass, over {count(summary['num_spec_steps'])} passes with a draft; {percent(summary['draft_acceptance_rate'])} of the drafted tokens accepted."
     )
-    heads, rows = ["position", "accepted", "tested"], []
-    for place, expected in zip_longest(judgement["by_position"], judgement["tokens_a_pass"]):
-        tested = [*(str(place[name]) for name in heads), percent(place["rate"])] if place else [""] * 4
-        rows.append([*tested, *([f"k = {expected['k']}", decimal(expected["tokens"])] if expected else [])])
-    forecast = ["drafting as many", "tokens per pass"] if judgement["tokens_a_pass"] else []
-    show_table([*heads, "rate", *forecast], rows, [summary], [judgement["note"]])
+    headings, rows = ["position", "accepted", "tested"], []
+    for position, forecast in zip_longest(summary["by_position"], summary["tokens_a_pass"]):
+        tested = [*(str(position[name]) for name in headings), percent(position["rate"])] if position else [""] * 4
+        rows.append([*tested, *([f"k = {forecast['k']}", decimal(forecast["tokens"])] if forecast else [])])
+    forecast_headings = ["draft length", "tokens per pass"] if summary["tokens_a_pass"] else []
+    show_table([*headings, "rate", *forecast_headings], rows, [sentence], [summary["note"]])

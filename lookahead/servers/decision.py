@@ -1,7 +1,7 @@
-"""Whether to turn speculation on, measured on two servers with a user's own prompts and a budget of seconds.
+"""Measure whether speculation pays on two servers, with a user's prompts and a time budget.
 
-Half of the budget goes to one text at a time, the rest to more texts at once. A server does not report how long it drafted,
-so a pass with its draft is one cost.
+Half of the budget is for one text at a time, the rest for several texts at once. Servers do not report the time of drafting, so
+a pass and its draft have one cost.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,20 +16,23 @@ from .addresses import RemoteError, Server
 from .load import Plan
 
 SIZES = (2, 4, 8, 16, 32, 64)
-SLICE, MOST = 4, 64  # prompts between two looks at the clock; tokens per text
-ALONE = 0.5  # of the budget, for one text at a time
+SLICE, MOST = 4, 64  # prompts between two checks of the time; tokens per text
+ALONE = 0.5  # share of the budget for one text at a time
 
 
 def decide(
     sides: Mapping[str, Server], questions: Sequence[Question], budget_s: float, most: int = MOST
 ) -> Iterator[Progress | None]:
-    """Measure for about `budget_s` seconds, the first few prompts at least, and yield the `Report` so far; None while nothing
-    is new. Raises `LookaheadError` for bad prompts and budgets, and for servers that cannot be reached."""
+    """Measure for about `budget_s` seconds, and yield the `Report` so far, or None while there is no new result.
+
+    The first few prompts are always measured. Raises `LookaheadError` for invalid prompts and budgets, and if a server cannot
+    be reached.
+    """
     check_budget(questions, budget_s)
-    begun, answered = perf_counter(), False
+    start, has_result = perf_counter(), False
 
     def spent() -> float:
-        return perf_counter() - begun
+        return perf_counter() - start
 
     def plan() -> Plan:
         seen = 0
@@ -41,32 +44,32 @@ def decide(
 
     for progress in report.measure(sides, questions, plan(), most):
         if progress and progress.result:
-            answered, answer = True, of(progress.result, questions, budget_s)
-            yield Progress(round(min(spent(), budget_s)), round(budget_s), progress.text, answer)
+            has_result, result = True, from_load_report(progress.result, questions, budget_s)
+            yield Progress(round(min(spent(), budget_s)), round(budget_s), progress.text, result)
         else:
             yield None
-        if answered and spent() > budget_s:
+        if has_result and spent() > budget_s:
             return
 
 
-def of(measured: Mapping[str, Any], questions: Sequence[Question], budget_s: float) -> Report:
-    """The answer that follows from what was measured under load."""
+def from_load_report(measured: Mapping[str, Any], questions: Sequence[Question], budget_s: float) -> Report:
+    """Return the decision for a report of `report.from_blocks`. Raises `RemoteError` if no prompt has text from both servers."""
     alone, name = measured["levels"][0], measured["servers"]["speculative"]["name"]
     if not alone["speedup"]:
-        raise RemoteError(name, " ".join(alone["errors"]) or "no text was written by both.")
+        raise RemoteError(name, " ".join(alone["errors"]) or "no prompt has text from both servers.")
     length, rate = alone["mean_acceptance_length"], alone["draft_acceptance_rate"]
     drafted = (length - 1) / rate if rate else None
     rows = [row for row in measured["rows"] if row["concurrency"] == 1]
-    same = [row["identical"] for row in rows if row["identical"] is not None]
+    identical = [row["identical"] for row in rows if row["identical"] is not None]
     option = Option(
-        name, len(rows), alone["speedup"], alone["interval"], rate, all(same) if same else None, tokens_per_pass=length,
-        drafted_per_pass=drafted, depth_per_pass=drafted,  # servers do not report depths; by default they draft chains
+        name, len(rows), alone["speedup"], alone["interval"], rate, all(identical) if identical else None, tokens_per_pass=length,
+        drafted_per_pass=drafted, depth_per_pass=drafted,  # servers do not report depths; they draft chains by default
         pass_cost=length / alone["speedup"] if length else None,
     )  # fmt: skip
-    by_prompt = {question.id: question.category for question in questions}
+    categories = {question.id: question.category for question in questions}
     rows = tuple(
         {
-            "method": name, "question": row["id"], "category": by_prompt[row["id"]], "speedup": row["speedup"],
+            "method": name, "question": row["id"], "category": categories[row["id"]], "speedup": row["speedup"],
             "tokens_per_pass": row["mean_acceptance_length"], "acceptance": row["draft_acceptance_rate"], "identical": row["identical"],
         }
         for row in rows
@@ -74,5 +77,5 @@ def of(measured: Mapping[str, Any], questions: Sequence[Question], budget_s: flo
     settings = {"seconds": budget_s, "max_new_tokens": measured["options"]["max_new_tokens"]}
     return Report(
         (option,), tuple(levels_of(measured["levels"], "concurrency")), (), rows, {"servers": measured["servers"]}, settings,
-        ", as it drafts now", measured["note"],
+        ", with its current settings", measured["note"],
     )  # fmt: skip

@@ -1,7 +1,7 @@
 """Write a plain Llama as a GGUF file in float16, for llama.cpp.
 
-Source: llama.cpp's conversion of LlamaForCausalLM. Its rotary embedding rotates neighbouring numbers of a head, that of
-transformers the two halves, so the rows of queries and keys are reordered.
+Source: llama.cpp's conversion of LlamaForCausalLM. llama.cpp's rotary embedding rotates neighbouring numbers of a head, and
+transformers' rotates its two halves. So the rows of queries and keys are reordered.
 """
 
 import json
@@ -16,17 +16,20 @@ from ..model.shape import Shape
 
 
 def write(folder: str, path: Path) -> Path:
-    """Write the model of a folder to a path, and return the path. Raises `SettingsError` without the package `gguf`."""
+    """Write the model in a folder to `path`, and return `path`.
+
+    Raises `SettingsError` if the package `gguf` is not installed, and `ModelError` if the model is not a plain Llama.
+    """
     try:
         import gguf
     except ImportError:
-        raise SettingsError("llama-server", "gguf", "converting models needs it: pip install gguf.") from None
+        raise SettingsError("llama-server", "gguf", "it is needed to convert models: pip install gguf.") from None
     config, weights = llama_config.plain(folder), {}
     for file in Path(folder).glob("*.safetensors"):
         weights |= load_file(file)
     if config is None or not weights:
         raise ModelError("models", folder, "only a plain Llama in a folder can be converted for llama.cpp.")
-    shape, out = Shape.from_fields(config.get), gguf.GGUFWriter(str(path), "llama")
+    shape, writer = Shape.from_fields(config.get), gguf.GGUFWriter(str(path), "llama")
     fields = {
         "context_length": shape.context_length, "embedding_length": shape.hidden, "block_count": shape.layers,
         "feed_forward_length": config["intermediate_size"], "head_count": shape.heads, "head_count_kv": shape.kv_heads,
@@ -35,25 +38,25 @@ def write(folder: str, path: Path) -> Path:
         "vocab_size": shape.vocab,
     }  # fmt: skip
     for name, value in fields.items():
-        getattr(out, f"add_{name}")(value)
-    out.add_file_type(gguf.LlamaFileType.MOSTLY_F16)
-    _add_tokens(out, gguf.TokenType, folder, shape.vocab)
+        getattr(writer, f"add_{name}")(value)
+    writer.add_file_type(gguf.LlamaFileType.MOSTLY_F16)
+    _add_tokens(writer, gguf.TokenType, folder, shape.vocab)
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, shape.layers)
     for name, tensor in weights.items():
         if "q_proj" in name or "k_proj" in name:  # interleave the two halves of each head
             heads = shape.heads if "q_proj" in name else shape.kv_heads
             tensor = tensor.view(heads, 2, -1, shape.hidden).transpose(1, 2).reshape(tensor.shape).contiguous()
         numbers = tensor.float().numpy()
-        known = names.get_name(name, try_suffixes=(".weight",))
-        out.add_tensor(known, numbers if numbers.ndim == 1 else numbers.astype(np.float16))
-    out.write_header_to_file()
-    out.write_kv_data_to_file()
-    out.write_tensors_to_file()
-    out.close()
+        gguf_name = names.get_name(name, try_suffixes=(".weight",))
+        writer.add_tensor(gguf_name, numbers if numbers.ndim == 1 else numbers.astype(np.float16))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
     return path
 
 
-def _add_tokens(out, kinds, folder: str, vocab: int) -> None:
+def _add_tokens(writer, kinds, folder: str, vocab: int) -> None:
     tokenizer = json.loads((Path(folder) / "tokenizer.json").read_text(encoding="utf-8"))
     special = {token["id"] for token in tokenizer["added_tokens"]}
     tokens = {i: f"[unused {i}]" for i in range(vocab)}
@@ -61,11 +64,11 @@ def _add_tokens(out, kinds, folder: str, vocab: int) -> None:
     tokens |= {token["id"]: token["content"] for token in tokenizer["added_tokens"]}
     merges = [pair if isinstance(pair, str) else " ".join(pair) for pair in tokenizer["model"]["merges"]]
     ends = llama_config.eos_token_ids(folder)
-    out.add_tokenizer_model("gpt2")
-    out.add_tokenizer_pre("gpt-2")
-    out.add_token_list([tokens[i] for i in range(vocab)])
-    out.add_token_types([kinds.CONTROL if i in special else kinds.NORMAL for i in range(vocab)])
-    out.add_token_merges(merges)
-    out.add_add_bos_token(False)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
+    writer.add_token_list([tokens[i] for i in range(vocab)])
+    writer.add_token_types([kinds.CONTROL if i in special else kinds.NORMAL for i in range(vocab)])
+    writer.add_token_merges(merges)
+    writer.add_add_bos_token(False)
     for end in [ends] if isinstance(ends, int) else (ends or [])[:1]:
-        out.add_eos_token_id(end)
+        writer.add_eos_token_id(end)

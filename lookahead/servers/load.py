@@ -1,7 +1,7 @@
-"""Load: a number of readers at once, each of whom requests the next text when the last one has ended.
+"""Measurements under load: several concurrent readers, each of which requests the next text after its last one.
 
-Both servers get the same prompts at every load, one server after the other. The first to go changes with every round. The
-measured time is that in which all readers are busy: it ends when a reader finds no prompt left.
+Both servers get the same prompts at every load, one server after the other. The order changes with every round. Measured is the
+time in which all readers are busy, which ends when a reader has no further prompt.
 """
 
 import asyncio
@@ -14,49 +14,53 @@ from ..core.text_files import lines
 from ..measure.timing import Question
 from .addresses import RemoteError, Server
 from .client import Client, Timeouts
-from .replies import Answer
+from .replies import Completion
 
 SIDES = ("baseline", "speculative")
-EACH = 2  # texts for each reader, at least
-COUNTERS = {"passes": "drafts", "drafted": "draft_tokens", "accepted": "accepted_tokens"}  # of servers that speculate
-Plan = Iterable[tuple[int, Sequence[int]]]  # of every round the texts at once, and the numbers of its prompts
+TEXTS_PER_READER = 2  # at least
+COUNTERS = {"passes": "drafts", "drafted": "draft_tokens", "accepted": "accepted_tokens"}  # of servers with speculation
+Plan = Iterable[tuple[int, Sequence[int]]]  # for each round, the number of texts at once and the indices of its prompts
 
 
 def rounds_of(levels: Iterable[int], prompts: int, rounds: int = 1) -> Plan:
-    """Return so many rounds with all prompts for every number of texts at once."""
+    """Return a plan with `rounds` rounds of all prompts for each number of texts at once."""
     return [(at_once, range(prompts)) for at_once in levels for _ in range(rounds)]
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """An answer under load, or an error: the number of its prompt, and the seconds from the block's beginning to the request."""
+class CompletedRequest:
+    """A completion or error under load. `prompt` is the prompt's index, `start_s` the seconds from the block's start to the request."""
 
     prompt: int
-    begun_s: float
-    answer: Answer | None
+    start_s: float
+    completion: Completion | None
     error: str | None = None
 
     def within(self, seconds: float) -> float:
-        """Return how many of its tokens came in the first `seconds` of its block. The server's count is spread over chunks."""
-        if self.answer is None:
+        """Return the number of tokens received in the first `seconds` of the block.
+
+        The server's count of tokens is distributed over the received chunks.
+        """
+        if self.completion is None:
             return 0
-        passes = self.answer.passes
-        arrived = sum(part.tokens for part in passes if self.begun_s + part.at_s <= seconds)
-        return arrived * self.answer.tokens / max(1, sum(part.tokens for part in passes))
+        passes = self.completion.passes
+        received = sum(part.tokens for part in passes if self.start_s + part.at_s <= seconds)
+        return received * self.completion.tokens / max(1, sum(part.tokens for part in passes))
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
     """All texts of one server, the `side`, in one round.
 
-    All readers were busy for `busy_s` seconds, in which `tokens` arrived. `counted` are increases of the server's own counters.
+    All readers were busy for `busy_s` seconds, in which `tokens` tokens were received. `counted` has the increases of the
+    server's own counters.
     """
 
     side: str
     at_once: int
     busy_s: float
     tokens: int
-    texts: tuple[Written, ...]
+    texts: tuple[CompletedRequest, ...]
     counted: dict[str, int] | None = None
 
     @property
@@ -67,18 +71,20 @@ class Block:
 async def blocks(
     sides: Mapping[str, Server], prompts: Sequence[Question], plan: Plan, most: int, timeouts: Timeouts | None = None
 ) -> AsyncIterator[Block | dict[str, Client]]:
-    """Yield first the clients of both servers, then block after block, two for every round of the plan. Raises `RemoteError`
-    if a server cannot be reached at all. If a text fails, its block has the error."""
+    """Yield the clients of both servers, then two blocks for each round of the plan.
+
+    Raises `RemoteError` if a server cannot be reached. If a later request fails, its block has the error.
+    """
     async with AsyncExitStack() as stack:
         clients = {side: await stack.enter_async_context(Client(sides[side], timeouts)) for side in SIDES}
         for client in clients.values():
             await client.identify()
         yield clients
-        for client in clients.values():  # a first text, for whatever a server does only once
+        for client in clients.values():  # the first text is a warm-up
             await client.complete(prompts[0].prompt, min(most, 16), prompts[0].chat)
         for number, (at_once, numbers) in enumerate(plan):
             for side in SIDES[:: -1 if number % 2 else 1]:
-                repeats = -(-max(EACH * at_once, len(numbers)) // len(numbers))
+                repeats = -(-max(TEXTS_PER_READER * at_once, len(numbers)) // len(numbers))
                 waiting = [(i, prompts[i]) for _ in range(repeats) for i in numbers][::-1]
                 before = await _counters(clients[side])
                 busy_s, texts = await _read(clients[side], waiting, at_once, most)
@@ -90,18 +96,18 @@ async def blocks(
 
 async def _read(
     client: Client, waiting: list[tuple[int, Question]], at_once: int, most: int
-) -> tuple[float, list[Written]]:
-    """Return the seconds in which all readers were busy, and all texts."""
+) -> tuple[float, list[CompletedRequest]]:
+    """Return the seconds in which all readers were busy, and all completed requests."""
     start, idle, texts = perf_counter(), [], []
 
     async def reader() -> None:
         while waiting:
-            (i, prompt), begun_s, answer, failed = waiting.pop(), perf_counter() - start, None, None
+            (i, prompt), start_s, completion, message = waiting.pop(), perf_counter() - start, None, None
             try:
-                answer = await client.complete(prompt.prompt, most, prompt.chat)
+                completion = await client.complete(prompt.prompt, most, prompt.chat)
             except RemoteError as error:
-                failed = str(error)
-            texts.append(Written(i, begun_s, answer, failed))
+                message = str(error)
+            texts.append(CompletedRequest(i, start_s, completion, message))
         idle.append(perf_counter() - start)
 
     async with asyncio.TaskGroup() as group:
@@ -111,7 +117,7 @@ async def _read(
 
 
 async def _counters(client: Client) -> dict[str, int] | None:
-    """Return what a server has counted since its start, by its Prometheus metrics; None if it does not show them."""
+    """Return a server's Prometheus counters, None if it does not publish them."""
     generated = client.kind.generated
     if not generated:
         return None
@@ -120,7 +126,7 @@ async def _counters(client: Client) -> dict[str, int] | None:
     try:
         samples = lines(await client.get_text("/metrics"))
         return {name: _sum(samples, counter) for name, counter in {"generated": generated, **names}.items()}
-    except ValueError:  # a RemoteError too
+    except ValueError:  # includes RemoteError
         return None
 
 

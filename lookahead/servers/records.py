@@ -1,9 +1,9 @@
-"""Acceptance records, one per text, in the format that AIPerf and vLLM share: read, judged, and played as a race.
+"""Acceptance records, one per text, in the common format of AIPerf and vLLM: read, summarized, and converted to a trace.
 
 `AcceptanceRecord` has the fields of AIPerf's `SpecDecodeAcceptanceRecord` (0.13): those of vLLM's
-`metrics.speculative_decoding`, and the engine's name. `read` takes JSON or JSON lines of such records, of AIPerf's records
-(`spec_decode_acceptance`), of vLLM's answers, and of our own traces, whose lanes become records. A record has no words and no
-times: `played` shows each token as a box, and each pass takes `PASS_S`.
+`metrics.speculative_decoding`, and the engine's name. `read` accepts JSON or JSON lines of such records, of AIPerf's records
+(`spec_decode_acceptance`), of vLLM's responses, and of our traces, whose lanes become records. A record has no text and no
+times. So `to_trace` shows each token as a box, and each pass takes `PASS_S`.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from ..trace.trace import Trace
 MOST_RECORDS, MOST_LINES = 20_000, 100_000
 Number = Annotated[int, Field(ge=0, lt=1 << 40)]
 MOST_LENGTH = 4096
-Length = Annotated[int, Field(ge=0, le=MOST_LENGTH)]  # of a draft, or of its accepted beginning
+Length = Annotated[int, Field(ge=0, le=MOST_LENGTH)]  # of a draft, or of its accepted tokens
 Steps = Annotated[list[Length], Field(max_length=200_000, fail_fast=True)]
 PASS_S = 0.1
-MOST_TOKENS = 10_000  # that are played
-TOKEN = "\u25af "  # a box, in place of a word
-PROMPT = "A record has no words. "
+MOST_TOKENS = 10_000  # in a trace of records
+TOKEN = "\u25af "  # a box instead of text
+PROMPT = "A record has no text. "
 FIXED = "tokens after a rejection were not tested; positions that no draft reached count as the average of all others"
-VARYING = "there is no forecast of tokens per pass, because draft lengths vary or are unknown; forecasts need one fixed length"
+VARYING = "there is no forecast of tokens per pass, because forecasts need one fixed draft length, and lengths vary or are unknown"
 
 
 class AcceptanceRecord(BaseModel):
     """The acceptance of one text's drafts.
 
-    `acceptance_histogram` maps a number of accepted tokens to the number of passes that accepted so many. `per_step_*` list the
-    passes in order, if the engine reports them. `num_spec_tokens` is the most tokens that a pass drafts, if there is a bound.
+    `acceptance_histogram` maps a number of accepted tokens to the number of passes that accepted this many. `per_step_*` list the
+    passes in order, if the engine reports them. `num_spec_tokens` is the largest draft length, if there is a limit.
     """
 
     model_config = ConfigDict(extra="ignore", frozen=True)
@@ -63,27 +63,27 @@ class AcceptanceRecord(BaseModel):
     @field_validator("acceptance_histogram", mode="before")
     @classmethod
     def _sparse(cls, value: Any) -> Any:
-        """Accept a list too, which some engines send: the number of passes that accepted none, one, two, ..."""
+        """Convert a list, which some engines send: the number of passes that accepted 0, 1, 2, ... tokens."""
         return {n: count for n, count in enumerate(value) if count} if isinstance(value, list) else value
 
     @model_validator(mode="after")
     def _agrees(self) -> AcceptanceRecord:
         counts = self.acceptance_histogram
         if sum(counts.values()) != self.num_spec_steps:
-            raise ValueError("the histogram's counts are not num_spec_steps")
+            raise ValueError("the sum of the histogram's counts is not num_spec_steps")
         if sum(n * count for n, count in counts.items()) != self.num_accepted_draft_tokens:
-            raise ValueError("the histogram's tokens are not num_accepted_draft_tokens")
+            raise ValueError("the sum of the histogram's tokens is not num_accepted_draft_tokens")
         if self.num_accepted_draft_tokens > self.num_draft_tokens:
             raise ValueError("more tokens were accepted than drafted")
         if self.per_step_accepted is not None and Counter(self.per_step_accepted) != Counter(counts):
-            raise ValueError("per_step_accepted is not what the histogram counts")
+            raise ValueError("per_step_accepted does not match the histogram")
         if self.per_step_drafted is not None and len(self.per_step_drafted) != len(self.per_step_accepted or ()):
-            raise ValueError("per_step_drafted and per_step_accepted must be of the same passes")
+            raise ValueError("per_step_drafted and per_step_accepted must have the same length")
         return self
 
     @classmethod
-    def of_lane(cls, lane: schema.LaneRecord, engine: str = "lookahead") -> AcceptanceRecord | None:
-        """Return the record of a lane, None if it drafted nothing. A tree counts by its levels."""
+    def from_lane(cls, lane: schema.LaneRecord, engine: str = "lookahead") -> AcceptanceRecord | None:
+        """Return the record of a lane, None if it drafted nothing. The length of a tree is its depth."""
         drafted = [step for step in lane.verified if step.depth]
         if not drafted:
             return None
@@ -99,7 +99,7 @@ class AcceptanceRecord(BaseModel):
     def drafts(self) -> Counter[tuple[int, bool]]:
         """Count drafts by (accepted tokens, whether the next token was rejected).
 
-        In a histogram, only a pass that accepted the most tokens a pass can draft had no rejected token.
+        In a histogram, only passes that accepted a draft of the full length had no rejected token.
         """
         if self.per_step_accepted is not None and self.per_step_drafted is not None:
             pairs = zip(self.per_step_accepted, self.per_step_drafted, strict=True)
@@ -109,7 +109,7 @@ class AcceptanceRecord(BaseModel):
 
     @property
     def has_fixed_length(self) -> bool:
-        """Whether every pass drafted equally many tokens. The last pass may have drafted fewer, because the text ended."""
+        """Whether all passes drafted the same number of tokens. The last pass may have drafted fewer."""
         if self.per_step_drafted:
             *full, last = self.per_step_drafted
             return len({*full}) <= 1 and last <= max(full, default=last)
@@ -117,30 +117,30 @@ class AcceptanceRecord(BaseModel):
 
 
 def read(data: str | bytes) -> list[AcceptanceRecord]:
-    """Return the records in a file. Lines without drafts are skipped. Raises `TraceError` with the line that is wrong."""
+    """Return the records in a file. Lines without drafts are skipped. Raises `TraceError` with the number of an invalid line."""
     text = decode_text(data, "records")
     records: list[AcceptanceRecord] = []
-    for where, document in _documents(text):
+    for position, document in _documents(text):
         try:
             records += _records(document)
         except ValidationError as error:
-            field, words = first_error(error)
-            raise TraceError("records", where, f"{field or 'record'}: {words}.") from None
+            field, message = first_error(error)
+            raise TraceError("records", position, f"{field or 'record'}: {message}.") from None
         if len(records) > MOST_RECORDS:
-            raise TraceError("records", where, f"a file has at most {counted(MOST_RECORDS, 'record')}.")
+            raise TraceError("records", position, f"a file has at most {counted(MOST_RECORDS, 'record')}.")
     if not records:
-        raise TraceError("records", "none", "give AIPerf's records, vLLM's answers, or a trace of ours.")
+        raise TraceError("records", "none", "give AIPerf's records, vLLM's responses, or one of our traces.")
     return records
 
 
 def _documents(text: str) -> Iterator[tuple[str, Any]]:
-    """Yield one JSON document, or one for every line, each with its place for error messages."""
+    """Yield one JSON document, or one per line, each with its position for error messages."""
     too_large = None
     try:
         yield "file", parse_json(text, "records")
         return
     except TraceError as error:
-        too_large = error  # unless it is JSON lines
+        too_large = error  # raised later, unless the text is JSON lines
     except ValueError:
         pass
     if (ends := text.count("\n") + text.count("\r")) > MOST_LINES:
@@ -158,11 +158,12 @@ def _documents(text: str) -> Iterator[tuple[str, Any]]:
 
 def _records(data: Any) -> Sequence[AcceptanceRecord]:
     if isinstance(data, list):
-        return [record for one in data for record in _records(one)]
+        return [record for item in data for record in _records(item)]
     if not isinstance(data, dict):
         return []
     if data.get("schema") == schema.SCHEMA:
-        return [one for lane in Trace.model_validate(data).lanes if (one := AcceptanceRecord.of_lane(lane))]
+        lanes = Trace.model_validate(data).lanes
+        return [record for lane in lanes if (record := AcceptanceRecord.from_lane(lane))]
     if isinstance(nested := data.get("spec_decode_acceptance"), dict):
         return [AcceptanceRecord.model_validate(nested)]
     metrics = data.get("metrics")
@@ -173,15 +174,15 @@ def _records(data: Any) -> Sequence[AcceptanceRecord]:
     return [AcceptanceRecord.model_validate(data)] if "acceptance_histogram" in data else []
 
 
-def judged(records: Sequence[AcceptanceRecord]) -> dict[str, Any]:
-    """Return the acceptance of all texts together, by position, with 90% intervals over texts, and forecasts of tokens per pass.
+def summarize(records: Sequence[AcceptanceRecord]) -> dict[str, Any]:
+    """Return the acceptance of all texts, with 90% intervals over texts, by position, and forecasts of tokens per pass.
 
-    There are forecasts only if all drafts had a fixed length. A draft that ends because confidence is low would make them too high.
+    There are forecasts only if all drafts had a fixed length. Drafts that end at low confidence would make them too high.
     """
     drafts: Counter[tuple[int, bool]] = Counter()
     for record in records:
         drafts.update(record.drafts)
-    of = Acceptance.of_counts(drafts)
+    acceptance = Acceptance.of_counts(drafts)
     fixed = all(record.has_fixed_length for record in records)
     return {
         "texts": len(records), "engines": sorted({record.engine for record in records}),
@@ -189,10 +190,10 @@ def judged(records: Sequence[AcceptanceRecord]) -> dict[str, Any]:
         "mean_acceptance_length": _length(records), "interval": interval(records, _length),
         "draft_acceptance_rate": sum(r.num_accepted_draft_tokens for r in records) / max(1, sum(r.num_draft_tokens for r in records)),
         "by_position": [
-            {"position": place, "accepted": accepted, "tested": tested, "rate": accepted / tested}
-            for place, (accepted, tested) in enumerate(zip(of.accepted, of.tested, strict=True), start=1)
+            {"position": position, "accepted": accepted, "tested": tested, "rate": accepted / tested}
+            for position, (accepted, tested) in enumerate(zip(acceptance.accepted, acceptance.tested, strict=True), start=1)
         ],
-        "tokens_a_pass": [{"k": k, "tokens": _tokens(of, k)} for k in range(1, 17)] if fixed else [],
+        "tokens_a_pass": [{"k": k, "tokens": _tokens(acceptance, k)} for k in range(1, 17)] if fixed else [],
         "note": FIXED if fixed else VARYING,
     }  # fmt: skip
 
@@ -202,28 +203,30 @@ def _length(records: Sequence[AcceptanceRecord]) -> float:
     return 1 + sum(record.num_accepted_draft_tokens for record in records) / max(1, steps)
 
 
-def _tokens(of: Acceptance, k: int) -> float:
-    return sum(chance * (1 + n) for n, chance in enumerate(of.chances(k)))
+def _tokens(acceptance: Acceptance, k: int) -> float:
+    return sum(chance * (1 + n) for n, chance in enumerate(acceptance.chances(k)))
 
 
-def opened(text: str) -> tuple[Trace, str]:
-    """Return the trace of a file, ours or made of acceptance records, and a sentence on its source. Raises `TraceError`."""
+def open_trace(text: str) -> tuple[Trace, str]:
+    """Return the trace in a file, or a trace of its acceptance records, and a sentence on its source. Raises `TraceError`."""
     if f'"{schema.SCHEMA}"' in text:
         trace = Trace.from_json(text)
-        return trace, f"An opened recording, made on {trace.machine.cpu}."
+        return trace, f"A recording from a file, made on {trace.machine.cpu}."
     records = read(text)
-    trace = played(records)
+    trace = to_trace(records)
     shown = len(trace.lanes)
     part = "" if shown == len(records) else f" The first {shown} of {counted(len(records), 'text')}."
     return trace, (
-        f"A record of {trace.models.target}: counts, no words and no times. "
-        f"Every box is a token, every pass takes a tenth of a second.{part}"
+        f"An acceptance record of {trace.models.target}, without text and times. "
+        f"Each box is a token, and each pass takes a tenth of a second.{part}"
     )
 
 
-def played(records: Sequence[AcceptanceRecord]) -> Trace:
-    """Return a trace with a lane for each of the first records that list their passes, at most `MOST_TOKENS` tokens together.
-    Raises `TraceError` if there is none."""
+def to_trace(records: Sequence[AcceptanceRecord]) -> Trace:
+    """Return a trace with a lane for each of the first records that list their passes, with at most `MOST_TOKENS` tokens.
+
+    Raises `TraceError` if there is no such record.
+    """
     detailed = [record for record in records if record.per_step_accepted and record.per_step_drafted]
     lengths = accumulate(record.num_accepted_draft_tokens + record.num_spec_steps for record in detailed)
     fitting = [record for record, tokens in zip(detailed, lengths, strict=True) if tokens <= MOST_TOKENS]
@@ -231,7 +234,7 @@ def played(records: Sequence[AcceptanceRecord]) -> Trace:
     if not playable:
         hint = (
             f"none lists its passes and has at most {count(MOST_TOKENS)} tokens, so there is nothing to play. "
-            "`python -m lookahead acceptance FILE` judges them."
+            "`python -m lookahead acceptance FILE` summarizes them."
         )
         raise TraceError("records", counted(len(records), "text"), hint)
     lanes = [_lane(record, number, len(playable)) for number, record in enumerate(playable, start=1)]
@@ -239,11 +242,11 @@ def played(records: Sequence[AcceptanceRecord]) -> Trace:
     models = schema.ModelNames(spec=f"records:{engines}", target=engines)
     most = max(1, *(len(lane.tokens) for lane in lanes))
     prompt = schema.PromptRecord(text=PROMPT, tokens=[], pieces=[])
-    return trace_of(f"a record of {engines}", models, prompt, lanes, PASS_S, most)
+    return build_trace(f"a record of {engines}", models, prompt, lanes, PASS_S, most)
 
 
-def _lane(record: AcceptanceRecord, number: int, of: int) -> schema.LaneRecord:
-    name = record.engine[:150] + (f", text {number}" if of > 1 else "")
+def _lane(record: AcceptanceRecord, number: int, lanes: int) -> schema.LaneRecord:
+    name = record.engine[:150] + (f", text {number}" if lanes > 1 else "")
     passes = [*zip(record.per_step_accepted, record.per_step_drafted, strict=True)]
     steps = [
         schema.StepRecord(
@@ -257,16 +260,16 @@ def _lane(record: AcceptanceRecord, number: int, of: int) -> schema.LaneRecord:
 
 
 def origins(tokens: int, accepted: int, drafted: int | None) -> list[str]:
-    """Return where a pass's tokens came from: `accepted` drafted ones, then the target's own."""
-    extra = CORRECTION if drafted and accepted < drafted else BONUS
-    return [*[ACCEPTED] * accepted, *[extra] * (tokens - accepted)]
+    """Return the origins of a pass's tokens: `accepted` drafted tokens, then the target's."""
+    from_target = CORRECTION if drafted and accepted < drafted else BONUS
+    return [*[ACCEPTED] * accepted, *[from_target] * (tokens - accepted)]
 
 
-def trace_of(
+def build_trace(
     source: str, models: schema.ModelNames, prompt: schema.PromptRecord, lanes: list[schema.LaneRecord], pass_s: float, most: int, *,
     chat: bool = False, created: str | None = None,
 ) -> Trace:  # fmt: skip
-    """Return the trace of a greedy race whose passes were not ours. `source` stands in place of the processor."""
+    """Return the trace of a greedy race of other engines. `source` is recorded as the processor."""
     return Trace(
         created=created or now(), version=VERSION, exactness="tie-aware", models=models, prompt=prompt, lanes=lanes,
         machine=schema.Machine(cpu=source, cores=1, threads=1, device="server", dtype="unknown", torch="unknown"),
@@ -279,5 +282,5 @@ def trace_of(
 
 
 def now() -> str:
-    """Return the time, as a trace's `created`."""
+    """Return the current time in the format of a trace's `created`."""
     return datetime.now(UTC).isoformat(timespec="seconds")

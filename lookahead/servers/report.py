@@ -1,4 +1,4 @@
-"""The report on two servers under load: a row for every prompt, figures for every load with intervals, and a sentence of advice."""
+"""The report on two servers under load: a row per prompt, values with intervals per load, and a sentence of advice."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from itertools import pairwise
@@ -15,55 +15,57 @@ from ..measure.progress import Progress
 from ..measure.timing import Question
 from ..trace.agreement import first_difference
 from .addresses import Server
-from .background import arriving
+from .background import stream
 from .client import Client
 from .load import SIDES, Block, Plan, blocks
-from .replies import Answer
+from .replies import Completion
 
-COUNTER_SHARE = 0.05  # by which a server's counters may differ, because it may have other readers
+COUNTER_SHARE = 0.05  # relative difference that a server's counters may have, because others may use the server
 
 
 def measure(
     sides: Mapping[str, Server], prompts: Sequence[Question], plan: Plan, most: int
 ) -> Iterator[Progress | None]:
-    """Yield the report so far after every block, and None while nothing is new. Raises what `blocks` does."""
-    total = 2 * len(plan) if isinstance(plan, Sized) else 0  # a plan that depends on measurements has no length
+    """Yield the report so far after every block, and None while there is no new block. Raises the errors of `blocks`."""
+    total = 2 * len(plan) if isinstance(plan, Sized) else 0  # a plan that depends on the measurements has no length
 
     async def work(put: Callable[[Progress], None]) -> None:
         clients, done = {}, []
-        async for what in blocks(sides, prompts, plan, most):
-            if isinstance(what, Block):
-                done.append(what)
-                whole = done[: len(done) // 2 * 2]  # rounds of which both servers are done
-                report = of(clients, prompts, whole, most) if whole else None
-                put(Progress(len(done), total, f"{what.side}, {what.at_once} at once", report))
+        async for item in blocks(sides, prompts, plan, most):
+            if isinstance(item, Block):
+                done.append(item)
+                complete = done[: len(done) // 2 * 2]  # rounds with blocks of both servers
+                report = from_blocks(clients, prompts, complete, most) if complete else None
+                put(Progress(len(done), total, f"{item.side}, {item.at_once} at once", report))
             else:
-                clients = what
+                clients = item
 
-    yield from arriving(work)
+    yield from stream(work)
 
 
-def of(
+def from_blocks(
     clients: Mapping[str, Client], prompts: Sequence[Question], blocks: Sequence[Block], most: int
 ) -> dict[str, Any]:
-    """Return all that was measured, as plain data."""
+    """Return the report as plain data."""
     levels = [_level(at_once, prompts, blocks) for at_once in dict.fromkeys(block.at_once for block in blocks)]
     return {
-        "servers": {side: {"name": of.server.name, "kind": of.kind.name, "model": of.model} for side, of in clients.items()},
+        "servers": {
+            side: {"name": client.server.name, "kind": client.kind.name, "model": client.model} for side, client in clients.items()
+        },
         "options": {
             "max_new_tokens": most, "prompts": len(prompts), "concurrency": [level["concurrency"] for level in levels],
         },
         "rows": [row for level in levels for row in level.pop("rows")],
         "levels": levels,
         "advice": texts_at_once(levels_of(levels, "concurrency")),
-        "note": "seconds are the client's, the network included. Speedups are of whole texts, from the request to the last token. "
-        "Tokens per second are of all readers while all were busy. Intervals are 90%, by resampling prompts",
+        "note": "seconds are measured by the client and include the network. Speedups are for complete texts, from the request to the "
+        "last token. Tokens per second are the sum over all readers while all were busy. Intervals are 90%, by resampling prompts",
     }  # fmt: skip
 
 
 def table(measured: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Return the heads of a table and a row for every load."""
-    heads = [
+    """Return the headings of a table and a row per load."""
+    headings = [
         "at once", "tokens/s without", "with", "speedup", "90% interval", "tokens per pass", "accepted", "first token",
         "longest gaps (p99)", "same text", "failed",
     ]  # fmt: skip
@@ -78,48 +80,51 @@ def table(measured: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
             percent(level["draft_acceptance_rate"]), *(UNKNOWN if time is None else seconds(time) for time in times),
             f"{level['identical']} of {prompts}", str(level["failed"]),
         ])  # fmt: skip
-    return heads, rows
+    return headings, rows
 
 
 def _level(at_once: int, prompts: Sequence[Question], blocks: Sequence[Block]) -> dict[str, Any]:
-    of = {side: [block for block in blocks if block.at_once == at_once and block.side == side] for side in SIDES}
-    texts = {side: [text for block in of[side] for text in block.texts] for side in SIDES}
-    answers = {side: [text.answer for text in texts[side] if text.answer] for side in SIDES}
+    by_side = {side: [block for block in blocks if block.at_once == at_once and block.side == side] for side in SIDES}
+    texts = {side: [text for block in by_side[side] for text in block.texts] for side in SIDES}
+    completions = {side: [text.completion for text in texts[side] if text.completion] for side in SIDES}
     pairs = [
-        (prompt, [[text.answer for text in texts[side] if text.answer and text.prompt == i] for side in SIDES])
+        (prompt, [[text.completion for text in texts[side] if text.completion and text.prompt == i] for side in SIDES])
         for i, prompt in enumerate(prompts)
     ]
     rows = [_row(prompt, at_once, *pair) for prompt, pair in pairs if all(pair)]
     sums = [sums for _, pair in pairs if all(sums := _sums(pair))]
     failed = [text.error for side in SIDES for text in texts[side] if text.error]
-    errors, differs = _first(failed), _first(answer.differs for answer in answers["speculative"])
+    errors, differs = _first(failed), _first(completion.differs for completion in completions["speculative"])
     empty = sum(row["identical"] is None for row in rows)
     nothing = f"Neither server sent any text for {counted(empty, 'prompt')}, so there was nothing to compare."
     return {
         "concurrency": at_once,
-        "tokens_per_second": median(block.tokens_per_second for block in of["speculative"]),
-        "baseline_tokens_per_second": median(block.tokens_per_second for block in of["baseline"]),
+        "tokens_per_second": median(block.tokens_per_second for block in by_side["speculative"]),
+        "baseline_tokens_per_second": median(block.tokens_per_second for block in by_side["baseline"]),
         "speedup": _speedup(sums) if sums else None,
         "interval": interval(sums, _speedup),
-        **_acceptance(answers["speculative"]),
-        "by_position": list(_tested(answers["speculative"]).rates),
-        "latency": {side: _latency(answers[side]) for side in SIDES},
+        **_acceptance(completions["speculative"]),
+        "by_position": list(_tested(completions["speculative"]).rates),
+        "latency": {side: _latency(completions[side]) for side in SIDES},
         "identical": sum(row["identical"] is True for row in rows),
         "texts": sum(map(len, texts.values())),
         "failed": len(failed),
         "errors": errors,
         "differs": differs,
         "remarks": [*errors, *differs, *([nothing] if empty else [])],
-        "counters": {side: _counted(of[side], answers[side]) for side in SIDES},
+        "counters": {side: _counters(by_side[side], completions[side]) for side in SIDES},
         "rows": rows,
     }
 
 
-def _row(prompt: Question, at_once: int, baseline: Sequence[Answer], speculative: Sequence[Answer]) -> dict[str, Any]:
-    """Return the row of one prompt at one load. `parts_at` is a token, or a character if a server sends no ids."""
-    plain_rate, rate = (median(answer.tokens_per_second for answer in side) for side in (baseline, speculative))
+def _row(
+    prompt: Question, at_once: int, baseline: Sequence[Completion], speculative: Sequence[Completion]
+) -> dict[str, Any]:
+    """Return the row of one prompt at one load. `parts_at` is a token index, or a character index if a server sends no ids."""
+    plain_rate, rate = (median(completion.tokens_per_second for completion in side) for side in (baseline, speculative))
     both = [*baseline, *speculative]
-    texts = [answer.ids if all(one.ids for one in both) else answer.text for answer in both]
+    has_ids = all(completion.ids for completion in both)
+    texts = [completion.ids if has_ids else completion.text for completion in both]
     is_same = len(set(texts)) == 1
     return {
         "id": prompt.id, "concurrency": at_once, "tokens_per_second": rate, "baseline_tokens_per_second": plain_rate,
@@ -133,55 +138,55 @@ def _first(sentences: Iterable[str | None]) -> list[str]:
     return [*dict.fromkeys(filter(None, sentences))][:5]
 
 
-def _sums(pair: Sequence[Sequence[Answer]]) -> list[float]:
-    """Return tokens and seconds of both sides' answers, the baseline's first."""
-    return [sum(getattr(answer, name) for answer in answers) for answers in pair for name in ("tokens", "whole_s")]
+def _sums(pair: Sequence[Sequence[Completion]]) -> list[float]:
+    """Return tokens and seconds of both sides' completions, the baseline's first."""
+    return [sum(getattr(item, name) for item in completions) for completions in pair for name in ("tokens", "total_s")]
 
 
 def _speedup(sums: Sequence[Sequence[float]]) -> float:
-    """Return how much faster a reader gets the texts of these prompts together."""
+    """Return the speedup over all texts of these prompts."""
     tokens, seconds, more_tokens, more_seconds = map(sum, zip(*sums, strict=True))
     return (more_tokens / more_seconds) / (tokens / seconds)
 
 
-def _acceptance(answers: Sequence[Answer]) -> dict[str, float | None]:
-    drafted, accepted, passes = _counts(answers)
+def _acceptance(completions: Sequence[Completion]) -> dict[str, float | None]:
+    drafted, accepted, passes = _counts(completions)
     return {
         "mean_acceptance_length": 1 + accepted / passes if passes else None,
         "draft_acceptance_rate": accepted / drafted if drafted else None,
     }
 
 
-def _counts(answers: Sequence[Answer]) -> list[int]:
-    """Return the drafted tokens, accepted tokens and passes with a draft of all answers that have counts."""
-    return [sum(answer.counts[i] for answer in answers if answer.counts) for i in range(3)]
+def _counts(completions: Sequence[Completion]) -> list[int]:
+    """Return the drafted tokens, accepted tokens and passes with a draft of all completions that have counts."""
+    return [sum(completion.counts[i] for completion in completions if completion.counts) for i in range(3)]
 
 
-def _tested(answers: Sequence[Answer]) -> Acceptance:
+def _tested(completions: Sequence[Completion]) -> Acceptance:
     """Return acceptance by position. If a pass accepted fewer tokens than it drafted, the next token was rejected."""
-    passes = (part for answer in answers for part in answer.passes if part.drafted)
+    passes = (part for completion in completions for part in completion.passes if part.drafted)
     return Acceptance.of_counts((part.accepted, part.accepted < part.drafted) for part in passes)
 
 
-def _latency(answers: Sequence[Answer]) -> dict[str, float | None]:
-    first = [answer.passes[0].at_s for answer in answers if answer.passes]
-    gaps = [b.at_s - a.at_s for answer in answers for a, b in pairwise(answer.passes)]
-    half, longest = map(float, np.quantile(gaps, (0.5, 0.99))) if gaps else (None, None)
+def _latency(completions: Sequence[Completion]) -> dict[str, float | None]:
+    first = [completion.passes[0].at_s for completion in completions if completion.passes]
+    gaps = [b.at_s - a.at_s for completion in completions for a, b in pairwise(completion.passes)]
+    p50, p99 = map(float, np.quantile(gaps, (0.5, 0.99))) if gaps else (None, None)
     return {
         "first_token_s": median(first) if first else None,
-        "gap_p50_s": half,
-        "gap_p99_s": longest,
-        "largest_burst": max((part.tokens for answer in answers for part in answer.passes[1:]), default=None),
+        "gap_p50_s": p50,
+        "gap_p99_s": p99,
+        "largest_burst": max((part.tokens for item in completions for part in item.passes[1:]), default=None),
     }
 
 
-def _counted(blocks: Sequence[Block], answers: Sequence[Answer]) -> dict[str, Any] | None:
-    """Return a server's own counters with the sums of what arrived; None if it has none."""
+def _counters(blocks: Sequence[Block], completions: Sequence[Completion]) -> dict[str, Any] | None:
+    """Return a server's own counters with the sums over the received completions, None if it has no counters."""
     if not all(block.counted for block in blocks):
         return None
-    drafted, accepted, passes = _counts(answers)
-    generated = sum(answer.tokens for answer in answers)
-    arrived = {"generated": generated, "passes": passes, "drafted": drafted, "accepted": accepted}
-    sums = {name: sum(block.counted[name] for block in blocks) for name in arrived}
-    agree = all(abs(sums[name] - n) <= COUNTER_SHARE * max(n, 1) for name, n in arrived.items())
-    return {"counted": sums, "arrived": arrived, "agree": agree}
+    drafted, accepted, passes = _counts(completions)
+    generated = sum(completion.tokens for completion in completions)
+    received = {"generated": generated, "passes": passes, "drafted": drafted, "accepted": accepted}
+    sums = {name: sum(block.counted[name] for block in blocks) for name in received}
+    agree = all(abs(sums[name] - n) <= COUNTER_SHARE * max(n, 1) for name, n in received.items())
+    return {"counted": sums, "arrived": received, "agree": agree}

@@ -116,7 +116,7 @@ class Race(LaneSteps):
         )  # fmt: skip
 
     def result(self) -> Trace:
-        deciding = {"rule": self.settings.acceptance, "costs": self._models.deciding(self.settings.costs)}
+        deciding = {"rule": self.settings.acceptance, "costs": self._models.costs_kind(self.settings.costs)}
         return Trace(
             created=self._created,
             version=VERSION,

@@ -22,7 +22,7 @@ from lookahead.trace.race import race
 from lookahead.trace.trace import Trace
 
 SOURCE = sources.named("smol")
-there = SOURCE.gguf or SOURCE.here()
+there = SOURCE.gguf or SOURCE.local_copy()
 pytestmark = [
     pytest.mark.models,
     pytest.mark.skipif(not there and not os.environ.get("CI"), reason="requirements-smol.txt is not installed"),

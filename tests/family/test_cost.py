@@ -1,4 +1,4 @@
-"""How passes are timed: in turns, as often as there is time for, and again if other programs disturbed it."""
+"""Timing of passes: interleaved functions, time limits, and repeated measurements after disturbances."""
 
 from dataclasses import replace
 
@@ -15,9 +15,9 @@ pytestmark = pytest.mark.models
 
 
 @pytest.mark.parametrize(
-    ("most_s", "laps"), [({}, 8), ({"most_s": 100.0}, 8), ({"most_s": 4.5}, 5), ({"most_s": 0.0}, 3)]
+    ("most_s", "repeats"), [({}, 8), ({"most_s": 100.0}, 8), ({"most_s": 4.5}, 5), ({"most_s": 0.0}, 3)]
 )
-def test_works_take_turns_and_end_in_time_but_not_before_the_least(monkeypatch, most_s, laps):
+def test_functions_run_in_turn_until_the_time_limit_but_for_the_least_repeats(monkeypatch, most_s, repeats):
     clock, order = [0.0], []
     monkeypatch.setattr(cost, "perf_counter", lambda: clock[0])
 
@@ -28,38 +28,38 @@ def test_works_take_turns_and_end_in_time_but_not_before_the_least(monkeypatch, 
 
         return run
 
-    found = cost.interleaved([work("a", 0.25), work("b", 0.75)], cost.REPEATS, **most_s)
-    assert order == ["a", "b"] * laps
-    assert found == [0.25, 0.75]
+    medians = cost.interleaved([work("a", 0.25), work("b", 0.75)], cost.REPEATS, **most_s)
+    assert order == ["a", "b"] * repeats
+    assert medians == [0.25, 0.75]
 
 
-def test_a_second_start_has_drafted_before_a_race(tmp_path, monkeypatch):
-    """What passes cost is known then, and nothing is measured; but what has never run may still have to be compiled."""
+def test_every_start_drafts_before_a_race(tmp_path, monkeypatch):
+    """With stored costs nothing is measured, but drafting code may still have to be compiled."""
     monkeypatch.setenv("LOOKAHEAD_CACHE", str(tmp_path))
-    monkeypatch.setattr(cost, "plausible", lambda *_: True)  # what other workers disturb would be measured again
+    monkeypatch.setattr(cost, "plausible", lambda *_: True)  # other test workers may disturb the measurement
     lookahead.load("pocket")
-    ran = []
+    calls = []
 
-    def spied(cls, name):
+    def record(cls, name):
         function = getattr(cls, name)
-        monkeypatch.setattr(cls, name, lambda self, *given: ran.append((cls.__name__, name)) or function(self, *given))
+        monkeypatch.setattr(cls, name, lambda self, *args: calls.append((cls.__name__, name)) or function(self, *args))
 
-    spied(CachedLM, "draft_chain")
+    record(CachedLM, "draft_chain")
     for cls in (CachedBlock, CachedEagle):
-        spied(cls, "draft_chain")
-    spied(CachedBlock, "draft_tree")
+        record(cls, "draft_chain")
+    record(CachedBlock, "draft_tree")
     monkeypatch.setattr(cost, "drift", lambda *_: 1.0)
-    monkeypatch.setattr(cost, "measure_drafter", None)  # nothing is to call it
+    monkeypatch.setattr(cost, "measure_drafter", None)  # must not be called
     lookahead.load("pocket")
     assert {
         ("CachedLM", "draft_chain"),
         ("CachedBlock", "draft_chain"),
         ("CachedBlock", "draft_tree"),
         ("CachedEagle", "draft_chain"),
-    } <= set(ran)
+    } <= set(calls)
 
 
-def test_a_pass_that_was_disturbed_takes_no_longer_than_one_of_more_rows():
+def test_a_disturbed_pass_gets_at_most_the_time_of_a_pass_with_more_rows():
     assert cost.undisturbed((19.2, 28.9, 25.5, 20.4, 34.0)) == (19.2, 20.4, 20.4, 20.4, 34.0)
     assert cost.undisturbed((1.0, 1.0, 2.0)) == (1.0, 1.0, 2.0)
 
@@ -69,19 +69,19 @@ def costs(draft_s=0.0003, curve=(0.002, 0.0021, 0.0024)):
 
 
 @pytest.mark.parametrize(
-    ("given", "plausible"),
+    ("changes", "plausible"),
     [({}, True), ({"draft_s": 0.0021}, True), ({"draft_s": 0.465}, False), ({"curve": (0.02, 0.0021, 0.0024)}, False)],
 )
-def test_costs_of_a_disturbed_measurement_are_not_plausible(given, plausible):
-    assert cost.plausible(costs(**given), ["draft"]) == plausible
+def test_costs_of_a_disturbed_measurement_are_not_plausible(changes, plausible):
+    assert cost.plausible(costs(**changes), ["draft"]) == plausible
     assert cost.plausible(costs(draft_s=0.465)), "a large draft model may take long"
 
 
 def test_disturbed_measurements_are_repeated(models, monkeypatch):
-    measured, disturbed = [], cost.measure
+    measured, original = [], cost.measure
 
     def measure(lm, *rows):
-        curve = disturbed(lm, *rows)
+        curve = original(lm, *rows)
         if lm is not models.target:
             return curve
         measured.append(curve)
@@ -89,27 +89,27 @@ def test_disturbed_measurements_are_repeated(models, monkeypatch):
         return replace(curve, seconds=(slow * curve.seconds[-1], *curve.seconds[1:]))
 
     monkeypatch.setattr(cost, "measure", measure)
-    found = family.measured_again(replace(models, key=None))
-    assert len(measured) == family.LOOKS and found.costs.target.seconds[0] < measured[-1].seconds[-1]
+    again = family.measured_again(replace(models, key=None))
+    assert len(measured) == family.MOST_MEASUREMENTS and again.costs.target.seconds[0] < measured[-1].seconds[-1]
 
 
 def test_a_family_can_be_measured_again(models, monkeypatch):
-    kept = []
-    monkeypatch.setattr(family.remembered, "keep", lambda key, measured: kept.append((key, measured)))
+    written = []
+    monkeypatch.setattr(family.measurements, "write", lambda key, measured: written.append((key, measured)))
     again = family.measured_again(models)
     assert again.spec == models.spec and again.costs is not models.costs
     assert again.costs.drafters.keys() == models.costs.drafters.keys()
     assert again.measured.exactness == models.measured.exactness
-    assert kept == [(models.key, again.measured)]
+    assert written == [(models.key, again.measured)]
 
 
-def test_kept_costs_that_are_not_plausible_are_measured_anew_at_the_next_start(tmp_path, monkeypatch):
+def test_stored_costs_that_are_not_plausible_are_measured_again_at_the_next_start(tmp_path, monkeypatch):
     monkeypatch.setenv("LOOKAHEAD_CACHE", str(tmp_path))
     first = family.load("pocket")
     curve = first.costs.target
-    bent = replace(curve, seconds=(1000 * curve.seconds[0], *curve.seconds[1:]))
-    doubted = replace(first.measured, costs=replace(first.costs, target=bent).scaled(1000.0))
-    family.remembered.keep(first.key, doubted)
+    implausible = replace(curve, seconds=(1000 * curve.seconds[0], *curve.seconds[1:]))
+    measured = replace(first.measured, costs=replace(first.costs, target=implausible).scaled(1000.0))
+    family.measurements.write(first.key, measured)
     again = family.load("pocket")
-    assert again.costs.pass_s(1) < 10 * first.costs.pass_s(1), "not what was kept"
+    assert again.costs.pass_s(1) < 10 * first.costs.pass_s(1), "the stored costs are not used"
     assert again.exactness == first.exactness

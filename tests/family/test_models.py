@@ -1,4 +1,4 @@
-"""Loading: one way for the bundled family, folders and hub names; clear refusals."""
+"""Loading of the bundled family, folders and hub names, and clear errors."""
 
 import gc
 import shutil
@@ -50,42 +50,45 @@ def test_a_pair_of_folders_races_losslessly(tmp_path, kind):
         naive = emitted(lookahead.decode(pair, "Once upon a time", method="naive", **options))
         for method in methods_for(pair)[1:]:
             assert emitted(lookahead.decode(pair, "Once upon a time", method=method, k=3, **options)) == naive
-    selfish = lookahead.load(f"{target}+{target}")
-    steps = list(lookahead.decode(selfish, "Once upon a time", method="draft", k=3, max_new_tokens=24))[1:]
+    same = lookahead.load(f"{target}+{target}")
+    steps = list(lookahead.decode(same, "Once upon a time", method="draft", k=3, max_new_tokens=24))[1:]
     assert all(step.accepted == len(step.draft) for step in steps)
 
 
-def own_tokenizer(kind, *folders):
-    """A tokenizer of the architecture's own sort, learned from a page of text and saved to the folders; its size."""
+def train_tokenizer(kind, *folders):
+    """Train a tokenizer of the architecture's type, save it to the folders, and return its size."""
     text = (POCKET / "README.md").read_text(encoding="utf-8").splitlines()
-    if kind in ("llama", "mistral"):  # pieces of words behind a mark for the blank, single bytes for the rest
-        made = Tokenizer(BPE(byte_fallback=True, unk_token="<unk>", fuse_unk=True))
-        made.pre_tokenizer = pre_tokenizers.Metaspace()
-        made.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse()])
+    if kind in ("llama", "mistral"):  # Metaspace with byte fallback
+        tokenizer = Tokenizer(BPE(byte_fallback=True, unk_token="<unk>", fuse_unk=True))
+        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+        tokenizer.decoder = decoders.Sequence(
+            [decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse()]
+        )
         special = {"eos_token": "</s>", "bos_token": "<s>", "unk_token": "<unk>"}
         extra = [f"<0x{byte:02X}>" for byte in range(256)]
-    else:  # bytes throughout
-        made = Tokenizer(BPE())
-        made.pre_tokenizer, made.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    else:  # byte level
+        tokenizer = Tokenizer(BPE())
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        tokenizer.decoder = decoders.ByteLevel()
         special = {"eos_token": "<|endoftext|>"} | ({"pad_token": "<|im_end|>"} if kind == "qwen3" else {})
         extra = sorted(pre_tokenizers.ByteLevel.alphabet())
-    made.train_from_iterator(
+    tokenizer.train_from_iterator(
         text, BpeTrainer(vocab_size=900, special_tokens=list(special.values()), show_progress=False)
     )
-    made.add_tokens([token for token in extra if made.token_to_id(token) is None])
-    wrapped = PreTrainedTokenizerFast(tokenizer_object=made, **special)
+    tokenizer.add_tokens([token for token in extra if tokenizer.token_to_id(token) is None])
+    wrapped = PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special)
     for folder in folders:
         wrapped.save_pretrained(folder)
     return len(wrapped)
 
 
 @pytest.mark.parametrize("kind", ["llama", "qwen3", "gpt2", "mistral"])
-def test_a_pair_with_a_tokenizer_of_its_own_is_loaded_by_path_and_raced(tmp_path, kind):
-    size = own_tokenizer(kind, tmp_path / "words")
+def test_a_pair_with_another_tokenizer_is_loaded_from_folders_and_raced(tmp_path, kind):
+    size = train_tokenizer(kind, tmp_path / "tokenizer")
     folders = [tmp_path / "target", tmp_path / "draft"]
     for i, folder in enumerate(folders):
         tiny(kind, folder, layers=3 - 2 * i, seed=i, vocab_size=size)
-        shutil.copytree(tmp_path / "words", folder, dirs_exist_ok=True)
+        shutil.copytree(tmp_path / "tokenizer", folder, dirs_exist_ok=True)
     pair = lookahead.load("+".join(map(str, folders)))
     assert len(pair.tokenizer) == size == pair.target.vocab
     prompt = "The draft began with its target's \u00e9mbeddings \U0001f438 and"
@@ -100,7 +103,7 @@ def test_a_pair_with_a_tokenizer_of_its_own_is_loaded_by_path_and_raced(tmp_path
             assert len(lanes[0].tokens) == 32 or lanes[0].steps[-1].finish == "eos"
 
 
-def test_a_target_without_a_draft_can_use_ngrams_only(tmp_path):
+def test_a_target_without_a_draft_model_can_use_ngrams(tmp_path):
     alone = lookahead.load(tiny("llama", tmp_path / "m"))
     assert emitted(lookahead.decode(alone, "Once", method="ngram", max_new_tokens=5))
     with pytest.raises(ModelError, match="no such draft model"):
@@ -108,7 +111,7 @@ def test_a_target_without_a_draft_can_use_ngrams_only(tmp_path):
 
 
 @pytest.mark.parametrize("load", [lookahead.load, load_measured])
-def test_another_vocabulary_is_refused_by_token_map(tmp_path, load):
+def test_a_draft_with_another_vocabulary_is_refused(tmp_path, load):
     target = tiny("llama", tmp_path / "t")
     draft = swapped(target, tmp_path / "d")
     assert len(AutoTokenizer.from_pretrained(draft)) == len(AutoTokenizer.from_pretrained(target))
@@ -120,7 +123,7 @@ def test_another_vocabulary_is_refused_by_token_map(tmp_path, load):
 @pytest.mark.parametrize(
     "spec", ["", "  ", "no-such-family", "org/does-not-exist", "a/b+", "+a/b", "/no/such/folder", None, 7, "../../etc"]
 )
-def test_what_cannot_be_loaded_says_why(spec):
+def test_a_failed_load_raises_an_error_with_a_hint(spec):
     with pytest.raises(ModelError) as caught:
         lookahead.load(spec)
     assert caught.value.hint
@@ -140,8 +143,8 @@ def test_weights_that_are_not_safetensors_are_refused(tmp_path):
 
 
 @pytest.mark.timed
-def test_what_is_no_longer_used_is_given_back_and_the_rest_set_aside():
-    """Looking through everything that Gradio and transformers hold takes a quarter of a second: not during a race."""
+def test_unused_objects_are_freed_and_others_are_frozen():
+    """A full collection of Gradio's and transformers' objects takes 0.25 s, which must not happen during a race."""
     import gradio  # noqa: F401
 
     class Ring:
@@ -149,14 +152,14 @@ def test_what_is_no_longer_used_is_given_back_and_the_rest_set_aside():
             self.me = self
 
     try:
-        held = Ring()
+        ring = Ring()
         memory.release()
-        gone = weakref.ref(held)
-        del held
+        reference = weakref.ref(ring)
+        del ring
         gc.collect()
-        assert gone() is not None, "set aside"
+        assert reference() is not None, "frozen"
         memory.release()
-        assert gone() is None, "and looked at again when models change"
+        assert reference() is None, "collected when models change"
         assert gc.get_freeze_count() > 100_000
         start = perf_counter()
         gc.collect()
@@ -165,24 +168,24 @@ def test_what_is_no_longer_used_is_given_back_and_the_rest_set_aside():
         gc.unfreeze()
 
 
-def test_what_is_loaded_is_looked_through_before_passes_are_timed():
-    """Else Python does it in the middle of the first race, which stands still for 0.14 s with SmolLM2."""
+def test_garbage_is_collected_before_passes_are_timed():
+    """Otherwise Python collects during the first race, which pauses for 0.14 s with SmolLM2."""
     seen = []
 
-    def look(phase, about):
-        if phase == "start" and about["generation"] == 2:
-            seen.append("looked through")
+    def callback(phase, info):
+        if phase == "start" and info["generation"] == 2:
+            seen.append("collected")
 
-    gc.callbacks.append(look)
+    gc.callbacks.append(callback)
     try:
         load_measured("pocket", lambda text, share: seen.append(text))
     finally:
-        gc.callbacks.remove(look)
-    assert seen[seen.index("Measuring what a pass costs") + 1] == "looked through"
+        gc.callbacks.remove(callback)
+    assert seen[seen.index("Measuring pass costs") + 1] == "collected"
 
 
-def test_the_bundled_family_is_loaded_without_what_takes_seconds_to_import():
-    """A start would wait for it: transformers' list of all its models, Gradio, plots."""
+def test_the_bundled_family_is_loaded_without_slow_imports():
+    """The list of all models in transformers, Gradio and plot libraries would delay a start by seconds."""
     code = (
         "import sys, lookahead; lookahead.load('pocket'); "
         "print([name for name in ('transformers.models', 'transformers.modeling_utils', 'gradio', 'plotly', 'pandas') if name in sys.modules])"

@@ -1,7 +1,7 @@
-"""Exactness as properties: any prompt, method, draft length, tree shape, rule, seed and length of context.
+"""Property tests of exactness: any prompt, method, draft length, tree shape, rule, seed and context length.
 
-A fixed, small number of examples by default; LOOKAHEAD_EXAMPLES sets another. `test_exactness.py` runs this file again
-with the processor's newer instructions hidden.
+The number of examples is small and fixed; LOOKAHEAD_EXAMPLES sets another. `test_exactness.py` runs this file again with the
+processor's newer instructions hidden.
 """
 
 import os
@@ -21,7 +21,7 @@ from lookahead.core.events import BIT_EXACT
 from lookahead.model.layer_skip import shallow
 
 EXAMPLES = int(os.environ.get("LOOKAHEAD_EXAMPLES", "12"))
-SETTLED = settings(
+FIXED = settings(
     max_examples=EXAMPLES, deadline=None, derandomize=EXAMPLES < 100, database=None,
     suppress_health_check=list(HealthCheck),
 )  # fmt: skip
@@ -40,26 +40,26 @@ LENGTHS = st.one_of(st.integers(1, 1000), st.sampled_from([126, 127, 128, 254, 2
 
 @st.composite
 def lanes(draw):
-    """A method with options of its own."""
+    """Draw a method and options for it."""
     method = draw(st.sampled_from(OURS))
     return method, draw(OPTIONS.get(method, st.just({})))
 
 
 @st.composite
 def prompts(draw, models):
-    """Ids that look like text: words of the bundled prompts in any order, so that texts repeat, up to 1,000 tokens."""
+    """Draw up to 1,000 ids: runs of tokens of a short text, so that n-grams repeat."""
     text = "Once upon a time Lily and Ben saw a big red frog. Name: Anna Age: 7 def add(a, b): 1, 2, 3,"
-    words, draws = models.tokenizer(text)["input_ids"], random.Random(draw(st.integers(0, 1 << 30)))
+    tokens, draws = models.tokenizer(text)["input_ids"], random.Random(draw(st.integers(0, 1 << 30)))
     ids, length = [], draw(LENGTHS)
     while len(ids) < length:
-        at = draws.randrange(len(words))
-        ids += words[at : at + draws.randint(1, 12)]
+        start = draws.randrange(len(tokens))
+        ids += tokens[start : start + draws.randint(1, 12)]
     return ids[:length]
 
 
-@SETTLED
+@FIXED
 @given(data=st.data())
-def test_a_lane_writes_what_naive_writes(models, data):
+def test_every_lane_writes_the_text_of_naive(models, data):
     prompt = data.draw(prompts(models), label="prompt")
     temperature = data.draw(st.sampled_from([0.0, 0.0, 0.7, 1.0, 1.3]), label="temperature")
     assert_agrees(
@@ -75,23 +75,25 @@ def test_a_lane_writes_what_naive_writes(models, data):
     )
 
 
-@SETTLED
+@FIXED
 @given(data=st.data())
-def test_rejection_is_the_same_text_for_the_same_seed(models, data):
-    method, own = data.draw(lanes(), label="lane")
+def test_rejection_writes_the_same_text_for_the_same_seed(models, data):
+    method, method_options = data.draw(lanes(), label="lane")
     options = {
         "k": data.draw(st.integers(0, 64), label="k"), "rule": "rejection", "temperature": 1.0, "max_new_tokens": 6,
         "details": False, "seed": data.draw(st.integers(0, 1 << 20), label="seed"),
     }  # fmt: skip
     prompt = data.draw(prompts(models), label="prompt")[:200]
-    once, again = (emitted(lookahead.decode(models, prompt, method=method, **options, **own)) for _ in range(2))
-    assert once == again
-    assert 1 <= len(once) <= 6
+    first, second = (
+        emitted(lookahead.decode(models, prompt, method=method, **options, **method_options)) for _ in range(2)
+    )
+    assert first == second
+    assert 1 <= len(first) <= 6
 
 
 @st.composite
 def trees(draw, most=64):
-    """Parents of a pass: chains, bushy, deep and any other trees of up to so many rows, the first below the text."""
+    """Draw the parents of a pass of up to `most` rows: chains, wide, deep and other trees. The first row follows the text."""
     rows = draw(st.integers(1, most))
     reach = draw(st.sampled_from([1, 2, 4, 64]))
     draws = random.Random(draw(st.integers(0, 1 << 30)))
@@ -100,16 +102,16 @@ def trees(draw, most=64):
 
 @pytest.fixture(scope="module")
 def first_layer(models):
-    """The target's first layer and its head: the target's own kernels, in a tenth of the time."""
+    """The target's first layer and its output head, with the same kernels in a tenth of the time."""
     return shallow(models.target)
 
 
-@settings(SETTLED, max_examples=8 * EXAMPLES)
-@given(parents=trees(), behind=LENGTHS, seed=st.integers(0, 1 << 20))
+@settings(FIXED, max_examples=8 * EXAMPLES)
+@given(parents=trees(), length=LENGTHS, seed=st.integers(0, 1 << 20))
 @torch.inference_mode()
-def test_a_row_has_the_bits_that_it_has_alone(models, first_layer, parents, behind, seed):
+def test_a_row_has_the_same_bits_with_other_rows_as_alone(models, first_layer, parents, length, seed):
     lm, draws = first_layer, random.Random(seed)
-    text = [draws.randrange(lm.vocab) for _ in range(behind)]
+    text = [draws.randrange(lm.vocab) for _ in range(length)]
     rows = [draws.randrange(lm.vocab) for _ in parents]
     path = tree.ancestors(parents, draws.randrange(len(parents)))
     lm.reset()

@@ -1,11 +1,11 @@
-"""How a family is named: folders whose names contain the separators, long names, several families."""
+"""Specs of families: folders whose names contain the separators, long names, several families."""
 
 import pytest
 from conftest import finished, tiny
 
 import lookahead
 from lookahead import ModelError
-from lookahead.family.sources import places
+from lookahead.family.sources import locations
 from lookahead.family.spec import families, members
 
 
@@ -25,10 +25,10 @@ def test_a_folder_may_contain_the_separators(folders):
     assert families("a,b/target,pocket") == ["a,b/target", "pocket"]
     assert families("a,b/target+c++/draft, a, b") == ["a,b/target+c++/draft", "a, b"]
     assert families("pocket,smol,pocket") == ["pocket", "smol"]
-    assert list(places("c++/target+c++/draft").values()) == ["c++/target", "c++/draft"]
+    assert list(locations("c++/target+c++/draft").values()) == ["c++/target", "c++/draft"]
 
 
-def test_what_is_no_folder_is_split(folders):
+def test_a_spec_is_split_unless_it_names_a_folder(folders):
     assert members("org/a+org/b") == ["org/a", "org/b"]
     assert members("a++b") == ["a", "", "b"]
     assert families("p,b") == ["p", "b"]
@@ -43,7 +43,7 @@ def test_bad_names_are_refused(folders, spec):
         lookahead.load(spec)
 
 
-def test_a_family_of_long_names_races(tmp_path):
+def test_a_family_with_long_names_can_race(tmp_path):
     folder = tmp_path / ("long" * 40) / ("name" * 40)
     folder.mkdir(parents=True)
     models = lookahead.load(tiny("llama", folder), dtype="float32")

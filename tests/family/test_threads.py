@@ -1,4 +1,4 @@
-"""How many threads compute: as few as are about as quick, what the environment says, and what each family was measured with."""
+"""The number of threads: the smallest that is nearly as fast, OMP_NUM_THREADS, and the number stored with a family."""
 
 import dataclasses
 
@@ -14,20 +14,22 @@ from lookahead.model.lm import CachedLM
 
 @pytest.fixture
 def counts(monkeypatch):
-    """Passes take the seconds that belong to the number of threads."""
+    """A function that sets the time of passes for each number of threads."""
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr(threads, "MOST", 8)
     before = torch.get_num_threads()
 
-    def timed(seconds, works):
-        at = []
-        for work in works:
-            work()
-            at.append(seconds[torch.get_num_threads()])
-        return at
+    def timed(seconds, functions):
+        times = []
+        for function in functions:
+            function()
+            times.append(seconds[torch.get_num_threads()])
+        return times
 
-    yield lambda seconds: monkeypatch.setattr(threads, "interleaved", lambda works, *_, **__: timed(seconds, works))
-    assert torch.get_num_threads() == before, "choosing leaves the setting alone"
+    yield lambda seconds: monkeypatch.setattr(
+        threads, "interleaved", lambda functions, *_, **__: timed(seconds, functions)
+    )
+    assert torch.get_num_threads() == before, "choosing restores the setting"
 
 
 @pytest.mark.parametrize(
@@ -39,23 +41,23 @@ def counts(monkeypatch):
         ({8: 3.0, 4: 1.0, 2: 1.5, 1: 2.5}, 4),
     ],
 )
-def test_the_fewest_that_are_about_as_quick_are_chosen(models, counts, seconds, chosen):
+def test_the_smallest_number_that_is_nearly_as_fast_is_chosen(models, counts, seconds, chosen):
     counts(seconds)
     assert threads.choose(CachedLM(modules.Modules(models.target.model))) == chosen
 
 
-def test_kernels_that_compute_with_one_are_not_timed(models, counts):
+def test_our_kernels_use_one_thread_and_are_not_timed(models, counts):
     counts({8: 1.0, 4: 2.0, 2: 4.0, 1: 8.0})
     assert threads.choose(models.target.fresh()) == 1
 
 
-def test_what_the_environment_says_is_kept_to(models, counts, monkeypatch):
+def test_the_environment_overrides_the_choice(models, counts, monkeypatch):
     counts({8: 9.0, 4: 1.0, 2: 1.0, 1: 1.0})
     monkeypatch.setenv("OMP_NUM_THREADS", "8")
     assert threads.choose(models.target.fresh()) == 8
 
 
-def test_a_lane_computes_with_as_many_as_its_family_was_measured_with(models):
+def test_a_lane_uses_the_number_of_threads_of_its_family(models):
     other = dataclasses.replace(models, measured=dataclasses.replace(models.measured, threads=2))
     with threads.using(1):
         emitted(lookahead.decode(other, "Once", method="naive", max_new_tokens=2))

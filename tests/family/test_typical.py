@@ -1,4 +1,4 @@
-"""Shipped costs: read as they were written, and a damaged file is named."""
+"""Shipped costs are read as written, and an error names a damaged file."""
 
 import json
 
@@ -29,7 +29,7 @@ def test_shipped_costs_are_read_as_written(tmp_path):
         )),
     ],
 )  # fmt: skip
-def test_damaged_costs_are_named(tmp_path, text):
+def test_an_error_names_damaged_costs(tmp_path, text):
     (tmp_path / typical.FILE).write_text(text)
     with pytest.raises(ModelError, match=r"costs\.json cannot be read"):
         typical.read(tmp_path)

@@ -11,7 +11,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from transformers import AutoModelForCausalLM
 
 from lookahead.core import tree
-from lookahead.family import recording
+from lookahead.family import capture
 from lookahead.model.cuda_graphs import ROWS, SHORTEST, CudaGraphs
 from lookahead.model.lm import CachedLM
 from lookahead.model.modules import ATTENTION, Modules
@@ -168,7 +168,7 @@ def unchanged(run):
 
 @pytest.mark.parametrize("other", [Slow, Wrong])
 def test_slower_or_different_passes_are_not_used(passes, other):
-    assert recording.better(passes, other(passes, capture=unchanged)) is passes
+    assert capture.faster(passes, other(passes, capture=unchanged)) is passes
 
 
 def test_faster_passes_are_used(passes):
@@ -178,16 +178,16 @@ def test_faster_passes_are_used(passes):
             return super().__call__(*args, **kwargs)
 
     faster = CudaGraphs(passes, capture=unchanged)
-    assert recording.better(Late(passes.model), faster) is faster
+    assert capture.faster(Late(passes.model), faster) is faster
 
 
 def test_a_cpu_captures_nothing(passes):
-    assert recording.where_quicker(passes) is passes
+    assert capture.capture_if_faster(passes) is passes
 
 
 def test_passes_that_cannot_be_captured_are_launched_kernel_by_kernel(passes, monkeypatch, caplog):
     """The device claims to be a GPU, and torch's capture fails because there is none."""
     monkeypatch.setattr(Modules, "device", torch.device("cuda"))
     monkeypatch.setattr(Modules, "devices", {"cuda:0"})
-    assert recording.where_quicker(passes) is passes
+    assert capture.capture_if_faster(passes) is passes
     assert "CUDA graphs are not used" in caplog.text

@@ -198,7 +198,7 @@ def test_outputs_that_break_show_an_error(page, monkeypatch, log, name):
 
 
 def test_files_that_break_are_refused_with_a_sentence(monkeypatch, log):
-    monkeypatch.setattr("lookahead.servers.records.opened", broken)
+    monkeypatch.setattr("lookahead.servers.records.open_trace", broken)
     assert json.loads(race_tab.open_("{}"))["error"] == FAULT and logged_once(log)
 
 

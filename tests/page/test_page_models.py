@@ -105,7 +105,7 @@ def test_refusals_show_a_message_and_change_nothing(visit, served):
     page = models_tab(visit)
     for spec, message in (
         ("", "a name is missing"),
-        ("/etc/passwd", "no folder is opened from the page"),
+        ("/etc/passwd", "folders cannot be opened from the page"),
         ("pockets", "no such bundled family"),
     ):
         press(page, "Load", spec)

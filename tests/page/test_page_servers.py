@@ -63,13 +63,13 @@ def test_servers_are_chosen_by_name_and_raced(visit, servers):
 
 def test_a_link_names_servers(visit):
     page = visit(LINK)
-    page.wait_for_function("document.querySelector('#la-family input').value.startsWith('fast beside plain')")
+    page.wait_for_function("document.querySelector('#la-family input').value.startsWith('fast vs plain')")
     assert race(page)["lanes"][1]["text"] == TEXT
 
 
 def test_a_failing_server_shows_an_error_and_keeps_the_text(visit):
     page = visit(LINK.replace("Cfast", "Cfailing"))
-    page.wait_for_function("document.querySelector('#la-family input').value.startsWith('failing beside plain')")
+    page.wait_for_function("document.querySelector('#la-family input').value.startsWith('failing vs plain')")
     page.get_by_role("button", name="Race", exact=True).click()
     page.wait_for_function(f"{STATE}.error && {STATE}.error.includes('out of memory')")
     lanes = page.evaluate(f"{STATE}.lanes")

@@ -97,7 +97,7 @@ def test_acceptance_records_are_played(visit, tmp_path):
     page.wait_for_function(f"{STATE}.run.startsWith('opened-') && {STATE}.t > 0.29")
     assert [lane["method"] for lane in state(page)["lanes"]] == ["vllm, text 1", "vllm, text 2"]
     assert state(page)["lanes"][0]["tokens"] == 6
-    assert "counts, no words and no times" in page.locator(".la-statustext").inner_text()
+    assert "without text and times" in page.locator(".la-statustext").inner_text()
     assert "3 rejected" in page.locator(".la-lane").first.inner_text() or page.locator(".la-hatched").count() > 0
     path.write_text(json.dumps({**record, "per_step_accepted": None, "per_step_drafted": None}), encoding="utf-8")
     page.set_input_files(".la-home input", path)

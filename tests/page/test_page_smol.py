@@ -14,7 +14,7 @@ from lookahead.family import sources
 from lookahead.measure.scenarios import ANSWERS
 
 SOURCE = sources.named("smol")
-is_installed = SOURCE.gguf or SOURCE.here()
+is_installed = SOURCE.gguf or SOURCE.local_copy()
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.skipif(not is_installed and not os.environ.get("CI"), reason="requirements-smol.txt is not installed"),

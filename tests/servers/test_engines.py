@@ -1,4 +1,4 @@
-"""Other engines in the bench: a server that behaves as one, asked for real; and a family's models as GGUF files."""
+"""Other engines in the bench, with a fake engine in a real process; and models as GGUF files."""
 
 import os
 import subprocess
@@ -20,47 +20,47 @@ from lookahead.servers.engines import Engine, EngineProcess
 
 pytestmark = pytest.mark.engines
 
-REACH_S, TOKEN_S = 0.3, 0.02  # what reading a prompt takes the server below, and every token
+REACH_S, TOKEN_S = 0.3, 0.02  # seconds of the fake engine for a prompt, and for a token
 SERVER = """
 import json, sys, time
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
-class Answers(BaseHTTPRequestHandler):
+class Handler(BaseHTTPRequestHandler):
     def log_message(self, *_): pass
-    def answer(self, status, body):
+    def respond(self, status, body):
         self.send_response(status); self.end_headers(); self.wfile.write(body)
-    def do_GET(self): self.answer(200, b"ok")
+    def do_GET(self): self.respond(200, b"ok")
     def do_POST(self):
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        most = asked.get("max_tokens") or asked.get("n_predict")
-        if "garbage" in sys.argv: return self.answer(200, b"<html>")
-        if "broken" in sys.argv: return self.answer(500, b"no")
-        assert asked["temperature"] == 0 and all(isinstance(i, int) for i in asked["prompt"])
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        most = request.get("max_tokens") or request.get("n_predict")
+        if "garbage" in sys.argv: return self.respond(200, b"<html>")
+        if "broken" in sys.argv: return self.respond(500, b"no")
+        assert request["temperature"] == 0 and all(isinstance(i, int) for i in request["prompt"])
         ids = json.loads(sys.argv[1])[:most]
         time.sleep(REACH_S + TOKEN_S * len(ids))
-        self.answer(200, json.dumps({"choices": [{"token_ids": ids}], "tokens": ids}).encode())
+        self.respond(200, json.dumps({"choices": [{"token_ids": ids}], "tokens": ids}).encode())
 
 if "broken from the start" in sys.argv: sys.exit("out of memory")
-HTTPServer(("127.0.0.1", int(sys.argv[sys.argv.index("--port") + 1])), Answers).serve_forever()
+HTTPServer(("127.0.0.1", int(sys.argv[sys.argv.index("--port") + 1])), Handler).serve_forever()
 """.replace("REACH_S", str(REACH_S)).replace("TOKEN_S", str(TOKEN_S))
 
 NEVER_READY = """
 import os, sys
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
-class Answers(BaseHTTPRequestHandler):
+class Handler(BaseHTTPRequestHandler):
     def log_message(self, *_): pass
     def do_GET(self):
         self.send_response(503); self.end_headers()
         with open(os.environ["STARTED"] + ".part", "w") as file: file.write(str(os.getpid()))
         os.replace(file.name, os.environ["STARTED"])
 
-HTTPServer(("127.0.0.1", int(sys.argv[sys.argv.index("--port") + 1])), Answers).serve_forever()
+HTTPServer(("127.0.0.1", int(sys.argv[sys.argv.index("--port") + 1])), Handler).serve_forever()
 """
 
 
-def engine(ids, *more, ask=engines.ask_vllm, label="vllm-draft:k=2"):
-    return Engine(label, [sys.executable, "-c", SERVER, str(list(ids)), *more], ask)
+def engine(ids, *faults, request_ids=engines.request_vllm, label="vllm-draft:k=2"):
+    return Engine(label, [sys.executable, "-c", SERVER, str(list(ids)), *faults], request_ids)
 
 
 @pytest.fixture(scope="module")
@@ -72,28 +72,33 @@ def naive_ids(models):
 
 
 @pytest.mark.timed
-@pytest.mark.parametrize("ask", [engines.ask_vllm, engines.ask_llama_cpp])
-def test_an_engine_is_timed_without_its_prompt_and_beside_naive(models, naive_ids, ask):
+@pytest.mark.parametrize("request_ids", [engines.request_vllm, engines.request_llama_cpp])
+def test_an_engine_is_timed_without_its_prompt_and_compared_with_naive(models, naive_ids, request_ids):
     questions = [
         Question("a", "story", "Once upon a time", False, {}),
         Question("b", "hot", "A", False, {"temperature": 1.0}),
     ]
-    others = [engine(naive_ids, ask=ask), engine([7] * 12, ask=ask, label="vllm")]
+    others = [
+        engine(naive_ids, request_ids=request_ids),
+        engine([7] * 12, request_ids=request_ids, label="vllm"),
+    ]
     *_, last = bench.measure(models, ["naive"], questions, repeat=2, others=others, max_new_tokens=12)
     report = last.result
     rows = {row["method"]: row for row in report["rows"] if row["id"] == "a"}
     assert rows.keys() == {"naive", "vllm-draft:k=2", "vllm"}
     for label in ("vllm-draft:k=2", "vllm"):
         token_s = rows[label]["seconds"] / 12
-        assert TOKEN_S / 2 < token_s < TOKEN_S + REACH_S / 12, "the prompt is not in it"
+        assert TOKEN_S / 2 < token_s < TOKEN_S + REACH_S / 12, "the time of the prompt is excluded"
     assert rows["vllm-draft:k=2"]["identical"] and not rows["vllm"]["identical"]
-    assert [row["method"] for row in report["rows"] if row["id"] == "b"] == ["naive"], "sampling is everybody's own"
+    assert [row["method"] for row in report["rows"] if row["id"] == "b"] == ["naive"], (
+        "sampled texts cannot be compared"
+    )
     (line,) = (line for line in report["against"] if line["rival"] == "vllm")
     assert line["ratio_median"] == pytest.approx(1 / rows["vllm"]["speedup"])
     assert "`vllm`, 1 setting" in tables.of_report(report, bench.tables(report))
 
 
-def test_it_stands_still_while_we_compute():
+def test_an_engine_is_paused_while_we_compute():
     with EngineProcess(engine([1, 2])) as server:
         process = psutil.Process(server._process.pid)
         server.pause()
@@ -104,18 +109,18 @@ def test_it_stands_still_while_we_compute():
         server.resume()
         assert server.write([5, 6], 2)[0] == [1, 2]
         server.pause()
-    assert not process.is_running(), "it ends from standing still, too"
+    assert not process.is_running(), "a paused process can be ended"
 
 
 @pytest.mark.parametrize("how", ["broken from the start", "broken", "garbage"])
-def test_an_engine_that_fails_is_named(how):
-    words = "out of memory" if how == "broken from the start" else "did not answer"
-    with pytest.raises(LookaheadError, match=f"vllm-draft.*{words}"), EngineProcess(engine([1], how)) as server:
+def test_the_error_of_a_failing_engine_has_its_name(how):
+    message = "out of memory" if how == "broken from the start" else "did not respond"
+    with pytest.raises(LookaheadError, match=f"vllm-draft.*{message}"), EngineProcess(engine([1], how)) as server:
         server.write([5, 6], 2)
 
 
-def test_a_program_that_is_not_there_is_named():
-    missing = Engine("llama.cpp", ["/nowhere/llama-server"], engines.ask_llama_cpp)
+def test_the_error_of_a_missing_program_has_its_path():
+    missing = Engine("llama.cpp", ["/nowhere/llama-server"], engines.request_llama_cpp)
     with pytest.raises(LookaheadError, match="/nowhere/llama-server"):
         EngineProcess(missing)
 
@@ -141,8 +146,8 @@ def test_a_bench_that_is_ended_ends_its_engine(tmp_path):
         bench_process.kill()
 
 
-def test_engines_are_started_on_our_own_models(models, tmp_path):
-    commands = {one.label: one.command for one in engines.vllm("python", models)}
+def test_engines_are_started_with_our_models(models, tmp_path):
+    commands = {item.label: item.command for item in engines.vllm("python", models)}
     assert list(commands) == [
         "vllm",
         *(f"vllm-draft:k={k}" for k in (2, 4, 6)),
@@ -152,7 +157,7 @@ def test_engines_are_started_on_our_own_models(models, tmp_path):
     assert "pocket/eagle" in commands["vllm-eagle:k=2"][-1]
     assert "--speculative-config" not in commands["vllm"]
     assert all(any("pocket/target" in part for part in command) for command in commands.values())
-    commands = {one.label: one.command for one in engines.llama_cpp("llama-server", models, tmp_path)}
+    commands = {item.label: item.command for item in engines.llama_cpp("llama-server", models, tmp_path)}
     assert "--spec-type" not in commands.pop("llama.cpp")
     assert {label.partition(":")[0] for label in commands} == {"llama.cpp-draft", "llama.cpp-ngram"}
     draft = commands["llama.cpp-draft:k=4"]
@@ -160,15 +165,15 @@ def test_engines_are_started_on_our_own_models(models, tmp_path):
 
 
 @pytest.mark.parametrize("changes", [{}, {"num_key_value_heads": 4, "tie_word_embeddings": True}], ids=str)
-def test_a_gguf_file_holds_the_same_model(tmp_path, changes):
+def test_a_gguf_file_has_the_same_weights(tmp_path, changes):
     folder = tiny("llama", tmp_path / "m", **changes)
     path = gguf.write(folder, tmp_path / "m.gguf")
-    ours = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    theirs = AutoModelForCausalLM.from_pretrained(tmp_path, gguf_file=path.name, dtype=torch.float32)
+    original = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    converted = AutoModelForCausalLM.from_pretrained(tmp_path, gguf_file=path.name, dtype=torch.float32)
     ids = torch.tensor([[5, 9, 700, 31, 2]])
-    assert torch.allclose(ours(ids).logits, theirs(ids).logits, atol=0.05), "but for float16"
+    assert torch.allclose(original(ids).logits, converted(ids).logits, atol=0.05), "equal up to float16"
 
 
-def test_only_a_plain_llama_becomes_gguf(tmp_path):
+def test_only_a_plain_llama_can_be_converted_to_gguf(tmp_path):
     with pytest.raises(LookaheadError, match="plain Llama"):
         gguf.write(tiny("qwen3", tmp_path / "m"), tmp_path / "m.gguf")

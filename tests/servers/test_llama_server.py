@@ -1,6 +1,6 @@
-"""A real llama-server on this processor, where `LLAMA_SERVER` names the program: without speculation and with our draft model.
+"""A real llama-server on this processor, without speculation and with our draft model, if `LLAMA_SERVER` is its path.
 
-No package index has it built, so it is not in every run. Build 11434 is what these were written beside.
+No package index has the program, so these tests do not run everywhere. They were written with build 11434.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ PROMPTS = [Question(s.id, s.category, s.prompt, s.chat) for s in BENCH if not s.
 
 
 def with_metrics(engine):
-    return Engine(engine.label, [*engine.command, "--metrics"], engine.ask, engine.variables)
+    return Engine(engine.label, [*engine.command, "--metrics"], engine.request_ids, engine.variables)
 
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory):
-    """Both, running."""
+    """Both servers, running."""
     engines = llama_cpp(PROGRAM, lookahead.load("pocket"), tmp_path_factory.mktemp("gguf"))
     plain, fast = (with_metrics(e) for e in engines if e.label in ("llama.cpp", f"llama.cpp-draft:k={K}"))
-    with EngineProcess(plain) as one, EngineProcess(fast) as other:
-        yield server_at(one.url, "plain", {}), server_at(other.url, "fast", {})
+    with EngineProcess(plain) as baseline, EngineProcess(fast) as speculative:
+        yield server_at(baseline.url, "plain", {}), server_at(speculative.url, "fast", {})
 
 
-def test_races_are_complete_and_their_counts_are_whole(servers):
-    alike = 0
+def test_races_and_their_counts_are_complete(servers):
+    identical = 0
     for prompt in PROMPTS:
         race = ServerRace(servers, prompt.prompt, MOST)
-        assert [lap for lap in race if lap]
+        assert [lane_step for lane_step in race if lane_step]
         plain, fast = race.result().lanes
         assert plain.steps[-1].finish and fast.steps[-1].finish and plain.text
         assert not plain.differs and not fast.differs
@@ -54,19 +54,19 @@ def test_races_are_complete_and_their_counts_are_whole(servers):
         drafted = [step for step in fast.verified if step.drafted]
         assert drafted and {step.drafted for step in drafted} <= set(range(1, K + 1))
         assert all(len(step.emitted) == step.accepted + 1 for step in drafted[:-1])
-        alike += plain.tokens == fast.tokens
-    assert alike >= 0.9 * len(PROMPTS), "float16 rows of several differ from single ones now and then"
+        identical += plain.tokens == fast.tokens
+    assert identical >= 0.9 * len(PROMPTS), "float16 rows can change with the number of rows"
 
 
 def test_its_own_counters_agree(servers):
     async def work():
-        known, *done = [
-            what
-            async for what in blocks(
+        clients, *done = [
+            item
+            async for item in blocks(
                 dict(zip(SIDES, servers, strict=False)), PROMPTS, rounds_of([1], len(PROMPTS), 4), MOST
             )
         ]
-        return report.of(known, PROMPTS, done, MOST)
+        return report.from_blocks(clients, PROMPTS, done, MOST)
 
     (level,) = complete(work)["levels"]
     assert level["failed"] == 0 and not level["differs"], level["errors"]

@@ -1,4 +1,4 @@
-"""Records of acceptance: vLLM's as a real server sent them, AIPerf's shape, our own traces; what contradicts itself is refused."""
+"""Acceptance records: from recorded vLLM responses, AIPerf and our traces; inconsistent records are refused."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ import lookahead
 from lookahead.__main__ import main
 from lookahead.core.acceptance import Acceptance
 from lookahead.core.events import TraceError
-from lookahead.servers.records import AcceptanceRecord, judged, read
+from lookahead.servers.records import AcceptanceRecord, read, summarize
 
 ANSWERS = Path(__file__).parent / "answers"
 RECORD = {
@@ -19,42 +19,43 @@ RECORD = {
 }  # fmt: skip
 
 
-def last_answer(name):
-    """The event with the metrics, as vLLM sent it."""
+def metrics_event(name):
+    """Return the event with the metrics of a recorded vLLM response."""
     lines = (ANSWERS / name).read_text().splitlines()
     return next(line.removeprefix("data: ") for line in lines if "speculative_decoding" in line)
 
 
 @pytest.mark.parametrize("name", ["vllm-completions.txt", "vllm-chat-completions.txt"])
-def test_what_vllm_sent_is_read(name):
-    (record,) = read(last_answer(name))
+def test_a_recorded_vllm_response_is_read(name):
+    (record,) = read(metrics_event(name))
     assert record.engine == "vllm" and record.completion_tokens == 48 and record.num_spec_tokens == 4
     assert record.mean_acceptance_length == pytest.approx(1 + record.num_accepted_draft_tokens / record.num_spec_steps)
-    of = Acceptance.of_counts(record.drafts)
-    assert sum(of.accepted) == record.num_accepted_draft_tokens and of.tested[0] == record.num_spec_steps
+    acceptance = Acceptance.of_counts(record.drafts)
+    assert sum(acceptance.accepted) == record.num_accepted_draft_tokens
+    assert acceptance.tested[0] == record.num_spec_steps
 
 
-def test_a_histogram_with_a_bound_says_the_same_as_the_passes():
-    (record,) = read(last_answer("vllm-completions.txt"))
+def test_a_histogram_with_a_limit_has_the_same_acceptance_as_the_passes():
+    (record,) = read(metrics_event("vllm-completions.txt"))
     summary = record.model_copy(update={"per_step_accepted": None, "per_step_drafted": None})
     assert Acceptance.of_counts(summary.drafts) == Acceptance.of_counts(record.drafts)
 
 
-def test_aiperfs_lines_are_read_and_written_back(tmp_path, capsys):
+def test_aiperf_records_are_read_and_written(tmp_path, capsys):
     lines = [json.dumps({"metadata": {"n": n}, "spec_decode_acceptance": RECORD}) for n in range(3)]
     file, out = tmp_path / "records.jsonl", tmp_path / "out.jsonl"
     file.write_text("\n".join([*lines, json.dumps({"metadata": {}, "spec_decode_acceptance": None}), ""]))
     assert main(["acceptance", str(file), "--records", str(out), "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["texts"] == 3 and report["mean_acceptance_length"] == 2.5 and report["interval"] == [2.5, 2.5]
-    assert [(one["accepted"], one["tested"]) for one in report["by_position"]] == [(9, 12), (6, 9), (3, 6)]
+    assert [(row["accepted"], row["tested"]) for row in report["by_position"]] == [(9, 12), (6, 9), (3, 6)]
     assert read(out.read_text()) == read(file.read_text())
     assert main(["acceptance", str(file)]) == 0 and "12 passes with a draft" in " ".join(
         capsys.readouterr().out.split()
     )
 
 
-def test_a_race_of_ours_becomes_records(models, tmp_path, capsys):
+def test_the_lanes_of_a_trace_become_records(models, tmp_path, capsys):
     race = lookahead.race(models, "Once upon a time", ["naive", "draft", "tree"], max_new_tokens=24)
     for _ in race:
         pass
@@ -64,36 +65,36 @@ def test_a_race_of_ours_becomes_records(models, tmp_path, capsys):
     chain, tree = read(file.read_text())
     assert chain.per_step_accepted and chain.num_accepted_draft_tokens == trace.stats(1)["num_accepted_draft_tokens"]
     assert chain.completion_tokens == 24 and tree.engine == "lookahead"
-    assert not judged([tree])["tokens_a_pass"], "auto ends drafts when confidence is low, so there is no forecast"
+    assert not summarize([tree])["tokens_a_pass"], "auto ends drafts at low confidence, so there is no forecast"
     fixed = finished(lookahead.race(models, "Once upon a time", ["draft"], max_new_tokens=24, k=3))
-    assert judged(read(fixed.to_json()))["tokens_a_pass"][0]["tokens"] > 1
+    assert summarize(read(fixed.to_json()))["tokens_a_pass"][0]["tokens"] > 1
     assert main(["schema", "--acceptance"]) == 0
     assert "per_step_accepted" in json.loads(capsys.readouterr().out)["properties"]
 
 
 @pytest.mark.parametrize(
-    "changed",
+    "changes",
     [
         {"num_spec_steps": 5}, {"num_accepted_draft_tokens": 7}, {"num_draft_tokens": 5}, {"acceptance_histogram": "none"},
         {"per_step_accepted": [0, 1, 2, 2]}, {"per_step_drafted": [3]}, {"mean_acceptance_length": float("nan")}, {"num_spec_steps": -1},
     ],
 )  # fmt: skip
-def test_what_contradicts_itself_is_refused(changed):
+def test_inconsistent_records_are_refused(changes):
     with pytest.raises(TraceError, match="records"):
-        read(json.dumps(RECORD | changed))
+        read(json.dumps(RECORD | changes))
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"], ids=["LF", "CRLF", "CR"])
-def test_other_programs_lines_are_read(end):
+def test_all_line_endings_are_read(end):
     line = json.dumps({"text": "a\u2028b\u2029c\u0085d", **RECORD, "engine": "e\u2028f"}, ensure_ascii=False)
     text = f"\ufeff{line}{end}{line}{end}"
-    for given in (text, text.encode(), line.encode("utf-8-sig")):
-        assert {record.engine for record in read(given)} == {"e\u2028f"}
+    for data in (text, text.encode(), line.encode("utf-8-sig")):
+        assert {record.engine for record in read(data)} == {"e\u2028f"}
     assert len(read(text)) == 2
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "latin-1"])
-def test_another_encoding_is_refused_with_words(tmp_path, encoding, capsys):
+def test_another_encoding_is_refused_with_a_hint(tmp_path, encoding, capsys):
     file = tmp_path / "records.json"
     file.write_bytes(json.dumps({**RECORD, "engine": "für"}, ensure_ascii=False).encode(encoding))
     with pytest.raises(TraceError, match="save it as UTF-8"):
@@ -104,13 +105,13 @@ def test_another_encoding_is_refused_with_words(tmp_path, encoding, capsys):
 
 
 @pytest.mark.parametrize("text", ["", "not json", "[]", '{"metrics": null}', '{"a": 1}\nnot json', "[" * 100_000])
-def test_what_is_no_record_is_refused(text):
+def test_a_text_without_records_is_refused(text):
     with pytest.raises(TraceError):
         read(text)
 
 
-def test_records_without_a_draft_say_so():
+def test_records_without_drafts_are_summarized():
     empty = RECORD | {"acceptance_histogram": {}, "num_spec_steps": 0, "num_accepted_draft_tokens": 0, "num_draft_tokens": 0,
                       "mean_acceptance_length": 1.0, "draft_acceptance_rate": 0.0}  # fmt: skip
-    report = judged([AcceptanceRecord.model_validate(empty)])
+    report = summarize([AcceptanceRecord.model_validate(empty)])
     assert report["mean_acceptance_length"] == 1.0 and report["by_position"] == []

@@ -1,11 +1,11 @@
-"""Acceptance records as races that can be played."""
+"""Acceptance records as traces that can be played."""
 
 import json
 
 import pytest
 
 from lookahead.core.events import TraceError
-from lookahead.servers.records import PASS_S, TOKEN, opened, played, read
+from lookahead.servers.records import PASS_S, TOKEN, open_trace, read, to_trace
 from lookahead.trace.trace import Trace
 
 RECORD = {
@@ -15,8 +15,8 @@ RECORD = {
 }  # fmt: skip
 
 
-def test_a_record_is_played_pass_by_pass_and_judged_like_any_race():
-    trace, caption = opened(json.dumps(RECORD))
+def test_a_record_becomes_a_trace_with_its_passes():
+    trace, caption = open_trace(json.dumps(RECORD))
     (lane,) = Trace.from_json(trace.to_json()).lanes
     assert lane.method == "vllm" and lane.text == TOKEN * 6
     assert [(step.drafted, step.accepted) for step in lane.verified] == [(3, 0), (3, 2), (3, 1)]
@@ -25,19 +25,19 @@ def test_a_record_is_played_pass_by_pass_and_judged_like_any_race():
     assert stats["mean_acceptance_length"] == 2 and stats["draft_acceptance_rate"] == pytest.approx(1 / 3)
     assert stats["acceptance_rate_per_position"] == pytest.approx([2 / 3, 1 / 2, 0])
     assert trace.verdict() is None, "there is nothing to compare with"
-    assert caption.startswith("A record of vllm: counts, no words and no times.")
+    assert caption.startswith("An acceptance record of vllm, without text and times.")
 
 
-def test_of_many_texts_the_first_are_played():
-    trace, caption = opened("\n".join([json.dumps(RECORD)] * 20))
+def test_the_first_of_many_texts_are_shown():
+    trace, caption = open_trace("\n".join([json.dumps(RECORD)] * 20))
     assert [lane.method for lane in trace.lanes] == [f"vllm, text {n}" for n in range(1, 9)]
     assert caption.endswith("The first 8 of 20 texts.")
 
 
-def test_counts_without_an_order_are_not_played():
-    whole = {name: value for name, value in RECORD.items() if not name.startswith("per_step")}
+def test_records_without_a_list_of_passes_are_refused():
+    summary = {name: value for name, value in RECORD.items() if not name.startswith("per_step")}
     with pytest.raises(TraceError, match="nothing to play"):
-        played(read(json.dumps(whole)))
+        to_trace(read(json.dumps(summary)))
     for text in ("", "{}", "[1, 2]", "nonsense"):
         with pytest.raises(TraceError):
-            opened(text)
+            open_trace(text)

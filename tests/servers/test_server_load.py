@@ -1,4 +1,4 @@
-"""Load: what is counted while all readers are busy, intervals, the crossing, advice, and the command."""
+"""Measurements under load: tokens counted while all readers are busy, intervals, advice, and the command."""
 
 import csv
 import io
@@ -18,7 +18,7 @@ from lookahead.servers.addresses import server_at
 from lookahead.servers.background import complete
 from lookahead.servers.commands import to_csv
 from lookahead.servers.load import SIDES, Block, blocks, rounds_of
-from lookahead.servers.replies import Answer, Pass
+from lookahead.servers.replies import Completion, Pass
 from lookahead.trace.trace import Trace
 
 PROMPTS = [Question(str(i), "all", f"Prompt {i}", i % 2 == 1) for i in range(4)]
@@ -26,24 +26,24 @@ RUNS, PASS_S = (2, 0, 4, 1), 0.02
 
 
 def measured(plain, fast, levels, most=24, rounds=1):
-    """The report on two fake servers."""
+    """Return the report on two fake servers."""
 
     async def work(urls):
         sides = {side: server_at(url, name, {}) for side, url, name in zip(SIDES, urls, ("plain", "fast"), strict=True)}
-        first, *done = [what async for what in blocks(sides, PROMPTS, rounds_of(levels, len(PROMPTS), rounds), most)]
+        clients, *done = [item async for item in blocks(sides, PROMPTS, rounds_of(levels, len(PROMPTS), rounds), most)]
         assert all(isinstance(block, Block) for block in done)
-        return report.of(first, PROMPTS, done, most)
+        return report.from_blocks(clients, PROMPTS, done, most)
 
-    with serving(plain) as one, serving(fast) as other:
-        return complete(lambda: work((one, other)))
+    with serving(plain) as plain_url, serving(fast) as fast_url:
+        return complete(lambda: work((plain_url, fast_url)))
 
 
 @pytest.mark.timed
 def test_a_report_of_two_servers():
-    of = measured(Fake(speed=PASS_S), Fake(runs=RUNS, speed=PASS_S), [1, 4])
-    assert [level["concurrency"] for level in of["levels"]] == [1, 4] and len(of["rows"]) == 8
-    for level in of["levels"]:
-        assert 1.8 < level["speedup"] < 3.4, "24 tokens in 9 passes rather than 23"
+    document = measured(Fake(speed=PASS_S), Fake(runs=RUNS, speed=PASS_S), [1, 4])
+    assert [level["concurrency"] for level in document["levels"]] == [1, 4] and len(document["rows"]) == 8
+    for level in document["levels"]:
+        assert 1.8 < level["speedup"] < 3.4, "24 tokens in 9 passes instead of 23"
         low, high = level["interval"]
         assert low <= level["speedup"] <= high
         assert level["draft_acceptance_rate"] == pytest.approx(14 / 36, abs=0.01)
@@ -54,45 +54,47 @@ def test_a_report_of_two_servers():
         assert (
             fast["largest_burst"] == 5 and fast["gap_p50_s"] >= PASS_S * 0.8 and fast["first_token_s"] >= PASS_S * 0.8
         )
-    one, four = of["levels"]
-    assert four["tokens_per_second"] > 2.5 * one["tokens_per_second"], "readers are served at once"
-    assert set(of["rows"][0]) >= {
+    single, four = document["levels"]
+    assert four["tokens_per_second"] > 2.5 * single["tokens_per_second"], "readers are served at the same time"
+    assert set(document["rows"][0]) >= {
         "id", "concurrency", "tokens_per_second", "baseline_tokens_per_second", "speedup", "mean_acceptance_length",
         "draft_acceptance_rate", "identical",
     }  # fmt: skip
-    rows = [*csv.DictReader(io.StringIO(to_csv(of)))]
+    rows = [*csv.DictReader(io.StringIO(to_csv(document)))]
     assert [row["id"] for row in rows] == ["0", "1", "2", "3"] * 2 and rows[0]["identical"] == "True"
-    assert of["advice"].startswith("On for up to 4 at once: ")
+    assert document["advice"].startswith("On for up to 4 at once: ")
 
 
-def test_positions_behind_a_rejection_were_not_tested():
+def test_positions_after_a_rejection_are_not_tested():
     passes = tuple(Pass(0.0, "", (1,), 3, accepted) for accepted in (0, 1, 1, 3))
-    rates = report._tested([Answer(passes)]).rates
+    rates = report._tested([Completion(passes)]).rates
     assert rates == (3 / 4, 1 / 3, 1.0), "not 3/4, 1/4, 1/4"
 
 
-def test_texts_that_part_and_texts_that_fail_are_said():
-    of = measured(Fake(), Fake(text=[*Fake().text[:5], *(f" x{i}" for i in range(400))]), [1])
-    assert of["levels"][0]["identical"] == 4, "the ids are alike, and ids decide"
-    of = measured(Fake("openai"), Fake("openai", text=[*Fake().text[:5], *(f" x{i}" for i in range(400))]), [1])
-    assert of["levels"][0]["identical"] == 0 and of["rows"][0]["parts_at"] == len("".join(Fake().text[:5])) + 1
-    of = measured(Fake(), Fake(fault="error event"), [2], most=2)
-    assert of["levels"][0]["failed"] == 0, "the fault comes at the fourth pass"
+def test_texts_that_differ_and_texts_that_fail_are_reported():
+    other = [*Fake().text[:5], *(f" x{i}" for i in range(400))]
+    document = measured(Fake(), Fake(text=other), [1])
+    assert document["levels"][0]["identical"] == 4, "if there are ids, they are compared instead of text"
+    document = measured(Fake("openai"), Fake("openai", text=other), [1])
+    assert document["levels"][0]["identical"] == 0
+    assert document["rows"][0]["parts_at"] == len("".join(Fake().text[:5])) + 1
+    document = measured(Fake(), Fake(fault="error event"), [2], most=2)
+    assert document["levels"][0]["failed"] == 0, "the fault is at the fourth pass"
 
 
-def test_a_server_that_fails_under_load_leaves_a_report():
+def test_a_server_that_fails_under_load_still_has_a_report():
     class Failing(Fake):
         async def stream(self, most, runs, path):
             self.fault = "error event" if len(self.requests) > 3 else None
             async for event in super().stream(most, runs, path):
                 yield event
 
-    of = measured(Fake(), Failing(), [1])
-    level = of["levels"][0]
-    assert level["failed"] == 2 and "out of memory" in level["errors"][0] and len(of["rows"]) == 2
+    document = measured(Fake(), Failing(), [1])
+    level = document["levels"][0]
+    assert level["failed"] == 2 and "out of memory" in level["errors"][0] and len(document["rows"]) == 2
 
 
-def test_intervals_cover_a_median_as_often_as_they_say():
+def test_the_coverage_of_intervals():
     draws = np.random.default_rng(3)
     covered = 0
     for _ in range(200):
@@ -104,12 +106,12 @@ def test_intervals_cover_a_median_as_often_as_they_say():
 
 
 @pytest.mark.parametrize("text", ["", "0", "a", "1,9999", "-1", ",".join(map(str, range(1, 30)))])
-def test_numbers_at_once_that_make_no_sense_are_refused(text):
+def test_invalid_numbers_of_readers_are_refused(text):
     with pytest.raises(SettingsError, match="1,4,16"):
         read_levels("concurrency", text, 512)
 
 
-def test_the_command_prints_one_document_or_a_clear_line(capsys, tmp_path, monkeypatch):
+def test_the_command_prints_one_document_or_a_clear_error(capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")  # a narrow terminal wraps the table's cells
     prompts = tmp_path / "prompts.jsonl"
     prompts.write_text('{"id": "a", "prompt": "One"}\n{"id": "b", "prompt": "Two", "chat": true}\n')

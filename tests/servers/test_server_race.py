@@ -1,4 +1,4 @@
-"""A race between servers: its laps and record, servers that fail on the way, and what a visitor may ask for."""
+"""A race between servers: its lane steps and trace, servers that fail, and the requests of visitors."""
 
 import json
 from time import perf_counter
@@ -17,29 +17,30 @@ from lookahead.trace import results, wire
 from lookahead.trace.trace import Trace
 
 RUNS = (2, 0, 4, 1)
-QUICK = Timeouts(connect_s=2, first_s=1, between_s=0.5, whole_s=3)
+SHORT = Timeouts(connect_s=2, first_s=1, between_s=0.5, total_s=3)
 MOST = 24
 
 
-def laps_of(plain, fast, timeouts=QUICK, together=False):
-    """The race of two fake servers: it, its laps, and the error at its end."""
-    with serving(plain) as one, serving(fast) as other:
-        other = other.replace("127.0.0.1", "localhost") if together else other
+def raced(plain, fast, timeouts=SHORT, together=False):
+    """Race two fake servers: return the race, its lane steps, and the error at its end or None."""
+    with serving(plain) as plain_url, serving(fast) as fast_url:
+        fast_url = fast_url.replace("127.0.0.1", "localhost") if together else fast_url
         race = ServerRace(
-            [server_at(one, "plain", {}), server_at(other, "fast", {})], "A prompt", MOST, timeouts=timeouts
+            [server_at(plain_url, "plain", {}), server_at(fast_url, "fast", {})], "A prompt", MOST, timeouts=timeouts
         )
-        laps = []
+        lane_steps = []
         try:
-            for lap in race:
-                laps.append(lap)
+            for lane_step in race:
+                if lane_step:
+                    lane_steps.append(lane_step)
         except RemoteError as error:
-            return race, [lap for lap in laps if lap], error
-    return race, [lap for lap in laps if lap], None
+            return race, lane_steps, error
+    return race, lane_steps, None
 
 
 @pytest.mark.parametrize("kind", ["vllm", "sglang", "llama-server", "openai"])
 def test_a_race_between_servers_is_recorded_like_any_other(kind):
-    race, laps, error = laps_of(Fake(kind, speed=0.004), Fake(kind, RUNS, speed=0.004))
+    race, lane_steps, error = raced(Fake(kind, speed=0.004), Fake(kind, RUNS, speed=0.004))
     assert error is None and race.methods == ["naive", "fast"]
     trace = Trace.from_json(race.result().to_json())
     plain, fast = trace.lanes
@@ -50,10 +51,12 @@ def test_a_race_between_servers_is_recorded_like_any_other(kind):
     assert trace.agreement(1) == results.Badge(True, "identical")
     assert fast.clock_s > 0 and plain.clock_s > 0 and trace.verdict()["sentence"]
     assert len(fast.steps) < len(plain.steps)
-    assert [lap.step.emitted for lap in laps if lap.lane == 1] == [step.emitted for step in fast.steps]
+    assert [lane_step.step.emitted for lane_step in lane_steps if lane_step.lane == 1] == [
+        step.emitted for step in fast.steps
+    ]
     stats = trace.stats(1)
     if kind == "openai":
-        assert fast.streamed and stats["num_draft_tokens"] == 0, "nothing is invented"
+        assert fast.streamed and stats["num_draft_tokens"] == 0, "no counts are sent"
         assert "as streamed" in trace.verdict()["sentence"]
         return
     steps = len(Fake(kind, RUNS).passes(MOST)) - 1
@@ -63,70 +66,71 @@ def test_a_race_between_servers_is_recorded_like_any_other(kind):
     assert trace.stats(0)["num_draft_tokens"] == 0 and fast.tokens == [*range(MOST)]
 
 
-def test_one_server_races_itself_where_a_request_switches_speculation_off():
+def test_one_server_races_itself_with_and_without_speculation():
     environ = {"LOOKAHEAD_SERVER_REQUEST_PLAIN": '{"speculative.n_max": 0}'}
     fake = Fake("llama-server", RUNS)
     with serving(fake) as url:
         race = ServerRace(
-            [server_at(url, name, environ) for name in ("plain", "fast")], "A prompt", MOST, timeouts=QUICK
+            [server_at(url, name, environ) for name in ("plain", "fast")], "A prompt", MOST, timeouts=SHORT
         )
-        assert not race.together and [lap for lap in race if lap]
+        assert not race.together and [lane_step for lane_step in race if lane_step]
     plain, fast = race.result().lanes
     assert [body.get("speculative.n_max") for _, body in fake.requests] == [0, None]
     assert plain.tokens == fast.tokens and not any(step.drafted for step in plain.verified)
     assert all(step.drafted for step in fast.verified[1:])
 
 
-def test_servers_on_one_machine_take_turns_and_others_write_at_once():
-    _, laps, _ = laps_of(Fake(speed=0.01), Fake(speed=0.01))
-    lanes = [lap.lane for lap in laps]
+def test_servers_on_one_machine_run_in_turn_and_others_at_the_same_time():
+    _, lane_steps, _ = raced(Fake(speed=0.01), Fake(speed=0.01))
+    lanes = [lane_step.lane for lane_step in lane_steps]
     assert lanes == sorted(lanes)
-    race, laps, _ = laps_of(Fake(speed=0.01), Fake(speed=0.01), together=True)
-    lanes = [lap.lane for lap in laps]
+    race, lane_steps, _ = raced(Fake(speed=0.01), Fake(speed=0.01), together=True)
+    lanes = [lane_step.lane for lane_step in lane_steps]
     assert race.together and lanes != sorted(lanes)
 
 
 @pytest.mark.parametrize(
-    ("fault", "words"), [("kill", "broke off"), ("stall", "silent"), ("garbage", "not JSON"), ("error event", "memory")]
+    ("fault", "message"),
+    [("kill", "interrupted"), ("stall", "timed out"), ("garbage", "not JSON"), ("error event", "memory")],
 )
-def test_a_server_that_fails_keeps_what_arrived_and_the_other_lane(fault, words):
+def test_the_lanes_of_a_race_are_kept_if_a_server_fails(fault, message):
     start = perf_counter()
-    race, _, error = laps_of(Fake(), Fake("vllm", RUNS, fault=fault))
+    race, _, error = raced(Fake(), Fake("vllm", RUNS, fault=fault))
     assert perf_counter() - start < 6
-    assert "'fast'" in str(error) and words in str(error)
+    assert "'fast'" in str(error) and message in str(error)
     plain, fast = race.result().lanes
     assert plain.steps[-1].finish == "length" and len(plain.tokens) == MOST
     assert fast.text.startswith(" w0") and not any(step.finish for step in fast.steps)
 
 
-def test_what_no_recording_can_hold_is_said():
-    race, _, error = laps_of(Fake(), Fake("vllm", RUNS, fault="odd ids"))
-    assert "'fast'" in str(error) and "more than a recording can hold" in str(error)
+def test_a_response_that_cannot_be_recorded_raises_an_error():
+    race, _, error = raced(Fake(), Fake("vllm", RUNS, fault="odd ids"))
+    assert "'fast'" in str(error) and "does not fit the format of a recording" in str(error)
     assert len(race.result().lanes[0].tokens) == MOST
 
 
-def test_a_race_that_is_given_up_before_it_begins_leaves_nothing_open():
-    with serving(Fake()) as one, serving(Fake()) as other:
-        race = ServerRace([server_at(one, "plain", {}), server_at(other, "fast", {})], "A prompt")
+def test_a_race_can_be_closed_before_it_starts():
+    with serving(Fake()) as plain, serving(Fake()) as fast:
+        race = ServerRace([server_at(plain, "plain", {}), server_at(fast, "fast", {})], "A prompt")
         race.close()
         assert [*race] == [] and not race.result().lanes[0].steps
 
 
-def test_both_may_fail():
-    _, _, error = laps_of(Fake(fault="kill"), Fake(fault="garbage"))
+def test_both_servers_can_fail():
+    _, _, error = raced(Fake(fault="kill"), Fake(fault="garbage"))
     assert "'plain'" in str(error) and "fast" in str(error) and "not JSON" in str(error)
 
 
-def test_counts_that_do_not_agree_are_said():
-    race, _, error = laps_of(Fake(), Fake(runs=RUNS, fault="counts"))
+def test_counts_that_differ_from_the_received_tokens_are_reported():
+    race, _, error = raced(Fake(), Fake(runs=RUNS, fault="counts"))
     trace = Trace.from_json(race.result().to_json())
     assert error is None and "drafts" in trace.lanes[1].differs and trace.lanes[0].differs == ""
     assert "do not match the received text" in trace.verdict()["sentence"] and trace.stats(1)["num_draft_tokens"] == 0
 
 
-def test_texts_that_part_are_placed():
+def test_the_position_of_a_difference_is_reported():
     text = [*WORDS[:5], *(f" x{i}" for i in range(400))]
-    race, _, _ = laps_of(Fake("openai"), Fake("openai", text=text))
+    race, _, _ = raced(Fake("openai"), Fake("openai", text=text))
     agreement = race.result().agreement(1)
     assert (
         agreement["identical"] is False and agreement["badge"] == f"differs at character {len(''.join(WORDS[:5])) + 2}"
@@ -134,20 +138,20 @@ def test_texts_that_part_are_placed():
 
 
 def test_closing_a_race_ends_its_requests():
-    with serving(Fake(speed=0.05)) as one, serving(Fake(speed=0.05)) as other:
-        race = ServerRace([server_at(one, "plain", {}), server_at(other, "fast", {})], "A prompt", 200)
-        laps = iter(race)
-        while next(laps) is None:
+    with serving(Fake(speed=0.05)) as plain, serving(Fake(speed=0.05)) as fast:
+        race = ServerRace([server_at(plain, "plain", {}), server_at(fast, "fast", {})], "A prompt", 200)
+        lane_steps = iter(race)
+        while next(lane_steps) is None:
             pass
         start = perf_counter()
-        laps.close()
+        lane_steps.close()
         assert perf_counter() - start < 1
         assert race.result().lanes[0].steps
 
 
-def test_bad_input_is_refused_before_anything_is_asked():
-    with serving(Fake()) as one:
-        servers = [server_at(one, "plain", {}), server_at(one, "fast", {})]
+def test_invalid_input_is_refused_before_any_request():
+    with serving(Fake()) as url:
+        servers = [server_at(url, "plain", {}), server_at(url, "fast", {})]
         for prompt in ("", "  ", None):
             with pytest.raises(PromptError):
                 ServerRace(servers, prompt)
@@ -161,7 +165,7 @@ def test_bad_input_is_refused_before_anything_is_asked():
 
 @pytest.fixture
 def two(monkeypatch):
-    """A pair of servers that the operator has named."""
+    """A pair of servers in the environment variable."""
     with serving(Fake()) as plain, serving(Fake(runs=RUNS)) as fast:
         monkeypatch.setenv("LOOKAHEAD_SERVERS", f"plain={plain},fast={fast}")
         yield plain, fast
@@ -171,8 +175,8 @@ def events(batches):
     return [event for batch in batches for event in json.loads(batch)["ev"]]
 
 
-def test_a_form_races_servers_by_their_names(models, two):
-    assert addresses.offered() == {"servers:plain,fast": "fast beside plain"}
+def test_a_form_starts_a_race_of_servers(models, two):
+    assert addresses.offered() == {"servers:plain,fast": "fast vs plain"}
     server, fields = ServerState(models), form.initial_values(ServerState(models).limits, family="servers:plain,fast")
     fields["max_new_tokens"] = MOST
     sent = events(race_job.follow(server, form.RaceForm("A prompt", ["naive", "hybrid"], fields)))
@@ -181,28 +185,28 @@ def test_a_form_races_servers_by_their_names(models, two):
     assert [lane["options"]["server"] for lane in begin["trace"]["lanes"]] == ["plain", "fast"]
     assert end["drafted"][1][1:] == [None, *[4] * (len(Fake(runs=RUNS).passes(MOST)) - 1)]
     assert "family=servers%3Aplain%2Cfast" in begin["link"]
-    assert not any(url in json.dumps(sent) for url in two), "addresses stay in the environment"
+    assert not any(url in json.dumps(sent) for url in two), "addresses are never sent"
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "message"),
     [
-        ({"family": "servers:plain,other"}, "not one of this app's"),
-        ({"family": "servers:http://evil,plain"}, "not one of this app's"),
+        ({"family": "servers:plain,other"}, "not one of this app's servers"),
+        ({"family": "servers:http://evil,plain"}, "not one of this app's servers"),
         ({"temperature": 1.0}, "temperature 0"),
         ({"top_k": 5}, "without"),
         ({"max_new_tokens": 10**9}, "limit is 2,000"),
     ],
 )
-def test_what_servers_are_not_asked_is_said(models, two, changes, words):
+def test_unsupported_options_are_refused(models, two, changes, message):
     server = ServerState(models)
     fields = form.initial_values(server.limits, family="servers:plain,fast") | changes
-    with pytest.raises(LookaheadError, match=words):
+    with pytest.raises(LookaheadError, match=message):
         form.RaceForm("A prompt", ["naive"], fields)(server)
 
 
-def test_a_kept_race_has_the_same_counts(two):
-    race, _, _ = laps_of(Fake(), Fake(runs=RUNS))
+def test_a_stored_race_has_the_same_counts(two):
+    race, _, _ = raced(Fake(), Fake(runs=RUNS))
     log = [event.to_dict() for event in wire.events(race.result())]
-    told = [event["step"]["drafted"] for event in log if event["kind"] == "step" and event["lane"] == 1]
-    assert log[-1]["drafted"][1] == told
+    drafted = [event["step"]["drafted"] for event in log if event["kind"] == "step" and event["lane"] == 1]
+    assert log[-1]["drafted"][1] == drafted

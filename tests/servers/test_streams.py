@@ -1,4 +1,4 @@
-"""What third-party servers stream: reasoning, odd chunks, odd lines, wrong types. Byte for byte over a socket."""
+"""Streams of third-party servers: reasoning, unusual chunks and lines, wrong types, sent over a socket."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from lookahead.servers.load import SIDES, blocks, rounds_of
 from lookahead.servers.race import ServerRace
 from lookahead.trace.trace import Trace
 
-QUICK = Timeouts(connect_s=5, first_s=5, between_s=5, whole_s=10)
+SHORT = Timeouts(connect_s=5, first_s=5, between_s=5, total_s=10)
 DONE = "data: [DONE]\n\n"
-BROKEN = "broke off"
+BROKEN = "interrupted"
 
 
 def lines(*events, end=DONE):
-    """A stream's text: events as JSON, strings as they are."""
+    """Return the text of a stream: events as JSON, strings unchanged."""
     return "".join(e if isinstance(e, str) else f"data: {json.dumps(e)}\n\n" for e in events) + end
 
 
 def chunk(finish=None, **delta):
-    """A chunk of a chat."""
+    """Return a chunk of a chat."""
     return {"choices": [{"index": 0, "delta": delta, "finish_reason": finish}], "usage": None}
 
 
@@ -41,13 +41,13 @@ def usage(tokens, **more):
 
 
 class Scripted:
-    """Answers every text with `parts`, `gap_s` apart. `refuses` gives a status to a path and a body, or None."""
+    """A server that responds to every request with `parts`, `gap_s` seconds apart. `refuses(path, body)` is a status or None."""
 
     def __init__(self, parts, owner="unknown", refuses=lambda path, body: None, gap_s=0.0, models=None):
         self.parts = [
             part.encode() if isinstance(part, str) else part for part in ([parts] if isinstance(parts, str) else parts)
         ]
-        self.refuses, self.gap_s, self.asked = refuses, gap_s, []
+        self.refuses, self.gap_s, self.requests = refuses, gap_s, []
         self.models = {"data": [{"id": "target", "owned_by": owner}]} if models is None else models
 
     def handler(self):
@@ -55,17 +55,17 @@ class Scripted:
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self):
-                self.answer(200 if self.path == "/v1/models" else 404, [json.dumps(scripted.models).encode()])
+                self.respond(200 if self.path == "/v1/models" else 404, [json.dumps(scripted.models).encode()])
 
             def do_POST(self):
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                scripted.asked.append((self.path, body))
+                scripted.requests.append((self.path, body))
                 status = scripted.refuses(self.path, body) or 200
-                self.answer(status, scripted.parts if status == 200 else [b'{"error": {"message": "unknown field"}}'])
+                self.respond(status, scripted.parts if status == 200 else [b'{"error": {"message": "unknown field"}}'])
 
-            def answer(self, status, parts):
+            def respond(self, status, parts):
                 self.send_response(status)
-                self.end_headers()  # as of HTTP/1.0: the connection's end is the answer's
+                self.end_headers()  # HTTP/1.0: the response ends with the connection
                 for part in parts:
                     self.wfile.write(part)
                     time.sleep(scripted.gap_s)
@@ -78,8 +78,8 @@ class Scripted:
 
 @contextmanager
 def serving(*scripted):
-    """Their addresses."""
-    servers = [ThreadingHTTPServer(("127.0.0.1", 0), one.handler()) for one in scripted]
+    """Run the servers; yields their addresses."""
+    servers = [ThreadingHTTPServer(("127.0.0.1", 0), item.handler()) for item in scripted]
     for server in servers:
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     try:
@@ -90,13 +90,13 @@ def serving(*scripted):
             server.server_close()
 
 
-def asked(scripted, chat=True, most=8):
-    """The answer of a server, or its error."""
+def requested(scripted, chat=True, most=8):
+    """Return the completion of a request. Raises the server's error."""
     with serving(scripted) as (url,):
         server = server_at(url, "fast", {})
 
         async def work():
-            async with Client(server, QUICK) as client:
+            async with Client(server, SHORT) as client:
                 await client.identify()
                 return await client.complete("A prompt", most, chat)
 
@@ -104,10 +104,10 @@ def asked(scripted, chat=True, most=8):
 
 
 def raced(plain, fast, chat=True):
-    """The trace of a race, and the error at its end."""
+    """Return the trace of a race, and the error at its end or None."""
     with serving(plain, fast) as urls:
         servers = [server_at(url, name, {}) for url, name in zip(urls, ("plain", "fast"), strict=True)]
-        race, error = ServerRace(servers, "A prompt", 8, chat, QUICK), None
+        race, error = ServerRace(servers, "A prompt", 8, chat, SHORT), None
         try:
             for _ in race:
                 pass
@@ -117,20 +117,20 @@ def raced(plain, fast, chat=True):
 
 
 def loaded(plain, fast):
-    """The report on two servers."""
+    """Return the report on two servers."""
     prompts = [Question("a", "all", "A prompt", True)]
 
     async def work(urls):
         servers = [server_at(url, name, {}) for url, name in zip(urls, ("plain", "fast"), strict=True)]
         sides = dict(zip(SIDES, servers, strict=True))
-        known, *done = [what async for what in blocks(sides, prompts, rounds_of([1], 1), 8, QUICK)]
-        return report.of(known, prompts, done, 8)
+        clients, *done = [item async for item in blocks(sides, prompts, rounds_of([1], 1), 8, SHORT)]
+        return report.from_blocks(clients, prompts, done, 8)
 
     with serving(plain, fast) as urls:
         return complete(lambda: work(urls))
 
 
-ANSWERS = {
+STREAMS = {
     "vLLM: reasoning": (lines(chunk(role="assistant", content=""), chunk(reasoning="Let"), chunk(reasoning=" me"), chunk(content="So"), chunk("stop"), usage(3)), "Let meSo", 3),
     "DeepSeek, SGLang, llama.cpp: reasoning_content": (lines(chunk(reasoning_content="Hm", content=None), chunk(content="So", reasoning_content=None), chunk("stop")), "HmSo", 2),
     "reasoning alone": (lines(chunk(reasoning_content="Hm"), chunk(reasoning_content=" hm"), chunk("length"), usage(2)), "Hm hm", 2),
@@ -164,21 +164,21 @@ ANSWERS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ANSWERS)
-def test_what_servers_stream_is_read(name):
-    stream, text, tokens = ANSWERS[name]
-    answer = asked(Scripted(stream))
-    assert (answer.text, answer.tokens) == (text, tokens)
+@pytest.mark.parametrize("name", STREAMS)
+def test_streams_are_read(name):
+    stream, text, tokens = STREAMS[name]
+    completion = requested(Scripted(stream))
+    assert (completion.text, completion.tokens) == (text, tokens)
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
-def test_parts_of_a_network_may_cut_anything(end):
+def test_a_stream_may_be_split_at_any_byte(end):
     text = "Gr\u00fc\u00dfe \U0001f600 \u4f60\u597d"
     stream = lines(
         *(json.dumps(chunk(content=c), ensure_ascii=False).join(["data: ", "\n\n"]) for c in text), chunk("stop")
     )
-    whole = stream.replace("\n", end).encode()
-    assert asked(Scripted([whole[i : i + 1] for i in range(len(whole))])).text == text
+    data = stream.replace("\n", end).encode()
+    assert requested(Scripted([data[i : i + 1] for i in range(len(data))])).text == text
 
 
 @pytest.mark.timed
@@ -187,16 +187,16 @@ def test_reasoning_is_timed_and_counted():
     stream += [lines(chunk(reasoning=" hm"), end=""), lines(chunk("stop", content="So"), usage(3))]
     level = loaded(Scripted(stream, gap_s=0.15), Scripted(stream, gap_s=0.15))["levels"][0]
     assert level["identical"] == 1
-    assert level["latency"]["speculative"]["first_token_s"] < 0.15, "the first token is one of reasoning"
+    assert level["latency"]["speculative"]["first_token_s"] < 0.15, "the first token belongs to the reasoning"
     assert 0.1 < level["latency"]["speculative"]["gap_p50_s"] < 0.25
     assert 4 < level["tokens_per_second"] < 10, "three tokens in two gaps"
 
 
 def test_reasoning_is_compared():
-    one, other = (Scripted(lines(chunk(reasoning=said), chunk("stop", content="So"))) for said in ("Hm", "Ha"))
-    measured = loaded(one, other)
+    plain, fast = (Scripted(lines(chunk(reasoning=text), chunk("stop", content="So"))) for text in ("Hm", "Ha"))
+    measured = loaded(plain, fast)
     assert measured["levels"][0]["identical"] == 0 and measured["rows"][0]["parts_at"] == 1
-    trace, error = raced(one, other)
+    trace, error = raced(plain, fast)
     assert error is None and trace.agreement(1)["badge"] == "differs at character 2"
 
 
@@ -204,30 +204,30 @@ EMPTY = lines(chunk(role="assistant", content=""), chunk("stop"), usage(0))
 
 
 def test_two_empty_texts_are_not_identical(capsys, tmp_path):
-    one, other = Scripted(EMPTY), Scripted(EMPTY)
-    measured = loaded(one, other)
+    empty = Scripted(EMPTY), Scripted(EMPTY)
+    measured = loaded(*empty)
     assert measured["rows"][0]["identical"] is None and measured["levels"][0]["identical"] == 0
     assert "nothing to compare" in " ".join(measured["levels"][0]["remarks"])
-    trace, error = raced(one, other)
+    trace, error = raced(*empty)
     assert error is None and trace.agreement(1)["identical"] is None
     assert trace.agreement(1)["badge"] == "no text to compare"
     prompts = tmp_path / "prompts.jsonl"
     prompts.write_text('{"id": "a", "prompt": "One", "chat": true}\n')
-    with serving(one, other) as (plain, fast):
-        given = ["--baseline", plain, "--speculative", fast, "--prompts", str(prompts)]
-        assert main(["attach", *given, "--concurrency", "1", "--repeat", "1"]) == 0
+    with serving(*empty) as (plain, fast):
+        arguments = ["--baseline", plain, "--speculative", fast, "--prompts", str(prompts)]
+        assert main(["attach", *arguments, "--concurrency", "1", "--repeat", "1"]) == 0
         assert "nothing to compare" in " ".join(capsys.readouterr().out.split())
-        assert main(["decide", *given, "--seconds", "5"]) == 2
-        assert "no text was written" in capsys.readouterr().err
+        assert main(["decide", *arguments, "--seconds", "5"]) == 2
+        assert "no prompt has text from both servers" in capsys.readouterr().err
 
 
-def test_half_a_character_in_a_prompt_is_sent_as_a_replacement():
+def test_half_a_surrogate_pair_in_a_prompt_is_replaced():
     scripted = Scripted(lines(chunk("stop", content="So")))
     with serving(scripted) as (url,):
         servers = [server_at(url, name, {}) for name in ("plain", "fast")]
-        race = ServerRace(servers, "half \ud800", 8, True, QUICK)
-        assert [lap for lap in race if lap] and race.result().prompt.text == "half \ufffd"
-    assert scripted.asked[0][1]["messages"][0]["content"] == "half \ufffd"
+        race = ServerRace(servers, "half \ud800", 8, True, SHORT)
+        assert [lane_step for lane_step in race if lane_step] and race.result().prompt.text == "half \ufffd"
+    assert scripted.requests[0][1]["messages"][0]["content"] == "half \ufffd"
 
 
 def test_one_empty_text_is_a_difference():
@@ -238,7 +238,7 @@ def test_one_empty_text_is_a_difference():
     assert trace.agreement(1)["badge"] == "no text to compare" and "One of" in trace.agreement(1)["detail"]
 
 
-def test_ids_at_one_server_are_not_compared_with_text_at_the_other():
+def test_texts_are_compared_if_only_one_server_sends_ids():
     plain = lines({"choices": [{"text": "So", "token_ids": [7], "finish_reason": "stop"}]})
     text = lines({"choices": [{"text": "So", "finish_reason": "stop"}]})
     assert loaded(Scripted(plain, "vllm"), Scripted(text))["rows"][0]["identical"] is True
@@ -271,42 +271,42 @@ WRONG = {
     "an error field": ('error: {"message": "out of memory"}\n\n', "out of memory"),
     "an error of any type": (lines({"error": [1, 2]}), "[1, 2]"),
     "an error in halves": (lines({"error": "out of \ud83d memory"}), "out of \ufffd memory"),
-    "a page": ("<html>\n<p>hello: world</p>\n</html>\n", "something else"),
-    "a document of JSON": (json.dumps({"choices": [{"message": {"content": "So"}}]}), "something else"),
-    "Ollama's own lines": ('{"response": "So", "done": false}\n{"response": "", "done": true}\n', "something else"),
-    "nothing": ("", "something else"),
+    "a page": ("<html>\n<p>hello: world</p>\n</html>\n", "not a stream of events"),
+    "a document of JSON": (json.dumps({"choices": [{"message": {"content": "So"}}]}), "not a stream of events"),
+    "Ollama's own lines": ('{"response": "So", "done": false}\n{"response": "", "done": true}\n', "not a stream of events"),
+    "nothing": ("", "not a stream of events"),
     "a cut stream": (lines(chunk(content="So"), end=""), BROKEN),
-    "one endless line": ("data: " + "x" * (2 << 20), "more than an answer has"),
-    "an endless event": ("data: x\n" * 200_000, "more than an answer has"),
+    "one endless line": ("data: " + "x" * (2 << 20), "too long"),
+    "an endless event": ("data: x\n" * 200_000, "too long"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_cannot_be_read_ends_in_one_sentence(name):
-    stream, words = WRONG[name]
+def test_an_invalid_stream_raises_a_clear_error(name):
+    stream, message = WRONG[name]
     with pytest.raises(RemoteError) as error:
-        asked(Scripted(stream))
-    assert words in str(error.value) and str(error.value).startswith("server is 'fast': ")
-    str(error.value).encode()  # a terminal and a page can show it
+        requested(Scripted(stream))
+    assert message in str(error.value) and str(error.value).startswith("server is 'fast': ")
+    str(error.value).encode()  # it can be encoded as UTF-8
 
 
 @pytest.mark.parametrize("name", ["choices 3", "usage [1]", "an endless count", "an id without an end"])
-def test_a_lane_of_what_cannot_be_read_ends_in_one_sentence(name):
+def test_a_race_with_an_invalid_stream_raises_a_clear_error(name):
     trace, error = raced(Scripted(lines(chunk(content="So"), chunk("stop"))), Scripted(WRONG[name][0]))
     assert WRONG[name][1] in str(error) and trace.lanes[0].text == "So"
 
 
 @pytest.mark.parametrize(
-    ("event", "words"),
+    ("event", "message"),
     [
         ({"content": None}, "not those of"), ({"content": 3}, "not those of"), ({}, "not those of"),
         ({"content": "a", "tokens": "12"}, "not those of"), ({"content": "a", "timings": [1]}, "not those of"),
         ({"content": "a", "timings": {"draft_n": -1}}, "not those of"), ({"content": "a", "stop": True, "stop_type": [1]}, "not those of"),
     ],
 )  # fmt: skip
-def test_so_does_a_llama_server(event, words):
-    with pytest.raises(RemoteError, match=words):
-        asked(Scripted(lines(event), "llamacpp"))
+def test_an_invalid_event_of_llama_server_raises_a_clear_error(event, message):
+    with pytest.raises(RemoteError, match=message):
+        requested(Scripted(lines(event), "llamacpp"))
 
 
 @pytest.mark.parametrize(
@@ -315,37 +315,37 @@ def test_so_does_a_llama_server(event, words):
      {"speculative_decoding": {"num_draft_tokens": 4, "num_accepted_draft_tokens": -1, "num_spec_steps": 1}},
      {"speculative_decoding": {"num_draft_tokens": 4, "num_accepted_draft_tokens": 1, "num_spec_steps": 1, "per_step_accepted": 3}}],
 )  # fmt: skip
-def test_so_does_a_vllm(metrics):
+def test_invalid_metrics_of_vllm_raise_a_clear_error(metrics):
     stream = lines({"choices": [{"text": "a", "token_ids": [1], "finish_reason": "stop"}], "metrics": metrics})
     if metrics == {"speculative_decoding": {}}:
-        assert asked(Scripted(stream, "vllm")).counts is None
+        assert requested(Scripted(stream, "vllm")).counts is None
         return
     with pytest.raises(RemoteError, match=r"not those of|cannot be read"):
-        asked(Scripted(stream, "vllm"))
+        requested(Scripted(stream, "vllm"))
 
 
 @pytest.mark.parametrize(
-    ("models", "words"),
+    ("models", "message"),
     [
         ({"data": []}, "has no model"), ({"data": None}, "has no model"), ({}, "cannot be read"), ([], "cannot be read"),
         ({"data": [{}]}, "cannot be read"), ({"data": [{"id": 3}]}, "cannot be read"), ({"data": [None]}, "cannot be read"),
         ({"data": [{"id": "a", "owned_by": 3}]}, "cannot be read"), ({"data": 3}, "cannot be read"), (3, "cannot be read"),
     ],
 )  # fmt: skip
-def test_a_list_of_models_that_cannot_be_read_is_said(models, words):
-    with pytest.raises(RemoteError, match=words):
-        asked(Scripted(lines(chunk("stop")), models=models))
+def test_an_invalid_list_of_models_raises_a_clear_error(models, message):
+    with pytest.raises(RemoteError, match=message):
+        requested(Scripted(lines(chunk("stop")), models=models))
 
 
 @pytest.mark.parametrize(
     "url", ["http://host:99999", "http://[::1", "http://host:0", "http://:8000", "http://host:abc"]
 )
-def test_an_address_that_is_none_is_refused(url):
+def test_an_invalid_address_is_refused(url):
     with pytest.raises(SettingsError, match="localhost:8000"):
         server_at(url, "fast", {})
 
 
-# ------------------------------------------------------------------ fields that a server may not know
+# ------------------------------------------------------------------ fields that a server may not support
 
 
 @pytest.mark.parametrize("status", [400, 422])
@@ -356,29 +356,29 @@ def test_an_address_that_is_none_is_refused(url):
         ("sglang", ("return_spec_tokens_details", "return_token_ids")),
     ],
 )  # fmt: skip
-def test_a_server_that_refuses_a_field_is_asked_without_it(owner, fields, status):
+def test_a_request_is_repeated_without_a_refused_field(owner, fields, status):
     scripted = Scripted(
         lines(chunk(content="So"), chunk("stop")),
         owner,
         refuses=lambda path, body: status if any(name in body for name in fields) else None,
     )
-    assert asked(scripted).text == "So"
-    assert fields[0] in scripted.asked[0][1] and not set(fields) & set(scripted.asked[-1][1])
-    scripted.asked.clear()
+    assert requested(scripted).text == "So"
+    assert fields[0] in scripted.requests[0][1] and not set(fields) & set(scripted.requests[-1][1])
+    scripted.requests.clear()
     level = loaded(scripted, scripted)["levels"][0]
-    refused = [body for _, body in scripted.asked if set(fields) & set(body)]
+    refused = [body for _, body in scripted.requests if set(fields) & set(body)]
     assert level["failed"] == 0 and level["identical"] == 1
-    assert len(refused) <= 2 * 2, "each server refuses before the first text, and is not asked so again"
+    assert len(refused) <= 2 * 2, "each server refuses before the first text only"
 
 
-def test_a_prompt_that_is_refused_changes_nothing_for_the_next():
+def test_a_refused_prompt_does_not_change_the_next_request():
     refusing = [True]
     scripted = Scripted(lines(chunk("stop", content="So")), "vllm", refuses=lambda *_: 400 if refusing[0] else None)
     with serving(scripted) as (url,):
         server = server_at(url, "fast", {})
 
         async def work():
-            async with Client(server, QUICK) as client:
+            async with Client(server, SHORT) as client:
                 await client.identify()
                 with pytest.raises(RemoteError, match="unknown field"):
                     await client.complete("Long", 8, True)
@@ -386,15 +386,15 @@ def test_a_prompt_that_is_refused_changes_nothing_for_the_next():
                 return await client.complete("Short", 8, True)
 
         assert complete(work).text == "So"
-    assert "return_token_ids" in scripted.asked[-1][1]
+    assert "return_token_ids" in scripted.requests[-1][1]
 
 
 @pytest.mark.parametrize("status", [401, 403, 429, 500, 503])
-def test_other_refusals_are_not_asked_again(status):
+def test_other_refused_requests_are_not_repeated(status):
     scripted = Scripted("", "vllm", refuses=lambda *_: status)
     with pytest.raises(RemoteError):
-        asked(scripted)
-    assert len(scripted.asked) == 1
+        requested(scripted)
+    assert len(scripted.requests) == 1
 
 
 # ------------------------------------------------------------------ SGLang
@@ -406,7 +406,7 @@ DETAILS = {
 
 
 def sglang_chat(details):
-    """Its chat: a first chunk with the role, reasoning, text, the reason, `sglext` alone, usage alone."""
+    """Return a chat of SGLang: chunks with the role, reasoning, text, the finish reason, `sglext` alone, and usage alone."""
     extension = {"choices": [], "sglext": {"spec_tokens_details": details}, "usage": None}
     return lines(
         chunk(role="assistant", content=""), chunk(reasoning_content="Hm", content=None), chunk(content="So"), chunk("stop"),
@@ -415,32 +415,32 @@ def sglang_chat(details):
 
 
 @pytest.mark.parametrize("details", [DETAILS, [DETAILS]])
-def test_sglang_is_asked_for_its_drafts(details):
+def test_counts_are_requested_from_sglang(details):
     scripted = Scripted(sglang_chat(details), "sglang")
-    answer = asked(scripted)
-    ((path, body),) = scripted.asked
+    completion = requested(scripted)
+    ((path, body),) = scripted.requests
     assert path == "/v1/chat/completions" and body["return_spec_tokens_details"] is True
-    assert answer.counts == (16, 8, 4) and answer.tokens == 12 and answer.text == "HmSo"
+    assert completion.counts == (16, 8, 4) and completion.tokens == 12 and completion.text == "HmSo"
     level = loaded(Scripted(EMPTY), scripted)["levels"][0]
     assert level["mean_acceptance_length"] == 3.0 and level["draft_acceptance_rate"] == 0.5
 
 
 @pytest.mark.parametrize("details", [None, {}, {"spec_verify_ct": 4}])
-def test_an_sglang_that_tells_no_drafts_has_no_counts(details):
-    assert asked(Scripted(sglang_chat(details), "sglang")).counts is None
+def test_sglang_without_details_has_no_counts(details):
+    assert requested(Scripted(sglang_chat(details), "sglang")).counts is None
 
 
 @pytest.mark.parametrize(
     "details",
     [3, "text", [DETAILS, DETAILS], {**DETAILS, "spec_verify_ct": "x"}, {**DETAILS, "spec_num_correct_drafts": -1}],
 )
-def test_details_that_cannot_be_read_are_said(details):
+def test_invalid_details_raise_a_clear_error(details):
     with pytest.raises(RemoteError, match=r"not those of|cannot be read"):
-        asked(Scripted(sglang_chat(details), "sglang"))
+        requested(Scripted(sglang_chat(details), "sglang"))
 
 
 def generated(final, incremental=False):
-    """Its `/generate`: three passes of 1, 3 and 2 tokens; `final` are the counts of the last event."""
+    """Return a response of SGLang's `/generate`: passes of 1, 3 and 2 tokens. `final` are the counts of the last event."""
     texts, sizes, events, sent = [" a", " a a a", " b c"], [1, 3, 2], [], 0
     for i, (text, size) in enumerate(zip(texts, sizes, strict=True)):
         sent, last = sent + size, i == 2
@@ -466,18 +466,20 @@ NAMES = [
 @pytest.mark.parametrize(("drafted", "accepted"), NAMES)
 def test_counts_of_a_whole_text_are_not_those_of_its_last_pass(drafted, accepted, incremental):
     scripted = Scripted(generated({drafted: 8, accepted: 3, "spec_verify_ct": 2}, incremental), "sglang")
-    answer = asked(scripted, chat=False)
-    assert scripted.asked[0][0] == "/generate" and scripted.asked[0][1]["return_spec_tokens_details"] is True
-    assert answer.text == " a a a a b c" and answer.ids == tuple(range(6)) and answer.finish == "length"
-    assert answer.counts == (8, 3, 2) and answer.differs is None
-    assert [(part.drafted, part.accepted) for part in answer.passes] == [(None, None)] * 3
+    completion = requested(scripted, chat=False)
+    assert scripted.requests[0][0] == "/generate" and scripted.requests[0][1]["return_spec_tokens_details"] is True
+    assert completion.text == " a a a a b c" and completion.ids == tuple(range(6)) and completion.finish == "length"
+    assert completion.counts == (8, 3, 2) and completion.differs is None
+    assert [(part.drafted, part.accepted) for part in completion.passes] == [(None, None)] * 3
 
 
-def test_an_sglang_without_its_own_endpoint_is_asked_as_others_are():
+def test_without_generate_the_openai_endpoint_of_sglang_is_used():
     scripted = Scripted(
         lines({"choices": [{"text": "So", "token_ids": [5], "finish_reason": "stop"}]}, {"choices": [], "sglext": {"spec_tokens_details": DETAILS}}),
         "sglang", refuses=lambda path, body: 404 if path == "/generate" else None,
     )  # fmt: skip
-    answer = asked(scripted, chat=False)
-    assert scripted.asked[-1][0] == "/v1/completions" and scripted.asked[-1][1]["return_spec_tokens_details"] is True
-    assert answer.ids == (5,) and answer.counts == (16, 8, 4)
+    completion = requested(scripted, chat=False)
+    assert (
+        scripted.requests[-1][0] == "/v1/completions" and scripted.requests[-1][1]["return_spec_tokens_details"] is True
+    )
+    assert completion.ids == (5,) and completion.counts == (16, 8, 4)

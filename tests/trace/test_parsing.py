@@ -12,7 +12,7 @@ from conftest import ROOT
 from lookahead.core.acceptance import Acceptance
 from lookahead.core.events import TraceError
 from lookahead.page.race_tab import open_
-from lookahead.servers.records import MOST_TOKENS, AcceptanceRecord, judged, opened, read
+from lookahead.servers.records import MOST_TOKENS, AcceptanceRecord, open_trace, read, summarize
 from lookahead.trace import parsing
 from lookahead.trace.schema import SCHEMA
 from lookahead.trace.trace import Trace
@@ -138,10 +138,10 @@ def test_the_garbage_collector_runs_again_afterwards():
 def test_a_text_is_played_up_to_a_length():
     limit = MOST_TOKENS
     fits = json.dumps(record([1] * (limit // 2)))
-    trace, caption = opened("\n".join([fits] * 3))
+    trace, caption = open_trace("\n".join([fits] * 3))
     assert len(trace.lanes) == 1 and len(trace.lanes[0].tokens) == limit and caption.endswith("The first 1 of 3 texts.")
     with pytest.raises(TraceError, match="at most 10,000"):
-        opened(json.dumps(record([1] * (limit // 2 + 1))))
+        open_trace(json.dumps(record([1] * (limit // 2 + 1))))
 
 
 def test_long_records_are_judged_without_being_expanded():
@@ -149,7 +149,7 @@ def test_long_records_are_judged_without_being_expanded():
     (summary,) = read(json.dumps(record([3, 1], acceptance_histogram={"3": 999_999, "1": 1}, num_spec_steps=10**6,
         num_accepted_draft_tokens=sum(passes), num_draft_tokens=3 * 10**6, per_step_accepted=None, per_step_drafted=None)))  # fmt: skip
     assert Acceptance.of_counts(summary.drafts) == Acceptance((10**6, 999_999, 999_999), (10**6, 10**6, 999_999))
-    assert judged([summary, summary])["by_position"][1] == {
+    assert summarize([summary, summary])["by_position"][1] == {
         "position": 2,
         "accepted": 1_999_998,
         "tested": 2 * 10**6,
@@ -160,7 +160,7 @@ def test_long_records_are_judged_without_being_expanded():
 def test_records_of_one_file_add_up():
     records = [AcceptanceRecord.model_validate(record(passes)) for passes in ([0, 1, 2], [2, 2], [3])]
     total = sum((Acceptance.of_counts(item.drafts) for item in records), Acceptance())
-    rows = judged(records)["by_position"]
+    rows = summarize(records)["by_position"]
     assert [(row["accepted"], row["tested"]) for row in rows] == [*zip(total.accepted, total.tested, strict=True)]
 
 

@@ -56,7 +56,7 @@ def _trial(description: str, label: str, work: Callable[..., Iterator[Any]]) -> 
 
 def _facts(models: Models) -> str:
     costs, passes, used = models.costs, models.target.passes, models.measured.threads
-    fitted = (drafter.fitted(models.deciding_costs(), costs) for drafter in DRAFTERS.values())
+    fitted = (drafter.fitted(models.policy_costs(), costs) for drafter in DRAFTERS.values())
     limited = "" if used == threads.MOST else f" of {threads.MOST}: more threads are not clearly faster"
     rows = [
         ["processor", f"{processor.name()}, {processor.cores()} cores"],

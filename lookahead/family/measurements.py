@@ -1,7 +1,7 @@
 """Measurements of families on this machine, stored on disk for the next start.
 
-The file's name depends on all that a measurement holds for: processor, instruction set, number of threads, version of torch,
-weights. Files are in LOOKAHEAD_CACHE, else in the user's folder of caches. One that cannot be read counts as missing.
+The name of a file is a hash of the conditions of the measurement: processor, instruction set, number of threads, version of
+torch, weights. Files are in LOOKAHEAD_CACHE, or in the user's cache folder. An unreadable file counts as missing.
 """
 
 import hashlib
@@ -24,25 +24,25 @@ from .threads import MOST
 
 VERSION = 10
 VARIABLE = "LOOKAHEAD_CACHE"
-# Beginnings of the variables that limit a library's instruction set.
+# Prefixes of environment variables that limit a library's instruction set.
 CAPS = ("ONEDNN_MAX_CPU", "DNNL_MAX_CPU", "ATEN_CPU", "MKL_ENABLE_INSTRUCTIONS", "MKL_CBWR", "NUMBA_CPU")
-MOST_S = 3600.0  # that a pass may take
-SAMPLE = 1 << 16  # bytes at both ends of a file that represent it
+MOST_S = 3600.0  # longest plausible time of a pass
+SAMPLE = 1 << 16  # bytes at both ends of a file that are hashed
 
 
 def _possible(costs: PassCosts) -> PassCosts:
-    """Return a cost model if a measurement can produce all its values."""
+    """Return the costs. Raises `ValueError` if a measurement cannot produce them."""
     drafters = costs.drafters.values()
-    curves = [costs.target, *(one.curve for one in drafters)]
-    seconds = [s for one in drafters for s in (one.choose_s, one.return_s, *one.cold_s)]
+    curves = [costs.target, *(drafter.curve for drafter in drafters)]
+    seconds = [s for drafter in drafters for s in (drafter.choose_s, drafter.return_s, *drafter.cold_s)]
     seconds += [curve.branching_s for curve in curves]
     if not all(map(_rising, curves)) or not all(0 <= s < MOST_S for s in seconds):
-        raise ValueError("no machine can have its costs")
+        raise ValueError("no machine can have these costs")
     return costs
 
 
 def _rising(curve: CostCurve) -> bool:
-    """Whether a curve has a positive time for each row count, and rising counts."""
+    """Return whether the row counts of a curve rise and each has a positive time."""
     return (
         0 < len(curve.rows) == len(curve.seconds)
         and curve.rows[0] >= 1
@@ -56,7 +56,7 @@ PossibleCosts = Annotated[PassCosts, AfterValidator(_possible)]
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What `models.load` measures. `threads` is the number of threads that passes use."""
+    """The measurements of `models.load`. `threads` is the number of threads that passes use."""
 
     format: Literal["bfloat16", "float32"]
     exactness: Exactness
@@ -69,18 +69,18 @@ _ADAPTER = TypeAdapter(Measured)
 
 def folder() -> Path:
     """Return the folder of the files."""
-    given = os.environ.get(VARIABLE, "").strip()
-    return Path(given).expanduser() if given else folders.cache()
+    path = os.environ.get(VARIABLE, "").strip()
+    return Path(path).expanduser() if path else folders.cache()
 
 
-def key(places: Iterable[str | Path], format_name: str | None) -> str | None:
-    """Return the file's name for a family in these folders, in a format; None if one has no weights."""
+def key(model_folders: Iterable[str | Path], format_name: str | None) -> str | None:
+    """Return the name of the file for models in these folders and a format, None if a folder has no weights."""
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     caps = sorted(item for item in os.environ.items() if item[0].startswith(CAPS))
     machine = (processor.name(), torch.backends.cpu.get_cpu_capability(), caps, MOST, gpus)
     digest = hashlib.sha256(repr((VERSION, machine, torch.__version__, kernels.version(), format_name)).encode())
-    for place in places:
-        files = sorted(f for f in Path(place).glob("*") if f.suffix in (".safetensors", ".json"))
+    for model_folder in model_folders:
+        files = sorted(f for f in Path(model_folder).glob("*") if f.suffix in (".safetensors", ".json"))
         if not any(f.suffix == ".safetensors" for f in files):
             return None
         for file in files:
@@ -100,8 +100,8 @@ def read(name: str | None) -> Measured | None:
         return None
 
 
-def keep(name: str | None, measured: Measured) -> None:
-    """Write a measurement, as a whole or not at all."""
+def write(name: str | None, measured: Measured) -> None:
+    """Write a measurement atomically. Does nothing without a name, or if the file cannot be written."""
     if not name:
         return
     path = folder() / f"{name}.json"

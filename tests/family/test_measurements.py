@@ -1,4 +1,4 @@
-"""Kept measurements: impossible values are rejected, and failed writes leave no file."""
+"""Stored measurements: impossible values are rejected, and failed writes leave no file."""
 
 import math
 import os
@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from lookahead.core.costs import CostCurve, DrafterCosts, PassCosts
-from lookahead.family import remembered
+from lookahead.family import measurements
 from lookahead.family.exactness import Exactness
 
 CURVE = CostCurve((1, 3), (0.002, 0.003))
 IMPOSSIBLE_S = (-1.0, math.nan, math.inf, 1e300)
-GOOD = remembered.Measured("float32", Exactness("bit-exact", 12), PassCosts(CURVE, {}), threads=1)
+GOOD = measurements.Measured("float32", Exactness("bit-exact", 12), PassCosts(CURVE, {}), threads=1)
 
 
 @pytest.fixture(autouse=True)
@@ -21,9 +21,9 @@ def cache(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_a_kept_measurement_is_read_back():
-    remembered.keep("a", GOOD)
-    assert remembered.read("a") == GOOD
+def test_a_stored_measurement_is_read():
+    measurements.write("a", GOOD)
+    assert measurements.read("a") == GOOD
 
 
 @pytest.mark.parametrize(
@@ -44,8 +44,8 @@ def test_a_kept_measurement_is_read_back():
     ],
 )
 def test_impossible_values_count_as_no_measurement(changes):
-    remembered.keep("a", replace(GOOD, **changes))
-    assert remembered.read("a") is None
+    measurements.write("a", replace(GOOD, **changes))
+    assert measurements.read("a") is None
 
 
 def test_a_failed_write_leaves_no_file(cache, monkeypatch):
@@ -53,7 +53,7 @@ def test_a_failed_write_leaves_no_file(cache, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "replace", full)
-    remembered.keep("a", GOOD)
+    measurements.write("a", GOOD)
     assert list(cache.iterdir()) == []
 
 
@@ -68,11 +68,11 @@ def test_a_failed_write_leaves_no_file(cache, monkeypatch):
         b'{"cpu": "x", "costs": {"target": {"rows": [], "seconds": []}}}',
     ],
 )
-def test_a_damaged_file_counts_as_none(cache, content):
+def test_a_damaged_file_counts_as_missing(cache, content):
     (cache / "a.json").write_bytes(content)
-    assert remembered.read("a") is None
+    assert measurements.read("a") is None
 
 
-def test_a_folder_in_the_place_of_a_file_counts_as_none(cache):
+def test_a_folder_instead_of_a_file_counts_as_missing(cache):
     (cache / "a.json").mkdir()
-    assert remembered.read("a") is None
+    assert measurements.read("a") is None

@@ -24,11 +24,11 @@ def anchors(path):
 
 
 def commands() -> list:
-    """Return every `python -m lookahead` command in the documents, with continued lines joined."""
+    """Return every `lookahead` command in the documents, with continued lines joined."""
     parameters = []
     for path in DOCUMENTS:
         text = path.read_text(encoding="utf-8").replace("\\\n", " ")
-        for line in re.findall(r"^    (?:\S*python) -m lookahead (.+)$", text, re.M):
+        for line in re.findall(r"^    (?:\S*python -m )?lookahead (.+)$", text, re.M):
             parameters.append(pytest.param(line, id=f"{path.name}: {line}"))
     return parameters
 

@@ -101,7 +101,7 @@ def generation(models: Models, by_domain: Mapping[str, list[tuple[str, bool]]], 
             tokens[domain] = emitted / passes
     costs = models.costs.drafters[method]
     return {
-        "tokens_a_pass": tokens, "by_position": list(Acceptance.of(steps).rates),
+        "tokens_a_pass": tokens, "by_position": list(Acceptance.from_steps(steps).rates),
         "first_s": costs.token_s + sum(costs.cold_s[:1]), "next_s": costs.token_s,
     }  # fmt: skip
 

@@ -181,7 +181,7 @@ def judged(records: Sequence[AcceptanceRecord]) -> dict[str, Any]:
     drafts: Counter[tuple[int, bool]] = Counter()
     for record in records:
         drafts.update(record.drafts)
-    of = Acceptance.of_counts(drafts)
+    of = Acceptance.from_counts(drafts)
     fixed = all(record.has_fixed_length for record in records)
     return {
         "texts": len(records), "engines": sorted({record.engine for record in records}),

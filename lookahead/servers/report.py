@@ -160,7 +160,7 @@ def _counts(answers: Sequence[Answer]) -> list[int]:
 def _tested(answers: Sequence[Answer]) -> Acceptance:
     """Return acceptance by position. If a pass accepted fewer tokens than it drafted, the next token was rejected."""
     passes = (part for answer in answers for part in answer.passes if part.drafted)
-    return Acceptance.of_counts((part.accepted, part.accepted < part.drafted) for part in passes)
+    return Acceptance.from_counts((part.accepted, part.accepted < part.drafted) for part in passes)
 
 
 def _latency(answers: Sequence[Answer]) -> dict[str, float | None]:

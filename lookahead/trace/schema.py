@@ -332,7 +332,7 @@ class RaceRecord(Record):
             num_accepted_draft_tokens=sum(accepted),
             mean_acceptance_length=1 + sum(accepted) / len(steps) if steps else None,
             draft_acceptance_rate=sum(accepted) / rows if rows else None,
-            acceptance_rate_per_position=list(Acceptance.of(steps).rates),
+            acceptance_rate_per_position=list(Acceptance.from_steps(steps).rates),
             accepted_histogram=histogram(accepted),
             speedup=rate / base if rate and base else None,
             finish=record.steps[-1].finish if record.steps else None,
@@ -345,7 +345,7 @@ class RaceRecord(Record):
     def predicted(self, lane: int) -> PricedRun | None:
         """What a lane's passes should have taken; None for a lane that is opaque or has not run."""
         record = self.lanes[lane]
-        priced = self.costs.pass_costs().of_passes(
+        priced = self.costs.pass_costs().price_passes(
             record.verified, record.options.get("draft"), level_rows(record.options)
         )
         return None if record.opaque or not record.verified or min(priced.plain_s, priced.seconds) <= 0 else priced

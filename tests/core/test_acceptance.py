@@ -17,14 +17,14 @@ def step(accepted, last=CORRECTION, finish=None, drafted=4):
 
 
 def test_behind_a_rejection_and_behind_the_end_nothing_was_tested():
-    of = Acceptance.of([step(0), step(1), step(1), step(4, BONUS), step(2, None, "eos")])
+    of = Acceptance.from_steps([step(0), step(1), step(1), step(4, BONUS), step(2, None, "eos")])
     assert of.tested == (5, 4, 1, 1) and of.accepted == (4, 2, 1, 1)
     assert of.rates == (4 / 5, 2 / 4, 1.0, 1.0)
-    assert Acceptance.of([step(0, BONUS, drafted=0)]) == UNTESTED, "without a draft nothing is tested"
+    assert Acceptance.from_steps([step(0, BONUS, drafted=0)]) == UNTESTED, "without a draft nothing is tested"
 
 
 def test_where_all_were_refused_the_rate_is_zero():
-    assert Acceptance.of([step(0), step(0)]).rates == (0.0,)
+    assert Acceptance.from_steps([step(0), step(0)]).rates == (0.0,)
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.3, 0.8])
@@ -70,7 +70,7 @@ def test_drafts_that_end_at_low_confidence_forecast_too_much():
                     break
                 accepted += 1
             drafts.append((accepted, refused))
-        return Acceptance.of_counts(drafts)
+        return Acceptance.from_counts(drafts)
 
     fixed, stopped = run(False), run(True)
     assert fixed.rates[1] == pytest.approx(0.6, abs=0.05)

@@ -60,19 +60,19 @@ def step(draft, accepted, propose_s=0.5):
 def test_a_run_is_priced_pass_by_pass():
     """The draft model reads the root, later what it has not read: a token of its own that nobody fed it, and the bonus."""
     chain, tree = Draft.chain([1, 2], "draft"), Draft((1, 2, 3), (-1, -1, 0), None, ("tree",) * 3)
-    one = COSTS.of_passes([step(chain, 2), step(chain, 0)], "small", {"draft": 1})
+    one = COSTS.price_passes([step(chain, 2), step(chain, 0)], "small", {"draft": 1})
     first, second = 0.001 + 0.001, 0.0015 + 0.001  # the second begins with two unread rows
     assert one.draft_s == pytest.approx(first + second + 2 * (2 * 0.0002 + 0.006))
     assert one.verify_s == pytest.approx(2 * (0.016 + 0.001))
     assert one == PricedRun(4, 0.010, one.verify_s, one.draft_s)
     assert one.speedup == pytest.approx(4 * 0.010 / one.seconds)
-    branched = COSTS.of_passes([step(tree, 0)], "small", {"tree": 2})
+    branched = COSTS.price_passes([step(tree, 0)], "small", {"tree": 2})
     assert branched.verify_s == pytest.approx(0.020 + 0.003 + 0.001)
     assert branched.draft_s == pytest.approx(0.001 + (0.0015 + 0.0005) + 2 * 0.0002 + 0.006)
 
 
 def test_looking_up_is_free_and_an_unknown_draft_model_takes_what_it_took():
     lookup = Draft.chain([1, 2], "ngram")
-    assert COSTS.of_passes([step(lookup, 1), step(Draft(), 0)], None, {"draft": 1}).draft_s == 0
+    assert COSTS.price_passes([step(lookup, 1), step(Draft(), 0)], None, {"draft": 1}).draft_s == 0
     old = dataclasses.replace(COSTS, drafters={})
-    assert old.of_passes([step(Draft.chain([1], "draft"), 1)], "small", {"draft": 1}).draft_s == 0.5
+    assert old.price_passes([step(Draft.chain([1], "draft"), 1)], "small", {"draft": 1}).draft_s == 0.5

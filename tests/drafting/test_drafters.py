@@ -134,7 +134,7 @@ def test_the_automaton_agrees_with_brute_force(seed):
     for _ in range(60):
         text.append(draws.randrange(letters))
         automaton.extend(text[-1:])
-        state, length = automaton.seen()
+        state, length = automaton.longest_match()
         wanted_length, wanted = brute_matches(text)
         assert length == wanted_length
         if length:
@@ -163,7 +163,7 @@ def test_the_automaton_is_the_same_read_at_once_or_token_by_token(letters):
         "read at once, or token by token"
     )
     length, follows = brute_matches(first)
-    assert fresh.seen()[1] == length and (not length or fresh._counts[fresh.seen()[0]] == follows)
+    assert fresh.longest_match()[1] == length and (not length or fresh._counts[fresh.longest_match()[0]] == follows)
 
 
 def test_the_most_frequent_continuation_comes_first_and_goes_deeper_with_the_match():

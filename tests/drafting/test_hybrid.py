@@ -8,7 +8,7 @@ from lookahead.core.policy import DraftCost
 from lookahead.core.table import TableLM
 from lookahead.core.tree import depths
 from lookahead.drafting.base import Drafter, Resources
-from lookahead.drafting.hybrid import Hybrid, joined
+from lookahead.drafting.hybrid import Hybrid, merge_drafts
 from lookahead.engine.draft_length import AdaptiveLength
 from lookahead.engine.lane import decode
 
@@ -28,24 +28,24 @@ def paths(draft):
 def test_two_drafts_are_one_tree_in_which_nothing_stands_twice():
     tree = Draft((5, 6, 7, 8), (-1, -1, 0, 2), None, ("head",) * 4, (0.6, 0.2, 0.5, 0.4))
     chain = Draft.chain((5, 7, 9), "suffix", None, (0.9, 0.3, 0.8))
-    assert [(path, source) for path, source, _ in paths(joined(tree, chain))] == [
+    assert [(path, source) for path, source, _ in paths(merge_drafts(tree, chain))] == [
         ((5,), "suffix"), ((6,), "head"), ((5, 7), "head"), ((5, 7, 8), "head"), ((5, 7, 9), "suffix"),
     ]  # fmt: skip
 
 
 def test_drafts_that_share_nothing_stand_side_by_side():
-    both = joined(Draft.chain((1, 2), "head", None, (0.5, 0.5)), Draft.chain((3, 4), "suffix", None, (0.5, 0.5)))
+    both = merge_drafts(Draft.chain((1, 2), "head", None, (0.5, 0.5)), Draft.chain((3, 4), "suffix", None, (0.5, 0.5)))
     assert both.tokens == (1, 2, 3, 4) and both.parents == (-1, 0, -1, 2) and depths(both.parents) == [1, 2, 1, 2]
 
 
 def test_two_that_agree_are_surer_together():
-    both = joined(Draft.chain((1, 2), "head", None, (0.6, 0.3)), Draft.chain((1,), "suffix", None, (0.8,)))
+    both = merge_drafts(Draft.chain((1, 2), "head", None, (0.6, 0.3)), Draft.chain((1,), "suffix", None, (0.8,)))
     agreeing = 0.6 * 0.8 / (0.6 * 0.8 + 0.4 * 0.2)
     assert paths(both) == [((1,), "suffix", round(agreeing, 3)), ((1, 2), "head", 0.3)], "the head alone goes on"
 
 
 def test_two_that_contradict_each_other_are_less_sure_each():
-    both = joined(Draft.chain((1,), "head", None, (0.9,)), Draft.chain((2, 3), "suffix", None, (0.6, 0.7)))
+    both = merge_drafts(Draft.chain((1,), "head", None, (0.9,)), Draft.chain((2, 3), "suffix", None, (0.6, 0.7)))
     one, two, neither = 0.9 * 0.4, 0.6 * 0.1, 0.1 * 0.4
     total = one + two + neither
     assert paths(both) == [
@@ -54,7 +54,7 @@ def test_two_that_contradict_each_other_are_less_sure_each():
 
 
 def test_two_that_are_certain_of_different_tokens_are_worth_as_much():
-    both = joined(Draft.chain((1,), "head", None, (1.0,)), Draft.chain((2,), "suffix", None, (1.0,)))
+    both = merge_drafts(Draft.chain((1,), "head", None, (1.0,)), Draft.chain((2,), "suffix", None, (1.0,)))
     assert 0 < both.chances[0] == both.chances[1] < 0.5
 
 

@@ -30,14 +30,14 @@ def test_what_vllm_sent_is_read(name):
     (record,) = read(last_answer(name))
     assert record.engine == "vllm" and record.completion_tokens == 48 and record.num_spec_tokens == 4
     assert record.mean_acceptance_length == pytest.approx(1 + record.num_accepted_draft_tokens / record.num_spec_steps)
-    of = Acceptance.of_counts(record.drafts)
+    of = Acceptance.from_counts(record.drafts)
     assert sum(of.accepted) == record.num_accepted_draft_tokens and of.tested[0] == record.num_spec_steps
 
 
 def test_a_histogram_with_a_bound_says_the_same_as_the_passes():
     (record,) = read(last_answer("vllm-completions.txt"))
     summary = record.model_copy(update={"per_step_accepted": None, "per_step_drafted": None})
-    assert Acceptance.of_counts(summary.drafts) == Acceptance.of_counts(record.drafts)
+    assert Acceptance.from_counts(summary.drafts) == Acceptance.from_counts(record.drafts)
 
 
 def test_aiperfs_lines_are_read_and_written_back(tmp_path, capsys):

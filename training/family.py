@@ -283,8 +283,8 @@ class _Stages:
         return (self._encoded(one, True) for one in instructions.training(seed, self._questions, about))
 
     def _encoded(self, prompt: str, chat: bool) -> list[int]:
-        vocab, room = len(self.words), self.words.model_max_length
-        return encode_prompt(self.words, prompt, chat=chat, vocab=vocab, room=room)
+        vocab, context_length = len(self.words), self.words.model_max_length
+        return encode_prompt(self.words, prompt, chat=chat, vocab=vocab, context_length=context_length)
 
     def _check(self, target: LlamaForCausalLM, known: torch.Tensor | None) -> Callable[[nn.Module], float]:
         """Return a function that measures a head: tokens per pass after held-out prompts."""

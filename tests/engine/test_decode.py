@@ -306,6 +306,6 @@ def test_a_copied_end_costs_no_rows(models):
     end = min(models.eos)
     turn = [*range(100, 112), end, *range(200, 240)]
     lane = Lane(models, [*turn, *range(100, 111)], "ngram", Settings(k=16, max_new_tokens=40, details=False))
-    text = lane.text(models.costs.pass_s)
+    text = lane.request(models.costs.pass_s)
     text.read()
     assert text.propose().tokens == (111, end)

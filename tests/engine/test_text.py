@@ -87,7 +87,7 @@ def test_prompts_that_cannot_be_continued(models, prompt, word):
         prompt = object()
         word = "give text"
     with pytest.raises(PromptError, match=word.replace("+", r"\+")):
-        encode_prompt(models.tokenizer, prompt, chat=False, vocab=4096, room=1024)
+        encode_prompt(models.tokenizer, prompt, chat=False, vocab=4096, context_length=1024)
 
 
 def test_a_prompt_that_is_too_long_gets_no_warning_of_transformers(models):
@@ -99,7 +99,7 @@ def test_a_prompt_that_is_too_long_gets_no_warning_of_transformers(models):
     models.tokenizer.deprecation_warnings.clear()  # transformers warns once for each tokenizer
     try:
         with pytest.raises(PromptError, match="shorten"):
-            encode_prompt(models.tokenizer, "word " * 5000, chat=False, vocab=4096, room=1024)
+            encode_prompt(models.tokenizer, "word " * 5000, chat=False, vocab=4096, context_length=1024)
     finally:
         logger.removeHandler(handler)
     assert not records
@@ -107,7 +107,7 @@ def test_a_prompt_that_is_too_long_gets_no_warning_of_transformers(models):
 
 def test_line_ends_of_every_kind_are_text(models):
     text = "one\u2028two\u2029three\u0085four\r\nfive"
-    ids = encode_prompt(models.tokenizer, text, chat=False, vocab=4096, room=1024)
+    ids = encode_prompt(models.tokenizer, text, chat=False, vocab=4096, context_length=1024)
     assert models.tokenizer.decode(ids, skip_special_tokens=True) == text
 
 
@@ -137,24 +137,27 @@ def test_a_chat_template_that_fails_gets_a_sentence(models, name):
     words = copy.deepcopy(models.tokenizer)
     words.chat_template = template
     with pytest.raises(PromptError, match="this model's chat template") as caught:
-        encode_prompt(words, "Hi", chat=True, vocab=4096, room=1024)
+        encode_prompt(words, "Hi", chat=True, vocab=4096, context_length=1024)
     assert word in str(caught.value) and "switch chat off" in str(caught.value) and "\n" not in str(caught.value)
-    assert encode_prompt(words, "Hi", chat=False, vocab=4096, room=1024)
+    assert encode_prompt(words, "Hi", chat=False, vocab=4096, context_length=1024)
 
 
 def test_one_of_several_templates_is_the_default(models):
     words = copy.deepcopy(models.tokenizer)
     words.chat_template = {"default": words.chat_template, "tool_use": "{{ 1 / 0 }}"}
-    assert words.decode(encode_prompt(words, "Hi", chat=True, vocab=4096, room=1024)) == "<|user|>Hi<|assistant|>"
+    assert (
+        words.decode(encode_prompt(words, "Hi", chat=True, vocab=4096, context_length=1024))
+        == "<|user|>Hi<|assistant|>"
+    )
 
 
 def test_chat_wraps_and_is_refused_without_a_template(models):
-    ids = encode_prompt(models.tokenizer, "Hi", chat=True, vocab=4096, room=1024)
+    ids = encode_prompt(models.tokenizer, "Hi", chat=True, vocab=4096, context_length=1024)
     assert models.tokenizer.decode(ids) == "<|user|>Hi<|assistant|>"
     bare = copy.deepcopy(models.tokenizer)
     bare.chat_template = None
     with pytest.raises(PromptError, match="no chat template"):
-        encode_prompt(bare, "Hi", chat=True, vocab=4096, room=1024)
+        encode_prompt(bare, "Hi", chat=True, vocab=4096, context_length=1024)
 
 
 @pytest.fixture(scope="module")

@@ -69,14 +69,16 @@ def test_a_prompt_longer_than_the_draft_models_context_is_not_drafted_for(pair):
 
 
 def test_transformers_own_is_refused_where_it_would_fail(pair):
-    with pytest.raises(MethodError, match="transformers requires both models to have equally many rows"):
+    with pytest.raises(MethodError, match="transformers requires the same vocabulary size for both models"):
         lookahead.decode(pair, PROMPT, "hf-assisted", max_new_tokens=20)
 
 
 def test_transformers_own_ends_within_the_draft_models_context(tmp_path):
     target, draft = tiny("llama", tmp_path / "a"), tiny("llama", tmp_path / "b", max_position_embeddings=SHORTER)
     pair = lookahead.load(f"{target}+{draft}", dtype="float32")
-    with pytest.raises(SettingsError, match="the draft model's context holds 128 tokens; with this prompt ask for 106"):
+    with pytest.raises(
+        SettingsError, match="the draft model's context holds 128 tokens; with this prompt choose at most 106"
+    ):
         lookahead.decode(pair, PROMPT, "hf-assisted", max_new_tokens=107)
     within = emitted(lookahead.decode(pair, PROMPT, "hf-assisted", max_new_tokens=30))
     assert within == emitted(lookahead.decode(pair, PROMPT, "naive", max_new_tokens=30))
@@ -87,7 +89,7 @@ def test_a_prompt_with_tokens_that_the_model_lacks_is_refused(tmp_path):
     text = "Once" + models.tokenizer.decode([3500])
     assert max(models.tokenizer(text)["input_ids"]) >= FEWER
     for method in ("naive", "ngram"):
-        with pytest.raises(PromptError, match="the model has no row for this token"):
+        with pytest.raises(PromptError, match="the model has no embedding for this token"):
             lookahead.decode(models, text, method)
 
 

@@ -97,7 +97,7 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument("--peers", action="store_true", help="add transformers' own methods, with several settings each")
     bench.add_argument("--vllm", metavar="PYTHON", help="add vLLM; the Python interpreter of its environment")
     bench.add_argument("--llama-server", metavar="PROGRAM", help="add llama.cpp's server")
-    bench.add_argument("--fixed", metavar="A,B", help="compare auto with fixed draft lengths, for these methods")
+    bench.add_argument("--fixed", metavar="A,B", help="compare auto with fixed draft lengths for these methods")
     bench.add_argument("--repeat", type=int, default=3)
 
     batch = commands.add_parser(

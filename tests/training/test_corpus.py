@@ -134,7 +134,7 @@ def test_documents_with_one_answer_are_held_out_together(corpus):
 def test_errors_say_what_is_wrong(tmp_path):
     with pytest.raises(lookahead.LookaheadError, match="no such folder"):
         reading.read(tmp_path / "nowhere")
-    with pytest.raises(lookahead.LookaheadError, match="it holds none of"):
+    with pytest.raises(lookahead.LookaheadError, match="it contains none of"):
         reading.read(tmp_path)
     (tmp_path / "tinystories_clean.txt.xz").write_bytes(b"not xz")
     with pytest.raises(lookahead.LookaheadError, match="cannot be read"):

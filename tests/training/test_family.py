@@ -49,7 +49,7 @@ def family(corpus, measures_little, tmp_path_factory):
 
 def test_a_family_comes_out_that_loads_and_is_lossless(family):
     job, told = family
-    stages = ["target", "draft-plain", "draft-soft", "own", "draft", "offdomain", "medusa", "eagle", "block"]
+    stages = ["target", "draft-plain", "draft-soft", "writing", "draft", "offdomain", "medusa", "eagle", "block"]
     assert [*dict.fromkeys(r.stage for r in told)] == stages
     models = lookahead.load("+".join(str(job.out / role) for role in ROLES))
     for prompt, chat in (("Once there was", False), ("Tell a tale about 7.", True)):
@@ -95,7 +95,7 @@ def test_the_draft_alone_is_trained_further(family, tmp_path):
     told = []
     further = dataclasses.replace(job, out=tmp_path, tokens=2_000, start_from=job.out, only=("draft",))
     train(further, told.append)
-    assert [*dict.fromkeys(r.stage for r in told)] == ["own", "draft-further"]
+    assert [*dict.fromkeys(r.stage for r in told)] == ["writing", "draft-further"]
     for role, same in (("target", True), ("draft", False), ("offdomain", True)):
         before, after = ((folder / role / "model.safetensors").read_bytes() for folder in (job.out, tmp_path))
         assert (before == after) is same, role
@@ -109,7 +109,7 @@ def test_heads_are_trained_for_any_llama_without_a_corpus(family, tmp_path, caps
     job = Job(None, tmp_path / "out", plan, tokens=20_000, start_from=model, only=kinds)
     train(job, reports.append)
     assert [*dict.fromkeys(r.stage for r in reports)] == [
-        "questions", "own", "states", "medusa", "eagle", "block"
+        "questions", "writing", "states", "medusa", "eagle", "block"
     ]  # fmt: skip
     for kind in job.only:
         losses = [r.loss for r in reports if r.stage == kind]
@@ -143,7 +143,7 @@ def test_a_head_that_ends_clearly_worse_than_it_began_is_not_kept(family, tmp_pa
     train(job, lambda report: None)
     before, after = (load_file(folder / "medusa" / "model.safetensors") for folder in (given, job.out))
     same = all(torch.equal(weights, after[name]) for name, weights in before.items())
-    assert (same, "it stays as it began" in caplog.text) == (stays, stays)
+    assert (same, "the initial head is kept" in caplog.text) == (stays, stays)
     budget = job.work / "budget.json"
     assert ("medusa" in budget.read_text() if budget.exists() else False) is not stays, "the card tells of what is kept"
 

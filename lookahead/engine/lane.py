@@ -40,16 +40,16 @@ class Lane:
     def __init__(
         self, models: Models, prompt: Any, method: str, settings: Settings, options: Mapping[str, Any] | None = None
     ):  # fmt: skip
-        own_options = dict(options or {})
+        method_options = dict(options or {})
         cls = method_class(method)
-        draft = drafter_for(method, own_options.pop("draft", DRAFT), {*models.drafts, *models.heads})
+        draft = drafter_for(method, method_options.pop("draft", DRAFT), {*models.drafts, *models.heads})
         self.models, self.method, self.settings = models, method, settings
         self.reports_drafts = not issubclass(cls, ExternalGenerator)
-        self.options = {"draft": draft, **own_options} if cls.needs_draft else own_options
+        self.options = {"draft": draft, **method_options} if cls.needs_draft else method_options
         self.draft = models.draft(draft) if cls.needs_draft else None
         self.costs = models.deciding_costs(settings.costs)
         self._rule = rule_for(settings)
-        self._cls, self._method_options = cls, options_of(method, own_options)
+        self._cls, self._method_options = cls, options_of(method, method_options)
         context_length = models.target.context_length
         self.prompt = encode_prompt(
             models.tokenizer, prompt, chat=settings.chat, vocab=models.target.vocab, context_length=context_length
